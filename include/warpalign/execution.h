@@ -1,0 +1,36 @@
+// Execution: where a call runs. The caller owns every resource that is named here.
+#pragma once
+
+namespace warpalign {
+
+// Runs task(state, 0) ... task(state, tasks - 1), possibly at once, and returns when all have ended. A front
+// end lends its own thread pool this way; warpalign/thread_pool.h has one for programs without.
+struct ParallelFor {
+  using Task = void (*)(void* state, int index);
+  using Run = void (*)(void* context, int tasks, Task task, void* state);
+
+  Run run = nullptr;  // null: the calling thread does everything
+  void* context = nullptr;
+  int threads = 1;  // how many tasks can really run at once; at most this many are ever asked for
+};
+
+enum class Device { kHost, kCuda };
+
+struct Execution {
+  Device device = Device::kHost;
+  ParallelFor parallel_for;  // host only
+  int cuda_device = 0;       // CUDA only: ordinal; must be the current device of the calling thread
+  void* stream = nullptr;    // CUDA only: a cudaStream_t; all work is enqueued there and never waited for
+
+  static Execution host(ParallelFor parallel_for = {}) { return {Device::kHost, parallel_for, 0, nullptr}; }
+  static Execution cuda(int device, void* stream) { return {Device::kCuda, {}, device, stream}; }
+};
+
+// Scratch memory on the execution's device, owned by the caller, at least 256-byte aligned. Contents need not
+// be initialised and mean nothing after the call (on CUDA: after the stream has passed the call's work).
+struct Workspace {
+  void* data = nullptr;
+  unsigned long long bytes = 0;
+};
+
+}  // namespace warpalign

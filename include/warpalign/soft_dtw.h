@@ -1,0 +1,68 @@
+// Soft-DTW between pairs of time series: value, input gradients and expected alignment in one call.
+//
+//   R[i,j] = C[i,j] + softmin_gamma(R[i-1,j], R[i,j-1], R[i-1,j-1]),   0 <= i < n, 0 <= j < m,
+//   softmin_gamma(a, ...) = -gamma log(exp(-a/gamma) + ...),           R[-1,-1] = 0, R = inf elsewhere
+//   outside, value = R[n-1,m-1],   E[i,j] = d value / d C[i,j],   C[i,j] = sum_d (x[i,d] - y[j,d])^2
+//
+// Source: Cuturi & Blondel, "Soft-DTW: a differentiable loss function for time-series", ICML 2017, eq. 2 and
+// algorithms 1 and 2. The cost carries no factor 1/2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "warpalign/dtype.h"
+#include "warpalign/execution.h"
+#include "warpalign/status.h"
+
+namespace warpalign {
+
+// A batch of series (B, length, D), or of cost matrices (B, N, M), in any strided layout. Strides count
+// elements; 0 broadcasts an axis.
+struct StridedTensor {
+  const void* data = nullptr;
+  std::int64_t stride[3] = {0, 0, 0};
+};
+
+// What is computed. Pointers live on the execution's device. Either x and y are given, or cost (then dim =
+// 0).
+struct SoftDtwProblem {
+  DType dtype = DType::kFloat32;  // of x, y, cost and every output
+  std::int32_t batch = 0;         // B >= 0
+  std::int32_t n = 0;             // N >= 1: rows of the alignment
+  std::int32_t m = 0;             // M >= 1: columns
+  std::int32_t dim = 0;           // D >= 1 with x and y
+  StridedTensor x;                // (B, N, D)
+  StridedTensor y;                // (B, M, D)
+  StridedTensor cost;             // (B, N, M)
+  // True lengths per pair, (B,), 1 <= x_lengths[b] <= N; null: all N (all M). Host execution returns an error
+  // for a length out of range; CUDA execution never reads it back and clamps it into the range.
+  const std::int32_t* x_lengths = nullptr;
+  const std::int32_t* y_lengths = nullptr;
+  double gamma = 1.0;  // > 0 and finite, in units of the cost
+};
+
+// Where results go, contiguous; null: not wanted. What is beyond a pair's true lengths is written as exactly
+// 0. A pair with a NaN among its costs gets NaN everywhere; a pair whose every path costs inf gets value inf,
+// gradient 0.
+struct SoftDtwOutputs {
+  void* value = nullptr;      // (B,), always wanted
+  void* grad_x = nullptr;     // (B, N, D): d value[b] / d x[b]
+  void* grad_y = nullptr;     // (B, M, D): d value[b] / d y[b]
+  void* alignment = nullptr;  // (B, N, M): E, the expected alignment = d value[b] / d C[b]
+
+  [[nodiscard]] bool wants_gradient() const { return grad_x || grad_y || alignment; }
+};
+
+// Bytes of workspace that soft_dtw() needs for this problem, with these outputs wanted (only which of them
+// are null is looked at), on this execution. 0 is possible. Reads no device memory.
+std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
+                                     const Execution& execution);
+
+// Host execution: results are there on return. CUDA execution: work is enqueued on execution.stream, nothing
+// is allocated or waited for, so that a CUDA graph can capture it. On any status but ok nothing has been
+// written.
+Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Workspace workspace,
+                const Execution& execution);
+
+}  // namespace warpalign

@@ -1,0 +1,35 @@
+// Status: how every call of the core reports its outcome. The core throws nothing and prints nothing.
+#pragma once
+
+namespace warpalign {
+
+enum class StatusCode {
+  kOk = 0,
+  kInvalidArgument,  // an argument breaks the documented contract
+  kUnsupported,      // valid, but not available in this build or on this device
+  kDeviceError,      // the CUDA runtime refused a call (message is the runtime's own text)
+};
+
+// Cheap to copy: both strings are static or owned by the CUDA runtime, never freed by the caller.
+struct [[nodiscard]] Status {
+  StatusCode code = StatusCode::kOk;
+  const char* argument = "";  // name of the offending argument, "" when none is to blame
+  const char* message = "";   // what was expected
+  // With kInvalidArgument: the value that came, and the batch element it came in (-1: none in particular).
+  double value = 0.0;
+  int batch_index = -1;
+
+  [[nodiscard]] constexpr bool ok() const { return code == StatusCode::kOk; }
+
+  static constexpr Status invalid(const char* argument, const char* expected, double came, int batch = -1) {
+    return {StatusCode::kInvalidArgument, argument, expected, came, batch};
+  }
+  static constexpr Status unsupported(const char* argument, const char* message) {
+    return {StatusCode::kUnsupported, argument, message, 0.0, -1};
+  }
+  static constexpr Status device_error(const char* message) {
+    return {StatusCode::kDeviceError, "", message, 0.0, -1};
+  }
+};
+
+}  // namespace warpalign

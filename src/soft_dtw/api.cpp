@@ -1,0 +1,79 @@
+// warpalign::soft_dtw: checks the contract of the public header, then hands over to the device's path.
+#include <cmath>
+
+#include "soft_dtw/problem.h"
+
+namespace warpalign {
+namespace {
+
+#if !WARPALIGN_HAS_CUDA
+constexpr Status kNoCuda = Status::unsupported("execution", "this build of warpalign has no CUDA path");
+#endif
+
+Status check_series(const StridedTensor& tensor, const char* name) {
+  if (!tensor.data) return Status::invalid(name, "a pointer to its data, because the batch is not empty", 0);
+  return {};
+}
+
+Status check_lengths(const std::int32_t* lengths, const char* name, const char* expected, int batch,
+                     int limit) {
+  for (int b = 0; lengths && b < batch; ++b) {
+    if (lengths[b] < 1 || lengths[b] > limit) return Status::invalid(name, expected, lengths[b], b);
+  }
+  return {};
+}
+
+Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) {
+  if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
+  if (p.n < 1) return Status::invalid("n", "at least 1 time step in x", p.n);
+  if (p.m < 1) return Status::invalid("m", "at least 1 time step in y", p.m);
+  if (!(p.gamma > 0.0) || !std::isfinite(p.gamma)) return Status::invalid("gamma", "finite and > 0", p.gamma);
+  if (p.batch == 0) return {};
+  if (!out.value) return Status::invalid("value", "an output pointer", 0);
+  if (p.cost.data) {
+    if (p.x.data || p.y.data) return Status::invalid("cost", "either cost, or x and y, but not both", 1);
+    if (out.grad_x) return Status::invalid("grad_x", "null with a cost matrix, which has no x", 1);
+    if (out.grad_y) return Status::invalid("grad_y", "null with a cost matrix, which has no y", 1);
+  } else {
+    if (Status s = check_series(p.x, "x"); !s.ok()) return s;
+    if (Status s = check_series(p.y, "y"); !s.ok()) return s;
+    if (p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
+  }
+  if (device == Device::kCuda) return {};  // lengths stay on the device: the kernel clamps them
+  if (Status s = check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, p.n); !s.ok()) return s;
+  return check_lengths(p.y_lengths, "y_lengths", "between 1 and M", p.batch, p.m);
+}
+
+}  // namespace
+
+std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
+                                     const Execution& execution) {
+  if (problem.batch <= 0 || problem.n < 1 || problem.m < 1) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::soft_dtw_cpu_workspace_bytes(problem, outputs, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw_cuda_workspace_bytes(problem, outputs, execution);
+#else
+  return 0;
+#endif
+}
+
+Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Workspace workspace,
+                const Execution& execution) {
+  if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+  const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
+  if (needed > 0 && (!workspace.data || workspace.bytes < needed)) {
+    return Status::invalid("workspace", "at least soft_dtw_workspace_bytes() bytes",
+                           static_cast<double>(workspace.bytes));
+  }
+  if (execution.device == Device::kHost) return detail::soft_dtw_cpu(problem, outputs, workspace, execution);
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw_cuda(problem, outputs, workspace, execution);
+#else
+  return kNoCuda;
+#endif
+}
+
+}  // namespace warpalign

@@ -1,0 +1,26 @@
+// Float64 scalar soft-DTW, written to be obviously right: what every test compares with. It allocates; it is
+// not part of the library.
+#pragma once
+
+#include <vector>
+
+namespace warpalign::reference {
+
+struct Result {
+  double value;
+  std::vector<double> alignment;  // (n, m): E
+  std::vector<double> grad_x;     // (n, dim)
+  std::vector<double> grad_y;     // (m, dim)
+};
+
+// cost (n, m), row-major.
+Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma);
+
+// x (n, dim), y (m, dim), row-major; squared Euclidean costs.
+Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int n, int m, int dim,
+                double gamma);
+
+// Hard DTW (the limit gamma -> 0): value of the cheapest path.
+double dtw(const std::vector<double>& cost, int n, int m);
+
+}  // namespace warpalign::reference
