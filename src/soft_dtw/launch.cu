@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cuda/check.h"
-#include "soft_dtw/kernel.cuh"
+#include "soft_dtw/launch.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign::detail {
@@ -15,38 +15,68 @@ namespace {
 
 using namespace softdtw;  // NOLINT: one operator's own names
 
-template <class Cell>
-constexpr CellSizes sizes() {
-  return {sizeof(typename Cell::State), sizeof(typename Cell::Real)};
-}
+constexpr CellSizes kFloat32Sizes{8, 4};
+constexpr CellSizes kFloat64Sizes{16, 8};
 
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
 struct Plan {
-  bool float64;
   LaunchShape main;
   LaunchShape rerun;      // float32 only
   std::size_t flags;      // bytes, in front of the scratch
   std::size_t workspace;  // bytes
 };
 
-Plan plan_for(const SoftDtwProblem& problem, bool gradient, int n, int m, int device) {
+// Strips lie along the longer series, which gives the most warps something to do. The problem is symmetric.
+bool exchanges_series(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
+  return !problem.cost.data && !out.alignment && problem.n > problem.m;
+}
+
+LaunchRequest float64_request(LaunchRequest request) {
+  request.cell = kFloat64Sizes;
+  request.columns_per_lane = 1;
+  request.features = 0;
+  request.max_warps = max_warps(1, kFloat64Sizes);
+  return request;
+}
+
+LaunchRequest float32_request(LaunchRequest request, const SoftDtwProblem& problem, const SoftDtwOutputs& out,
+                              DeviceLimits device) {
+  request.cell = kFloat32Sizes;
+  const bool few = !problem.cost.data && !out.alignment && problem.dim <= kMostFeatures;
+  request.features = !few ? 0 : problem.dim == 1 ? 1 : kMostFeatures;
+  if (few) {
+    // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
+    const double warps_of_two = static_cast<double>(problem.batch) * strips_of(request.m, 2);
+    const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
+    request.columns_per_lane = request.m <= 32                                         ? 1
+                               : (!request.gradient && fills_device && request.m > 64) ? 4
+                                                                                       : 2;
+  } else {
+    request.columns_per_lane = strips_of(request.m, 1) <= max_warps(1, kFloat32Sizes) ? 1 : 2;
+  }
+  request.max_warps = max_warps(request.columns_per_lane, kFloat32Sizes);
+  return request;
+}
+
+Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int device) {
   const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, device),
                             cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
+  LaunchRequest request{};
+  request.batch = problem.batch;
+  request.n = problem.n;
+  request.m = problem.m;
+  request.gradient = out.wants_gradient();
+  if (exchanges_series(problem, out)) std::swap(request.n, request.m);
   Plan plan{};
-  plan.float64 = problem.dtype == DType::kFloat64;
-  if (plan.float64) {
-    plan.main =
-        launch_shape(problem.batch, n, m, gradient, sizes<Cell64>(), limits, 1, max_warps<Cell64, 1>());
+  if (problem.dtype == DType::kFloat64) {
+    plan.main = launch_shape(float64_request(request), limits);
     plan.workspace = plan.main.workspace_bytes();
     return plan;
   }
-  const int columns_per_lane = strips_of(m, 1) <= max_warps<Cell32, 1>() ? 1 : 2;
-  const int warps = columns_per_lane == 1 ? max_warps<Cell32, 1>() : max_warps<Cell32, 2>();
-  plan.main = launch_shape(problem.batch, n, m, gradient, sizes<Cell32>(), limits, columns_per_lane, warps);
-  plan.rerun =
-      launch_shape(problem.batch, n, m, gradient, sizes<Cell64>(), limits, 1, max_warps<Cell64, 1>());
-  if (gradient) plan.rerun.limit_scratch(plan.main.workspace_bytes());
+  plan.main = launch_shape(float32_request(request, problem, out, limits), limits);
+  plan.rerun = launch_shape(float64_request(request), limits);
+  if (request.gradient) plan.rerun.limit_scratch(plan.main.workspace_bytes());
   plan.flags = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
   plan.workspace = plan.flags + std::max(plan.main.workspace_bytes(), plan.rerun.workspace_bytes());
   return plan;
@@ -84,11 +114,6 @@ Params<In> params_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out) 
   return p;
 }
 
-// Strips lie along the longer series, which gives the most warps something to do. The problem is symmetric.
-bool exchanges_series(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
-  return !problem.cost.data && !out.alignment && problem.n > problem.m;
-}
-
 template <class In>
 void exchange_series(Params<In>& p) {
   std::swap(p.x, p.y);
@@ -98,31 +123,18 @@ void exchange_series(Params<In>& p) {
   std::swap(p.n, p.m);
 }
 
-template <class Cell, class In, int W, bool kGradient>
-Status launch(Params<In> p, const LaunchShape& shape, double scale, cudaStream_t stream) {
-  p.shape = shape;
-  p.scale = static_cast<typename Cell::Real>(scale);
-  const auto kernel = soft_dtw_kernel<Cell, In, W, kGradient>;
-  if (shape.shared_bytes > 48 * 1024) {
-    const Status status = cuda::to_status(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
-    if (!status.ok()) return status;
-  }
-  kernel<<<shape.grid, 32 * shape.warps_per_pair * shape.pairs_per_block, shape.shared_bytes, stream>>>(p);
-  return cuda::to_status(cudaGetLastError());
+Status run(Params<double>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
+  p.shape = plan.main;
+  return launch_float64(p, gradient, stream);
 }
 
-template <class In, bool kGradient>
-Status run(const Params<In>& p, const Plan& plan, double scale, cudaStream_t stream) {
-  if constexpr (sizeof(In) == 8) {
-    return launch<Cell64, In, 1, kGradient>(p, plan.main, scale, stream);
-  } else {
-    const Status status = plan.main.columns_per_lane == 1
-                              ? launch<Cell32, In, 1, kGradient>(p, plan.main, scale, stream)
-                              : launch<Cell32, In, 2, kGradient>(p, plan.main, scale, stream);
-    if (!status.ok()) return status;
-    return launch<Cell64, In, 1, kGradient>(p, plan.rerun, scale, stream);
-  }
+Status run(Params<float>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
+  p.shape = plan.main;
+  const Status status =
+      p.shape.features > 0 ? launch_few_features(p, gradient, stream) : launch_tiles(p, gradient, stream);
+  if (!status.ok()) return status;
+  p.shape = plan.rerun;
+  return launch_float64(p, gradient, stream);
 }
 
 template <class In>
@@ -131,18 +143,10 @@ Status run(const SoftDtwProblem& problem, const SoftDtwOutputs& out, const Plan&
   Params<In> p = params_for<In>(problem, out);
   if (exchanges_series(problem, out)) exchange_series(p);
   auto* base = static_cast<unsigned char*>(workspace.data);
-  if (!plan.float64) p.uncertified = reinterpret_cast<int*>(base);
+  if (plan.flags > 0) p.uncertified = reinterpret_cast<int*>(base);
   p.scratch = base + plan.flags;
-  const double scale = 1.4426950408889634074 / problem.gamma;  // log2(e) / gamma
-  return out.wants_gradient() ? run<In, true>(p, plan, scale, stream)
-                              : run<In, false>(p, plan, scale, stream);
-}
-
-Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int device) {
-  int n = problem.n;
-  int m = problem.m;
-  if (exchanges_series(problem, out)) std::swap(n, m);
-  return plan_for(problem, out.wants_gradient(), n, m, device);
+  p.scale = 1.4426950408889634074 / problem.gamma;  // log2(e) / gamma
+  return run(p, plan, out.wants_gradient(), stream);
 }
 
 }  // namespace

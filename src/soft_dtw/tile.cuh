@@ -6,38 +6,13 @@
 // kRingRows.
 #pragma once
 
-#include <climits>
-
-#include "soft_dtw/cell.cuh"
+#include "soft_dtw/cost_range.cuh"
 #include "soft_dtw/params.cuh"
 
 namespace warpalign::softdtw {
 
 // Non-negative remainder of a tile's first row: tiles are kPhase-aligned and never wrap inside the ring.
 __device__ __forceinline__ int ring_row(int row) { return (row + 4 * kRingRows) % kRingRows; }
-
-// What a warp learns of its pair's costs on the way: the largest |c| as bits (NaN above inf above all
-// numbers), from which Cell32 pairs are certified, and for Cell64 whether there was a NaN.
-template <class Cell>
-struct CostRange;
-
-template <>
-struct CostRange<Cell32> {
-  int bits = 0;
-  __device__ __forceinline__ float note(float cost) {
-    bits = max(bits, __float_as_int(cost) & INT_MAX);
-    return cost;
-  }
-};
-
-template <>
-struct CostRange<Cell64> {
-  int bits = 0;  // 1: a NaN was seen
-  __device__ __forceinline__ double note(double cost) {
-    if (isnan(cost)) bits = 1;
-    return fmin(cost, Cell64::kForbidden);
-  }
-};
 
 template <class Real, int W>
 __device__ __forceinline__ void clear_tile(Real* tile, int lane) {
@@ -254,6 +229,93 @@ __device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const P
   }
 }
 
-constexpr int kFewFeatures = 8;
+// The source of costs, and the taker of E, for any number of features and for cost matrices.
+template <class Cell, class In_, int W>
+class TileSource {
+  using In = In_;
+  using Real = typename Cell::Real;
+
+ public:
+  static constexpr int kColumns = W;
+  static constexpr int kCarried = 0;
+  CostRange<Cell> range;
+
+  __device__ TileSource(const Params<In>& p, int lane, Real* ring) : p_(p), lane_(lane), ring_(ring) {}
+
+  __device__ void begin_forward(const Pair<In>& pair, int column0) {
+    pair_ = &pair;
+    column0_ = column0;
+    __syncwarp();  // every lane has left the tiles of the strip before
+    make_tile(-2 * kPhase);
+    make_tile(-kPhase);
+  }
+
+  __device__ void begin_forward_phase(int start) {
+    __syncwarp();
+    if (start < pair_->n) make_tile(start);
+    __syncwarp();
+  }
+
+  __device__ void begin_reverse(const Pair<In>& pair, int column0, int phases) {
+    pair_ = &pair;
+    column0_ = column0;
+    __syncwarp();
+    make_tile((phases - 1) * kPhase);
+    make_tile((phases - 2) * kPhase);
+  }
+
+  __device__ void begin_reverse_phase(int start) {
+    make_tile(start - 2 * kPhase);
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void begin_group(int s0) { row0_ = ring_row(s0 - lane_); }
+
+  [[nodiscard]] __device__ __forceinline__ Real cost(int q, int k) const { return cells(q)[k]; }
+  [[nodiscard]] __device__ __forceinline__ Real noted_cost(int q, int k) const { return cells(q)[k]; }
+
+  __device__ __forceinline__ void take(int q, int k, Real e, Real*) const { cells(q)[k] = e; }
+  template <class Rows>
+  __device__ void finish_rows(int, const Rows&) const {}
+
+  // The phase's first tile has all of its E now.
+  __device__ void end_reverse_phase(int start, bool first_strip) {
+    __syncwarp();
+    if (start < pair_->n) consume(start, first_strip, start + kPhase >= pair_->n);
+    __syncwarp();
+  }
+  __device__ void end_reverse() const {}
+
+ private:
+  static constexpr int kFewFeatures = 8;
+
+  [[nodiscard]] __device__ __forceinline__ Real* cells(int q) const {
+    int row = row0_ + q;
+    row = row >= kRingRows ? row - kRingRows : row;
+    return ring_ + row * 32 * W + lane_ * W;
+  }
+
+  __device__ void make_tile(int row0) {
+    cost_tile<Cell, In, W>(p_, *pair_, row0, column0_, lane_, ring_, range);
+  }
+
+  __device__ void consume(int start, bool first_strip, bool first_tile) const {
+    const Real* tile = ring_ + ring_row(start) * 32 * W;
+    if (pair_->alignment) store_alignment<Real, In, W>(p_, *pair_, start, column0_, lane_, tile);
+    if (!pair_->grad_x && !pair_->grad_y) return;
+    if (p_.dim <= kFewFeatures) {
+      gradient_by_column<Cell, In, W>(p_, *pair_, start, column0_, lane_, tile, first_strip, first_tile);
+    } else {
+      gradient_by_feature<Cell, In, W>(p_, *pair_, start, column0_, lane_, tile, first_strip, first_tile);
+    }
+  }
+
+  const Params<In>& p_;
+  const int lane_;
+  Real* ring_;
+  const Pair<In>* pair_ = nullptr;
+  int column0_ = 0;
+  int row0_ = 0;  // ring row of this lane at the group's first step
+};
 
 }  // namespace warpalign::softdtw
