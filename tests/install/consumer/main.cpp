@@ -41,7 +41,8 @@ int main() {
   const double expected_value = 1 - std::log(weights);
   const double expected_grad_x[] = {-4 * std::exp(-4.0) / weights, 2 * std::exp(-1.0) / weights - 2};
   std::printf("value %.6f, d value / d x = (%.6f, %.6f)\n", value, grad_x[0], grad_x[1]);
-  const bool right = std::abs(value - expected_value) < 1e-5 && std::abs(grad_x[0] - expected_grad_x[0]) < 1e-5 &&
+  const bool right = std::abs(value - expected_value) < 1e-5 &&
+                     std::abs(grad_x[0] - expected_grad_x[0]) < 1e-5 &&
                      std::abs(grad_x[1] - expected_grad_x[1]) < 1e-5;
   return right ? EXIT_SUCCESS : EXIT_FAILURE;
 }
