@@ -16,9 +16,17 @@ FetchContent_Declare(benchmark
   DOWNLOAD_EXTRACT_TIMESTAMP ON
   FIND_PACKAGE_ARGS)
 
+function(provide name debian_package)
+  find_package(${name} QUIET)
+  if(NOT ${name}_FOUND)
+    message(NOTICE "${name} is not installed (Debian: apt-get install ${debian_package}): fetching it")
+  endif()
+  FetchContent_MakeAvailable(${name})
+endfunction()
+
 if(WARPALIGN_BUILD_TESTS)
-  FetchContent_MakeAvailable(GTest)
+  provide(GTest libgtest-dev)
 endif()
 if(WARPALIGN_BUILD_BENCHMARKS)
-  FetchContent_MakeAvailable(benchmark)
+  provide(benchmark libbenchmark-dev)
 endif()
