@@ -27,6 +27,13 @@ cxx_files = $(shell find include src bindings tests benchmarks examples \( -name
 tidy_files = $(shell find src bindings -name '*.cpp' 2>/dev/null)
 export PYTHONPATH := $(CURDIR)/python
 
+# $(1): whether the C++ tests are built too.
+define build_libraries
+$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=$(1) $(cuda)
+cmake --build $(BUILD)/dev -j $(JOBS)
+cmake --install $(BUILD)/dev --component python --prefix python
+endef
+
 .PHONY: help demo test lint format sanitize bench gpu-check build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
@@ -38,9 +45,7 @@ demo: build  ## the main job on real series; plots under out/
 	$(python) examples/demo.py $(DEMO_ARGS)
 
 test: $(dev_stamp)  ## every test that can run on this machine
-	$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=ON $(cuda)
-	cmake --build $(BUILD)/dev -j $(JOBS)
-	cmake --install $(BUILD)/dev --component python --prefix python
+	$(call build_libraries,ON)
 	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
 
 lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction
@@ -69,14 +74,13 @@ bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	set -e; for program in $(BUILD)/bench/benchmarks/*benchmark*; do \
 	  if [ -f $$program ] && [ -x $$program ]; then $$program $(BENCH_ARGS); fi; done
 
-gpu-check: $(dev_stamp) build  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
-	$(python) benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
+gpu-check: $(dev_stamp)  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
+	$(call build_libraries,ON)
+	$(python) benchmarks/gpu_check.py --no-build $(GPU_CHECK_ARGS)
 
 # The PyTorch libraries for this machine, put beside the Python sources.
 build: $(demo_stamp)
-	$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON $(cuda)
-	cmake --build $(BUILD)/dev -j $(JOBS)
-	cmake --install $(BUILD)/dev --component python --prefix python
+	$(call build_libraries,OFF)
 
 clean:  ## removes what was built, but not the virtual environment
 	rm -rf $(BUILD) out python/warpalign/lib
