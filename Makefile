@@ -85,14 +85,14 @@ build: $(demo_stamp)
 clean:  ## removes what was built, but not the virtual environment
 	rm -rf $(BUILD) out python/warpalign/lib
 
-$(VENV)/bin/python:
+$(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or later is needed") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(demo_stamp): | $(VENV)/bin/python
+$(demo_stamp): | $(VENV)/bin/pip
 	$(python) -m pip install -r requirements/demo.txt
 	@rm -f $(VENV)/.demo-* && touch $@
 
-$(dev_stamp): | $(VENV)/bin/python
+$(dev_stamp): | $(VENV)/bin/pip
 	$(python) -m pip install -r requirements/dev.txt
 	@rm -f $(VENV)/.demo-* $(VENV)/.dev-* && touch $(demo_stamp) $@
