@@ -17,6 +17,10 @@ from warpalign import _ops
 Dim = int | None
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 class _Scale(torch.autograd.Function):
     """gradient[b] * factor[b]; inputs (through which the gradient depends on them) only carry the graph on."""
 
@@ -35,11 +39,10 @@ class _Scale(torch.autograd.Function):
         raise NotImplementedError("warpalign: second derivatives of soft-DTW are not available")
 
 
-def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Tensor:
+def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Any:
     if torch.compiler.is_compiling():  # compiled graphs refuse a second differentiation themselves
         return gradient * factor[:, None, None]
-    result: Tensor = _Scale.apply(factor, gradient, *inputs)
-    return result
+    return _apply(_Scale, factor, gradient, *inputs)
 
 
 def _front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
@@ -56,7 +59,7 @@ def _unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...],
     return apart, tuple(0 if a is not t else None for a, t in zip(apart, tensors, strict=True))
 
 
-class Series(torch.autograd.Function):
+class _Series(torch.autograd.Function):
     """(value, grad_x, grad_y, alignment) of series; without alignment the last one is empty."""
 
     @staticmethod
@@ -114,11 +117,11 @@ class Series(torch.autograd.Function):
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
         needs_grad_x = needs_grad_x or x.requires_grad
         needs_grad_y = needs_grad_y or y.requires_grad
-        result = Series.apply(*folded, gamma, needs_grad_x, needs_grad_y, needs_alignment)
+        result = _apply(_Series, *folded, gamma, needs_grad_x, needs_grad_y, needs_alignment)
         return _unfold(result, size)
 
 
-class Cost(torch.autograd.Function):
+class _Cost(torch.autograd.Function):
     """(value, alignment) of cost matrices; the alignment is the gradient."""
 
     @staticmethod
@@ -151,4 +154,29 @@ class Cost(torch.autograd.Function):
         size = info.batch_size
         inputs = (cost, n_lengths, m_lengths)
         folded = [_front(t, d, size) for t, d in zip(inputs, in_dims[:3], strict=True)]
-        return _unfold(Cost.apply(*folded, gamma, needs_grad or cost.requires_grad), size)
+        return _unfold(_apply(_Cost, *folded, gamma, needs_grad or cost.requires_grad), size)
+
+
+def series(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    with_alignment: bool,
+) -> tuple[Tensor, Tensor]:
+    """Value and alignment (empty if not wanted) of batches that the operators take as they are."""
+    value, _, _, alignment = _apply(
+        _Series, x, y, x_lengths, y_lengths, gamma, _needs_grad(x), _needs_grad(y), with_alignment
+    )
+    return value, alignment
+
+
+def cost_matrix(cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float) -> Tensor:
+    """Value of cost matrices."""
+    value: Tensor = _apply(_Cost, cost, n_lengths, m_lengths, gamma, _needs_grad(cost))[0]
+    return value
+
+
+def _needs_grad(tensor: Tensor) -> bool:
+    return torch.is_grad_enabled() and tensor.requires_grad

@@ -38,9 +38,7 @@ def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
     if x.device != y.device:
         raise ValueError(f"y: expected the device of x, {x.device}, got {y.device}")
     if x.dim() != y.dim():
-        raise ValueError(
-            f"y: expected as many axes as x, which has shape {_shape(x)}, got shape {_shape(y)}"
-        )
+        raise ValueError(f"y: expected as many axes as x, which has shape {_shape(x)}, got shape {_shape(y)}")
     if x.shape[-1] != y.shape[-1]:
         raise ValueError(f"y: expected D = {x.shape[-1]} features as in x, got shape {_shape(y)}")
     if x.dim() == 3 and x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0]):

@@ -30,7 +30,7 @@ def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:
     return like.new_empty(shape if wanted else (0,))
 
 
-@torch.library.register_fake("warpalign::soft_dtw")
+@torch.library.register_fake("warpalign::soft_dtw")  # type: ignore[untyped-decorator]
 def _(
     x: Tensor,
     y: Tensor,
@@ -43,7 +43,7 @@ def _(
     return x.new_empty(x.shape[0]), _if(needs_grad_x, x, *x.shape), _if(needs_grad_y, y, *y.shape)
 
 
-@torch.library.register_fake("warpalign::soft_dtw_alignment")
+@torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
 def _(
     x: Tensor,
     y: Tensor,
@@ -62,7 +62,7 @@ def _(
     )
 
 
-@torch.library.register_fake("warpalign::soft_dtw_cost")
+@torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
 def _(
     cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
 ) -> tuple[Tensor, Tensor]:

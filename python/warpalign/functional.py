@@ -77,9 +77,7 @@ def soft_dtw(
     """
     reduction = check_reduction(reduction)
     value, _ = _series(x, y, gamma, x_lengths, y_lengths, with_alignment=False)
-    if reduction == "mean":
-        return value.mean()
-    return value.sum() if reduction == "sum" else value
+    return _reduced(value, reduction)
 
 
 def soft_dtw_alignment(
@@ -133,9 +131,11 @@ def soft_dtw_cost(
     batch = cost.shape[0]
     n = check_lengths(n_lengths, "n_lengths", "N", cost, batch)
     m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), batch)
-    value = _autograd.Cost.apply(cost, n, m, gamma, _needs_grad(cost))[0]
-    if unbatched:
-        value = value.squeeze(0)
+    value = _autograd.cost_matrix(cost, n, m, gamma)
+    return _reduced(value.squeeze(0) if unbatched else value, reduction)
+
+
+def _reduced(value: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "mean":
         return value.mean()
     return value.sum() if reduction == "sum" else value
@@ -159,15 +159,9 @@ def _series(
     x, y = (_widened(t.expand(batch, -1, -1)) for t in (x, y))
     n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
     m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
-    value, _, _, alignment = _autograd.Series.apply(
-        x, y, n, m, gamma, _needs_grad(x), _needs_grad(y), with_alignment
-    )
+    value, alignment = _autograd.series(x, y, n, m, gamma, with_alignment)
     return (value.squeeze(0), alignment.squeeze(0)) if unbatched else (value, alignment)
 
 
 def _widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-
-
-def _needs_grad(tensor: Tensor) -> bool:
-    return torch.is_grad_enabled() and tensor.requires_grad
