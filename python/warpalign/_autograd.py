@@ -7,6 +7,7 @@ for constants.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ Dim = int | None
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+    return function.apply(*arguments)
 
 
 class _Scale(torch.autograd.Function):
@@ -40,7 +41,8 @@ class _Scale(torch.autograd.Function):
 
 
 def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Any:
-    if torch.compiler.is_compiling():  # compiled graphs refuse a second differentiation themselves
+    # Without a graph there is nothing to guard, and compiled graphs refuse a second differentiation themselves.
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return gradient * factor[:, None, None]
     return _apply(_Scale, factor, gradient, *inputs)
 
