@@ -161,7 +161,7 @@ class _Cost(torch.autograd.Function):
 
 # Function.apply asks for forward's signature at every call; remembered, it costs a third of the time.
 for _function in (_Series, _Cost, _Scale):
-    _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
+    setattr(_function.forward, "__signature__", inspect.signature(_function.forward))  # noqa: B010
 
 
 def series(
