@@ -41,21 +41,36 @@ __device__ __forceinline__ void squared_euclidean_tile(const Params<In>& p, cons
   Real sum[4][4 * W] = {};
   if constexpr (sizeof(In) == 4) {
     if (p.vectorized) {
-      for (int d = 0; d < p.dim; d += 4) {
-        float4 xv[4];
+      // Two sets of registers, so that the next features are on their way while these are worked on.
+      const auto load = [&](int d, float4(&xv)[4], float4(&yv)[4 * W]) {
 #pragma unroll
         for (int r = 0; r < 4; ++r) xv[r] = __ldg(reinterpret_cast<const float4*>(x[r] + d));
 #pragma unroll
+        for (int c = 0; c < 4 * W; ++c) yv[c] = __ldg(reinterpret_cast<const float4*>(y[c] + d));
+      };
+      const auto add = [&](const float4(&xv)[4], const float4(&yv)[4 * W]) {
+#pragma unroll
         for (int c = 0; c < 4 * W; ++c) {
-          const float4 yv = __ldg(reinterpret_cast<const float4*>(y[c] + d));
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
-            const Real d0 = Real(xv[r].x) - Real(yv.x), d1 = Real(xv[r].y) - Real(yv.y);
-            const Real d2 = Real(xv[r].z) - Real(yv.z), d3 = Real(xv[r].w) - Real(yv.w);
-            sum[r][c] += d0 * d0 + d1 * d1 + (d2 * d2 + d3 * d3);
+            const Real d0 = Real(xv[r].x) - Real(yv[c].x), d1 = Real(xv[r].y) - Real(yv[c].y);
+            const Real d2 = Real(xv[r].z) - Real(yv[c].z), d3 = Real(xv[r].w) - Real(yv[c].w);
+            sum[r][c] += d0 * d0;
+            sum[r][c] += d1 * d1;
+            sum[r][c] += d2 * d2;
+            sum[r][c] += d3 * d3;
           }
         }
+      };
+      float4 xa[4], ya[4 * W], xb[4], yb[4 * W];
+      load(0, xa, ya);
+      for (int d = 4; d < p.dim; d += 8) {
+        load(d, xb, yb);
+        add(xa, ya);
+        if (d + 4 < p.dim) load(d + 4, xa, ya);
+        add(xb, yb);
       }
+      if (p.dim % 8 != 0) add(xa, ya);
     }
   }
   if (sizeof(In) != 4 || !p.vectorized) {
@@ -128,11 +143,11 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
   }
 }
 
-// weight * (x - y), where a weight of 0 also silences an infinite difference.
+// x - y, but 0 where the weight is 0: it silences an infinite difference too. Cell32 has none of those.
 template <class Cell, class Real>
-__device__ __forceinline__ Real weighted(Real weight, Real difference) {
-  if constexpr (sizeof(Real) == 8) return weight == Real(0) ? Real(0) : weight * difference;
-  return weight * difference;
+__device__ __forceinline__ Real weighted_difference(Real weight, Real difference) {
+  if constexpr (sizeof(Real) == 8) return weight == Real(0) ? Real(0) : difference;
+  return difference;
 }
 
 template <class In, class Real>
@@ -175,9 +190,10 @@ __device__ __forceinline__ void gradient_by_column(const Params<In>& p, const Pa
 #pragma unroll
       for (int r = 0; r < kPhase; ++r) {
         const Real x = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
-        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + k * 32 + lane], x - y);
-        by_row[r] += g;
-        by_column -= g;
+        const Real e = Real(2) * tile[r * 32 * W + k * 32 + lane];
+        const Real difference = weighted_difference<Cell>(e, x - y);
+        by_row[r] += e * difference;
+        by_column -= e * difference;
       }
       if (pair.grad_y && column < pair.m) {
         accumulate(pair.grad_y + static_cast<std::int64_t>(column) * p.dim + d, by_column, first_y);
@@ -192,14 +208,14 @@ __device__ __forceinline__ void gradient_by_column(const Params<In>& p, const Pa
   }
 }
 
-// The same with lanes along the features, for many.
+// The same with lanes along the features, for many. Columns go kBlock at a time, with everything that they
+// need loaded ahead of the sums.
 template <class Cell, class In, int W>
 __device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const Pair<In>& pair, int row0,
                                                     int column0, int lane, const typename Cell::Real* tile,
                                                     bool first_x, bool first_y) {
   using Real = typename Cell::Real;
-  const int columns = min(32 * W, pair.m - column0);
-  const int rows = min(kPhase, pair.n - row0);
+  constexpr int kBlock = 8;
   for (int d = lane; d < p.dim; d += 32) {
     Real x[kPhase];
     Real by_row[kPhase] = {};
@@ -207,24 +223,47 @@ __device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const P
     for (int r = 0; r < kPhase; ++r) {
       x[r] = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
     }
-    for (int j = 0; j < columns; ++j) {
-      const Real y = Real(__ldg(pair.y + (column0 + j) * p.y_stride[1] + d * p.y_stride[2]));
-      Real by_column = 0;
+    for (int block = 0; block < 32 * W; block += kBlock) {
+      Real y[kBlock];
+      Real before[kBlock];
+      Real by_column[kBlock] = {};
+      In* out = pair.grad_y + (static_cast<std::int64_t>(column0) + block) * p.dim + d;
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) {
+        const int column = min(column0 + block + c, pair.m - 1);
+        y[c] = Real(__ldg(pair.y + column * p.y_stride[1] + d * p.y_stride[2]));
+        const bool adds = pair.grad_y && !first_y && column0 + block + c < pair.m;
+        before[c] = adds ? static_cast<Real>(out[static_cast<std::int64_t>(c) * p.dim]) : Real(0);
+      }
 #pragma unroll
       for (int r = 0; r < kPhase; ++r) {
-        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + j], x[r] - y);
-        by_row[r] += g;
-        by_column -= g;
+#pragma unroll
+        for (int c = 0; c < kBlock; ++c) {
+          const Real e = tile[r * 32 * W + block + c];
+          const Real difference = weighted_difference<Cell>(e, x[r] - y[c]);
+          by_row[r] += e * difference;
+          by_column[c] -= e * difference;
+        }
       }
-      if (pair.grad_y) {
-        accumulate(pair.grad_y + static_cast<std::int64_t>(column0 + j) * p.dim + d, by_column, first_y);
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) {
+        if (pair.grad_y && column0 + block + c < pair.m) {
+          out[static_cast<std::int64_t>(c) * p.dim] = static_cast<In>(before[c] + Real(2) * by_column[c]);
+        }
       }
     }
     if (!pair.grad_x) continue;
+    In* out = pair.grad_x + static_cast<std::int64_t>(row0) * p.dim + d;
+    Real before[kPhase];
 #pragma unroll
     for (int r = 0; r < kPhase; ++r) {
-      if (r < rows)
-        accumulate(pair.grad_x + static_cast<std::int64_t>(row0 + r) * p.dim + d, by_row[r], first_x);
+      const bool adds = !first_x && row0 + r < pair.n;
+      before[r] = adds ? static_cast<Real>(out[static_cast<std::int64_t>(r) * p.dim]) : Real(0);
+    }
+#pragma unroll
+    for (int r = 0; r < kPhase; ++r) {
+      if (row0 + r < pair.n)
+        out[static_cast<std::int64_t>(r) * p.dim] = static_cast<In>(before[r] + Real(2) * by_row[r]);
     }
   }
 }
