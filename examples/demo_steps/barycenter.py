@@ -26,15 +26,15 @@ def barycenter(series: Tensor, gamma: float, iterations: int, label: str = "bary
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = warpalign.soft_dtw(center[None], series, gamma=gamma).mean()
+        value = warpalign.soft_dtw(center[None], series, gamma=gamma, reduction="mean")
         value.backward()
         return value
 
     losses = []
-    for _ in tqdm(range(iterations), desc=label, unit="step", delay=1.0, leave=False):
-        losses.append(float(optimizer.step(loss)))  # step() returns the loss before it
+    for _ in tqdm(range(iterations), desc=label, unit="step", delay=1.0, leave=False, disable=None):
+        losses.append(optimizer.step(loss).item())  # step() returns the loss before it
         if len(losses) > 1 and losses[-2] - losses[-1] < 1e-5 * abs(losses[-1]):
             break
     with torch.no_grad():
-        losses.append(float(warpalign.soft_dtw(center[None], series, gamma=gamma).mean()))
+        losses.append(warpalign.soft_dtw(center[None], series, gamma=gamma, reduction="mean").item())
     return Barycenter(mean, center.detach(), losses)

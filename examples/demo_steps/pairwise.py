@@ -11,16 +11,21 @@ from tqdm import tqdm
 import warpalign
 
 
-@torch.no_grad()
 def cdist(x: Tensor, y: Tensor, gamma: float, block: int = 512, label: str = "") -> Tensor:
     """Soft-DTW of every x (n, N, D) against every y (m, M, D): (n, m). At most `block` pairs exist at once."""
     pairs = torch.cartesian_prod(torch.arange(len(x)), torch.arange(len(y))).to(x.device)
+    return soft_dtw_of_pairs(x, y, pairs, gamma, block, label).view(len(x), len(y))
+
+
+@torch.no_grad()
+def soft_dtw_of_pairs(x: Tensor, y: Tensor, pairs: Tensor, gamma: float, block: int, label: str) -> Tensor:
+    """Soft-DTW of x[i] against y[j] for every row (i, j) of pairs (count, 2): (count,)."""
     values = []
-    with tqdm(total=len(pairs), desc=label, unit="pair", delay=1.0, leave=False) as progress:
+    with tqdm(total=len(pairs), desc=label, unit="pair", delay=1.0, leave=False, disable=None) as progress:
         for left, right in (part.unbind(1) for part in pairs.split(block)):
             values.append(warpalign.soft_dtw(x[left], y[right], gamma=gamma))
             progress.update(len(left))
-    return torch.cat(values).view(len(x), len(y))
+    return torch.cat(values)
 
 
 def self_values(x: Tensor, gamma: float) -> Tensor:
@@ -58,8 +63,9 @@ def classify(
 
 
 def closest_windows(pieces: Tensor, gamma: float, apart: int) -> tuple[int, int]:
-    """The two most similar windows whose indices differ by at least `apart`."""
-    table = divergence(pieces, pieces, gamma, label="motif search").cpu()
-    index = torch.arange(len(table))
-    table[(index[:, None] - index).abs() < apart] = float("inf")
-    return divmod(int(table.argmin()), len(table))
+    """The two most similar windows, by soft-DTW divergence, whose indices differ by at least `apart`."""
+    pairs = torch.triu_indices(len(pieces), len(pieces), offset=apart, device=pieces.device).T
+    own = self_values(pieces, gamma)
+    values = soft_dtw_of_pairs(pieces, pieces, pairs, gamma, 512, "motif search") - own[pairs].mean(1)
+    first, second = pairs[values.argmin()].tolist()
+    return first, second
