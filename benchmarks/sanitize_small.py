@@ -1,0 +1,97 @@
+"""Runs every soft-DTW kernel on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Inputs are made on the CPU and results are checked there, so that nearly all device work is warpalign's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+
+import torch
+from reference64 import soft_dtw_float64
+from torch import Tensor
+
+import warpalign
+
+SHAPES = [(1, 1, 1, 1), (2, 1, 33, 2), (3, 33, 1, 1), (2, 31, 32, 3), (3, 65, 70, 8), (2, 130, 97, 17), (1, 20, 280, 64)]
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def error(ours: Tensor, reference: Tensor) -> float:
+    return ((ours.cpu().double() - reference).norm() / reference.norm().clamp_min(1e-12)).item()
+
+
+def check_pair(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> float:
+    """Value, both gradients and the value alone, through a non-contiguous x: the largest relative error."""
+    batch, n, m, dim = shape
+    generator = torch.Generator().manual_seed(n * m)
+    x = torch.randn(batch, dim, n, generator=generator).to(dtype)
+    y = torch.randn(batch, m, dim, generator=generator).to(dtype)
+    reference = soft_dtw_float64(x.transpose(1, 2), y, 0.5)
+    left = x.to(device).transpose(1, 2).requires_grad_()
+    right = y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, gamma=0.5)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
+    with torch.no_grad():
+        alone = warpalign.soft_dtw(left, right, gamma=0.5)
+    pairs = ((value.detach(), reference.value), (alone, reference.value))
+    return max(error(*p) for p in (*pairs, (grad_x, reference.grad_x), (grad_y, reference.grad_y)))
+
+
+def check_ragged(dtype: torch.dtype, device: torch.device) -> float:
+    """True lengths, with NaN as padding, must give what the shortened pairs give."""
+    lengths = [(1, 40), (37, 1), (37, 40), (20, 33)]
+    x, y = torch.randn(4, 37, 2).to(dtype), torch.randn(4, 40, 2).to(dtype)
+    for b, (n, m) in enumerate(lengths):
+        x[b, n:], y[b, m:] = float("nan"), float("nan")
+    counts = torch.tensor(lengths, dtype=torch.int32, device=device)
+    left, right = x.to(device).requires_grad_(), y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, x_lengths=counts[:, 0], y_lengths=counts[:, 1])
+    grad_x, grad_y = (g.cpu() for g in torch.autograd.grad(value.sum(), (left, right)))
+    worst = 0.0
+    for b, (n, m) in enumerate(lengths):
+        reference = soft_dtw_float64(x[b : b + 1, :n], y[b : b + 1, :m])
+        worst = max(worst, error(value[b : b + 1].detach(), reference.value))
+        worst = max(worst, error(grad_x[b : b + 1, :n], reference.grad_x), grad_x[b, n:].abs().sum().item())
+        worst = max(worst, error(grad_y[b : b + 1, :m], reference.grad_y), grad_y[b, m:].abs().sum().item())
+    return worst
+
+
+def check_alignment(dtype: torch.dtype, device: torch.device) -> float:
+    """The expected alignment, and the operator on a cost matrix with its gradient, which is the same."""
+    x, y = torch.randn(2, 35, 3).to(dtype), torch.randn(2, 67, 3).to(dtype)
+    reference = soft_dtw_float64(x, y)
+    alignment = warpalign.soft_dtw_alignment(x.to(device), y.to(device))[1]
+    cost = (x.double()[:, :, None] - y.double()[:, None]).square().sum(-1).to(dtype).to(device).requires_grad_()
+    value = warpalign.soft_dtw_cost(cost)
+    (grad,) = torch.autograd.grad(value.sum(), cost)
+    return max(error(value.detach(), reference.value), *(error(e, reference.alignment) for e in (alignment, grad)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--device", default="cuda")
+    device = torch.device(parser.parse_args().device)
+    torch.manual_seed(0)
+    failures = 0
+
+    def report(name: str, dtype: torch.dtype, found: float) -> None:
+        nonlocal failures
+        good = found <= TOLERANCE[dtype]
+        failures += not good
+        print(f"{'ok ' if good else 'BAD'} {name:24} {str(dtype)[6:]:9} error {found:.1e}", flush=True)
+
+    for shape, dtype in itertools.product(SHAPES, (torch.float32, torch.float64)):
+        report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
+    for dtype in (torch.float16, torch.bfloat16):
+        report("3x65x70x8", dtype, check_pair((3, 65, 70, 8), dtype, device))
+    for dtype in (torch.float32, torch.float64):
+        report("ragged", dtype, check_ragged(dtype, device))
+        report("alignment and cost", dtype, check_alignment(dtype, device))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
