@@ -38,6 +38,11 @@ def _skewed(batch: int, n: int, m: int, fill: float, like: Tensor) -> tuple[Tens
     return table, view
 
 
+def _weights(earlier: Tensor, log_sum: Tensor) -> Tensor:
+    """exp(L of the cell before - S): the weight of a transition, 0 where there is no such cell."""
+    return torch.nan_to_num(torch.exp(earlier - log_sum), nan=0.0, posinf=0.0)
+
+
 @torch.no_grad()
 def soft_dtw_float64(x: Tensor, y: Tensor, gamma: float = 1.0) -> Reference:
     """Value, gradients and expected alignment of x (B, N, D) against y (B, M, D), computed in float64."""
@@ -62,13 +67,10 @@ def soft_dtw_float64(x: Tensor, y: Tensor, gamma: float = 1.0) -> Reference:
         table[:, k, 1:] = best
     value = -gamma * table[:, -1, n]
 
-    def weights(earlier: Tensor, rows_back: int) -> Tensor:
-        """exp(L of the cell before - S) for every cell from anti-diagonal rows_back on; 0 where there is none."""
-        return torch.nan_to_num(torch.exp(earlier - log_sum[:, rows_back:, 1:]), nan=0.0, posinf=0.0)
-
-    up, left = weights(table[:, :-1, :-1], 1), weights(table[:, :-1, 1:], 1)
-    diagonal = weights(table[:, :-2, :-1], 2)
-    del cost, log_sum
+    up = _weights(table[:, :-1, :-1], log_sum[:, 1:, 1:])
+    left = _weights(table[:, :-1, 1:], log_sum[:, 1:, 1:])
+    diagonal = _weights(table[:, :-2, :-1], log_sum[:, 2:, 1:])
+    del cost, cost_matrix, log_sum
 
     table, alignment = _skewed(batch, n, m, 0.0, x)
     table[:, -1, n] = 1.0

@@ -17,7 +17,19 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def today() -> str:
-    return datetime.date.today().isoformat()
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def stamp(commit: str) -> Row:
+    """What every row says about its origin; date and time are UTC."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"torch": _torch_version(), "commit": commit, "date": today(), "time": f"{now:%H:%M:%S}"}
+
+
+def _torch_version() -> str:
+    import torch
+
+    return str(torch.__version__)
 
 
 def current_commit() -> str:

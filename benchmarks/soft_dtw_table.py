@@ -1,8 +1,8 @@
 """Measures one row of the soft-DTW table: times, memory and errors of a training step.
 
-A step is forward, sum and backward to both inputs, x and y ~ N(0, 1). On a GPU, times are medians of CUDA events
-around single runs. `mib` is the peak of the allocator above the inputs during a step, less the two gradients.
-Errors are relative L2 errors against float64 on a few pairs of the batch, the first and the last among them.
+A step is forward, sum and backward to both inputs, x and y ~ N(0, 1). On a GPU, times are medians of CUDA
+events around single runs. `mib` is the peak of the allocator above the inputs during a step, less the two
+gradients. Errors are relative L2 errors against float64 on a few pairs of the batch, first and last included.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""warpalign at work on real series: distances, barycenters, an alignment, a forecaster; a table and five plots.
+"""warpalign at work on real series: distances, barycenters, alignments, a forecaster; tables and plots.
 
 Runs on the GPU where there is one. Data: see demo_steps/data.py; nothing is downloaded.
 """
@@ -28,7 +28,9 @@ SEED = 0
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default=None, help="cpu, cuda or cuda:N (default: the GPU where there is one)")
+    parser.add_argument(
+        "--device", default=None, help="cpu, cuda or cuda:N (default: the GPU where there is one)"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the plots (default: out)")
     parser.add_argument("--quick", action="store_true", help="fewer series and steps")
     return parser.parse_args()
@@ -133,7 +135,13 @@ def print_results(
         "Next to tslearn (Numba, same CPU, all threads, warmed up)",
         ("job", "warpalign", "tslearn", "ratio", "difference"),
         [
-            (c.job, f"{c.ours_ms:.1f} ms", f"{c.tslearn_ms:.1f} ms", f"{c.ratio:.1f} x", f"{c.difference:.0e}")
+            (
+                c.job,
+                f"{c.ours_ms:.1f} ms",
+                f"{c.tslearn_ms:.1f} ms",
+                f"{c.ratio:.1f} x",
+                f"{c.difference:.0e}",
+            )
             for c in comparisons
         ],
     )
@@ -146,7 +154,8 @@ def run(arguments: argparse.Namespace) -> None:
     torch.manual_seed(SEED)
     trace = data.load_trace(device, per_class=6 if quick else None)
     print(f"warpalign {warpalign.__version__}, torch {torch.__version__}, {device_name(device)}")
-    print(f"Trace: {len(trace.train)} training and {len(trace.test)} test series of {trace.train.shape[1]} samples")
+    counts = f"{len(trace.train)} training and {len(trace.test)} test series"
+    print(f"Trace: {counts} of {trace.train.shape[1]} samples")
 
     result = classify(trace.train, trace.train_class, trace.test, trace.test_class, GAMMA)
     plots.plot_pairwise(result, trace.train_class, trace.test_class, GAMMA, out / "pairwise.png")

@@ -22,7 +22,9 @@ def barycenter(series: Tensor, gamma: float, iterations: int, label: str = "bary
     """Barycenter of the set `series` (count, N, D), of the same length N."""
     mean = series.mean(0)
     center = mean.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([center], lr=1.0, max_iter=1, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [center], lr=1.0, max_iter=1, history_size=10, line_search_fn="strong_wolfe"
+    )
 
     def loss() -> Tensor:
         optimizer.zero_grad()

@@ -1,9 +1,9 @@
 """Real series that installed packages ship: nothing is downloaded.
 
-* Trace (tslearn's cached copy of the UCR data set): 100 training and 100 test series of 275 samples, each one
-  transient of a simulated nuclear-plant instrument, in four classes; z-normalised, univariate.
-* EEG (matplotlib's sample data): ten seconds of four electrodes (PG3, PG5, PG7, PG9) at 80 samples per second,
-  each scaled to unit variance.
+* Trace (tslearn's cached copy of the UCR data set): 100 training and 100 test series of 275 samples, each
+  one transient of a simulated nuclear-plant instrument, in four classes; z-normalised, univariate.
+* EEG (matplotlib's sample data): ten seconds of four electrodes at 80 samples per second, each scaled to unit
+  variance.
 """
 
 from __future__ import annotations

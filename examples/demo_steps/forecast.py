@@ -1,8 +1,8 @@
 """A small forecaster trained twice from the same start: with soft-DTW and with the mean squared error.
 
-The task, after Cuturi & Blondel 2017, section 4.4: from the first 30 % of a series predict the rest. Most of the
-transients have not begun by then. The mean squared error punishes a jump that comes a little early twice, and so
-learns a smeared average; soft-DTW lets the jump slide in time and keeps its shape.
+The task, after Cuturi & Blondel 2017, section 4.4: from the first 30 % of a series predict the rest. Most of
+the transients have not begun by then. The mean squared error punishes a jump that comes a little early twice,
+and so learns a smeared average; soft-DTW lets the jump slide in time and keeps its shape.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def train_forecaster(
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
     before = score(network, test_past, test_future, gamma)
     times = []
-    for _ in tqdm(range(epochs), desc=f"forecaster, {name}", unit="step", delay=1.0, leave=False, disable=None):
+    for _ in tqdm(range(epochs), desc=f"training, {name}", unit="step", delay=1.0, leave=False, disable=None):
         start = time.perf_counter()
         optimizer.zero_grad()
         loss(network(past), future).backward()

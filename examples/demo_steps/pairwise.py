@@ -1,4 +1,4 @@
-"""Pairwise soft-DTW in blocks, a nearest-neighbour classification with it, and the search for a repeated motif."""
+"""Pairwise soft-DTW in blocks, nearest-neighbour classification with it, and the search for a motif."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import warpalign
 
 
 def cdist(x: Tensor, y: Tensor, gamma: float, block: int = 512, label: str = "") -> Tensor:
-    """Soft-DTW of every x (n, N, D) against every y (m, M, D): (n, m). At most `block` pairs exist at once."""
+    """Soft-DTW of every x (n, N, D) against every y (m, M, D): (n, m), at most `block` pairs at once."""
     pairs = torch.cartesian_prod(torch.arange(len(x)), torch.arange(len(y))).to(x.device)
     return soft_dtw_of_pairs(x, y, pairs, gamma, block, label).view(len(x), len(y))
 

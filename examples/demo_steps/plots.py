@@ -48,7 +48,7 @@ def _save(figure: plt.Figure, path: Path) -> None:
 def plot_pairwise(
     result: Classification, train_class: Tensor, test_class: Tensor, gamma: float, path: Path
 ) -> None:
-    """All distances, test series against training series sorted by class, and the means per pair of classes."""
+    """All distances, test against training series sorted by class, and the means per pair of classes."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), width_ratios=(1.25, 1))
     norm = PowerNorm(0.5, vmin=0.0, vmax=result.distances.max().item())  # shows the small distances too
     image = left.imshow(result.distances, cmap=HEAT, norm=norm, aspect="auto", interpolation="nearest")
@@ -70,7 +70,9 @@ def plot_pairwise(
         for column, value in enumerate(values):
             color = "white" if value > middle else INK
             right.text(column, row, f"{value:.1f}", ha="center", va="center", color=color)
-    right.set(title="Mean between classes", xlabel="class of the training series", ylabel="class of the test series")
+    right.set(
+        title="Mean between classes", xlabel="class of the training series", ylabel="class of the test series"
+    )
     right.set_xticks(range(len(classes)), classes)
     right.set_yticks(range(len(classes)), classes)
     _save(figure, path)
@@ -100,7 +102,14 @@ def plot_barycenters(
 
 
 def plot_alignment(
-    x: Tensor, y: Tensor, alignment: Tensor, *, rate_hz: float | None, names: tuple[str, str], title: str, path: Path
+    x: Tensor,
+    y: Tensor,
+    alignment: Tensor,
+    *,
+    rate_hz: float | None,
+    names: tuple[str, str],
+    title: str,
+    path: Path,
 ) -> None:
     """Expected alignment (N, M) as a heat map with x (N, D) on the left margin and y (M, D) on top."""
     unit, scale = ("time (samples)", 1.0) if rate_hz is None else ("time (s)", 1.0 / rate_hz)
@@ -147,7 +156,13 @@ def plot_forecast(
         panel.plot(truth, color=INK, linewidth=1.2, label="held-out series")
         for twin, color in zip(twins, (MUTED, CLASS_COLOR[label]), strict=True):
             style = "--" if color == MUTED else "-"
-            panel.plot(future, twin.predictions[index, :, 0], color=color, linestyle=style, label=f"trained with {twin.name}")
+            panel.plot(
+                future,
+                twin.predictions[index, :, 0],
+                color=color,
+                linestyle=style,
+                label=f"trained with {twin.name}",
+            )
         panel.set_title(f"Class {label}")
     for panel in axes[-1]:
         panel.set_xlabel("time (samples); grey: what the forecaster sees")
