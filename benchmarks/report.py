@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the benchmark tables of README.md and docs/benchmarks.md from the committed result files.
 
-A table stands between the comments <!-- report: NAME --> and <!-- /report -->. Where a size was measured more than
-once on a machine, the newest row counts. --check changes nothing and exits with 1 where a table is stale.
+A table stands between the comments <!-- report: NAME --> and <!-- /report -->. Where a size was measured more
+than once on a machine, the newest row counts. --check changes nothing and exits with 1 if a table is stale.
 """
 
 from __future__ import annotations
@@ -124,9 +124,10 @@ def gpu_table(sizes: list[Size] | None) -> str:
             ]
         )
     note = (
-        f"{origin(rows)}. A training step: forward, sum, backward to both series, float32, eager, median. Peers: the "
-        "best of softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same GPU model "
-        "(`benchmarks/results/README.md`). Gradient error: relative L2 error of the gradient of x against float64."
+        f"{origin(rows)}. A training step: forward, sum, backward to both series, float32, eager, median. "
+        "Peers: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same GPU "
+        "model; in every column the best of them. Gradient error: relative L2 error of the gradient of x "
+        "against float64."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -192,8 +193,8 @@ def cpu_table() -> str:
             cells += [f"**{number(scale * ours)}**", number(scale * peer), times(peer / ours)]
         body.append([*cells, power(row["err_gx"])])
     note = (
-        f"{origin(rows)}. One run of `benchmarks/soft_dtw_cpu_peers.py`, float32; wall-clock time over B·N·M cells, "
-        "median. Peers: the best of tslearn and pysdtw (Numba), on as many threads."
+        f"{origin(rows)}. One run of `benchmarks/soft_dtw_cpu_peers.py`, float32; wall-clock time over "
+        "B·N·M cells, median. Peers: the best of tslearn and pysdtw (Numba), on as many threads."
     )
     return f"{markdown(header, body)}\n\n{note}"
 

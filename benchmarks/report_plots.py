@@ -1,4 +1,4 @@
-"""Plots of the soft-DTW results: time and memory of a training step against N and against D, with the peers."""
+"""Plots of the soft-DTW results: time and memory of a training step against N and D, with the peers."""
 
 from __future__ import annotations
 
