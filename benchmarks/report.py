@@ -125,8 +125,8 @@ def gpu_table(sizes: list[Size] | None) -> str:
         )
     note = (
         f"{origin(rows)}. A training step: forward, sum, backward to both series, float32, eager, median. "
-        "Peers: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same GPU "
-        "model; in every column the best of them. Gradient error: relative L2 error of the gradient of x "
+        "Peers: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same "
+        "GPU model; in every column the best of them. Gradient error: relative L2 error of the gradient of x "
         "against float64."
     )
     return f"{markdown(header, body)}\n\n{note}"

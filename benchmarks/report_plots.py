@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,8 @@ LABELS = {
 def _curve(
     rows: list[Row], column: str, against: str, wanted: Callable[[Row], bool]
 ) -> list[tuple[int, float]]:
-    points = {row[against]: row[column] for row in rows if wanted(row) and row.get(column)}
+    """Points of one implementation; a size at which it did not run is a gap in the line."""
+    points = {row[against]: row[column] or math.nan for row in rows if wanted(row)}
     return sorted(points.items())
 
 
@@ -38,7 +40,7 @@ def _panel(panel: Axes, rows: list[Row], column: str, against: str, wanted: Call
     """One curve per implementation on doubly logarithmic axes."""
     for name, (color, marker) in STYLE.items():
         curve = _curve([row for row in rows if row["impl"] == name], column, against, wanted)
-        if curve:
+        if any(math.isfinite(value) for _, value in curve):
             ours = name == OURS
             panel.plot(
                 *zip(*curve, strict=True),

@@ -60,14 +60,14 @@ def thread_count(count: int) -> Iterator[None]:
     """Limits torch's and Numba's threads."""
     import numba
 
-    before = torch.get_num_threads()
+    before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(count)
-    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(count, before[1]))
     try:
         yield
     finally:
-        torch.set_num_threads(before)
-        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
 def median_ms(run: Callable[[], object], budget_s: float) -> float:

@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import torch
 from torch import Tensor
@@ -51,10 +53,8 @@ def load_trace(device: torch.device, per_class: int | None = None) -> Trace:
 
 def load_eeg(device: torch.device) -> Tensor:
     """The recording as one series (800, 4), float32."""
-    from matplotlib import cbook
-
-    with cbook.get_sample_data("eeg.dat") as file:
-        recording = np.frombuffer(file.read(), dtype=np.float64).reshape(-1, len(EEG_CHANNELS))
+    file = Path(matplotlib.get_data_path(), "sample_data", "eeg.dat")
+    recording = np.fromfile(file, dtype=np.float64).reshape(-1, len(EEG_CHANNELS))
     return torch.tensor(recording, dtype=torch.float32, device=device)
 
 
