@@ -235,11 +235,15 @@ def print_table(rows: list[Row]) -> None:
 
 def main() -> int:
     arguments = parse_arguments()
-    device = torch.device(arguments.device)
-    cuda = device.type == "cuda"
-    if cuda and not torch.cuda.is_available():
-        print("gpu_check: torch sees no GPU here; --device cpu runs what the CPU can", file=sys.stderr)
+    try:
+        device = torch.device(arguments.device)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        print(
+            f"gpu_check: {str(error).splitlines()[0]} (--device cpu runs what the CPU can)", file=sys.stderr
+        )
         return 2
+    cuda = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if cuda else cpu_name()
     commit = arguments.commit or current_commit()
     target = arguments.out / slug(name) / f"{today()}-{commit}.json"

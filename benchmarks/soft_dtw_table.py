@@ -25,28 +25,36 @@ GRAPH_LIMIT_MS = 500.0  # above this a CUDA graph changes nothing that can be me
 ERROR_CELLS = {"cuda": 8192 * 8192, "cpu": 1024 * 1024}  # the longest pair that is compared with float64
 
 
-def median_ms(run: Callable[[], Any], device: torch.device, budget_s: float) -> float:
-    """Median time of `run` after a warm-up; as many runs as fit the budget, between 2 and 200."""
-    cuda = device.type == "cuda"
+def _cuda_times(run: Callable[[], Any], count: int) -> list[float]:
+    """Times between events around each of `count` runs, which are enqueued without waiting for one another."""
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+    for begin, end in events:
+        begin.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) for begin, end in events]
 
-    def once() -> float:
-        if cuda:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            run()
-            end.record()
-            end.synchronize()
-            return begin.elapsed_time(end)
+
+def _cpu_times(run: Callable[[], Any], count: int) -> list[float]:
+    times = []
+    for _ in range(count):
         start = time.perf_counter()
         run()
-        return 1e3 * (time.perf_counter() - start)
+        times.append(1e3 * (time.perf_counter() - start))
+    return times
 
-    once()
-    first = once()
-    if first < 1e3 * budget_s:
-        once()
-    count = max(2, min(200, int(1e3 * budget_s / max(first, 1e-3))))
-    return statistics.median(once() for _ in range(count))
+
+def median_ms(run: Callable[[], Any], device: torch.device, budget_s: float) -> float:
+    """Median time of `run` after a warm-up; as many runs as fit the budget, from 1 of a second to 200."""
+    timed = _cuda_times if device.type == "cuda" else _cpu_times
+    timed(run, 1)
+    (first,) = timed(run, 1)
+    if first > 1e3:
+        return first
+    count = max(3, min(200, int(1e3 * budget_s / max(first, 1e-3))))
+    timed(run, min(count, 10))
+    return statistics.median(timed(run, count))
 
 
 def inputs(size: Size, device: torch.device, seed: int = 0) -> tuple[Tensor, Tensor]:
