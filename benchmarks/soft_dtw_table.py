@@ -26,7 +26,7 @@ ERROR_CELLS = {"cuda": 8192 * 8192, "cpu": 1024 * 1024}  # the longest pair that
 
 
 def _cuda_times(run: Callable[[], Any], count: int) -> list[float]:
-    """Times between events around each of `count` runs, which are enqueued without waiting for one another."""
+    """Times between events around each of `count` runs, which are enqueued without a wait between them."""
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
     for begin, end in events:
         begin.record()

@@ -49,9 +49,11 @@ def device_name(device: torch.device) -> str:
 
 
 def draw_alignments(trace: data.Trace, device: torch.device, out: Path) -> None:
-    """One pair of Trace series, and the most similar pair of one-second windows of the EEG."""
-    label = trace.classes[1 % len(trace.classes)]
-    x, y = trace.train[trace.train_class == label][:2]
+    """The two least synchronous Trace series of a class, and the two most similar seconds of the EEG."""
+    label = trace.classes[1]
+    members = trace.train[trace.train_class == label]
+    apart = torch.cdist(members.flatten(1), members.flatten(1))
+    x, y = (members[index] for index in divmod(int(apart.argmax()), len(members)))
     alignment = warpalign.soft_dtw_alignment(x, y, gamma=GAMMA)[1]
     plots.plot_alignment(
         x,
@@ -111,9 +113,9 @@ def print_results(
     )
     print_table(
         "Class barycenters (mean soft-DTW to the class)",
-        ("class", "Euclidean mean", "barycenter", "steps"),
+        ("class", "Euclidean mean", "barycenter", "evaluations"),
         [
-            (str(label), f"{c.losses[0]:.2f}", f"{c.losses[-1]:.2f}", str(len(c.losses) - 1))
+            (str(label), f"{c.loss_of_mean:.2f}", f"{c.loss:.2f}", str(c.evaluations))
             for label, c in centers.items()
         ],
     )
@@ -123,7 +125,7 @@ def print_results(
         [
             (
                 twin.name,
-                f"{twin.before.dtw:.1f} -> {twin.after.dtw:.1f}",
+                f"{twin.before.dtw:.1f} -> {twin.after.dtw:.2f}",
                 f"{twin.before.soft_dtw:.1f} -> {twin.after.soft_dtw:.1f}",
                 f"{twin.before.mse:.3f} -> {twin.after.mse:.3f}",
                 f"{twin.step_ms:.2f}",
@@ -163,7 +165,7 @@ def run(arguments: argparse.Namespace) -> None:
     labels = trace.classes[:1] if quick else trace.classes
     centers = {
         label: barycenter(
-            trace.train[trace.train_class == label], GAMMA, 10 if quick else 40, f"barycenter, class {label}"
+            trace.train[trace.train_class == label], GAMMA, 4 if quick else 20, f"barycenter, class {label}"
         )
         for label in labels
     }

@@ -1,42 +1,53 @@
-"""Soft-DTW barycenter: the series with the least mean soft-DTW to a set of series, found with L-BFGS."""
+"""Soft-DTW barycenter: the series with the least mean soft-DTW to a set of series, found with L-BFGS.
+
+Soft-DTW is not convex in the barycenter, and the smaller gamma is, the more local minima there are. The descent
+therefore begins at a large gamma, whose minimum is easy to find, and ends at the one that is asked for.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+import warpalign
 from torch import Tensor
 from tqdm import tqdm
 
-import warpalign
+ANNEALING = (100.0, 10.0, 1.0)  # times the final gamma
 
 
 @dataclass(frozen=True)
 class Barycenter:
     mean: Tensor  # (N, D), the Euclidean mean, where the descent starts
     series: Tensor  # (N, D)
-    losses: list[float]  # mean soft-DTW to the set: of the start, then after every iteration
+    loss_of_mean: float  # mean soft-DTW to the set, at the final gamma
+    loss: float
+    evaluations: int  # of the loss and its gradient
 
 
 def barycenter(series: Tensor, gamma: float, iterations: int, label: str = "barycenter") -> Barycenter:
-    """Barycenter of the set `series` (count, N, D), of the same length N."""
+    """Barycenter of the set `series` (count, N, D); at most `iterations` steps at each gamma."""
     mean = series.mean(0)
     center = mean.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS(
-        [center], lr=1.0, max_iter=1, history_size=10, line_search_fn="strong_wolfe"
-    )
+    evaluations = 0
+    with tqdm(desc=label, unit="step", delay=1.0, leave=False, disable=None) as progress:
+        for smoothing in (gamma * factor for factor in ANNEALING):
+            optimizer = torch.optim.LBFGS([center], max_iter=iterations, line_search_fn="strong_wolfe")
 
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = warpalign.soft_dtw(center[None], series, gamma=gamma, reduction="mean")
-        value.backward()
-        return value
+            def loss(optimizer: torch.optim.Optimizer = optimizer, smoothing: float = smoothing) -> Tensor:
+                optimizer.zero_grad()
+                value = warpalign.soft_dtw(center[None], series, gamma=smoothing, reduction="mean")
+                value.backward()
+                nonlocal evaluations
+                evaluations += 1
+                progress.update()
+                return value
 
-    losses = []
-    for _ in tqdm(range(iterations), desc=label, unit="step", delay=1.0, leave=False, disable=None):
-        losses.append(optimizer.step(loss).item())  # step() returns the loss before it
-        if len(losses) > 1 and losses[-2] - losses[-1] < 1e-5 * abs(losses[-1]):
-            break
-    with torch.no_grad():
-        losses.append(warpalign.soft_dtw(center[None], series, gamma=gamma, reduction="mean").item())
-    return Barycenter(mean, center.detach(), losses)
+            optimizer.step(loss)
+
+    def loss_of(candidate: Tensor) -> float:
+        with torch.no_grad():
+            return warpalign.soft_dtw(candidate[None], series, gamma=gamma, reduction="mean").item()
+
+    center = center.detach()
+    return Barycenter(mean, center, loss_of(mean), loss_of(center), evaluations)
