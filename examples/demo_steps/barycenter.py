@@ -1,7 +1,7 @@
 """Soft-DTW barycenter: the series with the least mean soft-DTW to a set of series, found with L-BFGS.
 
-Soft-DTW is not convex in the barycenter, and the smaller gamma is, the more local minima there are. The descent
-therefore begins at a large gamma, whose minimum is easy to find, and ends at the one that is asked for.
+Soft-DTW is not convex in the barycenter, and the smaller gamma is, the more local minima there are. The
+descent therefore begins at a large gamma, whose minimum is easy to find, and ends at the one asked for.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import warpalign
 from torch import Tensor
 from tqdm import tqdm
+
+import warpalign
 
 ANNEALING = (100.0, 10.0, 1.0)  # times the final gamma
 
@@ -35,11 +36,11 @@ def barycenter(series: Tensor, gamma: float, iterations: int, label: str = "bary
             optimizer = torch.optim.LBFGS([center], max_iter=iterations, line_search_fn="strong_wolfe")
 
             def loss(optimizer: torch.optim.Optimizer = optimizer, smoothing: float = smoothing) -> Tensor:
+                nonlocal evaluations
+                evaluations += 1
                 optimizer.zero_grad()
                 value = warpalign.soft_dtw(center[None], series, gamma=smoothing, reduction="mean")
                 value.backward()
-                nonlocal evaluations
-                evaluations += 1
                 progress.update()
                 return value
 
