@@ -142,7 +142,6 @@ def print_results(
                 f"{c.ours_ms:.1f} ms",
                 f"{c.tslearn_ms:.1f} ms",
                 f"{c.ratio:.1f} x",
-                f"{c.difference:.0e}",
             )
             for c in comparisons
         ],
