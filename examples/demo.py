@@ -135,7 +135,7 @@ def print_results(
     )
     print_table(
         "Next to tslearn (Numba, same CPU, all threads, warmed up)",
-        ("job", "warpalign", "tslearn", "ratio", "difference"),
+        ("job", "warpalign", "tslearn", "ratio"),
         [
             (
                 c.job,
