@@ -1,13 +1,167 @@
+// Host side of the CUDA path: layout of the workspace, choice of the kernel, one or two launches.
+//
+// float32 runs Cell32 and behind it Cell64, whose blocks look at every pair's flag and recompute only those
+// that Cell32 could not certify; float64 runs Cell64 alone.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cuda/check.h"
+#include "soft_dtw/launch.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign::detail {
+namespace {
 
-std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&) {
-  return 0;
+using namespace softdtw;  // NOLINT: one operator's own names
+
+constexpr CellSizes kFloat32Sizes{8, 4};
+constexpr CellSizes kFloat64Sizes{16, 8};
+
+// Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
+// then.
+struct Plan {
+  LaunchShape main;
+  LaunchShape rerun;      // float32 only
+  std::size_t flags;      // bytes, in front of the scratch
+  std::size_t workspace;  // bytes
+};
+
+// Strips lie along the longer series, which gives the most warps something to do. The problem is symmetric.
+bool exchanges_series(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
+  return !problem.cost.data && !out.alignment && problem.n > problem.m;
 }
 
-Status soft_dtw_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&) {
-  return Status::unsupported("execution", "the CUDA path is being built");
+LaunchRequest float64_request(LaunchRequest request) {
+  request.cell = kFloat64Sizes;
+  request.columns_per_lane = 1;
+  request.features = 0;
+  request.max_warps = max_warps(1, kFloat64Sizes);
+  return request;
+}
+
+LaunchRequest float32_request(LaunchRequest request, const SoftDtwProblem& problem, const SoftDtwOutputs& out,
+                              DeviceLimits device) {
+  request.cell = kFloat32Sizes;
+  const bool few = !problem.cost.data && !out.alignment && problem.dim <= kMostFeatures;
+  request.features = !few ? 0 : problem.dim == 1 ? 1 : kMostFeatures;
+  if (few) {
+    // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
+    const double warps_of_two = static_cast<double>(problem.batch) * strips_of(request.m, 2);
+    const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
+    request.columns_per_lane = request.m <= 32                                         ? 1
+                               : (!request.gradient && fills_device && request.m > 64) ? 4
+                                                                                       : 2;
+  } else {
+    request.columns_per_lane = strips_of(request.m, 1) <= max_warps(1, kFloat32Sizes) ? 1 : 2;
+  }
+  request.max_warps = max_warps(request.columns_per_lane, kFloat32Sizes);
+  return request;
+}
+
+Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int device) {
+  const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, device),
+                            cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
+  LaunchRequest request{};
+  request.batch = problem.batch;
+  request.n = problem.n;
+  request.m = problem.m;
+  request.gradient = out.wants_gradient();
+  if (exchanges_series(problem, out)) std::swap(request.n, request.m);
+  Plan plan{};
+  if (problem.dtype == DType::kFloat64) {
+    plan.main = launch_shape(float64_request(request), limits);
+    plan.workspace = plan.main.workspace_bytes();
+    return plan;
+  }
+  plan.main = launch_shape(float32_request(request, problem, out, limits), limits);
+  plan.rerun = launch_shape(float64_request(request), limits);
+  if (request.gradient) plan.rerun.limit_scratch(plan.main.workspace_bytes());
+  plan.flags = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
+  plan.workspace = plan.flags + std::max(plan.main.workspace_bytes(), plan.rerun.workspace_bytes());
+  return plan;
+}
+
+template <class In>
+void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const In*& data) {
+  std::copy(from.stride, from.stride + 3, to);
+  data = static_cast<const In*>(from.data);
+}
+
+bool readable_as_float4(const StridedTensor& t, DType dtype, int dim) {
+  return dtype == DType::kFloat32 && dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
+         t.stride[1] % 4 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
+}
+
+template <class In>
+Params<In> params_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
+  Params<In> p{};
+  copy_strides(p.x_stride, problem.x, p.x);
+  copy_strides(p.y_stride, problem.y, p.y);
+  copy_strides(p.cost_stride, problem.cost, p.cost);
+  p.x_lengths = problem.x_lengths;
+  p.y_lengths = problem.y_lengths;
+  p.value = static_cast<In*>(out.value);
+  p.grad_x = static_cast<In*>(out.grad_x);
+  p.grad_y = static_cast<In*>(out.grad_y);
+  p.alignment = static_cast<In*>(out.alignment);
+  p.batch = problem.batch;
+  p.n = problem.n;
+  p.m = problem.m;
+  p.dim = problem.dim;
+  p.vectorized = !problem.cost.data && readable_as_float4(problem.x, problem.dtype, problem.dim) &&
+                 readable_as_float4(problem.y, problem.dtype, problem.dim);
+  return p;
+}
+
+template <class In>
+void exchange_series(Params<In>& p) {
+  std::swap(p.x, p.y);
+  std::swap(p.x_stride, p.y_stride);
+  std::swap(p.x_lengths, p.y_lengths);
+  std::swap(p.grad_x, p.grad_y);
+  std::swap(p.n, p.m);
+}
+
+Status run(Params<double>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
+  p.shape = plan.main;
+  return launch_float64(p, gradient, stream);
+}
+
+Status run(Params<float>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
+  p.shape = plan.main;
+  const Status status =
+      p.shape.features > 0 ? launch_few_features(p, gradient, stream) : launch_tiles(p, gradient, stream);
+  if (!status.ok()) return status;
+  p.shape = plan.rerun;
+  return launch_float64(p, gradient, stream);
+}
+
+template <class In>
+Status run(const SoftDtwProblem& problem, const SoftDtwOutputs& out, const Plan& plan, Workspace workspace,
+           cudaStream_t stream) {
+  Params<In> p = params_for<In>(problem, out);
+  if (exchanges_series(problem, out)) exchange_series(p);
+  auto* base = static_cast<unsigned char*>(workspace.data);
+  if (plan.flags > 0) p.uncertified = reinterpret_cast<int*>(base);
+  p.scratch = base + plan.flags;
+  p.scale = 1.4426950408889634074 / problem.gamma;  // log2(e) / gamma
+  return run(p, plan, out.wants_gradient(), stream);
+}
+
+}  // namespace
+
+std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
+                                          const Execution& execution) {
+  return plan_for(problem, out, execution.cuda_device).workspace;
+}
+
+Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
+                     const Execution& execution) {
+  const Plan plan = plan_for(problem, out, execution.cuda_device);
+  const auto stream = static_cast<cudaStream_t>(execution.stream);
+  return problem.dtype == DType::kFloat32 ? run<float>(problem, out, plan, workspace, stream)
+                                          : run<double>(problem, out, plan, workspace, stream);
 }
 
 }  // namespace warpalign::detail

@@ -11,12 +11,20 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::size_t at(int i, int j, int columns) { return static_cast<std::size_t>(i) * columns + j; }
 
-// -gamma log(sum exp(-v / gamma)) with the minimum taken out, so that nothing underflows.
-double softmin(double a, double b, double c, double gamma) {
-  const double low = std::min({a, b, c});
-  if (std::isinf(low)) return kInf;
-  return low - gamma * std::log(std::exp((low - a) / gamma) + std::exp((low - b) / gamma) +
-                                std::exp((low - c) / gamma));
+// Shares of the three predecessors (up, left, diagonal) in softmin_gamma, and softmin itself: with the
+// minimum taken out, nothing underflows.
+struct Softmin {
+  double value;
+  double share[3];
+};
+
+Softmin softmin(double up, double left, double diagonal, double gamma) {
+  const double low = std::min({up, left, diagonal});
+  if (std::isinf(low)) return {kInf, {0.0, 0.0, 0.0}};
+  const double terms[3] = {std::exp((low - up) / gamma), std::exp((low - left) / gamma),
+                           std::exp((low - diagonal) / gamma)};
+  const double sum = terms[0] + terms[1] + terms[2];
+  return {low - gamma * std::log(sum), {terms[0] / sum, terms[1] / sum, terms[2] / sum}};
 }
 
 bool any_nan(const std::vector<double>& values) {
@@ -34,31 +42,26 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
   const int columns = m + 1;
   std::vector<double> r(at(n + 1, 0, columns), kInf);
   r[0] = 0.0;
+  const auto predecessors = [&](int i, int j) {
+    return softmin(r[at(i - 1, j, columns)], r[at(i, j - 1, columns)], r[at(i - 1, j - 1, columns)], gamma);
+  };
   for (int i = 1; i <= n; ++i) {
-    for (int j = 1; j <= m; ++j) {
-      r[at(i, j, columns)] =
-          cost[at(i - 1, j - 1, m)] +
-          softmin(r[at(i - 1, j, columns)], r[at(i, j - 1, columns)], r[at(i - 1, j - 1, columns)], gamma);
-    }
+    for (int j = 1; j <= m; ++j) r[at(i, j, columns)] = cost[at(i - 1, j - 1, m)] + predecessors(i, j).value;
   }
   Result result{r[at(n, m, columns)], std::vector<double>(cost.size(), 0.0), {}, {}};
   if (std::isinf(result.value)) return result;
 
-  // E[i,j] = sum over successors s of (i,j) of E[s] * exp(-(R[i,j] + C[s] - R[s]) / gamma), E[n-1,m-1] = 1.
-  std::vector<double>& e = result.alignment;
-  for (int i = n - 1; i >= 0; --i) {
-    for (int j = m - 1; j >= 0; --j) {
-      double sum = (i == n - 1 && j == m - 1) ? 1.0 : 0.0;
-      const double here = r[at(i + 1, j + 1, columns)];
-      for (const auto& [di, dj] : {std::pair{1, 0}, std::pair{0, 1}, std::pair{1, 1}}) {
-        const int si = i + di;
-        const int sj = j + dj;
-        if (si >= n || sj >= m) continue;
-        const double there = r[at(si + 1, sj + 1, columns)];
-        if (std::isinf(here) || std::isinf(there)) continue;
-        sum += e[at(si, sj, m)] * std::exp((there - cost[at(si, sj, m)] - here) / gamma);
-      }
-      e[at(i, j, m)] = sum;
+  // E[n-1,m-1] = 1; every cell hands its E on to its predecessors by their shares.
+  std::vector<double> e(r.size(), 0.0);
+  e[at(n, m, columns)] = 1.0;
+  for (int i = n; i >= 1; --i) {
+    for (int j = m; j >= 1; --j) {
+      const double here = e[at(i, j, columns)];
+      const Softmin p = predecessors(i, j);
+      e[at(i - 1, j, columns)] += here * p.share[0];
+      e[at(i, j - 1, columns)] += here * p.share[1];
+      e[at(i - 1, j - 1, columns)] += here * p.share[2];
+      result.alignment[at(i - 1, j - 1, m)] = here;
     }
   }
   return result;

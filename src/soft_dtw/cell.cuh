@@ -1,0 +1,131 @@
+// The soft-DTW cell in linear space: Z = 2^(-R log2(e)/gamma) as mantissa and exponent of its own.
+//
+//   Z[i,j] = 2^(-c[i,j]) (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]),   c = C log2(e)/gamma
+//
+// The exponent is exact, so the relative error of Z grows only with the number of cells on a path and never
+// with the magnitude of R; nothing underflows for any gamma. c is split in n + f with n = round(c): n goes to
+// the exponent, and 2^-f in [2^-1/2, 2^1/2] to the mantissa, so that a cell needs one transcendental
+// instruction.
+//
+// Transition weights, for the reverse sweep: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), and so on.
+// The third weight is 1 - p_up - p_left: mass is conserved to rounding. A predecessor that is out of reach
+// has weight exactly 0.
+#pragma once
+
+#include "cuda/math.cuh"
+
+namespace warpalign::softdtw {
+
+template <class Real>
+struct Weights {
+  Real up;
+  Real left;  // diagonal: 1 - up - left
+};
+
+// Where only one or two predecessors are in reach, rounding must not leak mass to the third.
+template <class Real>
+__device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real diagonal, Real reciprocal) {
+  Weights<Real> w{up * reciprocal, left * reciprocal};
+  if (diagonal == Real(0)) {
+    if (left == Real(0)) {
+      w.up = Real(1);
+    } else {
+      w.left = Real(1) - w.up;
+    }
+  }
+  return w;
+}
+
+// float32 mantissa in [1, 2), int32 exponent. Exact for |c| < 2^22 and exponents above -2^29; kernel.cuh
+// certifies both for every pair and hands the others to Cell64.
+struct Cell32 {
+  using Real = float;
+  struct __align__(8) State {
+    float mantissa;
+    int exponent;
+  };
+
+  static constexpr int kDead = -(1 << 30);  // exponents saturate here: out of reach
+
+  static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
+  static __device__ __forceinline__ State one() { return {1.0f, 0}; }
+
+  // 2^(exponent - largest), or exactly 0 when that is below 2^-126.
+  static __device__ __forceinline__ float aligned(State s, int bias) {
+    return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, bias, 0) << 23);
+  }
+
+  template <bool kWantWeights>
+  static __device__ __forceinline__ State advance(float cost, State up, State left, State diagonal,
+                                                  Weights<float>* weights) {
+    const int largest = __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
+    const int bias = 127 - largest;
+    const float z_up = aligned(up, bias);
+    const float z_left = aligned(left, bias);
+    const float z_diagonal = aligned(diagonal, bias);
+    const float sum = z_up + z_left + z_diagonal;
+    if (kWantWeights) {
+      *weights = normalized(z_up, z_left, z_diagonal, cuda::reciprocal_fast(sum));
+    }
+    // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
+    constexpr float kRound = 12582912.0f;
+    constexpr int kRoundBits = 0x4B400000;
+    const float rounded = cost + kRound;
+    const int bits = __float_as_int(sum * cuda::exp2_fast((rounded - kRound) - cost));
+    const int shift = (bits >> 23) - __float_as_int(rounded) + (kRoundBits - 127);
+    return {__int_as_float((bits & 0x007fffff) | 0x3f800000), __viaddmax_s32(largest, shift, kDead)};
+  }
+
+  // log2 Z
+  static __device__ double log2_of(State s) { return s.exponent + log2(static_cast<double>(s.mantissa)); }
+
+  static __device__ __forceinline__ State shuffle_up(State s) {
+    return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1)};
+  }
+};
+
+// float64 mantissa, and a double that holds an integer as exponent: exact below 2^53 and graceful beyond, so
+// that no magnitude of cost can overflow it. The path for float64 tensors, and the rerun for float32 pairs
+// out of Cell32's range.
+struct Cell64 {
+  using Real = double;
+  struct __align__(16) State {
+    double mantissa;
+    double exponent;
+  };
+
+  static constexpr double kDead = -1e300;
+  static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
+
+  static __device__ __forceinline__ State dead() { return {1.0, kDead}; }
+  static __device__ __forceinline__ State one() { return {1.0, 0.0}; }
+
+  static __device__ __forceinline__ double aligned(State s, double largest) {
+    const double shift = s.exponent - largest;
+    return shift < -1000.0 ? 0.0 : s.mantissa * __hiloint2double((static_cast<int>(shift) + 1023) << 20, 0);
+  }
+
+  template <bool kWantWeights>
+  static __device__ __forceinline__ State advance(double cost, State up, State left, State diagonal,
+                                                  Weights<double>* weights) {
+    const double largest = fmax(fmax(up.exponent, left.exponent), diagonal.exponent);
+    const double z_up = aligned(up, largest);
+    const double z_left = aligned(left, largest);
+    const double z_diagonal = aligned(diagonal, largest);
+    const double sum = z_up + z_left + z_diagonal;
+    if (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, 1.0 / sum);
+    const double whole = rint(cost);
+    const double z = sum * exp2(whole - cost);
+    const int high = __double2hiint(z);
+    return {__hiloint2double((high & 0x000fffff) | 0x3ff00000, __double2loint(z)),
+            fmax(largest - whole + ((high >> 20) - 1023), kDead)};
+  }
+
+  static __device__ double log2_of(State s) { return s.exponent + log2(s.mantissa); }
+
+  static __device__ __forceinline__ State shuffle_up(State s) {
+    return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1)};
+  }
+};
+
+}  // namespace warpalign::softdtw

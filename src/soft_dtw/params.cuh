@@ -1,0 +1,69 @@
+// Kernel parameters and the views that a warp works through: one pair of the batch, one strip of its columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "soft_dtw/policy.h"
+
+namespace warpalign::softdtw {
+
+// Strides count elements. Rows are the series x, columns y (launch.cu may have exchanged the caller's two).
+template <class In>
+struct Params {
+  const In* x;  // (B, N, D)
+  const In* y;  // (B, M, D)
+  std::int64_t x_stride[3];
+  std::int64_t y_stride[3];
+  const In* cost;  // (B, N, M) in place of x and y, or null
+  std::int64_t cost_stride[3];
+  const std::int32_t* x_lengths;  // (B,) or null
+  const std::int32_t* y_lengths;
+  In* value;      // (B,)
+  In* grad_x;     // (B, N, D) or null
+  In* grad_y;     // (B, M, D) or null
+  In* alignment;  // (B, N, M) or null
+  int batch;
+  int n;
+  int m;
+  int dim;
+  double scale;      // log2(e) / gamma, as rounded to the cell's real type
+  bool vectorized;   // x and y can be read as float4 along D
+  int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
+  LaunchShape shape;
+  unsigned char* scratch;  // grid * pairs_per_block slots of shape.scratch bytes
+};
+
+// One pair: its own pointers and true lengths.
+template <class In>
+struct Pair {
+  const In* x;
+  const In* y;
+  const In* cost;
+  In* grad_x;
+  In* grad_y;
+  In* alignment;
+  int index;
+  int n;
+  int m;
+};
+
+__device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, int limit) {
+  return lengths ? min(max(lengths[b], 1), limit) : limit;
+}
+
+template <class In>
+__device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
+  const std::int64_t i = b;
+  return {p.x + i * p.x_stride[0],
+          p.y + i * p.y_stride[0],
+          p.cost ? p.cost + i * p.cost_stride[0] : nullptr,
+          p.grad_x ? p.grad_x + i * p.n * p.dim : nullptr,
+          p.grad_y ? p.grad_y + i * p.m * p.dim : nullptr,
+          p.alignment ? p.alignment + i * p.n * p.m : nullptr,
+          b,
+          true_length(p.x_lengths, b, p.n),
+          true_length(p.y_lengths, b, p.m)};
+}
+
+}  // namespace warpalign::softdtw

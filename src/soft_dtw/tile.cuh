@@ -1,0 +1,321 @@
+// Tiles of kPhase rows by one strip's columns in shared memory: costs in, expected alignment out. The
+// wavefront knows nothing of the series behind a cost: another cost kind is another producer and another
+// gradient here.
+//
+// A tile row holds the strip's 32 * W columns in order; row i of the matrix lives in ring row i mod
+// kRingRows.
+#pragma once
+
+#include "soft_dtw/cost_range.cuh"
+#include "soft_dtw/params.cuh"
+
+namespace warpalign::softdtw {
+
+// Non-negative remainder of a tile's first row: tiles are kPhase-aligned and never wrap inside the ring.
+__device__ __forceinline__ int ring_row(int row) { return (row + 4 * kRingRows) % kRingRows; }
+
+template <class Real, int W>
+__device__ __forceinline__ void clear_tile(Real* tile, int lane) {
+  for (int k = lane; k < kPhase * 32 * W; k += 32) tile[k] = Real(0);
+}
+
+// Squared Euclidean costs of rows [row0, row0 + kPhase) and columns [column0, column0 + 32 W), scaled to
+// base 2. Each lane makes 4 rows by 4 W columns, so that a loaded value serves several cells. Rows and
+// columns beyond the pair repeat its last one: harmless, and no new extremes for CostRange. Differences
+// first: x^2 + y^2 - 2xy would lose the digits of series far from 0.
+template <class Cell, class In, int W>
+__device__ __forceinline__ void squared_euclidean_tile(const Params<In>& p, const Pair<In>& pair, int row0,
+                                                       int column0, int lane, typename Cell::Real* tile,
+                                                       CostRange<Cell>& range) {
+  using Real = typename Cell::Real;
+  const int local_row = lane / 8 * 4;
+  const int local_column = lane % 8 * 4;
+  const In* x[4];
+  const In* y[4 * W];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) x[r] = pair.x + min(row0 + local_row + r, pair.n - 1) * p.x_stride[1];
+#pragma unroll
+  for (int c = 0; c < 4 * W; ++c) {
+    y[c] = pair.y + min(column0 + c / 4 * 32 + local_column + c % 4, pair.m - 1) * p.y_stride[1];
+  }
+  Real sum[4][4 * W] = {};
+  if constexpr (sizeof(In) == 4) {
+    if (p.vectorized) {
+      for (int d = 0; d < p.dim; d += 4) {
+        float4 xv[4];
+#pragma unroll
+        for (int r = 0; r < 4; ++r) xv[r] = __ldg(reinterpret_cast<const float4*>(x[r] + d));
+#pragma unroll
+        for (int c = 0; c < 4 * W; ++c) {
+          const float4 yv = __ldg(reinterpret_cast<const float4*>(y[c] + d));
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+            const Real d0 = Real(xv[r].x) - Real(yv.x), d1 = Real(xv[r].y) - Real(yv.y);
+            const Real d2 = Real(xv[r].z) - Real(yv.z), d3 = Real(xv[r].w) - Real(yv.w);
+            sum[r][c] += d0 * d0 + d1 * d1 + (d2 * d2 + d3 * d3);
+          }
+        }
+      }
+    }
+  }
+  if (sizeof(In) != 4 || !p.vectorized) {
+    for (int d = 0; d < p.dim; ++d) {
+      Real xv[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) xv[r] = Real(__ldg(x[r] + d * p.x_stride[2]));
+#pragma unroll
+      for (int c = 0; c < 4 * W; ++c) {
+        const Real yv = Real(__ldg(y[c] + d * p.y_stride[2]));
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sum[r][c] += (xv[r] - yv) * (xv[r] - yv);
+      }
+    }
+  }
+  const Real scale = static_cast<Real>(p.scale);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4 * W; ++c) {
+      const Real cost = range.note(sum[r][c] * scale);
+      tile[(local_row + r) * 32 * W + c / 4 * 32 + local_column + c % 4] =
+          row0 + local_row + r < pair.n ? cost : Real(0);
+    }
+  }
+}
+
+// The same from the caller's own cost matrix.
+template <class Cell, class In, int W>
+__device__ __forceinline__ void matrix_tile(const Params<In>& p, const Pair<In>& pair, int row0, int column0,
+                                            int lane, typename Cell::Real* tile, CostRange<Cell>& range) {
+  using Real = typename Cell::Real;
+  const Real scale = static_cast<Real>(p.scale);
+  for (int r = 0; r < kPhase; ++r) {
+    const In* row = pair.cost + min(row0 + r, pair.n - 1) * p.cost_stride[1];
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const int column = min(column0 + k * 32 + lane, pair.m - 1);
+      const Real cost = range.note(Real(__ldg(row + column * p.cost_stride[2])) * scale);
+      tile[r * 32 * W + k * 32 + lane] = row0 + r < pair.n ? cost : Real(0);
+    }
+  }
+}
+
+// Costs of the tile that starts at row0; 0 for rows before the first, which only border values pass through.
+template <class Cell, class In, int W>
+__device__ __forceinline__ void cost_tile(const Params<In>& p, const Pair<In>& pair, int row0, int column0,
+                                          int lane, typename Cell::Real* ring, CostRange<Cell>& range) {
+  typename Cell::Real* tile = ring + ring_row(row0) * 32 * W;
+  if (row0 < 0) {
+    clear_tile<typename Cell::Real, W>(tile, lane);
+  } else if (p.cost) {
+    matrix_tile<Cell, In, W>(p, pair, row0, column0, lane, tile, range);
+  } else {
+    squared_euclidean_tile<Cell, In, W>(p, pair, row0, column0, lane, tile, range);
+  }
+}
+
+// E to the caller's (N, M) table.
+template <class Real, class In, int W>
+__device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<In>& pair, int row0,
+                                                int column0, int lane, const Real* tile) {
+  for (int r = 0; r < min(kPhase, pair.n - row0); ++r) {
+    In* out = pair.alignment + static_cast<std::int64_t>(row0 + r) * p.m;
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const int column = column0 + k * 32 + lane;
+      if (column < pair.m) out[column] = static_cast<In>(tile[r * 32 * W + k * 32 + lane]);
+    }
+  }
+}
+
+// weight * (x - y), where a weight of 0 also silences an infinite difference.
+template <class Cell, class Real>
+__device__ __forceinline__ Real weighted(Real weight, Real difference) {
+  if constexpr (sizeof(Real) == 8) return weight == Real(0) ? Real(0) : weight * difference;
+  return weight * difference;
+}
+
+template <class In, class Real>
+__device__ __forceinline__ void accumulate(In* target, Real amount, bool first) {
+  *target = static_cast<In>(first ? amount : static_cast<Real>(*target) + amount);
+}
+
+// Sum over the warp of each of 16 values; lane t gets the sum of value t / 2. Halving exchanges: 16 shuffles,
+// fixed order.
+template <class Real>
+__device__ __forceinline__ Real transposed_sum(Real (&v)[kPhase], int lane) {
+  static_assert(kPhase == 16);
+#pragma unroll
+  for (int half = kPhase / 2, bit = 16; half >= 1; half /= 2, bit /= 2) {
+    const bool upper = lane & bit;
+#pragma unroll
+    for (int r = 0; r < half; ++r) {
+      const Real give = upper ? v[r] : v[r + half];
+      const Real keep = upper ? v[r + half] : v[r];
+      v[r] = keep + __shfl_xor_sync(cuda::kFullWarp, give, bit);
+    }
+  }
+  return v[0] + __shfl_xor_sync(cuda::kFullWarp, v[0], 1);
+}
+
+// grad_x[i] += 2 sum_j E[i,j] (x[i] - y[j]) over this tile, grad_y[j] likewise with the opposite sign: lanes
+// along the columns, for few features.
+template <class Cell, class In, int W>
+__device__ __forceinline__ void gradient_by_column(const Params<In>& p, const Pair<In>& pair, int row0,
+                                                   int column0, int lane, const typename Cell::Real* tile,
+                                                   bool first_x, bool first_y) {
+  using Real = typename Cell::Real;
+  for (int d = 0; d < p.dim; ++d) {
+    Real by_row[kPhase] = {};
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const int column = column0 + k * 32 + lane;
+      const Real y = Real(__ldg(pair.y + min(column, pair.m - 1) * p.y_stride[1] + d * p.y_stride[2]));
+      Real by_column = 0;
+#pragma unroll
+      for (int r = 0; r < kPhase; ++r) {
+        const Real x = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
+        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + k * 32 + lane], x - y);
+        by_row[r] += g;
+        by_column -= g;
+      }
+      if (pair.grad_y && column < pair.m) {
+        accumulate(pair.grad_y + static_cast<std::int64_t>(column) * p.dim + d, by_column, first_y);
+      }
+    }
+    if (!pair.grad_x) continue;
+    const Real sum = transposed_sum(by_row, lane);
+    const int row = row0 + lane / 2;
+    if (lane % 2 == 0 && row < pair.n) {
+      accumulate(pair.grad_x + static_cast<std::int64_t>(row) * p.dim + d, sum, first_x);
+    }
+  }
+}
+
+// The same with lanes along the features, for many.
+template <class Cell, class In, int W>
+__device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const Pair<In>& pair, int row0,
+                                                    int column0, int lane, const typename Cell::Real* tile,
+                                                    bool first_x, bool first_y) {
+  using Real = typename Cell::Real;
+  const int columns = min(32 * W, pair.m - column0);
+  const int rows = min(kPhase, pair.n - row0);
+  for (int d = lane; d < p.dim; d += 32) {
+    Real x[kPhase];
+    Real by_row[kPhase] = {};
+#pragma unroll
+    for (int r = 0; r < kPhase; ++r) {
+      x[r] = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
+    }
+    for (int j = 0; j < columns; ++j) {
+      const Real y = Real(__ldg(pair.y + (column0 + j) * p.y_stride[1] + d * p.y_stride[2]));
+      Real by_column = 0;
+#pragma unroll
+      for (int r = 0; r < kPhase; ++r) {
+        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + j], x[r] - y);
+        by_row[r] += g;
+        by_column -= g;
+      }
+      if (pair.grad_y) {
+        accumulate(pair.grad_y + static_cast<std::int64_t>(column0 + j) * p.dim + d, by_column, first_y);
+      }
+    }
+    if (!pair.grad_x) continue;
+#pragma unroll
+    for (int r = 0; r < kPhase; ++r) {
+      if (r < rows)
+        accumulate(pair.grad_x + static_cast<std::int64_t>(row0 + r) * p.dim + d, by_row[r], first_x);
+    }
+  }
+}
+
+// The source of costs, and the taker of E, for any number of features and for cost matrices.
+template <class Cell, class In_, int W>
+class TileSource {
+  using In = In_;
+  using Real = typename Cell::Real;
+
+ public:
+  static constexpr int kColumns = W;
+  static constexpr int kCarried = 0;
+  CostRange<Cell> range;
+
+  __device__ TileSource(const Params<In>& p, int lane, Real* ring) : p_(p), lane_(lane), ring_(ring) {}
+
+  __device__ void begin_forward(const Pair<In>& pair, int column0) {
+    pair_ = &pair;
+    column0_ = column0;
+    __syncwarp();  // every lane has left the tiles of the strip before
+    make_tile(-2 * kPhase);
+    make_tile(-kPhase);
+  }
+
+  __device__ void begin_forward_phase(int start) {
+    __syncwarp();
+    if (start < pair_->n) make_tile(start);
+    __syncwarp();
+  }
+
+  __device__ void begin_reverse(const Pair<In>& pair, int column0, int phases) {
+    pair_ = &pair;
+    column0_ = column0;
+    __syncwarp();
+    make_tile((phases - 1) * kPhase);
+    make_tile((phases - 2) * kPhase);
+  }
+
+  __device__ void begin_reverse_phase(int start) {
+    make_tile(start - 2 * kPhase);
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void begin_group(int s0) { row0_ = ring_row(s0 - lane_); }
+
+  [[nodiscard]] __device__ __forceinline__ Real cost(int q, int k) const { return cells(q)[k]; }
+  [[nodiscard]] __device__ __forceinline__ Real noted_cost(int q, int k) const { return cells(q)[k]; }
+
+  __device__ __forceinline__ void take(int q, int k, Real e, Real*) const { cells(q)[k] = e; }
+  template <class Rows>
+  __device__ void finish_rows(int, const Rows&) const {}
+
+  // The phase's first tile has all of its E now.
+  __device__ void end_reverse_phase(int start, bool first_strip) {
+    __syncwarp();
+    if (start < pair_->n) consume(start, first_strip, start + kPhase >= pair_->n);
+    __syncwarp();
+  }
+  __device__ void end_reverse() const {}
+
+ private:
+  static constexpr int kFewFeatures = 8;
+
+  [[nodiscard]] __device__ __forceinline__ Real* cells(int q) const {
+    int row = row0_ + q;
+    row = row >= kRingRows ? row - kRingRows : row;
+    return ring_ + row * 32 * W + lane_ * W;
+  }
+
+  __device__ void make_tile(int row0) {
+    cost_tile<Cell, In, W>(p_, *pair_, row0, column0_, lane_, ring_, range);
+  }
+
+  __device__ void consume(int start, bool first_strip, bool first_tile) const {
+    const Real* tile = ring_ + ring_row(start) * 32 * W;
+    if (pair_->alignment) store_alignment<Real, In, W>(p_, *pair_, start, column0_, lane_, tile);
+    if (!pair_->grad_x && !pair_->grad_y) return;
+    if (p_.dim <= kFewFeatures) {
+      gradient_by_column<Cell, In, W>(p_, *pair_, start, column0_, lane_, tile, first_strip, first_tile);
+    } else {
+      gradient_by_feature<Cell, In, W>(p_, *pair_, start, column0_, lane_, tile, first_strip, first_tile);
+    }
+  }
+
+  const Params<In>& p_;
+  const int lane_;
+  Real* ring_;
+  const Pair<In>* pair_ = nullptr;
+  int column0_ = 0;
+  int row0_ = 0;  // ring row of this lane at the group's first step
+};
+
+}  // namespace warpalign::softdtw
