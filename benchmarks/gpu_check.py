@@ -22,6 +22,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import torch
+
 from results import RESULTS, ROOT, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
 from soft_dtw_rows import QUICK_CELLS, SIZES, Size
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
+
 from results import Row
 
 matplotlib.use("Agg")

@@ -10,10 +10,10 @@ import itertools
 import sys
 
 import torch
-from reference64 import soft_dtw_float64
 from torch import Tensor
 
 import warpalign
+from reference64 import soft_dtw_float64
 
 SHAPES = [
     (1, 1, 1, 1),
@@ -28,7 +28,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torc
 
 
 def error(ours: Tensor, reference: Tensor) -> float:
-    return ((ours.cpu().double() - reference).norm() / reference.norm().clamp_min(1e-12)).item()
+    return float((ours.cpu().double() - reference).norm() / reference.norm().clamp_min(1e-12))
 
 
 def check_pair(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> float:

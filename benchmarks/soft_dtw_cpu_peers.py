@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from tqdm import tqdm
+
 from reference64 import soft_dtw_float64
 from results import RESULTS, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
 from soft_dtw_rows import Size
-from torch import Tensor
-from tqdm import tqdm
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

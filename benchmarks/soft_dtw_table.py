@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from reference64 import soft_dtw_float64
-from results import Row, rounded
-from soft_dtw_rows import Size
 from torch import Tensor
 
 import warpalign
+from reference64 import soft_dtw_float64
+from results import Row, rounded
+from soft_dtw_rows import Size
 
 WRONG = 1e-3  # a gradient error above this is recorded as a failure, not as a result
 GRAPH_LIMIT_MS = 500.0  # above this a CUDA graph changes nothing that can be measured
@@ -102,7 +102,7 @@ def graph_ms(run: Callable[[], Any], device: torch.device, budget_s: float) -> f
 
 
 def relative_error(ours: Tensor, reference: Tensor) -> float:
-    return ((ours.double() - reference).norm() / reference.norm()).item()
+    return float((ours.double() - reference).norm() / reference.norm())
 
 
 def errors(x: Tensor, y: Tensor, gamma: float) -> dict[str, float | None]:
@@ -172,7 +172,7 @@ class _Trivial(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
         scale = grad_output[:, None, None]
         return x * scale, y * scale
@@ -181,7 +181,7 @@ class _Trivial(torch.autograd.Function):
 def framework_step_ms(device: torch.device, budget_s: float) -> float:
     """PyTorch's own time for a training step through an autograd.Function that computes nothing."""
     x, y = inputs(Size(32, 128, 128, 1), device)
-    apply: Callable[[Tensor, Tensor], Tensor] = _Trivial.apply  # type: ignore[assignment]
+    apply: Callable[[Tensor, Tensor], Tensor] = _Trivial.apply
     return median_ms(lambda: torch.autograd.grad(apply(x, y).sum(), (x, y)), device, budget_s)
 
 

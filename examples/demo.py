@@ -13,13 +13,13 @@ import warnings
 from pathlib import Path
 
 import torch
+from torch import nn
+
+import warpalign
 from demo_steps import compare, data, plots
 from demo_steps.barycenter import Barycenter, barycenter
 from demo_steps.forecast import Forecaster, split, train_forecaster
 from demo_steps.pairwise import classify, closest_windows
-from torch import nn
-
-import warpalign
 
 GAMMA = 0.1  # the series are z-normalised: at gamma 1 the many possible alignments would outweigh the costs
 EEG_WINDOW, EEG_HOP = 80, 4  # samples: one second, every twentieth of a second

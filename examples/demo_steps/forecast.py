@@ -46,7 +46,8 @@ class Network(nn.Module):
         self.layers = nn.Sequential(nn.Linear(seen, hidden), nn.Tanh(), nn.Linear(hidden, horizon))
 
     def forward(self, past: Tensor) -> Tensor:
-        return self.layers(past.squeeze(-1)).unsqueeze(-1)
+        future: Tensor = self.layers(past.squeeze(-1))
+        return future.unsqueeze(-1)
 
 
 def split(series: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402  (the backend is chosen first)
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
 from .barycenter import Barycenter  # noqa: E402
 from .forecast import Forecaster  # noqa: E402
@@ -40,7 +41,7 @@ plt.rcParams.update(
 )
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     figure.savefig(path)
     plt.close(figure)
 
