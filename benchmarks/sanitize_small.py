@@ -15,14 +15,21 @@ from torch import Tensor
 import warpalign
 from reference64 import soft_dtw_float64
 
+# B, N, M, D: few and many features, lanes of every width, one strip of columns and several rounds of strips.
 SHAPES = [
     (1, 1, 1, 1),
     (2, 1, 33, 2),
     (3, 33, 1, 1),
     (2, 31, 32, 3),
+    (2, 70, 33, 1),
     (3, 65, 70, 8),
     (2, 130, 97, 17),
     (1, 20, 280, 64),
+    (1, 18, 530, 1),
+    (1, 18, 530, 3),
+    (1, 18, 530, 20),
+    (1100, 2, 66, 1),
+    (1100, 2, 66, 3),
 ]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
@@ -32,13 +39,14 @@ def error(ours: Tensor, reference: Tensor) -> float:
 
 
 def check_pair(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> float:
-    """Value, both gradients and the value alone, through a non-contiguous x: the largest relative error."""
+    """Value, both gradients and the value alone: the largest relative error. Odd D: x is not contiguous."""
     batch, n, m, dim = shape
     generator = torch.Generator().manual_seed(n * m)
     x = torch.randn(batch, dim, n, generator=generator).to(dtype)
     y = torch.randn(batch, m, dim, generator=generator).to(dtype)
     reference = soft_dtw_float64(x.transpose(1, 2), y, 0.5)
-    left = x.to(device).transpose(1, 2).requires_grad_()
+    left = x.to(device).transpose(1, 2)
+    left = (left if dim % 2 else left.contiguous()).requires_grad_()
     right = y.to(device).requires_grad_()
     value = warpalign.soft_dtw(left, right, gamma=0.5)
     grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
@@ -80,6 +88,23 @@ def check_alignment(dtype: torch.dtype, device: torch.device) -> float:
     )
 
 
+def check_extremes(device: torch.device) -> float:
+    """Large values at a small gamma; a NaN or an infinity in one pair, which must stay there."""
+    x, y = torch.randn(4, 40, 2), torch.randn(4, 45, 2)
+    x[1], x[2, 20, 1], x[3, 7, 0] = 1e4 * x[1], float("nan"), float("inf")
+    left, right = x.to(device).requires_grad_(), y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, gamma=1e-3)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
+    if not (value[2].isnan() and value[3].isposinf() and grad_x[3].count_nonzero() == 0):
+        return float("inf")
+    reference = soft_dtw_float64(x[:2], y[:2], 1e-3)
+    return max(
+        error(value[:2].detach(), reference.value),
+        error(grad_x[:2], reference.grad_x),
+        error(grad_y[:2], reference.grad_y),
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--device", default="cuda")
@@ -100,6 +125,7 @@ def main() -> int:
     for dtype in (torch.float32, torch.float64):
         report("ragged", dtype, check_ragged(dtype, device))
         report("alignment and cost", dtype, check_alignment(dtype, device))
+    report("extremes", torch.float32, check_extremes(device))
     return 1 if failures else 0
 
 
