@@ -186,6 +186,7 @@ def series(
     with_alignment: bool,
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if not wanted) of batches that the operators take as they are."""
+    x, y = _traceable(x), _traceable(y)
     needs_x, needs_y = _needs_grad(x), _needs_grad(y)
     run = _Series.forward if _is_plain(needs_x or needs_y) else partial(_apply, _Series)
     value, _, _, alignment = run(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, with_alignment)
@@ -194,10 +195,19 @@ def series(
 
 def cost_matrix(cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float) -> Tensor:
     """Value of cost matrices."""
+    cost = _traceable(cost)
     needs = _needs_grad(cost)
     run = _Cost.forward if _is_plain(needs) else partial(_apply, _Cost)
     value: Tensor = run(cost, n_lengths, m_lengths, gamma, needs)[0]
     return value
+
+
+def _traceable(tensor: Tensor) -> Tensor:
+    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
+
+    Without the view the compiled gradient would silently be wrong.
+    """
+    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
 
 
 def _needs_grad(tensor: Tensor) -> bool:

@@ -102,7 +102,7 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
         and not torch.compiler.is_compiling()
         and not _is_transformed(lengths)
     ):
-        low, high = torch.aminmax(lengths)
+        low, high = (int(bound) for bound in torch.aminmax(lengths))
         if low < 1 or high > limit:
             index = int(((lengths < 1) | (lengths > limit)).nonzero()[0])
             raise ValueError(
