@@ -26,6 +26,7 @@ typedef float F32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef double F64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef __INT32_TYPE__ I32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef __INT64_TYPE__ I64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef __UINT64_TYPE__ U64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 
 template <class Scalar>
 struct VectorOf;
@@ -60,7 +61,7 @@ WARPALIGN_INLINE I64 bits_of(F64 v) { return reinterpret_cast<I64>(v); }
 WARPALIGN_INLINE F32 from_bits(I32 v) { return reinterpret_cast<F32>(v); }
 WARPALIGN_INLINE F64 from_bits(I64 v) { return reinterpret_cast<F64>(v); }
 
-// The compiler turns these into the instruction set's max and min; a NaN on the left gives the right.
+// A NaN on either side gives the right one. The compiler finds the instructions for integers by itself.
 template <class V>
 WARPALIGN_INLINE V max(V a, V b) {
   return a > b ? a : b;
@@ -70,10 +71,24 @@ WARPALIGN_INLINE V min(V a, V b) {
   return a < b ? a : b;
 }
 
+#if WARPALIGN_SIMD_BYTES == 32
+WARPALIGN_INLINE F64 max(F64 a, F64 b) { return __builtin_ia32_maxpd256(a, b); }
+WARPALIGN_INLINE F64 min(F64 a, F64 b) { return __builtin_ia32_minpd256(a, b); }
+#endif
+
 WARPALIGN_INLINE F32 splat(float v) { return F32{} + v; }
 WARPALIGN_INLINE F64 splat(double v) { return F64{} + v; }
 WARPALIGN_INLINE I32 splat(__INT32_TYPE__ v) { return I32{} + v; }
 WARPALIGN_INLINE I64 splat(__INT64_TYPE__ v) { return I64{} + v; }
+
+// Whether a bit is set anywhere.
+template <class V>
+WARPALIGN_INLINE bool any_bit(V v) {
+  const I64 words = reinterpret_cast<I64>(v);
+  Index all = 0;
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 8; ++k) all |= words[k];
+  return all != 0;
+}
 
 // 0, 1, 2, ...
 WARPALIGN_INLINE I32 lanes(F32) {

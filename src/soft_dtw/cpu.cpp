@@ -37,7 +37,9 @@ CpuOutcome forward(const CpuKernels& kernels, const CpuPair64& pair) { return ke
 void reverse(const CpuKernels& kernels, const CpuPair32& pair) { kernels.reverse32(pair); }
 void reverse(const CpuKernels& kernels, const CpuPair64& pair) { kernels.reverse64(pair); }
 
-std::int64_t padded(std::int64_t count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
+// Vectors overrun by less than one vector; the costs of many features by two, and some anti-diagonals.
+std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
+static_assert(kCpuCostDiagonals <= kCpuPad);
 int tiles(int length, int tile) { return (length + tile - 1) / tile; }
 
 // One pair's memory, for the longest pair of the batch.
@@ -54,12 +56,13 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Sof
   const std::size_t x_elements = p.cost.data ? 0 : padded(p.n) * p.dim;
   const std::size_t y_elements = p.cost.data ? 0 : padded(p.m) * p.dim;
   pair.x = arena.take<Real>(x_elements);
-  pair.y = arena.take<Real>(y_elements);
+  pair.y = arena.take<Real>(y_elements + kCpuPad);
+  if (pair.y) pair.y += kCpuPad;
   pair.row_mantissa = arena.take<Real>(rows * border);
   pair.row_exponent = arena.take<Exponent>(rows * border);
   pair.diagonal_mantissa = arena.take<Real>(3 * slots);
   pair.diagonal_exponent = arena.take<Exponent>(3 * slots);
-  pair.diagonal_cost = arena.take<Real>(p.cost.data ? slots : 0);
+  pair.diagonal_cost = arena.take<Real>(kCpuCostDiagonals * slots);
   if (!gradient) return pair;
   if (out.grad_x || out.grad_y) {
     pair.grad_x = arena.take<Real>(x_elements);

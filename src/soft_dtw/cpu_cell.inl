@@ -85,10 +85,11 @@ struct Cell64 {
   static constexpr Exponent kDead = -1e300;
   static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
 
+  // All ones, which is a NaN, in a lane that has met a NaN; any other cost is fine here.
   struct Range {
     I64 bits{};
     WARPALIGN_INLINE F64 note(F64 c) {
-      bits = max(bits, bits_of(c) & 0x7fffffffffffffffLL);
+      bits |= c != c;
       return max(min(c, splat(kForbidden)), splat(-kForbidden));
     }
   };
@@ -113,7 +114,7 @@ struct Cell64 {
     if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
     const I64 bits = bits_of(sum * power);
     // The biased exponent as a double: it becomes the low bits of 2^52.
-    const F64 biased = from_bits((bits >> 52) | 0x4330000000000000LL);
+    const F64 biased = from_bits(reinterpret_cast<I64>(reinterpret_cast<U64>(bits) >> 52) | 0x4330000000000000LL);
     const F64 shift = biased - (0x1p52 + 1023.0);
     return {from_bits((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL),
             max(largest - whole + shift, splat(kDead))};

@@ -14,6 +14,8 @@ constexpr int kCpuTileRows = 256;
 constexpr int kCpuTileColumns = 256;
 // Up to so many features the cost is computed, and the gradient accumulated, inside the sweeps' inner loops.
 constexpr int kCpuFewFeatures = 4;
+// With more of them, so many anti-diagonals' costs are computed together.
+constexpr int kCpuCostDiagonals = 8;
 
 // One pair in the worker's own memory. Exponents are int32 for float, double for double.
 template <class Real, class Exponent>
@@ -23,7 +25,8 @@ struct CpuPair {
   int dim = 0;  // 0: from a cost matrix
   Real scale = 0;  // log2(e) / gamma
 
-  // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element. y runs
+  // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
+  // kCpuPad arbitrary ones in front. y runs
   // backwards: along an anti-diagonal both series are then read forwards.
   const Real* x = nullptr;
   const Real* y = nullptr;
@@ -57,7 +60,7 @@ struct CpuPair {
   Real* diagonal_mantissa = nullptr;  // 3 (rows + padding)
   Exponent* diagonal_exponent = nullptr;
   Real* diagonal_flow = nullptr;  // 4 (rows + padding)
-  Real* diagonal_cost = nullptr;  // rows + padding
+  Real* diagonal_cost = nullptr;  // kCpuCostDiagonals (rows + padding)
   Real* weight_up = nullptr;
   Real* weight_left = nullptr;
 };

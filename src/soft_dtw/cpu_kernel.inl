@@ -14,14 +14,14 @@ namespace WARPALIGN_SIMD_NAMESPACE {
 
 WARPALIGN_INLINE int tiles(int length, int tile) { return (length + tile - 1) / tile; }
 
-// Calls body(integral constant kDim) with the features known to the compiler: 1 to kCpuFewFeatures, 0 for
-// more.
+// Calls body(Features<dim>{}), for few features.
 template <int kDim>
 struct Features {
   static constexpr int value = kDim;
 };
 template <class Body>
 WARPALIGN_INLINE void with_features(int dim, Body body) {
+  static_assert(kCpuFewFeatures == 4);
   switch (dim) {
     case 1:
       return body(Features<1>{});
@@ -29,23 +29,23 @@ WARPALIGN_INLINE void with_features(int dim, Body body) {
       return body(Features<2>{});
     case 3:
       return body(Features<3>{});
-    case 4:
-      return body(Features<4>{});
     default:
-      return body(Features<0>{});
+      return body(Features<4>{});
   }
 }
 
 template <class Cell, bool kWantWeights>
 void forward_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t, typename Cell::Range& range) {
   if (p.dim == 0) {
-    forward_tile<Cell, kWantWeights>(p, t, MatrixCost<Cell>(p, t.row0, t.column0), range);
-    return;
+    forward_tile<Cell, kWantWeights>(p, t, MatrixCost<Cell>(p, t.row0, t.column0, t.h), range);
+  } else if (p.dim > kCpuFewFeatures) {
+    forward_tile<Cell, kWantWeights>(p, t, ManyFeaturesCost<Cell>(p, t.row0, t.column0, t.h), range);
+  } else {
+    with_features(p.dim, [&](auto features) {
+      using Cost = SeriesCost<Cell, decltype(features)::value>;
+      forward_tile<Cell, kWantWeights>(p, t, Cost(p, t.row0, t.column0, t.h), range);
+    });
   }
-  with_features(p.dim, [&](auto features) {
-    using Cost = SeriesCost<Cell, decltype(features)::value>;
-    forward_tile<Cell, kWantWeights>(p, t, Cost(p, t.row0, t.column0), range);
-  });
 }
 
 template <class Cell>

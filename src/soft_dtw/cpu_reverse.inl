@@ -100,22 +100,26 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
   }
 }
 
-// Gradients of many features, from the E that reverse_tile() has stored.
+// Gradients of many features, from the E that reverse_tile() has stored: a few features at a time, so that
+// their four rows stay in the first-level cache. Most vectors of E are zero unless gamma is large.
 template <class Cell>
 void many_features_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
   using V = typename Cell::V;
-  const typename Cell::Real* e_next = p.weight_up;
-  for (int d = 0; d < t.h + t.w - 1; ++d) {
-    const Rows rows = rows_of(d, t.h, t.w);
-    for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
-      const V e = load(e_next);
-      e_next += Cell::kLanes;
-      Index i = t.row0 + r;
-      Index j = p.m - 1 - t.column0 - d + r;
-      for (int k = 0; k < p.dim; ++k) {
-        add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
-        i += p.x_stride;
-        j += p.y_stride;
+  constexpr int kFeatures = 8;
+  for (int first = 0; first < p.dim; first += kFeatures) {
+    const int count = smaller(kFeatures, p.dim - first);
+    const typename Cell::Real* e_next = p.weight_up;
+    for (int d = 0; d < t.h + t.w - 1; ++d) {
+      const Rows rows = rows_of(d, t.h, t.w);
+      for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
+        const V e = load(e_next);
+        e_next += Cell::kLanes;
+        if (!any_bit(e)) continue;
+        Index i = first * p.x_stride + t.row0 + r;
+        Index j = first * p.y_stride + p.m - 1 - t.column0 - d + r;
+        for (int k = 0; k < count; ++k, i += p.x_stride, j += p.y_stride) {
+          add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+        }
       }
     }
   }
