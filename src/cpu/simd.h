@@ -1,8 +1,8 @@
 // SIMD vectors from the compiler's vector extensions: one source for every instruction set. A file that
-// includes this is compiled for one instruction set and defines WARPALIGN_SIMD_NAMESPACE beforehand. All of it
-// lives in that namespace: an inline function shared by name between files of different flags could be merged
-// by the linker into the version that the processor at hand cannot run. For the same reason nothing here
-// includes a standard header with inline functions.
+// includes this is compiled for one instruction set and defines WARPALIGN_SIMD_NAMESPACE beforehand. All of
+// it lives in that namespace: an inline function shared by name between files of different flags could be
+// merged by the linker into the version that the processor at hand cannot run. For the same reason nothing
+// here includes a standard header with inline functions.
 #pragma once
 
 #ifndef WARPALIGN_SIMD_NAMESPACE

@@ -1,10 +1,11 @@
-// The CPU path's driver: workspace, threads, which cell a pair needs, and outputs. The sweeps themselves are in
-// cpu_kernel.inl, one copy per instruction set.
+// The CPU path's driver: workspace, threads, which cell a pair needs, and outputs. The sweeps themselves are
+// in cpu_kernel.inl, one copy per instruction set.
 #include <algorithm>
 #include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/arena.h"
 #include "cpu/isa.h"
@@ -40,19 +41,19 @@ void reverse(const CpuKernels& kernels, const CpuPair64& pair) { kernels.reverse
 // Vectors overrun by less than one vector; the costs of many features by two, and some anti-diagonals.
 std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 static_assert(kCpuCostDiagonals <= kCpuPad);
-int tiles(int length, int tile) { return (length + tile - 1) / tile; }
+int tiles(int length) { return (length + kCpuTile - 1) / kCpuTile; }
 
 // One pair's memory, for the longest pair of the batch.
 template <class Real, class Exponent>
 CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   CpuPair<Real, Exponent> pair;
   const bool gradient = out.wants_gradient();
-  const std::size_t h = std::min(p.n, kCpuTileRows);
-  const std::size_t w = std::min(p.m, kCpuTileColumns);
+  const std::size_t h = std::min(p.n, kCpuOneTile);
+  const std::size_t w = std::min(p.m, kCpuOneTile);
   const std::size_t slots = h + 2 * kCpuPad;
   const std::size_t border = static_cast<std::size_t>(p.m) + 1;
-  const std::size_t rows = gradient ? tiles(p.n, kCpuTileRows) + 1 : 1;
-  const std::size_t columns = gradient ? tiles(p.m, kCpuTileColumns) : 0;
+  const std::size_t rows = gradient ? tiles(p.n) + 1 : 1;
+  const std::size_t columns = gradient ? tiles(p.m) : 0;
   const std::size_t x_elements = p.cost.data ? 0 : padded(p.n) * p.dim;
   const std::size_t y_elements = p.cost.data ? 0 : padded(p.m) * p.dim;
   pair.x = arena.take<Real>(x_elements);
@@ -71,7 +72,7 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Sof
   pair.column_mantissa = arena.take<Real>(columns * p.n);
   pair.column_exponent = arena.take<Exponent>(columns * p.n);
   pair.flow_below = arena.take<Real>(2 * border);
-  pair.flow_right = arena.take<Real>(2 * kCpuTileRows);
+  pair.flow_right = arena.take<Real>(2 * h);
   pair.diagonal_flow = arena.take<Real>(4 * slots);
   pair.weight_up = arena.take<Real>(h * w + (h + w) * kCpuPad);
   pair.weight_left = arena.take<Real>(h * w + (h + w) * kCpuPad);
@@ -137,6 +138,7 @@ void bind_pair(const Job& job, CpuPair<Real, Exponent>& pair) {
   const SoftDtwProblem& p = job.p;
   pair.n = job.n;
   pair.m = job.m;
+  pair.tile = job.n <= kCpuOneTile && job.m <= kCpuOneTile ? kCpuOneTile : kCpuTile;
   pair.float_storage = sizeof(Storage) == sizeof(float);
   pair.want_gradient = job.out.wants_gradient();
   if (job.out.alignment) {
@@ -204,7 +206,11 @@ void work(void* state, int worker) {
   void* const memory = batch.memory + static_cast<std::size_t>(worker) * batch.bytes_per_worker;
   const SoftDtwProblem& p = batch.p;
   for (int b = batch.next++; b < p.batch; b = batch.next++) {
-    const Job job{p, batch.out, batch.kernels, b, p.x_lengths ? p.x_lengths[b] : p.n,
+    const Job job{p,
+                  batch.out,
+                  batch.kernels,
+                  b,
+                  p.x_lengths ? p.x_lengths[b] : p.n,
                   p.y_lengths ? p.y_lengths[b] : p.m};
     if (p.dtype == DType::kFloat64) {
       solve<double, double, double>(job, memory);

@@ -114,7 +114,8 @@ struct Cell64 {
     if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
     const I64 bits = bits_of(sum * power);
     // The biased exponent as a double: it becomes the low bits of 2^52.
-    const F64 biased = from_bits(reinterpret_cast<I64>(reinterpret_cast<U64>(bits) >> 52) | 0x4330000000000000LL);
+    const F64 biased =
+        from_bits(reinterpret_cast<I64>(reinterpret_cast<U64>(bits) >> 52) | 0x4330000000000000LL);
     const F64 shift = biased - (0x1p52 + 1023.0);
     return {from_bits((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL),
             max(largest - whole + shift, splat(kDead))};

@@ -42,9 +42,10 @@ class SeriesCost {
   Index y_begin_ = 0;
 };
 
-// Many features: the costs of kCpuCostDiagonals anti-diagonals at a time. A vector of x is then loaded once for
-// all of them, their vectors of y share cache lines, and there are as many sums as the adder's latency wants.
-// In front of the shorter of them and after the longer the costs mean nothing; the sweep does not look there.
+// Many features: the costs of kCpuCostDiagonals anti-diagonals at a time. A vector of x is then loaded once
+// for all of them, their vectors of y share cache lines, and there are as many sums as the adder's latency
+// wants. In front of the shorter of them and after the longer the costs mean nothing; the sweep does not look
+// there.
 template <class Cell>
 class ManyFeaturesCost {
  public:

@@ -1,9 +1,10 @@
 // The forward sweep over one tile, anti-diagonal by anti-diagonal.
 //
-// Three buffers rotate; slot r + 1 of a buffer is the tile's row r, so that on anti-diagonal d the cell in row
-// r has its predecessors at up = previous[r], left = previous[r + 1], diagonal = before_previous[r]. Slot 0 is
-// the tile's upper border and slot d + 2 its left border. All vectors of an anti-diagonal are independent of
-// each other; lanes beyond its end compute on neighbouring elements, and nobody looks at what comes out.
+// Three buffers rotate; slot r + 1 of a buffer is the tile's row r, so that on anti-diagonal d the cell in
+// row r has its predecessors at up = previous[r], left = previous[r + 1], diagonal = before_previous[r]. Slot
+// 0 is the tile's upper border and slot d + 2 its left border. All vectors of an anti-diagonal are
+// independent of each other; lanes beyond its end compute on neighbouring elements, and nobody looks at what
+// comes out.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
@@ -40,29 +41,29 @@ struct Border {
 
 template <class Cell>
 struct Tile {
-  int row0, column0;     // of the tile in the pair
-  int h, w;              // rows, columns
-  Border<Cell> top;      // [0] is the corner, [1 + c] is above column c
-  Border<Cell> left;     // [r]; null: the matrix begins here
-  Border<Cell> bottom;   // out, laid out like top, which it may be; null: not wanted
-  Border<Cell> columns;  // out: every kCpuTileColumns-th column, [k * n + row0 + r]; null: not wanted
-  int n;                 // rows of the pair, for columns
+  int row0, column0;    // of the tile in the pair
+  int h, w;             // rows, columns
+  Border<Cell> top;     // [0] is the corner, [1 + c] is above column c
+  Border<Cell> left;    // [r]; null: the matrix begins here
+  Border<Cell> bottom;  // out, laid out like top, which it may be; null: not wanted
+  Border<Cell>
+      columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
 };
 
 // Anti-diagonal d of the columns that become left borders of other tiles.
 template <class Cell>
-void save_columns(const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
-  constexpr int kWidth = kCpuTileColumns;
-  const int first = larger(1, (d - rows.high + kWidth) / kWidth);
-  for (int k = first; k * kWidth - 1 <= d - rows.low && k * kWidth < t.w; ++k) {
-    const int r = d - (k * kWidth - 1);
-    t.columns.copy(static_cast<Index>(k) * t.n + t.row0 + r, current, r + 1);
+void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
+  const int first = larger(1, (d - rows.high + p.tile) / p.tile);
+  for (int k = first; k * p.tile - 1 <= d - rows.low && k * p.tile < t.w; ++k) {
+    const int r = d - (k * p.tile - 1);
+    t.columns.copy(static_cast<Index>(k) * p.n + t.row0 + r, current, r + 1);
   }
 }
 
 // The borders that anti-diagonal d needs around it, and what it leaves for other tiles.
 template <class Cell>
-WARPALIGN_INLINE void exchange_borders(const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
+WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows,
+                                       Border<Cell> current) {
   if (d + 1 < t.w) current.copy(0, t.top, d + 2);
   if (d + 1 < t.h) {
     if (t.left.mantissa) {
@@ -72,7 +73,7 @@ WARPALIGN_INLINE void exchange_borders(const Tile<Cell>& t, int d, Rows rows, Bo
     }
   }
   if (t.bottom.mantissa && d >= t.h - 1) t.bottom.copy(d - t.h + 2, current, t.h);
-  if (t.columns.mantissa) save_columns(t, d, rows, current);
+  if (t.columns.mantissa) save_columns<Cell>(p, t, d, rows, current);
 }
 
 // The vectors of one anti-diagonal.
@@ -117,7 +118,7 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
     const Rows rows = rows_of(d, t.h, t.w);
     cost.begin_diagonal(d, rows.low, rows.high);
     forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
-    exchange_borders(t, d, rows, current);
+    exchange_borders<Cell>(p, t, d, rows, current);
     if constexpr (kWantWeights) {
       up += slots_of<Cell>(rows);
       left += slots_of<Cell>(rows);

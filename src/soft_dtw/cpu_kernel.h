@@ -9,9 +9,11 @@ namespace warpalign::detail {
 // Largest vector in elements: every array that vectors run over has so many slots to spare.
 constexpr int kCpuPad = 16;
 
-// Tile of the matrix that is processed at once. Its transition weights should stay in the second-level cache.
-constexpr int kCpuTileRows = 256;
-constexpr int kCpuTileColumns = 256;
+// Tile of the matrix that is processed at once: its transition weights should stay in the second-level cache,
+// and small tiles find more of themselves without any E on the way back.
+constexpr int kCpuTile = 128;
+// A pair up to this long is one tile: on the way back it then needs no second forward sweep.
+constexpr int kCpuOneTile = 256;
 // Up to so many features the cost is computed, and the gradient accumulated, inside the sweeps' inner loops.
 constexpr int kCpuFewFeatures = 4;
 // With more of them, so many anti-diagonals' costs are computed together.
@@ -22,7 +24,8 @@ template <class Real, class Exponent>
 struct CpuPair {
   int n = 0;
   int m = 0;
-  int dim = 0;  // 0: from a cost matrix
+  int dim = 0;     // 0: from a cost matrix
+  int tile = 0;    // rows and columns of a tile
   Real scale = 0;  // log2(e) / gamma
 
   // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with

@@ -1,5 +1,5 @@
-// One pair: which tiles are swept in which order, and what is kept between them. Included once per instruction
-// set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_CPU_KERNELS (the name of its table) defined.
+// One pair: which tiles are swept in which order, and what is kept between them. Included once per
+// instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_CPU_KERNELS (the name of its table) defined.
 #include "cpu/simd.h"
 #include "soft_dtw/cpu_kernel.h"
 
@@ -50,10 +50,10 @@ void forward_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t, typenam
 
 template <class Cell>
 bool is_one_tile(const typename Cell::Pair& p) {
-  return p.n <= kCpuTileRows && p.m <= kCpuTileColumns;
+  return p.n <= p.tile && p.m <= p.tile;
 }
 
-// Bands of kCpuTileRows rows and all columns; with gradient their borders are kept, and a pair of one tile
+// Bands of a tile's rows and all columns; with gradient their borders are kept, and a pair of one tile
 // keeps its weights right away.
 template <class Cell>
 CpuOutcome forward_pair(const typename Cell::Pair& p) {
@@ -66,8 +66,8 @@ CpuOutcome forward_pair(const typename Cell::Pair& p) {
   typename Cell::Range range;
   const Index step = p.want_gradient ? p.m + 1 : 0;
   Border<Cell> top = rows;
-  for (int row0 = 0; row0 < p.n; row0 += kCpuTileRows) {
-    Tile<Cell> t{row0, 0, smaller(kCpuTileRows, p.n - row0), p.m, top, {}, top + step, {}, p.n};
+  for (int row0 = 0; row0 < p.n; row0 += p.tile) {
+    Tile<Cell> t{row0, 0, smaller(p.tile, p.n - row0), p.m, top, {}, top + step, {}};
     if (p.want_gradient && is_one_tile<Cell>(p)) {
       forward_any_cost<Cell, true>(p, t, range);
     } else {
@@ -140,18 +140,18 @@ void reverse_pair(const typename Cell::Pair& p) {
   Real* above = p.flow_below + p.m + 1;
   for (int j = 0; j < p.m; ++j) below[j] = 0;
   below[p.m] = 1;
-  for (int band = tiles(p.n, kCpuTileRows) - 1; band >= 0; --band) {
-    const int row0 = band * kCpuTileRows;
-    const int h = smaller(kCpuTileRows, p.n - row0);
+  for (int band = tiles(p.n, p.tile) - 1; band >= 0; --band) {
+    const int row0 = band * p.tile;
+    const int h = smaller(p.tile, p.n - row0);
     Real* right = p.flow_right;
-    Real* left = p.flow_right + kCpuTileRows;
+    Real* left = p.flow_right + smaller(p.tile, p.n);
     for (int r = 0; r < h; ++r) right[r] = 0;
     for (int j = 0; j <= p.m; ++j) above[j] = 0;
-    for (int k = tiles(p.m, kCpuTileColumns) - 1; k >= 0; --k) {
-      const int column0 = k * kCpuTileColumns;
-      const int w = smaller(kCpuTileColumns, p.m - column0);
+    for (int k = tiles(p.m, p.tile) - 1; k >= 0; --k) {
+      const int column0 = k * p.tile;
+      const int w = smaller(p.tile, p.m - column0);
       for (int r = 0; r < h; ++r) left[r] = 0;
-      Tile<Cell> t{row0, column0, h, w, rows + (band * (p.m + Index{1}) + column0), {}, {}, {}, p.n};
+      Tile<Cell> t{row0, column0, h, w, rows + (band * (p.m + Index{1}) + column0), {}, {}, {}};
       if (k > 0) t.left = columns + (static_cast<Index>(k) * p.n + row0);
       reverse_one<Cell>(p, t, {below + column0 + 1, right, above + column0, left});
       Real* const swap = right;

@@ -1,8 +1,8 @@
 // The reverse sweep over one tile whose transition weights forward_tile() has stored.
 //
 // A cell hands its E on to three predecessors. Those shares wait in buffers indexed by the row that sends
-// them: `up` and `left` are read one anti-diagonal later, `diagonal` two later, hence two of it. Each buffer is
-// read ahead of where it is written, so that one copy is enough.
+// them: `up` and `left` are read one anti-diagonal later, `diagonal` two later, hence two of it. Each buffer
+// is read ahead of where it is written, so that one copy is enough.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // What flows over the tile's borders, in from below and from the right and out to the top and to the left.
@@ -62,7 +62,8 @@ WARPALIGN_INLINE void leave_borders(int d, int h, int w, const Flows<Real>& flow
 
 // kDim features' gradients are accumulated on the way; 0: none here. kStoreE: E replaces the `up` weights.
 template <class Cell, int kDim, bool kStoreE>
-void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows) {
+void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
+                  const Flows<typename Cell::Real>& flows) {
   using Real = typename Cell::Real;
   using V = typename Cell::V;
   const int slots = t.h + 2 * kCpuPad;
