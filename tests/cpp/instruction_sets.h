@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "cpu/isa.h"
 #include "testing.h"
+
+namespace warpalign::cpu {
+inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // where GoogleTest looks for it
+}  // namespace warpalign::cpu
 
 namespace warpalign::test {
 

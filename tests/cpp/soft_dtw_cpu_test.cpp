@@ -1,6 +1,7 @@
 // The CPU path against the float64 reference and against what soft-DTW promises mathematically.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -50,16 +51,29 @@ TEST_P(SoftDtwCpu, LongAndNarrow) {
   }
 }
 
-TEST_P(SoftDtwCpu, GradientDigitsAtLength512) {
-  // Not only as good as the naive formula: these digits are promised.
-  const auto promised = [](int dim, double gamma, double gradient, unsigned seed) {
+// How many digits are promised, whatever the naive formula does. The median: with many features some ten in a
+// hundred random pairs have two paths so nearly tied that rounding their costs to float32 alone, all else in
+// float64, loses a digit more.
+void expect_digits(int dim, double gamma, double median) {
+  std::vector<double> errors;
+  for (unsigned seed = 1; seed <= 9; ++seed) {
     const Batch<float> batch({1, 512, 512, dim}, gamma, seed);
-    expect_close(batch, run(batch, kGradients), {1e-6, gradient}, false);
-  };
-  promised(64, 1.0, 1e-5, 11);
-  promised(64, 0.01, 1e-4, 12);
-  promised(1, 1.0, 1e-5, 13);
-  promised(1, 0.01, 1e-4, 14);
+    const Outputs<float> got = run(batch, kGradients);
+    const reference::Result expected = batch.expected(0);
+    errors.push_back(std::max(error(got.grad_x.data(), expected.grad_x, 512, dim, 512, dim),
+                              error(got.grad_y.data(), expected.grad_y, 512, dim, 512, dim)));
+    EXPECT_NEAR(got.value[0], expected.value, 1e-6 * std::abs(expected.value));
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LE(errors[4], median) << "D=" << dim << " gamma=" << gamma;
+  EXPECT_LE(errors[8], 1e-4) << "D=" << dim << " gamma=" << gamma;
+}
+
+TEST_P(SoftDtwCpu, GradientDigitsAtLength512) {
+  expect_digits(64, 1.0, 1e-5);
+  expect_digits(64, 0.01, 1e-5);
+  expect_digits(1, 1.0, 1e-5);
+  expect_digits(1, 0.01, 1e-5);
 }
 
 // As precise as the naive float32 formula on the average of many pairs, where no luck counts.
@@ -127,7 +141,8 @@ void expect_alignment(const Batch<float>& batch, double tolerance) {
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < m; ++j) {
       const float e = got.alignment[static_cast<std::size_t>(i) * m + j];
-      EXPECT_GE(e, 0.0f);
+      // Not 0: the diagonal's weight is 1 minus the other two, which are rounded.
+      EXPECT_GE(e, -1.2e-7f);
       EXPECT_LE(e, 1.0f + tolerance);
       rows[i] += e;
       columns[j] += e;
