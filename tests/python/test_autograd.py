@@ -152,7 +152,7 @@ def test_without_gradients_nothing_is_kept(device: torch.device) -> None:
             values = [call() for call in calls]
         for value, with_grad in zip(values, expected, strict=True):
             assert value.grad_fn is None and not value.requires_grad
-            assert torch.allclose(value.clone(), with_grad, rtol=1e-6)
+            assert torch.allclose(value.clone(), with_grad, rtol=2e-6)
     plain = warpalign.soft_dtw(x.detach(), y.detach())
     assert plain.grad_fn is None and not plain.requires_grad
 
