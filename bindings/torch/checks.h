@@ -30,6 +30,10 @@ inline std::string shape_of(const Tensor& tensor) {
   return text.str();
 }
 
+inline std::string dtype_of(const Tensor& tensor) {
+  return std::string("dtype ") + torch::headeronly::toString(tensor.scalar_type());
+}
+
 inline void check_same_device(const Tensor& tensor, const char* name, const Tensor& first,
                               const char* first_name) {
   if (tensor.is_cuda() != first.is_cuda() || tensor.get_device_index() != first.get_device_index()) {
@@ -48,7 +52,7 @@ inline DType check_table(const Tensor& tensor, const char* name, const char* axe
   }
   if (tensor.scalar_type() == ScalarType::Float) return DType::kFloat32;
   if (tensor.scalar_type() == ScalarType::Double) return DType::kFloat64;
-  fail(name, "dtype float32 or float64", "another dtype");
+  fail(name, "dtype float32 or float64", dtype_of(tensor));
 }
 
 inline StridedTensor strided(const Tensor& tensor) {
@@ -59,7 +63,7 @@ inline const std::int32_t* check_lengths(const std::optional<Tensor>& lengths, c
                                          const Tensor& first, const char* first_name) {
   if (!lengths) return nullptr;
   check_same_device(*lengths, name, first, first_name);
-  if (lengths->scalar_type() != ScalarType::Int) fail(name, "dtype int32", "another dtype");
+  if (lengths->scalar_type() != ScalarType::Int) fail(name, "dtype int32", dtype_of(*lengths));
   if (lengths->dim() != 1 || lengths->size(0) != first.size(0) || !lengths->is_contiguous()) {
     fail(name, "a contiguous tensor (B,) with B = " + std::to_string(first.size(0)), shape_of(*lengths));
   }

@@ -4,6 +4,8 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <optional>
+
 #include "warpalign/execution.h"
 
 namespace warpalign::torch_binding {
@@ -12,7 +14,7 @@ namespace warpalign::torch_binding {
 class Placement {
  public:
   explicit Placement(const torch::stable::Tensor& tensor);
-  ~Placement();
+  ~Placement() = default;
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;
 
@@ -20,7 +22,7 @@ class Placement {
 
  private:
   Execution execution_;
-  void* guard_ = nullptr;
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;
 };
 
 }  // namespace warpalign::torch_binding

@@ -18,6 +18,4 @@ Placement::Placement(const torch::stable::Tensor& /*tensor*/)
     : execution_(Execution::host({&run_tasks, nullptr, static_cast<int>(torch::stable::get_num_threads())})) {
 }
 
-Placement::~Placement() = default;
-
 }  // namespace warpalign::torch_binding

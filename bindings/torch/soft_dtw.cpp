@@ -31,7 +31,8 @@ SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::op
                                  const std::optional<Tensor>& y_lengths, double gamma) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(x, "x", "(B, N, D)");
-  if (check_table(y, "y", "(B, M, D)") != problem.dtype) fail("y", "the dtype of x", "another dtype");
+  if (check_table(y, "y", "(B, M, D)") != problem.dtype)
+    fail("y", "the dtype of x, " + dtype_of(x), dtype_of(y));
   check_same_device(y, "y", x, "x");
   if (x.size(0) != y.size(0) || x.size(2) != y.size(2)) {
     fail("y", "(B, M, D) with the B and D of x, which has " + shape_of(x), shape_of(y));

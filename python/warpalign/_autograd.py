@@ -2,12 +2,13 @@
 
 The gradients of every pair's value come from the same call as the value: a loss is one number per pair, so that
 backward only scales them. First derivatives only: a second differentiation raises instead of taking the saved gradients
-for constants.
+for constants. Compiled graphs are the exception: torch.compile has no double backward, and depending on the graph it says
+so or takes the first derivatives for constants, for torch's own functions too.
 """
 
 from __future__ import annotations
 
-import inspect
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,14 @@ Dim = int | None
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    return function.apply(*arguments)
+    """function.apply, and at every eager call less than half of its time.
+
+    Function.apply binds its arguments to the signature of forward before it does what is called here, which only
+    torch.func transforms and torch.compile need.
+    """
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return function.apply(*arguments)
+    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
 
 
 class _Scale(torch.autograd.Function):
@@ -29,7 +37,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def forward(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Tensor:
-        return gradient * factor[:, None, None]
+        return gradient * factor.view(-1, 1, 1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -41,9 +49,9 @@ class _Scale(torch.autograd.Function):
 
 
 def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Any:
-    # Without a graph there is nothing to guard, and compiled graphs refuse a second differentiation themselves.
+    # Without a graph there is nothing to guard; in a compiled one the guard would be traced away.
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return gradient * factor[:, None, None]
+        return gradient * factor.view(-1, 1, 1)
     return _apply(_Scale, factor, gradient, *inputs)
 
 
@@ -53,6 +61,12 @@ def _front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
         return None
     tensor = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
     return tensor.flatten(0, 1)
+
+
+def _front_lengths(lengths: Tensor | None, dim: Dim, size: int) -> Tensor | None:
+    """As _front; contiguous, as the operators want lengths: folding one length into many only repeats it by stride 0."""
+    folded = _front(lengths, dim, size)
+    return None if folded is None else folded.contiguous()
 
 
 def _unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
@@ -114,8 +128,10 @@ class _Series(torch.autograd.Function):
         needs_alignment: bool,
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        inputs = (x, y, x_lengths, y_lengths)
-        folded = [_front(t, d, size) for t, d in zip(inputs, in_dims[:4], strict=True)]
+        folded = (
+            *(_front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
+            *(_front_lengths(t, d, size) for t, d in zip((x_lengths, y_lengths), in_dims[2:4], strict=True)),
+        )
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
         needs_grad_x = needs_grad_x or x.requires_grad
         needs_grad_y = needs_grad_y or y.requires_grad
@@ -154,14 +170,11 @@ class _Cost(torch.autograd.Function):
         needs_grad: bool,
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        inputs = (cost, n_lengths, m_lengths)
-        folded = [_front(t, d, size) for t, d in zip(inputs, in_dims[:3], strict=True)]
+        folded = (
+            _front(cost, in_dims[0], size),
+            *(_front_lengths(t, d, size) for t, d in zip((n_lengths, m_lengths), in_dims[1:3], strict=True)),
+        )
         return _unfold(_apply(_Cost, *folded, gamma, needs_grad or cost.requires_grad), size)
-
-
-# Function.apply asks for forward's signature at every call; remembered, it costs a third of the time.
-for _function in (_Series, _Cost, _Scale):
-    setattr(_function.forward, "__signature__", inspect.signature(_function.forward))  # noqa: B010
 
 
 def series(
@@ -173,17 +186,34 @@ def series(
     with_alignment: bool,
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if not wanted) of batches that the operators take as they are."""
-    value, _, _, alignment = _apply(
-        _Series, x, y, x_lengths, y_lengths, gamma, _needs_grad(x), _needs_grad(y), with_alignment
-    )
+    x, y = _traceable(x), _traceable(y)
+    needs_x, needs_y = _needs_grad(x), _needs_grad(y)
+    run = _Series.forward if _is_plain(needs_x or needs_y) else partial(_apply, _Series)
+    value, _, _, alignment = run(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, with_alignment)
     return value, alignment
 
 
 def cost_matrix(cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float) -> Tensor:
     """Value of cost matrices."""
-    value: Tensor = _apply(_Cost, cost, n_lengths, m_lengths, gamma, _needs_grad(cost))[0]
+    cost = _traceable(cost)
+    needs = _needs_grad(cost)
+    run = _Cost.forward if _is_plain(needs) else partial(_apply, _Cost)
+    value: Tensor = run(cost, n_lengths, m_lengths, gamma, needs)[0]
     return value
+
+
+def _traceable(tensor: Tensor) -> Tensor:
+    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
+
+    Without the view the compiled gradient would silently be wrong.
+    """
+    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
 
 
 def _needs_grad(tensor: Tensor) -> bool:
     return torch.is_grad_enabled() and tensor.requires_grad
+
+
+def _is_plain(needs_grad: bool) -> bool:
+    """Neither autograd nor a torch.func transform has anything to see: the operator alone, at a third of the time."""
+    return not (needs_grad or torch._C._are_functorch_transforms_active())

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from warpalign import _ops
+
 Reduction = Literal["none", "mean", "sum"]
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# Integers that a length may come in, and whether each value is an int32 too.
+_LENGTH_DTYPES = {
+    torch.int32: True,
+    torch.int64: False,
+    torch.int16: True,
+    torch.int8: True,
+    torch.uint8: True,
+}
 
 
 def _shape(tensor: Tensor) -> str:
@@ -22,6 +32,14 @@ def check_table(tensor: object, name: str, axes: str) -> Tensor:
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.dtype not in _DTYPES:
         raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {tensor.dtype}")
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else tensor.layout
+        raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
+    if tensor.is_cuda and not _ops.has_cuda:
+        raise ValueError(
+            f"{name}: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
+            f"got one on {tensor.device}"
+        )
     if tensor.dim() not in (2, 3):
         raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {_shape(tensor)}")
     if 0 in tensor.shape[-2:]:
@@ -49,7 +67,8 @@ def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
 def check_gamma(gamma: object) -> float:
     if isinstance(gamma, bool) or not isinstance(gamma, (int, float)):
         raise TypeError(f"gamma: expected a float, got {type(gamma).__name__}")
-    if not (math.isfinite(gamma) and gamma > 0):
+    # A comparison that torch.compile can trace where gamma varies from call to call; NaN fails it.
+    if not 0 < gamma <= sys.float_info.max:
         raise ValueError(f"gamma: expected a finite number > 0, got {gamma}")
     return float(gamma)
 
@@ -68,24 +87,32 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     """
     if lengths is None:
         return None
-    limit = table.shape[1]
     if not isinstance(lengths, Tensor):
         raise TypeError(f"{name}: expected an integer tensor (B,), got {type(lengths).__name__}")
-    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
-        raise TypeError(f"{name}: expected an integer dtype, got {lengths.dtype}")
+    if lengths.dtype not in _LENGTH_DTYPES:
+        raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
     if lengths.device != table.device:
         raise ValueError(f"{name}: expected the series' device, {table.device}, got {lengths.device}")
     if lengths.shape != (batch,):
         raise ValueError(f"{name}: expected shape ({batch},), one length per pair, got {_shape(lengths)}")
-    if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and not _is_transformed(lengths):
-        wrong = ((lengths < 1) | (lengths > limit)).nonzero()
-        if len(wrong):
-            index = int(wrong[0])
+    limit = table.shape[1]
+    if (
+        batch
+        and lengths.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not _is_transformed(lengths)
+    ):
+        low, high = (int(bound) for bound in torch.aminmax(lengths))
+        if low < 1 or high > limit:
+            index = int(((lengths < 1) | (lengths > limit)).nonzero()[0])
             raise ValueError(
                 f"{name}: expected lengths from 1 to {limit_name} = {limit}, got {int(lengths[index])} at index {index}"
             )
-    # int64 beyond int32 must not come back small and positive.
-    return lengths.clamp(0, limit + 1).to(torch.int32).contiguous()
+    if not _LENGTH_DTYPES[lengths.dtype]:
+        lengths = lengths.clamp(
+            -(2**31), 2**31 - 1
+        )  # beyond int32 they must not come back small and positive
+    return lengths.to(torch.int32).contiguous()
 
 
 def _is_transformed(tensor: Tensor) -> bool:

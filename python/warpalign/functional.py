@@ -64,9 +64,11 @@ def soft_dtw(
         itself alone.
 
     Raises:
-        TypeError: an argument is of the wrong type or dtype.
-        ValueError: shapes, devices, lengths or gamma do not fit; the message names the argument.
-        NotImplementedError: on an attempt to differentiate twice.
+        TypeError: an argument is of the wrong type, dtype or layout.
+        ValueError: shapes, devices, lengths or gamma do not fit. Messages name the argument, what was expected and what
+            came.
+        NotImplementedError: on an attempt to differentiate twice. Under torch.compile, which has no double backward for
+            any function, this cannot be relied on.
 
     Example:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)
@@ -93,11 +95,22 @@ def soft_dtw_alignment(
     E[i, j] is the probability that a path of the Gibbs distribution over all alignments visits (i, j): algorithm 2 of
     Cuturi & Blondel 2017. E[0, 0] = E[N-1, M-1] = 1; every row and every column sums to at least 1.
 
-    Args and errors are those of :func:`soft_dtw`. The value is differentiable, the alignment is not.
+    Args:
+        x, y, gamma, x_lengths, y_lengths: as in :func:`soft_dtw`.
 
     Returns:
-        SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input. Cells beyond a
-        pair's true lengths are 0.
+        SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
+        input, else float32. Cells beyond a pair's true lengths are 0. The value is differentiable, the alignment is not.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
+
+    Example:
+        >>> x = torch.randn(8, 100, 3)
+        >>> y = torch.randn(8, 120, 3)
+        >>> value, alignment = soft_dtw_alignment(x, y, gamma=0.1)
+        >>> alignment.shape
+        torch.Size([8, 100, 120])
     """
     return SoftDTWAlignment(*_series(x, y, gamma, x_lengths, y_lengths, with_alignment=True))
 
@@ -121,7 +134,16 @@ def soft_dtw_cost(
         reduction: "none", "mean" or "sum".
 
     Returns:
-        (B,) values, as :func:`soft_dtw`, which also lists the errors.
+        (B,) values, 0-d for unbatched input or with a reduction; float64 for float64 input, else float32.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
+
+    Example:
+        >>> x = torch.randn(8, 100, 3)
+        >>> y = torch.randn(8, 120, 3)
+        >>> soft_dtw_cost(torch.cdist(x, y, p=1.0), gamma=0.1).shape
+        torch.Size([8])
     """
     reduction = check_reduction(reduction)
     gamma = check_gamma(gamma)
@@ -156,7 +178,7 @@ def _series(
     if unbatched:
         x, y = x.unsqueeze(0), y.unsqueeze(0)
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
-    x, y = (_widened(t.expand(batch, -1, -1)) for t in (x, y))
+    x, y = (_widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
     n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
     m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
     value, alignment = _autograd.series(x, y, n, m, gamma, with_alignment)

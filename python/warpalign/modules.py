@@ -14,6 +14,14 @@ class SoftDTW(nn.Module):
     Args:
         gamma: smoothing, in units of the cost; finite and > 0.
         reduction: "none" for one value per pair, or their "mean" or "sum".
+
+    Raises:
+        TypeError, ValueError: gamma or reduction do not fit; a call raises what :func:`warpalign.soft_dtw` raises.
+
+    Example:
+        >>> loss = SoftDTW(gamma=0.1, reduction="mean")
+        >>> prediction = torch.randn(8, 100, 3, requires_grad=True)
+        >>> loss(prediction, torch.randn(8, 120, 3)).backward()
     """
 
     def __init__(self, gamma: float = 1.0, *, reduction: Reduction = "none") -> None:

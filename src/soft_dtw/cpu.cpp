@@ -1,63 +1,241 @@
-// Interim CPU path: the reference, pair by pair. Replaced by the SIMD wavefront.
-#include <vector>
+// The CPU path's driver: workspace, threads, which cell a pair needs, and outputs. The sweeps themselves are
+// in cpu_kernel.inl, one copy per instruction set.
+#include <algorithm>
+#include <atomic>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <type_traits>
 
+#include "core/arena.h"
+#include "cpu/isa.h"
+#include "soft_dtw/cpu_kernel.h"
+#include "soft_dtw/cpu_pack.h"
 #include "soft_dtw/problem.h"
-#include "soft_dtw/reference.h"
 
 namespace warpalign::detail {
 namespace {
 
-template <typename T>
-std::vector<double> gather(const StridedTensor& tensor, int b, int rows, int columns) {
-  std::vector<double> out;
-  out.reserve(static_cast<std::size_t>(rows) * columns);
-  for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < columns; ++j) {
-      out.push_back(static_cast<const T*>(
-          tensor.data)[b * tensor.stride[0] + i * tensor.stride[1] + j * tensor.stride[2]]);
-    }
+constexpr double kLog2E = 1.4426950408889634074;
+constexpr std::size_t kWorkerAlignment = 256;  // no two workers share a cache line, nor its neighbour
+
+const CpuKernels& selected_kernels() {
+#if WARPALIGN_X86_KERNELS
+  switch (cpu::selected_isa()) {
+    case cpu::Isa::kAvx512:
+      return cpu_kernels_avx512();
+    case cpu::Isa::kAvx2:
+      return cpu_kernels_avx2();
+    case cpu::Isa::kBaseline:
+      break;
   }
-  return out;
+#endif
+  return cpu_kernels_baseline();
 }
 
-template <typename T>
-void scatter(const std::vector<double>& from, void* to, int b, int rows, int columns, int full_rows,
-             int full_columns) {
-  if (!to) return;
-  T* base = static_cast<T*>(to) + static_cast<std::size_t>(b) * full_rows * full_columns;
-  for (int i = 0; i < full_rows; ++i) {
-    for (int j = 0; j < full_columns; ++j) {
-      const bool inside = i < rows && j < columns;
-      base[static_cast<std::size_t>(i) * full_columns + j] =
-          inside ? static_cast<T>(from[static_cast<std::size_t>(i) * columns + j]) : T(0);
-    }
+CpuOutcome forward(const CpuKernels& kernels, const CpuPair32& pair) { return kernels.forward32(pair); }
+CpuOutcome forward(const CpuKernels& kernels, const CpuPair64& pair) { return kernels.forward64(pair); }
+void reverse(const CpuKernels& kernels, const CpuPair32& pair) { kernels.reverse32(pair); }
+void reverse(const CpuKernels& kernels, const CpuPair64& pair) { kernels.reverse64(pair); }
+
+// Vectors overrun by less than one vector; the costs of many features by two, and some anti-diagonals.
+std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
+static_assert(kCpuCostDiagonals <= kCpuPad);
+int tiles(int length) { return (length + kCpuTile - 1) / kCpuTile; }
+
+// One pair's memory, for the longest pair of the batch.
+template <class Real, class Exponent>
+CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+  CpuPair<Real, Exponent> pair;
+  const bool gradient = out.wants_gradient();
+  const std::size_t h = std::min(p.n, kCpuOneTile);
+  const std::size_t w = std::min(p.m, kCpuOneTile);
+  const std::size_t slots = h + 2 * kCpuPad;
+  const std::size_t border = static_cast<std::size_t>(p.m) + 1;
+  const std::size_t rows = gradient ? tiles(p.n) + 1 : 1;
+  const std::size_t columns = gradient ? tiles(p.m) : 0;
+  const std::size_t x_elements = p.cost.data ? 0 : padded(p.n) * p.dim;
+  const std::size_t y_elements = p.cost.data ? 0 : padded(p.m) * p.dim;
+  pair.x = arena.take<Real>(x_elements);
+  pair.y = arena.take<Real>(y_elements + kCpuPad);
+  if (pair.y) pair.y += kCpuPad;
+  pair.row_mantissa = arena.take<Real>(rows * border);
+  pair.row_exponent = arena.take<Exponent>(rows * border);
+  pair.diagonal_mantissa = arena.take<Real>(3 * slots);
+  pair.diagonal_exponent = arena.take<Exponent>(3 * slots);
+  pair.diagonal_cost = arena.take<Real>(kCpuCostDiagonals * slots);
+  if (!gradient) return pair;
+  if (out.grad_x || out.grad_y) {
+    pair.grad_x = arena.take<Real>(x_elements);
+    pair.grad_y = arena.take<Real>(y_elements);
+  }
+  pair.column_mantissa = arena.take<Real>(columns * p.n);
+  pair.column_exponent = arena.take<Exponent>(columns * p.n);
+  pair.flow_below = arena.take<Real>(2 * border);
+  pair.flow_right = arena.take<Real>(2 * h);
+  pair.diagonal_flow = arena.take<Real>(4 * slots);
+  pair.weight_up = arena.take<Real>(h * w + (h + w) * kCpuPad);
+  pair.weight_left = arena.take<Real>(h * w + (h + w) * kCpuPad);
+  return pair;
+}
+
+// A float32 pair may turn out to need the float64 cell, in the same memory.
+std::size_t worker_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+  Arena single;
+  Arena full;
+  if (p.dtype == DType::kFloat32) lay_out<float, std::int32_t>(single, p, out);
+  lay_out<double, double>(full, p, out);
+  const std::size_t bytes = std::max(single.used(), full.used());
+  return (bytes + kWorkerAlignment - 1) / kWorkerAlignment * kWorkerAlignment;
+}
+
+int worker_count(const SoftDtwProblem& p, const Execution& execution) {
+  if (!execution.parallel_for.run) return 1;
+  return std::clamp(execution.parallel_for.threads, 1, std::max(p.batch, 1));
+}
+
+// Whether the float32 cell was exact enough: costs round to integers, and no exponent comes near the value
+// where they saturate. Series have no negative costs, so that the last exponent is the lowest on its paths.
+bool certified(const CpuPair32& pair, const CpuOutcome& outcome) {
+  if (!(outcome.largest_cost < 0x1p22)) return false;  // also NaN
+  if ((static_cast<double>(pair.n) + pair.m) * outcome.largest_cost < 0x1p29) return true;
+  return pair.dim > 0 && outcome.exponent > -0x1p29;
+}
+bool certified(const CpuPair64&, const CpuOutcome&) { return true; }
+
+// The call, and the pair that is worked on.
+struct Job {
+  const SoftDtwProblem& p;
+  const SoftDtwOutputs& out;
+  const CpuKernels& kernels;
+  int b;
+  int n;
+  int m;
+};
+
+template <class Storage>
+void write_constant(const Job& job, double value, double gradient) {
+  const auto g = static_cast<Storage>(gradient);
+  static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
+  fill_pair(job.out.grad_x, job.b, job.p.n, job.p.dim, job.n, job.p.dim, g);
+  fill_pair(job.out.grad_y, job.b, job.p.m, job.p.dim, job.m, job.p.dim, g);
+  fill_pair(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m, g);
+}
+
+template <class Storage, class Pair>
+void write_gradients(const Job& job, const Pair& pair) {
+  using Real = std::remove_cvref_t<decltype(pair.scale)>;
+  unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, Real(2), job.b, job.p.n,
+                           job.out.grad_x);
+  unpack_gradient<Storage>(pair.grad_y, pair.y_stride, job.m, job.p.dim, true, Real(-2), job.b, job.p.m,
+                           job.out.grad_y);
+  zero_padding<Storage>(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m);
+}
+
+// The pair's inputs, in the memory that lay_out() has given.
+template <class Storage, class Real, class Exponent>
+void bind_pair(const Job& job, CpuPair<Real, Exponent>& pair) {
+  const SoftDtwProblem& p = job.p;
+  pair.n = job.n;
+  pair.m = job.m;
+  pair.tile = job.n <= kCpuOneTile && job.m <= kCpuOneTile ? kCpuOneTile : kCpuTile;
+  pair.float_storage = sizeof(Storage) == sizeof(float);
+  pair.want_gradient = job.out.wants_gradient();
+  if (job.out.alignment) {
+    pair.alignment = static_cast<Storage*>(job.out.alignment) + static_cast<std::int64_t>(job.b) * p.n * p.m;
+    pair.alignment_stride = p.m;
+  }
+  if (p.cost.data) {
+    pair.cost = element<Storage>(p.cost, job.b);
+    pair.cost_stride[0] = p.cost.stride[1];
+    pair.cost_stride[1] = p.cost.stride[2];
+    return;
+  }
+  pair.dim = p.dim;
+  pair.x_stride = padded(job.n);
+  pair.y_stride = padded(job.m);
+  pack_series<Storage>(p.x, job.b, job.n, p.dim, false, pair.x_stride, const_cast<Real*>(pair.x));
+  pack_series<Storage>(p.y, job.b, job.m, p.dim, true, pair.y_stride, const_cast<Real*>(pair.y));
+  if (pair.grad_x) {
+    std::fill_n(pair.grad_x, pair.x_stride * p.dim, Real(0));
+    std::fill_n(pair.grad_y, pair.y_stride * p.dim, Real(0));
   }
 }
 
-template <typename T>
-void run(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
-  for (int b = 0; b < p.batch; ++b) {
-    const int n = p.x_lengths ? p.x_lengths[b] : p.n;
-    const int m = p.y_lengths ? p.y_lengths[b] : p.m;
-    const reference::Result result =
-        p.cost.data ? reference::soft_dtw_from_cost(gather<T>(p.cost, b, n, m), n, m, p.gamma)
-                    : reference::soft_dtw(gather<T>(p.x, b, n, p.dim), gather<T>(p.y, b, m, p.dim), n, m,
-                                          p.dim, p.gamma);
-    static_cast<T*>(out.value)[b] = static_cast<T>(result.value);
-    scatter<T>(result.alignment, out.alignment, b, n, m, p.n, p.m);
-    scatter<T>(result.grad_x, out.grad_x, b, n, p.dim, p.n, p.dim);
-    scatter<T>(result.grad_y, out.grad_y, b, m, p.dim, p.m, p.dim);
+// False: the cell's range is too small for this pair, and nothing has been written.
+template <class Storage, class Real, class Exponent>
+bool solve(const Job& job, void* memory) {
+  const Real scale = static_cast<Real>(std::min(kLog2E / job.p.gamma, DBL_MAX));
+  if (sizeof(Real) == sizeof(float) && !std::isnormal(scale)) return false;
+  Arena arena(memory);
+  CpuPair<Real, Exponent> pair = lay_out<Real, Exponent>(arena, job.p, job.out);
+  pair.scale = scale;
+  bind_pair<Storage>(job, pair);
+
+  const CpuOutcome outcome = forward(job.kernels, pair);
+  if (!certified(pair, outcome)) return false;
+  if (std::isnan(outcome.largest_cost)) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    write_constant<Storage>(job, nan, nan);
+    return true;
+  }
+  if (outcome.exponent < -1e298) {  // every path costs inf
+    write_constant<Storage>(job, std::numeric_limits<double>::infinity(), 0.0);
+    return true;
+  }
+  const double log2_z = outcome.exponent + std::log2(outcome.mantissa);
+  static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(-log2_z / scale);
+  if (!pair.want_gradient) return true;
+  reverse(job.kernels, pair);
+  write_gradients<Storage>(job, pair);
+  return true;
+}
+
+// What the workers share.
+struct Batch {
+  const SoftDtwProblem& p;
+  const SoftDtwOutputs& out;
+  const CpuKernels& kernels;
+  std::byte* memory;
+  std::size_t bytes_per_worker;
+  std::atomic<int> next{0};
+};
+
+void work(void* state, int worker) {
+  Batch& batch = *static_cast<Batch*>(state);
+  void* const memory = batch.memory + static_cast<std::size_t>(worker) * batch.bytes_per_worker;
+  const SoftDtwProblem& p = batch.p;
+  for (int b = batch.next++; b < p.batch; b = batch.next++) {
+    const Job job{p,
+                  batch.out,
+                  batch.kernels,
+                  b,
+                  p.x_lengths ? p.x_lengths[b] : p.n,
+                  p.y_lengths ? p.y_lengths[b] : p.m};
+    if (p.dtype == DType::kFloat64) {
+      solve<double, double, double>(job, memory);
+    } else if (!solve<float, float, std::int32_t>(job, memory)) {
+      solve<float, double, double>(job, memory);
+    }
   }
 }
 
 }  // namespace
 
-std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&) {
-  return 0;
+std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out,
+                                         const Execution& execution) {
+  return worker_bytes(p, out) * worker_count(p, execution);
 }
 
-Status soft_dtw_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace, const Execution&) {
-  p.dtype == DType::kFloat32 ? run<float>(p, out) : run<double>(p, out);
+Status soft_dtw_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
+                    const Execution& execution) {
+  Batch batch{p, out, selected_kernels(), static_cast<std::byte*>(workspace.data), worker_bytes(p, out)};
+  const int workers = worker_count(p, execution);
+  if (workers == 1) {
+    work(&batch, 0);
+  } else {
+    execution.parallel_for.run(execution.parallel_for.context, workers, &work, &batch);
+  }
   return {};
 }
 

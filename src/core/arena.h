@@ -1,0 +1,31 @@
+// Bump arena over memory that somebody else owns. The same layout function runs twice: over no memory, to
+// learn how many bytes it takes, and over the caller's workspace, to hand them out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace warpalign::detail {
+
+class Arena {
+ public:
+  static constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector
+
+  Arena() = default;  // measures only: take() returns null
+  explicit Arena(void* base) : base_(static_cast<std::byte*>(base)) {}
+
+  template <class T>
+  T* take(std::size_t count) {
+    const std::size_t begin = used_;
+    used_ = (begin + count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return base_ ? reinterpret_cast<T*>(base_ + begin) : nullptr;
+  }
+
+  [[nodiscard]] std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::size_t used_ = 0;
+};
+
+}  // namespace warpalign::detail

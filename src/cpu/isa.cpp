@@ -1,0 +1,52 @@
+#include "cpu/isa.h"
+
+#include <atomic>
+
+namespace warpalign::cpu {
+namespace {
+
+constexpr int kNoOverride = -1;
+std::atomic<int> g_override{kNoOverride};
+
+Isa detect() {
+#if WARPALIGN_X86_KERNELS
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    return Isa::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
+#endif
+  return Isa::kBaseline;
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa best = detect();
+  return best;
+}
+
+Isa selected_isa() {
+  const int wanted = g_override.load(std::memory_order_relaxed);
+  const Isa best = best_isa();
+  return wanted == kNoOverride || wanted > static_cast<int>(best) ? best : static_cast<Isa>(wanted);
+}
+
+void override_isa(Isa isa) { g_override.store(static_cast<int>(isa), std::memory_order_relaxed); }
+
+void clear_isa_override() { g_override.store(kNoOverride, std::memory_order_relaxed); }
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "?";
+}
+
+}  // namespace warpalign::cpu

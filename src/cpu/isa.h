@@ -1,0 +1,19 @@
+// Which instruction set the CPU kernels run with.
+#pragma once
+
+namespace warpalign::cpu {
+
+enum class Isa { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
+
+// The best one that this build has kernels for and this processor runs.
+Isa best_isa();
+
+// What the next calls use: best_isa(), unless a test or a benchmark has asked for less. Asking for more than
+// the processor has gives what it has.
+Isa selected_isa();
+void override_isa(Isa isa);
+void clear_isa_override();
+
+const char* isa_name(Isa isa);
+
+}  // namespace warpalign::cpu

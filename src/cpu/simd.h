@@ -1,0 +1,148 @@
+// SIMD vectors from the compiler's vector extensions: one source for every instruction set. A file that
+// includes this is compiled for one instruction set and defines WARPALIGN_SIMD_NAMESPACE beforehand. All of
+// it lives in that namespace: an inline function shared by name between files of different flags could be
+// merged by the linker into the version that the processor at hand cannot run. For the same reason nothing
+// here includes a standard header with inline functions.
+#pragma once
+
+#ifndef WARPALIGN_SIMD_NAMESPACE
+#error "define WARPALIGN_SIMD_NAMESPACE before including cpu/simd.h"
+#endif
+
+#if defined(__AVX512F__)
+#define WARPALIGN_SIMD_BYTES 64
+#elif defined(__AVX2__)
+#define WARPALIGN_SIMD_BYTES 32
+#else
+#define WARPALIGN_SIMD_BYTES 16
+#endif
+
+#define WARPALIGN_INLINE __attribute__((always_inline)) inline
+
+namespace WARPALIGN_SIMD_NAMESPACE {
+
+typedef __INT64_TYPE__ Index;
+typedef float F32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef double F64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef __INT32_TYPE__ I32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef __INT64_TYPE__ I64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef __UINT64_TYPE__ U64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+
+template <class Scalar>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  typedef F32 Type;
+  typedef float Unaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(4), may_alias));
+};
+template <>
+struct VectorOf<double> {
+  typedef F64 Type;
+  typedef double Unaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(8), may_alias));
+};
+template <>
+struct VectorOf<__INT32_TYPE__> {
+  typedef I32 Type;
+  typedef __INT32_TYPE__ Unaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(4), may_alias));
+};
+
+template <class Scalar>
+WARPALIGN_INLINE typename VectorOf<Scalar>::Type load(const Scalar* from) {
+  return *reinterpret_cast<const typename VectorOf<Scalar>::Unaligned*>(from);
+}
+
+template <class Scalar>
+WARPALIGN_INLINE void store(Scalar* to, typename VectorOf<Scalar>::Type value) {
+  *reinterpret_cast<typename VectorOf<Scalar>::Unaligned*>(to) = value;
+}
+
+WARPALIGN_INLINE I32 bits_of(F32 v) { return reinterpret_cast<I32>(v); }
+WARPALIGN_INLINE I64 bits_of(F64 v) { return reinterpret_cast<I64>(v); }
+WARPALIGN_INLINE F32 from_bits(I32 v) { return reinterpret_cast<F32>(v); }
+WARPALIGN_INLINE F64 from_bits(I64 v) { return reinterpret_cast<F64>(v); }
+
+// A NaN on either side gives the right one. The compiler finds the instructions for integers by itself.
+template <class V>
+WARPALIGN_INLINE V max(V a, V b) {
+  return a > b ? a : b;
+}
+template <class V>
+WARPALIGN_INLINE V min(V a, V b) {
+  return a < b ? a : b;
+}
+
+#if WARPALIGN_SIMD_BYTES == 32
+WARPALIGN_INLINE F64 max(F64 a, F64 b) { return __builtin_ia32_maxpd256(a, b); }
+WARPALIGN_INLINE F64 min(F64 a, F64 b) { return __builtin_ia32_minpd256(a, b); }
+#endif
+
+WARPALIGN_INLINE F32 splat(float v) { return F32{} + v; }
+WARPALIGN_INLINE F64 splat(double v) { return F64{} + v; }
+WARPALIGN_INLINE I32 splat(__INT32_TYPE__ v) { return I32{} + v; }
+WARPALIGN_INLINE I64 splat(__INT64_TYPE__ v) { return I64{} + v; }
+
+// Whether a bit is set anywhere.
+template <class V>
+WARPALIGN_INLINE bool any_bit(V v) {
+  const I64 words = reinterpret_cast<I64>(v);
+  Index all = 0;
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 8; ++k) all |= words[k];
+  return all != 0;
+}
+
+// 0, 1, 2, ...
+WARPALIGN_INLINE I32 lanes(F32) {
+  I32 v{};
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 4; ++k) v[k] = k;
+  return v;
+}
+WARPALIGN_INLINE I64 lanes(F64) {
+  I64 v{};
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 8; ++k) v[k] = k;
+  return v;
+}
+
+// 2^-f for |f| <= 1/2: interpolation in Chebyshev nodes, relative error 2.6e-9 and 4.3e-18 before rounding.
+WARPALIGN_INLINE F32 exp2_negated(F32 f) {
+  F32 p = splat(1.54614446985691e-4f);
+  p = p * f - 1.34004281776158e-3f;
+  p = p * f + 9.61805667852464e-3f;
+  p = p * f - 5.55032722667030e-2f;
+  p = p * f + 2.40226509222888e-1f;
+  p = p * f - 6.93147206702833e-1f;
+  return p * f + 1.0f;
+}
+WARPALIGN_INLINE F64 exp2_negated(F64 f) {
+  F64 p = splat(-4.45581790833606449e-10);
+  p = p * f + 7.07419429728852106e-9;
+  p = p * f - 1.01780570877339407e-7;
+  p = p * f + 1.32154325359123753e-6;
+  p = p * f - 1.52527338415567733e-5;
+  p = p * f + 1.54035304637243530e-4;
+  p = p * f - 1.33335581464064708e-3;
+  p = p * f + 9.61812910758725638e-3;
+  p = p * f - 5.55041086648216248e-2;
+  p = p * f + 2.40226506959101582e-1;
+  p = p * f - 6.93147180559945286e-1;
+  return p * f + 1.0;
+}
+
+// Results below the smallest normal number become 0 while this lives, as on the GPU: gradual underflow buys
+// nothing in a transition weight below 2^-126 and can cost a hundred cycles an operation.
+class FlushToZero {
+ public:
+#if defined(__SSE2__)
+  FlushToZero() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | 0x8000u); }
+  ~FlushToZero() { __builtin_ia32_ldmxcsr(saved_); }
+  FlushToZero(const FlushToZero&) = delete;
+  FlushToZero& operator=(const FlushToZero&) = delete;
+
+ private:
+  unsigned saved_;
+#else
+  FlushToZero() {}
+  ~FlushToZero() {}
+#endif
+};
+
+}  // namespace WARPALIGN_SIMD_NAMESPACE

@@ -1,0 +1,128 @@
+// The soft-DTW cell for a vector of cells of one anti-diagonal; the same numbers as cell.cuh, which has the
+// reasons. Z = 2^(-R log2(e)/gamma) is a mantissa in [1, 2) and an exponent of its own.
+namespace WARPALIGN_SIMD_NAMESPACE {
+
+template <class Mantissa, class Exponent>
+struct StateOf {
+  Mantissa mantissa;
+  Exponent exponent;
+};
+
+// Shares of two of the three predecessors; the diagonal one has the rest.
+template <class V>
+struct WeightsOf {
+  V up;
+  V left;
+};
+
+// Where only one or two predecessors are in reach, rounding must not leak mass to the third.
+template <class V>
+WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum) {
+  const V reciprocal = 1.0f / sum;
+  const V none{};
+  WeightsOf<V> w{up * reciprocal, left * reciprocal};
+  const auto no_diagonal = diagonal == none;
+  w.up = (no_diagonal & (left == none)) ? none + 1.0f : w.up;
+  w.left = no_diagonal ? 1.0f - w.up : w.left;
+  return w;
+}
+
+// float32 mantissa, int32 exponent: exact for the pairs that cpu.cpp certifies.
+struct Cell32 {
+  using Real = float;
+  using Exponent = __INT32_TYPE__;
+  using V = F32;
+  using State = StateOf<F32, I32>;
+  using Weights = WeightsOf<F32>;
+  using Pair = CpuPair32;
+  static constexpr int kLanes = sizeof(F32) / sizeof(float);
+  static constexpr Exponent kDead = -(1 << 30);  // exponents saturate here: out of reach
+
+  // The largest |c| as bits: NaN above inf above all numbers.
+  struct Range {
+    I32 bits{};
+    WARPALIGN_INLINE F32 note(F32 c) {
+      bits = max(bits, bits_of(c) & 0x7fffffff);
+      return c;
+    }
+  };
+
+  // 2^(exponent - largest), or exactly 0 when that is below 2^-126.
+  static WARPALIGN_INLINE F32 aligned(F32 mantissa, I32 exponent, I32 bias) {
+    return mantissa * from_bits(max(exponent + bias, I32{}) << 23);
+  }
+
+  template <bool kWantWeights>
+  static WARPALIGN_INLINE State advance(F32 c, State up, State left, State diagonal, Weights* weights) {
+    // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
+    constexpr float kRound = 12582912.0f;
+    constexpr int kRoundBits = 0x4B400000;
+    const F32 rounded = c + kRound;
+    const F32 power = exp2_negated(c - (rounded - kRound));
+    const I32 largest = max(max(up.exponent, left.exponent), diagonal.exponent);
+    const I32 bias = 127 - largest;
+    const F32 z_up = aligned(up.mantissa, up.exponent, bias);
+    const F32 z_left = aligned(left.mantissa, left.exponent, bias);
+    const F32 z_diagonal = aligned(diagonal.mantissa, diagonal.exponent, bias);
+    const F32 sum = z_up + z_left + z_diagonal;
+    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
+    const I32 bits = bits_of(sum * power);
+    const I32 shift = (bits >> 23) - bits_of(rounded) + (kRoundBits - 127);
+    return {from_bits((bits & 0x007fffff) | 0x3f800000), max(largest + shift, splat(kDead))};
+  }
+};
+
+// float64 mantissa, and a double that holds an integer as exponent: exact below 2^53 and graceful beyond, so
+// that no magnitude of cost can overflow it.
+struct Cell64 {
+  using Real = double;
+  using Exponent = double;
+  using V = F64;
+  using State = StateOf<F64, F64>;
+  using Weights = WeightsOf<F64>;
+  using Pair = CpuPair64;
+  static constexpr int kLanes = sizeof(F64) / sizeof(double);
+  static constexpr Exponent kDead = -1e300;
+  static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
+
+  // All ones, which is a NaN, in a lane that has met a NaN; any other cost is fine here.
+  struct Range {
+    I64 bits{};
+    WARPALIGN_INLINE F64 note(F64 c) {
+      bits |= c != c;
+      return max(min(c, splat(kForbidden)), splat(-kForbidden));
+    }
+  };
+
+  // The difference (at least -1023) is rounded into the low bits, with the bias, and moved to the exponent.
+  static WARPALIGN_INLINE F64 aligned(F64 mantissa, F64 exponent, F64 largest) {
+    const F64 difference = max(exponent - largest, splat(-1023.0));
+    return mantissa * from_bits(bits_of(difference + (kRound + 1023.0)) << 52);
+  }
+
+  template <bool kWantWeights>
+  static WARPALIGN_INLINE State advance(F64 c, State up, State left, State diagonal, Weights* weights) {
+    // From 2^51 on the magic addition does not round any more, but then c has no fraction that matters.
+    const F64 magnitude = from_bits(bits_of(c) & 0x7fffffffffffffffLL);
+    const F64 whole = magnitude < 0x1p51 ? (c + kRound) - kRound : c;
+    const F64 power = exp2_negated(c - whole);
+    const F64 largest = max(max(up.exponent, left.exponent), diagonal.exponent);
+    const F64 z_up = aligned(up.mantissa, up.exponent, largest);
+    const F64 z_left = aligned(left.mantissa, left.exponent, largest);
+    const F64 z_diagonal = aligned(diagonal.mantissa, diagonal.exponent, largest);
+    const F64 sum = z_up + z_left + z_diagonal;
+    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
+    const I64 bits = bits_of(sum * power);
+    // The biased exponent as a double: it becomes the low bits of 2^52.
+    const F64 biased =
+        from_bits(reinterpret_cast<I64>(reinterpret_cast<U64>(bits) >> 52) | 0x4330000000000000LL);
+    const F64 shift = biased - (0x1p52 + 1023.0);
+    return {from_bits((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL),
+            max(largest - whole + shift, splat(kDead))};
+  }
+
+ private:
+  static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+};
+
+}  // namespace WARPALIGN_SIMD_NAMESPACE

@@ -1,0 +1,126 @@
+// Where a tile's scaled costs c = C log2(e)/gamma come from, a vector of one anti-diagonal at a time.
+namespace WARPALIGN_SIMD_NAMESPACE {
+
+// (x - y)^2 summed over few features, on the fly.
+template <class V>
+WARPALIGN_INLINE V squared(V v) {
+  return v * v;
+}
+
+template <class Cell, int kDim>
+class SeriesCost {
+ public:
+  using Real = typename Cell::Real;
+  using V = typename Cell::V;
+
+  SeriesCost(const typename Cell::Pair& p, int row0, int column0, int)
+      : x_(p.x + row0),
+        y_(p.y),
+        x_stride_(p.x_stride),
+        y_stride_(p.y_stride),
+        y_corner_(p.m - 1 - column0),
+        scale_(p.scale) {}
+
+  // Column d - r of the tile is element y_corner - d + r of the reversed series.
+  WARPALIGN_INLINE void begin_diagonal(int d, int, int) { y_begin_ = y_corner_ - d; }
+
+  WARPALIGN_INLINE V at(int r) const {
+    const Real* x = x_ + r;
+    const Real* y = y_ + (y_begin_ + r);
+    V sum = squared(load(x) - load(y));
+    for (int k = 1; k < kDim; ++k) sum += squared(load(x + k * x_stride_) - load(y + k * y_stride_));
+    return sum * scale_;
+  }
+
+ private:
+  const Real* const x_;
+  const Real* const y_;
+  const Index x_stride_;
+  const Index y_stride_;
+  const Index y_corner_;
+  const Real scale_;
+  Index y_begin_ = 0;
+};
+
+// Many features: the costs of kCpuCostDiagonals anti-diagonals at a time. A vector of x is then loaded once
+// for all of them, their vectors of y share cache lines, and there are as many sums as the adder's latency
+// wants. In front of the shorter of them and after the longer the costs mean nothing; the sweep does not look
+// there.
+template <class Cell>
+class ManyFeaturesCost {
+ public:
+  using Real = typename Cell::Real;
+  using V = typename Cell::V;
+
+  ManyFeaturesCost(const typename Cell::Pair& p, int row0, int column0, int h)
+      : p_(p), row0_(row0), h_(h), y_corner_(p.m - 1 - column0), slots_(h + 2 * kCpuPad) {}
+
+  WARPALIGN_INLINE void begin_diagonal(int d, int low, int) {
+    if (d % kCpuCostDiagonals == 0) compute(d, low);
+    diagonal_ = p_.diagonal_cost + d % kCpuCostDiagonals * slots_;
+  }
+
+  WARPALIGN_INLINE V at(int r) const { return load(diagonal_ + r); }
+
+ private:
+  void compute(int d, int low) {
+    const int last = d + kCpuCostDiagonals - 1;
+    const int high = last < h_ - 1 ? last : h_ - 1;
+    // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
+    for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
+      const Real* x = p_.x + row0_ + r;
+      const Real* y = p_.y + (y_corner_ - d + r);
+      V sum[kCpuCostDiagonals] = {};
+      for (int k = 0; k < p_.dim; ++k, x += p_.x_stride, y += p_.y_stride) {
+        const V here = load(x);
+        for (int u = 0; u < kCpuCostDiagonals; ++u) sum[u] += squared(here - load(y - u));
+      }
+      Real* const to = p_.diagonal_cost + r;
+      for (int u = 0; u < kCpuCostDiagonals; ++u) store(to + u * slots_, sum[u] * p_.scale);
+    }
+  }
+
+  const typename Cell::Pair& p_;
+  const int row0_;
+  const int h_;
+  const Index y_corner_;
+  const int slots_;
+  const Real* diagonal_ = nullptr;
+};
+
+// The caller's matrix: an anti-diagonal is gathered before its vectors run. Neighbouring anti-diagonals share
+// their cache lines.
+template <class Cell>
+class MatrixCost {
+ public:
+  using Real = typename Cell::Real;
+  using V = typename Cell::V;
+
+  MatrixCost(const typename Cell::Pair& p, int row0, int column0, int)
+      : p_(p),
+        offset_(row0 * p.cost_stride[0] + column0 * p.cost_stride[1]),
+        diagonal_(p.diagonal_cost),
+        scale_(p.scale) {}
+
+  WARPALIGN_INLINE void begin_diagonal(int d, int low, int high) {
+    p_.float_storage ? gather<float>(d, low, high) : gather<double>(d, low, high);
+    for (int k = 1; k < Cell::kLanes; ++k) diagonal_[high + k] = diagonal_[high];
+  }
+
+  WARPALIGN_INLINE V at(int r) const { return load(diagonal_ + r) * scale_; }
+
+ private:
+  template <class Storage>
+  WARPALIGN_INLINE void gather(int d, int low, int high) {
+    const Storage* from = static_cast<const Storage*>(p_.cost) + offset_ + d * p_.cost_stride[1];
+    const Index step = p_.cost_stride[0] - p_.cost_stride[1];
+    for (int r = low; r <= high; ++r) diagonal_[r] = static_cast<Real>(from[r * step]);
+  }
+
+  const typename Cell::Pair& p_;
+  const Index offset_;
+  Real* const diagonal_;
+  const Real scale_;
+};
+
+}  // namespace WARPALIGN_SIMD_NAMESPACE

@@ -1,0 +1,134 @@
+// The forward sweep over one tile, anti-diagonal by anti-diagonal.
+//
+// Three buffers rotate; slot r + 1 of a buffer is the tile's row r, so that on anti-diagonal d the cell in
+// row r has its predecessors at up = previous[r], left = previous[r + 1], diagonal = before_previous[r]. Slot
+// 0 is the tile's upper border and slot d + 2 its left border. All vectors of an anti-diagonal are
+// independent of each other; lanes beyond its end compute on neighbouring elements, and nobody looks at what
+// comes out.
+namespace WARPALIGN_SIMD_NAMESPACE {
+
+WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
+WARPALIGN_INLINE int larger(int a, int b) { return a > b ? a : b; }
+
+// Rows of anti-diagonal d in a tile of h rows and w columns.
+struct Rows {
+  int low;
+  int high;
+};
+WARPALIGN_INLINE Rows rows_of(int d, int h, int w) { return {larger(0, d - w + 1), smaller(h - 1, d)}; }
+
+// Slots that an anti-diagonal takes in the weights, which are stored anti-diagonal after anti-diagonal.
+template <class Cell>
+WARPALIGN_INLINE int slots_of(Rows rows) {
+  return (rows.high - rows.low + Cell::kLanes) / Cell::kLanes * Cell::kLanes;
+}
+
+template <class Cell>
+struct Border {
+  typename Cell::Real* mantissa = nullptr;
+  typename Cell::Exponent* exponent = nullptr;
+
+  WARPALIGN_INLINE Border operator+(Index n) const { return {mantissa + n, exponent + n}; }
+  WARPALIGN_INLINE void set_dead(Index k) const {
+    mantissa[k] = 1;
+    exponent[k] = Cell::kDead;
+  }
+  WARPALIGN_INLINE void copy(Index k, Border from, Index source) const {
+    mantissa[k] = from.mantissa[source];
+    exponent[k] = from.exponent[source];
+  }
+};
+
+template <class Cell>
+struct Tile {
+  int row0, column0;    // of the tile in the pair
+  int h, w;             // rows, columns
+  Border<Cell> top;     // [0] is the corner, [1 + c] is above column c
+  Border<Cell> left;    // [r]; null: the matrix begins here
+  Border<Cell> bottom;  // out, laid out like top, which it may be; null: not wanted
+  Border<Cell>
+      columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
+};
+
+// Anti-diagonal d of the columns that become left borders of other tiles.
+template <class Cell>
+void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
+  const int first = larger(1, (d - rows.high + p.tile) / p.tile);
+  for (int k = first; k * p.tile - 1 <= d - rows.low && k * p.tile < t.w; ++k) {
+    const int r = d - (k * p.tile - 1);
+    t.columns.copy(static_cast<Index>(k) * p.n + t.row0 + r, current, r + 1);
+  }
+}
+
+// The borders that anti-diagonal d needs around it, and what it leaves for other tiles.
+template <class Cell>
+WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows,
+                                       Border<Cell> current) {
+  if (d + 1 < t.w) current.copy(0, t.top, d + 2);
+  if (d + 1 < t.h) {
+    if (t.left.mantissa) {
+      current.copy(d + 2, t.left, d + 1);
+    } else {
+      current.set_dead(d + 2);
+    }
+  }
+  if (t.bottom.mantissa && d >= t.h - 1) t.bottom.copy(d - t.h + 2, current, t.h);
+  if (t.columns.mantissa) save_columns<Cell>(p, t, d, rows, current);
+}
+
+// The vectors of one anti-diagonal.
+template <class Cell, bool kWantWeights, class Cost>
+WARPALIGN_INLINE void forward_diagonal(Rows rows, const Cost& cost, Border<Cell> before_previous,
+                                       Border<Cell> previous, Border<Cell> current,
+                                       typename Cell::Real* weight_up, typename Cell::Real* weight_left,
+                                       typename Cell::Range& range) {
+  using State = typename Cell::State;
+  for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
+    const typename Cell::V c = range.note(cost.at(r));
+    const State up{load(previous.mantissa + r), load(previous.exponent + r)};
+    const State left{load(previous.mantissa + r + 1), load(previous.exponent + r + 1)};
+    const State diagonal{load(before_previous.mantissa + r), load(before_previous.exponent + r)};
+    typename Cell::Weights weights;
+    const State here = Cell::template advance<kWantWeights>(c, up, left, diagonal, &weights);
+    store(current.mantissa + r + 1, here.mantissa);
+    store(current.exponent + r + 1, here.exponent);
+    if constexpr (kWantWeights) {
+      store(weight_up + (r - rows.low), weights.up);
+      store(weight_left + (r - rows.low), weights.left);
+    }
+  }
+}
+
+template <class Cell, bool kWantWeights, class Cost>
+void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, typename Cell::Range& all) {
+  const int slots = t.h + 2 * kCpuPad;
+  const Border<Cell> buffers{p.diagonal_mantissa, p.diagonal_exponent};
+  for (int k = 0; k < 3 * slots; ++k) buffers.set_dead(k);
+  Border<Cell> before_previous = buffers;
+  Border<Cell> previous = buffers + slots;
+  Border<Cell> current = previous + slots;
+  before_previous.copy(0, t.top, 0);
+  previous.copy(0, t.top, 1);
+  if (t.left.mantissa) previous.copy(1, t.left, 0);
+
+  typename Cell::Real* up = p.weight_up;
+  typename Cell::Real* left = p.weight_left;
+  typename Cell::Range range = all;
+  for (int d = 0; d < t.h + t.w - 1; ++d) {
+    const Rows rows = rows_of(d, t.h, t.w);
+    cost.begin_diagonal(d, rows.low, rows.high);
+    forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
+    exchange_borders<Cell>(p, t, d, rows, current);
+    if constexpr (kWantWeights) {
+      up += slots_of<Cell>(rows);
+      left += slots_of<Cell>(rows);
+    }
+    const Border<Cell> oldest = before_previous;
+    before_previous = previous;
+    previous = current;
+    current = oldest;
+  }
+  all = range;
+}
+
+}  // namespace WARPALIGN_SIMD_NAMESPACE

@@ -1,0 +1,93 @@
+// What the CPU path's driver (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per instruction set) share.
+// Plain data only: no inline function here may be compiled under two sets of flags.
+#pragma once
+
+#include <cstdint>
+
+namespace warpalign::detail {
+
+// Largest vector in elements: every array that vectors run over has so many slots to spare.
+constexpr int kCpuPad = 16;
+
+// Tile of the matrix that is processed at once: its transition weights should stay in the second-level cache,
+// and small tiles find more of themselves without any E on the way back.
+constexpr int kCpuTile = 128;
+// A pair up to this long is one tile: on the way back it then needs no second forward sweep.
+constexpr int kCpuOneTile = 256;
+// Up to so many features the cost is computed, and the gradient accumulated, inside the sweeps' inner loops.
+constexpr int kCpuFewFeatures = 4;
+// With more of them, so many anti-diagonals' costs are computed together.
+constexpr int kCpuCostDiagonals = 8;
+
+// One pair in the worker's own memory. Exponents are int32 for float, double for double.
+template <class Real, class Exponent>
+struct CpuPair {
+  int n = 0;
+  int m = 0;
+  int dim = 0;     // 0: from a cost matrix
+  int tile = 0;    // rows and columns of a tile
+  Real scale = 0;  // log2(e) / gamma
+
+  // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
+  // kCpuPad arbitrary ones in front. y runs
+  // backwards: along an anti-diagonal both series are then read forwards.
+  const Real* x = nullptr;
+  const Real* y = nullptr;
+  std::int64_t x_stride = 0;
+  std::int64_t y_stride = 0;
+
+  // The caller's cost matrix and alignment, as float or double.
+  const void* cost = nullptr;
+  std::int64_t cost_stride[2] = {0, 0};
+  void* alignment = nullptr;  // null: not wanted
+  std::int64_t alignment_stride = 0;
+  bool float_storage = true;
+
+  // Sums of E (x - y), laid out like x and y; null: not wanted.
+  Real* grad_x = nullptr;
+  Real* grad_y = nullptr;
+
+  // Borders between tiles: rows (tile rows, m + 1), with the column left of the matrix in front; columns
+  // (tile columns, n). Without gradient one row, and no columns.
+  bool want_gradient = false;
+  Real* row_mantissa = nullptr;
+  Exponent* row_exponent = nullptr;
+  Real* column_mantissa = nullptr;
+  Exponent* column_exponent = nullptr;
+
+  // Gradient: inflow of E from below (two rows of m + 1, padded) and from the right (one column per tile).
+  Real* flow_below = nullptr;
+  Real* flow_right = nullptr;
+
+  // A tile's scratch: anti-diagonals, and the transition weights.
+  Real* diagonal_mantissa = nullptr;  // 3 (rows + padding)
+  Exponent* diagonal_exponent = nullptr;
+  Real* diagonal_flow = nullptr;  // 4 (rows + padding)
+  Real* diagonal_cost = nullptr;  // kCpuCostDiagonals (rows + padding)
+  Real* weight_up = nullptr;
+  Real* weight_left = nullptr;
+};
+
+using CpuPair32 = CpuPair<float, std::int32_t>;
+using CpuPair64 = CpuPair<double, double>;
+
+// log2 Z[n-1, m-1] = exponent + log2(mantissa), and the largest |c|, with NaN above inf above all numbers.
+struct CpuOutcome {
+  double mantissa;
+  double exponent;
+  double largest_cost;
+};
+
+// The kernels of one instruction set. reverse() follows forward() on the same pair.
+struct CpuKernels {
+  CpuOutcome (*forward32)(const CpuPair32&);
+  void (*reverse32)(const CpuPair32&);
+  CpuOutcome (*forward64)(const CpuPair64&);
+  void (*reverse64)(const CpuPair64&);
+};
+
+const CpuKernels& cpu_kernels_baseline();
+const CpuKernels& cpu_kernels_avx2();
+const CpuKernels& cpu_kernels_avx512();
+
+}  // namespace warpalign::detail

@@ -1,0 +1,151 @@
+// The reverse sweep over one tile whose transition weights forward_tile() has stored.
+//
+// A cell hands its E on to three predecessors. Those shares wait in buffers indexed by the row that sends
+// them: `up` and `left` are read one anti-diagonal later, `diagonal` two later, hence two of it. Each buffer
+// is read ahead of where it is written, so that one copy is enough.
+namespace WARPALIGN_SIMD_NAMESPACE {
+
+// What flows over the tile's borders, in from below and from the right and out to the top and to the left.
+template <class Real>
+struct Flows {
+  const Real* below;  // [c]
+  const Real* right;  // [r]
+  Real* top;          // [1 + c], [0] is the corner; added to
+  Real* left;         // [r]; added to
+};
+
+template <class Real>
+struct FlowBuffers {
+  Real* up;
+  Real* left;
+  Real* diagonal[2];
+};
+
+// Adds E (x - y) to both gradients for a vector of cells. E = 0 adds 0 even against an infinite difference,
+// which only Cell64 can meet.
+template <class Cell>
+WARPALIGN_INLINE void add_gradient(typename Cell::V e, const typename Cell::Real* x,
+                                   const typename Cell::Real* y, typename Cell::Real* grad_x,
+                                   typename Cell::Real* grad_y) {
+  using V = typename Cell::V;
+  V g = e * (load(x) - load(y));
+  if constexpr (sizeof(typename Cell::Real) == 8) g = e == V{} ? V{} : g;
+  store(grad_x, load(grad_x) + g);
+  store(grad_y, load(grad_y) + g);
+}
+
+template <class Real>
+WARPALIGN_INLINE void enter_borders(int d, int h, int w, const Flows<Real>& flows,
+                                    const FlowBuffers<Real>& buffers, Real* diagonal) {
+  if (d >= h - 1) {
+    buffers.up[h] = flows.below[d - h + 1];
+    diagonal[h] = 0;
+  }
+  if (d >= w - 1) {
+    buffers.left[d - w + 1] = flows.right[d - w + 1];
+    diagonal[d - w + 2] = 0;
+  }
+}
+
+template <class Real>
+WARPALIGN_INLINE void leave_borders(int d, int h, int w, const Flows<Real>& flows,
+                                    const FlowBuffers<Real>& buffers, const Real* diagonal) {
+  if (d < w) {  // row 0
+    flows.top[d + 1] += buffers.up[0];
+    flows.top[d] += diagonal[0];
+  }
+  if (d < h) {  // column 0; the corner's diagonal share has left with row 0
+    flows.left[d] += buffers.left[d];
+    if (d > 0) flows.left[d - 1] += diagonal[d];
+  }
+}
+
+// kDim features' gradients are accumulated on the way; 0: none here. kStoreE: E replaces the `up` weights.
+template <class Cell, int kDim, bool kStoreE>
+void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
+                  const Flows<typename Cell::Real>& flows) {
+  using Real = typename Cell::Real;
+  using V = typename Cell::V;
+  const int slots = t.h + 2 * kCpuPad;
+  Real* const flow = p.diagonal_flow;
+  for (int k = 0; k < 4 * slots; ++k) flow[k] = 0;
+  const FlowBuffers<Real> buffers{flow, flow + slots, {flow + 2 * slots, flow + 3 * slots}};
+  const auto lane = lanes(V{});
+
+  Index offset = 0;
+  for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of(d, t.h, t.w));
+  for (int d = t.h + t.w - 2; d >= 0; --d) {
+    const Rows rows = rows_of(d, t.h, t.w);
+    offset -= slots_of<Cell>(rows);
+    Real* const diagonal = buffers.diagonal[d & 1];
+    enter_borders(d, t.h, t.w, flows, buffers, diagonal);
+    Real* const weight_up = p.weight_up + offset;
+    const Real* const weight_left = p.weight_left + offset;
+    const Index y_begin = p.m - 1 - t.column0 - d;
+    for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
+      V e = load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
+      if (r + Cell::kLanes > rows.high + 1) e = lane <= rows.high - r ? e : V{};
+      const V up = e * load(weight_up + (r - rows.low));
+      const V left = e * load(weight_left + (r - rows.low));
+      store(buffers.up + r, up);
+      store(buffers.left + r, left);
+      store(diagonal + r, e - up - left);
+      if constexpr (kStoreE) store(weight_up + (r - rows.low), e);
+      for (int k = 0; k < kDim; ++k) {
+        const Index i = k * p.x_stride + t.row0 + r;
+        const Index j = k * p.y_stride + y_begin + r;
+        add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+      }
+    }
+    leave_borders(d, t.h, t.w, flows, buffers, diagonal);
+  }
+}
+
+// Gradients of many features, from the E that reverse_tile() has stored: a few features at a time, so that
+// their four rows stay in the first-level cache. Most vectors of E are zero unless gamma is large.
+template <class Cell>
+void many_features_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
+  using V = typename Cell::V;
+  constexpr int kFeatures = 8;
+  for (int first = 0; first < p.dim; first += kFeatures) {
+    const int count = smaller(kFeatures, p.dim - first);
+    const typename Cell::Real* e_next = p.weight_up;
+    for (int d = 0; d < t.h + t.w - 1; ++d) {
+      const Rows rows = rows_of(d, t.h, t.w);
+      for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
+        const V e = load(e_next);
+        e_next += Cell::kLanes;
+        if (!any_bit(e)) continue;
+        Index i = first * p.x_stride + t.row0 + r;
+        Index j = first * p.y_stride + p.m - 1 - t.column0 - d + r;
+        for (int k = 0; k < count; ++k, i += p.x_stride, j += p.y_stride) {
+          add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+        }
+      }
+    }
+  }
+}
+
+// The tile's E to the caller's matrix.
+template <class Cell, class Storage>
+void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, Storage* alignment) {
+  const typename Cell::Real* e = p.weight_up;
+  Storage* const corner = alignment + t.row0 * p.alignment_stride + t.column0;
+  for (int d = 0; d < t.h + t.w - 1; ++d) {
+    const Rows rows = rows_of(d, t.h, t.w);
+    for (int r = rows.low; r <= rows.high; ++r) {
+      corner[r * p.alignment_stride + d - r] = static_cast<Storage>(e[r - rows.low]);
+    }
+    e += slots_of<Cell>(rows);
+  }
+}
+
+template <class Cell, class Storage>
+void zero_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, Storage* alignment) {
+  for (int r = 0; r < t.h; ++r) {
+    Storage* const row = alignment + (t.row0 + r) * p.alignment_stride + t.column0;
+    for (int c = 0; c < t.w; ++c) row[c] = 0;
+  }
+}
+
+}  // namespace WARPALIGN_SIMD_NAMESPACE
