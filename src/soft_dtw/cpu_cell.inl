@@ -8,16 +8,16 @@ struct StateOf {
   Exponent exponent;
 };
 
-// Shares of two of the three predecessors: of E, `up` passes on E * up, `left` as much of the rest as E * left,
-// `diagonal` what then remains. So no mass is ever lost or made, and no share is negative.
+// Shares of two of the three predecessors: of E, `up` passes on E * up, `left` as much of the rest as E *
+// left, `diagonal` what then remains. So no mass is ever lost or made, and no share is negative.
 template <class V>
 struct WeightsOf {
   V up;
   V left;
 };
 
-// A diagonal share below `negligible` would drown in the rounding of the other two: it is dropped, `left` asks
-// for everything, and a predecessor that no path may use gets exactly 0.
+// A diagonal share below `negligible` would drown in the rounding of the other two: it is dropped, `left`
+// asks for everything, and a predecessor that no path may use gets exactly 0.
 template <class V, class Real>
 WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum, Real negligible) {
   const V reciprocal = Real(1) / sum;
