@@ -53,7 +53,7 @@ LaunchRequest float32_request(LaunchRequest request, const SoftDtwProblem& probl
                                : (!request.gradient && fills_device && request.m > 64) ? 4
                                                                                        : 2;
   } else {
-    request.columns_per_lane = strips_of(request.m, 1) <= max_warps(1, kFloat32Sizes) ? 1 : 2;
+    request.columns_per_lane = request.m <= 32 ? 1 : 2;
   }
   request.max_warps = max_warps(request.columns_per_lane, kFloat32Sizes);
   return request;

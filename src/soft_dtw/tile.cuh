@@ -19,66 +19,93 @@ __device__ __forceinline__ void clear_tile(Real* tile, int lane) {
   for (int k = lane; k < kPhase * 32 * W; k += 32) tile[k] = Real(0);
 }
 
+// Squared differences are summed by four, then over a block of features, then over blocks: the rounding error
+// grows with the length of each of these sums, not with the number of features.
+constexpr int kFeatureBlock = 64;
+
+// Adds |x[r] - y[c]|^2 over the features [d, end), read four at a time. Two sets of registers, so that the
+// next features are on their way while these are worked on. end - d is a multiple of 4.
+template <class Real, int R, int C>
+__device__ __forceinline__ void add_squares_by_four(const float* const (&x)[R], const float* const (&y)[C],
+                                                    int d, int end, Real (&sum)[R][C]) {
+  const auto load = [&](int at, float4(&xv)[R], float4(&yv)[C]) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) xv[r] = __ldg(reinterpret_cast<const float4*>(x[r] + at));
+#pragma unroll
+    for (int c = 0; c < C; ++c) yv[c] = __ldg(reinterpret_cast<const float4*>(y[c] + at));
+  };
+  const auto add = [&](const float4(&xv)[R], const float4(&yv)[C]) {
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const Real d0 = Real(xv[r].x) - Real(yv[c].x), d1 = Real(xv[r].y) - Real(yv[c].y);
+        const Real d2 = Real(xv[r].z) - Real(yv[c].z), d3 = Real(xv[r].w) - Real(yv[c].w);
+        sum[r][c] += d0 * d0 + d1 * d1 + (d2 * d2 + d3 * d3);
+      }
+    }
+  };
+  float4 xa[R], ya[C], xb[R], yb[C];
+  load(d, xa, ya);
+  for (d += 4; d < end; d += 8) {
+    load(d, xb, yb);
+    add(xa, ya);
+    if (d + 4 < end) load(d + 4, xa, ya);
+    add(xb, yb);
+  }
+  if (d == end) add(xa, ya);
+}
+
 // Squared Euclidean costs of rows [row0, row0 + kPhase) and columns [column0, column0 + 32 W), scaled to
-// base 2. Each lane makes 4 rows by 4 W columns, so that a loaded value serves several cells. Rows and
-// columns beyond the pair repeat its last one: harmless, and no new extremes for CostRange. Differences
-// first: x^2 + y^2 - 2xy would lose the digits of series far from 0.
+// base 2. Each lane makes 4 rows by 4 W columns, so that a loaded value serves several cells. Columns beyond
+// the pair repeat its last one: harmless, and no new extremes for CostRange. Rows beyond it cost 0, which a
+// reverse sweep that does not reach their last lanes leaves standing as their E. Differences first: x^2 + y^2
+// - 2xy would lose the digits of series far from 0.
 template <class Cell, class In, int W>
 __device__ __forceinline__ void squared_euclidean_tile(const Params<In>& p, const Pair<In>& pair, int row0,
                                                        int column0, int lane, typename Cell::Real* tile,
                                                        CostRange<Cell>& range) {
   using Real = typename Cell::Real;
+  constexpr int C = 4 * W;
   const int local_row = lane / 8 * 4;
   const int local_column = lane % 8 * 4;
   const In* x[4];
-  const In* y[4 * W];
+  const In* y[C];
 #pragma unroll
   for (int r = 0; r < 4; ++r) x[r] = pair.x + min(row0 + local_row + r, pair.n - 1) * p.x_stride[1];
 #pragma unroll
-  for (int c = 0; c < 4 * W; ++c) {
+  for (int c = 0; c < C; ++c) {
     y[c] = pair.y + min(column0 + c / 4 * 32 + local_column + c % 4, pair.m - 1) * p.y_stride[1];
   }
-  Real sum[4][4 * W] = {};
-  if constexpr (sizeof(In) == 4) {
-    if (p.vectorized) {
-      for (int d = 0; d < p.dim; d += 4) {
-        float4 xv[4];
-#pragma unroll
-        for (int r = 0; r < 4; ++r) xv[r] = __ldg(reinterpret_cast<const float4*>(x[r] + d));
-#pragma unroll
-        for (int c = 0; c < 4 * W; ++c) {
-          const float4 yv = __ldg(reinterpret_cast<const float4*>(y[c] + d));
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const Real d0 = Real(xv[r].x) - Real(yv.x), d1 = Real(xv[r].y) - Real(yv.y);
-            const Real d2 = Real(xv[r].z) - Real(yv.z), d3 = Real(xv[r].w) - Real(yv.w);
-            sum[r][c] += d0 * d0 + d1 * d1 + (d2 * d2 + d3 * d3);
-          }
-        }
-      }
+  for (int block = 0; block < p.dim; block += kFeatureBlock) {
+    const int end = min(block + kFeatureBlock, p.dim);
+    Real sum[4][C] = {};
+    bool done = false;
+    if constexpr (sizeof(In) == 4) {
+      if (p.vectorized) add_squares_by_four(x, y, block, end, sum);
+      done = p.vectorized;
     }
-  }
-  if (sizeof(In) != 4 || !p.vectorized) {
-    for (int d = 0; d < p.dim; ++d) {
+    for (int d = done ? end : block; d < end; ++d) {
       Real xv[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) xv[r] = Real(__ldg(x[r] + d * p.x_stride[2]));
 #pragma unroll
-      for (int c = 0; c < 4 * W; ++c) {
+      for (int c = 0; c < C; ++c) {
         const Real yv = Real(__ldg(y[c] + d * p.y_stride[2]));
 #pragma unroll
         for (int r = 0; r < 4; ++r) sum[r][c] += (xv[r] - yv) * (xv[r] - yv);
       }
     }
-  }
-  const Real scale = static_cast<Real>(p.scale);
+    const Real scale = static_cast<Real>(p.scale);
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < 4; ++r) {
 #pragma unroll
-    for (int c = 0; c < 4 * W; ++c) {
-      const Real cost = range.note(sum[r][c] * scale);
-      tile[(local_row + r) * 32 * W + c / 4 * 32 + local_column + c % 4] =
-          row0 + local_row + r < pair.n ? cost : Real(0);
+      for (int c = 0; c < C; ++c) {
+        Real* cell = tile + (local_row + r) * 32 * W + c / 4 * 32 + local_column + c % 4;
+        const Real total = block == 0 ? sum[r][c] : *cell + sum[r][c];
+        const Real cost = end < p.dim ? total : range.note(total * scale);
+        *cell = row0 + local_row + r < pair.n ? cost : Real(0);
+      }
     }
   }
 }
@@ -128,11 +155,11 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
   }
 }
 
-// weight * (x - y), where a weight of 0 also silences an infinite difference.
+// x - y, but 0 where the weight is 0: it silences an infinite difference too. Cell32 has none of those.
 template <class Cell, class Real>
-__device__ __forceinline__ Real weighted(Real weight, Real difference) {
-  if constexpr (sizeof(Real) == 8) return weight == Real(0) ? Real(0) : weight * difference;
-  return weight * difference;
+__device__ __forceinline__ Real weighted_difference(Real weight, Real difference) {
+  if constexpr (sizeof(Real) == 8) return weight == Real(0) ? Real(0) : difference;
+  return difference;
 }
 
 template <class In, class Real>
@@ -175,9 +202,10 @@ __device__ __forceinline__ void gradient_by_column(const Params<In>& p, const Pa
 #pragma unroll
       for (int r = 0; r < kPhase; ++r) {
         const Real x = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
-        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + k * 32 + lane], x - y);
-        by_row[r] += g;
-        by_column -= g;
+        const Real e = Real(2) * tile[r * 32 * W + k * 32 + lane];
+        const Real difference = weighted_difference<Cell>(e, x - y);
+        by_row[r] += e * difference;
+        by_column -= e * difference;
       }
       if (pair.grad_y && column < pair.m) {
         accumulate(pair.grad_y + static_cast<std::int64_t>(column) * p.dim + d, by_column, first_y);
@@ -192,14 +220,14 @@ __device__ __forceinline__ void gradient_by_column(const Params<In>& p, const Pa
   }
 }
 
-// The same with lanes along the features, for many.
+// The same with lanes along the features, for many. Columns go kBlock at a time, with everything that they
+// need loaded ahead of the sums.
 template <class Cell, class In, int W>
 __device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const Pair<In>& pair, int row0,
                                                     int column0, int lane, const typename Cell::Real* tile,
                                                     bool first_x, bool first_y) {
   using Real = typename Cell::Real;
-  const int columns = min(32 * W, pair.m - column0);
-  const int rows = min(kPhase, pair.n - row0);
+  constexpr int kBlock = 8;
   for (int d = lane; d < p.dim; d += 32) {
     Real x[kPhase];
     Real by_row[kPhase] = {};
@@ -207,24 +235,47 @@ __device__ __forceinline__ void gradient_by_feature(const Params<In>& p, const P
     for (int r = 0; r < kPhase; ++r) {
       x[r] = Real(__ldg(pair.x + min(row0 + r, pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
     }
-    for (int j = 0; j < columns; ++j) {
-      const Real y = Real(__ldg(pair.y + (column0 + j) * p.y_stride[1] + d * p.y_stride[2]));
-      Real by_column = 0;
+    for (int block = 0; block < 32 * W; block += kBlock) {
+      Real y[kBlock];
+      Real before[kBlock];
+      Real by_column[kBlock] = {};
+      In* out = pair.grad_y + (static_cast<std::int64_t>(column0) + block) * p.dim + d;
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) {
+        const int column = min(column0 + block + c, pair.m - 1);
+        y[c] = Real(__ldg(pair.y + column * p.y_stride[1] + d * p.y_stride[2]));
+        const bool adds = pair.grad_y && !first_y && column0 + block + c < pair.m;
+        before[c] = adds ? static_cast<Real>(out[static_cast<std::int64_t>(c) * p.dim]) : Real(0);
+      }
 #pragma unroll
       for (int r = 0; r < kPhase; ++r) {
-        const Real g = weighted<Cell>(Real(2) * tile[r * 32 * W + j], x[r] - y);
-        by_row[r] += g;
-        by_column -= g;
+#pragma unroll
+        for (int c = 0; c < kBlock; ++c) {
+          const Real e = tile[r * 32 * W + block + c];
+          const Real difference = weighted_difference<Cell>(e, x[r] - y[c]);
+          by_row[r] += e * difference;
+          by_column[c] -= e * difference;
+        }
       }
-      if (pair.grad_y) {
-        accumulate(pair.grad_y + static_cast<std::int64_t>(column0 + j) * p.dim + d, by_column, first_y);
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) {
+        if (pair.grad_y && column0 + block + c < pair.m) {
+          out[static_cast<std::int64_t>(c) * p.dim] = static_cast<In>(before[c] + Real(2) * by_column[c]);
+        }
       }
     }
     if (!pair.grad_x) continue;
+    In* out = pair.grad_x + static_cast<std::int64_t>(row0) * p.dim + d;
+    Real before[kPhase];
 #pragma unroll
     for (int r = 0; r < kPhase; ++r) {
-      if (r < rows)
-        accumulate(pair.grad_x + static_cast<std::int64_t>(row0 + r) * p.dim + d, by_row[r], first_x);
+      const bool adds = !first_x && row0 + r < pair.n;
+      before[r] = adds ? static_cast<Real>(out[static_cast<std::int64_t>(r) * p.dim]) : Real(0);
+    }
+#pragma unroll
+    for (int r = 0; r < kPhase; ++r) {
+      if (row0 + r < pair.n)
+        out[static_cast<std::int64_t>(r) * p.dim] = static_cast<In>(before[r] + Real(2) * by_row[r]);
     }
   }
 }

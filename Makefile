@@ -1,0 +1,98 @@
+# Every target does its own set-up: a virtual environment with pinned packages, then the build. `make help` lists them.
+#
+#   make test VENV=~/envs/warpalign              another virtual environment than .venv
+#   make test WARPALIGN_CUDA_ARCHITECTURES=80    another architecture than this machine's GPU
+#   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS and GPU_CHECK_ARGS likewise
+
+PYTHON ?= python3
+VENV ?= .venv
+BUILD ?= build
+JOBS ?= $(shell nproc)
+
+# The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture.
+gpu_arch := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' | head -n 1 | tr -d .)
+WARPALIGN_CUDA_ARCHITECTURES ?= $(or $(gpu_arch),90)
+
+# A stamp names the contents of the requirements that were installed: changing them installs again.
+requirements_hash := $(shell cat requirements/*.txt | sha256sum | cut -c 1-16)
+demo_stamp = $(VENV)/.demo-$(requirements_hash)
+dev_stamp = $(VENV)/.dev-$(requirements_hash)
+
+python = $(abspath $(VENV))/bin/python
+tool = $(abspath $(VENV))/bin
+cmake = cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(tool)/ninja -DPython_EXECUTABLE=$(python) \
+  --log-level=WARNING -Wno-dev
+cuda = "-DWARPALIGN_CUDA_ARCHITECTURES=$(WARPALIGN_CUDA_ARCHITECTURES)"
+cxx_files = $(shell find include src bindings tests benchmarks examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null)
+tidy_files = $(shell find src bindings -name '*.cpp' 2>/dev/null)
+export PYTHONPATH := $(CURDIR)/python
+
+# $(1): whether the C++ tests are built too.
+define build_libraries
+$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=$(1) $(cuda)
+cmake --build $(BUILD)/dev -j $(JOBS)
+cmake --install $(BUILD)/dev --component python --prefix python
+endef
+
+.PHONY: help demo test lint format sanitize bench gpu-check build clean
+.DEFAULT_GOAL := help
+.NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## */\1 /p' Makefile | awk '{ name = $$1; $$1 = ""; printf "  make %-10s %s\n", name, $$0 }'
+
+demo: build  ## the main job on real series; plots under out/
+	$(python) examples/demo.py $(DEMO_ARGS)
+
+test: $(dev_stamp)  ## every test that can run on this machine
+	$(call build_libraries,ON)
+	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
+
+lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction
+	$(tool)/clang-format --dry-run -Werror $(cxx_files)
+	$(tool)/ruff format --check .
+	$(tool)/ruff check .
+	$(tool)/mypy
+	$(python) tools/check_layers.py
+	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
+	printf '%s\n' $(tidy_files) | xargs -P $(JOBS) -n 1 $(tool)/clang-tidy --quiet -p $(BUILD)/lint
+
+format: $(dev_stamp)  ## rewrites the sources as `make lint` wants them
+	$(tool)/clang-format -i $(cxx_files)
+	$(tool)/ruff format .
+	$(tool)/ruff check --fix .
+
+sanitize: $(dev_stamp)  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(cmake) -B $(BUILD)/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TESTS=ON \
+	  -DWARPALIGN_SANITIZE=address,undefined
+	cmake --build $(BUILD)/sanitize -j $(JOBS)
+	ctest --test-dir $(BUILD)/sanitize -j $(JOBS) --output-on-failure --no-tests=error
+
+bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
+	$(cmake) -B $(BUILD)/bench -DWARPALIGN_BUILD_BENCHMARKS=ON -DWARPALIGN_CUDA=OFF
+	cmake --build $(BUILD)/bench -j $(JOBS)
+	set -e; for program in $(BUILD)/bench/benchmarks/*benchmark*; do \
+	  if [ -f $$program ] && [ -x $$program ]; then $$program $(BENCH_ARGS); fi; done
+
+gpu-check: $(dev_stamp)  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
+	$(call build_libraries,ON)
+	$(python) benchmarks/gpu_check.py --no-build $(GPU_CHECK_ARGS)
+
+# The PyTorch libraries for this machine, put beside the Python sources.
+build: $(demo_stamp)
+	$(call build_libraries,OFF)
+
+clean:  ## removes what was built, but not the virtual environment
+	rm -rf $(BUILD) out python/warpalign/lib
+
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or later is needed") if sys.version_info < (3, 10) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(demo_stamp): | $(VENV)/bin/pip
+	$(python) -m pip install -r requirements/demo.txt
+	@rm -f $(VENV)/.demo-* && touch $@
+
+$(dev_stamp): | $(VENV)/bin/pip
+	$(python) -m pip install -r requirements/dev.txt
+	@rm -f $(VENV)/.demo-* $(VENV)/.dev-* && touch $(demo_stamp) $@

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Writes the benchmark tables of README.md and docs/benchmarks.md from the committed result files.
+
+A table stands between the comments <!-- report: NAME --> and <!-- /report -->. Where a size was measured more
+than once on a machine, the newest row counts. --check changes nothing and exits with 1 if a table is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from results import RESULTS, ROOT, Row, read_rows
+from soft_dtw_rows import Size
+
+PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
+IMAGES = ROOT / "docs" / "images"
+OURS = "warpalign"
+NOTHING = "Not measured yet."
+# The sizes that the README shows; docs/benchmarks.md has all.
+SHORT = [
+    Size(32, 128, 128, 1),
+    Size(32, 512, 512, 1),
+    Size(32, 512, 512, 64),
+    Size(32, 512, 512, 64, 0.01),
+    Size(32, 1024, 1024, 1),
+    Size(32, 2048, 2048, 64),
+    Size(512, 64, 64, 2),
+    Size(32, 256, 2048, 16),
+    Size(4, 8192, 8192, 16),
+]
+
+
+def size_of(row: Row) -> Size:
+    return Size(row["B"], row["N"], row["M"], row["D"], row["gamma"])
+
+
+def load(pattern: str) -> list[Row]:
+    """Rows of all files that match, the oldest first."""
+    rows = [row for path in sorted(RESULTS.glob(pattern)) for row in read_rows(path)]
+    return sorted(rows, key=lambda row: (row["date"], row.get("time", "")))
+
+
+def newest(rows: list[Row], *keys: str) -> list[Row]:
+    """The last of the rows that agree in `keys`."""
+    return list({tuple(row.get(key) for key in keys): row for row in rows}.values())
+
+
+def gpu_rows() -> list[Row]:
+    rows = [row for row in load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
+    rows = newest(rows, "device", "B", "N", "M", "D", "gamma", "dtype", "precision")
+    return [row for row in rows if row.get("step_ms") is not None]
+
+
+def peers_of(size: Size, device: str, peers: list[Row]) -> list[Row]:
+    """What other packages took at this size on this device, the fastest first."""
+    found = [row for row in peers if size_of(row) == size and row["device"] == device and row.get("step_ms")]
+    return sorted(found, key=lambda row: row["step_ms"])
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Significant digits without an exponent."""
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in text and value >= 1 else f"{value:.3f}" if "e" in text else text
+
+
+def power(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0e}".replace("e-0", "e-")
+
+
+def times(value: float) -> str:
+    """A ratio of two times: "12 x"."""
+    return f"{value:.0f} ×" if value >= 10 else f"{value:.1f} ×"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + " ---: |" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def origin(rows: list[Row]) -> str:
+    """Where the numbers come from, for the line under a table."""
+    devices = ", ".join(sorted({row["device"] for row in rows}))
+    commits = ", ".join(sorted({f"`{row['commit']}`" for row in rows}))
+    dates = sorted({row["date"] for row in rows})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"{devices}, torch {max(row['torch'] for row in rows)}, commit {commits}, {when}"
+
+
+def shape_cells(size: Size) -> list[str]:
+    return [str(size.B), f"{size.N} × {size.M}", str(size.D), f"{size.gamma:g}"]
+
+
+def gpu_table(sizes: list[Size] | None) -> str:
+    """Training steps on a GPU next to the best published package, for some sizes or for all."""
+    rows, peers = gpu_rows(), load("peers/*.json")
+    if sizes is not None:
+        rows = [row for row in rows if size_of(row) in sizes and row["precision"] == "highest"]
+    if not rows:
+        return NOTHING
+    header = ["pairs", "N × M", "D", "gamma", "step, ms", "best peer, ms", "faster"]
+    header += ["MiB", "leanest peer, MiB", "gradient error", "peers' best"]
+    body = []
+    for row in rows:
+        size = size_of(row)
+        others = peers_of(size, row["device"], peers)
+        fastest = others[0]["step_ms"] if others else None
+        leanest = min((other["mib"] for other in others), default=None)
+        exact = min((other["err_gx"] for other in others if other["err_gx"] is not None), default=None)
+        body.append(
+            [
+                *shape_cells(size),
+                f"**{number(row['step_ms'])}**",
+                number(fastest),
+                times(fastest / row["step_ms"]) if fastest else "–",
+                f"**{number(row['mib'])}**",
+                number(leanest),
+                f"**{power(row['err_gx'])}**",
+                power(exact),
+            ]
+        )
+    note = (
+        f"{origin(rows)}. A training step: forward, sum, backward to both series, float32, eager, median. "
+        "Peers: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same "
+        "GPU model; in every column the best of them. Gradient error: relative L2 error of the gradient of x "
+        "against float64."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def gpu_detail() -> str:
+    """What a GPU run measured besides: forward alone, CUDA graphs, cells per second."""
+    rows = gpu_rows()
+    if not rows:
+        return NOTHING
+    header = ["pairs", "N × M", "D", "gamma", "forward, ms", "in a graph", "step, ms", "in a graph"]
+    header += ["forward, 10⁹ cells/s", "loss error", "x error", "y error"]
+    body = [
+        [
+            *shape_cells(size_of(row)),
+            *(number(row[key]) for key in ("forward_ms", "graph_forward_ms", "step_ms", "graph_step_ms")),
+            number(row["cells_per_s"] / 1e9),
+            *(power(row[key]) for key in ("err_loss", "err_gx", "err_gy")),
+        ]
+        for row in rows
+    ]
+    empty = newest([row for row in load("nvidia-*/*.json") if row["op"] == "framework_step"], "device")
+    floor = "".join(
+        f" A step through an autograd.Function that computes nothing takes {number(row['step_ms'])} ms there."
+        for row in empty
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}"
+
+
+def gpu_checks() -> str:
+    rows = newest([row for row in load("nvidia-*/*.json") if row["op"] == "check"], "name")
+    if not rows:
+        return NOTHING
+    body = [[row["name"], row["status"], row["detail"], f"`{row['commit']}`", row["date"]] for row in rows]
+    return markdown(["check", "status", "detail", "commit", "date"], body)
+
+
+def cpu_table() -> str:
+    """warpalign, tslearn and pysdtw on a CPU, from one run of the side-by-side script."""
+    rows = load("*/*-peers.json")
+    if not rows:
+        return NOTHING
+    latest = max((row["date"], row["time"]) for row in rows if row["impl"] == OURS)
+    commit = next(row["commit"] for row in rows if (row["date"], row["time"]) == latest)
+    rows = newest(
+        [row for row in rows if row["commit"] == commit and row["date"] == latest[0]],
+        *("impl", "threads", "device", "B", "N", "M", "D", "gamma"),
+    )
+    keys = ("B", "N", "M", "D", "gamma", "threads", "device")
+    header = ["pairs", "N × M", "D", "threads", "forward, ns/cell", "best peer", "faster"]
+    header += ["step, ns/cell", "best peer", "faster", "gradient error"]
+    body = []
+    for row in (row for row in rows if row["impl"] == OURS):
+        size = size_of(row)
+        cells = [*shape_cells(size)[:3], str(row["threads"])]
+        for column in ("forward_ms", "step_ms"):
+            peer = min(
+                other[column]
+                for other in rows
+                if other["impl"] != OURS and other[column] and all(other[key] == row[key] for key in keys)
+            )
+            scale = 1e6 / size.cells
+            ours = row[column]
+            cells += [f"**{number(scale * ours)}**", number(scale * peer), times(peer / ours)]
+        body.append([*cells, power(row["err_gx"])])
+    note = (
+        f"{origin(rows)}. One run of `benchmarks/soft_dtw_cpu_peers.py`, float32; wall-clock time over "
+        "B·N·M cells, median. Peers: the best of tslearn and pysdtw (Numba), on as many threads."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def images() -> str:
+    """Links to the plots, where there are results to draw."""
+    names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
+    if not gpu_rows():
+        return NOTHING
+    return "\n\n".join(f"![{text}](images/soft_dtw_{name}.png)" for name, text in names.items())
+
+
+TABLES = {
+    "gpu": lambda: gpu_table(SHORT),
+    "gpu-all": lambda: gpu_table(None),
+    "gpu-detail": gpu_detail,
+    "gpu-checks": gpu_checks,
+    "cpu": cpu_table,
+    "images": images,
+}
+
+
+def filled(text: str) -> str:
+    """The page with every table written anew."""
+
+    def table(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in TABLES:
+            raise ValueError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+        return f"<!-- report: {name} -->\n\n{TABLES[name]()}\n\n<!-- /report -->"
+
+    return re.sub(r"<!-- report: ([\w-]+) -->.*?<!-- /report -->", table, text, flags=re.DOTALL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 where a table is stale"
+    )
+    parser.add_argument("--no-plots", action="store_true", help="write the tables only")
+    arguments = parser.parse_args()
+    stale = []
+    for page in (page for page in PAGES if page.exists()):
+        before = page.read_text()
+        after = filled(before)
+        if after != before:
+            stale.append(page.relative_to(ROOT))
+            if not arguments.check:
+                page.write_text(after)
+    for name in stale:
+        print(f"{name}: {'stale, run benchmarks/report.py' if arguments.check else 'written'}")
+    if not arguments.check and not arguments.no_plots and gpu_rows():
+        from report_plots import draw
+
+        for path in draw(gpu_rows(), load("peers/*.json"), IMAGES):
+            print(f"{Path(path).relative_to(ROOT)}: drawn")
+    return 1 if stale and arguments.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

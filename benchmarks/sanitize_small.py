@@ -1,0 +1,133 @@
+"""Runs every soft-DTW kernel on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Inputs are made on the CPU and results are checked there, so that nearly all device work is warpalign's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+
+import torch
+from torch import Tensor
+
+import warpalign
+from reference64 import soft_dtw_float64
+
+# B, N, M, D: few and many features, lanes of every width, one strip of columns and several rounds of strips.
+SHAPES = [
+    (1, 1, 1, 1),
+    (2, 1, 33, 2),
+    (3, 33, 1, 1),
+    (2, 31, 32, 3),
+    (2, 70, 33, 1),
+    (3, 65, 70, 8),
+    (2, 130, 97, 17),
+    (1, 20, 280, 64),
+    (1, 18, 530, 1),
+    (1, 18, 530, 3),
+    (1, 18, 530, 20),
+    (1100, 2, 66, 1),
+    (1100, 2, 66, 3),
+]
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def error(ours: Tensor, reference: Tensor) -> float:
+    return float((ours.cpu().double() - reference).norm() / reference.norm().clamp_min(1e-12))
+
+
+def check_pair(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> float:
+    """Value, both gradients and the value alone: the largest relative error. Odd D: x is not contiguous."""
+    batch, n, m, dim = shape
+    generator = torch.Generator().manual_seed(n * m)
+    x = torch.randn(batch, dim, n, generator=generator).to(dtype)
+    y = torch.randn(batch, m, dim, generator=generator).to(dtype)
+    reference = soft_dtw_float64(x.transpose(1, 2), y, 0.5)
+    left = x.to(device).transpose(1, 2)
+    left = (left if dim % 2 else left.contiguous()).requires_grad_()
+    right = y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, gamma=0.5)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
+    with torch.no_grad():
+        alone = warpalign.soft_dtw(left, right, gamma=0.5)
+    pairs = ((value.detach(), reference.value), (alone, reference.value))
+    return max(error(*p) for p in (*pairs, (grad_x, reference.grad_x), (grad_y, reference.grad_y)))
+
+
+def check_ragged(dtype: torch.dtype, device: torch.device) -> float:
+    """True lengths, with NaN as padding, must give what the shortened pairs give."""
+    lengths = [(1, 40), (37, 1), (37, 40), (20, 33)]
+    x, y = torch.randn(4, 37, 2).to(dtype), torch.randn(4, 40, 2).to(dtype)
+    for b, (n, m) in enumerate(lengths):
+        x[b, n:], y[b, m:] = float("nan"), float("nan")
+    counts = torch.tensor(lengths, dtype=torch.int32, device=device)
+    left, right = x.to(device).requires_grad_(), y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, x_lengths=counts[:, 0], y_lengths=counts[:, 1])
+    grad_x, grad_y = (g.cpu() for g in torch.autograd.grad(value.sum(), (left, right)))
+    worst = 0.0
+    for b, (n, m) in enumerate(lengths):
+        reference = soft_dtw_float64(x[b : b + 1, :n], y[b : b + 1, :m])
+        worst = max(worst, error(value[b : b + 1].detach(), reference.value))
+        worst = max(worst, error(grad_x[b : b + 1, :n], reference.grad_x), grad_x[b, n:].abs().sum().item())
+        worst = max(worst, error(grad_y[b : b + 1, :m], reference.grad_y), grad_y[b, m:].abs().sum().item())
+    return worst
+
+
+def check_alignment(dtype: torch.dtype, device: torch.device) -> float:
+    """The expected alignment, and the operator on a cost matrix with its gradient, which is the same."""
+    x, y = torch.randn(2, 35, 3).to(dtype), torch.randn(2, 67, 3).to(dtype)
+    reference = soft_dtw_float64(x, y)
+    alignment = warpalign.soft_dtw_alignment(x.to(device), y.to(device))[1]
+    cost = torch.cdist(x.double(), y.double()).square().to(dtype).to(device).requires_grad_()
+    value = warpalign.soft_dtw_cost(cost)
+    (grad,) = torch.autograd.grad(value.sum(), cost)
+    return max(
+        error(value.detach(), reference.value), *(error(e, reference.alignment) for e in (alignment, grad))
+    )
+
+
+def check_extremes(device: torch.device) -> float:
+    """Large values at a small gamma; a NaN or an infinity in one pair, which must stay there."""
+    x, y = torch.randn(4, 40, 2), torch.randn(4, 45, 2)
+    x[1], x[2, 20, 1], x[3, 7, 0] = 1e4 * x[1], float("nan"), float("inf")
+    left, right = x.to(device).requires_grad_(), y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, gamma=1e-3)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
+    if not (value[2].isnan() and value[3].isposinf() and grad_x[3].count_nonzero() == 0):
+        return float("inf")
+    reference = soft_dtw_float64(x[:2], y[:2], 1e-3)
+    return max(
+        error(value[:2].detach(), reference.value),
+        error(grad_x[:2], reference.grad_x),
+        error(grad_y[:2], reference.grad_y),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--device", default="cuda")
+    device = torch.device(parser.parse_args().device)
+    torch.manual_seed(0)
+    failures = 0
+
+    def report(name: str, dtype: torch.dtype, found: float) -> None:
+        nonlocal failures
+        good = found <= TOLERANCE[dtype]
+        failures += not good
+        print(f"{'ok ' if good else 'BAD'} {name:24} {str(dtype)[6:]:9} error {found:.1e}", flush=True)
+
+    for shape, dtype in itertools.product(SHAPES, (torch.float32, torch.float64)):
+        report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
+    for dtype in (torch.float16, torch.bfloat16):
+        report("3x65x70x8", dtype, check_pair((3, 65, 70, 8), dtype, device))
+    for dtype in (torch.float32, torch.float64):
+        report("ragged", dtype, check_ragged(dtype, device))
+        report("alignment and cost", dtype, check_alignment(dtype, device))
+    report("extremes", torch.float32, check_extremes(device))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

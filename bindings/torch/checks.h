@@ -1,0 +1,83 @@
+// Checks of the raw operators' arguments. Their messages name the argument, what was expected and what came.
+#pragma once
+
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "warpalign/soft_dtw.h"
+
+namespace warpalign::torch_binding {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+[[noreturn]] inline void fail(const std::string& argument, const std::string& expected,
+                              const std::string& came) {
+  throw std::runtime_error("warpalign: " + argument + ": expected " + expected + ", got " + came);
+}
+
+inline std::string shape_of(const Tensor& tensor) {
+  std::ostringstream text;
+  text << "shape (";
+  for (int64_t axis = 0; axis < tensor.dim(); ++axis) text << (axis ? ", " : "") << tensor.size(axis);
+  text << ")";
+  return text.str();
+}
+
+inline std::string dtype_of(const Tensor& tensor) {
+  return std::string("dtype ") + torch::headeronly::toString(tensor.scalar_type());
+}
+
+inline void check_same_device(const Tensor& tensor, const char* name, const Tensor& first,
+                              const char* first_name) {
+  if (tensor.is_cuda() != first.is_cuda() || tensor.get_device_index() != first.get_device_index()) {
+    fail(name, std::string("the device of ") + first_name, "another device");
+  }
+}
+
+inline DType check_table(const Tensor& tensor, const char* name, const char* axes) {
+  if (tensor.dim() != 3) fail(name, std::string("3 axes ") + axes, shape_of(tensor));
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    const bool fits = tensor.size(axis) <= std::numeric_limits<std::int32_t>::max();
+    if (!fits || (axis > 0 && tensor.size(axis) == 0)) {
+      fail(name, std::string("every axis of ") + axes + " below 2^31, and none but the batch empty",
+           shape_of(tensor));
+    }
+  }
+  if (tensor.scalar_type() == ScalarType::Float) return DType::kFloat32;
+  if (tensor.scalar_type() == ScalarType::Double) return DType::kFloat64;
+  fail(name, "dtype float32 or float64", dtype_of(tensor));
+}
+
+inline StridedTensor strided(const Tensor& tensor) {
+  return {tensor.const_data_ptr(), {tensor.stride(0), tensor.stride(1), tensor.stride(2)}};
+}
+
+inline const std::int32_t* check_lengths(const std::optional<Tensor>& lengths, const char* name,
+                                         const Tensor& first, const char* first_name) {
+  if (!lengths) return nullptr;
+  check_same_device(*lengths, name, first, first_name);
+  if (lengths->scalar_type() != ScalarType::Int) fail(name, "dtype int32", dtype_of(*lengths));
+  if (lengths->dim() != 1 || lengths->size(0) != first.size(0) || !lengths->is_contiguous()) {
+    fail(name, "a contiguous tensor (B,) with B = " + std::to_string(first.size(0)), shape_of(*lengths));
+  }
+  return static_cast<const std::int32_t*>(lengths->const_data_ptr());
+}
+
+inline void check_status(const Status& status) {
+  if (status.ok()) return;
+  if (status.code != StatusCode::kInvalidArgument)
+    throw std::runtime_error(std::string("warpalign: ") + status.message);
+  std::ostringstream came;
+  came << status.value;
+  if (status.batch_index >= 0) came << " at index " << status.batch_index;
+  fail(status.argument, status.message, came.str());
+}
+
+}  // namespace warpalign::torch_binding

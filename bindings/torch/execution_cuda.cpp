@@ -1,0 +1,18 @@
+// CUDA: the tensor's device and torch's current stream on it.
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <cstdint>
+
+#include "execution.h"
+
+namespace warpalign::torch_binding {
+
+Placement::Placement(const torch::stable::Tensor& tensor) {
+  const std::int32_t device = tensor.get_device_index();
+  guard_.emplace(device);
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+  execution_ = Execution::cuda(device, stream);
+}
+
+}  // namespace warpalign::torch_binding

@@ -1,0 +1,17 @@
+// Schemas of torch.ops.warpalign.*: pure functions without autograd, which Python adds
+// (warpalign/_autograd.py). Gradients are those of each pair's value: d value[b] / d x[b]. What is not asked
+// for comes back with 0 elements.
+#include <torch/csrc/stable/library.h>
+
+STABLE_TORCH_LIBRARY(warpalign, library) {
+  library.def(
+      "soft_dtw(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, "
+      "bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y)");
+  library.def(
+      "soft_dtw_alignment(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, "
+      "bool needs_grad_x, bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor "
+      "alignment)");
+  library.def(
+      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad) -> "
+      "(Tensor value, Tensor alignment)");
+}

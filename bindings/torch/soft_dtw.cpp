@@ -1,0 +1,114 @@
+// torch.ops.warpalign.soft_dtw*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
+// library; the outputs and the workspace come from torch's allocator.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <tuple>
+
+#include "checks.h"
+#include "execution.h"
+
+namespace warpalign::torch_binding {
+namespace {
+
+Tensor allocate(const Tensor& like, std::initializer_list<int64_t> sizes, bool wanted = true) {
+  const std::vector<int64_t> shape = wanted ? std::vector<int64_t>(sizes) : std::vector<int64_t>{0};
+  return torch::stable::new_empty(like, shape);
+}
+
+void* data_or_null(const Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
+
+void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like) {
+  const Placement placement(like);
+  const auto bytes = static_cast<int64_t>(soft_dtw_workspace_bytes(problem, outputs, placement.execution()));
+  const Tensor workspace =
+      torch::stable::new_empty(like, std::vector<int64_t>{bytes}, std::make_optional(ScalarType::Byte));
+  check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), static_cast<std::size_t>(bytes)},
+                        placement.execution()));
+}
+
+SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
+                                 const std::optional<Tensor>& y_lengths, double gamma) {
+  SoftDtwProblem problem{};
+  problem.dtype = check_table(x, "x", "(B, N, D)");
+  if (check_table(y, "y", "(B, M, D)") != problem.dtype)
+    fail("y", "the dtype of x, " + dtype_of(x), dtype_of(y));
+  check_same_device(y, "y", x, "x");
+  if (x.size(0) != y.size(0) || x.size(2) != y.size(2)) {
+    fail("y", "(B, M, D) with the B and D of x, which has " + shape_of(x), shape_of(y));
+  }
+  problem.batch = static_cast<std::int32_t>(x.size(0));
+  problem.n = static_cast<std::int32_t>(x.size(1));
+  problem.m = static_cast<std::int32_t>(y.size(1));
+  problem.dim = static_cast<std::int32_t>(x.size(2));
+  problem.x = strided(x);
+  problem.y = strided(y);
+  problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
+  problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
+  problem.gamma = gamma;
+  return problem;
+}
+
+using ValueAndGradients = std::tuple<Tensor, Tensor, Tensor>;
+using ValueGradientsAndAlignment = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+ValueGradientsAndAlignment run_series(const Tensor& x, const Tensor& y,
+                                      const std::optional<Tensor>& x_lengths,
+                                      const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
+                                      bool needs_grad_y, bool needs_alignment) {
+  const SoftDtwProblem problem = problem_of_series(x, y, x_lengths, y_lengths, gamma);
+  const int64_t b = x.size(0);
+  const Tensor value = allocate(x, {b});
+  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
+  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
+  const Tensor alignment = allocate(x, {b, problem.n, problem.m}, needs_alignment);
+  run(problem,
+      {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
+       data_or_null(alignment, needs_alignment)},
+      x);
+  return {value, grad_x, grad_y, alignment};
+}
+
+ValueAndGradients soft_dtw_op(const Tensor x, const Tensor y, const std::optional<Tensor> x_lengths,
+                              const std::optional<Tensor> y_lengths, double gamma, bool needs_grad_x,
+                              bool needs_grad_y) {
+  const auto [value, grad_x, grad_y, none] =
+      run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, false);
+  return {value, grad_x, grad_y};
+}
+
+ValueGradientsAndAlignment soft_dtw_alignment_op(const Tensor x, const Tensor y,
+                                                 const std::optional<Tensor> x_lengths,
+                                                 const std::optional<Tensor> y_lengths, double gamma,
+                                                 bool needs_grad_x, bool needs_grad_y) {
+  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, true);
+}
+
+std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor cost, const std::optional<Tensor> n_lengths,
+                                            const std::optional<Tensor> m_lengths, double gamma,
+                                            bool needs_grad) {
+  SoftDtwProblem problem{};
+  problem.dtype = check_table(cost, "cost", "(B, N, M)");
+  problem.batch = static_cast<std::int32_t>(cost.size(0));
+  problem.n = static_cast<std::int32_t>(cost.size(1));
+  problem.m = static_cast<std::int32_t>(cost.size(2));
+  problem.cost = strided(cost);
+  problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
+  problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
+  problem.gamma = gamma;
+  const int64_t b = cost.size(0);
+  const Tensor value = allocate(cost, {b});
+  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
+  run(problem, {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost);
+  return {value, alignment};
+}
+
+}  // namespace
+}  // namespace warpalign::torch_binding
+
+STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
+  using namespace warpalign::torch_binding;  // NOLINT: registration
+  library.impl("soft_dtw", TORCH_BOX(&soft_dtw_op));
+  library.impl("soft_dtw_alignment", TORCH_BOX(&soft_dtw_alignment_op));
+  library.impl("soft_dtw_cost", TORCH_BOX(&soft_dtw_cost_op));
+}

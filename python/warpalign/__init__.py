@@ -1,0 +1,14 @@
+"""Differentiable alignment: soft-DTW on CPUs and GPUs."""
+
+from warpalign._version import __version__
+from warpalign.functional import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign.modules import SoftDTW
+
+__all__ = [
+    "SoftDTW",
+    "SoftDTWAlignment",
+    "__version__",
+    "soft_dtw",
+    "soft_dtw_alignment",
+    "soft_dtw_cost",
+]

@@ -1,0 +1,120 @@
+"""Checks of the public functions' arguments. Messages name the argument, what was expected and what came."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign import _ops
+
+Reduction = Literal["none", "mean", "sum"]
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# Integers that a length may come in, and whether each value is an int32 too.
+_LENGTH_DTYPES = {
+    torch.int32: True,
+    torch.int64: False,
+    torch.int16: True,
+    torch.int8: True,
+    torch.uint8: True,
+}
+
+
+def _shape(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def check_table(tensor: object, name: str, axes: str) -> Tensor:
+    """A floating-point tensor of 2 (unbatched) or 3 axes, of which only the batch may be empty."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in _DTYPES:
+        raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {tensor.dtype}")
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else tensor.layout
+        raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
+    if tensor.is_cuda and not _ops.has_cuda:
+        raise ValueError(
+            f"{name}: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
+            f"got one on {tensor.device}"
+        )
+    if tensor.dim() not in (2, 3):
+        raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {_shape(tensor)}")
+    if 0 in tensor.shape[-2:]:
+        raise ValueError(f"{name}: expected no empty axis in ({axes}), got shape {_shape(tensor)}")
+    return tensor
+
+
+def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Two series, or batches of them, that can be aligned."""
+    x = check_table(x, "x", "N, D")
+    y = check_table(y, "y", "M, D")
+    if x.dtype != y.dtype:
+        raise TypeError(f"y: expected the dtype of x, {x.dtype}, got {y.dtype}")
+    if x.device != y.device:
+        raise ValueError(f"y: expected the device of x, {x.device}, got {y.device}")
+    if x.dim() != y.dim():
+        raise ValueError(f"y: expected as many axes as x, which has shape {_shape(x)}, got shape {_shape(y)}")
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"y: expected D = {x.shape[-1]} features as in x, got shape {_shape(y)}")
+    if x.dim() == 3 and x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0]):
+        raise ValueError(f"y: expected a batch of {x.shape[0]} as in x, or of 1, got shape {_shape(y)}")
+    return x, y
+
+
+def check_gamma(gamma: object) -> float:
+    if isinstance(gamma, bool) or not isinstance(gamma, (int, float)):
+        raise TypeError(f"gamma: expected a float, got {type(gamma).__name__}")
+    # A comparison that torch.compile can trace where gamma varies from call to call; NaN fails it.
+    if not 0 < gamma <= sys.float_info.max:
+        raise ValueError(f"gamma: expected a finite number > 0, got {gamma}")
+    return float(gamma)
+
+
+def check_reduction(reduction: object) -> Reduction:
+    if reduction not in get_args(Reduction):
+        raise ValueError(f'reduction: expected "none", "mean" or "sum", got {reduction!r}')
+    return reduction  # type: ignore[return-value]
+
+
+def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, batch: int) -> Tensor | None:
+    """Lengths as the operators want them: int32, contiguous, (B,).
+
+    On the CPU every length must be in [1, limit]. On other devices nothing is read back: the kernel clamps lengths
+    into that range.
+    """
+    if lengths is None:
+        return None
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"{name}: expected an integer tensor (B,), got {type(lengths).__name__}")
+    if lengths.dtype not in _LENGTH_DTYPES:
+        raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
+    if lengths.device != table.device:
+        raise ValueError(f"{name}: expected the series' device, {table.device}, got {lengths.device}")
+    if lengths.shape != (batch,):
+        raise ValueError(f"{name}: expected shape ({batch},), one length per pair, got {_shape(lengths)}")
+    limit = table.shape[1]
+    if (
+        batch
+        and lengths.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not _is_transformed(lengths)
+    ):
+        low, high = (int(bound) for bound in torch.aminmax(lengths))
+        if low < 1 or high > limit:
+            index = int(((lengths < 1) | (lengths > limit)).nonzero()[0])
+            raise ValueError(
+                f"{name}: expected lengths from 1 to {limit_name} = {limit}, got {int(lengths[index])} at index {index}"
+            )
+    if not _LENGTH_DTYPES[lengths.dtype]:
+        lengths = lengths.clamp(
+            -(2**31), 2**31 - 1
+        )  # beyond int32 they must not come back small and positive
+    return lengths.to(torch.int32).contiguous()
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    """Inside torch.func.vmap and its like, where values cannot be looked at."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

@@ -1,0 +1,88 @@
+"""Loads the operator libraries and tells torch the shapes of what the operators return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_LIBRARIES = Path(__file__).parent / "lib"
+
+
+def _load(name: str, *, required: bool) -> bool:
+    path = _LIBRARIES / f"lib{name}.so"
+    if not path.exists():
+        if required:
+            raise ImportError(
+                f"warpalign: {path} is missing; install the package with `pip install .`, or run `make build` in a checkout"
+            )
+        return False
+    torch.ops.load_library(str(path))
+    return True
+
+
+_load("warpalign_torch_cpu", required=True)
+# A build without nvcc, or beside a torch without CUDA, has no CUDA operators.
+has_cuda = torch.version.cuda is not None and _load("warpalign_torch_cuda", required=False)
+
+
+def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:
+    return like.new_empty(shape if wanted else (0,))
+
+
+def _check_devices(first: str, **tensors: Tensor | None) -> None:
+    """One device for all: CPU tensors mixed with meta tensors come to the functions below, not to the operators."""
+    given = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
+    for name, device in given.items():
+        if device != given[first]:
+            raise RuntimeError(
+                f"warpalign: {name}: expected the device of {first}, {given[first]}, got {device}"
+            )
+
+
+@torch.library.register_fake("warpalign::soft_dtw")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+    return x.new_empty(x.shape[0]), _if(needs_grad_x, x, *x.shape), _if(needs_grad_y, y, *y.shape)
+
+
+@torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+    batch, n, _ = x.shape
+    return (
+        x.new_empty(batch),
+        _if(needs_grad_x, x, *x.shape),
+        _if(needs_grad_y, y, *y.shape),
+        x.new_empty(batch, n, y.shape[1]),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
+def _(
+    cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
+) -> tuple[Tensor, Tensor]:
+    _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths)
+    return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)
+
+
+series = torch.ops.warpalign.soft_dtw.default
+alignment = torch.ops.warpalign.soft_dtw_alignment.default
+cost_matrix = torch.ops.warpalign.soft_dtw_cost.default

@@ -1,0 +1,166 @@
+"""Soft-DTW in float64 numpy, written from the definition and apart from the package, and what the tests share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Reference(NamedTuple):
+    value: float
+    alignment: Array
+    grad_x: Array
+    grad_y: Array
+
+
+def squared_distances(x: Array, y: Array) -> Array:
+    return ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
+
+
+def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Row and column indices, counted from 1, of the cells of each anti-diagonal."""
+    for total in range(2, n + m + 1):
+        rows = np.arange(max(1, total - m), min(n, total - 1) + 1)
+        yield rows, total - rows
+
+
+def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
+    """The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell.
+
+    Cells are counted from 1, so that row 0 and column 0 are the border of the recursion.
+    """
+    n, m = cost.shape
+    table = np.full((n + 1, m + 1), np.inf)
+    table[0, 0] = 0.0
+    steps = np.zeros((3, n + 2, m + 2))  # into each cell: diagonally, downwards, to the right
+    for rows, columns in antidiagonals(n, m):
+        before = np.stack([table[rows - 1, columns - 1], table[rows - 1, columns], table[rows, columns - 1]])
+        best = before.min(axis=0)
+        with np.errstate(invalid="ignore"):
+            weights = np.where(np.isinf(best), 0.0, np.exp((best - before) / gamma))
+        total = weights.sum(axis=0)
+        reached = total > 0
+        safe = np.where(reached, total, 1.0)
+        table[rows, columns] = cost[rows - 1, columns - 1] + np.where(
+            reached, best - gamma * np.log(safe), np.inf
+        )
+        steps[:, rows, columns] = weights / safe
+    expected = np.zeros((n + 2, m + 2))
+    if np.isfinite(table[n, m]):
+        for rows, columns in reversed(list(antidiagonals(n, m))):
+            expected[rows, columns] = (
+                expected[rows + 1, columns + 1] * steps[0, rows + 1, columns + 1]
+                + expected[rows + 1, columns] * steps[1, rows + 1, columns]
+                + expected[rows, columns + 1] * steps[2, rows, columns + 1]
+            )
+            if rows[-1] == n and columns[-1] == m:
+                expected[n, m] = 1.0
+    return float(table[n, m]), expected[1:-1, 1:-1]
+
+
+def soft_dtw_reference(x: Array, y: Array, gamma: float) -> Reference:
+    """Of one pair: x (N, D) and y (M, D)."""
+    value, alignment = value_and_alignment(squared_distances(x, y), gamma)
+    grad_x = 2 * (alignment.sum(axis=1)[:, None] * x - alignment @ y)
+    grad_y = 2 * (alignment.sum(axis=0)[:, None] * y - alignment.T @ x)
+    return Reference(value, alignment, grad_x, grad_y)
+
+
+def hard_dtw_reference(cost: Array) -> float:
+    n, m = cost.shape
+    table = np.full((n + 1, m + 1), np.inf)
+    table[0, 0] = 0.0
+    for rows, columns in antidiagonals(n, m):
+        before = np.minimum(table[rows - 1, columns - 1], table[rows - 1, columns])
+        table[rows, columns] = cost[rows - 1, columns - 1] + np.minimum(before, table[rows, columns - 1])
+    return float(table[n, m])
+
+
+@cache
+def paths(n: int, m: int) -> list[list[tuple[int, int]]]:
+    """Every warping path from (0, 0) to (n - 1, m - 1)."""
+    if n == 1 and m == 1:
+        return [[(0, 0)]]
+    found = []
+    for i, j in itertools.product((n, n - 1), (m, m - 1)):
+        if i >= 1 and j >= 1 and (i, j) != (n, m):
+            found += [path + [(n - 1, m - 1)] for path in paths(i, j)]
+    return found
+
+
+def log_delannoy(n: int, m: int) -> float:
+    """Logarithm of the number of warping paths of an n x m table."""
+    row = [1] * m
+    for _ in range(n - 1):
+        following = [1]
+        for j in range(1, m):
+            following.append(following[-1] + row[j] + row[j - 1])
+        row = following
+    return math.log(row[-1])
+
+
+# What the tests share.
+
+
+def randn(
+    *shape: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    grad: bool = False,
+) -> torch.Tensor:
+    """The same numbers on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return numbers.to(device=device, dtype=dtype).requires_grad_(grad)
+
+
+def pair(
+    batch: int,
+    n: int,
+    m: int,
+    d: int,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    grad: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    seed = 1000 * n + 10 * m + d
+    return (
+        randn(batch, n, d, seed=seed, device=device, dtype=dtype, grad=grad),
+        randn(batch, m, d, seed=seed + 1, device=device, dtype=dtype, grad=grad),
+    )
+
+
+def numpy64(tensor: torch.Tensor) -> Array:
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+def relative_error(got: torch.Tensor, expected: Array) -> float:
+    """In the Euclidean norm over the whole tensor."""
+    difference = float(np.linalg.norm(numpy64(got) - expected))
+    norm = float(np.linalg.norm(expected))
+    return difference / norm if norm > 0 else difference
+
+
+def value_tolerance(expected: float, gamma: float, n: int, m: int, dtype: torch.dtype) -> float:
+    """The floor stands for values that cancel: costs against gamma times the entropy of the paths."""
+    if dtype == torch.float64:
+        return 1e-12 * abs(expected) + 1e-14 * gamma * (n + m)
+    return 1e-6 * abs(expected) + 1.2e-7 * gamma * (n + m)
+
+
+def gradient_tolerance(gamma: float, dtype: torch.dtype) -> float:
+    if dtype == torch.float64:
+        return 1e-12 if gamma >= 0.1 else 1e-9
+    rounding_of_the_result = {torch.float32: 0.0, torch.float16: 2**-11, torch.bfloat16: 2**-8}[dtype]
+    return rounding_of_the_result + (1e-5 if gamma > 0.01 else 1e-4)

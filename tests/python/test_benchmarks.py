@@ -1,0 +1,39 @@
+"""The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_tables_are_fresh() -> None:
+    done = run("benchmarks/report.py", "--check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
+    options = ["--device", "cpu", "--quick", "--no-build", "--skip-tests", "--rows", "^128x17"]
+    done = run("benchmarks/gpu_check.py", *options, "--commit", "test", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test.json")
+    rows = [row for row in json.loads(file.read_text()) if row["op"] == "soft_dtw"]
+    assert [(row["B"], row["N"], row["M"]) for row in rows] == [(128, 17, 15)]
+    assert rows[0]["step_ms"] > 0 and rows[0]["err_gx"] < 1e-5
+
+
+def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
+    done = run("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_sanitizer_cases_on_the_cpu() -> None:
+    done = run("benchmarks/sanitize_small.py", "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr

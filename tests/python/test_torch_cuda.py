@@ -1,0 +1,194 @@
+"""What only a GPU can show: CUDA graphs, streams, several devices, lengths that nothing reads back, memory of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from warpalign import SoftDTW, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+
+pytestmark = pytest.mark.gpu
+
+Step = Callable[[], tuple[Tensor, ...]]
+
+
+@pytest.fixture(autouse=True)
+def cuda() -> torch.device:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return torch.device("cuda")
+
+
+@contextmanager
+def no_synchronisation() -> Iterator[None]:
+    """Whatever makes the host wait for the GPU raises."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def leaves(
+    batch: int = 4, n: int = 70, m: int = 90, d: int = 3, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    return [
+        torch.randn(batch, length, d, generator=generator, dtype=torch.float64)
+        .to("cuda", dtype)
+        .requires_grad_()
+        for length in (n, m)
+    ]
+
+
+def step(x: Tensor, y: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
+    value = soft_dtw(x, y, gamma=0.5, x_lengths=lengths)
+    return value.detach(), *torch.autograd.grad(value.sum(), (x, y))
+
+
+def assert_equal(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    torch.cuda.synchronize()
+    for a, b in zip(got, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def captured(run: Step) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]]:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = run()
+    return graph, outputs
+
+
+@pytest.mark.parametrize("d", [1, 3, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_step_in_a_cuda_graph(d: int, dtype: torch.dtype) -> None:
+    x, y = leaves(d=d, dtype=dtype)
+    lengths = torch.tensor([70, 1, 33, 64], device="cuda")
+    graph, outputs = captured(lambda: step(x, y, lengths))
+    for factor in (1.0, -0.5):
+        with torch.no_grad():
+            x.mul_(factor)
+        lengths.copy_(lengths.flip(0))
+        graph.replay()
+        assert_equal(outputs, step(x, y, lengths))
+
+
+def test_costs_and_alignments_in_a_cuda_graph() -> None:
+    x, y = (t.detach() for t in leaves())
+    cost = torch.cdist(x, y).requires_grad_()
+
+    def run() -> tuple[Tensor, ...]:
+        value = soft_dtw_cost(cost)
+        return *torch.autograd.grad(value.sum(), cost), *soft_dtw_alignment(x, y)
+
+    graph, outputs = captured(run)
+    with torch.no_grad():
+        cost.mul_(0.7)
+        y.mul_(0.7)
+    graph.replay()
+    assert_equal(outputs, run())
+
+
+def test_a_graphed_module() -> None:
+    x, y = leaves()
+    expected = step(x, y)
+    module = torch.cuda.make_graphed_callables(SoftDTW(gamma=0.5), (x, y))
+    value = module(x, y)
+    assert_equal((value.detach(), *torch.autograd.grad(value.sum(), (x, y))), expected)
+
+
+def test_the_current_stream_is_used() -> None:
+    """Inputs that arrive late on a side stream: work on any other stream would see the zeros before them."""
+    x, y = leaves()
+    expected = step(x, y)
+    late_x, late_y = (torch.zeros_like(t).requires_grad_() for t in (x, y))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        with torch.no_grad():
+            late_x.copy_(x)
+            late_y.copy_(y)
+        got = step(late_x, late_y)
+    assert_equal(got, expected)
+
+
+def test_several_streams_at_once() -> None:
+    inputs = [leaves(n=n) for n in (31, 64, 97, 200)]
+    expected = [step(x, y) for x, y in inputs]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in inputs]
+    for _ in range(20):
+        got = []
+        for stream, (x, y) in zip(streams, inputs, strict=True):
+            with torch.cuda.stream(stream):
+                got.append(step(x, y))
+        for a, b in zip(got, expected, strict=True):
+            assert_equal(a, b)
+
+
+@pytest.mark.parametrize("d", [1, 64])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+def test_nothing_waits_for_the_gpu(dtype: torch.dtype, d: int) -> None:
+    x, y = leaves(d=d)
+    lengths = torch.tensor([70, 1, 33, 64], dtype=dtype, device="cuda")
+    cost = torch.zeros(4, 70, 90, device="cuda", requires_grad=True)
+    with no_synchronisation():
+        step(x, y, lengths)
+        soft_dtw_alignment(x, y, x_lengths=lengths)
+        soft_dtw_cost(cost, n_lengths=lengths).sum().backward()
+
+
+@pytest.mark.parametrize("d", [1, 3, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_lengths_out_of_range_are_clamped(dtype: torch.dtype, d: int) -> None:
+    x, y = leaves(d=d, dtype=dtype)
+    inside = torch.tensor([1, 1, 70, 70], device="cuda")
+    for wrong in ([0, -5, 71, 10_000], [0, -(2**31), 2**31, 2**32 + 1], [-(2**32) + 9, 0, 2**40, 2**62]):
+        assert_equal(step(x, y, torch.tensor(wrong, device="cuda")), step(x, y, inside))
+    short = torch.tensor([0, -(2**31), 71, 2**31 - 1], dtype=torch.int32, device="cuda")
+    assert_equal(step(x, y, short), step(x, y, inside))
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(64, 64, 2), (257, 130, 1), (300, 500, 64)])
+def test_a_hundred_runs_are_equal_bit_for_bit(n: int, m: int, d: int) -> None:
+    x, y = leaves(16, n, m, d)
+    expected = step(x, y)
+    for _ in range(100):
+        assert_equal(step(x, y), expected)
+
+
+def test_another_device_than_the_current_one() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU only")
+    x, y = leaves()
+    expected = step(x, y)
+    far = [t.detach().to("cuda:1").requires_grad_() for t in (x, y)]
+    lengths = torch.full((4,), 70, device="cuda:1")
+    assert torch.cuda.current_device() == 0
+    got = step(*far, lengths)
+    assert torch.cuda.current_device() == 0
+    assert all(t.device == torch.device("cuda:1") for t in got)
+    assert_equal(tuple(t.to("cuda:0") for t in got), expected)
+
+
+@pytest.mark.parametrize("d", [1, 16])
+def test_a_step_keeps_no_table(d: int) -> None:
+    """8 tables of 2048 x 2048 float32 would be 128 MiB; what is kept for the reverse sweep is below a quarter of one."""
+    x, y = leaves(8, 2048, 2048, d)
+    step(x, y)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step(x, y)
+    gradients = 2 * 8 * 2048 * d * 4 * 2  # in the operator, and scaled
+    assert torch.cuda.max_memory_allocated() - before - gradients < 128 * 2**20 / 4

@@ -1,0 +1,91 @@
+"""Checks the dependency direction of docs/architecture.md in the #include lines of the C++ and CUDA sources.
+
+    include <- src/core <- src/{cpu,cuda} <- src/<operator> <- bindings/torch <- python
+
+Usage: check_layers.py [ROOT]. Prints one line per violation; exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+SUFFIXES = {".h", ".hpp", ".cpp", ".cuh", ".cu"}
+
+# Headers of the frameworks, which only bindings/torch may see.
+FRAMEWORK = re.compile(r"^(torch|ATen|c10|caffe2|pybind11|nanobind)/|^Python\.h$")
+# CUDA: headers that a public, host-only header must not need, and syntax that only nvcc understands.
+CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|thrust/|cooperative_groups|curand|device_launch|mma\.h)|\.cuh$")
+CUDA_SYNTAX = re.compile(r"\b(__global__|__device__|__host__|__shared__|__forceinline__|cudaStream_t)\b|<<<")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+# What the shared layers of src/ may include besides include/warpalign; the other folders are operators.
+SHARED_LAYERS = {"core": {"core"}, "cpu": {"core", "cpu"}, "cuda": {"core", "cuda"}}
+
+
+def layer_of(path: Path) -> str:
+    """`include`, `bindings`, or the folder below src/; `src` for a file directly in it."""
+    if path.parts[0] != "src":
+        return path.parts[0]
+    return path.parts[1] if len(path.parts) > 2 else "src"
+
+
+def included_layer(root: Path, file: Path, name: str) -> str | None:
+    """The layer of an included file of this project; None for the system's headers."""
+    if name.startswith("warpalign/"):
+        return "include"
+    for base in (root / file.parent, root / "src", root):
+        target = (base / name).resolve()
+        if target.is_file() and target.is_relative_to(root.resolve()):
+            return layer_of(target.relative_to(root.resolve()))
+    return None
+
+
+def allowed_layers(layer: str) -> set[str]:
+    if layer == "include":
+        return {"include"}
+    if layer == "bindings":
+        return {"include", "bindings"}
+    return {"include"} | SHARED_LAYERS.get(layer, {"core", "cpu", "cuda", layer})
+
+
+def check_file(root: Path, file: Path) -> Iterator[str]:
+    layer = layer_of(file)
+    text = COMMENT.sub("", (root / file).read_text())
+    for name in INCLUDE.findall(text):
+        if layer != "bindings" and FRAMEWORK.search(name):
+            yield f"{file}: includes {name}, but only bindings/torch may include a framework"
+        if file.suffix == ".cpp" and name.endswith(".cuh"):
+            yield f"{file}: a .cpp includes {name}, device code"
+        if layer == "include" and CUDA_HEADER.search(name):
+            yield f"{file}: a public header includes {name}, but public headers are host-only"
+        target = included_layer(root, file, name)
+        if target is not None and target not in allowed_layers(layer):
+            yield f"{file}: includes {name} of layer `{target}`, which `{layer}` must not know"
+    if layer == "include" and (syntax := CUDA_SYNTAX.search(text)):
+        yield f"{file}: a public header uses CUDA syntax: {syntax.group()}"
+
+
+def check_tree(root: Path) -> list[str]:
+    """Every violation below include/, src/ and bindings/."""
+    files = [
+        path.relative_to(root)
+        for folder in ("include", "src", "bindings")
+        for path in sorted((root / folder).rglob("*"))
+        if path.suffix in SUFFIXES
+    ]
+    return [violation for file in files for violation in check_file(root, file)]
+
+
+def main(arguments: list[str]) -> int:
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    violations = check_tree(root)
+    print("\n".join(violations) if violations else "layers: every #include points downwards")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
