@@ -50,6 +50,13 @@ struct Cell32 {
   static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
   static __device__ __forceinline__ State one() { return {1.0f, 0}; }
 
+  // The mantissa bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one instruction.
+  static __device__ __forceinline__ float mantissa_of(int bits) {
+    int mantissa;
+    asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;" : "=r"(mantissa) : "r"(bits), "r"(0x3f800000));
+    return __int_as_float(mantissa);
+  }
+
   // 2^(exponent - largest), or exactly 0 when that is below 2^-126.
   static __device__ __forceinline__ float aligned(State s, int bias) {
     return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, bias, 0) << 23);
@@ -73,7 +80,7 @@ struct Cell32 {
     const float rounded = cost + kRound;
     const int bits = __float_as_int(sum * cuda::exp2_fast((rounded - kRound) - cost));
     const int shift = (bits >> 23) - __float_as_int(rounded) + (kRoundBits - 127);
-    return {__int_as_float((bits & 0x007fffff) | 0x3f800000), __viaddmax_s32(largest, shift, kDead)};
+    return {mantissa_of(bits), __viaddmax_s32(largest, shift, kDead)};
   }
 
   // log2 Z

@@ -7,8 +7,13 @@
 
 namespace warpalign::softdtw {
 
-// What a warp learns of its pair's costs on the way: the largest |c| as bits (NaN above inf above all
-// numbers), from which Cell32 pairs are certified, and for Cell64 whether there was a NaN.
+// Largest |value| so far as bits, which order NaN above inf above all numbers.
+__device__ __forceinline__ int largest_bits(int bits, float value) {
+  return max(bits, __float_as_int(value) & INT_MAX);
+}
+
+// Cell32: the largest |c| as bits (NaN above inf above all
+// numbers), from which pairs are certified. Cell64: whether there was a NaN.
 template <class Cell>
 struct CostRange;
 
@@ -16,7 +21,7 @@ template <>
 struct CostRange<Cell32> {
   int bits = 0;
   __device__ __forceinline__ float note(float cost) {
-    bits = max(bits, __float_as_int(cost) & INT_MAX);
+    bits = largest_bits(bits, cost);
     return cost;
   }
 };

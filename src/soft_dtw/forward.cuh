@@ -54,12 +54,35 @@ __device__ __forceinline__ void send_border(const Wave& w, typename Wave::State*
   }
   if (!wraps && group >= kLag - 1) *w.border_queue(w.warp, complete + 1) = out[kGroup - 1];
   if (kKeep || wraps) {
+    const bool inside = row >= 0 && row + kGroup <= w.pair.n;
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
-      if (row + q >= 0 && row + q < w.pair.n) column[row + q] = out[q];
+      if (inside || (row + q >= 0 && row + q < w.pair.n)) column[row + q] = out[q];
     }
   }
   if (group >= kLag) publish_border(w, wraps, complete);
+}
+
+// The steps of one group. kCapture: Z[n-1, m-1] is among them, in column k of the lane whose result_step it
+// is.
+template <bool kCapture, class Wave>
+__device__ __forceinline__ void forward_group(const Wave& w, const typename Wave::Source& source, int s0,
+                                              const typename Wave::State (&border)[kGroup],
+                                              typename Wave::State (&above)[Wave::W],
+                                              typename Wave::State& diagonal,
+                                              typename Wave::State (&out)[kGroup], int result_step,
+                                              int result_column) {
+#pragma unroll
+  for (int q = 0; q < kGroup; ++q) {
+    w.template step<false>([&](int k) { return source.cost(q, k); }, border[q], above, diagonal, nullptr);
+    out[q] = above[Wave::W - 1];
+    if (kCapture && s0 + q == result_step) {
+#pragma unroll
+      for (int k = 0; k < Wave::W; ++k) {
+        if (k == result_column) w.result->last = above[k];
+      }
+    }
+  }
 }
 
 template <bool kKeep, class Wave>
@@ -73,7 +96,8 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source, int 
   const bool right_wraps = has_right && w.warp + 1 == w.warps;
 
   const int last_column = w.pair.m - 1 - strip * 32 * W;  // within the strip, if it is the last one
-  const int result_step = !has_right && last_column / W == w.lane ? w.pair.n - 1 + w.lane : -1;
+  const int last_step = w.pair.n - 1 + last_column / W;   // at which it meets the last row
+  const int result_step = last_column / W == w.lane ? last_step : -1;
 
   State above[W];
 #pragma unroll
@@ -95,20 +119,13 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source, int 
         kept[W * 32] = diagonal;
       }
     }
-    source.begin_group(s0);
+    source.begin_noted_group(s0);
     if (has_left) receive_border(w, w.border_column(strip - 1, kKeep), left_wraps, base, group, border);
     State out[kGroup];
-#pragma unroll
-    for (int q = 0; q < kGroup; ++q) {
-      w.template step<false>([&](int k) { return source.noted_cost(q, k); }, border[q], above, diagonal,
-                             nullptr);
-      out[q] = above[W - 1];
-      if (s0 + q == result_step) {
-#pragma unroll
-        for (int k = 0; k < W; ++k) {
-          if (k == last_column % W) w.result->last = above[k];
-        }
-      }
+    if (!has_right && last_step / kGroup == group) {
+      forward_group<true>(w, source, s0, border, above, diagonal, out, result_step, last_column % W);
+    } else {
+      forward_group<false>(w, source, s0, border, above, diagonal, out, -1, 0);
     }
     if (has_right) send_border<kKeep>(w, w.border_column(strip, kKeep), right_wraps, base, group, out);
   }
@@ -124,7 +141,9 @@ __device__ void forward_sweep(const Wave& w, typename Wave::Source& source) {
   for (int strip = w.warp, base = 0; strip < w.strips; strip += w.warps, base += w.groups) {
     forward_strip<kKeep>(w, source, strip, base);
   }
-  atomicMax(&w.result->range_bits, source.range.bits);
+  const int2 bits = source.range_bits();
+  atomicMax(&w.result->range_bits.x, bits.x);
+  atomicMax(&w.result->range_bits.y, bits.y);
 }
 
 }  // namespace warpalign::softdtw

@@ -80,20 +80,20 @@ __device__ __forceinline__ void squared_euclidean_tile(const Params<In>& p, cons
   for (int block = 0; block < p.dim; block += kFeatureBlock) {
     const int end = min(block + kFeatureBlock, p.dim);
     Real sum[4][C] = {};
-    bool done = false;
     if constexpr (sizeof(In) == 4) {
       if (p.vectorized) add_squares_by_four(x, y, block, end, sum);
-      done = p.vectorized;
     }
-    for (int d = done ? end : block; d < end; ++d) {
-      Real xv[4];
+    if (sizeof(In) != 4 || !p.vectorized) {
+      for (int d = block; d < end; ++d) {
+        Real xv[4];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) xv[r] = Real(__ldg(x[r] + d * p.x_stride[2]));
+        for (int r = 0; r < 4; ++r) xv[r] = Real(__ldg(x[r] + d * p.x_stride[2]));
 #pragma unroll
-      for (int c = 0; c < C; ++c) {
-        const Real yv = Real(__ldg(y[c] + d * p.y_stride[2]));
+        for (int c = 0; c < C; ++c) {
+          const Real yv = Real(__ldg(y[c] + d * p.y_stride[2]));
 #pragma unroll
-        for (int r = 0; r < 4; ++r) sum[r][c] += (xv[r] - yv) * (xv[r] - yv);
+          for (int r = 0; r < 4; ++r) sum[r][c] += (xv[r] - yv) * (xv[r] - yv);
+        }
       }
     }
     const Real scale = static_cast<Real>(p.scale);
@@ -289,9 +289,11 @@ class TileSource {
  public:
   static constexpr int kColumns = W;
   static constexpr int kCarried = 0;
-  CostRange<Cell> range;
 
   __device__ TileSource(const Params<In>& p, int lane, Real* ring) : p_(p), lane_(lane), ring_(ring) {}
+
+  [[nodiscard]] __device__ int2 range_bits() const { return {range_.bits, 0}; }
+  static __device__ float largest_cost(int2 bits, const Params<In>&) { return __int_as_float(bits.x); }
 
   __device__ void begin_forward(const Pair<In>& pair, int column0) {
     pair_ = &pair;
@@ -321,9 +323,9 @@ class TileSource {
   }
 
   __device__ __forceinline__ void begin_group(int s0) { row0_ = ring_row(s0 - lane_); }
+  __device__ __forceinline__ void begin_noted_group(int s0) { begin_group(s0); }
 
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int k) const { return cells(q)[k]; }
-  [[nodiscard]] __device__ __forceinline__ Real noted_cost(int q, int k) const { return cells(q)[k]; }
 
   __device__ __forceinline__ void take(int q, int k, Real e, Real*) const { cells(q)[k] = e; }
   template <class Rows>
@@ -347,7 +349,7 @@ class TileSource {
   }
 
   __device__ void make_tile(int row0) {
-    cost_tile<Cell, In, W>(p_, *pair_, row0, column0_, lane_, ring_, range);
+    cost_tile<Cell, In, W>(p_, *pair_, row0, column0_, lane_, ring_, range_);
   }
 
   __device__ void consume(int start, bool first_strip, bool first_tile) const {
@@ -364,6 +366,7 @@ class TileSource {
   const Params<In>& p_;
   const int lane_;
   Real* ring_;
+  CostRange<Cell> range_;
   const Pair<In>* pair_ = nullptr;
   int column0_ = 0;
   int row0_ = 0;  // ring row of this lane at the group's first step

@@ -22,7 +22,7 @@ static_assert(kLag * kGroup == 32);
 template <class Cell>
 struct PairResult {
   typename Cell::State last;  // Z[n-1, m-1]
-  int range_bits;             // maximum of CostRange over the warps
+  int2 range_bits;            // maxima of the source's range_bits over the warps
   int usable;                 // the value is right: the reverse sweep may run
 };
 
@@ -94,7 +94,7 @@ struct Wavefront {
     reset_channels();
     for (int k = lane; k < kChannelRows; k += 32) border_queue(warp, 0)[k] = Cell::dead();
     if (warp == 0 && lane == 0) {
-      result->range_bits = 0;
+      result->range_bits = {0, 0};
       result->usable = 0;
       if (wrap) *wrap = {0, 0};
     }
@@ -152,9 +152,9 @@ struct Wavefront {
       params.uncertified[pair.index] = !usable;
     } else {
       const bool reachable = log2_z > -1e298;
-      usable = result->range_bits == 0 && reachable;
+      usable = result->range_bits.x == 0 && reachable;
       if (!reachable) value = CUDART_INF;
-      if (result->range_bits != 0) value = CUDART_NAN;
+      if (result->range_bits.x != 0) value = CUDART_NAN;
     }
     result->usable = usable;
     if (usable || sizeof(Real) == 8) params.value[pair.index] = static_cast<In>(value);
@@ -176,7 +176,7 @@ struct Wavefront {
   // |c| < 2^22 keeps the cost's rounding exact. Saturated exponents do not matter where the whole range of R
   // stays below 2^29, or, with costs that are never negative, where the last exponent is far from saturation.
   [[nodiscard]] __device__ bool certified(double log2_z) const {
-    const float largest = __int_as_float(result->range_bits);
+    const float largest = Source::largest_cost(result->range_bits, params);
     if (!(largest < 4194304.0f)) return false;
     constexpr double kSafe = 1 << 29;
     return (static_cast<double>(pair.n) + pair.m) * largest < kSafe || (!params.cost && log2_z > -kSafe);
@@ -185,7 +185,7 @@ struct Wavefront {
   __device__ void fill(In* out, int rows, int columns, int true_rows, int true_columns) const {
     const bool whole = !result->usable;
     if (!out || (!whole && rows == true_rows && columns == true_columns)) return;
-    const In inside = result->range_bits != 0 ? static_cast<In>(CUDART_NAN) : In(0);
+    const In inside = result->range_bits.x != 0 ? static_cast<In>(CUDART_NAN) : In(0);
     const std::size_t size = static_cast<std::size_t>(rows) * columns;
     for (std::size_t k = warp * 32 + lane; k < size; k += warps * 32) {
       const bool is_inside =

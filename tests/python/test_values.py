@@ -477,7 +477,10 @@ def test_layouts(device: torch.device, layout: str, dtype: torch.dtype, d: int) 
     expected = value_and_gradients(x, y)
     x, y = LAYOUTS[layout](x), LAYOUTS[layout](y)
     for got, contiguous in zip(value_and_gradients(x, y), expected, strict=True):
-        assert torch.equal(got, contiguous)
+        if device.type == "cuda" and d == 64:  # four adjacent features at a time are summed in another order
+            assert relative_error(got, contiguous) < 1e-5
+        else:
+            assert torch.equal(got, contiguous)
 
 
 def test_expanded_inputs(device: torch.device) -> None:

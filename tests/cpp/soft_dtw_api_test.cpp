@@ -1,0 +1,202 @@
+// The contract of warpalign::soft_dtw: every bad argument is named, and then nothing has been written. Linked
+// with the library that has no CUDA path.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "testing_memory.h"
+#include "warpalign/soft_dtw.h"
+
+namespace warpalign::test {
+namespace {
+
+constexpr int kBatch = 3, kN = 4, kM = 5, kDim = 2;
+
+// A call that is right in every way, for a test to spoil in one.
+struct Call {
+  HostBuffer x{std::vector<float>(kBatch * kN * kDim, 1.0f)};
+  HostBuffer y{std::vector<float>(kBatch * kM * kDim, 2.0f)};
+  HostBuffer cost{std::vector<float>(kBatch * kN * kM, 1.0f)};
+  std::vector<std::int32_t> x_lengths = {kN, 1, 2}, y_lengths = {1, kM, 3};
+  HostBuffer value{kBatch * 4}, grad_x{kBatch * kN * kDim * 4}, grad_y{kBatch * kM * kDim * 4},
+      alignment{kBatch * kN * kM * 4};
+  HostBuffer scratch{1 << 20};
+  SoftDtwProblem problem;
+  SoftDtwOutputs out{value.data(), grad_x.data(), grad_y.data(), alignment.data()};
+  Workspace workspace{scratch.data(), 1 << 20};
+  Execution execution = Execution::host();
+
+  Call() {
+    problem.batch = kBatch;
+    problem.n = kN;
+    problem.m = kM;
+    problem.dim = kDim;
+    problem.x = {x.data(), {kN * kDim, kDim, 1}};
+    problem.y = {y.data(), {kM * kDim, kDim, 1}};
+    problem.x_lengths = x_lengths.data();
+    problem.y_lengths = y_lengths.data();
+  }
+  void use_cost() {
+    problem.x = problem.y = {};
+    problem.dim = 0;
+    problem.cost = {cost.data(), {kN * kM, kM, 1}};
+    out.grad_x = out.grad_y = nullptr;
+  }
+  [[nodiscard]] Status run() const { return soft_dtw(problem, out, workspace, execution); }
+  [[nodiscard]] bool untouched() const {
+    return value.untouched() && grad_x.untouched() && grad_y.untouched() && alignment.untouched() &&
+           scratch.untouched();
+  }
+};
+
+struct BadArgument {
+  const char* test;
+  const char* argument;
+  std::function<void(Call&)> spoil;
+  int batch_index = -1;
+};
+
+void PrintTo(const BadArgument& bad, std::ostream* out) { *out << bad.test; }
+
+class SoftDtwApiRejects : public ::testing::TestWithParam<BadArgument> {};
+
+TEST_P(SoftDtwApiRejects, NamingTheArgument) {
+  Call call;
+  GetParam().spoil(call);
+  const Status status = call.run();
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
+  EXPECT_STREQ(status.argument, GetParam().argument);
+  EXPECT_STRNE(status.message, "");
+  EXPECT_EQ(status.batch_index, GetParam().batch_index);
+  EXPECT_TRUE(call.untouched());
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+const BadArgument kBadArguments[] = {
+    {"NegativeBatch", "batch", [](Call& c) { c.problem.batch = -1; }},
+    {"NoRows", "n", [](Call& c) { c.problem.n = 0; }},
+    {"NegativeRows", "n", [](Call& c) { c.problem.n = -4; }},
+    {"NoColumns", "m", [](Call& c) { c.problem.m = 0; }},
+    {"NegativeColumns", "m", [](Call& c) { c.problem.m = -1; }},
+    {"ZeroGamma", "gamma", [](Call& c) { c.problem.gamma = 0; }},
+    {"NegativeGamma", "gamma", [](Call& c) { c.problem.gamma = -1; }},
+    {"InfiniteGamma", "gamma", [](Call& c) { c.problem.gamma = kInf; }},
+    {"NanGamma", "gamma", [](Call& c) { c.problem.gamma = kNan; }},
+    {"NoValue", "value", [](Call& c) { c.out.value = nullptr; }},
+    {"NoX", "x", [](Call& c) { c.problem.x.data = nullptr; }},
+    {"NoY", "y", [](Call& c) { c.problem.y.data = nullptr; }},
+    {"NoInputAtAll", "x", [](Call& c) { c.problem.x = c.problem.y = {}; }},
+    {"NoFeatures", "dim", [](Call& c) { c.problem.dim = 0; }},
+    {"NegativeFeatures", "dim", [](Call& c) { c.problem.dim = -2; }},
+    {"CostAndSeries", "cost", [](Call& c) { c.problem.cost.data = c.cost.data(); }},
+    {"CostAndX", "cost",
+     [](Call& c) {
+       c.use_cost();
+       c.problem.x.data = c.x.data();
+     }},
+    {"CostAndY", "cost",
+     [](Call& c) {
+       c.use_cost();
+       c.problem.y.data = c.y.data();
+     }},
+    {"CostWithGradX", "grad_x",
+     [](Call& c) {
+       c.use_cost();
+       c.out.grad_x = c.grad_x.data();
+     }},
+    {"CostWithGradY", "grad_y",
+     [](Call& c) {
+       c.use_cost();
+       c.out.grad_y = c.grad_y.data();
+     }},
+    {"XLengthZero", "x_lengths", [](Call& c) { c.x_lengths[1] = 0; }, 1},
+    {"XLengthTooLarge", "x_lengths", [](Call& c) { c.x_lengths[2] = kN + 1; }, 2},
+    {"XLengthNegative", "x_lengths", [](Call& c) { c.x_lengths[0] = -7; }, 0},
+    {"YLengthZero", "y_lengths", [](Call& c) { c.y_lengths[0] = 0; }, 0},
+    {"YLengthTooLarge", "y_lengths", [](Call& c) { c.y_lengths[2] = kM + 1; }, 2},
+    {"YLengthNegative", "y_lengths", [](Call& c) { c.y_lengths[1] = -1; }, 1},
+    {"NoWorkspace", "workspace", [](Call& c) { c.workspace = {}; }},
+    {"WorkspaceTooSmall", "workspace",
+     [](Call& c) { c.workspace.bytes = soft_dtw_workspace_bytes(c.problem, c.out, c.execution) - 1; }},
+    {"WorkspaceWithoutData", "workspace", [](Call& c) { c.workspace.data = nullptr; }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Api, SoftDtwApiRejects, ::testing::ValuesIn(kBadArguments),
+                         [](const auto& param_info) { return std::string(param_info.param.test); });
+
+TEST(SoftDtwApi, TheUnspoiledCallsAreRight) {
+  Call series;
+  EXPECT_TRUE(series.run().ok());
+  EXPECT_FALSE(series.value.untouched());
+  Call cost;
+  cost.use_cost();
+  EXPECT_TRUE(cost.run().ok());
+}
+
+TEST(SoftDtwApi, SaysWhatCame) {
+  Call call;
+  call.problem.gamma = -2.5;
+  EXPECT_EQ(call.run().value, -2.5);
+  Call lengths;
+  lengths.x_lengths[2] = 99;
+  EXPECT_EQ(lengths.run().value, 99.0);
+}
+
+TEST(SoftDtwApi, ExactlyTheWorkspaceAskedForIsEnough) {
+  Call call;
+  const std::size_t bytes = soft_dtw_workspace_bytes(call.problem, call.out, call.execution);
+  HostBuffer exact(bytes);
+  call.workspace = {exact.data(), bytes};
+  EXPECT_TRUE(call.run().ok());
+}
+
+TEST(SoftDtwApi, WorkspaceIsPerThreadAndNeverMoreForLess) {
+  Call call;
+  const auto run = [](void*, int, ParallelFor::Task, void*) {};
+  const std::size_t one = soft_dtw_workspace_bytes(call.problem, call.out, Execution::host());
+  const std::size_t many =
+      soft_dtw_workspace_bytes(call.problem, call.out, Execution::host({run, nullptr, 2}));
+  EXPECT_GE(many, one);
+  const SoftDtwOutputs value_only{call.value.data(), nullptr, nullptr, nullptr};
+  EXPECT_LE(soft_dtw_workspace_bytes(call.problem, value_only, Execution::host()), one);
+}
+
+TEST(SoftDtwApi, WorkspaceOfNonsenseIsNothing) {
+  Call call;
+  call.problem.n = 0;
+  EXPECT_EQ(soft_dtw_workspace_bytes(call.problem, call.out, call.execution), 0u);
+  call.problem.n = kN;
+  call.problem.batch = -1;
+  EXPECT_EQ(soft_dtw_workspace_bytes(call.problem, call.out, call.execution), 0u);
+}
+
+TEST(SoftDtwApi, AnEmptyBatchNeedsNoPointers) {
+  SoftDtwProblem problem;
+  problem.n = kN;
+  problem.m = kM;
+  problem.dim = kDim;
+  EXPECT_EQ(soft_dtw_workspace_bytes(problem, {}, Execution::host()), 0u);
+  EXPECT_TRUE(soft_dtw(problem, {}, {}, Execution::host()).ok());
+}
+
+TEST(SoftDtwApi, CudaWithoutACudaPathIsUnsupported) {
+  Call call;
+  call.execution = Execution::cuda(0, nullptr);
+  EXPECT_EQ(soft_dtw_workspace_bytes(call.problem, call.out, call.execution), 0u);
+  const Status status = call.run();
+  EXPECT_EQ(status.code, StatusCode::kUnsupported);
+  EXPECT_STREQ(status.argument, "execution");
+  EXPECT_TRUE(call.untouched());
+  call.problem.gamma = -1;  // a bad argument is blamed first
+  EXPECT_STREQ(call.run().argument, "gamma");
+}
+
+}  // namespace
+}  // namespace warpalign::test

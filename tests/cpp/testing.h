@@ -1,0 +1,202 @@
+// What the tests of every path share: batches, guarded memory, the call itself, and the tolerance rule.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "soft_dtw/reference.h"
+#include "testing_memory.h"
+#include "warpalign/soft_dtw.h"
+
+namespace warpalign::test {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+template <typename T>
+constexpr DType kDType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+
+struct Shape {
+  int batch, n, m, dim;  // dim 0: a batch of cost matrices
+};
+
+// One input as it lies in memory: at(b, i, d) is data[first + b stride[0] + i stride[1] + d stride[2]].
+template <typename T>
+struct Tensor {
+  std::vector<T> data;
+  std::array<std::int64_t, 3> stride{};
+  std::int64_t first = 0;
+
+  Tensor() = default;
+  Tensor(int batch, int rows, int columns)
+      : data(static_cast<std::size_t>(batch) * rows * columns),
+        stride{static_cast<std::int64_t>(rows) * columns, columns, 1} {}
+
+  T& at(int b, int i, int d) { return data[offset(b, i, d)]; }
+  [[nodiscard]] T at(int b, int i, int d) const { return data[offset(b, i, d)]; }
+
+  [[nodiscard]] std::vector<double> wide(int b, int rows, int columns) const {
+    std::vector<double> out;
+    out.reserve(static_cast<std::size_t>(rows) * columns);
+    for (int i = 0; i < rows; ++i) {
+      for (int d = 0; d < columns; ++d) out.push_back(at(b, i, d));
+    }
+    return out;
+  }
+
+ private:
+  [[nodiscard]] std::size_t offset(int b, int i, int d) const {
+    return static_cast<std::size_t>(first + b * stride[0] + i * stride[1] + d * stride[2]);
+  }
+};
+
+template <typename T>
+Tensor<T> normal_tensor(int batch, int rows, int columns, std::mt19937& generator, double scale = 1.0,
+                        double offset = 0.0) {
+  std::normal_distribution<double> normal;
+  Tensor<T> tensor(batch, rows, columns);
+  for (T& v : tensor.data) v = static_cast<T>(offset + scale * normal(generator));
+  return tensor;
+}
+
+// A problem with its data. With dim 0 only cost is used, else only x and y.
+template <typename T>
+struct Batch {
+  Shape shape;
+  double gamma;
+  Tensor<T> x, y, cost;
+  std::vector<std::int32_t> x_lengths, y_lengths;  // empty: full
+
+  Batch(Shape s, double g, unsigned seed, double scale = 1.0, double offset = 0.0) : shape(s), gamma(g) {
+    std::mt19937 generator(seed);
+    if (s.dim == 0) {
+      cost = normal_tensor<T>(s.batch, s.n, s.m, generator, scale, offset);
+    } else {
+      x = normal_tensor<T>(s.batch, s.n, s.dim, generator, scale, offset);
+      y = normal_tensor<T>(s.batch, s.m, s.dim, generator, scale, offset);
+    }
+  }
+
+  [[nodiscard]] int n(int b) const { return x_lengths.empty() ? shape.n : x_lengths[b]; }
+  [[nodiscard]] int m(int b) const { return y_lengths.empty() ? shape.m : y_lengths[b]; }
+
+  // What no path may read: NaN there would spread.
+  void fill_padding_with_nan() {
+    const T nan = static_cast<T>(kNan);
+    for (int b = 0; b < shape.batch; ++b) {
+      for (int i = n(b); i < shape.n; ++i) {
+        for (int d = 0; d < shape.dim; ++d) x.at(b, i, d) = nan;
+      }
+      for (int j = m(b); j < shape.m; ++j) {
+        for (int d = 0; d < shape.dim; ++d) y.at(b, j, d) = nan;
+      }
+      for (int i = 0; shape.dim == 0 && i < shape.n; ++i) {
+        for (int j = 0; j < shape.m; ++j) {
+          if (i >= n(b) || j >= m(b)) cost.at(b, i, j) = nan;
+        }
+      }
+    }
+  }
+
+  // The float64 result for pair b, from the inputs as they were rounded to T.
+  [[nodiscard]] reference::Result expected(int b) const {
+    if (shape.dim == 0) return reference::soft_dtw_from_cost(cost.wide(b, n(b), m(b)), n(b), m(b), gamma);
+    return reference::soft_dtw(x.wide(b, n(b), shape.dim), y.wide(b, m(b), shape.dim), n(b), m(b), shape.dim,
+                               gamma);
+  }
+};
+
+// Contiguous, as the library wrote them; empty: not wanted.
+template <typename T>
+struct Outputs {
+  std::vector<T> value, grad_x, grad_y, alignment;
+};
+
+// Bit by bit: NaN equals NaN, and -0 differs from 0.
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+template <typename T>
+bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
+  return same_bits(a.value, b.value) && same_bits(a.grad_x, b.grad_x) && same_bits(a.grad_y, b.grad_y) &&
+         same_bits(a.alignment, b.alignment);
+}
+
+enum Wanted { kValue, kGradients, kEverything };
+
+// Calls the library with all memory in Buffers: HostBuffer, or a device's buffer with the same interface.
+// Outputs and workspace start as NaN, so that a cell that is never written, or is read first, shows.
+template <typename Buffer, typename T>
+Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& execution) {
+  const Shape s = batch.shape;
+  const bool series = s.dim > 0;
+  Buffer x(batch.x.data), y(batch.y.data), cost(batch.cost.data);
+  Buffer x_lengths(batch.x_lengths), y_lengths(batch.y_lengths);
+  const std::size_t pairs = s.batch;
+  const std::size_t xs = series && wanted != kValue ? pairs * s.n * s.dim : 0;
+  const std::size_t ys = series && wanted != kValue ? pairs * s.m * s.dim : 0;
+  const std::size_t table = wanted == kEverything ? pairs * s.n * s.m : 0;
+  Buffer value(pairs * sizeof(T)), grad_x(xs * sizeof(T)), grad_y(ys * sizeof(T)),
+      alignment(table * sizeof(T));
+
+  const auto view = [](const Buffer& buffer, const Tensor<T>& tensor) {
+    return StridedTensor{static_cast<const T*>(buffer.data()) + tensor.first,
+                         {tensor.stride[0], tensor.stride[1], tensor.stride[2]}};
+  };
+  SoftDtwProblem problem;
+  problem.dtype = kDType<T>;
+  problem.batch = s.batch;
+  problem.n = s.n;
+  problem.m = s.m;
+  problem.dim = s.dim;
+  problem.gamma = batch.gamma;
+  if (series) {
+    problem.x = view(x, batch.x);
+    problem.y = view(y, batch.y);
+  } else {
+    problem.cost = view(cost, batch.cost);
+  }
+  if (!batch.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
+  if (!batch.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());
+  const SoftDtwOutputs outputs{value.data(), xs ? grad_x.data() : nullptr, ys ? grad_y.data() : nullptr,
+                               table ? alignment.data() : nullptr};
+  const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, execution);
+  Buffer workspace(bytes);
+  const Status status = soft_dtw(problem, outputs, {workspace.data(), bytes}, execution);
+  EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
+  return {value.template read<T>(pairs), grad_x.template read<T>(xs), grad_y.template read<T>(ys),
+          alignment.template read<T>(table)};
+}
+
+// Relative L2 error over the true part; the padding must be exactly 0.
+template <typename T>
+double error(const T* got, const std::vector<double>& expected, int rows, int columns, int full_rows,
+             int full_columns) {
+  double difference = 0, norm = 0;
+  int dirty = 0;
+  for (int i = 0; i < full_rows; ++i) {
+    for (int j = 0; j < full_columns; ++j) {
+      const double v = got[static_cast<std::size_t>(i) * full_columns + j];
+      if (i >= rows || j >= columns) {
+        dirty += !(v == 0.0);
+        continue;
+      }
+      const double e = expected[static_cast<std::size_t>(i) * columns + j];
+      difference += (v - e) * (v - e);
+      norm += e * e;
+    }
+  }
+  EXPECT_EQ(dirty, 0) << "elements of padding that are not 0";
+  if (difference == 0) return 0;  // also when both are all 0
+  return std::sqrt(difference / std::max(norm, 1e-60));
+}
+
+}  // namespace warpalign::test
