@@ -1,18 +1,19 @@
-// Time per cell of the soft-DTW CPU path. Names are <instruction set>/<what>/<dtype>/N/D/gamma/threads; every
-// instruction set that the machine has is registered, and --benchmark_filter picks, for example
+// Times of the CPU path: value alone, and value with gradients, over lengths, features and threads.
 //
-//   soft_dtw_cpu_benchmark --benchmark_filter='avx2/.*/float32/N:1024/D:1/' --benchmark_out=result.json
-//
-// ns_per_cell is wall time over B N M cells; with one thread that is time per cell and core.
+//   soft_dtw_cpu_benchmark                                  the best instruction set of this machine
+//   WARPALIGN_ISA=baseline soft_dtw_cpu_benchmark           another one: baseline, avx2 or avx512
+//   soft_dtw_cpu_benchmark --benchmark_filter=512           Google Benchmark's own options
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,117 +21,112 @@
 #include "warpalign/soft_dtw.h"
 #include "warpalign/thread_pool.h"
 
+namespace warpalign {
 namespace {
 
-using warpalign::cpu::Isa;
-
-struct Case {
-  Isa isa;
-  bool gradient;
-  int batch;
-  int length;  // N = M
-  int dim;
-  double gamma;
-  int threads;
-};
-
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-
 template <typename T>
-std::vector<T> normal(std::size_t count, unsigned seed) {
+std::vector<T> series(int batch, int length, int dim, unsigned seed) {
   std::mt19937 generator(seed);
-  std::normal_distribution<T> distribution;
-  std::vector<T> values(count);
-  for (T& value : values) value = distribution(generator);
-  return values;
+  std::normal_distribution<double> normal;
+  std::vector<T> out(static_cast<std::size_t>(batch) * length * dim);
+  for (T& v : out) v = static_cast<T>(normal(generator));
+  return out;
 }
 
-template <typename T>
-void soft_dtw(benchmark::State& state, const Case& c) {
-  warpalign::cpu::override_isa(c.isa);
-  warpalign::ThreadPool pool(c.threads);
-  const auto execution = warpalign::Execution::host(pool.parallel_for());
-  const std::int64_t elements = static_cast<std::int64_t>(c.length) * c.dim;
-  const std::vector<T> x = normal<T>(c.batch * elements, 1);
-  const std::vector<T> y = normal<T>(c.batch * elements, 2);
-  std::vector<T> value(c.batch);
-  std::vector<T> grad_x(x.size());
-  std::vector<T> grad_y(y.size());
+// range(0): N = M; range(1): D; range(2): threads. One pair per thread: pairs are what threads share out.
+template <typename T, bool with_gradient>
+void soft_dtw_cpu(benchmark::State& state) {
+  const int length = static_cast<int>(state.range(0)), dim = static_cast<int>(state.range(1)),
+            threads = static_cast<int>(state.range(2)), batch = threads;
+  const std::vector<T> x = series<T>(batch, length, dim, 1), y = series<T>(batch, length, dim, 2);
+  std::vector<T> value(batch), grad_x(x.size()), grad_y(y.size());
 
-  warpalign::SoftDtwProblem problem;
-  problem.dtype = sizeof(T) == 4 ? warpalign::DType::kFloat32 : warpalign::DType::kFloat64;
-  problem.batch = c.batch;
-  problem.n = problem.m = c.length;
-  problem.dim = c.dim;
-  problem.x = {x.data(), {elements, c.dim, 1}};
-  problem.y = {y.data(), {elements, c.dim, 1}};
-  problem.gamma = c.gamma;
-  warpalign::SoftDtwOutputs outputs;
-  outputs.value = value.data();
-  if (c.gradient) {
-    outputs.grad_x = grad_x.data();
-    outputs.grad_y = grad_y.data();
+  SoftDtwProblem problem;
+  problem.dtype = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  problem.batch = batch;
+  problem.n = problem.m = length;
+  problem.dim = dim;
+  problem.x = {x.data(), {static_cast<std::int64_t>(length) * dim, dim, 1}};
+  problem.y = {y.data(), {static_cast<std::int64_t>(length) * dim, dim, 1}};
+  SoftDtwOutputs out;
+  out.value = value.data();
+  if (with_gradient) {
+    out.grad_x = grad_x.data();
+    out.grad_y = grad_y.data();
   }
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t bytes = warpalign::soft_dtw_workspace_bytes(problem, outputs, execution);
-  const std::unique_ptr<void, Free> memory(
-      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
+  ThreadPool pool(threads);
+  const Execution execution = Execution::host(threads > 1 ? pool.parallel_for() : ParallelFor{});
+  const std::size_t bytes = soft_dtw_workspace_bytes(problem, out, execution);
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  const std::unique_ptr<void, Free> workspace(std::aligned_alloc(256, (bytes / 256 + 1) * 256));
 
-  const auto begin = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
-    const warpalign::Status status = warpalign::soft_dtw(problem, outputs, {memory.get(), bytes}, execution);
-    if (!status.ok()) {
-      state.SkipWithError(status.message);
+    if (!soft_dtw(problem, out, {workspace.get(), bytes}, execution).ok()) {
+      state.SkipWithError("soft_dtw refused the problem");
       break;
     }
+    benchmark::DoNotOptimize(value.data());
     benchmark::ClobberMemory();
   }
-  const auto elapsed = std::chrono::steady_clock::now() - begin;
-  warpalign::cpu::clear_isa_override();
-  const double cells = static_cast<double>(c.batch) * c.length * c.length * state.iterations();
-  state.counters["ns_per_cell"] = std::chrono::duration<double, std::nano>(elapsed).count() / cells;
-  state.counters["workspace_KiB"] = static_cast<double>(bytes) / 1024;
+  // Not Counter::kInvert, which would print nanoseconds with the unit of seconds.
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+  const double cells = static_cast<double>(batch) * length * length * static_cast<double>(state.iterations());
+  state.counters["ns_per_cell"] = elapsed.count() / cells;
 }
 
-void add(const char* dtype, const Case& c) {
-  const std::string name =
-      std::string(warpalign::cpu::isa_name(c.isa)) + (c.gradient ? "/gradient/" : "/forward/") + dtype +
-      "/N:" + std::to_string(c.length) + "/D:" + std::to_string(c.dim) +
-      (c.gamma == 1.0 ? "/gamma:1" : "/gamma:0.01") + "/threads:" + std::to_string(c.threads);
-  const auto function = std::string_view(dtype) == "float32" ? &soft_dtw<float> : &soft_dtw<double>;
-  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { function(state, c); })
-      ->UseRealTime()
-      ->Unit(benchmark::kMillisecond);
-}
-
-void add_all(Isa isa, int all_threads) {
-  constexpr int kManyPairs = 1024;  // of 32 x 32, where what a pair costs beside its cells shows
-  for (const bool gradient : {false, true}) {
-    for (const int dim : {1, 8, 64}) {
-      add("float32", {isa, gradient, kManyPairs, 32, dim, 1.0, 1});
-      for (const int length : {128, 512, 1024, 2048}) {
-        add("float32", {isa, gradient, 1, length, dim, 1.0, 1});
-        if (all_threads > 1) add("float32", {isa, gradient, 4 * all_threads, length, dim, 1.0, all_threads});
+void register_all() {
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<int> thread_counts = {1};
+  if (all > 1) thread_counts.push_back(all);
+  const auto add = [&](const char* name, void (*function)(benchmark::State&),
+                       const std::vector<int>& lengths) {
+    for (int threads : thread_counts) {
+      for (int length : lengths) {
+        for (int dim : {1, 8, 64}) {
+          benchmark::RegisterBenchmark(name, function)
+              ->Args({length, dim, threads})
+              ->ArgNames({"N", "D", "threads"})
+              ->UseRealTime()
+              ->Unit(benchmark::kMicrosecond);
+        }
       }
     }
-    add("float32", {isa, gradient, 1, 1024, 1, 0.01, 1});
-    add("float64", {isa, gradient, 1, 1024, 1, 1.0, 1});
+  };
+  add("value/float32", &soft_dtw_cpu<float, false>, {128, 512, 1024, 2048});
+  add("gradient/float32", &soft_dtw_cpu<float, true>, {128, 512, 1024, 2048});
+  add("value/float64", &soft_dtw_cpu<double, false>, {512});
+  add("gradient/float64", &soft_dtw_cpu<double, true>, {512});
+}
+
+// Takes WARPALIGN_ISA from the environment; false where it is no name that this machine can run.
+bool choose_isa() {
+  const char* wanted = std::getenv("WARPALIGN_ISA");
+  if (!wanted) return true;
+  for (int isa = 0; isa <= static_cast<int>(cpu::best_isa()); ++isa) {
+    if (std::strcmp(wanted, cpu::isa_name(static_cast<cpu::Isa>(isa))) != 0) continue;
+    cpu::override_isa(static_cast<cpu::Isa>(isa));
+    return true;
   }
+  return false;
 }
 
 }  // namespace
+}  // namespace warpalign
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  const Isa best = warpalign::cpu::best_isa();
-  benchmark::AddCustomContext("instruction set", warpalign::cpu::isa_name(best));
-  const int threads = static_cast<int>(std::thread::hardware_concurrency());
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kBaseline}) {
-    if (isa <= best) add_all(isa, threads);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  if (!warpalign::choose_isa()) {
+    std::fprintf(stderr, "WARPALIGN_ISA: this machine has %s and what stands below it\n",
+                 warpalign::cpu::isa_name(warpalign::cpu::best_isa()));
+    return 1;
   }
+  benchmark::AddCustomContext("instruction set", warpalign::cpu::isa_name(warpalign::cpu::selected_isa()));
+  benchmark::AddCustomContext("hardware threads", std::to_string(std::thread::hardware_concurrency()));
+  warpalign::register_all();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

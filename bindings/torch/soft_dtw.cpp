@@ -69,23 +69,23 @@ ValueGradientsAndAlignment run_series(const Tensor& x, const Tensor& y,
   return {value, grad_x, grad_y, alignment};
 }
 
-ValueAndGradients soft_dtw_op(const Tensor x, const Tensor y, const std::optional<Tensor> x_lengths,
-                              const std::optional<Tensor> y_lengths, double gamma, bool needs_grad_x,
+ValueAndGradients soft_dtw_op(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
+                              const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
                               bool needs_grad_y) {
   const auto [value, grad_x, grad_y, none] =
       run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, false);
   return {value, grad_x, grad_y};
 }
 
-ValueGradientsAndAlignment soft_dtw_alignment_op(const Tensor x, const Tensor y,
-                                                 const std::optional<Tensor> x_lengths,
-                                                 const std::optional<Tensor> y_lengths, double gamma,
+ValueGradientsAndAlignment soft_dtw_alignment_op(const Tensor& x, const Tensor& y,
+                                                 const std::optional<Tensor>& x_lengths,
+                                                 const std::optional<Tensor>& y_lengths, double gamma,
                                                  bool needs_grad_x, bool needs_grad_y) {
   return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, true);
 }
 
-std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor cost, const std::optional<Tensor> n_lengths,
-                                            const std::optional<Tensor> m_lengths, double gamma,
+std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const std::optional<Tensor>& n_lengths,
+                                            const std::optional<Tensor>& m_lengths, double gamma,
                                             bool needs_grad) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(cost, "cost", "(B, N, M)");

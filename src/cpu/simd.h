@@ -21,6 +21,7 @@
 
 namespace WARPALIGN_SIMD_NAMESPACE {
 
+// NOLINTBEGIN(modernize-use-using): attributes of vector types read best in a typedef
 typedef __INT64_TYPE__ Index;
 typedef float F32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef double F64 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
@@ -45,6 +46,8 @@ struct VectorOf<__INT32_TYPE__> {
   typedef I32 Type;
   typedef __INT32_TYPE__ Unaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(4), may_alias));
 };
+
+// NOLINTEND(modernize-use-using)
 
 template <class Scalar>
 WARPALIGN_INLINE typename VectorOf<Scalar>::Type load(const Scalar* from) {

@@ -478,7 +478,8 @@ def test_layouts(device: torch.device, layout: str, dtype: torch.dtype, d: int) 
     x, y = LAYOUTS[layout](x), LAYOUTS[layout](y)
     for got, contiguous in zip(value_and_gradients(x, y), expected, strict=True):
         if device.type == "cuda" and d == 64:  # four adjacent features at a time are summed in another order
-            assert relative_error(got, contiguous) < 1e-5
+            rounding = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(got.dtype, 1e-5)
+            assert relative_error(got, numpy64(contiguous)) < rounding
         else:
             assert torch.equal(got, contiguous)
 
