@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdint>
+#include <iomanip>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -75,7 +76,7 @@ inline void check_status(const Status& status) {
   if (status.code != StatusCode::kInvalidArgument)
     throw std::runtime_error(std::string("warpalign: ") + status.message);
   std::ostringstream came;
-  came << status.value;
+  came << std::setprecision(17) << status.value;  // lengths in full
   if (status.batch_index >= 0) came << " at index " << status.batch_index;
   fail(status.argument, status.message, came.str());
 }

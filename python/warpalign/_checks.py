@@ -104,14 +104,14 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     ):
         low, high = (int(bound) for bound in torch.aminmax(lengths))
         if low < 1 or high > limit:
-            index = int(((lengths < 1) | (lengths > limit)).nonzero()[0])
+            wide = lengths.long()  # int8 cannot be compared with a limit of 300
+            index = int(((wide < 1) | (wide > limit)).nonzero()[0])
             raise ValueError(
                 f"{name}: expected lengths from 1 to {limit_name} = {limit}, got {int(lengths[index])} at index {index}"
             )
     if not _LENGTH_DTYPES[lengths.dtype]:
-        lengths = lengths.clamp(
-            -(2**31), 2**31 - 1
-        )  # beyond int32 they must not come back small and positive
+        # Beyond int32 they must not come back small and positive.
+        lengths = lengths.clamp(-(2**31), 2**31 - 1)
     return lengths.to(torch.int32).contiguous()
 
 

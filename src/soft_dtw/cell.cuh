@@ -19,19 +19,26 @@ namespace warpalign::softdtw {
 template <class Real>
 struct Weights {
   Real up;
-  Real left;  // diagonal: 1 - up - left
+  Real left;  // of what up leaves over, at most
 };
 
-// Where only one or two predecessors are in reach, rounding must not leak mass to the third.
+// What up and left leave over would be rounding noise where the diagonal's share is below it: then left is
+// told to take everything that up leaves (weight 1, which the sweep cuts to that), and up everything if left
+// is out of reach.
+__device__ __forceinline__ float share(float part, float reciprocal) {
+  return __saturatef(part * reciprocal);
+}
+__device__ __forceinline__ double share(double part, double reciprocal) {
+  return fmin(part * reciprocal, 1.0);
+}
+
 template <class Real>
 __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real diagonal, Real reciprocal) {
-  Weights<Real> w{up * reciprocal, left * reciprocal};
-  if (diagonal == Real(0)) {
-    if (left == Real(0)) {
-      w.up = Real(1);
-    } else {
-      w.left = Real(1) - w.up;
-    }
+  constexpr Real kNegligible = sizeof(Real) == 4 ? Real(0x1p-25) : Real(0x1p-54);
+  Weights<Real> w{share(up, reciprocal), share(left, reciprocal)};
+  if (diagonal * reciprocal < kNegligible) {
+    w.left = Real(1);
+    if (left == Real(0)) w.up = Real(1);
   }
   return w;
 }

@@ -8,23 +8,23 @@ struct StateOf {
   Exponent exponent;
 };
 
-// Shares of two of the three predecessors; the diagonal one has the rest.
+// Shares of two of the three predecessors: of E, `up` passes on E * up, `left` as much of the rest as E *
+// left, `diagonal` what then remains. So no mass is ever lost or made, and no share is negative.
 template <class V>
 struct WeightsOf {
   V up;
   V left;
 };
 
-// Where only one or two predecessors are in reach, rounding must not leak mass to the third.
-template <class V>
-WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum) {
-  const V reciprocal = 1.0f / sum;
+// A diagonal share below `negligible` would drown in the rounding of the other two: it is dropped, `left`
+// asks for everything, and a predecessor that no path may use gets exactly 0.
+template <class V, class Real>
+WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum, Real negligible) {
+  const V reciprocal = Real(1) / sum;
   const V none{};
-  WeightsOf<V> w{up * reciprocal, left * reciprocal};
-  const auto no_diagonal = diagonal == none;
-  w.up = (no_diagonal & (left == none)) ? none + 1.0f : w.up;
-  w.left = no_diagonal ? 1.0f - w.up : w.left;
-  return w;
+  const V all = none + Real(1);
+  const auto no_diagonal = diagonal <= sum * negligible;
+  return {(no_diagonal & (left == none)) ? all : up * reciprocal, no_diagonal ? all : left * reciprocal};
 }
 
 // float32 mantissa, int32 exponent: exact for the pairs that cpu.cpp certifies.
@@ -37,6 +37,7 @@ struct Cell32 {
   using Pair = CpuPair32;
   static constexpr int kLanes = sizeof(F32) / sizeof(float);
   static constexpr Exponent kDead = -(1 << 30);  // exponents saturate here: out of reach
+  static constexpr float kNegligible = 0x1p-25f;
 
   // The largest |c| as bits: NaN above inf above all numbers.
   struct Range {
@@ -65,7 +66,7 @@ struct Cell32 {
     const F32 z_left = aligned(left.mantissa, left.exponent, bias);
     const F32 z_diagonal = aligned(diagonal.mantissa, diagonal.exponent, bias);
     const F32 sum = z_up + z_left + z_diagonal;
-    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
+    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum, kNegligible);
     const I32 bits = bits_of(sum * power);
     const I32 shift = (bits >> 23) - bits_of(rounded) + (kRoundBits - 127);
     return {from_bits((bits & 0x007fffff) | 0x3f800000), max(largest + shift, splat(kDead))};
@@ -83,6 +84,7 @@ struct Cell64 {
   using Pair = CpuPair64;
   static constexpr int kLanes = sizeof(F64) / sizeof(double);
   static constexpr Exponent kDead = -1e300;
+  static constexpr double kNegligible = 0x1p-54;
   static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
 
   // All ones, which is a NaN, in a lane that has met a NaN; any other cost is fine here.
@@ -111,7 +113,7 @@ struct Cell64 {
     const F64 z_left = aligned(left.mantissa, left.exponent, largest);
     const F64 z_diagonal = aligned(diagonal.mantissa, diagonal.exponent, largest);
     const F64 sum = z_up + z_left + z_diagonal;
-    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum);
+    if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum, kNegligible);
     const I64 bits = bits_of(sum * power);
     // The biased exponent as a double: it becomes the low bits of 2^52.
     const F64 biased =

@@ -86,10 +86,11 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
       V e = load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
       if (r + Cell::kLanes > rows.high + 1) e = lane <= rows.high - r ? e : V{};
       const V up = e * load(weight_up + (r - rows.low));
-      const V left = e * load(weight_left + (r - rows.low));
+      const V rest = e - up;
+      const V left = min(e * load(weight_left + (r - rows.low)), rest);
       store(buffers.up + r, up);
       store(buffers.left + r, left);
-      store(diagonal + r, e - up - left);
+      store(diagonal + r, rest - left);
       if constexpr (kStoreE) store(weight_up + (r - rows.low), e);
       for (int k = 0; k < kDim; ++k) {
         const Index i = k * p.x_stride + t.row0 + r;

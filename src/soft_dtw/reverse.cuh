@@ -69,10 +69,11 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
     Real e = flow.up[k] + incoming;
     if (k == inject_column) e += Real(1);
     const Real e_up = e * weights[k].up;
-    const Real e_left = e * weights[k].left;
+    const Real rest = e - e_up;
+    const Real e_left = min(e * weights[k].left, rest);
     flow.up[k] = e_up;
     incoming = e_left + flow.diagonal[k];
-    flow.diagonal[k] = e - e_up - e_left;
+    flow.diagonal[k] = rest - e_left;
     source.take(q, k, e, flow.sideways + 1);
   }
   flow.sideways[0] = incoming;

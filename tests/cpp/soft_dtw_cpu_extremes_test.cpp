@@ -193,6 +193,32 @@ TEST_P(SoftDtwCpu, ForbiddenCells) {
   forbidden_cells<double>();
 }
 
+// Scattered forbidden cells, and steps so dear that their share is below the others' rounding: neither may
+// get rounding noise for E.
+template <typename T>
+void no_noise_in_alignment() {
+  const T inf = static_cast<T>(kInf);
+  for (const double scale : {1.0, 100.0}) {
+    Batch<T> batch({1, 150, 140, 0}, 0.3, 66, scale);
+    for (int pass = 0; pass < 2; ++pass) {
+      const Outputs<T> got = run(batch, kEverything);
+      expect_close(batch, got);
+      for (int k = 0; k < 150 * 140; ++k) {
+        ASSERT_GE(got.alignment[k], T(0)) << "cell " << k;
+        if (batch.cost.data[k] == inf) {
+          ASSERT_EQ(got.alignment[k], T(0)) << "forbidden cell " << k;
+        }
+      }
+      for (int k = 3; k + 1 < 150 * 140; k += 7) batch.cost.data[k] = inf;
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, NoRoundingNoiseInTheAlignment) {
+  no_noise_in_alignment<float>();
+  no_noise_in_alignment<double>();
+}
+
 TEST_P(SoftDtwCpu, ForbiddenCorners) {
   for (bool last : {false, true}) {
     Batch<float> batch({1, 20, 30, 0}, 1.0, 65);

@@ -184,5 +184,21 @@ TEST_F(SoftDtwCuda, CostMatrixWithNegativeAndForbiddenCells) {
   compare(batch, {1e-5, 1e-5});
 }
 
+TEST_F(SoftDtwCuda, NoRoundingNoiseInTheAlignment) {
+  Batch<float> batch({4, 60, 90, 0}, 0.3, 82);
+  std::mt19937 generator(83);
+  for (float& c : batch.cost.data) {
+    if (generator() % 5 == 0) c = static_cast<float>(kInf);
+  }
+  for (int b = 0; b < 4; ++b) batch.cost.at(b, 0, 0) = batch.cost.at(b, 59, 89) = 1.0f;
+  const Outputs<float> got = run(batch, kEverything);
+  for (std::size_t k = 0; k < got.alignment.size(); ++k) {
+    EXPECT_GE(got.alignment[k], 0.0f);
+    if (std::isinf(batch.cost.data[k])) {
+      EXPECT_EQ(got.alignment[k], 0.0f);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace warpalign::test
