@@ -11,8 +11,8 @@
 
 namespace warpalign::cuda {
 
-// One-arrival barrier: phase f ends with the f-th arrival. Memory written before an arrival is seen after the
-// wait.
+// Barrier of so many arrivals: phase f ends with the last arrival of its own. Memory written before an
+// arrival is seen after the wait.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 using Barrier = std::uint64_t;
@@ -21,13 +21,17 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
+// The count is a constant of the instruction: with one that differs between the lanes, barriers came out
+// damaged (nvcc 13.0, sm_90).
+template <int kArrivals = 1>
 __device__ __forceinline__ void barrier_init(Barrier* b) {
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(b)) : "memory");
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "n"(kArrivals) : "memory");
 }
 
+template <int kArrivals = 1>
 __device__ __forceinline__ void barrier_reset(Barrier* b) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
-  barrier_init(b);
+  barrier_init<kArrivals>(b);
 }
 
 __device__ __forceinline__ void barrier_arrive(Barrier* b) {
@@ -51,19 +55,29 @@ __device__ __forceinline__ bool barrier_test(Barrier* b, unsigned parity) {
   return done;
 }
 
-#else  // before sm_80: a counter of ended phases
+#else  // before sm_80: arrivals so far, and how many end a phase
 
-using Barrier = std::uint64_t;
+struct __align__(8) Barrier {
+  int arrived;
+  int arrivals;
+};
 
-__device__ __forceinline__ void barrier_init(Barrier* b) { *reinterpret_cast<volatile int*>(b) = 0; }
-__device__ __forceinline__ void barrier_reset(Barrier* b) { barrier_init(b); }
+template <int kArrivals = 1>
+__device__ __forceinline__ void barrier_init(Barrier* b) {
+  *const_cast<volatile int*>(&b->arrived) = 0;
+  *const_cast<volatile int*>(&b->arrivals) = kArrivals;
+}
+template <int kArrivals = 1>
+__device__ __forceinline__ void barrier_reset(Barrier* b) {
+  barrier_init<kArrivals>(b);
+}
 __device__ __forceinline__ void barrier_arrive(Barrier* b) {
   __threadfence_block();
-  auto* ended = reinterpret_cast<volatile int*>(b);
-  *ended = *ended + 1;
+  atomicAdd(&b->arrived, 1);
 }
 __device__ __forceinline__ bool barrier_test(Barrier* b, unsigned parity) {
-  const bool done = (*reinterpret_cast<volatile int*>(b) & 1) != static_cast<int>(parity);
+  const int ended = *const_cast<volatile int*>(&b->arrived) / *const_cast<volatile int*>(&b->arrivals);
+  const bool done = (ended & 1) != static_cast<int>(parity);
   __threadfence_block();
   return done;
 }
@@ -102,18 +116,5 @@ class Channel {
   Barrier* full_;
   Barrier* empty_;
 };
-
-// The same hand-over through a counter in global memory, for queues that hold everything and need no release.
-__device__ __forceinline__ void publish_count(int* counter, int groups) {
-  asm volatile("st.release.cta.s32 [%0], %1;" ::"l"(counter), "r"(groups) : "memory");
-}
-
-__device__ __forceinline__ void await_count(const int* counter, int groups) {
-  int count;
-  do {
-    asm volatile("ld.acquire.cta.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
-  } while (count < groups);
-  __syncwarp();
-}
 
 }  // namespace warpalign::cuda

@@ -5,11 +5,11 @@
 // The exponent is exact, so the relative error of Z grows only with the number of cells on a path and never
 // with the magnitude of R; nothing underflows for any gamma. c is split in n + f with n = round(c): n goes to
 // the exponent, and 2^-f in [2^-1/2, 2^1/2] to the mantissa, so that a cell needs one transcendental
-// instruction.
+// instruction. Costs come unscaled: the factor goes into multiply-adds, and c itself is never rounded.
 //
 // Transition weights, for the reverse sweep: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), and so on.
-// The third weight is 1 - p_up - p_left: mass is conserved to rounding. A predecessor that is out of reach
-// has weight exactly 0.
+// The third weight is (1 - p_up) - p_left: the three sum to 1 whatever the error of the reciprocal. A
+// predecessor that is out of reach has weight exactly 0.
 #pragma once
 
 #include "cuda/math.cuh"
@@ -19,12 +19,9 @@ namespace warpalign::softdtw {
 template <class Real>
 struct Weights {
   Real up;
-  Real left;  // of what up leaves over, at most
+  Real left;  // at most 1 - up
 };
 
-// What up and left leave over would be rounding noise where the diagonal's share is below it: then left is
-// told to take everything that up leaves (weight 1, which the sweep cuts to that), and up everything if left
-// is out of reach.
 __device__ __forceinline__ float share(float part, float reciprocal) {
   return __saturatef(part * reciprocal);
 }
@@ -32,19 +29,21 @@ __device__ __forceinline__ double share(double part, double reciprocal) {
   return fmin(part * reciprocal, 1.0);
 }
 
+// Where the diagonal's share is below rounding, left gets all that up leaves, and up everything if left is
+// out of reach: else rounding noise would flow where nothing does.
 template <class Real>
 __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real diagonal, Real reciprocal) {
   constexpr Real kNegligible = sizeof(Real) == 4 ? Real(0x1p-25) : Real(0x1p-54);
-  Weights<Real> w{share(up, reciprocal), share(left, reciprocal)};
-  if (diagonal * reciprocal < kNegligible) {
-    w.left = Real(1);
-    if (left == Real(0)) w.up = Real(1);
-  }
-  return w;
+  Real p_up = share(up, reciprocal);
+  const bool no_diagonal = diagonal * reciprocal < kNegligible;
+  if (no_diagonal && left == Real(0)) p_up = Real(1);
+  const Real rest = Real(1) - p_up;
+  return {p_up, no_diagonal ? rest : min(left * reciprocal, rest)};
 }
 
-// float32 mantissa in [1, 2), int32 exponent. Exact for |c| < 2^22 and exponents above -2^29; kernel.cuh
-// certifies both for every pair and hands the others to Cell64.
+// float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() brings them into [1, 2),
+// advance() lets them drift by less than 2^3 a step, and a group starts from normal ones. Exact for |c| <
+// 2^22 and exponents above -2^29; kernel.cuh certifies both for every pair and hands the others to Cell64.
 struct Cell32 {
   using Real = float;
   struct __align__(8) State {
@@ -57,37 +56,38 @@ struct Cell32 {
   static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
   static __device__ __forceinline__ State one() { return {1.0f, 0}; }
 
-  // The mantissa bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one instruction.
-  static __device__ __forceinline__ float mantissa_of(int bits) {
-    int mantissa;
-    asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;" : "=r"(mantissa) : "r"(bits), "r"(0x3f800000));
-    return __int_as_float(mantissa);
+  // Whole exponent, with that of the mantissa.
+  static __device__ __forceinline__ int exponent_of(State s) {
+    return __viaddmax_s32(s.exponent, (__float_as_int(s.mantissa) >> 23) - 127, kDead);
   }
-
-  // 2^(exponent - largest), or exactly 0 when that is below 2^-126.
-  static __device__ __forceinline__ float aligned(State s, int bias) {
-    return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, bias, 0) << 23);
+  static __device__ __forceinline__ State normal(State s) {
+    int mantissa;  // the mantissa bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one
+                   // instruction
+    asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;"
+        : "=r"(mantissa)
+        : "r"(__float_as_int(s.mantissa)), "r"(0x3f800000));
+    return {__int_as_float(mantissa), exponent_of(s)};
+  }
+  // Mantissa in units of 2^exponent; 0 where that is below 2^-126.
+  static __device__ __forceinline__ float scaled(State s, int exponent) {
+    return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, 127 - exponent, 0) << 23);
   }
 
   template <bool kWantWeights>
-  static __device__ __forceinline__ State advance(float cost, State up, State left, State diagonal,
-                                                  Weights<float>* weights) {
+  static __device__ __forceinline__ State advance(float cost, float scale, State up, State left,
+                                                  State diagonal, Weights<float>* weights) {
     const int largest = __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
-    const int bias = 127 - largest;
-    const float z_up = aligned(up, bias);
-    const float z_left = aligned(left, bias);
-    const float z_diagonal = aligned(diagonal, bias);
-    const float sum = z_up + z_left + z_diagonal;
-    if (kWantWeights) {
-      *weights = normalized(z_up, z_left, z_diagonal, cuda::reciprocal_fast(sum));
-    }
+    const float z_up = scaled(up, largest);
+    const float z_left = scaled(left, largest);
+    const float z_diagonal = scaled(diagonal, largest);
+    const float sum = z_up + z_diagonal + z_left;
+    if (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, cuda::reciprocal_fast(sum));
     // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
     constexpr float kRound = 12582912.0f;
     constexpr int kRoundBits = 0x4B400000;
-    const float rounded = cost + kRound;
-    const int bits = __float_as_int(sum * cuda::exp2_fast((rounded - kRound) - cost));
-    const int shift = (bits >> 23) - __float_as_int(rounded) + (kRoundBits - 127);
-    return {mantissa_of(bits), __viaddmax_s32(largest, shift, kDead)};
+    const float rounded = fmaf(cost, scale, kRound);
+    const float fraction = fmaf(cost, -scale, rounded - kRound);
+    return {sum * cuda::exp2_fast(fraction), largest + (kRoundBits - __float_as_int(rounded))};
   }
 
   // log2 Z
@@ -113,6 +113,7 @@ struct Cell64 {
 
   static __device__ __forceinline__ State dead() { return {1.0, kDead}; }
   static __device__ __forceinline__ State one() { return {1.0, 0.0}; }
+  static __device__ __forceinline__ State normal(State s) { return s; }
 
   static __device__ __forceinline__ double aligned(State s, double largest) {
     const double shift = s.exponent - largest;
@@ -120,16 +121,17 @@ struct Cell64 {
   }
 
   template <bool kWantWeights>
-  static __device__ __forceinline__ State advance(double cost, State up, State left, State diagonal,
-                                                  Weights<double>* weights) {
+  static __device__ __forceinline__ State advance(double cost, double scale, State up, State left,
+                                                  State diagonal, Weights<double>* weights) {
     const double largest = fmax(fmax(up.exponent, left.exponent), diagonal.exponent);
     const double z_up = aligned(up, largest);
     const double z_left = aligned(left, largest);
     const double z_diagonal = aligned(diagonal, largest);
     const double sum = z_up + z_left + z_diagonal;
     if (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, 1.0 / sum);
-    const double whole = rint(cost);
-    const double z = sum * exp2(whole - cost);
+    const double scaled = fmin(cost * scale, kForbidden);
+    const double whole = rint(scaled);
+    const double z = sum * exp2(whole - scaled);
     const int high = __double2hiint(z);
     return {__hiloint2double((high & 0x000fffff) | 0x3ff00000, __double2loint(z)),
             fmax(largest - whole + ((high >> 20) - 1023), kDead)};

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cuda/check.h"
-#include "soft_dtw/launch.h"
+#include "soft_dtw/cuda/launch.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign::detail {
@@ -15,14 +15,11 @@ namespace {
 
 using namespace softdtw;  // NOLINT: one operator's own names
 
-constexpr CellSizes kFloat32Sizes{8, 4};
-constexpr CellSizes kFloat64Sizes{16, 8};
-
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
 struct Plan {
-  LaunchShape main;
-  LaunchShape rerun;      // float32 only
+  Layout main;
+  Layout rerun;           // float32 only
   std::size_t flags;      // bytes, in front of the scratch
   std::size_t workspace;  // bytes
 };
@@ -32,37 +29,24 @@ bool exchanges_series(const SoftDtwProblem& problem, const SoftDtwOutputs& out) 
   return !problem.cost.data && !out.alignment && problem.n > problem.m;
 }
 
-LaunchRequest float64_request(LaunchRequest request) {
-  request.cell = kFloat64Sizes;
-  request.columns_per_lane = 1;
-  request.features = 0;
-  request.max_warps = max_warps(1, kFloat64Sizes);
-  return request;
-}
-
-LaunchRequest float32_request(LaunchRequest request, const SoftDtwProblem& problem, const SoftDtwOutputs& out,
-                              DeviceLimits device) {
-  request.cell = kFloat32Sizes;
-  const bool few = !problem.cost.data && !out.alignment && problem.dim <= kMostFeatures;
-  request.features = !few ? 0 : problem.dim == 1 ? 1 : kMostFeatures;
-  if (few) {
-    // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
-    const double warps_of_two = static_cast<double>(problem.batch) * strips_of(request.m, 2);
-    const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
-    request.columns_per_lane = request.m <= 32                                         ? 1
-                               : (!request.gradient && fills_device && request.m > 64) ? 4
-                                                                                       : 2;
-  } else {
-    request.columns_per_lane = request.m <= 32 ? 1 : 2;
+void describe_float32(Request& r, const SoftDtwProblem& problem, const SoftDtwOutputs& out,
+                      DeviceLimits device) {
+  if (problem.cost.data || out.alignment || problem.dim > kMostFeatures) {
+    describe_tiles(r);
+    return;
   }
-  request.max_warps = max_warps(request.columns_per_lane, kFloat32Sizes);
-  return request;
+  r.features = problem.dim <= 2 ? problem.dim : kMostFeatures;
+  // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
+  const double warps_of_two = static_cast<double>(problem.batch) * strips_of(r.m, 2);
+  const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
+  r.columns_per_lane = r.m <= 32 ? 1 : !r.gradient && fills_device && r.m > 64 ? 4 : 2;
+  describe_few_features(r);
 }
 
 Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int device) {
   const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, device),
                             cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
-  LaunchRequest request{};
+  Request request{};
   request.batch = problem.batch;
   request.n = problem.n;
   request.m = problem.m;
@@ -70,15 +54,21 @@ Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int devi
   if (exchanges_series(problem, out)) std::swap(request.n, request.m);
   Plan plan{};
   if (problem.dtype == DType::kFloat64) {
-    plan.main = launch_shape(float64_request(request), limits);
-    plan.workspace = plan.main.workspace_bytes();
+    describe_float64(request, false);
+    plan.main = layout_for(request, limits);
+    plan.workspace = plan.main.scratch;
     return plan;
   }
-  plan.main = launch_shape(float32_request(request, problem, out, limits), limits);
-  plan.rerun = launch_shape(float64_request(request), limits);
-  if (request.gradient) plan.rerun.limit_scratch(plan.main.workspace_bytes());
+  Request rerun = request;
+  describe_float32(request, problem, out, limits);
+  plan.main = layout_for(request, limits);
+  describe_float64(rerun, true);
+  rerun.rerun = true;
+  // Reruns are rare: they make do with the memory that is there, but for one pair's.
+  rerun.scratch_limit = plan.main.scratch;
+  plan.rerun = layout_for(rerun, limits);
   plan.flags = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
-  plan.workspace = plan.flags + std::max(plan.main.workspace_bytes(), plan.rerun.workspace_bytes());
+  plan.workspace = plan.flags + std::max(plan.main.scratch, plan.rerun.scratch);
   return plan;
 }
 
@@ -124,16 +114,16 @@ void exchange_series(Params<In>& p) {
 }
 
 Status run(Params<double>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
-  p.shape = plan.main;
+  p.layout = plan.main;
   return launch_float64(p, gradient, stream);
 }
 
 Status run(Params<float>& p, const Plan& plan, bool gradient, cudaStream_t stream) {
-  p.shape = plan.main;
+  p.layout = plan.main;
   const Status status =
-      p.shape.features > 0 ? launch_few_features(p, gradient, stream) : launch_tiles(p, gradient, stream);
+      p.layout.features > 0 ? launch_few_features(p, gradient, stream) : launch_tiles(p, gradient, stream);
   if (!status.ok()) return status;
-  p.shape = plan.rerun;
+  p.layout = plan.rerun;
   return launch_float64(p, gradient, stream);
 }
 

@@ -1,10 +1,10 @@
-// Kernel parameters and the views that a warp works through: one pair of the batch, one strip of its columns.
+// Kernel parameters, and one pair of the batch.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "soft_dtw/policy.h"
+#include "soft_dtw/cuda/layout.h"
 
 namespace warpalign::softdtw {
 
@@ -30,8 +30,8 @@ struct Params {
   double scale;      // log2(e) / gamma, as rounded to the cell's real type
   bool vectorized;   // x and y can be read as float4 along D
   int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
-  LaunchShape shape;
-  unsigned char* scratch;  // grid * pairs_per_block slots of shape.scratch bytes
+  Layout layout;
+  unsigned char* scratch;
 };
 
 // One pair: its own pointers and true lengths.

@@ -3,7 +3,7 @@
 
 #include <climits>
 
-#include "soft_dtw/cell.cuh"
+#include "soft_dtw/cuda/cell.cuh"
 
 namespace warpalign::softdtw {
 

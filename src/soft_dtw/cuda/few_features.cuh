@@ -1,0 +1,200 @@
+// The source of costs, and the taker of E, for series of at most F features: a lane keeps its columns of y in
+// registers; the rows of x that the warp's lanes are at lie in shared memory.
+//
+// grad_y of a lane's columns is summed in registers over the strip. grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j])
+// is summed along the row as E is: from lane to lane, and from strip to strip through the channel; the
+// left-most strip writes it.
+#pragma once
+
+#include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/wave.cuh"
+
+namespace warpalign::softdtw {
+
+constexpr int few_features_bytes(int features, int real) {
+  return (2 * 8 * kGroup + kGroup) * features * real;
+}
+
+template <class Cell, class In_, int W, int F>
+class FewFeatures {
+  using In = In_;
+  using Real = typename Cell::Real;
+  using Wave = softdtw::Wave<Cell, In, FewFeatures>;
+
+ public:
+  static constexpr int kColumns = W;
+  static constexpr int kCarried = F;
+  static constexpr int kSegment = 8;
+  static constexpr int kRoles = 1;
+  static constexpr int kWarpBytes = few_features_bytes(F, sizeof(Real));
+
+  __device__ explicit FewFeatures(const Wave& w)
+      : w_(w),
+        p_(w.params),
+        scale_(static_cast<Real>(p_.scale)),
+        ring_(reinterpret_cast<Real*>(w.source_memory)) {}
+
+  // Which bounds every cost: how far x and y reach from y[0], as bits. Each strip looks at its share of x.
+  [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
+  static __device__ float largest_cost(int2 bits, const Params<In>& p) {
+    const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
+    return p.dim * reach * reach * static_cast<float>(p.scale);
+  }
+
+  __device__ void begin_forward() {
+    begin_strip();
+    x_reach_ = 0;
+    y_reach_ = 0;
+#pragma unroll
+    for (int f = 0; f < F; ++f) {
+      const Real origin = feature(w_.pair.y, p_.y_stride[2], f);
+      for (int i = w_.strip * 32 + w_.lane; i < w_.pair.n; i += w_.strips * 32) {
+        x_reach_ =
+            largest_bits(x_reach_, feature(w_.pair.x + i * p_.x_stride[1], p_.x_stride[2], f) - origin);
+      }
+#pragma unroll
+      for (int k = 0; k < W; ++k) y_reach_ = largest_bits(y_reach_, y_[k][f] - origin);
+    }
+  }
+
+  __device__ void begin_reverse() {
+    begin_strip();
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+#pragma unroll
+      for (int f = 0; f < F; ++f) grad_y_[k][f] = Real(0);
+    }
+  }
+
+  // A segment meets the rows of its own block and of the one before, counted from row -shift. Blocks are
+  // asked for a segment ahead.
+  __device__ void begin_forward_segment(int segment) {
+    if (segment == 0) {
+      ask(-1);
+      put(-1);
+      ask(0);
+    }
+    put(segment);
+    ask(segment + 1);
+  }
+  __device__ void begin_reverse_segment(int segment, bool is_first) {
+    if (is_first) {
+      ask(segment);
+      put(segment);
+      ask(segment - 1);
+    }
+    put(segment - 1);
+    ask(segment - 2);
+  }
+  __device__ __forceinline__ void begin_forward_group(int group) { begin_group(group); }
+  __device__ __forceinline__ void begin_reverse_group(int group) { begin_group(group); }
+  __device__ void end_forward_group(int) const {}
+  __device__ void end_reverse_group(int) const {}
+  static __device__ void init(unsigned char*, int) {}
+  __device__ void begin_panel() const {}
+  __device__ void help_forward(int) const {}
+  __device__ void help_reverse(int) const {}
+  __device__ __forceinline__ void begin_group(int group) {
+    x_ = ring_ + ((group * kGroup - w_.lane) & (kRows - 1)) * F;
+  }
+
+  [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
+  [[nodiscard]] __device__ __forceinline__ Real cost(int q, int k) const {
+    Real sum = 0;
+#pragma unroll
+    for (int f = 0; f < F; ++f) sum += (x_[q * F + f] - y_[k][f]) * (x_[q * F + f] - y_[k][f]);
+    return sum;
+  }
+
+  // carried: F partial sums of grad_x over the columns on the right.
+  __device__ __forceinline__ void take(int q, int k, Real e, Real* carried) {
+    const Real twice = e + e;
+#pragma unroll
+    for (int f = 0; f < F; ++f) {
+      const Real g = twice * (x_[q * F + f] - y_[k][f]);
+      grad_y_[k][f] -= g;
+      carried[f] += g;
+    }
+  }
+
+  // rows[q][1 + f]: the complete sums of grad_x of rows first + q, by the left-most strip.
+  __device__ __forceinline__ void finish_rows(int first, const Real* rows) const {
+    if (!w_.pair.grad_x) return;
+    for (int i = w_.lane; i < kGroup * F; i += cuda::kWarpSize) {
+      const int row = first + i / F;
+      const int f = i % F;
+      if (row >= 0 && row < w_.pair.n && f < p_.dim) {
+        w_.pair.grad_x[static_cast<std::int64_t>(row) * p_.dim + f] =
+            static_cast<In>(rows[i / F * (1 + F) + 1 + f]);
+      }
+    }
+  }
+
+  __device__ void end_reverse() const {
+    if (!w_.pair.grad_y) return;
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      if (column_ + k >= w_.pair.m) break;
+      In* to = w_.pair.grad_y + static_cast<std::int64_t>(column_ + k) * p_.dim;
+#pragma unroll
+      for (int f = 0; f < F; ++f) {
+        if (f < p_.dim) to[f] = static_cast<In>(grad_y_[k][f]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kBlock = kSegment * kGroup;
+  static constexpr int kRows = 2 * kBlock;
+  static constexpr int kPerLane = kBlock * F / 32;
+  [[nodiscard]] __device__ __forceinline__ Real feature(const In* at, std::int64_t stride, int f) const {
+    return F == 1 || f < p_.dim ? Real(__ldg(at + f * stride)) : Real(0);
+  }
+
+  // Rows [block * kBlock - shift, ...) of x, 2 F values a lane; rows outside repeat the first or the last
+  // one.
+  __device__ void ask(int block) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int element = i * 32 + w_.lane;
+      const int row = min(max(block * kBlock + element / F - w_.shift, 0), w_.pair.n - 1);
+      ahead_[i] = feature(w_.pair.x + row * p_.x_stride[1], p_.x_stride[2], element % F);
+    }
+  }
+  __device__ void put(int block) {
+    Real* const to = ring_ + (block & 1) * kBlock * F;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int element = i * 32 + w_.lane;
+      to[element] = ahead_[i];
+      // The first rows stand behind the last ones again, so that a group never wraps.
+      if (!(block & 1) && element < kGroup * F) to[kRows * F + element] = ahead_[i];
+    }
+    __syncwarp();
+  }
+
+  __device__ void begin_strip() {
+    column_ = w_.strip * 32 * W + w_.lane * W;
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const In* y = w_.pair.y + min(column_ + k, w_.pair.m - 1) * p_.y_stride[1];
+#pragma unroll
+      for (int f = 0; f < F; ++f) y_[k][f] = feature(y, p_.y_stride[2], f);
+    }
+  }
+
+  const Wave& w_;
+  const Params<In>& p_;
+  const Real scale_;
+  Real* const ring_;
+  int column_ = 0;  // first of this lane
+  int x_reach_ = 0;
+  int y_reach_ = 0;
+  Real y_[W][F];
+  const Real* x_ = nullptr;  // of this lane, at the group's first step
+  Real ahead_[kPerLane];
+  Real grad_y_[W][F];
+};
+
+}  // namespace warpalign::softdtw

@@ -1,0 +1,57 @@
+// One group of kGroup steps of a warp: the recursion itself.
+#pragma once
+
+#include "soft_dtw/cuda/cell.cuh"
+#include "soft_dtw/cuda/layout.h"
+
+namespace warpalign::softdtw {
+
+// What lies above and to the left of a lane's next row: Z of the row before in each of its W columns, and in
+// the last column of the lane on its left, one row further up.
+template <class Cell, int W>
+struct Lane {
+  typename Cell::State above[W];
+  typename Cell::State corner;
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int k = 0; k < W; ++k) above[k] = Cell::dead();
+    corner = Cell::dead();
+  }
+};
+
+template <class Cell, int W>
+using GroupWeights = Weights<typename Cell::Real>[kGroup][W];
+
+// cost(q, k): of step q, column k. border[q]: Z left of the strip, for lane 0; null at the left edge. out
+// gets the last column's values. Nothing is stored in memory between the steps, so that loads can run ahead.
+// note(q, k, state): sees every cell.
+template <bool kWantWeights, class Cell, int W, class Cost, class Note>
+__device__ __forceinline__ void run_group(int lane, const Cost& cost, typename Cell::Real scale,
+                                          const typename Cell::State* border, Lane<Cell, W>& z,
+                                          typename Cell::State (&out)[kGroup], GroupWeights<Cell, W>& weights,
+                                          const Note& note) {
+  using State = typename Cell::State;
+#pragma unroll
+  for (int k = 0; k < W; ++k) z.above[k] = Cell::normal(z.above[k]);
+  z.corner = Cell::normal(z.corner);
+#pragma unroll
+  for (int q = 0; q < kGroup; ++q) {
+    State left = Cell::shuffle_up(z.above[W - 1]);
+    if (lane == 0) left = border ? Cell::normal(border[q]) : Cell::dead();
+    State corner = z.corner;
+    z.corner = left;
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const State here =
+          Cell::template advance<kWantWeights>(cost(q, k), scale, z.above[k], left, corner, &weights[q][k]);
+      corner = z.above[k];
+      z.above[k] = here;
+      left = here;
+      note(q, k, here);
+    }
+    out[q] = Cell::normal(z.above[W - 1]);
+  }
+}
+
+}  // namespace warpalign::softdtw

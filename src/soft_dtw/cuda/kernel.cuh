@@ -1,0 +1,207 @@
+// The soft-DTW kernel: forward sweep, value, and, if wanted, the reverse sweep and the gradients, in one
+// launch; nothing of size N M is stored.
+//
+// With pairs enough, a block takes whole pairs in turn. With few pairs their panels go to different blocks:
+// tasks are taken from a common counter in an order in which everything that a task waits for comes before
+// it, so that what is waited for has been taken by a block that runs; no assumption on how many blocks are
+// resident is needed.
+#pragma once
+
+#include "cuda/check.h"
+#include "soft_dtw/cuda/reverse.cuh"
+
+namespace warpalign::softdtw {
+
+template <class Cell>
+constexpr CellSizes sizes() {
+  return {sizeof(typename Cell::State), sizeof(typename Cell::Real)};
+}
+
+template <bool kKeep, class Wave>
+__device__ void sweep_forward(const Wave& wave, typename Wave::Source& source) {
+  if (wave.role == 0) {
+    forward_strip<kKeep>(wave, source);
+  } else {
+    source.help_forward(wave.role - 1);
+  }
+}
+
+template <class Wave>
+__device__ void sweep_reverse(const Wave& wave, typename Wave::Source& source) {
+  if (wave.role == 0) {
+    reverse_strip(wave, source);
+  } else {
+    source.help_reverse(wave.role - 1);
+  }
+}
+
+// What a block does next: the sweep number `order` of pair b; forward sweeps of all panels first, from the
+// first to the last, then the reverse sweeps, from the last to the first.
+struct Task {
+  int b;
+  int order;
+  bool exists;  // of this warp's pair; the block has others
+};
+
+// Whole pairs, one after the other.
+template <class Wave>
+class OwnPairs {
+ public:
+  __device__ OwnPairs(const Wave& wave, int orders)
+      : p_(wave.params), slot_(wave.slot), orders_(orders), first_(first_of_block()) {}
+
+  __device__ bool next(Task& task) {
+    if (order_ == orders_) {
+      order_ = 0;
+      first_ += stride();
+    }
+    if (order_ == 0 && !find_work()) return false;
+    task = {static_cast<int>(first_) + slot_, order_++, active_};
+    return true;
+  }
+
+ private:
+  __device__ std::int64_t first_of_block() const {
+    return static_cast<std::int64_t>(blockIdx.x) * p_.layout.pairs_per_block;
+  }
+  __device__ std::int64_t stride() const {
+    return static_cast<std::int64_t>(gridDim.x) * p_.layout.pairs_per_block;
+  }
+
+  __device__ bool find_work() {
+    for (; first_ < p_.batch; first_ += stride()) {
+      active_ = first_ + slot_ < p_.batch;
+      if constexpr (sizeof(typename Wave::Real) == 4) {
+        return true;
+      } else {
+        if (!p_.uncertified) return true;
+        // A rerun: most often there is nothing to do, and many pairs are looked at in one step.
+        const std::int64_t ahead = first_ + threadIdx.x * stride();
+        bool any = false;
+        for (int k = 0; k < p_.layout.pairs_per_block; ++k)
+          any |= ahead + k < p_.batch && p_.uncertified[ahead + k];
+        if (!__syncthreads_or(any)) {
+          first_ += (blockDim.x - 1) * stride();
+          continue;
+        }
+        active_ = active_ && p_.uncertified[first_ + slot_];
+        if (__syncthreads_or(active_)) return true;
+      }
+    }
+    return false;
+  }
+
+  const Params<typename Wave::In>& p_;
+  const int slot_;
+  const int orders_;
+  int order_ = 0;
+  std::int64_t first_;
+  bool active_ = false;
+};
+
+// Panels of all pairs, from the common counter at the start of the scratch: everything that a task waits for
+// comes before it in this order.
+__device__ inline bool take_ticket(int* counter, int batch, int orders, Task& task) {
+  __shared__ int ticket;
+  if (threadIdx.x == 0) ticket = atomicAdd(counter, 1) + 1;
+  __syncthreads();
+  task = {ticket % batch, ticket / batch, true};
+  return ticket / batch < orders;
+}
+
+// Counts a panel's forward sweep; by one thread. The last one of the pair finishes it.
+template <class Wave>
+__device__ void finish_panel(const Wave& wave) {
+  __threadfence();
+  if (atomicAdd(&wave.record->done, 1) + 2 < wave.params.layout.panels) return;
+  __threadfence();
+  const int usable = wave.finish_forward();
+  __threadfence();
+  atomicExch(&wave.record->usable, usable);
+}
+
+template <bool kGradient, class Wave>
+__device__ void work(Wave& wave) {
+  const Params<typename Wave::In>& p = wave.params;
+  const int panels = p.layout.panels;
+  const int orders = kGradient ? 2 * panels : panels;
+  OwnPairs<Wave> own(wave, orders);
+  for (Task task; p.layout.tickets ? take_ticket(reinterpret_cast<int*>(p.scratch), p.batch, orders, task)
+                                   : own.next(task);) {
+    const bool is_forward = task.order < panels;
+    const bool leads = task.exists && wave.role == 0 && wave.warp == 0 && wave.lane == 0;
+    if (task.exists) {
+      wave.begin_pair(task.b, p.layout.tickets ? task.b : blockIdx.x * p.layout.pairs_per_block + wave.slot);
+    }
+    wave.begin_panel(is_forward ? task.order : 2 * panels - 1 - task.order);
+    typename Wave::Source source(wave);
+    if (wave.role == 0) source.begin_panel();
+    if (!p.layout.tickets && task.order == 0 && leads) wave.clear_record();
+    __syncthreads();
+    if (is_forward) {
+      if (task.exists && wave.active()) sweep_forward<kGradient>(wave, source);
+      __syncthreads();
+      if (leads) finish_panel(wave);
+    } else if constexpr (kGradient) {
+      if (leads) {
+        while (cuda::load_acquire(&wave.record->usable) < 0) {
+        }
+      }
+      __syncthreads();
+      const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
+      if (task.exists && task.order == panels) wave.fill_outside(usable);
+      if (usable && wave.active()) sweep_reverse(wave, source);
+    }
+    __syncthreads();
+  }
+}
+
+template <class Cell, class In, class Source, bool kGradient, int kThreads, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __grid_constant__ Params<In> p) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  Wave<Cell, In, Source> wave(p, shared);
+  work<kGradient>(wave);
+}
+
+// A kernel for blocks of at most kStrips strips, of which kBlocks fit the registers of a multiprocessor.
+template <class Cell, class In, class Source, int kStrips, int kBlocks>
+struct KernelOf {
+  static constexpr int kThreads = 32 * kStrips * Source::kRoles;
+
+  static void describe(Request& r) {
+    r.cell = sizes<Cell>();
+    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles};
+    r.columns_per_lane = Source::kColumns;
+    r.most_strips = kStrips;
+    r.resident_blocks = kBlocks;
+  }
+
+  static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
+    if constexpr (Source::kColumns > 2) {
+      return launch_as<false>(p, stream);
+    } else {
+      return gradient ? launch_as<true>(p, stream) : launch_as<false>(p, stream);
+    }
+  }
+
+ private:
+  template <bool kGradient>
+  static Status launch_as(Params<In> p, cudaStream_t stream) {
+    p.scale = static_cast<typename Cell::Real>(p.scale);
+    const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
+    const Layout& l = p.layout;
+    if (l.shared_bytes > 48 * 1024) {
+      const Status status = cuda::to_status(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, l.shared_bytes));
+      if (!status.ok()) return status;
+    }
+    if (l.cleared() > 0) {
+      const Status status = cuda::to_status(cudaMemsetAsync(p.scratch, 0xff, l.cleared(), stream));
+      if (!status.ok()) return status;
+    }
+    kernel<<<l.grid, 32 * l.warps * l.pairs_per_block * Source::kRoles, l.shared_bytes, stream>>>(p);
+    return cuda::to_status(cudaGetLastError());
+  }
+};
+
+}  // namespace warpalign::softdtw

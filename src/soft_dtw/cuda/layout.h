@@ -1,0 +1,163 @@
+// How soft-DTW is laid out on a GPU: plain numbers, computed on the host from the problem and the device.
+//
+// A pair's (n, m) matrix is cut into strips of 32 * W columns, one warp each; lane t owns W columns and runs
+// one row behind lane t - 1, so that a warp advances along an anti-diagonal. Neighbouring strips form panels,
+// one per block. docs/kernels/soft_dtw.md has the picture.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace warpalign::softdtw {
+
+constexpr int kGroup = 8;          // steps between two handshakes with the neighbouring strips
+constexpr int kChannelGroups = 8;  // groups that a strip may run ahead of its neighbour
+constexpr int kChannelBarriers = 2 * kChannelGroups;
+
+constexpr int div_up(int a, int b) { return a / b + (a % b != 0); }
+
+// At step s lane t of strip k is at row s - t - row_shift(k). The shifts make what the last lane of a strip
+// computes in one group of steps what the first lane of the next strip needs in one group, lag(k) groups
+// earlier in its own count.
+constexpr int row_shift(int strip) { return strip * 7 % kGroup; }
+constexpr int lag(int strip) { return (row_shift(strip) + 31 - row_shift(strip + 1)) / kGroup; }
+static_assert(lag(0) == 3 && lag(1) == 4 && lag(7) == 4);
+
+// Groups after which every lane of every strip has left row n - 1.
+constexpr int groups_of(int n) { return div_up(n + 31 + kGroup - 1, kGroup); }
+constexpr int strips_of(int m, int columns_per_lane) { return div_up(m, 32 * columns_per_lane); }
+
+// What the arithmetic needs: bytes of one kept state and of one real.
+struct CellSizes {
+  int state;
+  int real;
+};
+
+// What a source of costs needs.
+struct SourceSizes {
+  int carried;     // partial sums that travel along a row with E
+  int warp_bytes;  // shared memory of one strip
+  int segment;     // groups between two kept states
+  int roles;       // warps that work on a strip
+};
+
+struct DeviceLimits {
+  int multiprocessors;
+  int shared_bytes_per_block;
+};
+
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+constexpr std::size_t kHeaderBytes = 256;  // the ticket counter
+constexpr std::size_t kRecordBytes = 64;   // of a pair in flight
+
+struct Layout {
+  int columns_per_lane;  // W
+  int features;          // kept in registers; 0: costs come in tiles
+  int warps;             // strips of a panel
+  int panels;            // of a pair
+  int pairs_per_block;
+  int groups;    // of the padded length
+  bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
+  int slots;     // pairs in flight
+  int grid;
+  int shared_bytes;
+  std::size_t columns;       // bytes from the start of scratch: border and flow columns of slot 0
+  std::size_t column_bytes;  // of a slot
+  std::size_t flow;          // bytes from the start of a slot's columns: flow columns
+  std::size_t rows_done;     // likewise: progress on grad_x
+  std::size_t states;        // bytes from the start of scratch: lane states of slot 0
+  std::size_t state_bytes;   // of a slot
+  std::size_t scratch;       // all of it
+
+  // What has to be set to one-bits before a launch: nothing where blocks do not wait for each other.
+  [[nodiscard]] std::size_t cleared() const { return tickets ? states : 0; }
+};
+
+constexpr int queue_bytes(int carried, CellSizes cell) {
+  return kGroup * std::max(cell.state, (1 + carried) * cell.real);
+}
+constexpr int shared_bytes_per_warp(int columns_per_lane, CellSizes cell, SourceSizes source) {
+  const int queues =
+      (kChannelGroups + 1) * queue_bytes(source.carried, cell);  // one more: what comes from outside
+  const int states = source.segment * (columns_per_lane + 1) * 32 * cell.state;
+  const int border = source.segment * kGroup * cell.state;
+  return source.warp_bytes + queues + states + border + kChannelBarriers * 8;
+}
+
+// What is launched: everything that the layout follows from. n and m are the padded lengths.
+struct Request {
+  int batch;
+  int n;
+  int m;
+  bool gradient;
+  bool rerun;                 // few pairs, if any: blocks take whole pairs,
+  std::size_t scratch_limit;  // and as many at a time as fit into so many bytes, but one at least
+  CellSizes cell;
+  SourceSizes source;
+  int columns_per_lane;
+  int features;
+  int most_strips;      // of a block, as the kernel's registers allow
+  int resident_blocks;  // of a multiprocessor, likewise, if they have that many
+};
+
+// Where everything is in the scratch.
+inline void place(Layout& l, const Request& r, int strips) {
+  const std::size_t rows = static_cast<std::size_t>(l.groups) * kGroup;
+  const std::size_t kept = r.gradient ? strips - 1 : l.panels - 1;
+  const std::size_t flows = r.gradient ? l.panels - 1 : 0;
+  const std::size_t segments = r.gradient ? div_up(l.groups, r.source.segment) : 0;
+  l.columns = kHeaderBytes + aligned(l.slots * kRecordBytes);
+  l.flow = aligned(kept * rows * r.cell.state);
+  l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
+  l.column_bytes = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
+  l.states = l.columns + l.slots * l.column_bytes;
+  l.state_bytes = aligned(segments * strips * (r.columns_per_lane + 1) * 32 * r.cell.state);
+  l.scratch = l.states + l.slots * l.state_bytes;
+}
+
+inline Layout layout_for(const Request& r, DeviceLimits device) {
+  Layout l{};
+  l.columns_per_lane = r.columns_per_lane;
+  l.features = r.features;
+  l.groups = groups_of(r.n);
+  const int strips = strips_of(r.m, r.columns_per_lane);
+  const int per_warp = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);
+  const int most = std::min(device.shared_bytes_per_block / per_warp, r.most_strips);
+
+  // With pairs enough a block takes whole pairs, and narrow panels of them one after the other: the last
+  // strip of a panel starts long after the first one, and the fewer they are, the less they wait. With few
+  // pairs panels are narrow enough for every multiprocessor to get one.
+  const int fused = std::min(strips, most);
+  l.warps = fused;
+  const int resident = r.resident_blocks * r.most_strips;
+  for (int warps = 2; warps < fused && !r.rerun; warps *= 2) {
+    if (r.batch / device.multiprocessors < resident / warps) continue;
+    l.warps = warps;
+    break;
+  }
+  if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
+    const int panels = std::min(device.multiprocessors / r.batch, strips);
+    l.warps = std::clamp(div_up(strips, panels), std::min(4, fused), fused);
+    l.tickets = strips > l.warps;
+  }
+  l.panels = div_up(strips, l.warps);
+  l.pairs_per_block = l.panels > 1 ? 1 : std::clamp(std::min(4, most) / l.warps, 1, r.batch);
+  l.shared_bytes = l.pairs_per_block * l.warps * per_warp;
+
+  const int by_registers = r.resident_blocks * r.most_strips / (l.warps * l.pairs_per_block);
+  const int blocks = std::max(1, std::min(by_registers, device.shared_bytes_per_block / l.shared_bytes));
+  const int tasks = l.tickets ? r.batch * l.panels : div_up(r.batch, l.pairs_per_block);
+  l.grid = std::min(tasks, device.multiprocessors * blocks);
+  l.slots = l.tickets ? r.batch : std::min(l.grid * l.pairs_per_block, r.batch);
+
+  place(l, r, strips);
+  if (r.rerun && l.grid > 1 && l.scratch > r.scratch_limit) {
+    const std::size_t per_block = (l.column_bytes + l.state_bytes + kRecordBytes) * l.pairs_per_block;
+    l.grid = std::clamp(static_cast<int>(r.scratch_limit / per_block), 1, l.grid);
+    l.slots = std::min(l.grid * l.pairs_per_block, r.batch);
+    place(l, r, strips);
+  }
+  return l;
+}
+
+}  // namespace warpalign::softdtw

@@ -1,0 +1,213 @@
+// The source of costs, and the taker of E, for any number of features and for cost matrices: tiles of
+// kTileRows rows by a strip's 32 columns in shared memory. More warps per strip make the costs ahead of the
+// wavefront and, in the reverse sweep, turn the E that it leaves behind into gradients:
+//
+//              forward                        reverse
+//   wave       reads costs                    reads costs, puts E in their place
+//   helper 0   costs of every other tile      costs
+//   helper 1   costs of the others            gradients from E: of every other 32 features; alignment
+//   helper 2                                  gradients from E: of the other features
+//
+// A strip's tiles are counted from kTilesBefore, for the rows that the last lane passes through before row 0,
+// in rows that are shifted as its lanes' rows are. A tile lies column by column, kColumnStride values apart,
+// and tiles kTileStride apart, so that neither a lane per column in different rows nor 16-byte accesses to
+// four rows conflict.
+#pragma once
+
+#include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/gradients.cuh"
+#include "soft_dtw/cuda/wave.cuh"
+
+namespace warpalign::softdtw {
+
+template <class Cell, class In_>
+class Tiles {
+  using In = In_;
+  using Real = typename Cell::Real;
+  using Wave = softdtw::Wave<Cell, In, Tiles>;
+  using Memory = StripTiles<Cell, In>;
+
+ public:
+  static constexpr int kColumns = 1;
+  static constexpr int kCarried = 0;
+  static constexpr int kSegment = 4;
+  static constexpr int kRoles = 2 + kGradientWarps;
+  static constexpr int kWarpBytes = sizeof(Memory);
+
+  __device__ explicit Tiles(const Wave& w)
+      : w_(w),
+        p_(w.params),
+        m_(*reinterpret_cast<Memory*>(w.source_memory)),
+        scale_(static_cast<Real>(p_.scale)) {}
+
+  // Once, and before every sweep of a panel; by the wave's warp.
+  static __device__ void init(unsigned char* memory, int lane) {
+    auto& m = *reinterpret_cast<Memory*>(memory);
+    if (lane < kRingTiles) {
+      cuda::barrier_init(m.full(lane));
+      cuda::barrier_init(m.done(lane));
+      cuda::barrier_init<kGradientWarps>(m.free(lane));
+    }
+  }
+  __device__ void begin_panel() const {
+    if (w_.lane < kRingTiles) {
+      cuda::barrier_reset(m_.full(w_.lane));
+      cuda::barrier_reset(m_.done(w_.lane));
+      cuda::barrier_reset<kGradientWarps>(m_.free(w_.lane));
+    }
+    if (w_.lane < kGradientWarps) m_.rows_done[w_.lane] = -1;
+  }
+
+  static __device__ float largest_cost(int2 bits, const Params<In>& p) {
+    return __int_as_float(max(bits.x, 0)) * static_cast<float>(p.scale);
+  }
+  [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
+  [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
+
+  // The wave's side.
+  __device__ void begin_forward() {
+    reverse_ = false;
+    cuda::barrier_wait(m_.full(0), 0);
+    cuda::barrier_wait(m_.full(1), 0);
+  }
+  __device__ void begin_forward_segment(int) const {}
+  __device__ __forceinline__ void begin_forward_group(int group) {
+    if (group % 2 == 0) {
+      const int tile = group / 2 + kTilesBefore;
+      cuda::barrier_wait(m_.full(tile), tile / kRingTiles);
+    }
+    load_costs(group);
+  }
+  __device__ __forceinline__ void end_forward_group(int group) const {
+    if (group % 2 == 0) return;
+    signal(m_.done((group - 1) / 2));
+  }
+  __device__ void begin_reverse() {
+    reverse_ = true;
+    waited_ = 0;
+  }
+  __device__ void begin_reverse_segment(int segment, bool) {
+    for (const int needed = tiles() - 2 * segment; waited_ < needed; ++waited_) {
+      cuda::barrier_wait(m_.full(waited_), waited_ / kRingTiles);
+    }
+  }
+  __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
+  __device__ __forceinline__ void end_reverse_group(int group) const {
+    if (group % 2 != 0) return;
+    signal(m_.done(order_of(group / 2 + kTilesBefore)));
+  }
+  __device__ void end_reverse() const {}
+
+  [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
+  __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
+    (offset_ + q < kTileRows ? here_ : next_)[q] = e;
+  }
+  __device__ void finish_rows(int, const Real*) const {}
+
+  // The helpers' side.
+  __device__ void help_forward(int helper) {
+    if (helper > 1) return;
+    reverse_ = false;
+    CostMaker<Cell, In> maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[helper]);
+    for (int tile = helper; tile < tiles(); tile += 2) {
+      if (tile >= kRingTiles) cuda::barrier_wait(m_.done(tile - kRingTiles), tile / kRingTiles - 1);
+      maker.make(first_row(tile), m_.tile(tile));
+      signal(m_.full(tile));
+    }
+    w_.note_range({maker.range_bits(), -1});
+  }
+  __device__ void help_reverse(int helper) {
+    reverse_ = true;
+    if (helper == 0) {
+      CostMaker<Cell, In> maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[0]);
+      for (int order = 0; order < tiles(); ++order) {
+        if (order >= kRingTiles) cuda::barrier_wait(m_.free(order - kRingTiles), order / kRingTiles - 1);
+        maker.make(first_row(tiles() - 1 - order), m_.tile(order));
+        signal(m_.full(order));
+      }
+      return;
+    }
+    const bool sums_fit = sizeof(Real) * 32 * p_.dim <= sizeof(m_.staged[1]);
+    const GradientTask<Cell, In> task{
+        p_,      w_.pair,         w_.strip * 32,
+        w_.lane, !w_.has_right(), sums_fit ? reinterpret_cast<Real*>(&m_.staged[1]) : nullptr};
+    for (int order = 0; order < tiles() - kTilesBefore; ++order) {
+      cuda::barrier_wait(m_.done(order), order / kRingTiles);
+      const int row0 = first_row(tiles() - 1 - order);
+      if (row0 < w_.pair.n) consume(task, row0, m_.tile(order), helper - 1);
+      signal(m_.free(order));
+    }
+  }
+
+ private:
+  [[nodiscard]] __device__ int tiles() const { return (w_.groups - 1) / 2 + 1 + kTilesBefore; }
+  [[nodiscard]] __device__ int first_row(int tile) const {
+    return (tile - kTilesBefore) * kTileRows - w_.shift;
+  }
+  // Tiles are made and used in ascending order in the forward sweep, descending in the reverse one.
+  [[nodiscard]] __device__ __forceinline__ int order_of(int tile) const {
+    return reverse_ ? tiles() - 1 - tile : tile;
+  }
+  __device__ __forceinline__ void signal(cuda::Barrier* barrier) const {
+    __syncwarp();
+    if (w_.lane == 0) cuda::barrier_arrive(barrier);
+  }
+
+  __device__ __forceinline__ void load_costs(int group) {
+    const int row = group * kGroup - w_.lane;  // shifted
+    const int tile = (row >> 4) + kTilesBefore;
+    offset_ = row & (kTileRows - 1);
+    here_ = m_.tile(order_of(tile)) + w_.lane * kColumnStride + offset_;
+    next_ = m_.tile(order_of(tile + 1)) + w_.lane * kColumnStride + offset_ - kTileRows;
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) costs_[q] = (offset_ + q < kTileRows ? here_ : next_)[q];
+  }
+
+  __device__ __forceinline__ void consume(const GradientTask<Cell, In>& task, int row0, const Real* tile,
+                                          int helper) {
+    const Pair<In>& pair = w_.pair;
+    if (pair.alignment && helper == 0)
+      store_alignment<Real, In>(p_, pair, row0, w_.strip * 32, w_.lane, tile);
+    if (!pair.grad_x && !pair.grad_y) return;
+    // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
+    const int done = pair.n - max(row0, 0);
+    add_gradients<Cell, In>(task, row0, tile, helper, kGradientWarps, [&] { await_right(done, helper); });
+    if (pair.grad_x && w_.has_left()) tell_left(done, helper);
+  }
+  __device__ __forceinline__ void await_right(int rows, int helper) const {
+    if (!w_.right_is_remote()) {
+      const auto* done = const_cast<const volatile int*>((&m_ + 1)->rows_done + helper);
+      while (*done < rows) {
+      }
+      __threadfence_block();
+    } else if (p_.layout.tickets) {
+      while (cuda::load_acquire(w_.rows_done_of(w_.strip + 1, helper)) < rows) {
+      }
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void tell_left(int rows, int helper) const {
+    __syncwarp();
+    if (w_.lane != 0) return;
+    if (!w_.left_is_remote()) {
+      __threadfence_block();
+      *const_cast<volatile int*>(m_.rows_done + helper) = rows;
+    } else if (p_.layout.tickets) {
+      __threadfence();
+      *const_cast<volatile int*>(w_.rows_done_of(w_.strip, helper)) = rows;
+    }
+  }
+
+  const Wave& w_;
+  const Params<In>& p_;
+  Memory& m_;
+  const Real scale_;
+  bool reverse_ = false;
+  int waited_ = 0;  // tiles that the reverse sweep has waited for
+  int offset_ = 0;  // of this lane's first row of the group, in its tile
+  Real* here_ = nullptr;
+  Real* next_ = nullptr;
+  Real costs_[kGroup];
+};
+
+}  // namespace warpalign::softdtw
