@@ -102,8 +102,10 @@ def cdist_soft_dtw(
         else:
             values = _forward(job, x.values, None if y is None else y.values)
     if group is not None and dist.get_world_size(group) > 1:
-        # Every cell is 0 in all processes but one: the sum is exact.
-        dist.all_reduce(values, group=group)
+        # Every cell is 0 in all processes but one: the sum is exact. NCCL sums on GPUs alone.
+        shared = values.to(job.devices[0]) if dist.get_backend(group) == "nccl" else values
+        dist.all_reduce(shared, group=group)
+        values = shared.to(values.device)
     if not normalize:
         return values
     if y is None:
