@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_LIBRARIES = Path(__file__).parent / "lib"
+LIBRARIES = Path(__file__).parent / "lib"
 
 
 def _load(name: str, *, required: bool) -> bool:
-    path = _LIBRARIES / f"lib{name}.so"
+    path = LIBRARIES / f"lib{name}.so"
     if not path.exists():
         if required:
             raise ImportError(
