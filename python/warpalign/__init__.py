@@ -3,11 +3,14 @@
 from warpalign._version import __version__
 from warpalign.functional import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign.modules import SoftDTW
+from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 
 __all__ = [
     "SoftDTW",
     "SoftDTWAlignment",
     "__version__",
+    "cdist_soft_dtw",
+    "cdist_soft_dtw_normalized",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_cost",

@@ -1,0 +1,408 @@
+"""Soft-DTW between all pairs of two sets of series: in blocks, on one device, several, or several processes.
+
+Series are sorted by length on both sides, and the (n, m) result is cut into tiles of at most `block_size` pairs of
+similar lengths. Tiles are shared out by their work, the sum of N * M over their pairs. A pair's value does not depend on
+the tile, the device or the process that computes it, so the result has the same bits however it is shared out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from warpalign import _optional
+from warpalign._checks import check_gamma
+from warpalign._series import SeriesSet, as_series, check_alike
+from warpalign.functional import soft_dtw
+
+Device = torch.device | str | int
+T = TypeVar("T")
+
+_BLOCK_PAIRS = 4096  # enough to fill a large GPU with pairs of a few hundred time steps
+_BLOCK_BYTES = 2**29
+_TILES_PER_WORKER = 8  # few enough to be cheap, many enough to be shared out evenly
+
+
+def cdist_soft_dtw(
+    X: object,
+    Y: object = None,
+    *,
+    gamma: float = 1.0,
+    normalize: bool = False,
+    x_lengths: Tensor | None = None,
+    y_lengths: Tensor | None = None,
+    devices: Sequence[Device] | None = None,
+    block_size: int | None = None,
+    progress: bool = False,
+    distributed: bool | dist.ProcessGroup = False,
+) -> Tensor:
+    """Soft-DTW between every series of X and every series of Y.
+
+    No more than `block_size` pairs per device are in memory at once, in a backward pass too: it computes each block again.
+
+    Args:
+        X: n series: a tensor or array (n, N, D); (n, N) for n univariate series (in :func:`warpalign.soft_dtw` (N, D) is
+            one series); or a list of series (N_i, D) or (N_i,) of unequal lengths. Time steps at a series' end whose
+            features are all NaN are padding, as in tslearn. float64, float32, float16 or bfloat16; integers in arrays and
+            lists become float64.
+        Y: m series likewise, of the same dtype, device and D. None: X itself; then only one half is computed, and the
+            result is exactly symmetric.
+        gamma: smoothing, in units of the cost; finite and > 0.
+        normalize: soft-DTW divergences s(x, y) - (s(x, x) + s(y, y)) / 2 instead (Blondel, Mensch & Vert, "Differentiable
+            divergences between time series", AISTATS 2021): not negative but for rounding, exactly 0 for equal series.
+        x_lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
+        y_lengths: (m,) likewise; with Y only.
+        devices: where to compute, one thread each: ["cuda:0", "cuda:1"] for instance. Default: the device of X.
+        block_size: pairs computed at once on each device. Default: at most 4096, fewer for long series.
+        progress: show a progress bar (needs tqdm). It waits for every block, which costs a little on a GPU.
+        distributed: True, or a process group: every process of torch.distributed calls with the same arguments (devices
+            may differ) and computes its share; all get the whole result. Not differentiable.
+
+    Returns:
+        (n, m) tensor on the device of X, float64 for float64 input, else float32; differentiable once in X and Y.
+        The same bits on any number of devices and processes of one kind.
+
+    Raises:
+        TypeError, ValueError: as :func:`warpalign.soft_dtw`; the message names the argument.
+        ImportError: progress without tqdm.
+        NotImplementedError: on an attempt to differentiate twice.
+
+    Example:
+        >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
+        >>> cdist_soft_dtw(X, gamma=0.1, normalize=True).diagonal()
+        tensor([0., 0., 0.])
+    """
+    gamma = check_gamma(gamma)
+    x = as_series(X, "X", x_lengths, "x_lengths")
+    y = None
+    if Y is not None:
+        y = as_series(Y, "Y", y_lengths, "y_lengths")
+        check_alike(y, "Y", x, "X")
+    elif y_lengths is not None:
+        raise ValueError("y_lengths: expected None where Y is None, got lengths")
+    group = _check_group(distributed)
+    needs_grad = torch.is_grad_enabled() and any(s is not None and s.values.requires_grad for s in (x, y))
+    if group is not None and needs_grad:
+        raise ValueError("distributed: expected series that require no gradient, got some that do")
+    job = _plan(
+        x, y, gamma, _check_devices(devices, x.values), _check_block_size(block_size), group, needs_grad
+    )
+    with _progress_bar(progress, job) as job.step:
+        if needs_grad:
+            values: Tensor = _Pairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
+        else:
+            values = _forward(job, x.values, None if y is None else y.values)
+    if group is not None and dist.get_world_size(group) > 1:
+        # Every cell is 0 in all processes but one: the sum is exact.
+        dist.all_reduce(values, group=group)
+    if not normalize:
+        return values
+    own = values.diagonal() if y is None else _self_values(x, job)
+    return values - (own[:, None] / 2 + (own if y is None else _self_values(y, job)) / 2)
+
+
+def cdist_soft_dtw_normalized(X: object, Y: object = None, *, gamma: float = 1.0, **options: Any) -> Tensor:
+    """:func:`cdist_soft_dtw` with normalize=True, under tslearn's name: (n, m) soft-DTW divergences."""
+    return cdist_soft_dtw(X, Y, gamma=gamma, normalize=True, **options)
+
+
+class _Tile(NamedTuple):
+    """Rows and columns of the result, as places in the orders by length."""
+
+    rows: slice
+    columns: slice
+    is_triangle: bool  # on the diagonal of a symmetric result, where only one half is computed
+    work: int
+
+    @property
+    def pairs(self) -> int:
+        height, width = self.shape
+        return height * (height + 1) // 2 if self.is_triangle else height * width
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(range(self.rows.start, self.rows.stop)), len(range(self.columns.start, self.columns.stop))
+
+
+@dataclass
+class _Job:
+    lengths: tuple[Tensor | None, Tensor | None]
+    orders: tuple[Tensor, Tensor]
+    is_symmetric: bool
+    gamma: float
+    block_size: int
+    devices: list[torch.device]
+    tiles: list[list[_Tile]]  # of each device
+    step: Callable[[int], None] | None = None  # called with a number of computed pairs
+
+    def pairs(self, tile: _Tile) -> tuple[Tensor, Tensor]:
+        """The pairs of a tile as indices of series, on the CPU."""
+        rows, columns = self.orders[0][tile.rows], self.orders[1][tile.columns]
+        if tile.is_triangle:
+            i, j = torch.triu_indices(len(rows), len(rows))
+            return rows[i], rows[j]
+        return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+
+    def sides(self, x: Tensor, y: Tensor | None, device: torch.device) -> tuple[SeriesSet, SeriesSet]:
+        x = x.to(device, non_blocking=True)
+        y = x if y is None else y.to(device, non_blocking=True)
+        return SeriesSet(x, self.lengths[0]), SeriesSet(y, self.lengths[1])
+
+    def on_every_device(self, work: Callable[[torch.device, list[_Tile]], T]) -> list[T]:
+        """One thread per device, in the caller's grad mode and CUDA streams."""
+        if len(self.devices) == 1:
+            return [work(self.devices[0], self.tiles[0])]
+        streams = [torch.cuda.current_stream(d) if d.type == "cuda" else None for d in self.devices]
+
+        def run(device: torch.device, stream: torch.cuda.Stream | None, tiles: list[_Tile]) -> T:
+            with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
+                return work(device, tiles)
+
+        with ThreadPoolExecutor(len(self.devices)) as pool:
+            return list(pool.map(run, self.devices, streams, self.tiles))
+
+
+def _plan(
+    x: SeriesSet,
+    y: SeriesSet | None,
+    gamma: float,
+    devices: list[torch.device],
+    block_size: int | None,
+    group: dist.ProcessGroup | None,
+    needs_grad: bool,
+) -> _Job:
+    sides = (x, x if y is None else y)
+    lengths = [side.true_lengths() for side in sides]
+    orders = [length.argsort(descending=True, stable=True) for length in lengths]
+    processes = 1 if group is None else dist.get_world_size(group)
+    if block_size is None:
+        (n, size, features), (m, other_size, _) = (side.values.shape for side in sides)
+        step_bytes = x.values.element_size() * (features * (2 if needs_grad else 1) + 16)
+        block_size = min(_BLOCK_PAIRS, _BLOCK_BYTES // ((size + other_size) * step_bytes))
+        # Not by the number of devices, in which processes may differ: all must cut the same tiles.
+        workers = len(devices) if group is None else 8 * processes
+        if workers > 1:
+            block_size = min(block_size, math.ceil(n * m / (_TILES_PER_WORKER * workers)))
+        block_size = max(1, block_size)
+    sizes = [length[order] for length, order in zip(lengths, orders, strict=True)]
+    tiles = _tiles(sizes[0], None if y is None else sizes[1], block_size)
+    if group is not None:
+        tiles = _shared_out(tiles, processes)[dist.get_rank(group)]
+    return _Job(
+        lengths=(x.lengths, sides[1].lengths),
+        orders=(orders[0], orders[1]),
+        is_symmetric=y is None,
+        gamma=gamma,
+        block_size=block_size,
+        devices=devices,
+        tiles=_shared_out(tiles, len(devices)),
+    )
+
+
+def _tiles(x_lengths: Tensor, y_lengths: Tensor | None, block_size: int) -> list[_Tile]:
+    """Tiles of sorted series, as square as the result allows: neighbours in the order are of similar length."""
+    n = len(x_lengths)
+    m = n if y_lengths is None else len(y_lengths)
+    height = min(n, math.isqrt(block_size))
+    width = height if y_lengths is None else min(m, block_size // max(1, height))
+    if y_lengths is not None:
+        height = min(n, block_size // max(1, width))
+    # Sums of the lengths before each place, so that a tile's work is a product of two differences.
+    x_sums = [0, *x_lengths.cumsum(0).tolist()]
+    y_sums = x_sums if y_lengths is None else [0, *y_lengths.cumsum(0).tolist()]
+    tiles = []
+    for i in range(0, n, max(1, height)):
+        for j in range(i if y_lengths is None else 0, m, max(1, width)):
+            rows, columns = slice(i, min(n, i + height)), slice(j, min(m, j + width))
+            work = (x_sums[rows.stop] - x_sums[i]) * (y_sums[columns.stop] - y_sums[j])
+            is_triangle = y_lengths is None and i == j
+            tiles.append(_Tile(rows, columns, is_triangle, work // 2 if is_triangle else work))
+    return tiles
+
+
+def _shared_out(tiles: list[_Tile], workers: int) -> list[list[_Tile]]:
+    """The largest tile first, each to the worker that has least."""
+    shares: list[list[_Tile]] = [[] for _ in range(workers)]
+    loads = [0] * workers
+    for tile in sorted(tiles, key=lambda tile: -tile.work):
+        worker = loads.index(min(loads))
+        shares[worker].append(tile)
+        loads[worker] += tile.work
+    return shares
+
+
+@torch.no_grad()
+def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
+    def work(device: torch.device, tiles: list[_Tile]) -> list[Tensor]:
+        left, right = job.sides(x, y, device)
+        values = []
+        for tile in tiles:
+            i, j = job.pairs(tile)
+            (x_block, n), (y_block, m) = left.take(i), right.take(j)
+            values.append(soft_dtw(x_block, y_block, gamma=job.gamma, x_lengths=n, y_lengths=m))
+            if job.step is not None:
+                if device.type == "cuda":
+                    torch.cuda.current_stream(device).synchronize()
+                job.step(len(i))
+        return values
+
+    result = x.new_zeros(len(x), len(x if y is None else y))
+    for tiles, values in zip(job.tiles, job.on_every_device(work), strict=True):
+        for tile, value in zip(tiles, values, strict=True):
+            i, j = (index.to(x.device) for index in job.pairs(tile))
+            value = value.to(x.device)
+            result[i, j] = value
+            if job.is_symmetric:
+                result[j, i] = value
+    return result
+
+
+@torch.no_grad()
+def _backward(
+    job: _Job, x: Tensor, y: Tensor | None, grad: Tensor, needs: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of x and y; of x on both sides where y is None. Each tile is computed a second time."""
+    needs = (True, True) if y is None else needs
+
+    def work(device: torch.device, tiles: list[_Tile]) -> list[Tensor | None]:
+        sides = job.sides(x, y, device)
+        # Symmetric: both sides' gradients go into one tensor.
+        sums = [torch.zeros_like(sides[0].values) if needs[0] else None]
+        sums.append(sums[0] if y is None else torch.zeros_like(sides[1].values) if needs[1] else None)
+        for tile in tiles:
+            pairs = job.pairs(tile)
+            blocks, lengths = zip(
+                *(side.take(index) for side, index in zip(sides, pairs, strict=True)), strict=True
+            )
+            i, j = (index.to(grad.device) for index in pairs)
+            weight = grad[i, j]
+            if job.is_symmetric:
+                weight = weight + torch.where(i == j, 0, grad[j, i])
+            wanted = [block.requires_grad_(need) for block, need in zip(blocks, needs, strict=True)]
+            with torch.enable_grad():
+                value = soft_dtw(*wanted, gamma=job.gamma, x_lengths=lengths[0], y_lengths=lengths[1])
+            inputs = [block for block in wanted if block.requires_grad]
+            found = iter(torch.autograd.grad(value, inputs, weight.to(device)))
+            height, width = tile.shape
+            for side, (total, over) in enumerate(zip(sums, (1, 0), strict=True)):
+                if total is None:
+                    continue
+                part = next(found)
+                if tile.is_triangle:
+                    square = part.new_zeros(height, width, *part.shape[1:])
+                    a, b = torch.triu_indices(height, width, device=device)
+                    square[a, b] = part
+                else:
+                    square = part.view(height, width, *part.shape[1:])
+                # Summed in this order and added to each series once: the same bits in every run.
+                index = job.orders[side][tile.rows if side == 0 else tile.columns].to(device)
+                total[:, : part.shape[1]].index_add_(0, index, square.sum(over))
+        return sums
+
+    by_device = job.on_every_device(work)
+
+    def total(side: int) -> Tensor | None:
+        parts = [sums[side] for sums in by_device]
+        first, *rest = (part.to(grad.device) for part in parts if part is not None)
+        for part in rest:
+            first += part
+        return first
+
+    return total(0) if needs[0] else None, total(1) if needs[1] and y is not None else None
+
+
+class _Pairs(torch.autograd.Function):
+    """Keeps the series alone for the backward pass, where autograd would keep a gradient per pair."""
+
+    @staticmethod
+    def forward(ctx: Any, job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
+        ctx.job = job
+        ctx.save_for_backward(x, y)
+        return _forward(job, x, y)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        grads = _backward(ctx.job, x, y, grad.detach(), ctx.needs_input_grad[1:])
+        return None, *(None if g is None else _Once.apply(g, grad, x, y) for g in grads)  # type: ignore[no-untyped-call]
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that depends on inputs through which it cannot be differentiated: that must not go unnoticed."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *inputs: Tensor | None) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("warpalign: second derivatives of cdist_soft_dtw are not available")
+
+
+def _self_values(series: SeriesSet, job: _Job) -> Tensor:
+    """Soft-DTW of every series with itself: (n,). Few values: one device computes them, in every process."""
+    home = series.values.device
+    series = SeriesSet(series.values.to(job.devices[0]), series.lengths)
+    parts = []
+    for index in torch.arange(len(series.values)).split(job.block_size):
+        block, lengths = series.take(index)
+        parts.append(soft_dtw(block, block, gamma=job.gamma, x_lengths=lengths, y_lengths=lengths))
+    return torch.cat(parts).to(home)
+
+
+@contextlib.contextmanager
+def _progress_bar(wanted: bool, job: _Job) -> Iterator[Callable[[int], None] | None]:
+    if not wanted:
+        yield None
+        return
+    tqdm: Any = _optional.load("tqdm.auto", "progress=True", "progress").tqdm
+    total = sum(tile.pairs for tiles in job.tiles for tile in tiles)
+    with tqdm(total=total, desc="soft-DTW", unit="pair", unit_scale=True) as bar:
+
+        def step(count: int) -> None:
+            with bar.get_lock():
+                bar.update(count)
+
+        yield step
+
+
+def _check_devices(devices: object, x: Tensor) -> list[torch.device]:
+    if devices is None:
+        return [x.device]
+    if isinstance(devices, (str, torch.device)) or not isinstance(devices, Sequence):
+        raise TypeError(f"devices: expected a sequence of devices, got {type(devices).__name__}")
+    if not devices:
+        raise ValueError("devices: expected at least one device, got none")
+    return [torch.device(device) for device in devices]
+
+
+def _check_block_size(block_size: object) -> int | None:
+    if block_size is None:
+        return None
+    if isinstance(block_size, bool) or not isinstance(block_size, int):
+        raise TypeError(f"block_size: expected an int, got {type(block_size).__name__}")
+    if block_size < 1:
+        raise ValueError(f"block_size: expected at least 1 pair, got {block_size}")
+    return block_size
+
+
+def _check_group(distributed: object) -> dist.ProcessGroup | None:
+    if distributed is False:
+        return None
+    if not dist.is_available() or not dist.is_initialized():
+        raise ValueError(
+            "distributed: expected torch.distributed to be initialised (init_process_group), which it is not"
+        )
+    if distributed is True:
+        return dist.group.WORLD
+    if not isinstance(distributed, dist.ProcessGroup):
+        raise TypeError(f"distributed: expected a bool or a ProcessGroup, got {type(distributed).__name__}")
+    return distributed
