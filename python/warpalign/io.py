@@ -2,15 +2,13 @@
 
 What a file holds:
 
-======= ========================================================== =============================================
-suffix  as one series (N, D)                                       as a data set
-======= ========================================================== =============================================
-.npy    an array (N,) or (N, D)                                    an array (B, N) or (B, N, D)
-.npz    its only array; ``FILE.npz:NAME`` picks one of several     its only array as in .npy, else one series each
-.csv    a row per time step, a column per feature                  a row per series of one feature
-.tsv    ``FILE.tsv:INDEX``                                         a row per series: its label, then its values
-.ts     ``FILE.ts:INDEX``                                          a row per series: features, then its label
-======= ========================================================== =============================================
+| suffix | as one series (N, D) | as a data set |
+| --- | --- | --- |
+| .npy | an array (N,) or (N, D) | an array (B, N) or (B, N, D) |
+| .npz | its only array; ``FILE.npz:NAME`` picks one of several | its only array as in .npy, else one series each |
+| .csv | a row per time step, a column per feature | a row per series of one feature |
+| .tsv | ``FILE.tsv:INDEX`` | a row per series: its label, then its values |
+| .ts | ``FILE.ts:INDEX`` | a row per series: features, then its label |
 
 ``FILE:INDEX`` picks a series of any data set, counted from 0. Missing values (NaN, "?", nothing) at a series' end make
 it shorter, as the archive pads; elsewhere they are an error, as is infinity. A .csv may begin with a line of column names.

@@ -1,13 +1,11 @@
 """Drop-ins for four packages: changing the import is the whole migration.
 
-===================================== =====================================================
-instead of                            import from
-===================================== =====================================================
-softdtw_cuda (softdtw-cuda-torch)     :mod:`warpalign.compat.softdtw_cuda`
-soft_dtw_cuda.py (Maghoumi)           :mod:`warpalign.compat.soft_dtw_cuda`
-pysdtw                                :mod:`warpalign.compat.pysdtw`
-tslearn.metrics, tslearn.barycenters  :mod:`warpalign.compat.tslearn`
-===================================== =====================================================
+| instead of | import from |
+| --- | --- |
+| softdtw_cuda (softdtw-cuda-torch) | :mod:`warpalign.compat.softdtw_cuda` |
+| soft_dtw_cuda.py (Maghoumi) | :mod:`warpalign.compat.soft_dtw_cuda` |
+| pysdtw | :mod:`warpalign.compat.pysdtw` |
+| tslearn.metrics, tslearn.barycenters | :mod:`warpalign.compat.tslearn` |
 
 Names, signatures, defaults, shapes, the sets of cells that a band allows, and what ``bandwidth=0`` means are the originals'.
 What differs, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
