@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 import torch
@@ -71,6 +73,23 @@ def check_gamma(gamma: object) -> float:
     if not 0 < gamma <= sys.float_info.max:
         raise ValueError(f"gamma: expected a finite number > 0, got {gamma}")
     return float(gamma)
+
+
+def check_count(value: object, name: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
+    return int(value)
+
+
+def check_number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{name}: expected a finite number >= 0, got {value}")
+    return number
 
 
 def check_reduction(reduction: object) -> Reduction:

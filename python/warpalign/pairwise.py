@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_gamma
+from warpalign._checks import check_count, check_gamma
 from warpalign._series import SeriesSet, as_series, check_alike
 from warpalign.functional import soft_dtw
 
@@ -92,9 +92,8 @@ def cdist_soft_dtw(
     needs_grad = torch.is_grad_enabled() and any(s is not None and s.values.requires_grad for s in (x, y))
     if group is not None and needs_grad:
         raise ValueError("distributed: expected series that require no gradient, got some that do")
-    job = _plan(
-        x, y, gamma, _check_devices(devices, x.values), _check_block_size(block_size), group, needs_grad
-    )
+    block_size = None if block_size is None else check_count(block_size, "block_size")
+    job = _plan(x, y, gamma, _check_devices(devices, x.values), block_size, group, needs_grad)
     with _progress_bar(progress, job) as job.step:
         if needs_grad:
             values: Tensor = _Pairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
@@ -184,14 +183,12 @@ def _plan(
     orders = [length.argsort(descending=True, stable=True) for length in lengths]
     processes = 1 if group is None else dist.get_world_size(group)
     if block_size is None:
-        (n, size, features), (m, other_size, _) = (side.values.shape for side in sides)
-        step_bytes = x.values.element_size() * (features * (2 if needs_grad else 1) + 16)
-        block_size = min(_BLOCK_PAIRS, _BLOCK_BYTES // ((size + other_size) * step_bytes))
+        block_size = default_block_size(x.values, sides[1].values.shape[1], needs_grad=needs_grad)
         # Not by the number of devices, in which processes may differ: all must cut the same tiles.
         workers = len(devices) if group is None else 8 * processes
         if workers > 1:
-            block_size = min(block_size, math.ceil(n * m / (_TILES_PER_WORKER * workers)))
-        block_size = max(1, block_size)
+            pairs = len(x.values) * len(sides[1].values)
+            block_size = min(block_size, max(1, pairs // (_TILES_PER_WORKER * workers)))
     sizes = [length[order] for length, order in zip(lengths, orders, strict=True)]
     tiles = _tiles(sizes[0], None if y is None else sizes[1], block_size)
     if group is not None:
@@ -205,6 +202,13 @@ def _plan(
         devices=devices,
         tiles=_shared_out(tiles, len(devices)),
     )
+
+
+def default_block_size(x: Tensor, y_size: int, *, needs_grad: bool) -> int:
+    """Pairs of series like those of x (n, N, D) with series of y_size time steps that are computed at once."""
+    _, x_size, features = x.shape
+    step_bytes = x.element_size() * (features * (2 if needs_grad else 1) + 16)
+    return max(1, min(_BLOCK_PAIRS, _BLOCK_BYTES // ((x_size + y_size) * step_bytes)))
 
 
 def _tiles(x_lengths: Tensor, y_lengths: Tensor | None, block_size: int) -> list[_Tile]:
@@ -382,16 +386,6 @@ def _check_devices(devices: object, x: Tensor) -> list[torch.device]:
     if not devices:
         raise ValueError("devices: expected at least one device, got none")
     return [torch.device(device) for device in devices]
-
-
-def _check_block_size(block_size: object) -> int | None:
-    if block_size is None:
-        return None
-    if isinstance(block_size, bool) or not isinstance(block_size, int):
-        raise TypeError(f"block_size: expected an int, got {type(block_size).__name__}")
-    if block_size < 1:
-        raise ValueError(f"block_size: expected at least 1 pair, got {block_size}")
-    return block_size
 
 
 def _check_group(distributed: object) -> dist.ProcessGroup | None:

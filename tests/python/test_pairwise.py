@@ -333,7 +333,7 @@ def test_bad_input() -> None:
     refused(ValueError, "gamma: expected a finite number > 0, got 0", X, gamma=0)
     refused(TypeError, "devices: expected a sequence of devices, got str", X, devices="cpu")
     refused(ValueError, "devices: expected at least one device, got none", X, devices=[])
-    refused(ValueError, "block_size: expected at least 1 pair, got 0", X, block_size=0)
+    refused(ValueError, "block_size: expected at least 1, got 0", X, block_size=0)
     refused(TypeError, "block_size: expected an int, got float", X, block_size=1.5)
     refused(
         ValueError,

@@ -1,0 +1,304 @@
+"""Soft-DTW barycenters: the series with the least weighted sum of soft-DTW values to a group of series."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign import _optional
+from warpalign._checks import check_count, check_gamma, check_number
+from warpalign._minimize import Criterion, Search, adam, lbfgs, minimize
+from warpalign._series import SeriesSet, as_series, resampled
+from warpalign.functional import soft_dtw
+from warpalign.pairwise import default_block_size
+
+Method = Literal["lbfgs", "adam"]
+
+
+class BarycenterResult(NamedTuple):
+    """Result of :func:`soft_dtw_barycenter`."""
+
+    barycenter: Tensor
+    """(sz, D), or (k, sz, D) with groups; dtype and device of the series."""
+    losses: Tensor
+    """(iterations + 1,), or (k, iterations + 1) with groups: the least loss so far, at the start and after every iteration.
+    Groups that ended earlier repeat their last loss. float64, on the CPU."""
+    converged: Tensor
+    """0-d, or (k,): bool, on the CPU; False where max_iter ended the search."""
+
+
+def soft_dtw_barycenter(
+    X: object,
+    *,
+    gamma: float = 1.0,
+    groups: object = None,
+    weights: object = None,
+    lengths: Tensor | None = None,
+    init: Literal["euclidean"] | Tensor = "euclidean",
+    barycenter_size: int | None = None,
+    method: Method = "lbfgs",
+    max_iter: int = 100,
+    tol: float = 1e-5,
+    annealing: Sequence[float] = (),
+    lr: float = 0.1,
+    block_size: int | None = None,
+    progress: bool = False,
+) -> BarycenterResult:
+    """Series Z with the least sum_i weights[i] * soft_dtw(Z, X[i]): section 3.1 of Cuturi & Blondel 2017.
+
+    The loss is not convex: the result is a local minimum, which depends on the start. It is not differentiable.
+
+    Args:
+        X: n series: (n, N, D), (n, N) for univariate ones, or a list of unequal ones, NaN as padding; forms and dtypes as for
+            :func:`warpalign.cdist_soft_dtw`. Every value finite.
+        gamma: smoothing, in units of the cost; finite and > 0.
+        groups: (n,) integers from 0 to k - 1, each of which occurs: one barycenter per group, all groups in one batch. No group's
+            result depends on the other groups. None: one barycenter of all series.
+        weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
+        lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
+        init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
+            (sz, D), (k, sz, D) with groups.
+        barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
+        method: "lbfgs" (strong Wolfe line search, float64) or "adam".
+        max_iter: iterations at most; 0 returns the start. L-BFGS evaluates the loss little more than once per iteration.
+        tol: L-BFGS ends when three iterations, Adam when ten, together lower the loss by no more than tol * max(|loss|, gamma *
+            weights' sum).
+        annealing: factors of gamma, (100, 10) for instance: descents with these larger gammas first, of max_iter iterations
+            each, whose loss has fewer local minima. Worth it where gamma is small next to the costs.
+        lr: Adam's step, in units of the series.
+        block_size: series aligned at once. Default: at most 4096, fewer long ones.
+        progress: show a progress bar (needs tqdm).
+
+    Returns:
+        BarycenterResult(barycenter, losses, converged).
+
+    Raises:
+        TypeError, ValueError: an argument does not fit; the message names it.
+        NotImplementedError: method="dba", barycenters under hard DTW, which are not available yet.
+        ImportError: progress without tqdm.
+
+    Example:
+        >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
+        >>> soft_dtw_barycenter(X, gamma=0.1).barycenter.shape
+        torch.Size([70, 3])
+    """
+    gamma = check_gamma(gamma)
+    series = as_series(X, "X", lengths)
+    series = SeriesSet(series.values.detach(), series.lengths)
+    _check_finite(series)
+    membership = _check_groups(groups, series)
+    table = _weight_table(weights, membership)
+    start = _start(init, barycenter_size, series, table, groups is None)
+    _check_method(method)
+    factors = [check_number(factor, "annealing") for factor in annealing]
+    if block_size is None:
+        block_size = default_block_size(series.values, start.shape[1], needs_grad=True)
+
+    descend = _Descent(
+        series,
+        membership,
+        table,
+        method,
+        check_count(max_iter, "max_iter", 0),
+        check_number(tol, "tol"),
+        check_number(lr, "lr"),
+        check_count(block_size, "block_size"),
+    )
+    with _progress_bar(progress, len(table)) as update:
+        for factor in factors:
+            start = descend(start, check_gamma(gamma * factor), update).barycenter
+        result = descend(start, gamma, update)
+    return BarycenterResult(*(part[0] for part in result)) if groups is None else result
+
+
+@dataclass(frozen=True)
+class _Descent:
+    """Groups of series and how their barycenters are sought."""
+
+    series: SeriesSet
+    membership: Tensor  # (n,) on the CPU
+    table: Tensor  # (k, n) weights, on the CPU
+    method: Method
+    max_iter: int
+    tol: float
+    lr: float
+    block: int
+
+    def __call__(self, start: Tensor, gamma: float, update: Callable[[int], None]) -> BarycenterResult:
+        """From start (k, sz, D) downhill, all groups in one batch."""
+        epsilon = torch.finfo(start.dtype).eps
+        searches: list[Search] = []
+        for position, total in zip(
+            start.to("cpu", torch.float64).flatten(1), self.table.sum(1).tolist(), strict=True
+        ):
+            unit = gamma * total
+            if self.method == "adam":
+                searches.append(
+                    adam(position, Criterion(self.max_iter, 10, self.tol, unit, epsilon), self.lr)
+                )
+            else:
+                # Aligned with one step of each series, a time step's loss is sum_i w_i (z - x_i)^2; its second derivative.
+                curvature = 2 * total
+                searches.append(
+                    lbfgs(position, Criterion(self.max_iter, 3, self.tol, unit, epsilon), curvature)
+                )
+        loss = _Loss(self.series, self.membership, self.table, gamma, start.shape[1:], self.block)
+        minima = minimize(searches, loss, update)
+        longest = max(len(minimum.losses) for minimum in minima)
+        losses = [m.losses + m.losses[-1:] * (longest - len(m.losses)) for m in minima]
+        return BarycenterResult(
+            torch.stack([minimum.position for minimum in minima]).view(start.shape).to(start),
+            torch.tensor(losses, dtype=torch.float64),
+            torch.tensor([minimum.converged for minimum in minima]),
+        )
+
+
+class _Loss:
+    """Losses and gradients of some groups' barycenters: (indices of k groups, (k, sz * D)) -> ((k,), (k, sz * D))."""
+
+    def __init__(
+        self,
+        series: SeriesSet,
+        membership: Tensor,
+        table: Tensor,
+        gamma: float,
+        shape: torch.Size,
+        block: int,
+    ) -> None:
+        self.series, self.membership, self.gamma, self.shape, self.block = (
+            series,
+            membership,
+            gamma,
+            shape,
+            block,
+        )
+        self.table = table.to(series.values.device)
+
+    @torch.no_grad()
+    def __call__(self, groups: list[int], positions: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.series.values.device
+        centers = positions.to(self.series.values).view(-1, *self.shape)
+        place = torch.full((len(self.table),), -1)
+        place[groups] = torch.arange(len(groups))
+        places = place[self.membership]
+        weights = self.table[groups]
+        losses: Tensor = torch.zeros(len(groups), dtype=torch.float64, device=device)
+        gradients = torch.zeros(len(groups), self.shape.numel(), dtype=torch.float64, device=device)
+        for index in (places >= 0).nonzero()[:, 0].split(self.block):
+            targets, lengths = self.series.take(index)
+            own = centers[places[index].to(device)].requires_grad_()
+            with torch.enable_grad():
+                values = soft_dtw(own, targets, gamma=self.gamma, y_lengths=lengths)
+            (gradient,) = torch.autograd.grad(values, own, torch.ones_like(values))
+            # A product with the table of weights: sums in float64, in the same order in every run, on a GPU too.
+            block_weights = weights[:, index.to(device)]
+            losses += block_weights @ values.double()
+            gradients += block_weights @ gradient.flatten(1).double()
+        return losses, gradients
+
+
+def _check_finite(series: SeriesSet) -> None:
+    if not len(series.values):
+        raise ValueError("X: expected at least one series, got none")
+    steps = torch.arange(series.values.shape[1])
+    is_true = (steps < series.true_lengths()[:, None]).to(series.values.device)
+    bad = (~series.values.isfinite().all(-1) & is_true).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"X: expected finite values, got NaN or infinity in series {int(bad[0])}")
+
+
+def _check_groups(groups: object, series: SeriesSet) -> Tensor:
+    """(n,) int64 on the CPU."""
+    n = len(series.values)
+    if groups is None:
+        return torch.zeros(n, dtype=torch.int64)
+    membership = torch.as_tensor(groups).cpu()
+    if membership.is_floating_point() or membership.is_complex() or membership.dtype == torch.bool:
+        raise TypeError(f"groups: expected integers, got {membership.dtype}")
+    if membership.shape != (n,):
+        raise ValueError(
+            f"groups: expected shape ({n},), one group per series, got {tuple(membership.shape)}"
+        )
+    membership = membership.long()
+    if int(membership.min()) < 0:
+        raise ValueError(f"groups: expected numbers from 0, got {int(membership.min())}")
+    empty = (membership.bincount() == 0).nonzero()
+    if len(empty):
+        raise ValueError(
+            f"groups: expected every number from 0 to {int(membership.max())}, got none of {int(empty[0])}"
+        )
+    return membership
+
+
+def _weight_table(weights: object, membership: Tensor) -> Tensor:
+    """(k, n) float64 on the CPU: the weight of a series in its own group, 0 in the others."""
+    n = len(membership)
+    if weights is None:
+        checked = torch.ones(n, dtype=torch.float64)
+    else:
+        checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+        if checked.shape != (n,):
+            raise ValueError(
+                f"weights: expected shape ({n},), one weight per series, got {tuple(checked.shape)}"
+            )
+        if not bool(((checked >= 0) & checked.isfinite()).all()):
+            raise ValueError("weights: expected finite numbers >= 0, got others")
+    table = torch.zeros(int(membership.max()) + 1, n, dtype=torch.float64)
+    table[membership, torch.arange(n)] = checked
+    if bool((table.sum(1) == 0).any()):
+        raise ValueError("weights: expected a positive one in every group, got only zeros in one")
+    return table
+
+
+def _start(init: object, size: object, series: SeriesSet, table: Tensor, is_single: bool) -> Tensor:
+    """(k, sz, D), of the series' dtype and device."""
+    if size is not None:
+        size = check_count(size, "barycenter_size")
+    values = series.values
+    features = values.shape[2]
+    if not isinstance(init, Tensor):
+        if init != "euclidean":
+            raise ValueError(f'init: expected "euclidean" or a tensor, got {init!r}')
+        wide = resampled(series, size or values.shape[1]).flatten(1).double()
+        shares = (table / table.sum(1, keepdim=True)).to(values.device)
+        mean: Tensor = shares @ wide
+        return mean.view(len(table), -1, features).to(values.dtype)
+    start = init.detach().unsqueeze(0) if is_single else init.detach()
+    if start.dim() != 3 or start.shape[0] != len(table) or start.shape[2] != features or not start.shape[1]:
+        wanted = "sz" if size is None else str(size)
+        expected = f"({wanted}, {features})" if is_single else f"({len(table)}, {wanted}, {features})"
+        raise ValueError(f"init: expected shape {expected}, got {tuple(init.shape)}")
+    if size is not None and start.shape[1] != size:
+        raise ValueError(f"barycenter_size: expected the {start.shape[1]} time steps of init, got {size}")
+    if not bool(start.isfinite().all()):
+        raise ValueError("init: expected finite values, got NaN or infinity")
+    return start.to(values)
+
+
+def _check_method(method: object) -> None:
+    if method == "dba":
+        raise NotImplementedError(
+            'method: "dba", barycenters under hard DTW, is not available yet; "lbfgs" with a small gamma comes close'
+        )
+    if method not in get_args(Method):
+        raise ValueError(f'method: expected "lbfgs" or "adam", got {method!r}')
+
+
+@contextlib.contextmanager
+def _progress_bar(wanted: bool, groups: int) -> Iterator[Callable[[int], None]]:
+    if not wanted:
+        yield lambda remaining: None
+        return
+    tqdm: Any = _optional.load("tqdm.auto", "progress=True", "progress").tqdm
+    with tqdm(desc="barycenters", unit="evaluation") as bar:
+
+        def update(remaining: int) -> None:
+            bar.set_postfix_str(f"{groups - remaining} of {groups} done", refresh=False)
+            bar.update()
+
+        yield update
