@@ -1,4 +1,11 @@
-"""Differentiable alignment: soft-DTW on CPUs and GPUs."""
+"""Differentiable alignment: soft-DTW on CPUs and GPUs.
+
+What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans and SoftDTWKNeighborsClassifier
+(scikit-learn).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from warpalign._version import __version__
 from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
@@ -18,3 +25,19 @@ __all__ = [
     "soft_dtw_barycenter",
     "soft_dtw_cost",
 ]
+
+if TYPE_CHECKING:
+    from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
+    from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
+
+_LAZY = {"SoftDTWKMeans": "cluster", "SoftDTWKNeighborsClassifier": "neighbors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"warpalign.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'warpalign' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

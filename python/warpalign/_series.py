@@ -72,6 +72,17 @@ def check_alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) 
         raise ValueError(f"{name}: expected D = {x.shape[2]} features as in {first_name}, got {y.shape[2]}")
 
 
+def check_finite(series: SeriesSet, name: str) -> None:
+    """At least one series, and only finite values within the true lengths."""
+    if not len(series.values):
+        raise ValueError(f"{name}: expected at least one series, got none")
+    steps = torch.arange(series.values.shape[1])
+    is_true = (steps < series.true_lengths()[:, None]).to(series.values.device)
+    bad = (~series.values.isfinite().all(-1) & is_true).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity in series {int(bad[0])}")
+
+
 def resampled(series: SeriesSet, size: int) -> Tensor:
     """Every series linearly interpolated to `size` time steps from its first to its last: (n, size, D)."""
     values = series.values

@@ -13,7 +13,7 @@ from torch import Tensor
 from warpalign import _optional
 from warpalign._checks import check_count, check_gamma, check_number
 from warpalign._minimize import Criterion, Search, adam, lbfgs, minimize
-from warpalign._series import SeriesSet, as_series, resampled
+from warpalign._series import SeriesSet, as_series, check_finite, resampled
 from warpalign.functional import soft_dtw
 from warpalign.pairwise import default_block_size
 
@@ -90,7 +90,7 @@ def soft_dtw_barycenter(
     gamma = check_gamma(gamma)
     series = as_series(X, "X", lengths)
     series = SeriesSet(series.values.detach(), series.lengths)
-    _check_finite(series)
+    check_finite(series, "X")
     membership = _check_groups(groups, series)
     table = _weight_table(weights, membership)
     start = _start(init, barycenter_size, series, table, groups is None)
@@ -200,16 +200,6 @@ class _Loss:
             losses += block_weights @ values.double()
             gradients += block_weights @ gradient.flatten(1).double()
         return losses, gradients
-
-
-def _check_finite(series: SeriesSet) -> None:
-    if not len(series.values):
-        raise ValueError("X: expected at least one series, got none")
-    steps = torch.arange(series.values.shape[1])
-    is_true = (steps < series.true_lengths()[:, None]).to(series.values.device)
-    bad = (~series.values.isfinite().all(-1) & is_true).any(1).nonzero()
-    if len(bad):
-        raise ValueError(f"X: expected finite values, got NaN or infinity in series {int(bad[0])}")
 
 
 def _check_groups(groups: object, series: SeriesSet) -> Tensor:

@@ -104,8 +104,11 @@ def cdist_soft_dtw(
         dist.all_reduce(values, group=group)
     if not normalize:
         return values
-    own = values.diagonal() if y is None else _self_values(x, job)
-    return values - (own[:, None] / 2 + (own if y is None else _self_values(y, job)) / 2)
+    if y is None:
+        own = other = values.diagonal()
+    else:
+        own, other = (self_values(side, gamma, job.devices[0], job.block_size) for side in (x, y))
+    return values - (own[:, None] / 2 + other / 2)
 
 
 def cdist_soft_dtw_normalized(X: object, Y: object = None, *, gamma: float = 1.0, **options: Any) -> Tensor:
@@ -351,14 +354,18 @@ class _Once(torch.autograd.Function):
         raise NotImplementedError("warpalign: second derivatives of cdist_soft_dtw are not available")
 
 
-def _self_values(series: SeriesSet, job: _Job) -> Tensor:
+def self_values(
+    series: SeriesSet, gamma: float, device: torch.device, block_size: int | None = None
+) -> Tensor:
     """Soft-DTW of every series with itself: (n,). Few values: one device computes them, in every process."""
     home = series.values.device
-    series = SeriesSet(series.values.to(job.devices[0]), series.lengths)
+    series = SeriesSet(series.values.to(device), series.lengths)
+    if block_size is None:
+        block_size = default_block_size(series.values, series.values.shape[1], needs_grad=False)
     parts = []
-    for index in torch.arange(len(series.values)).split(job.block_size):
+    for index in torch.arange(len(series.values)).split(block_size):
         block, lengths = series.take(index)
-        parts.append(soft_dtw(block, block, gamma=job.gamma, x_lengths=lengths, y_lengths=lengths))
+        parts.append(soft_dtw(block, block, gamma=gamma, x_lengths=lengths, y_lengths=lengths))
     return torch.cat(parts).to(home)
 
 
