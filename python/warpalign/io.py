@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,14 @@ def write_array(path: str | Path, array: NDArray[Any]) -> None:
         if path.suffix == ".npy":
             np.save(beside, array, allow_pickle=False)
         else:
-            np.savetxt(beside, array, delimiter=",", fmt="%d" if array.dtype.kind in "iu" else "%.17g")
+            with beside.open("w", encoding="utf-8") as file:
+                print_table(file, array)
+
+
+def print_table(file: TextIO, array: NDArray[Any]) -> None:
+    """An array of at most two axes as comma-separated text; a float has all the digits that its type holds."""
+    form = {"i": "%d", "u": "%d"}.get(array.dtype.kind, "%.9g" if array.dtype == np.float32 else "%.17g")
+    np.savetxt(file, array, delimiter=",", fmt=form)
 
 
 def write_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:

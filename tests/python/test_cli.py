@@ -14,6 +14,7 @@ import torch
 
 import warpalign
 from reference import soft_dtw_reference
+from warpalign import io
 from warpalign.cli import _app
 
 PACKAGE = str(Path(warpalign.__file__).parents[1])
@@ -107,6 +108,101 @@ def test_a_refused_gamma_writes_nothing(
     before = sorted(tmp_path.iterdir())
     refused(capsys, "align", *pair, "--gamma", -1, "-o", tmp_path / "e.npy")
     assert sorted(tmp_path.iterdir()) == before
+
+
+# cdist, barycenter, cluster
+
+
+@pytest.fixture
+def waves(tmp_path: Path) -> Path:
+    """Twelve noisy series of two classes and of unequal lengths, labelled, as .ts."""
+    generator = np.random.default_rng(0)
+    rows = ["@timeStamps false", "@classLabel true sine square", "@data"]
+    for index in range(12):
+        time = np.linspace(0, 6, 30 + index) + generator.uniform(0, 0.5)
+        wave = np.sin(time) if index % 2 else np.sign(np.sin(time))
+        values = wave + generator.normal(scale=0.05, size=len(time))
+        rows.append(",".join(map(repr, values.tolist())) + ":" + ("sine" if index % 2 else "square"))
+    path = tmp_path / "waves.ts"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def series_of(path: Path) -> list[torch.Tensor]:
+    return [torch.from_numpy(series) for series in io.read_dataset(path).series]
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_cdist(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path, normalize: bool) -> None:
+    expected = warpalign.cdist_soft_dtw(series_of(waves), gamma=0.1, normalize=normalize).numpy()
+    flags = ["--gamma", 0.1, *(["--normalize"] if normalize else [])]
+    code, text, err = run(capsys, "cdist", waves, *flags)
+    assert (code, err) == (0, "")
+    assert np.array_equal(np.array([line.split(",") for line in text.splitlines()], dtype=float), expected)
+    _, text, _ = run(capsys, "cdist", waves, *flags, "--json")
+    assert json.loads(text) == {
+        "n": 12, "m": 12, "gamma": 0.1, "normalize": normalize, "soft_dtw": expected.tolist()
+    }  # fmt: skip
+    out = tmp_path / "d.npy"
+    _, text, _ = run(capsys, "cdist", waves, *flags, "-o", out, "--json")
+    assert json.loads(text)["output"] == str(out) and np.array_equal(np.load(out), expected)
+
+
+def test_cdist_of_two_files(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path) -> None:
+    other, wide = tmp_path / "other.npy", tmp_path / "wide.npy"
+    np.save(other, np.zeros((2, 20)))
+    np.save(wide, np.zeros((2, 20, 3)))
+    _, text, _ = run(capsys, "cdist", waves, other, "--dtype", "float32")
+    expected = warpalign.cdist_soft_dtw([s.float() for s in series_of(waves)], torch.zeros(2, 20, 1)).numpy()
+    got = np.array([line.split(",") for line in text.splitlines()], dtype=np.float32)
+    assert np.array_equal(got, expected)
+    assert refused(capsys, "cdist", waves, wide) == f"{wide}: expected 1 features, as {waves} has, got 3"
+
+
+def test_barycenter(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path) -> None:
+    out = tmp_path / "b.csv"
+    code, text, err = run(
+        capsys, "barycenter", waves, "--gamma", 0.1, "--size", 25, "--max-iter", 5, "-o", out, "--json"
+    )
+    assert (code, err) == (0, "")
+    result = json.loads(text)
+    expected = warpalign.soft_dtw_barycenter(series_of(waves), gamma=0.1, barycenter_size=25, max_iter=5)
+    assert np.array_equal(io.read_series(out), expected.barycenter.numpy())
+    assert result["loss"] == expected.losses[-1].item() < result["loss_of_start"]
+    assert result["series"] == 12 and result["size"] == 25 and result["iterations"] == 5
+    assert result["converged"] is False
+
+
+def test_cluster(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path) -> None:
+    out, centers = tmp_path / "labels.csv", tmp_path / "centers.npy"
+    code, text, err = run(
+        capsys,
+        "cluster",
+        waves,
+        "-k",
+        2,
+        "--gamma",
+        0.1,
+        "--n-init",
+        2,
+        "-o",
+        out,
+        "--centers",
+        centers,
+        "--json",
+    )
+    assert (code, err) == (0, "")
+    result = json.loads(text)
+    model = warpalign.SoftDTWKMeans(2, gamma=0.1, n_init=2, random_state=0).fit(series_of(waves))
+    assert np.loadtxt(out, dtype=int).tolist() == model.labels_.tolist()
+    assert np.array_equal(np.load(centers), model.cluster_centers_)
+    assert result["inertia"] == model.inertia_ and result["adjusted_rand_index"] == 1.0
+    assert sorted(result["sizes"]) == [6, 6]
+    assert (
+        refused(capsys, "cluster", waves, "-k", 13)
+        == f"-k: expected at most the 12 series of {waves}, got 13"
+    )
+    assert refused(capsys, "cluster", waves) == "Missing option '-k' / '--clusters'."
 
 
 # bench, info

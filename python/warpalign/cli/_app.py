@@ -10,7 +10,10 @@ import torch
 
 from warpalign import __version__
 from warpalign.cli._align import align
+from warpalign.cli._barycenter import barycenter
 from warpalign.cli._bench import bench
+from warpalign.cli._cdist import cdist
+from warpalign.cli._cluster import cluster
 from warpalign.cli._info import info
 
 WRONG_INPUT, FAILED, STOPPED = 2, 1, 130
@@ -26,7 +29,7 @@ def warpalign() -> None:
     """
 
 
-for command in (align, bench, info):
+for command in (align, cdist, barycenter, cluster, bench, info):
     warpalign.add_command(command)
 
 

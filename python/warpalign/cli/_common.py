@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import click
 import torch
 from tqdm import tqdm
+
+from warpalign import io
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -75,6 +78,19 @@ def dtype_option(default: str) -> Callable[[Command], Command]:
         show_default=True,
         help="What is computed in.",
     )
+
+
+def read_series_set(
+    path: str, dtype: str, device: torch.device
+) -> tuple[list[torch.Tensor], list[str] | None]:
+    """The series (N_i, D) of a file, and their labels if it has them."""
+    data = io.read_dataset(path)
+    return [torch.from_numpy(series).to(device, DTYPES[dtype]) for series in data.series], data.labels
+
+
+def show_progress() -> bool:
+    """Whether somebody looks at stderr."""
+    return sys.stderr.isatty()
 
 
 def progress(items: Iterable[Item], label: str) -> Iterable[Item]:
