@@ -3,15 +3,18 @@
 // for comes back with 0 elements.
 #include <torch/csrc/stable/library.h>
 
+// Of every operator: the kind of band (BandKind's number), its radius and max_slope.
+#define WARPALIGN_PATHS "int band=0, int radius=0, float max_slope=2.0"
+
 STABLE_TORCH_LIBRARY(warpalign, library) {
   library.def(
       "soft_dtw(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, "
-      "bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y)");
+      "bool needs_grad_y, *, " WARPALIGN_PATHS ") -> (Tensor value, Tensor grad_x, Tensor grad_y)");
   library.def(
       "soft_dtw_alignment(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, "
-      "bool needs_grad_x, bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor "
-      "alignment)");
+      "bool needs_grad_x, bool needs_grad_y, *, " WARPALIGN_PATHS
+      ") -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor alignment)");
   library.def(
-      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad) -> "
-      "(Tensor value, Tensor alignment)");
+      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
+      "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment)");
 }

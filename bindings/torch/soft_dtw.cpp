@@ -3,6 +3,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "checks.h"
@@ -27,8 +28,17 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
                         placement.execution()));
 }
 
+// Within int32 and the enum's range, or a value that the core refuses.
+Band band_of(int64_t kind, int64_t radius, double max_slope) {
+  const auto narrowed = [](int64_t v) {
+    return static_cast<std::int32_t>(v < -1 ? -1
+                                            : std::min<int64_t>(v, std::numeric_limits<std::int32_t>::max()));
+  };
+  return {static_cast<BandKind>(narrowed(kind)), narrowed(radius), max_slope};
+}
+
 SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
-                                 const std::optional<Tensor>& y_lengths, double gamma) {
+                                 const std::optional<Tensor>& y_lengths, double gamma, const Band& band) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(x, "x", "(B, N, D)");
   if (check_table(y, "y", "(B, M, D)") != problem.dtype)
@@ -46,6 +56,7 @@ SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::op
   problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
   problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
   problem.gamma = gamma;
+  problem.band = band;
   return problem;
 }
 
@@ -55,8 +66,8 @@ using ValueGradientsAndAlignment = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 ValueGradientsAndAlignment run_series(const Tensor& x, const Tensor& y,
                                       const std::optional<Tensor>& x_lengths,
                                       const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
-                                      bool needs_grad_y, bool needs_alignment) {
-  const SoftDtwProblem problem = problem_of_series(x, y, x_lengths, y_lengths, gamma);
+                                      bool needs_grad_y, bool needs_alignment, const Band& band) {
+  const SoftDtwProblem problem = problem_of_series(x, y, x_lengths, y_lengths, gamma, band);
   const int64_t b = x.size(0);
   const Tensor value = allocate(x, {b});
   const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
@@ -71,22 +82,24 @@ ValueGradientsAndAlignment run_series(const Tensor& x, const Tensor& y,
 
 ValueAndGradients soft_dtw_op(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
                               const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
-                              bool needs_grad_y) {
-  const auto [value, grad_x, grad_y, none] =
-      run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, false);
+                              bool needs_grad_y, int64_t band, int64_t radius, double max_slope) {
+  const auto [value, grad_x, grad_y, none] = run_series(
+      x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, false, band_of(band, radius, max_slope));
   return {value, grad_x, grad_y};
 }
 
 ValueGradientsAndAlignment soft_dtw_alignment_op(const Tensor& x, const Tensor& y,
                                                  const std::optional<Tensor>& x_lengths,
                                                  const std::optional<Tensor>& y_lengths, double gamma,
-                                                 bool needs_grad_x, bool needs_grad_y) {
-  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, true);
+                                                 bool needs_grad_x, bool needs_grad_y, int64_t band,
+                                                 int64_t radius, double max_slope) {
+  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, true,
+                    band_of(band, radius, max_slope));
 }
 
 std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const std::optional<Tensor>& n_lengths,
                                             const std::optional<Tensor>& m_lengths, double gamma,
-                                            bool needs_grad) {
+                                            bool needs_grad, int64_t band, int64_t radius, double max_slope) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(cost, "cost", "(B, N, M)");
   problem.batch = static_cast<std::int32_t>(cost.size(0));
@@ -96,6 +109,7 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const std::optio
   problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
   problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
   problem.gamma = gamma;
+  problem.band = band_of(band, radius, max_slope);
   const int64_t b = cost.size(0);
   const Tensor value = allocate(cost, {b});
   const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);

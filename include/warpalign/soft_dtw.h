@@ -24,6 +24,22 @@ struct StridedTensor {
   std::int64_t stride[3] = {0, 0, 0};
 };
 
+// Which cells (i, j) of a pair's n x m table paths may use; n and m are the pair's own true lengths. The
+// others are not computed, and their alignment is 0.
+enum class BandKind : std::int32_t {
+  kNone,        // all
+  kSakoeChiba,  // m >= n: i - radius <= j <= i + (m - n) + radius; n > m: the same with i and j exchanged
+  kAbsolute,    // |i - j| <= radius; holds a path only if radius >= |n - m|
+  kSlanted,     // |i (m-1) - j (n-1)| <= radius max(n-1, m-1): around the diagonal of the rectangle
+  kItakura,     // parallelogram of slopes 1/max_slope and max_slope times n/m, as tslearn rounds it
+};
+
+struct Band {
+  BandKind kind = BandKind::kNone;
+  std::int32_t radius = 0;  // >= 0
+  double max_slope = 2.0;   // >= 1 and finite
+};
+
 // What is computed. Pointers live on the execution's device. Either x and y are given, or cost (then dim =
 // 0).
 struct SoftDtwProblem {
@@ -40,6 +56,9 @@ struct SoftDtwProblem {
   const std::int32_t* x_lengths = nullptr;
   const std::int32_t* y_lengths = nullptr;
   double gamma = 1.0;  // > 0 and finite, in units of the cost
+  // A pair whose band holds no path: host execution returns an error, and CUDA execution does so where all
+  // pairs have the lengths N and M; with lengths on the device such a pair gets value inf, gradient 0.
+  Band band;
 };
 
 // Where results go, contiguous; null: not wanted. What is beyond a pair's true lengths is written as exactly

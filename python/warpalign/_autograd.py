@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from warpalign import _ops
+from warpalign._ops import Settings
 
 Dim = int | None
 
@@ -28,6 +29,12 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return function.apply(*arguments)
     return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
+
+
+def _keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands; a NamedTuple or
+    variable arguments it does not."""
+    return dict(zip(Settings._fields, settings, strict=True))
 
 
 class _Scale(torch.autograd.Function):
@@ -88,13 +95,15 @@ class _Series(torch.autograd.Function):
         needs_grad_x: bool,
         needs_grad_y: bool,
         needs_alignment: bool,
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
+        keywords = _keywords(settings)
         if needs_alignment:
             result: tuple[Tensor, ...] = _ops.alignment(
-                x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y
+                x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, **keywords
             )
             return result
-        result = _ops.series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y)
+        result = _ops.series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, **keywords)
         return *result, x.new_empty(0)
 
     @staticmethod
@@ -111,7 +120,7 @@ class _Series(torch.autograd.Function):
         return (
             _scaled(grad_value, grad_x, x, y) if needs_x else None,
             _scaled(grad_value, grad_y, x, y) if needs_y else None,
-            *(None,) * 6,
+            *(None,) * (len(ctx.needs_input_grad) - 2),
         )
 
     @staticmethod
@@ -126,6 +135,7 @@ class _Series(torch.autograd.Function):
         needs_grad_x: bool,
         needs_grad_y: bool,
         needs_alignment: bool,
+        settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
         folded = (
@@ -135,7 +145,7 @@ class _Series(torch.autograd.Function):
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
         needs_grad_x = needs_grad_x or x.requires_grad
         needs_grad_y = needs_grad_y or y.requires_grad
-        result = _apply(_Series, *folded, gamma, needs_grad_x, needs_grad_y, needs_alignment)
+        result = _apply(_Series, *folded, gamma, needs_grad_x, needs_grad_y, needs_alignment, settings)
         return _unfold(result, size)
 
 
@@ -144,9 +154,16 @@ class _Cost(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
+        cost: Tensor,
+        n_lengths: Tensor | None,
+        m_lengths: Tensor | None,
+        gamma: float,
+        needs_grad: bool,
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        result: tuple[Tensor, ...] = _ops.cost_matrix(cost, n_lengths, m_lengths, gamma, needs_grad)
+        result: tuple[Tensor, ...] = _ops.cost_matrix(
+            cost, n_lengths, m_lengths, gamma, needs_grad, **_keywords(settings)
+        )
         return result
 
     @staticmethod
@@ -157,7 +174,7 @@ class _Cost(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         cost, alignment = ctx.saved_tensors
-        return _scaled(grad_value, alignment, cost), None, None, None, None
+        return _scaled(grad_value, alignment, cost), *(None,) * (len(ctx.needs_input_grad) - 1)
 
     @staticmethod
     def vmap(
@@ -168,13 +185,14 @@ class _Cost(torch.autograd.Function):
         m_lengths: Tensor | None,
         gamma: float,
         needs_grad: bool,
+        settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
         folded = (
             _front(cost, in_dims[0], size),
             *(_front_lengths(t, d, size) for t, d in zip((n_lengths, m_lengths), in_dims[1:3], strict=True)),
         )
-        return _unfold(_apply(_Cost, *folded, gamma, needs_grad or cost.requires_grad), size)
+        return _unfold(_apply(_Cost, *folded, gamma, needs_grad or cost.requires_grad, settings), size)
 
 
 def series(
@@ -184,21 +202,26 @@ def series(
     y_lengths: Tensor | None,
     gamma: float,
     with_alignment: bool,
+    settings: Settings,
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if not wanted) of batches that the operators take as they are."""
     x, y = _traceable(x), _traceable(y)
     needs_x, needs_y = _needs_grad(x), _needs_grad(y)
     run = _Series.forward if _is_plain(needs_x or needs_y) else partial(_apply, _Series)
-    value, _, _, alignment = run(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, with_alignment)
+    value, _, _, alignment = run(
+        x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, with_alignment, tuple(settings)
+    )
     return value, alignment
 
 
-def cost_matrix(cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float) -> Tensor:
+def cost_matrix(
+    cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, settings: Settings
+) -> Tensor:
     """Value of cost matrices."""
     cost = _traceable(cost)
     needs = _needs_grad(cost)
     run = _Cost.forward if _is_plain(needs) else partial(_apply, _Cost)
-    value: Tensor = run(cost, n_lengths, m_lengths, gamma, needs)[0]
+    value: Tensor = run(cost, n_lengths, m_lengths, gamma, needs, tuple(settings))[0]
     return value
 
 

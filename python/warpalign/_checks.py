@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from warpalign import _ops
+from warpalign._ops import Settings
 
 Reduction = Literal["none", "mean", "sum"]
+Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -66,9 +68,14 @@ def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+def _check_number(number: object, name: str) -> float:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise TypeError(f"{name}: expected a float, got {type(number).__name__}")
+    return number
+
+
 def check_gamma(gamma: object) -> float:
-    if isinstance(gamma, bool) or not isinstance(gamma, (int, float)):
-        raise TypeError(f"gamma: expected a float, got {type(gamma).__name__}")
+    gamma = _check_number(gamma, "gamma")
     # A comparison that torch.compile can trace where gamma varies from call to call; NaN fails it.
     if not 0 < gamma <= sys.float_info.max:
         raise ValueError(f"gamma: expected a finite number > 0, got {gamma}")
@@ -90,6 +97,40 @@ def check_number(value: object, name: str) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(f"{name}: expected a finite number >= 0, got {value}")
     return number
+
+
+def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
+    """The band's settings, or those of none."""
+    if band not in get_args(Band):
+        raise ValueError(f'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got {band!r}')
+    if band == "itakura":
+        if bandwidth is not None:
+            raise ValueError(
+                f'bandwidth: expected None with band="itakura", which has max_slope, got {bandwidth}'
+            )
+        slope = _check_number(2.0 if max_slope is None else max_slope, "max_slope")
+        if not 1 <= slope <= sys.float_info.max:
+            raise ValueError(f"max_slope: expected a finite number >= 1, got {max_slope}")
+        return Settings(band=4, max_slope=slope)
+    if max_slope is not None:
+        raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
+    if bandwidth is None:
+        return Settings()
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, int):
+        raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
+    if bandwidth < 0:
+        raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
+    kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
+    return Settings(band=kind, radius=min(bandwidth, 2**31 - 1))
+
+
+def check_available(table: Tensor, **wanted: bool) -> None:
+    """Refuses options that the CUDA operators do not have."""
+    for name, given in wanted.items():
+        if given and table.is_cuda:
+            raise NotImplementedError(
+                f"{name}: expected CPU tensors, because this is not available on CUDA yet"
+            )
 
 
 def check_reduction(reduction: object) -> Reduction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,14 @@ def _load(name: str, *, required: bool) -> bool:
 _load("warpalign_torch_cpu", required=True)
 # A build without nvcc, or beside a torch without CUDA, has no CUDA operators.
 has_cuda = torch.version.cuda is not None and _load("warpalign_torch_cuda", required=False)
+
+
+class Settings(NamedTuple):
+    """What all operators take besides their tensors and gamma: keyword arguments of their schemas."""
+
+    band: int = 0
+    radius: int = 0
+    max_slope: float = 2.0
 
 
 def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:
@@ -50,6 +59,7 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
+    **settings: object,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
     return x.new_empty(x.shape[0]), _if(needs_grad_x, x, *x.shape), _if(needs_grad_y, y, *y.shape)
@@ -64,6 +74,7 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
+    **settings: object,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
     batch, n, _ = x.shape
@@ -77,7 +88,12 @@ def _(
 
 @torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
 def _(
-    cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
+    cost: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float,
+    needs_grad: bool,
+    **settings: object,
 ) -> tuple[Tensor, Tensor]:
     _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths)
     return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)

@@ -11,6 +11,8 @@ without a factor 1/2: packages that have that factor give value_half(gamma) = va
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -18,13 +20,17 @@ from torch import Tensor
 
 from warpalign import _autograd
 from warpalign._checks import (
+    Band,
     Reduction,
+    check_available,
+    check_band,
     check_gamma,
     check_lengths,
     check_pair,
     check_reduction,
     check_table,
 )
+from warpalign._ops import Settings
 
 
 class SoftDTWAlignment(NamedTuple):
@@ -43,6 +49,9 @@ def soft_dtw(
     gamma: float = 1.0,
     x_lengths: Tensor | None = None,
     y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
     reduction: Reduction = "none",
 ) -> Tensor:
     """Soft-DTW between pairs of time series, differentiable in both.
@@ -56,6 +65,19 @@ def soft_dtw(
             influences nothing, and its gradient is exactly 0. On the CPU a length out of range raises; on a GPU nothing
             is read back, and lengths are clamped into the range.
         y_lengths: likewise for y.
+        bandwidth: radius r >= 0 of a band around the diagonal; None: no band. Paths stay within the band, the other
+            cells are not computed, and time falls with it. N and M are each pair's own lengths, indices run from 0:
+
+            "sakoe_chiba": i - r <= j <= i + (M - N) + r where M >= N, and with i and j exchanged otherwise: |i - j| <= r
+            for equal lengths. Always holds a path. The radius of tslearn, the window minus 1 of dtaidistance.
+
+            "abs": |i - j| <= r whatever the lengths; holds a path only if r >= |N - M|.
+
+            "slanted": |i (M-1) - j (N-1)| <= r max(N-1, M-1), around the diagonal of the rectangle; holds a path if
+            r >= 1, or N = M.
+        band: the kind of band; the fourth one, "itakura", has no bandwidth but max_slope.
+        max_slope: of band="itakura", >= 1, by default 2: the parallelogram of slopes max_slope and 1 / max_slope (times
+            M / N) from both ends, rounded as tslearn does; holds no path if it is too narrow for the lengths.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
     Returns:
@@ -65,9 +87,10 @@ def soft_dtw(
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
-        ValueError: shapes, devices, lengths or gamma do not fit. Messages name the argument, what was expected and what
-            came.
-        NotImplementedError: on an attempt to differentiate twice. Under torch.compile, which has no double backward for
+        ValueError: shapes, devices, lengths or gamma do not fit, or the band of a pair holds no path (on a GPU with
+            lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
+            what came.
+        NotImplementedError: for bands on a GPU; on an attempt to differentiate twice. Under torch.compile, which has no double backward for
             any function, this cannot be relied on.
 
     Example:
@@ -78,7 +101,8 @@ def soft_dtw(
         torch.Size([8, 100, 3])
     """
     reduction = check_reduction(reduction)
-    value, _ = _series(x, y, gamma, x_lengths, y_lengths, with_alignment=False)
+    settings = check_band(bandwidth, band, max_slope)
+    value, _ = _series(x, y, gamma, x_lengths, y_lengths, settings, with_alignment=False)
     return _reduced(value, reduction)
 
 
@@ -89,6 +113,9 @@ def soft_dtw_alignment(
     gamma: float = 1.0,
     x_lengths: Tensor | None = None,
     y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
 ) -> SoftDTWAlignment:
     """Soft-DTW values together with the expected alignments E = d value / d C.
 
@@ -96,7 +123,7 @@ def soft_dtw_alignment(
     Cuturi & Blondel 2017. E[0, 0] = E[N-1, M-1] = 1; every row and every column sums to at least 1.
 
     Args:
-        x, y, gamma, x_lengths, y_lengths: as in :func:`soft_dtw`.
+        x, y, gamma, x_lengths, y_lengths, bandwidth, band, max_slope: as in :func:`soft_dtw`.
 
     Returns:
         SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
@@ -112,7 +139,8 @@ def soft_dtw_alignment(
         >>> alignment.shape
         torch.Size([8, 100, 120])
     """
-    return SoftDTWAlignment(*_series(x, y, gamma, x_lengths, y_lengths, with_alignment=True))
+    settings = check_band(bandwidth, band, max_slope)
+    return SoftDTWAlignment(*_series(x, y, gamma, x_lengths, y_lengths, settings, with_alignment=True))
 
 
 def soft_dtw_cost(
@@ -121,6 +149,9 @@ def soft_dtw_cost(
     gamma: float = 1.0,
     n_lengths: Tensor | None = None,
     m_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
     reduction: Reduction = "none",
 ) -> Tensor:
     """Soft-DTW from the caller's own costs, differentiable in them; the gradient is the expected alignment.
@@ -131,6 +162,7 @@ def soft_dtw_cost(
         gamma: smoothing, in units of the cost; finite and > 0.
         n_lengths: (B,) integer tensor: true numbers of rows, as x_lengths of :func:`soft_dtw`.
         m_lengths: likewise of columns.
+        bandwidth, band, max_slope: as in :func:`soft_dtw`; costs outside the band are not looked at.
         reduction: "none", "mean" or "sum".
 
     Returns:
@@ -147,13 +179,16 @@ def soft_dtw_cost(
     """
     reduction = check_reduction(reduction)
     gamma = check_gamma(gamma)
+    settings = check_band(bandwidth, band, max_slope)
     cost = check_table(cost_matrix, "cost_matrix", "N, M")
     unbatched = cost.dim() == 2
     cost = _widened(cost.unsqueeze(0) if unbatched else cost)
     batch = cost.shape[0]
     n = check_lengths(n_lengths, "n_lengths", "N", cost, batch)
     m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), batch)
-    value = _autograd.cost_matrix(cost, n, m, gamma)
+    _check_settings(cost, settings)
+    with _naming_the_band(settings):
+        value = _autograd.cost_matrix(cost, n, m, gamma, settings)
     return _reduced(value.squeeze(0) if unbatched else value, reduction)
 
 
@@ -169,6 +204,7 @@ def _series(
     gamma: float,
     x_lengths: Tensor | None,
     y_lengths: Tensor | None,
+    settings: Settings,
     *,
     with_alignment: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -181,8 +217,26 @@ def _series(
     x, y = (_widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
     n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
     m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
-    value, alignment = _autograd.series(x, y, n, m, gamma, with_alignment)
+    _check_settings(x, settings)
+    with _naming_the_band(settings):
+        value, alignment = _autograd.series(x, y, n, m, gamma, with_alignment, settings)
     return (value.squeeze(0), alignment.squeeze(0)) if unbatched else (value, alignment)
+
+
+def _check_settings(table: Tensor, settings: Settings) -> None:
+    check_available(table, band=settings.band != 0)
+
+
+@contextmanager
+def _naming_the_band(settings: Settings) -> Iterator[None]:
+    """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0]
+        if settings.band and message.startswith("warpalign: band: "):
+            raise ValueError(message.removeprefix("warpalign: ")) from None
+        raise
 
 
 def _widened(tensor: Tensor) -> Tensor:

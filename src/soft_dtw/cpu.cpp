@@ -9,6 +9,7 @@
 
 #include "core/arena.h"
 #include "cpu/isa.h"
+#include "soft_dtw/band.h"
 #include "soft_dtw/cpu_kernel.h"
 #include "soft_dtw/cpu_pack.h"
 #include "soft_dtw/problem.h"
@@ -59,6 +60,10 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Sof
   pair.x = arena.take<Real>(x_elements);
   pair.y = arena.take<Real>(y_elements + kCpuPad);
   if (pair.y) pair.y += kCpuPad;
+  pair.strips = arena.take<CpuColumns>(tiles(p.n));
+  if (p.band.kind != BandKind::kNone) {
+    pair.band = arena.take<CpuRows>(static_cast<std::size_t>(p.n) + p.m - 1);
+  }
   pair.row_mantissa = arena.take<Real>(rows * border);
   pair.row_exponent = arena.take<Exponent>(rows * border);
   pair.diagonal_mantissa = arena.take<Real>(3 * slots);
@@ -132,6 +137,26 @@ void write_gradients(const Job& job, const Pair& pair) {
   zero_padding<Storage>(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m);
 }
 
+// The band of an n x m pair by anti-diagonals: rows i with begin(i) <= s - i < end(i). i + begin(i) and
+// i + end(i) grow with i, so that both ends move in one direction.
+void lay_out_band(const Band& band, int n, int m, CpuRows* rows) {
+  int low = 0;   // first row with i + end(i) > s
+  int high = 0;  // first row with i + begin(i) > s
+  for (int s = 0; s < n + m - 1; ++s) {
+    while (low < n && low + band_columns(band, low, n, m).end <= s) ++low;
+    while (high < n && high + band_columns(band, high, n, m).begin <= s) ++high;
+    rows[s] = {low, high - 1};
+  }
+}
+
+void lay_out_strips(const Band& band, int n, int m, int tile, bool gradient, CpuColumns* strips) {
+  for (int row0 = 0; row0 < n; row0 += tile) {
+    const int begin = band_columns(band, row0, n, m).begin;
+    const int end = band_columns(band, std::min(row0 + tile, n) - 1, n, m).end;
+    *strips++ = {gradient ? begin / tile * tile : begin, end};
+  }
+}
+
 // The pair's inputs, in the memory that lay_out() has given.
 template <class Storage, class Real, class Exponent>
 void bind_pair(const Job& job, CpuPair<Real, Exponent>& pair) {
@@ -141,7 +166,10 @@ void bind_pair(const Job& job, CpuPair<Real, Exponent>& pair) {
   pair.tile = job.n <= kCpuOneTile && job.m <= kCpuOneTile ? kCpuOneTile : kCpuTile;
   pair.float_storage = sizeof(Storage) == sizeof(float);
   pair.want_gradient = job.out.wants_gradient();
+  lay_out_strips(p.band, job.n, job.m, pair.tile, pair.want_gradient, const_cast<CpuColumns*>(pair.strips));
+  if (pair.band) lay_out_band(p.band, job.n, job.m, const_cast<CpuRows*>(pair.band));
   if (job.out.alignment) {
+    if (pair.band) fill_pair<Storage>(job.out.alignment, job.b, p.n, p.m, 0, 0, 0);
     pair.alignment = static_cast<Storage*>(job.out.alignment) + static_cast<std::int64_t>(job.b) * p.n * p.m;
     pair.alignment_stride = p.m;
   }

@@ -55,17 +55,18 @@ class ManyFeaturesCost {
   ManyFeaturesCost(const typename Cell::Pair& p, int row0, int column0, int h)
       : p_(p), row0_(row0), h_(h), y_corner_(p.m - 1 - column0), slots_(h + 2 * kCpuPad) {}
 
-  WARPALIGN_INLINE void begin_diagonal(int d, int low, int) {
-    if (d % kCpuCostDiagonals == 0) compute(d, low);
-    diagonal_ = p_.diagonal_cost + d % kCpuCostDiagonals * slots_;
+  WARPALIGN_INLINE void begin_diagonal(int d, int low, int high) {
+    if (d >= first_ + kCpuCostDiagonals) compute(d, low, high);
+    diagonal_ = p_.diagonal_cost + (d - first_) * slots_;
   }
 
   WARPALIGN_INLINE V at(int r) const { return load(diagonal_ + r); }
 
  private:
-  void compute(int d, int low) {
-    const int last = d + kCpuCostDiagonals - 1;
-    const int high = last < h_ - 1 ? last : h_ - 1;
+  // Of d, which has the rows low to high, and those that follow: their rows grow by at most 1 at a time.
+  void compute(int d, int low, int high) {
+    first_ = d;
+    high = high + kCpuCostDiagonals - 1 < h_ - 1 ? high + kCpuCostDiagonals - 1 : h_ - 1;
     // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
     for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
       const Real* x = p_.x + row0_ + r;
@@ -85,6 +86,7 @@ class ManyFeaturesCost {
   const int h_;
   const Index y_corner_;
   const int slots_;
+  int first_ = -kCpuCostDiagonals;  // the costs that are there begin with this anti-diagonal
   const Real* diagonal_ = nullptr;
 };
 

@@ -10,12 +10,11 @@ namespace WARPALIGN_SIMD_NAMESPACE {
 WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 WARPALIGN_INLINE int larger(int a, int b) { return a > b ? a : b; }
 
-// Rows of anti-diagonal d in a tile of h rows and w columns.
+// Rows of an anti-diagonal in a tile; low = high + 1: none.
 struct Rows {
   int low;
   int high;
 };
-WARPALIGN_INLINE Rows rows_of(int d, int h, int w) { return {larger(0, d - w + 1), smaller(h - 1, d)}; }
 
 // Slots that an anti-diagonal takes in the weights, which are stored anti-diagonal after anti-diagonal.
 template <class Cell>
@@ -50,14 +49,43 @@ struct Tile {
       columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
 };
 
+// The tile's rows on its anti-diagonal d, those outside the band left out.
+template <class Cell>
+WARPALIGN_INLINE Rows rows_of(const typename Cell::Pair& p, const Tile<Cell>& t, int d) {
+  Rows rows{larger(0, d - t.w + 1), smaller(t.h - 1, d)};
+  if (p.band) {
+    const CpuRows band = p.band[t.row0 + t.column0 + d];
+    rows.low = smaller(larger(rows.low, band.low - t.row0), t.h);
+    rows.high = larger(smaller(rows.high, band.high - t.row0), rows.low - 1);
+  }
+  return rows;
+}
+
 // Anti-diagonal d of the columns that become left borders of other tiles.
 template <class Cell>
 void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
-  const int first = larger(1, (d - rows.high + p.tile) / p.tile);
-  for (int k = first; k * p.tile - 1 <= d - rows.low && k * p.tile < t.w; ++k) {
+  const int first = larger(1, (d - smaller(t.h - 1, d) + p.tile) / p.tile);
+  for (int k = first; k * p.tile - 1 <= d && k * p.tile < t.w; ++k) {
     const int r = d - (k * p.tile - 1);
-    t.columns.copy(static_cast<Index>(k) * p.n + t.row0 + r, current, r + 1);
+    const Index to = static_cast<Index>(t.column0 / p.tile + k) * p.n + t.row0 + r;
+    if (rows.low <= r && r <= rows.high) {
+      t.columns.copy(to, current, r + 1);
+    } else {
+      t.columns.set_dead(to);
+    }
   }
+}
+
+// The cells on either side of the band's part of an anti-diagonal, where the next two will look. The left
+// border (row d + 1) is not among them.
+template <class Cell>
+WARPALIGN_INLINE void close_band(const typename Cell::Pair& p, const Tile<Cell>& t, int d,
+                                 Border<Cell> current) {
+  const CpuRows band = p.band[t.row0 + t.column0 + d];
+  const int above = band.low - 1 - t.row0;
+  const int below = band.high + 1 - t.row0;
+  if (0 <= above && above <= t.h) current.set_dead(above + 1);
+  if (0 <= below && below <= smaller(d, t.h)) current.set_dead(below + 1);
 }
 
 // The borders that anti-diagonal d needs around it, and what it leaves for other tiles.
@@ -72,7 +100,14 @@ WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<
       current.set_dead(d + 2);
     }
   }
-  if (t.bottom.mantissa && d >= t.h - 1) t.bottom.copy(d - t.h + 2, current, t.h);
+  if (p.band) close_band<Cell>(p, t, d, current);
+  if (t.bottom.mantissa && d >= t.h - 1) {
+    if (rows.low <= t.h - 1 && rows.high == t.h - 1) {
+      t.bottom.copy(d - t.h + 2, current, t.h);
+    } else {
+      t.bottom.set_dead(d - t.h + 2);
+    }
+  }
   if (t.columns.mantissa) save_columns<Cell>(p, t, d, rows, current);
 }
 
@@ -115,9 +150,11 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
   typename Cell::Real* left = p.weight_left;
   typename Cell::Range range = all;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
-    const Rows rows = rows_of(d, t.h, t.w);
-    cost.begin_diagonal(d, rows.low, rows.high);
-    forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
+    const Rows rows = rows_of<Cell>(p, t, d);
+    if (rows.low <= rows.high) {
+      cost.begin_diagonal(d, rows.low, rows.high);
+      forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
+    }
     exchange_borders<Cell>(p, t, d, rows, current);
     if constexpr (kWantWeights) {
       up += slots_of<Cell>(rows);

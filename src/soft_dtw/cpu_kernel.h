@@ -19,6 +19,19 @@ constexpr int kCpuFewFeatures = 4;
 // With more of them, so many anti-diagonals' costs are computed together.
 constexpr int kCpuCostDiagonals = 8;
 
+// Of a band: the rows of anti-diagonal i + j, low = high + 1 if it has none; both grow by at most 1 from one
+// anti-diagonal to the next.
+struct CpuRows {
+  std::int32_t low;
+  std::int32_t high;
+};
+
+// The columns that a tile's height of rows is swept over: begin <= j < end.
+struct CpuColumns {
+  std::int32_t begin;
+  std::int32_t end;
+};
+
 // One pair in the worker's own memory. Exponents are int32 for float, double for double.
 template <class Real, class Exponent>
 struct CpuPair {
@@ -27,6 +40,9 @@ struct CpuPair {
   int dim = 0;     // 0: from a cost matrix
   int tile = 0;    // rows and columns of a tile
   Real scale = 0;  // log2(e) / gamma
+
+  const CpuColumns* strips = nullptr;  // one per `tile` rows; with gradients they begin at a tile's column
+  const CpuRows* band = nullptr;       // (n + m - 1); null: no band
 
   // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
   // kCpuPad arbitrary ones in front. y runs

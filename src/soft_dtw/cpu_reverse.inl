@@ -48,15 +48,26 @@ WARPALIGN_INLINE void enter_borders(int d, int h, int w, const Flows<Real>& flow
 }
 
 template <class Real>
-WARPALIGN_INLINE void leave_borders(int d, int h, int w, const Flows<Real>& flows,
+WARPALIGN_INLINE void leave_borders(int d, Rows rows, const Flows<Real>& flows,
                                     const FlowBuffers<Real>& buffers, const Real* diagonal) {
-  if (d < w) {  // row 0
+  if (rows.low == 0) {  // row 0
     flows.top[d + 1] += buffers.up[0];
     flows.top[d] += diagonal[0];
   }
-  if (d < h) {  // column 0; the corner's diagonal share has left with row 0
+  if (rows.high == d) {  // column 0; the corner's diagonal share has left with row 0
     flows.left[d] += buffers.left[d];
     if (d > 0) flows.left[d - 1] += diagonal[d];
+  }
+}
+
+// On either side of the band's part of an anti-diagonal nothing is sent.
+template <class Real>
+WARPALIGN_INLINE void close_band(Rows rows, const FlowBuffers<Real>& buffers, Real* diagonal) {
+  buffers.up[rows.high + 1] = 0;
+  diagonal[rows.high + 1] = 0;
+  if (rows.low > 0) {
+    buffers.left[rows.low - 1] = 0;
+    diagonal[rows.low - 1] = 0;
   }
 }
 
@@ -73,9 +84,9 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
   const auto lane = lanes(V{});
 
   Index offset = 0;
-  for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of(d, t.h, t.w));
+  for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of<Cell>(p, t, d));
   for (int d = t.h + t.w - 2; d >= 0; --d) {
-    const Rows rows = rows_of(d, t.h, t.w);
+    const Rows rows = rows_of<Cell>(p, t, d);
     offset -= slots_of<Cell>(rows);
     Real* const diagonal = buffers.diagonal[d & 1];
     enter_borders(d, t.h, t.w, flows, buffers, diagonal);
@@ -98,7 +109,8 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
         add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
       }
     }
-    leave_borders(d, t.h, t.w, flows, buffers, diagonal);
+    if (rows.low <= rows.high) leave_borders(d, rows, flows, buffers, diagonal);
+    if (p.band) close_band(rows, buffers, diagonal);
   }
 }
 
@@ -112,7 +124,7 @@ void many_features_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
     const int count = smaller(kFeatures, p.dim - first);
     const typename Cell::Real* e_next = p.weight_up;
     for (int d = 0; d < t.h + t.w - 1; ++d) {
-      const Rows rows = rows_of(d, t.h, t.w);
+      const Rows rows = rows_of<Cell>(p, t, d);
       for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
         const V e = load(e_next);
         e_next += Cell::kLanes;
@@ -133,7 +145,7 @@ void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, Storage*
   const typename Cell::Real* e = p.weight_up;
   Storage* const corner = alignment + t.row0 * p.alignment_stride + t.column0;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
-    const Rows rows = rows_of(d, t.h, t.w);
+    const Rows rows = rows_of<Cell>(p, t, d);
     for (int r = rows.low; r <= rows.high; ++r) {
       corner[r * p.alignment_stride + d - r] = static_cast<Storage>(e[r - rows.low]);
     }

@@ -149,6 +149,12 @@ Status run(const SoftDtwProblem& problem, const SoftDtwOutputs& out, const Plan&
   return run(p, plan, out.wants_gradient(), stream);
 }
 
+// What this path does not have yet.
+Status check_available(const SoftDtwProblem& problem) {
+  if (problem.band.kind != BandKind::kNone) return Status::unsupported("band", "not available on CUDA yet");
+  return {};
+}
+
 }  // namespace
 
 std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
@@ -158,6 +164,7 @@ std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const S
 
 Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
                      const Execution& execution) {
+  if (Status s = check_available(problem); !s.ok()) return s;
   const Plan plan = plan_for(problem, out, execution.cuda_device);
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   return problem.dtype == DType::kFloat32 ? run<float>(problem, out, plan, workspace, stream)

@@ -33,7 +33,33 @@ bool any_nan(const std::vector<double>& values) {
 
 }  // namespace
 
-Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma) {
+bool in_band(const Band& band, int i, int j, int n, int m) {
+  const double radius = band.radius;
+  switch (band.kind) {
+    case BandKind::kNone:
+      return true;
+    case BandKind::kSakoeChiba:
+      return m >= n ? i - radius <= j && j <= i + (m - n) + radius
+                    : j - radius <= i && i <= j + (n - m) + radius;
+    case BandKind::kAbsolute:
+      return std::abs(i - j) <= radius;
+    case BandKind::kSlanted:
+      return std::abs(static_cast<double>(i) * (m - 1) - static_cast<double>(j) * (n - 1)) <=
+             radius * (std::max(n, m) - 1);
+    case BandKind::kItakura: {
+      // The bounds on i of tslearn's itakura_mask, rounded to two decimals as there.
+      const auto rounded = [](double v) { return std::nearbyint(v * 100.0) / 100.0; };
+      const double steep = band.max_slope * n / m;
+      const double flat = 1.0 / band.max_slope * n / m;
+      return i >= rounded(flat * j) && i >= rounded((n - 1) - steep * (m - 1) + steep * j) &&
+             i <= rounded(steep * j) && i <= rounded((n - 1) - flat * (m - 1) + flat * j);
+    }
+  }
+  return false;
+}
+
+Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma,
+                          const Options& options) {
   if (any_nan(cost)) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     return {nan, std::vector<double>(cost.size(), nan), {}, {}};
@@ -46,7 +72,10 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
     return softmin(r[at(i - 1, j, columns)], r[at(i, j - 1, columns)], r[at(i - 1, j - 1, columns)], gamma);
   };
   for (int i = 1; i <= n; ++i) {
-    for (int j = 1; j <= m; ++j) r[at(i, j, columns)] = cost[at(i - 1, j - 1, m)] + predecessors(i, j).value;
+    for (int j = 1; j <= m; ++j) {
+      if (!in_band(options.band, i - 1, j - 1, n, m)) continue;
+      r[at(i, j, columns)] = cost[at(i - 1, j - 1, m)] + predecessors(i, j).value;
+    }
   }
   Result result{r[at(n, m, columns)], std::vector<double>(cost.size(), 0.0), {}, {}};
   if (std::isinf(result.value)) return result;
@@ -68,7 +97,7 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
 }
 
 Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int n, int m, int dim,
-                double gamma) {
+                double gamma, const Options& options) {
   std::vector<double> cost(at(n, 0, m), 0.0);
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < m; ++j) {
@@ -78,7 +107,7 @@ Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int 
       }
     }
   }
-  Result result = soft_dtw_from_cost(cost, n, m, gamma);
+  Result result = soft_dtw_from_cost(cost, n, m, gamma, options);
   result.grad_x.assign(x.size(), 0.0);
   result.grad_y.assign(y.size(), 0.0);
   for (int i = 0; i < n; ++i) {

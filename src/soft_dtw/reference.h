@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "warpalign/soft_dtw.h"
+
 namespace warpalign::reference {
 
 struct Result {
@@ -13,12 +15,21 @@ struct Result {
   std::vector<double> grad_y;     // (m, dim)
 };
 
-// cost (n, m), row-major.
-Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma);
+// The parts of the definition beyond costs and gamma.
+struct Options {
+  Band band;
+};
 
-// x (n, dim), y (m, dim), row-major; squared Euclidean costs.
+// Whether a path may use cell (i, j) of n x m, by the definitions in the public header.
+bool in_band(const Band& band, int i, int j, int n, int m);
+
+// cost (n, m), row-major.
+Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma,
+                          const Options& options = {});
+
+// x (n, dim), y (m, dim), row-major.
 Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int n, int m, int dim,
-                double gamma);
+                double gamma, const Options& options = {});
 
 // Hard DTW (the limit gamma -> 0): value of the cheapest path.
 double dtw(const std::vector<double>& cost, int n, int m);

@@ -122,6 +122,25 @@ const BadArgument kBadArguments[] = {
     {"YLengthZero", "y_lengths", [](Call& c) { c.y_lengths[0] = 0; }, 0},
     {"YLengthTooLarge", "y_lengths", [](Call& c) { c.y_lengths[2] = kM + 1; }, 2},
     {"YLengthNegative", "y_lengths", [](Call& c) { c.y_lengths[1] = -1; }, 1},
+    {"NegativeRadius", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kSakoeChiba, -1, 2.0};
+     }},
+    {"SlopeBelowOne", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kItakura, 0, 0.5};
+     }},
+    {"NanSlope", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kItakura, 0, kNan};
+     }},
+    {"NoSuchBand", "band", [](Call& c) { c.problem.band.kind = static_cast<BandKind>(9); }},
+    // Lengths 4 and 1, 1 and 5, 2 and 3.
+    {"BandWithoutPath", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kAbsolute, 3, 2.0};
+     },
+     1},
     {"NoWorkspace", "workspace", [](Call& c) { c.workspace = {}; }},
     {"WorkspaceTooSmall", "workspace",
      [](Call& c) { c.workspace.bytes = soft_dtw_workspace_bytes(c.problem, c.out, c.execution) - 1; }},

@@ -73,6 +73,7 @@ struct Batch {
   double gamma;
   Tensor<T> x, y, cost;
   std::vector<std::int32_t> x_lengths, y_lengths;  // empty: full
+  reference::Options options;
 
   Batch(Shape s, double g, unsigned seed, double scale = 1.0, double offset = 0.0) : shape(s), gamma(g) {
     std::mt19937 generator(seed);
@@ -107,9 +108,10 @@ struct Batch {
 
   // The float64 result for pair b, from the inputs as they were rounded to T.
   [[nodiscard]] reference::Result expected(int b) const {
-    if (shape.dim == 0) return reference::soft_dtw_from_cost(cost.wide(b, n(b), m(b)), n(b), m(b), gamma);
+    if (shape.dim == 0)
+      return reference::soft_dtw_from_cost(cost.wide(b, n(b), m(b)), n(b), m(b), gamma, options);
     return reference::soft_dtw(x.wide(b, n(b), shape.dim), y.wide(b, m(b), shape.dim), n(b), m(b), shape.dim,
-                               gamma);
+                               gamma, options);
   }
 };
 
@@ -158,6 +160,7 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   problem.m = s.m;
   problem.dim = s.dim;
   problem.gamma = batch.gamma;
+  problem.band = batch.options.band;
   if (series) {
     problem.x = view(x, batch.x);
     problem.y = view(y, batch.y);

@@ -111,6 +111,12 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
     const std::vector<double> wide = batch.cost.wide(b, n, m);
     cost.assign(wide.begin(), wide.end());
   }
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < m; ++j) {
+      if (!reference::in_band(batch.options.band, i, j, n, m))
+        cost[i * m + j] = std::numeric_limits<float>::infinity();
+    }
+  }
   NaiveResult naive = naive_soft_dtw(cost, n, m, static_cast<float>(batch.gamma));
   naive.grad_x.assign(x.size(), 0.0f);
   naive.grad_y.assign(y.size(), 0.0f);

@@ -26,6 +26,28 @@ def squared_distances(x: Array, y: Array) -> Array:
     return ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
 
 
+def band_mask(
+    band: str, n: int, m: int, *, bandwidth: int | None = None, max_slope: float = 2.0
+) -> NDArray[np.bool_]:
+    """(N, M): whether a path may use a cell, by the definitions of warpalign.soft_dtw."""
+    i, j = np.arange(n)[:, None], np.arange(m)[None, :]
+    if band == "itakura":
+        bounds = [j * k * n / m for k in (1 / max_slope, max_slope)]
+        steep, flat = max_slope * n / m, n / m / max_slope
+        low, high = np.round(bounds[0], 2), np.round(bounds[1], 2)
+        low = np.maximum(low, np.round(n - 1 - steep * (m - 1 - j), 2))
+        high = np.minimum(high, np.round(n - 1 - flat * (m - 1 - j), 2))
+        return (low <= i) & (i <= high)
+    if bandwidth is None:
+        return np.ones((n, m), dtype=bool)
+    if band == "abs":
+        return np.abs(i - j) <= bandwidth
+    if band == "slanted":
+        return np.abs(i * (m - 1) - j * (n - 1)) <= bandwidth * (max(n, m) - 1)
+    longer = m - n
+    return (i - bandwidth + min(longer, 0) <= j) & (j <= i + max(longer, 0) + bandwidth)
+
+
 def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Row and column indices, counted from 1, of the cells of each anti-diagonal."""
     for total in range(2, n + m + 1):
