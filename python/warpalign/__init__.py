@@ -1,7 +1,7 @@
 """Differentiable alignment: soft-DTW on CPUs and GPUs.
 
 What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans and SoftDTWKNeighborsClassifier
-(scikit-learn).
+(scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there).
 """
 
 from importlib import import_module
@@ -27,17 +27,22 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from warpalign import metrics as metrics
+    from warpalign import plot as plot
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
 
 _LAZY = {"SoftDTWKMeans": "cluster", "SoftDTWKNeighborsClassifier": "neighbors"}
+_LAZY_MODULES = {"metrics", "plot"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(f"warpalign.{_LAZY[name]}"), name)
+    if name in _LAZY_MODULES:
+        return import_module(f"warpalign.{name}")
     raise AttributeError(f"module 'warpalign' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *_LAZY_MODULES])

@@ -1,0 +1,108 @@
+"""Soft-DTW as a metric: a torchmetrics.Metric where torchmetrics is installed, else with the same methods.
+
+Lightning, MetricCollection and the sum over the processes of torch.distributed work with torchmetrics alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from warpalign._checks import check_gamma
+from warpalign.functional import soft_dtw
+
+
+class _Sums(nn.Module):
+    """The part of torchmetrics.Metric that a metric whose states are sums needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._zeros: dict[str, Tensor] = {}
+
+    def add_state(self, name: str, default: Tensor, dist_reduce_fx: str) -> None:
+        self._zeros[name] = default
+        self.register_buffer(name, default.clone(), persistent=False)
+
+    def update(self, *arguments: Any, **keywords: Any) -> None:
+        raise NotImplementedError
+
+    def compute(self) -> Tensor:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        for name in self._zeros:
+            getattr(self, name).zero_()
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Tensor:
+        """Updates, and returns the metric of this batch alone."""
+        before = {name: getattr(self, name).clone() for name in self._zeros}
+        self.reset()
+        self.update(*arguments, **keywords)
+        value: Tensor = self.compute()
+        for name, sums in before.items():
+            getattr(self, name).add_(sums)
+        return value
+
+
+if TYPE_CHECKING:
+    _Metric = _Sums
+else:
+    try:
+        from torchmetrics import Metric as _Metric
+    except ModuleNotFoundError:
+        _Metric = _Sums
+
+
+class SoftDTWMetric(_Metric):
+    """Mean soft-DTW between predicted and true series, over all pairs since the last reset.
+
+    Args:
+        gamma: smoothing, in units of the cost; finite and > 0.
+        normalize: soft-DTW divergence, which is not negative and 0 for equal series, instead of soft-DTW.
+        options: further arguments of torchmetrics.Metric, dist_sync_on_step for instance.
+
+    Example:
+        >>> metric = SoftDTWMetric(gamma=0.1, normalize=True)
+        >>> for _ in range(3):
+        ...     metric.update(torch.randn(8, 100, 3), torch.randn(8, 120, 3))
+        >>> metric.compute().shape
+        torch.Size([])
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, gamma: float = 1.0, *, normalize: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.gamma = check_gamma(gamma)
+        self.normalize = bool(normalize)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    @torch.no_grad()
+    def update(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        preds_lengths: Tensor | None = None,
+        target_lengths: Tensor | None = None,
+    ) -> None:
+        """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`."""
+        values = soft_dtw(preds, target, gamma=self.gamma, x_lengths=preds_lengths, y_lengths=target_lengths)
+        if self.normalize:
+            sides = ((preds, preds_lengths), (target, target_lengths))
+            for series, lengths in sides:
+                own = soft_dtw(series, series, gamma=self.gamma, x_lengths=lengths, y_lengths=lengths)
+                values = values - own / 2
+        self.total += values.double().sum()
+        self.count += values.numel()
+
+    def compute(self) -> Tensor:
+        """The mean, 0-d; NaN before the first update."""
+        return (self.total / self.count).float()
