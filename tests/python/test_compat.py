@@ -396,23 +396,23 @@ def test_tslearn_pairs(n: int, m: int, constraint: str) -> None:
     assert isinstance(alignment, np.ndarray) and np.allclose(alignment, their_alignment, rtol=0, atol=1e-11)
 
 
-def test_tslearn_masks() -> None:
+def test_tslearn_bands_hold_the_same_paths() -> None:
+    """Of series of zeros at gamma 1, soft-DTW is minus the logarithm of the number of paths."""
     infeasible = 0
-    for n in range(1, 14):
-        for m in range(1, 14):
-            for radius in (0, 1, 3):
-                expected = tslearn_metrics.sakoe_chiba_mask(n, m, radius)
-                assert np.array_equal(ours._sakoe_chiba(n, m, radius), expected)
-            for slope in (1.0, 1.5, 2.0, 3.7):
-                try:
-                    expected = tslearn_metrics.itakura_mask(n, m, slope)
-                except RuntimeWarning as error:
-                    infeasible += 1
-                    with pytest.raises(RuntimeWarning) as caught:
-                        ours._itakura(n, m, slope)
-                    assert str(caught.value) == str(error)
-                else:
-                    assert np.array_equal(ours._itakura(n, m, slope), expected)
+    bands: list[dict[str, Any]] = [{"sakoe_chiba_radius": radius} for radius in (0, 1, 3)]
+    bands += [{"itakura_max_slope": slope} for slope in (1.0, 1.5, 2.0, 3.7)]
+    for n, m in np.ndindex(13, 13):
+        x, y = np.zeros((n + 1, 1)), np.zeros((m + 1, 1))
+        for options in bands:
+            try:
+                expected = tslearn_metrics.soft_dtw(x, y, **options)
+            except RuntimeWarning as error:
+                infeasible += 1
+                with pytest.raises(RuntimeWarning) as caught:
+                    ours.soft_dtw(x, y, **options)
+                assert str(caught.value) == str(error)
+            else:
+                assert ours.soft_dtw(x, y, **options) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert 0 < infeasible < 13 * 13 * 4
 
 

@@ -35,12 +35,28 @@ def check_device(use_cuda: bool, x: Tensor) -> None:
         )
 
 
-def absolute_band(n: int, m: int, bandwidth: float | None, device: torch.device) -> Tensor | None:
-    """(n, m) bool: the cells with |i - j| <= bandwidth; None, 0 and less are no band."""
-    if bandwidth is None or not bandwidth > 0:
+def absolute_radius(bandwidth: float | None) -> int | None:
+    """The radius r of the cells with |i - j| <= bandwidth; None, 0 and less are no band."""
+    return None if bandwidth is None or not bandwidth > 0 else math.floor(bandwidth)
+
+
+def soft_dtw_in_band(x: Tensor, y: Tensor, gamma: float, radius: int | None) -> Tensor:
+    """(B,) soft-DTW over the cells with |i - j| <= radius; inf with gradient 0 where they hold no path."""
+    n, m = x.shape[1], y.shape[1]
+    if radius is None:
+        return warpalign.soft_dtw(x, y, gamma=gamma)
+    if x.is_cuda or radius < abs(n - m):
+        # warpalign refuses the second, where the originals have inf; and CUDA has no bands yet: a table of costs, as there.
+        return soft_dtw_of_table(squared_distances(x, y), gamma, absolute_band(n, m, radius, x.device))
+    return warpalign.soft_dtw(x, y, gamma=gamma, band="abs", bandwidth=radius)
+
+
+def absolute_band(n: int, m: int, radius: int | None, device: torch.device) -> Tensor | None:
+    """(n, m) bool: the cells with |i - j| <= radius; None: all."""
+    if radius is None:
         return None
     i, j = torch.arange(n, device=device), torch.arange(m, device=device)
-    return (i[:, None] - j).abs() <= math.floor(bandwidth)
+    return (i[:, None] - j).abs() <= radius
 
 
 def soft_dtw_of_table(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-import warpalign
 from warpalign.compat._common import (
     absolute_band,
+    absolute_radius,
     check_device,
     check_shapes,
+    soft_dtw_in_band,
     soft_dtw_of_table,
-    squared_distances,
 )
 
 __all__ = ["SoftDTW"]
@@ -59,9 +59,8 @@ class SoftDTW(nn.Module):
         return xy - (xx + yy) / 2
 
     def _values(self, x: Tensor, y: Tensor) -> Tensor:
-        band = absolute_band(x.shape[1], y.shape[1], self.bandwidth, x.device)
-        if self.dist_func is not None:
-            return soft_dtw_of_table(self.dist_func(x, y), self.gamma, band)
-        if band is not None:
-            return soft_dtw_of_table(squared_distances(x, y), self.gamma, band)
-        return warpalign.soft_dtw(x, y, gamma=self.gamma)
+        radius = absolute_radius(self.bandwidth)
+        if self.dist_func is None:
+            return soft_dtw_in_band(x, y, self.gamma, radius)
+        band = absolute_band(x.shape[1], y.shape[1], radius, x.device)
+        return soft_dtw_of_table(self.dist_func(x, y), self.gamma, band)

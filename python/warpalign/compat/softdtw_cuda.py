@@ -9,8 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-import warpalign
-from warpalign.compat._common import absolute_band, soft_dtw_of_table, squared_distances
+from warpalign.compat._common import absolute_band, absolute_radius, soft_dtw_in_band, soft_dtw_of_table
 
 __all__ = ["SoftDTW", "softdtw", "softdtw_barycenter", "softdtw_barycenter_cpu"]
 
@@ -79,10 +78,11 @@ class SoftDTW(nn.Module):
         return xy - (xx + yy) / 2
 
     def _values(self, x: Tensor, y: Tensor) -> Tensor:
-        band = absolute_band(x.shape[1], y.shape[1], self.bandwidth, x.device)
-        if band is None and self.dist.lower() in _SQEUCLIDEAN:
-            return warpalign.soft_dtw(x, y, gamma=self.gamma)
-        return soft_dtw_of_table(_distances(x, y, self.dist), self.gamma, band)
+        radius = absolute_radius(self.bandwidth)
+        if self.dist.lower() in _SQEUCLIDEAN:
+            return soft_dtw_in_band(x, y, self.gamma, radius)
+        band = absolute_band(x.shape[1], y.shape[1], radius, x.device)
+        return soft_dtw_of_table(_cosine_distances(x, y, self.dist), self.gamma, band)
 
 
 def _check_fused(fused: bool | None, dist: str, x: Tensor, y: Tensor) -> None:
@@ -92,14 +92,12 @@ def _check_fused(fused: bool | None, dist: str, x: Tensor, y: Tensor) -> None:
         raise ValueError("fused=True requires CUDA tensors and dist='sqeuclidean'.")
 
 
-def _distances(x: Tensor, y: Tensor, dist: str) -> Tensor:
-    """(B, N, M) costs."""
-    if dist.lower() in _SQEUCLIDEAN:
-        return squared_distances(x, y)
-    if dist.lower() == "cosine":
-        x, y = (t / (t.norm(dim=-1, keepdim=True) + 1e-12) for t in (x, y))
-        return 1.0 - x @ y.mT
-    raise ValueError(f"Unknown dist='{dist.lower()}'. Supported: 'sqeuclidean', 'cosine'")
+def _cosine_distances(x: Tensor, y: Tensor, dist: str) -> Tensor:
+    """(B, N, M) costs 1 - cos, with the original's guard against length 0."""
+    if dist.lower() != "cosine":
+        raise ValueError(f"Unknown dist='{dist.lower()}'. Supported: 'sqeuclidean', 'cosine'")
+    x, y = (t / (t.norm(dim=-1, keepdim=True) + 1e-12) for t in (x, y))
+    return 1.0 - x @ y.mT
 
 
 def softdtw(

@@ -2,12 +2,14 @@
 
 Tensors give tensors, anything else NumPy; both in float64, as there. A series ends before its trailing NaN. A band is chosen
 by `global_constraint` ("sakoe_chiba", "itakura" or None), or by the one of `sakoe_chiba_radius` (default 1) and
-`itakura_max_slope` (default 2) that is given. gamma < 0 raises, where tslearn returns NaN.
+`itakura_max_slope` (default 2) that is given. A negative gamma raises, where tslearn returns NaN.
+Bands are on the CPU alone so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 
 import warpalign
 from warpalign._series import SeriesSet, as_series, resampled
-from warpalign.compat._common import check_shapes, soft_dtw_of_table, squared_distances
+from warpalign.compat._common import check_shapes
 
 __all__ = [
     "SoftDTWLossPyTorch",
@@ -32,7 +34,7 @@ Number: TypeAlias = Any  # a float, or a 0-d tensor
 Array: TypeAlias = Any  # a NumPy array, or a tensor
 
 _CONSTRAINTS = {None: None, "": None, "itakura": "itakura", "sakoe_chiba": "sakoe_chiba"}
-_BLOCK_CELLS = 2**24  # of cost tables held at once where a band asks for them
+_BLOCK_PAIRS = 1024
 
 
 def soft_dtw(
@@ -80,15 +82,8 @@ def soft_dtw_alignment(
     """(expected alignment (N, M), soft-DTW): in this order. gamma 0: the best path's cells as ones, and DTW squared."""
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = _pair(s1, s2)
-    allowed = band.cells(len(x), len(y), x.device)
-    if allowed is None:
-        value, alignment = warpalign.soft_dtw_alignment(x, y, gamma=gamma)
-    else:
-        cost = squared_distances(x[None], y[None])
-        table = cost.detach().requires_grad_()
-        with torch.enable_grad():
-            (alignment,) = torch.autograd.grad(soft_dtw_of_table(table, gamma, allowed).sum(), table)
-        value, alignment = soft_dtw_of_table(cost, gamma, allowed)[0], alignment[0]
+    with _naming_the_slope():
+        value, alignment = warpalign.soft_dtw_alignment(x, y, gamma=gamma, **band.options)
     as_tensor = _wants_tensor(be, s1, s2)
     return alignment if as_tensor else alignment.detach().cpu().numpy(), _number(value, as_tensor)
 
@@ -159,8 +154,7 @@ class SoftDTWLossPyTorch(nn.Module):
     Args:
         gamma: smoothing.
         normalize: the divergence s(x, y) - (s(x, x) + s(y, y)) / 2.
-        dist_func: costs (B, N, M) of (B, N, D) and (B, M, D); None: squared Euclidean distances, for which no table is made
-            without a band.
+        dist_func: costs (B, N, M) of (B, N, D) and (B, M, D); None: squared Euclidean distances, for which no table is made.
         global_constraint, sakoe_chiba_radius, itakura_max_slope: a band, as the module's head says.
     """
 
@@ -193,11 +187,10 @@ class SoftDTWLossPyTorch(nn.Module):
         return value
 
     def _values(self, x: Tensor, y: Tensor, band: _Band) -> Tensor:
-        allowed = band.cells(x.shape[1], y.shape[1], x.device)
-        if self.dist_func is None and allowed is None:
-            return warpalign.soft_dtw(x, y, gamma=self.gamma)
-        cost = squared_distances(x, y) if self.dist_func is None else self.dist_func(x, y)
-        return soft_dtw_of_table(cost, self.gamma, allowed)
+        with _naming_the_slope():
+            if self.dist_func is None:
+                return warpalign.soft_dtw(x, y, gamma=self.gamma, **band.options)
+            return warpalign.soft_dtw_cost(self.dist_func(x, y), gamma=self.gamma, **band.options)
 
 
 def softdtw_barycenter(
@@ -235,17 +228,12 @@ def softdtw_barycenter(
     if max_iter <= 0:
         return start
     factor = torch.from_numpy(weight).to(values.device)
-    allowed = band.cells_of_pairs([len(start)] * count, lengths.tolist(), len(start), size, values.device)
     known = None if series.lengths is None else lengths.to(values.device)
-    finite = _without_nan(values, lengths)
 
     def loss(flat: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         center = torch.from_numpy(flat.reshape(start.shape)).to(values.device).requires_grad_()
-        if allowed is None:
-            found = warpalign.soft_dtw(center[None], values, gamma=gamma, y_lengths=known)
-        else:
-            cost = squared_distances(center.expand(count, -1, -1), finite)
-            found = soft_dtw_of_table(cost, gamma, allowed, m_lengths=known)
+        with _naming_the_slope():
+            found = warpalign.soft_dtw(center[None], values, gamma=gamma, y_lengths=known, **band.options)
         total = factor @ found
         total.backward()
         assert center.grad is not None
@@ -281,64 +269,37 @@ class _Band:
             self.kind = "sakoe_chiba"
         elif self.kind is None and itakura_max_slope is not None:
             self.kind = "itakura"
-        self.radius = 1 if sakoe_chiba_radius is None else sakoe_chiba_radius
-        self.slope = 2.0 if itakura_max_slope is None else float(itakura_max_slope)
-
-    def cells(self, n: int, m: int, device: torch.device) -> Tensor | None:
-        """(n, m) bool; None: all."""
-        if self.kind is None:
-            return None
-        mask = _sakoe_chiba(n, m, self.radius) if self.kind == "sakoe_chiba" else _itakura(n, m, self.slope)
-        return torch.from_numpy(mask).to(device)
-
-    def cells_of_pairs(
-        self, n: Sequence[int], m: Sequence[int], height: int, width: int, device: torch.device
-    ) -> Tensor | None:
-        """(pairs, height, width) bool, for pairs of true lengths n and m; None: all."""
-        if self.kind is None:
-            return None
-        allowed = torch.zeros(len(n), height, width, dtype=torch.bool, device=device)
-        known: dict[tuple[int, int], Tensor | None] = {}
-        for index, size in enumerate(zip(n, m, strict=True)):
-            if size not in known:
-                known[size] = self.cells(*size, device)
-            mask = known[size]
-            assert mask is not None
-            allowed[index, : size[0], : size[1]] = mask
-        return allowed
+        self.options: dict[str, Any] = {}
+        """What warpalign.soft_dtw takes for it."""
+        if self.kind == "sakoe_chiba":
+            radius = 1 if sakoe_chiba_radius is None else int(sakoe_chiba_radius)
+            self.options = {"band": "sakoe_chiba", "bandwidth": radius}
+        elif self.kind == "itakura":
+            self.options = {
+                "band": "itakura",
+                "max_slope": 2.0 if itakura_max_slope is None else itakura_max_slope,
+            }
 
 
-def _sakoe_chiba(n: int, m: int, radius: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """The shorter series' index i against the longer's j: i - radius <= j <= i + (difference of lengths) + radius."""
-    if n > m:
-        return np.ascontiguousarray(_sakoe_chiba(m, n, radius).T)
-    i, j = np.arange(n)[:, None], np.arange(m)
-    return (j >= i - radius) & (j <= i + (m - n) + radius)
-
-
-def _itakura(n: int, m: int, max_slope: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Between lines of the slopes max_slope and 1 / max_slope (times n / m) through both corners, rounded to 0.01 first."""
-    steep, flat = max_slope * n / m, n / (max_slope * m)
-    j = np.arange(m)
-    low = np.ceil(np.maximum(np.round(flat * j, 2), np.round((n - 1) - steep * (m - 1) + steep * j, 2)))
-    high = np.floor(np.minimum(np.round(steep * j, 2), np.round((n - 1) - flat * (m - 1) + flat * j, 2)) + 1)
-    i = np.arange(n)[:, None]
-    mask: np.ndarray[Any, np.dtype[np.bool_]] = (i >= low) & (i < high)
-    if not (mask.any(axis=0).all() and mask.any(axis=1).all()):
+@contextmanager
+def _naming_the_slope() -> Iterator[None]:
+    """A parallelogram without a path, in tslearn's words and with its type of error."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("band: "):
+            raise
         raise RuntimeWarning(
             "'itakura_max_slope' constraint is unfeasible (ie. leads to no admissible path) for the provided time series sizes"
-        )
-    return mask
+        ) from error
 
 
 # Values.
 
 
 def _value(x: Tensor, y: Tensor, gamma: float, band: _Band) -> Tensor:
-    allowed = band.cells(len(x), len(y), x.device)
-    if allowed is None:
-        return warpalign.soft_dtw(x, y, gamma=gamma)
-    return soft_dtw_of_table(squared_distances(x[None], y[None]), gamma, allowed)[0]
+    with _naming_the_slope():
+        return warpalign.soft_dtw(x, y, gamma=gamma, **band.options)
 
 
 def _all_pairs(
@@ -363,22 +324,13 @@ def _all_pairs(
 
 
 def _values_of_pairs(x: SeriesSet, y: SeriesSet, i: Tensor, j: Tensor, gamma: float, band: _Band) -> Tensor:
-    """Of x[i] and y[j], in blocks: a band that depends on the lengths needs a mask per pair."""
-    block = max(1, _BLOCK_CELLS // (x.values.shape[1] * y.values.shape[1]))
+    """Of x[i] and y[j], in blocks."""
     parts = []
-    for left, right in zip(i.split(block), j.split(block), strict=True):
-        n, m = x.true_lengths()[left], y.true_lengths()[right]
-        (a, _), (b, _) = x.take(left), y.take(right)
-        allowed = band.cells_of_pairs(n.tolist(), m.tolist(), a.shape[1], b.shape[1], a.device)
-        # What lies behind a series may be NaN, of which the gradient of a distance would be NaN too.
-        cost = squared_distances(_without_nan(a, n), _without_nan(b, m))
-        parts.append(soft_dtw_of_table(cost, gamma, allowed, n.to(a.device), m.to(a.device)))
+    for left, right in zip(i.split(_BLOCK_PAIRS), j.split(_BLOCK_PAIRS), strict=True):
+        (a, n), (b, m) = x.take(left), y.take(right)
+        with _naming_the_slope():
+            parts.append(warpalign.soft_dtw(a, b, gamma=gamma, x_lengths=n, y_lengths=m, **band.options))
     return torch.cat(parts)
-
-
-def _without_nan(series: Tensor, lengths: Tensor) -> Tensor:
-    steps = torch.arange(series.shape[1], device=series.device)
-    return torch.where(steps[:, None] < lengths.to(series.device)[:, None, None], series, 0.0)
 
 
 # Input and output.
