@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.image
 import numpy as np
 import pytest
 import torch
@@ -69,6 +70,38 @@ def test_align_in_float32(
     out = tmp_path / "e.npy"
     assert run(capsys, "align", *pair, "--dtype", "float32", "-o", out)[0] == 0
     assert np.load(out).dtype == np.float32
+
+
+def test_align_in_a_band(capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path]) -> None:
+    x, y = (torch.from_numpy(io.read_series(path)) for path in pair)
+    for flags, options in (
+        (["--bandwidth", 1], {"bandwidth": 1}),
+        (["--bandwidth", 3, "--band", "abs"], {"bandwidth": 3, "band": "abs"}),
+        (["--band", "itakura", "--max-slope", 3], {"band": "itakura", "max_slope": 3.0}),
+    ):
+        _, text, _ = run(capsys, "align", *pair, *flags, "--json")
+        assert json.loads(text)["soft_dtw"] == warpalign.soft_dtw(x, y, **options).item()
+    assert refused(capsys, "align", *pair, "--bandwidth", 1, "--band", "abs").startswith("band: expected")
+    assert refused(capsys, "align", *pair, "--max-slope", 3).startswith("max_slope: expected None")
+
+
+def test_plots(
+    capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], waves: Path, tmp_path: Path
+) -> None:
+    for command in (
+        ["align", *pair],
+        ["cdist", waves, "--normalize"],
+        ["barycenter", waves, "--max-iter", 2],
+        ["cluster", waves, "-k", 2, "--max-iter", 1],
+    ):
+        out = tmp_path / "plot.png"
+        code, text, err = run(capsys, *command, "--plot", out, "--json")
+        assert (code, err) == (0, "") and json.loads(text)["plot"] == str(out)
+        # Not blank: ink of more than a few colors.
+        pixels = matplotlib.image.imread(out)
+        assert len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 50
+        out.unlink()
+    assert "ends in .png" in refused(capsys, "align", *pair, "--plot", tmp_path / "plot.pdf")
 
 
 def test_align_series_of_a_data_set(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

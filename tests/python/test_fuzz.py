@@ -1,4 +1,4 @@
-"""Random calls against the float64 reference: 10 000 of them, over shapes, strides, lengths, dtypes, gammas and data.
+"""Random calls against the float64 reference: 10 000 of them, over shapes, strides, lengths, dtypes, gammas, bands and data.
 
 A case is one call, with a batch of up to four pairs of lengths of their own. What Hypothesis draws is small; the numbers come
 from a generator with a drawn seed.
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import warpalign
-from reference import Array, numpy64, values_and_alignments
+from reference import Array, band_mask, hard_dtw_reference, numpy64, values_and_alignments
 
 CASES = 10_000
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -55,9 +55,17 @@ class Case:
     data: str
     has_lengths: tuple[bool, bool]
     length_dtype: torch.dtype
+    band: dict[str, Any]
     seed: int
 
 
+bands = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {"band": st.sampled_from(["sakoe_chiba", "abs", "slanted"]), "bandwidth": st.integers(0, 40)}
+    ),
+    st.fixed_dictionaries({"band": st.just("itakura"), "max_slope": st.floats(1, 5)}),
+)
 sizes = st.one_of(st.integers(1, 6), st.integers(1, 20), st.sampled_from([8, 9, 15, 16, 17, 31, 32, 33]))
 cases = st.builds(
     Case,
@@ -71,6 +79,7 @@ cases = st.builds(
     data=st.sampled_from(DATA),
     has_lengths=st.tuples(st.booleans(), st.booleans()),
     length_dtype=st.sampled_from([torch.int64, torch.int32, torch.int16, torch.uint8]),
+    band=bands,
     seed=st.integers(0, 2**32 - 1),
 )
 
@@ -147,6 +156,23 @@ def padded(values: Tensor, lengths: Array, axis: int) -> Tensor:
     return torch.where(behind, junk, values)
 
 
+def within_band(case: Case, cost: Array, n: Array, m: Array) -> tuple[Array, bool]:
+    """The costs (B, N, M), infinite outside each pair's band, and whether every band holds a path."""
+    if not case.band:
+        return cost, True
+    cost, holds = cost.copy(), True
+    for table, rows, columns in zip(cost, n, m, strict=True):
+        mask = band_mask(**{"n": rows, "m": columns, **case.band})
+        table[:rows, :columns][~mask] = np.inf
+        holds = holds and bool(np.isfinite(hard_dtw_reference(np.where(mask, 0.0, np.inf))))
+    return cost, holds
+
+
+def refused(call: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="^band: expected"):
+        call()
+
+
 def tolerance(value: Array, gamma: float, n: int, m: int, dtype: torch.dtype) -> Array:
     """Of a value: the rounding of the costs on its paths, whose sum is at most value + gamma * (their entropy)."""
     epsilon = 2.0**-52 if dtype == torch.float64 else 2.0**-23
@@ -196,10 +222,15 @@ def check_series(case: Case, function: str, dtype: torch.dtype) -> None:
         np.broadcast_to(numpy64(y), (batch, *y.shape[1:])),
     )
     cost = ((a[:, :, None] - b[:, None]) ** 2).sum(-1)
+    cost, holds_a_path = within_band(case, cost, n, m)
     values, alignments = values_and_alignments(cost, gamma, n, m)
 
     x, y = (padded(t, lengths, 1).detach().requires_grad_() for t, lengths in ((x, n), (y, m)))
-    result = getattr(warpalign, function)(x, y, gamma=gamma, x_lengths=x_lengths, y_lengths=y_lengths)
+    options = {"gamma": gamma, "x_lengths": x_lengths, "y_lengths": y_lengths, **case.band}
+    if not holds_a_path:
+        refused(lambda: getattr(warpalign, function)(x, y, **options))
+        return
+    result = getattr(warpalign, function)(x, y, **options)
     value = result.value if function == "soft_dtw_alignment" else result
     assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32) and value.shape == (
         batch,
@@ -249,9 +280,14 @@ def check_cost(case: Case, dtype: torch.dtype) -> None:
     (n_lengths, n), (m_lengths, m) = (
         lengths_of(case, side, limit, case.batch, generator) for side, limit in enumerate((case.n, case.m))
     )
-    values, alignments = values_and_alignments(numpy64(table), gamma, n, m)
+    cost, holds_a_path = within_band(case, numpy64(table), n, m)
+    values, alignments = values_and_alignments(cost, gamma, n, m)
     table = padded(padded(table, n, 1), m, 2).detach().requires_grad_()
-    value = warpalign.soft_dtw_cost(table, gamma=gamma, n_lengths=n_lengths, m_lengths=m_lengths)
+    options = {"gamma": gamma, "n_lengths": n_lengths, "m_lengths": m_lengths, **case.band}
+    if not holds_a_path:
+        refused(lambda: warpalign.soft_dtw_cost(table, **options))
+        return
+    value = warpalign.soft_dtw_cost(table, **options)
     reached = np.isfinite(values)
     assert np.array_equal(np.isposinf(numpy64(value)), ~reached)
     # Costs of both signs: the paths' rounding is that of their absolute values.
@@ -261,12 +297,13 @@ def check_cost(case: Case, dtype: torch.dtype) -> None:
     close(torch.where(torch.from_numpy(reached), value, 0), size[0], error, value.dtype)
     (gradient,) = torch.autograd.grad(value[torch.from_numpy(reached)].sum(), table)
     close(gradient, alignments, share_error(error, gamma, case.n, case.m, dtype), dtype)
-    assert (numpy64(gradient)[alignments == 0] == 0).all()
+    outside = (np.arange(case.n)[:, None] >= n[:, None, None]) | (np.arange(case.m) >= m[:, None, None])
+    assert (numpy64(gradient)[outside | np.isinf(cost)] == 0).all()
 
 
 def test_the_suite_can_fail() -> None:
     """An error of 1e-4 of gamma is seen."""
-    case = Case(2, 5, 6, 2, 0.0, 0, ("contiguous", "contiguous"), "normal", (True, False), torch.int64, 1)
+    case = Case(2, 5, 6, 2, 0.0, 0, ("contiguous", "contiguous"), "normal", (True, False), torch.int64, {}, 1)
     check_series(case, "soft_dtw", torch.float32)
     soft_dtw = warpalign.soft_dtw
     with pytest.MonkeyPatch.context() as patch:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import torch
+from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
@@ -16,8 +17,10 @@ from warpalign.cli._common import (
     dtype_option,
     gamma_option,
     json_option,
+    plot_option,
     read_series_set,
     report,
+    save_plot,
     show_progress,
 )
 
@@ -39,6 +42,7 @@ from warpalign.cli._common import (
     "--max-iter", type=click.IntRange(min=0), default=100, show_default=True, help="Iterations at most."
 )
 @click.option("-o", "--output", type=OutputType(".npy", ".csv"), help="Write the barycenter (N, D).")
+@plot_option
 @dtype_option("float64")
 @device_option
 @json_option
@@ -49,6 +53,7 @@ def barycenter(
     method: str,
     max_iter: int,
     output: Path | None,
+    plot: Path | None,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -77,4 +82,13 @@ def barycenter(
     if output is not None:
         io.write_array(output, center)
         result["output"] = str(output)
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, series, found))
+        result["plot"] = str(plot)
     report(result, as_json=as_json)
+
+
+def draw(figure: Figure, series: list[torch.Tensor], found: warpalign.BarycenterResult) -> None:
+    from warpalign import plot
+
+    plot.barycenter(series, found, ax=figure.subplots())

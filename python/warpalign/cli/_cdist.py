@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 import warpalign
 from warpalign import io
@@ -17,8 +19,10 @@ from warpalign.cli._common import (
     dtype_option,
     gamma_option,
     json_option,
+    plot_option,
     read_series_set,
     report,
+    save_plot,
     show_progress,
 )
 
@@ -36,6 +40,7 @@ from warpalign.cli._common import (
     type=OutputType(".npy", ".csv"),
     help="Write the table (n, m) there instead of to stdout.",
 )
+@plot_option
 @dtype_option("float64")
 @device_option
 @json_option
@@ -45,6 +50,7 @@ def cdist(
     gamma: float,
     normalize: bool,
     output: Path | None,
+    plot: Path | None,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -69,6 +75,9 @@ def cdist(
         "gamma": gamma,
         "normalize": normalize,
     }
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, values, "divergence" if normalize else "soft-DTW"))
+        result["plot"] = str(plot)
     if output is not None:
         io.write_array(output, values)
         report({**result, "output": str(output)}, as_json=as_json)
@@ -76,3 +85,9 @@ def cdist(
         report({**result, "soft_dtw": values.tolist()}, as_json=True)
     else:
         io.print_table(sys.stdout, values)
+
+
+def draw(figure: Figure, values: NDArray[Any], label: str) -> None:
+    axes = figure.subplots()
+    figure.colorbar(axes.imshow(values, cmap="Blues", aspect="auto"), ax=axes, label=label)
+    axes.set(xlabel="series of Y", ylabel="series of X")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
@@ -17,8 +18,10 @@ from warpalign.cli._common import (
     dtype_option,
     gamma_option,
     json_option,
+    plot_option,
     read_series_set,
     report,
+    save_plot,
 )
 
 
@@ -43,6 +46,7 @@ from warpalign.cli._common import (
     "-o", "--output", type=OutputType(".npy", ".csv"), help="Write the cluster of every series, from 0."
 )
 @click.option("--centers", type=OutputType(".npy"), help="Write the centers (K, N, D).")
+@plot_option
 @dtype_option("float64")
 @device_option
 @json_option
@@ -55,6 +59,7 @@ def cluster(
     seed: int,
     output: Path | None,
     centers: Path | None,
+    plot: Path | None,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -84,4 +89,24 @@ def cluster(
     if centers is not None:
         io.write_array(centers, model.cluster_centers_)
         result["centers"] = str(centers)
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, series, model))
+        result["plot"] = str(plot)
     report(result, as_json=as_json)
+
+
+def draw(figure: Figure, series: list[torch.Tensor], model: warpalign.SoftDTWKMeans) -> None:
+    """The series of every cluster and its center, one below the other."""
+    from warpalign import plot
+
+    count = len(model.cluster_centers_)
+    figure.set_size_inches(6.4, 1 + 1.8 * count)
+    rows = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+    for cluster, axes in enumerate(rows):
+        members = [series[index] for index in np.flatnonzero(model.labels_ == cluster)]
+        if members:
+            plot.barycenter(members, torch.from_numpy(model.cluster_centers_[cluster]), ax=axes)
+        axes.set(
+            title=f"cluster {cluster}: {len(members)} series",
+            xlabel="time step" if cluster == count - 1 else "",
+        )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 import torch
+from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from warpalign import io
@@ -78,6 +79,17 @@ def dtype_option(default: str) -> Callable[[Command], Command]:
         show_default=True,
         help="What is computed in.",
     )
+
+
+plot_option = click.option("--plot", type=OutputType(".png"), help="Draw the result.")
+
+
+def save_plot(path: Path, draw: Callable[[Figure], None]) -> None:
+    """Draws a figure without a display and writes it whole or not at all."""
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained", dpi=150)
+    draw(figure)
+    with io.atomic_path(path) as beside:
+        figure.savefig(beside)
 
 
 def read_series_set(
