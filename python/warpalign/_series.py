@@ -27,12 +27,13 @@ class SeriesSet(NamedTuple):
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         """The series of an index (CPU), no longer than the longest of them, and their lengths on their device."""
-        on_device = index.to(self.values.device)
+        # non_blocking: torch would otherwise wait for all that runs on the device. CUDA has read the index when it returns.
+        on_device = index.to(self.values.device, non_blocking=True)
         if self.lengths is None:
             return self.values.index_select(0, on_device), None
         lengths = self.lengths[index]
         values = self.values[:, : int(lengths.max())].index_select(0, on_device)
-        return values, lengths.to(values.device)
+        return values, lengths.to(values.device, non_blocking=True)
 
 
 def as_series(given: object, name: str, lengths: object = None, lengths_name: str = "lengths") -> SeriesSet:

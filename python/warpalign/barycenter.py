@@ -48,6 +48,7 @@ def soft_dtw_barycenter(
     lr: float = 0.1,
     block_size: int | None = None,
     progress: bool = False,
+    **options: Any,
 ) -> BarycenterResult:
     """Series Z with the least sum_i weights[i] * soft_dtw(Z, X[i]): section 3.1 of Cuturi & Blondel 2017.
 
@@ -73,6 +74,7 @@ def soft_dtw_barycenter(
         lr: Adam's step, in units of the series.
         block_size: series aligned at once. Default: at most 4096, fewer long ones.
         progress: show a progress bar (needs tqdm).
+        options: further arguments of :func:`warpalign.soft_dtw`, the same for all series; x is the barycenter there.
 
     Returns:
         BarycenterResult(barycenter, losses, converged).
@@ -108,6 +110,7 @@ def soft_dtw_barycenter(
         check_number(tol, "tol"),
         check_number(lr, "lr"),
         check_count(block_size, "block_size"),
+        options,
     )
     with _progress_bar(progress, len(table)) as update:
         for factor in factors:
@@ -128,6 +131,7 @@ class _Descent:
     tol: float
     lr: float
     block: int
+    options: dict[str, Any]  # of soft_dtw
 
     def __call__(self, start: Tensor, gamma: float, update: Callable[[int], None]) -> BarycenterResult:
         """From start (k, sz, D) downhill, all groups in one batch."""
@@ -147,7 +151,8 @@ class _Descent:
                 searches.append(
                     lbfgs(position, Criterion(self.max_iter, 3, self.tol, unit, epsilon), curvature)
                 )
-        loss = _Loss(self.series, self.membership, self.table, gamma, start.shape[1:], self.block)
+        options = {"gamma": gamma, **self.options}
+        loss = _Loss(self.series, self.membership, self.table, start.shape[1:], self.block, options)
         minima = minimize(searches, loss, update)
         longest = max(len(minimum.losses) for minimum in minima)
         losses = [m.losses + m.losses[-1:] * (longest - len(m.losses)) for m in minima]
@@ -166,17 +171,12 @@ class _Loss:
         series: SeriesSet,
         membership: Tensor,
         table: Tensor,
-        gamma: float,
         shape: torch.Size,
         block: int,
+        options: dict[str, Any],
     ) -> None:
-        self.series, self.membership, self.gamma, self.shape, self.block = (
-            series,
-            membership,
-            gamma,
-            shape,
-            block,
-        )
+        self.series, self.membership, self.shape = series, membership, shape
+        self.block, self.options = block, options
         self.table = table.to(series.values.device)
 
     @torch.no_grad()
@@ -193,7 +193,7 @@ class _Loss:
             targets, lengths = self.series.take(index)
             own = centers[places[index].to(device)].requires_grad_()
             with torch.enable_grad():
-                values = soft_dtw(own, targets, gamma=self.gamma, y_lengths=lengths)
+                values = soft_dtw(own, targets, y_lengths=lengths, **self.options)
             (gradient,) = torch.autograd.grad(values, own, torch.ones_like(values))
             # A product with the table of weights: sums in float64, in the same order in every run, on a GPU too.
             block_weights = weights[:, index.to(device)]

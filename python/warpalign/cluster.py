@@ -209,7 +209,7 @@ def _first_centers(series: SeriesSet, init: Any, clusters: int, gamma: float, ra
 
 def _plusplus(series: SeriesSet, clusters: int, gamma: float, random: Any) -> list[int]:
     """k-means++: each center is drawn in proportion to its divergence from the centers so far; the best of some draws."""
-    own = self_values(series, gamma, series.values.device)
+    own = self_values(series, {"gamma": gamma}, series.values.device)
 
     def divergences(chosen: list[int]) -> Array:
         centers, lengths = series.take(torch.tensor(chosen))

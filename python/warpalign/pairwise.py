@@ -43,6 +43,7 @@ def cdist_soft_dtw(
     block_size: int | None = None,
     progress: bool = False,
     distributed: bool | dist.ProcessGroup = False,
+    **options: Any,
 ) -> Tensor:
     """Soft-DTW between every series of X and every series of Y.
 
@@ -93,21 +94,24 @@ def cdist_soft_dtw(
     if group is not None and needs_grad:
         raise ValueError("distributed: expected series that require no gradient, got some that do")
     block_size = None if block_size is None else check_count(block_size, "block_size")
-    job = _plan(x, y, gamma, _check_devices(devices, x.values), block_size, group, needs_grad)
+    options = {"gamma": gamma, **options}
+    job = _plan(x, y, options, _check_devices(devices, x.values), block_size, group, needs_grad)
     with _progress_bar(progress, job) as job.step:
         if needs_grad:
             values: Tensor = _Pairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
         else:
             values = _forward(job, x.values, None if y is None else y.values)
     if group is not None and dist.get_world_size(group) > 1:
-        # Every cell is 0 in all processes but one: the sum is exact.
-        dist.all_reduce(values, group=group)
+        # Every cell is 0 in all processes but one: the sum is exact. NCCL sums on GPUs alone.
+        shared = values.to(job.devices[0]) if dist.get_backend(group) == "nccl" else values
+        dist.all_reduce(shared, group=group)
+        values = shared.to(values.device)
     if not normalize:
         return values
     if y is None:
         own = other = values.diagonal()
     else:
-        own, other = (self_values(side, gamma, job.devices[0], job.block_size) for side in (x, y))
+        own, other = (self_values(side, options, job.devices[0], job.block_size) for side in (x, y))
     return values - (own[:, None] / 2 + other / 2)
 
 
@@ -139,7 +143,7 @@ class _Job:
     lengths: tuple[Tensor | None, Tensor | None]
     orders: tuple[Tensor, Tensor]
     is_symmetric: bool
-    gamma: float
+    options: dict[str, Any]  # of soft_dtw
     block_size: int
     devices: list[torch.device]
     tiles: list[list[_Tile]]  # of each device
@@ -175,7 +179,7 @@ class _Job:
 def _plan(
     x: SeriesSet,
     y: SeriesSet | None,
-    gamma: float,
+    options: dict[str, Any],
     devices: list[torch.device],
     block_size: int | None,
     group: dist.ProcessGroup | None,
@@ -200,7 +204,7 @@ def _plan(
         lengths=(x.lengths, sides[1].lengths),
         orders=(orders[0], orders[1]),
         is_symmetric=y is None,
-        gamma=gamma,
+        options=options,
         block_size=block_size,
         devices=devices,
         tiles=_shared_out(tiles, len(devices)),
@@ -254,7 +258,7 @@ def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
         for tile in tiles:
             i, j = job.pairs(tile)
             (x_block, n), (y_block, m) = left.take(i), right.take(j)
-            values.append(soft_dtw(x_block, y_block, gamma=job.gamma, x_lengths=n, y_lengths=m))
+            values.append(soft_dtw(x_block, y_block, x_lengths=n, y_lengths=m, **job.options))
             if job.step is not None:
                 if device.type == "cuda":
                     torch.cuda.current_stream(device).synchronize()
@@ -295,7 +299,7 @@ def _backward(
                 weight = weight + torch.where(i == j, 0, grad[j, i])
             wanted = [block.requires_grad_(need) for block, need in zip(blocks, needs, strict=True)]
             with torch.enable_grad():
-                value = soft_dtw(*wanted, gamma=job.gamma, x_lengths=lengths[0], y_lengths=lengths[1])
+                value = soft_dtw(*wanted, x_lengths=lengths[0], y_lengths=lengths[1], **job.options)
             inputs = [block for block in wanted if block.requires_grad]
             found = iter(torch.autograd.grad(value, inputs, weight.to(device)))
             height, width = tile.shape
@@ -355,7 +359,7 @@ class _Once(torch.autograd.Function):
 
 
 def self_values(
-    series: SeriesSet, gamma: float, device: torch.device, block_size: int | None = None
+    series: SeriesSet, options: dict[str, Any], device: torch.device, block_size: int | None = None
 ) -> Tensor:
     """Soft-DTW of every series with itself: (n,). Few values: one device computes them, in every process."""
     home = series.values.device
@@ -365,7 +369,7 @@ def self_values(
     parts = []
     for index in torch.arange(len(series.values)).split(block_size):
         block, lengths = series.take(index)
-        parts.append(soft_dtw(block, block, gamma=gamma, x_lengths=lengths, y_lengths=lengths))
+        parts.append(soft_dtw(block, block, x_lengths=lengths, y_lengths=lengths, **options))
     return torch.cat(parts).to(home)
 
 

@@ -345,5 +345,7 @@ def test_bad_input() -> None:
     refused(ValueError, "tol: expected a finite number >= 0, got -1", X, tol=-1)
     refused(TypeError, "lr: expected a float, got str", X, lr="x")
     refused(ValueError, "gamma: expected a finite number > 0, got 0.0", X, annealing=(0,))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gama'"):
+        soft_dtw_barycenter(X, gama=1.0)
     with pytest.raises(NotImplementedError, match="dba"):
         soft_dtw_barycenter(X, method="dba")  # type: ignore[arg-type]

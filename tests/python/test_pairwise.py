@@ -92,6 +92,22 @@ def test_half_of_a_symmetric_result_is_computed(monkeypatch: pytest.MonkeyPatch)
     assert sum(pairs) == 20 * 7 + 20 + 7 and max(pairs) <= 30
 
 
+def test_options_go_to_every_call_of_soft_dtw(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(*arguments: Any, factor: float, **options: Any) -> Tensor:
+        return factor * warpalign.soft_dtw(*arguments, **options)
+
+    X, Y = torch.randn(5, 4, 1, requires_grad=True), torch.randn(3, 4, 1)
+    expected = cdist_soft_dtw(X, Y, normalize=True)
+    (gradient,) = torch.autograd.grad(expected.sum(), X)
+    monkeypatch.setattr(pairwise, "soft_dtw", scaled)
+    got = cdist_soft_dtw(X, Y, normalize=True, factor=2.0)
+    assert torch.equal(got, 2 * expected)
+    assert torch.equal(torch.autograd.grad(got.sum(), X)[0], 2 * gradient)
+    monkeypatch.undo()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gama'"):
+        cdist_soft_dtw(X, Y, gama=1.0)
+
+
 def test_divergence_of_equal_series_is_zero(device: torch.device) -> None:
     X = torch.randn(8, 30, 2, device=device) + 100
     assert torch.equal(cdist_soft_dtw(X, normalize=True).diagonal(), torch.zeros(8, device=device))
