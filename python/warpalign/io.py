@@ -21,7 +21,6 @@ from __future__ import annotations
 import csv
 import os
 import secrets
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,7 +165,7 @@ def write_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def _load_npy(path: Path) -> NDArray[Any]:
-    with _readable(path):
+    with _decodable(path):
         array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: expected a .npy file, got a .npz archive")
@@ -174,7 +173,7 @@ def _load_npy(path: Path) -> NDArray[Any]:
 
 
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    with _readable(path):
+    with _decodable(path):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path}: expected a .npz archive, got a .npy file")
@@ -183,6 +182,20 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
     if not arrays:
         raise InputError(f"{path}: expected at least one array, got none")
     return arrays
+
+
+@contextmanager
+def _decodable(path: Path) -> Iterator[None]:
+    """As _readable; of a damaged file NumPy raises whatever it meets: TokenError, zlib.error, KeyError, ..."""
+    try:
+        with _readable(path):
+            yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path}: cannot be read ({type(error).__name__}: {' '.join(str(error).split())})"
+        ) from error
 
 
 @contextmanager
@@ -198,7 +211,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path}: expected text in UTF-8, got byte {error.object[error.start]:#04x}"
         ) from error
-    except (ValueError, EOFError, zipfile.BadZipFile, csv.Error) as error:
+    except (ValueError, EOFError, csv.Error) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
 
 

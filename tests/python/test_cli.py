@@ -143,6 +143,18 @@ def test_a_refused_gamma_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.gpu
+def test_align_on_a_gpu(
+    capsys: pytest.CaptureFixture[str], cuda: torch.device, pair: tuple[Path, Path]
+) -> None:
+    values = [
+        json.loads(run(capsys, "align", *pair, "--device", name, "--json")[1]) for name in ("cpu", "cuda")
+    ]
+    assert values[1]["soft_dtw"] == pytest.approx(values[0]["soft_dtw"], rel=1e-10)
+    _, text, _ = run(capsys, "info", "--json")
+    assert "cuda:0" in json.loads(text)["devices"][1]
+
+
 # cdist, barycenter, cluster
 
 

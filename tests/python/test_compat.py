@@ -365,6 +365,34 @@ def test_use_cuda_warns_and_moves_nothing() -> None:
         soft_dtw_cuda.SoftDTW(False)(x, y)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("bandwidth", [None, 4])
+@pytest.mark.parametrize("package", ["soft_dtw_cuda", "softdtw_cuda", "pysdtw", "tslearn"])
+def test_on_a_gpu(cuda: torch.device, package: str, bandwidth: int | None) -> None:
+    """The same numbers as on the CPU, in float64: only the order of sums differs."""
+    if package == "tslearn":
+        bandwidth = None
+    losses: dict[str, Callable[[bool], nn.Module]] = {
+        "soft_dtw_cuda": lambda on: soft_dtw_cuda.SoftDTW(on, gamma=0.5, bandwidth=bandwidth, normalize=True),
+        "softdtw_cuda": lambda on: softdtw_cuda.SoftDTW(
+            gamma=0.5, bandwidth=bandwidth, fused=True if on else None
+        ),
+        "pysdtw": lambda on: our_pysdtw.SoftDTW(gamma=0.5, use_cuda=on, bandwidth=bandwidth),
+        "tslearn": lambda on: ours.SoftDTWLossPyTorch(gamma=0.5),
+    }
+    x, y = pair(9, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = with_gradients(losses[package](False), x, y)
+        on_gpu = [t.detach().to(cuda).requires_grad_() for t in (x, y)]
+        value = losses[package](True)(*on_gpu)
+    weights = torch.linspace(1, 2, 3, dtype=torch.float64, device=cuda)
+    gradients = torch.autograd.grad(weights @ value, on_gpu)
+    assert value.device == on_gpu[0].device
+    for got, wanted in zip((value, *gradients), expected, strict=True):
+        assert torch.allclose(got.detach().cpu(), wanted, rtol=1e-10, atol=1e-10)
+
+
 # tslearn
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from warpalign.io import (
     InputError,
@@ -204,6 +206,73 @@ def test_faults_of_arrays(tmp_path: Path, array: np.ndarray[Any, Any], message: 
     with pytest.raises(InputError) as caught:
         read_dataset(path)
     assert str(caught.value) == f"{path}: {message}"
+
+
+def valid_bytes(suffix: str, folder: Path) -> bytes:
+    path = folder / f"valid{suffix}"
+    if suffix == ".npy":
+        np.save(path, np.arange(6.0).reshape(2, 3))
+    elif suffix == ".npz":
+        np.savez(path, a=np.arange(6.0).reshape(2, 3), b=np.zeros(4))
+    else:
+        path.write_text({".csv": "x,y\n1,2\n3,\n", ".tsv": "1\t2\t3\n2\t4\tNaN\n", ".ts": TS}[suffix])
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".ts", ".npy", ".npz"])
+def test_no_contents_raise_anything_else(suffix: str, tmp_path: Path) -> None:
+    """Random bytes, and files of which some bytes were changed, cut out or repeated."""
+    valid = valid_bytes(suffix, tmp_path)
+    path = tmp_path / f"any{suffix}"
+    edits = st.lists(
+        st.tuples(st.integers(0, len(valid)), st.integers(0, 6), st.binary(max_size=6)),
+        min_size=1,
+        max_size=4,
+    )
+    words = st.sampled_from(
+        [
+            "1",
+            "-2e3",
+            "nan",
+            "?",
+            ",",
+            ":",
+            "\t",
+            "\n",
+            "inf",
+            "@data\n",
+            "@classLabel true a\n",
+            "a",
+            '"',
+            "\0",
+        ]
+    )
+    count = {"read": 0, "refused": 0}
+
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None)
+    @given(
+        st.one_of(
+            st.binary(max_size=60), st.lists(words, max_size=30).map(lambda w: "".join(w).encode()), edits
+        )
+    )
+    def run(contents: Any) -> None:
+        if isinstance(contents, list):
+            edited = valid
+            for at, cut, new in contents:
+                edited = edited[:at] + new + edited[at + cut :]
+            contents = edited
+        path.write_bytes(contents)
+        for read in (read_dataset, read_series):
+            try:
+                read(path)
+                count["read"] += 1
+            except InputError as error:
+                count["refused"] += 1
+                assert str(error).startswith(str(path)) and "\n" not in str(error)
+
+    run()
+    # A changed archive is found out by its checksums.
+    assert count["refused"] > 5 and (suffix == ".npz" or count["read"] > 5), count
 
 
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:
