@@ -34,6 +34,7 @@ class Settings(NamedTuple):
     band: int = 0
     radius: int = 0
     max_slope: float = 2.0
+    step_penalty: float = 0.0
 
 
 def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:
@@ -59,10 +60,19 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
     **settings: object,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
-    return x.new_empty(x.shape[0]), _if(needs_grad_x, x, *x.shape), _if(needs_grad_y, y, *y.shape)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
+    return (
+        x.new_empty(x.shape[0]),
+        _if(needs_grad_x, x, *x.shape),
+        _if(needs_grad_y, y, *y.shape),
+        _if(needs_grad_gamma, x, x.shape[0]),
+    )
 
 
 @torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
@@ -74,14 +84,19 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
     **settings: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
     batch, n, _ = x.shape
     return (
         x.new_empty(batch),
         _if(needs_grad_x, x, *x.shape),
         _if(needs_grad_y, y, *y.shape),
+        _if(needs_grad_gamma, x, batch),
         x.new_empty(batch, n, y.shape[1]),
     )
 
@@ -93,10 +108,16 @@ def _(
     m_lengths: Tensor | None,
     gamma: float,
     needs_grad: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
     **settings: object,
-) -> tuple[Tensor, Tensor]:
-    _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths)
-    return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths, gammas=gammas)
+    return (
+        cost.new_empty(cost.shape[0]),
+        _if(needs_grad, cost, *cost.shape),
+        _if(needs_grad_gamma, cost, cost.shape[0]),
+    )
 
 
 series = torch.ops.warpalign.soft_dtw.default

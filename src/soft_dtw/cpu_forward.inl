@@ -29,7 +29,7 @@ struct Border {
 
   WARPALIGN_INLINE Border operator+(Index n) const { return {mantissa + n, exponent + n}; }
   WARPALIGN_INLINE void set_dead(Index k) const {
-    mantissa[k] = 1;
+    mantissa[k] = Cell::kDeadMantissa;
     exponent[k] = Cell::kDead;
   }
   WARPALIGN_INLINE void copy(Index k, Border from, Index source) const {
@@ -112,21 +112,25 @@ WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<
 }
 
 // The vectors of one anti-diagonal.
-template <class Cell, bool kWantWeights, class Cost>
-WARPALIGN_INLINE void forward_diagonal(Rows rows, const Cost& cost, Border<Cell> before_previous,
-                                       Border<Cell> previous, Border<Cell> current,
-                                       typename Cell::Real* weight_up, typename Cell::Real* weight_left,
-                                       typename Cell::Range& range) {
+template <class Cell, bool kWantWeights, bool kPenalized, class Cost>
+WARPALIGN_INLINE void forward_diagonal(const typename Cell::Pair& p, Rows rows, const Cost& cost,
+                                       Border<Cell> before_previous, Border<Cell> previous,
+                                       Border<Cell> current, typename Cell::Real* weight_up,
+                                       typename Cell::Real* weight_left, typename Cell::Range& range) {
   using State = typename Cell::State;
   for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
     const typename Cell::V c = range.note(cost.at(r));
-    const State up{load(previous.mantissa + r), load(previous.exponent + r)};
-    const State left{load(previous.mantissa + r + 1), load(previous.exponent + r + 1)};
+    State up{load(previous.mantissa + r), load(previous.exponent + r)};
+    State left{load(previous.mantissa + r + 1), load(previous.exponent + r + 1)};
     const State diagonal{load(before_previous.mantissa + r), load(before_previous.exponent + r)};
+    if constexpr (kPenalized) {
+      up = Cell::penalized(up, p.penalty_mantissa, p.penalty_exponent);
+      left = Cell::penalized(left, p.penalty_mantissa, p.penalty_exponent);
+    }
     typename Cell::Weights weights;
     const State here = Cell::template advance<kWantWeights>(c, up, left, diagonal, &weights);
     store(current.mantissa + r + 1, here.mantissa);
-    store(current.exponent + r + 1, here.exponent);
+    if constexpr (Cell::kHasExponent) store(current.exponent + r + 1, here.exponent);
     if constexpr (kWantWeights) {
       store(weight_up + (r - rows.low), weights.up);
       store(weight_left + (r - rows.low), weights.left);
@@ -153,7 +157,13 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
     const Rows rows = rows_of<Cell>(p, t, d);
     if (rows.low <= rows.high) {
       cost.begin_diagonal(d, rows.low, rows.high);
-      forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
+      if (p.penalized) {
+        forward_diagonal<Cell, kWantWeights, true>(p, rows, cost, before_previous, previous, current, up,
+                                                   left, range);
+      } else {
+        forward_diagonal<Cell, kWantWeights, false>(p, rows, cost, before_previous, previous, current, up,
+                                                    left, range);
+      }
     }
     exchange_borders<Cell>(p, t, d, rows, current);
     if constexpr (kWantWeights) {

@@ -38,8 +38,8 @@ template <class Cell, bool kWantWeights>
 void forward_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t, typename Cell::Range& range) {
   if (p.dim == 0) {
     forward_tile<Cell, kWantWeights>(p, t, MatrixCost<Cell>(p, t.row0, t.column0, t.h), range);
-  } else if (p.dim > kCpuFewFeatures) {
-    forward_tile<Cell, kWantWeights>(p, t, ManyFeaturesCost<Cell>(p, t.row0, t.column0, t.h), range);
+  } else if (p.buffered) {
+    forward_tile<Cell, kWantWeights>(p, t, BufferedCost<Cell>(p, t.row0, t.column0, t.h), range);
   } else {
     with_features(p.dim, [&](auto features) {
       using Cost = SeriesCost<Cell, decltype(features)::value>;
@@ -59,7 +59,7 @@ template <class Cell>
 CpuOutcome forward_pair(const typename Cell::Pair& p) {
   const FlushToZero flush;
   Border<Cell> top{p.row_mantissa, p.row_exponent};
-  top.mantissa[0] = 1;
+  top.mantissa[0] = Cell::kStart;
   top.exponent[0] = 0;
 
   typename Cell::Range range;
@@ -107,17 +107,21 @@ template <class Cell>
 void reverse_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t,
                       const Flows<typename Cell::Real>& flows) {
   const bool want_series = p.grad_x != nullptr;
-  if (!want_series || p.dim > kCpuFewFeatures) {
-    reverse_tile<Cell, 0, true>(p, t, flows);
-    if (want_series) many_features_gradient<Cell>(p, t);
+  if (!want_series || p.buffered || p.entropy) {
+    if (p.entropy) {
+      reverse_tile<Cell, 0, true, true>(p, t, flows);
+    } else {
+      reverse_tile<Cell, 0, true, false>(p, t, flows);
+    }
+    if (want_series) stored_gradient<Cell>(p, t);
     return;
   }
   with_features(p.dim, [&](auto features) {
     constexpr int kDim = decltype(features)::value;
     if (p.alignment) {
-      reverse_tile<Cell, kDim, true>(p, t, flows);
+      reverse_tile<Cell, kDim, true, false>(p, t, flows);
     } else {
-      reverse_tile<Cell, kDim, false>(p, t, flows);
+      reverse_tile<Cell, kDim, false, false>(p, t, flows);
     }
   });
 }
@@ -181,8 +185,9 @@ namespace warpalign::detail {
 
 const CpuKernels& WARPALIGN_CPU_KERNELS() {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
-  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>, &isa::reverse_pair<isa::Cell32>,
-                                       &isa::forward_pair<isa::Cell64>, &isa::reverse_pair<isa::Cell64>};
+  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>,   &isa::reverse_pair<isa::Cell32>,
+                                       &isa::forward_pair<isa::Cell64>,   &isa::reverse_pair<isa::Cell64>,
+                                       &isa::forward_pair<isa::CellHard>, &isa::reverse_pair<isa::CellHard>};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 // not part of the library.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "warpalign/soft_dtw.h"
@@ -13,17 +14,21 @@ struct Result {
   std::vector<double> alignment;  // (n, m): E
   std::vector<double> grad_x;     // (n, dim)
   std::vector<double> grad_y;     // (m, dim)
+  double grad_gamma = 0;          // (value - <E, C> - penalty * expected steps that are not diagonal) / gamma
 };
 
 // The parts of the definition beyond costs and gamma.
 struct Options {
   Band band;
+  double step_penalty = 0;
+  CostKind cost_kind = CostKind::kSquaredEuclidean;
+  std::vector<std::uint8_t> x_mask, y_mask;  // empty: nothing is missing
 };
 
 // Whether a path may use cell (i, j) of n x m, by the definitions in the public header.
 bool in_band(const Band& band, int i, int j, int n, int m);
 
-// cost (n, m), row-major.
+// cost (n, m), row-major. gamma = 0 is hard DTW, with the ties of the public header.
 Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double gamma,
                           const Options& options = {});
 

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import warpalign
 from reference import (
+    hard_dtw_reference,
     numpy64,
     randn,
     squared_distances,
@@ -334,6 +335,81 @@ def test_bgu_barycenter_stops_early() -> None:
         assert len(steps) == 40
 
 
+@pytest.mark.parametrize(("n", "m"), SIZES)
+@pytest.mark.parametrize("bandwidth", [None, 0, 2])
+def test_bgu_dtw(n: int, m: int, bandwidth: float | None) -> None:
+    x, y = pair(n, m)
+    got = softdtw_cuda.dtw(x, y, bandwidth=bandwidth)
+    assert not got.requires_grad and got.dtype == torch.float64
+    for value, a, b in zip(got, numpy64(x), numpy64(y), strict=True):
+        cost = squared_distances(a, b)
+        if bandwidth:
+            i, j = np.indices(cost.shape)
+            cost[np.abs(i - j) > bandwidth] = np.inf
+        assert value.item() == pytest.approx(hard_dtw_reference(cost), rel=1e-12)
+    assert torch.equal(softdtw_cuda.DTW(bandwidth=bandwidth)(x[0], y[0]), got[:1])
+
+
+def test_bgu_dtw_of_cosines_and_errors() -> None:
+    x, y = pair(5, 6)
+    cosine = 1 - nn.functional.cosine_similarity(x[:, :, None], y[:, None], dim=-1)
+    expected = [hard_dtw_reference(numpy64(table)) for table in cosine]
+    assert softdtw_cuda.dtw(x, y, dist="cosine").tolist() == pytest.approx(expected, rel=1e-9)
+    assert list(inspect.signature(softdtw_cuda.DTW).parameters) == ["dist", "fused", "bandwidth"]
+    for bad, message in (
+        ((x, y[:1]), "Batch sizes must match. Got 3 vs 1"),
+        ((x, y[..., :1]), "Feature dims must match. Got 2 vs 1"),
+        ((x, y[:, :0]), "Sequence lengths must be > 0. Got N=5, M=0."),
+    ):
+        with pytest.raises(ValueError) as caught:
+            softdtw_cuda.dtw(*bad)
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"weights": torch.tensor([1.0, 2.0, 0.5])}, {"init": torch.zeros(5, 2)}]
+)
+def test_bgu_dtw_barycenter(settings: dict[str, Any]) -> None:
+    """tslearn's DBA is the same fixed point; and no round raises the sum."""
+    x = pair(9, 9)[0].detach()
+    weights = settings.get("weights", torch.ones(3)).double()
+    start = settings.get("init", torch.einsum("b,bnd->nd", weights, x) / weights.sum()).double()
+
+    def total(center: Tensor) -> float:
+        return (weights @ softdtw_cuda.dtw(center.expand(3, -1, -1), x)).item()
+
+    sums = [total(softdtw_cuda.dtw_barycenter(x, max_iter=rounds, **settings)) for rounds in (0, 1, 2, 30)]
+    assert sums == sorted(sums, reverse=True) and sums[-1] < sums[0]
+    got = softdtw_cuda.dtw_barycenter(x, tol=0.0, **settings)
+    theirs = tslearn_barycenters.dtw_barycenter_averaging(
+        x.numpy(), weights=weights.numpy(), init_barycenter=start.numpy(), max_iter=30, tol=0.0
+    )
+    assert got.shape == start.shape and np.allclose(got.numpy(), theirs, rtol=0, atol=1e-9)
+    assert softdtw_cuda.dtw_barycenter(x.float()).dtype == torch.float32
+
+
+def test_bgu_dtw_barycenter_in_a_band_and_errors() -> None:
+    x = pair(9, 9)[0].detach()
+    diagonal = softdtw_cuda.dtw_barycenter(x, bandwidth=0.5)
+    assert torch.allclose(diagonal, x.mean(0))
+    for call, message in (
+        (lambda: softdtw_cuda.dtw_barycenter(x[0]), "Expected X of shape (B, N, F). Got (9, 2)"),
+        (lambda: softdtw_cuda.dtw_barycenter(x[:0]), "Empty input: B=0, N=9."),
+        (
+            lambda: softdtw_cuda.dtw_barycenter(x, weights=torch.ones(2)),
+            "weights must have 3 entries. Got 2.",
+        ),
+        (
+            lambda: softdtw_cuda.dtw_barycenter(x, weights=-torch.ones(3)),
+            "weights must be nonnegative with positive sum.",
+        ),
+        (lambda: softdtw_cuda.dtw_barycenter(x, init=torch.zeros(5, 3)), "init must be (T, 2). Got (5, 3)"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert str(caught.value) == message
+
+
 # What is the same in all modules.
 
 
@@ -422,6 +498,24 @@ def test_tslearn_pairs(n: int, m: int, constraint: str) -> None:
     their_alignment, their_value = tslearn_metrics.soft_dtw_alignment(x, y, 0.5, **options)
     assert value == pytest.approx(their_value, rel=1e-12)
     assert isinstance(alignment, np.ndarray) and np.allclose(alignment, their_alignment, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("constraint", ["none", "radius", "slope"])
+def test_tslearn_hard(constraint: str) -> None:
+    """gamma 0: squared in soft_dtw, not in cdist; the path's cells for an alignment."""
+    options = CONSTRAINTS[constraint]
+    x, y = numpy64(randn(7, 2, seed=1)), numpy64(randn(9, 2, seed=2))
+    for name in ("soft_dtw", "soft_dtw_normalized"):
+        theirs = getattr(tslearn_metrics._soft_dtw, name)(x, y, gamma=0.0, **options)
+        assert getattr(ours, name)(x, y, gamma=0.0, **options) == pytest.approx(theirs, rel=1e-12)
+    alignment, value = ours.soft_dtw_alignment(x, y, 0.0, **options)
+    their_alignment, their_value = tslearn_metrics.soft_dtw_alignment(x, y, 0.0, **options)
+    assert value == pytest.approx(their_value, rel=1e-12) and np.array_equal(alignment, their_alignment)
+    for name in ("cdist_soft_dtw", "cdist_soft_dtw_normalized"):
+        got, theirs = (
+            getattr(m, name)([x, y], gamma=0.0, **options) for m in (ours, tslearn_metrics._soft_dtw)
+        )
+        assert np.allclose(got, theirs, rtol=1e-12, atol=0)
 
 
 def test_tslearn_bands_hold_the_same_paths() -> None:

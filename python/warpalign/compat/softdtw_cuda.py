@@ -9,9 +9,24 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from warpalign.compat._common import absolute_band, absolute_radius, soft_dtw_in_band, soft_dtw_of_table
+import warpalign
+from warpalign.compat._common import (
+    absolute_band,
+    absolute_radius,
+    soft_dtw_in_band,
+    soft_dtw_of_table,
+    squared_distances,
+)
 
-__all__ = ["SoftDTW", "softdtw", "softdtw_barycenter", "softdtw_barycenter_cpu"]
+__all__ = [
+    "DTW",
+    "SoftDTW",
+    "dtw",
+    "dtw_barycenter",
+    "softdtw",
+    "softdtw_barycenter",
+    "softdtw_barycenter_cpu",
+]
 
 _SQEUCLIDEAN = ("sqeuclidean", "sq_euclidean", "squared_euclidean")
 
@@ -78,11 +93,61 @@ class SoftDTW(nn.Module):
         return xy - (xx + yy) / 2
 
     def _values(self, x: Tensor, y: Tensor) -> Tensor:
-        radius = absolute_radius(self.bandwidth)
-        if self.dist.lower() in _SQEUCLIDEAN:
-            return soft_dtw_in_band(x, y, self.gamma, radius)
-        band = absolute_band(x.shape[1], y.shape[1], radius, x.device)
-        return soft_dtw_of_table(_cosine_distances(x, y, self.dist), self.gamma, band)
+        return _values(x, y, self.gamma, self.bandwidth, self.dist)
+
+
+class DTW(nn.Module):
+    """Hard DTW of squared Euclidean or cosine distances: values alone, without a gradient, as in the original.
+
+    Args:
+        dist, fused, bandwidth: as in :class:`SoftDTW`.
+    """
+
+    def __init__(
+        self, dist: str = "sqeuclidean", fused: bool | None = None, bandwidth: float | None = None
+    ) -> None:
+        super().__init__()
+        self.dist = dist
+        self.fused = fused
+        self.bandwidth = -1.0 if bandwidth is None else float(bandwidth)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """x (B, N, D), y (B, M, D), or without the batch -> (B,); (1,) without the batch."""
+        x, y = (t.unsqueeze(0) if t.dim() == 2 else t for t in (x, y))
+        if x.dim() != 3 or y.dim() != 3:
+            raise ValueError(
+                "Expected x,y to have shape (B,N,D)/(B,M,D) (or unbatched (N,D)). "
+                f"Got x={tuple(x.shape)}, y={tuple(y.shape)}"
+            )
+        if x.shape[0] != y.shape[0]:
+            raise ValueError(f"Batch sizes must match. Got {x.shape[0]} vs {y.shape[0]}")
+        if x.shape[2] != y.shape[2]:
+            raise ValueError(f"Feature dims must match. Got {x.shape[2]} vs {y.shape[2]}")
+        if x.shape[1] == 0 or y.shape[1] == 0:
+            raise ValueError(f"Sequence lengths must be > 0. Got N={x.shape[1]}, M={y.shape[1]}.")
+        _check_fused(self.fused, self.dist, x, y)
+        return _values(x, y, 0.0, self.bandwidth, self.dist)
+
+
+def dtw(
+    x: Tensor,
+    y: Tensor,
+    dist: str = "sqeuclidean",
+    fused: bool | None = None,
+    bandwidth: float | None = None,
+) -> Tensor:
+    """:class:`DTW` as a function."""
+    value: Tensor = DTW(dist=dist, fused=fused, bandwidth=bandwidth)(x, y)
+    return value
+
+
+def _values(x: Tensor, y: Tensor, gamma: float, bandwidth: float | None, dist: str) -> Tensor:
+    radius = absolute_radius(bandwidth)
+    if dist.lower() in _SQEUCLIDEAN:
+        return soft_dtw_in_band(x, y, gamma, radius)
+    band = absolute_band(x.shape[1], y.shape[1], radius, x.device)
+    return soft_dtw_of_table(_cosine_distances(x, y, dist), gamma, band)
 
 
 def _check_fused(fused: bool | None, dist: str, x: Tensor, y: Tensor) -> None:
@@ -185,3 +250,72 @@ def softdtw_barycenter(
 
 
 softdtw_barycenter_cpu = partial(softdtw_barycenter, device="cpu")
+
+
+@torch.no_grad()
+def dtw_barycenter(
+    X: Tensor,
+    *,
+    max_iter: int = 30,
+    tol: float = 1e-5,
+    weights: Tensor | None = None,
+    init: Tensor | None = None,
+    bandwidth: float | None = None,
+    device: str | torch.device | None = None,
+    verbose: bool = False,
+) -> Tensor:
+    """DTW barycenter averaging: Petitjean, Ketterlin & Gancarski, Pattern Recognition 2011.
+
+    In turn, every series is aligned with the barycenter under hard DTW, and every time step of the barycenter becomes the
+    weighted mean of what is aligned with it.
+
+    Args:
+        X: (B, N, D) series.
+        max_iter: rounds at most.
+        tol: a round that lowers the weighted sum of DTW by no more than tol * max(|sum|, 1) is the last one.
+        weights: (B,) numbers >= 0; default: equal.
+        init: (T, D) where to begin; default: the weighted mean.
+        bandwidth: only cells with |i - j T / N| <= bandwidth; None, 0 and less are no band.
+        device: where to compute; default: the device of X.
+        verbose: print the sum in every round.
+
+    Returns:
+        (T, D), of the dtype and on the device of X.
+    """
+    if X.dim() != 3:
+        raise ValueError(f"Expected X of shape (B, N, F). Got {tuple(X.shape)}")
+    count, n, features = X.shape
+    if count == 0 or n == 0:
+        raise ValueError(f"Empty input: B={count}, N={n}.")
+    series = X.to(device or X.device)
+    series = series if series.dtype == torch.float64 else series.float()
+    if weights is not None and weights.numel() != count:
+        raise ValueError(f"weights must have {count} entries. Got {weights.numel()}.")
+    weight = series.new_ones(count) if weights is None else weights.flatten().to(series)
+    if bool((weight < 0).any()) or weight.sum() <= 0:
+        raise ValueError("weights must be nonnegative with positive sum.")
+    if init is not None and (init.dim() != 2 or init.shape[1] != features):
+        raise ValueError(f"init must be (T, {features}). Got {tuple(init.shape)}")
+    center = torch.einsum("b,bnd->nd", weight, series) / weight.sum() if init is None else init.to(series)
+    i, j = (torch.arange(size, device=series.device) for size in (len(center), n))
+    outside = (i[:, None] - j * (len(center) / n)).abs() > (bandwidth or 0) if (bandwidth or 0) > 0 else None
+
+    def costs(x: Tensor, y: Tensor) -> Tensor:
+        table = squared_distances(x, y)
+        return table if outside is None else table.masked_fill(outside, torch.inf)
+
+    last = math.inf
+    for step in range(max_iter):
+        paths, values = warpalign.dtw_path(center.expand(count, -1, -1), series, cost=costs)
+        total = (weight @ values.to(weight)).item()
+        if verbose:
+            print(f"[dba] iter {step:3d}  total_cost={total:.6f}")
+        sums, shares = torch.zeros_like(center), center.new_zeros(len(center))
+        for path, one, share in zip(paths, series, weight, strict=True):
+            sums.index_add_(0, path[:, 0], share * one[path[:, 1]])
+            shares.index_add_(0, path[:, 0], share.expand(len(path)))
+        center = sums / shares[:, None]
+        if last - total <= tol * max(abs(last), 1.0):
+            break
+        last = total
+    return center.to(X)

@@ -305,7 +305,7 @@ def _value(x: Tensor, y: Tensor, gamma: float, band: _Band) -> Tensor:
 def _all_pairs(
     x: SeriesSet, y: SeriesSet | None, gamma: float, band: _Band, *, normalize: bool, verbose: int
 ) -> Tensor:
-    if band.kind is None:
+    if band.kind is None and gamma > 0:
         X, Y = x.values, None if y is None else y.values
         return warpalign.cdist_soft_dtw(X, Y, gamma=gamma, normalize=normalize, progress=bool(verbose))
     other = x if y is None else y
