@@ -78,11 +78,25 @@ def test_align_in_a_band(capsys: pytest.CaptureFixture[str], pair: tuple[Path, P
         (["--bandwidth", 1], {"bandwidth": 1}),
         (["--bandwidth", 3, "--band", "abs"], {"bandwidth": 3, "band": "abs"}),
         (["--band", "itakura", "--max-slope", 3], {"band": "itakura", "max_slope": 3.0}),
+        (
+            ["--cost", "l1", "--step-penalty", 0.5, "--gamma", 0],
+            {"cost": "l1", "step_penalty": 0.5, "gamma": 0.0},
+        ),
     ):
         _, text, _ = run(capsys, "align", *pair, *flags, "--json")
         assert json.loads(text)["soft_dtw"] == warpalign.soft_dtw(x, y, **options).item()
     assert refused(capsys, "align", *pair, "--bandwidth", 1, "--band", "abs").startswith("band: expected")
     assert refused(capsys, "align", *pair, "--max-slope", 3).startswith("max_slope: expected None")
+
+
+def test_align_normalized(
+    capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    x, y = (torch.from_numpy(io.read_series(path)) for path in pair)
+    expected = warpalign.soft_dtw(x, y, normalize=True).item()
+    for extra in ([], ["-o", tmp_path / "e.npy"]):
+        _, text, _ = run(capsys, "align", *pair, "--normalize", "--json", *extra)
+        assert json.loads(text)["divergence"] == expected
 
 
 def test_plots(
@@ -120,7 +134,7 @@ def test_align_refuses(capsys: pytest.CaptureFixture[str], pair: tuple[Path, Pat
     assert refused(capsys, "align", a, narrow) == f"{narrow}: expected 2 features, as {a} has, got 1"
     assert refused(capsys, "align", a, "none.csv") == "none.csv: no such file"
     assert refused(capsys, "align", a) == "Missing argument 'B'."
-    assert refused(capsys, "align", a, b, "--gamma", 0) == "gamma: expected a finite number > 0, got 0.0"
+    assert refused(capsys, "align", a, b, "--gamma", -1) == "gamma: expected a finite number >= 0, got -1.0"
     assert "'one' is not a valid float" in refused(capsys, "align", a, b, "--gamma", "one")
     assert "ends in .npy or .csv, got 'e.txt'" in refused(capsys, "align", a, b, "-o", "e.txt")
     assert "nowhere is not a folder" in refused(capsys, "align", a, b, "-o", "nowhere/e.npy")
@@ -329,7 +343,7 @@ def test_the_process(pair: tuple[Path, Path]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     bad = command("align", *pair, "--gamma", "nan")
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "warpalign: gamma: expected a finite number > 0, got nan\n"
+    assert bad.stderr == "warpalign: gamma: expected a finite number >= 0, got nan\n"
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
