@@ -35,7 +35,7 @@ cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
 
-.PHONY: help demo test lint format sanitize bench gpu-check build clean
+.PHONY: help demo test lint format sanitize docs bench gpu-check build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
 
@@ -68,6 +68,9 @@ sanitize: $(dev_stamp)  ## the C++ tests under AddressSanitizer and UndefinedBeh
 	  -DWARPALIGN_SANITIZE=address,undefined
 	cmake --build $(BUILD)/sanitize -j $(JOBS)
 	ctest --test-dir $(BUILD)/sanitize -j $(JOBS) --output-on-failure --no-tests=error
+
+docs: $(dev_stamp) build  ## the documentation site, with warnings as errors, in build/site (Python 3.11)
+	NO_MKDOCS_2_WARNING=1 $(tool)/mkdocs build --strict
 
 bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	$(cmake) -B $(BUILD)/bench -DWARPALIGN_BUILD_BENCHMARKS=ON -DWARPALIGN_CUDA=OFF

@@ -33,7 +33,8 @@ std::vector<T> series(int batch, int length, int dim, unsigned seed) {
   return out;
 }
 
-// range(0): N = M; range(1): D; range(2): threads. One pair per thread: pairs are what threads share out.
+// range(0): N = M; range(1): D; range(2): threads; range(3): radius of a band, -1: none. One pair per thread:
+// pairs are what threads share out.
 template <typename T, bool with_gradient>
 void soft_dtw_cpu(benchmark::State& state) {
   const int length = static_cast<int>(state.range(0)), dim = static_cast<int>(state.range(1)),
@@ -46,6 +47,8 @@ void soft_dtw_cpu(benchmark::State& state) {
   problem.batch = batch;
   problem.n = problem.m = length;
   problem.dim = dim;
+  if (state.range(3) >= 0)
+    problem.band = {BandKind::kSakoeChiba, static_cast<std::int32_t>(state.range(3)), 2.0};
   problem.x = {x.data(), {static_cast<std::int64_t>(length) * dim, dim, 1}};
   problem.y = {y.data(), {static_cast<std::int64_t>(length) * dim, dim, 1}};
   SoftDtwOutputs out;
@@ -81,14 +84,14 @@ void register_all() {
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<int> thread_counts = {1};
   if (all > 1) thread_counts.push_back(all);
-  const auto add = [&](const char* name, void (*function)(benchmark::State&),
-                       const std::vector<int>& lengths) {
+  const auto add = [&](const char* name, void (*function)(benchmark::State&), const std::vector<int>& lengths,
+                       int radius = -1) {
     for (int threads : thread_counts) {
       for (int length : lengths) {
         for (int dim : {1, 8, 64}) {
           benchmark::RegisterBenchmark(name, function)
-              ->Args({length, dim, threads})
-              ->ArgNames({"N", "D", "threads"})
+              ->Args({length, dim, threads, radius})
+              ->ArgNames({"N", "D", "threads", "band"})
               ->UseRealTime()
               ->Unit(benchmark::kMicrosecond);
         }
@@ -97,6 +100,10 @@ void register_all() {
   };
   add("value/float32", &soft_dtw_cpu<float, false>, {128, 512, 1024, 2048});
   add("gradient/float32", &soft_dtw_cpu<float, true>, {128, 512, 1024, 2048});
+  for (int radius : {16, 64, 256}) {
+    add("value/float32", &soft_dtw_cpu<float, false>, {2048}, radius);
+    add("gradient/float32", &soft_dtw_cpu<float, true>, {2048}, radius);
+  }
   add("value/float64", &soft_dtw_cpu<double, false>, {512});
   add("gradient/float64", &soft_dtw_cpu<double, true>, {512});
 }

@@ -71,6 +71,30 @@ inline const std::int32_t* check_lengths(const std::optional<Tensor>& lengths, c
   return static_cast<const std::int32_t*>(lengths->const_data_ptr());
 }
 
+// One number per pair, of first's dtype.
+inline const void* check_vector(const Tensor& vector, const char* name, const Tensor& first,
+                                const char* first_name) {
+  check_same_device(vector, name, first, first_name);
+  if (vector.scalar_type() != first.scalar_type()) {
+    fail(name, std::string("the dtype of ") + first_name + ", " + dtype_of(first), dtype_of(vector));
+  }
+  if (vector.dim() != 1 || vector.size(0) != first.size(0) || !vector.is_contiguous()) {
+    fail(name, "a contiguous tensor (B,) with B = " + std::to_string(first.size(0)), shape_of(vector));
+  }
+  return vector.const_data_ptr();
+}
+
+inline const std::uint8_t* check_mask(const Tensor& mask, const char* name, const Tensor& series) {
+  check_same_device(mask, name, series, "x");
+  if (mask.scalar_type() != ScalarType::Bool) fail(name, "dtype bool", dtype_of(mask));
+  if (mask.dim() != 2 || mask.size(0) != series.size(0) || mask.size(1) != series.size(1) ||
+      !mask.is_contiguous()) {
+    fail(name, "a contiguous tensor of the first two axes of the series, which has " + shape_of(series),
+         shape_of(mask));
+  }
+  return static_cast<const std::uint8_t*>(mask.const_data_ptr());
+}
+
 inline void check_status(const Status& status) {
   if (status.ok()) return;
   if (status.code != StatusCode::kInvalidArgument)

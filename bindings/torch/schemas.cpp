@@ -3,15 +3,22 @@
 // for comes back with 0 elements.
 #include <torch/csrc/stable/library.h>
 
+// Of every operator: the kind of band (BandKind's number), its radius and max_slope, and what a step that is
+// not diagonal costs; gammas is (B,) and takes gamma's place. Of series: CostKind's number, and what is
+// missing.
+#define WARPALIGN_PATHS                                                                          \
+  "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, Tensor? gammas=None, " \
+  "bool needs_grad_gamma=False"
+#define WARPALIGN_SERIES                                                                        \
+  "(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, " \
+  "bool needs_grad_y, *, " WARPALIGN_PATHS ", int cost_kind=0, Tensor? x_mask=None, Tensor? y_mask=None)"
+
 STABLE_TORCH_LIBRARY(warpalign, library) {
+  library.def("soft_dtw" WARPALIGN_SERIES
+              " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma)");
+  library.def("soft_dtw_alignment" WARPALIGN_SERIES
+              " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma, Tensor alignment)");
   library.def(
-      "soft_dtw(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, "
-      "bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y)");
-  library.def(
-      "soft_dtw_alignment(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, "
-      "bool needs_grad_x, bool needs_grad_y) -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor "
-      "alignment)");
-  library.def(
-      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad) -> "
-      "(Tensor value, Tensor alignment)");
+      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
+      "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment, Tensor grad_gamma)");
 }

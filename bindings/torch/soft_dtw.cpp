@@ -3,6 +3,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "checks.h"
@@ -27,8 +28,30 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
                         placement.execution()));
 }
 
-SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
-                                 const std::optional<Tensor>& y_lengths, double gamma) {
+// Within int32 and the enum's range, or a value that the core refuses.
+std::int32_t narrowed(int64_t v) {
+  return static_cast<std::int32_t>(v < -1 ? -1
+                                          : std::min<int64_t>(v, std::numeric_limits<std::int32_t>::max()));
+}
+
+// What all operators take, in the order of the schemas.
+void set_paths(SoftDtwProblem& problem, const Tensor& first, const char* first_name, double gamma,
+               int64_t band, int64_t radius, double max_slope, double step_penalty,
+               const std::optional<Tensor>& gammas) {
+  problem.gamma = gamma;
+  problem.band = {static_cast<BandKind>(narrowed(band)), narrowed(radius), max_slope};
+  problem.step_penalty = step_penalty;
+  if (gammas) problem.gammas = check_vector(*gammas, "gammas", first, first_name);
+}
+
+using Lengths = std::optional<Tensor>;
+using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
+                        double gamma, bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius,
+                        double max_slope, double step_penalty, const std::optional<Tensor>& gammas,
+                        bool needs_grad_gamma, int64_t cost_kind, const std::optional<Tensor>& x_mask,
+                        const std::optional<Tensor>& y_mask, bool needs_alignment) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(x, "x", "(B, N, D)");
   if (check_table(y, "y", "(B, M, D)") != problem.dtype)
@@ -45,48 +68,49 @@ SoftDtwProblem problem_of_series(const Tensor& x, const Tensor& y, const std::op
   problem.y = strided(y);
   problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
   problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
-  problem.gamma = gamma;
-  return problem;
-}
-
-using ValueAndGradients = std::tuple<Tensor, Tensor, Tensor>;
-using ValueGradientsAndAlignment = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-
-ValueGradientsAndAlignment run_series(const Tensor& x, const Tensor& y,
-                                      const std::optional<Tensor>& x_lengths,
-                                      const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
-                                      bool needs_grad_y, bool needs_alignment) {
-  const SoftDtwProblem problem = problem_of_series(x, y, x_lengths, y_lengths, gamma);
+  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
+  if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
+  if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
+  set_paths(problem, x, "x", gamma, band, radius, max_slope, step_penalty, gammas);
   const int64_t b = x.size(0);
   const Tensor value = allocate(x, {b});
   const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
   const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
+  const Tensor grad_gamma = allocate(x, {b}, needs_grad_gamma);
   const Tensor alignment = allocate(x, {b, problem.n, problem.m}, needs_alignment);
   run(problem,
       {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
-       data_or_null(alignment, needs_alignment)},
+       data_or_null(alignment, needs_alignment), data_or_null(grad_gamma, needs_grad_gamma)},
       x);
-  return {value, grad_x, grad_y, alignment};
+  return {value, grad_x, grad_y, grad_gamma, alignment};
 }
 
-ValueAndGradients soft_dtw_op(const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_lengths,
-                              const std::optional<Tensor>& y_lengths, double gamma, bool needs_grad_x,
-                              bool needs_grad_y) {
-  const auto [value, grad_x, grad_y, none] =
-      run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, false);
-  return {value, grad_x, grad_y};
+std::tuple<Tensor, Tensor, Tensor, Tensor> soft_dtw_op(
+    const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
+    bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
+    const std::optional<Tensor>& gammas, bool needs_grad_gamma, int64_t cost_kind,
+    const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
+  const auto [value, grad_x, grad_y, grad_gamma, none] =
+      run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope,
+                 step_penalty, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, false);
+  return {value, grad_x, grad_y, grad_gamma};
 }
 
-ValueGradientsAndAlignment soft_dtw_alignment_op(const Tensor& x, const Tensor& y,
-                                                 const std::optional<Tensor>& x_lengths,
-                                                 const std::optional<Tensor>& y_lengths, double gamma,
-                                                 bool needs_grad_x, bool needs_grad_y) {
-  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, true);
+SeriesResult soft_dtw_alignment_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
+                                   const Lengths& y_lengths, double gamma, bool needs_grad_x,
+                                   bool needs_grad_y, int64_t band, int64_t radius, double max_slope,
+                                   double step_penalty, const std::optional<Tensor>& gammas,
+                                   bool needs_grad_gamma, int64_t cost_kind,
+                                   const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
+  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope,
+                    step_penalty, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, true);
 }
 
-std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const std::optional<Tensor>& n_lengths,
-                                            const std::optional<Tensor>& m_lengths, double gamma,
-                                            bool needs_grad) {
+std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& n_lengths,
+                                                    const Lengths& m_lengths, double gamma, bool needs_grad,
+                                                    int64_t band, int64_t radius, double max_slope,
+                                                    double step_penalty, const std::optional<Tensor>& gammas,
+                                                    bool needs_grad_gamma) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(cost, "cost", "(B, N, M)");
   problem.batch = static_cast<std::int32_t>(cost.size(0));
@@ -95,12 +119,16 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const std::optio
   problem.cost = strided(cost);
   problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
   problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
-  problem.gamma = gamma;
+  set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
   const int64_t b = cost.size(0);
   const Tensor value = allocate(cost, {b});
   const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
-  run(problem, {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost);
-  return {value, alignment};
+  const Tensor grad_gamma = allocate(cost, {b}, needs_grad_gamma);
+  run(problem,
+      {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad),
+       data_or_null(grad_gamma, needs_grad_gamma)},
+      cost);
+  return {value, alignment, grad_gamma};
 }
 
 }  // namespace

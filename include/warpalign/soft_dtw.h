@@ -24,6 +24,34 @@ struct StridedTensor {
   std::int64_t stride[3] = {0, 0, 0};
 };
 
+// Which cells (i, j) of a pair's n x m table paths may use; n and m are the pair's own true lengths. The
+// others are not computed, and their alignment is 0.
+enum class BandKind : std::int32_t {
+  kNone,        // all
+  kSakoeChiba,  // m >= n: i - radius <= j <= i + (m - n) + radius; n > m: the same with i and j exchanged
+  kAbsolute,    // |i - j| <= radius; holds a path only if radius >= |n - m|
+  kSlanted,     // |i (m-1) - j (n-1)| <= radius max(n-1, m-1): around the diagonal of the rectangle
+  kItakura,     // parallelogram of slopes 1/max_slope and max_slope times n/m, as tslearn rounds it
+};
+
+struct Band {
+  BandKind kind = BandKind::kNone;
+  std::int32_t radius = 0;  // >= 0
+  double max_slope = 2.0;   // >= 1 and finite
+};
+
+// The cost C[i,j] of aligning step x[i] with y[j], and its gradient by x[i]; that by y[j] is its negative, of
+// cosine the same with x and y exchanged. Where a cost is not differentiable its gradient is 0.
+enum class CostKind : std::int32_t {
+  kSquaredEuclidean,  // sum_d (x - y)^2               2 (x - y)
+  kEuclidean,         // sqrt(sum_d (x - y)^2)         (x - y) / C, 0 where x = y
+  kL1,                // sum_d |x - y|                 sign(x - y), 0 where equal
+  kCosine,            // 1 - <x, y> / (|x| |y|)        (<u, v> u - v) / |x| with u = x / |x|, v = y / |y|;
+                      //                               against a zero vector cost 1, gradient 0
+  kHuber,             // sum_d h(x - y)                x - y within [-1, 1], beyond it the sign;
+                      //                               h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2
+};
+
 // What is computed. Pointers live on the execution's device. Either x and y are given, or cost (then dim =
 // 0).
 struct SoftDtwProblem {
@@ -39,7 +67,20 @@ struct SoftDtwProblem {
   // for a length out of range; CUDA execution never reads it back and clamps it into the range.
   const std::int32_t* x_lengths = nullptr;
   const std::int32_t* y_lengths = nullptr;
-  double gamma = 1.0;  // > 0 and finite, in units of the cost
+  // Finite and >= 0, in units of the cost. 0: hard DTW, the value of the best path and the gradient along it;
+  // of equal steps into a cell the diagonal one is taken, then the one from i - 1, then that from j - 1.
+  double gamma = 1.0;
+  // A pair whose band holds no path: host execution returns an error, and CUDA execution does so where all
+  // pairs have the lengths N and M; with lengths on the device such a pair gets value inf, gradient 0.
+  Band band;
+  double step_penalty = 0.0;  // >= 0 and finite: added to the cost of every step that is not diagonal
+  CostKind cost_kind = CostKind::kSquaredEuclidean;  // of x and y; not looked at with a cost matrix
+  // (B,), of dtype: each pair's own gamma, > 0 and finite, instead of the one above. Null: that one for all.
+  const void* gammas = nullptr;
+  // (B, N) and (B, M), contiguous; where not 0, the step is missing: it costs 0 against everything, its
+  // values are never used and its gradient is 0. Null: none is missing. Not with a cost matrix.
+  const std::uint8_t* x_mask = nullptr;
+  const std::uint8_t* y_mask = nullptr;
 };
 
 // Where results go, contiguous; null: not wanted. What is beyond a pair's true lengths is written as exactly
@@ -50,8 +91,10 @@ struct SoftDtwOutputs {
   void* grad_x = nullptr;     // (B, N, D): d value[b] / d x[b]
   void* grad_y = nullptr;     // (B, M, D): d value[b] / d y[b]
   void* alignment = nullptr;  // (B, N, M): E, the expected alignment = d value[b] / d C[b]
+  // (B,): d value[b] / d gamma[b], which is minus the entropy of the distribution of paths; 0 at gamma = 0.
+  void* grad_gamma = nullptr;
 
-  [[nodiscard]] bool wants_gradient() const { return grad_x || grad_y || alignment; }
+  [[nodiscard]] bool wants_gradient() const { return grad_x || grad_y || alignment || grad_gamma; }
 };
 
 // Bytes of workspace that soft_dtw() needs for this problem, with these outputs wanted (only which of them

@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from warpalign._version import __version__
 from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
-from warpalign.functional import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign.functional import (
+    DTWPath,
+    SoftDTWAlignment,
+    dtw,
+    dtw_path,
+    soft_dtw,
+    soft_dtw_alignment,
+    soft_dtw_cost,
+)
 from warpalign.modules import SoftDTW
 from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 
 __all__ = [
     "BarycenterResult",
+    "DTWPath",
     "SoftDTW",
     "SoftDTWAlignment",
     "__version__",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
+    "dtw",
+    "dtw_path",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_barycenter",

@@ -9,12 +9,13 @@ so or takes the first derivatives for constants, for torch's own functions too.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from warpalign import _ops
+from warpalign._ops import Settings
 
 Dim = int | None
 
@@ -30,6 +31,16 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
 
 
+def _keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands; a NamedTuple or
+    variable arguments it does not."""
+    return dict(zip(Settings._fields, settings, strict=True))
+
+
+def _along_batch(factor: Tensor, like: Tensor) -> Tensor:
+    return factor.view(-1, *(1,) * (like.dim() - 1))
+
+
 class _Scale(torch.autograd.Function):
     """gradient[b] * factor[b]; inputs (through which the gradient depends on them) only carry the graph on."""
 
@@ -37,7 +48,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def forward(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Tensor:
-        return gradient * factor.view(-1, 1, 1)
+        return gradient * _along_batch(factor, gradient)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -51,7 +62,7 @@ class _Scale(torch.autograd.Function):
 def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Any:
     # Without a graph there is nothing to guard; in a compiled one the guard would be traced away.
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return gradient * factor.view(-1, 1, 1)
+        return gradient * _along_batch(factor, gradient)
     return _apply(_Scale, factor, gradient, *inputs)
 
 
@@ -63,9 +74,9 @@ def _front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
     return tensor.flatten(0, 1)
 
 
-def _front_lengths(lengths: Tensor | None, dim: Dim, size: int) -> Tensor | None:
-    """As _front; contiguous, as the operators want lengths: folding one length into many only repeats it by stride 0."""
-    folded = _front(lengths, dim, size)
+def _front_contiguous(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
+    """As _front; contiguous, as the operators want all but series: folding one into many only repeats it by stride 0."""
+    folded = _front(tensor, dim, size)
     return None if folded is None else folded.contiguous()
 
 
@@ -76,42 +87,57 @@ def _unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...],
 
 
 class _Series(torch.autograd.Function):
-    """(value, grad_x, grad_y, alignment) of series; without alignment the last one is empty."""
+    """(value, grad_x, grad_y, grad_gamma, alignment) of series; without alignment the last one is empty."""
 
     @staticmethod
     def forward(
         x: Tensor,
         y: Tensor,
+        gammas: Tensor | None,
         x_lengths: Tensor | None,
         y_lengths: Tensor | None,
+        x_mask: Tensor | None,
+        y_mask: Tensor | None,
         gamma: float,
-        needs_grad_x: bool,
-        needs_grad_y: bool,
+        needs: tuple[bool, bool, bool],
         needs_alignment: bool,
+        cost_kind: int,
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
+        keywords = _keywords(settings)
+        if not (gammas is None and x_mask is None and y_mask is None and cost_kind == 0):
+            keywords |= {
+                "gammas": gammas,
+                "needs_grad_gamma": needs[2],
+                "cost_kind": cost_kind,
+                "x_mask": x_mask,
+                "y_mask": y_mask,
+            }
         if needs_alignment:
             result: tuple[Tensor, ...] = _ops.alignment(
-                x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y
+                x, y, x_lengths, y_lengths, gamma, needs[0], needs[1], **keywords
             )
             return result
-        result = _ops.series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y)
+        result = _ops.series(x, y, x_lengths, y_lengths, gamma, needs[0], needs[1], **keywords)
         return *result, x.new_empty(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, y = inputs[:2]
-        _, grad_x, grad_y, alignment = output
-        ctx.mark_non_differentiable(grad_x, grad_y, alignment)
-        ctx.save_for_backward(x, y, grad_x, grad_y)
+        x, y, gammas = inputs[:3]
+        _, grad_x, grad_y, grad_gamma, alignment = output
+        ctx.mark_non_differentiable(grad_x, grad_y, grad_gamma, alignment)
+        ctx.save_for_backward(x, y, gammas, grad_x, grad_y, grad_gamma)
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        x, y, grad_x, grad_y = ctx.saved_tensors
-        needs_x, needs_y = ctx.needs_input_grad[:2]
+        x, y, gammas, *grads = ctx.saved_tensors
+        inputs = (x, y) if gammas is None else (x, y, gammas)
         return (
-            _scaled(grad_value, grad_x, x, y) if needs_x else None,
-            _scaled(grad_value, grad_y, x, y) if needs_y else None,
-            *(None,) * 6,
+            *(
+                _scaled(grad_value, grad, *inputs) if needed else None
+                for grad, needed in zip(grads, ctx.needs_input_grad[:3], strict=True)
+            ),
+            *(None,) * (len(ctx.needs_input_grad) - 3),
         )
 
     @staticmethod
@@ -120,86 +146,140 @@ class _Series(torch.autograd.Function):
         in_dims: tuple[Dim, ...],
         x: Tensor,
         y: Tensor,
+        gammas: Tensor | None,
         x_lengths: Tensor | None,
         y_lengths: Tensor | None,
+        x_mask: Tensor | None,
+        y_mask: Tensor | None,
         gamma: float,
-        needs_grad_x: bool,
-        needs_grad_y: bool,
+        needs: tuple[bool, bool, bool],
         needs_alignment: bool,
+        cost_kind: int,
+        settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
+        rest = (gammas, x_lengths, y_lengths, x_mask, y_mask)
         folded = (
             *(_front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
-            *(_front_lengths(t, d, size) for t, d in zip((x_lengths, y_lengths), in_dims[2:4], strict=True)),
+            *(_front_contiguous(t, d, size) for t, d in zip(rest, in_dims[2:7], strict=True)),
         )
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
-        needs_grad_x = needs_grad_x or x.requires_grad
-        needs_grad_y = needs_grad_y or y.requires_grad
-        result = _apply(_Series, *folded, gamma, needs_grad_x, needs_grad_y, needs_alignment)
+        needs = (
+            needs[0] or x.requires_grad,
+            needs[1] or y.requires_grad,
+            needs[2] or (gammas is not None and gammas.requires_grad),
+        )
+        result = _apply(_Series, *folded, gamma, needs, needs_alignment, cost_kind, settings)
         return _unfold(result, size)
 
 
 class _Cost(torch.autograd.Function):
-    """(value, alignment) of cost matrices; the alignment is the gradient."""
+    """(value, alignment, grad_gamma) of cost matrices; the alignment is the gradient."""
 
     @staticmethod
     def forward(
-        cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
+        cost: Tensor,
+        gammas: Tensor | None,
+        n_lengths: Tensor | None,
+        m_lengths: Tensor | None,
+        gamma: float,
+        needs: tuple[bool, bool],
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        result: tuple[Tensor, ...] = _ops.cost_matrix(cost, n_lengths, m_lengths, gamma, needs_grad)
+        keywords = _keywords(settings)
+        if gammas is not None:
+            keywords |= {"gammas": gammas, "needs_grad_gamma": needs[1]}
+        result: tuple[Tensor, ...] = _ops.cost_matrix(cost, n_lengths, m_lengths, gamma, needs[0], **keywords)
         return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(inputs[0], output[1])
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*inputs[:2], *output[1:])
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        cost, alignment = ctx.saved_tensors
-        return _scaled(grad_value, alignment, cost), None, None, None, None
+        cost, gammas, *grads = ctx.saved_tensors
+        inputs = (cost,) if gammas is None else (cost, gammas)
+        return (
+            *(
+                _scaled(grad_value, grad, *inputs) if needed else None
+                for grad, needed in zip(grads, ctx.needs_input_grad[:2], strict=True)
+            ),
+            *(None,) * (len(ctx.needs_input_grad) - 2),
+        )
 
     @staticmethod
     def vmap(
         info: Any,
         in_dims: tuple[Dim, ...],
         cost: Tensor,
+        gammas: Tensor | None,
         n_lengths: Tensor | None,
         m_lengths: Tensor | None,
         gamma: float,
-        needs_grad: bool,
+        needs: tuple[bool, bool],
+        settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
+        rest = (gammas, n_lengths, m_lengths)
         folded = (
             _front(cost, in_dims[0], size),
-            *(_front_lengths(t, d, size) for t, d in zip((n_lengths, m_lengths), in_dims[1:3], strict=True)),
+            *(_front_contiguous(t, d, size) for t, d in zip(rest, in_dims[1:4], strict=True)),
         )
-        return _unfold(_apply(_Cost, *folded, gamma, needs_grad or cost.requires_grad), size)
+        needs = (
+            needs[0] or cost.requires_grad,
+            needs[1] or (gammas is not None and gammas.requires_grad),
+        )
+        return _unfold(_apply(_Cost, *folded, gamma, needs, settings), size)
+
+
+class Series(NamedTuple):
+    """What the operators of series take, as they take it."""
+
+    x: Tensor
+    y: Tensor
+    x_lengths: Tensor | None
+    y_lengths: Tensor | None
+    x_mask: Tensor | None
+    y_mask: Tensor | None
 
 
 def series(
-    x: Tensor,
-    y: Tensor,
-    x_lengths: Tensor | None,
-    y_lengths: Tensor | None,
-    gamma: float,
-    with_alignment: bool,
+    of: Series, gamma: float | Tensor, cost_kind: int, settings: Settings, with_alignment: bool
 ) -> tuple[Tensor, Tensor]:
-    """Value and alignment (empty if not wanted) of batches that the operators take as they are."""
-    x, y = _traceable(x), _traceable(y)
-    needs_x, needs_y = _needs_grad(x), _needs_grad(y)
-    run = _Series.forward if _is_plain(needs_x or needs_y) else partial(_apply, _Series)
-    value, _, _, alignment = run(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, with_alignment)
+    """Value and alignment (empty if not wanted); gamma is a number, or (B,) in the series' dtype."""
+    x, y = _traceable(of.x), _traceable(of.y)
+    rest = of.x_lengths, of.y_lengths, of.x_mask, of.y_mask
+    gamma, gammas = _split(gamma)
+    needs = (_needs_grad(x), _needs_grad(y), _needs_grad(gammas))
+    run = _Series.forward if _is_plain(any(needs)) else partial(_apply, _Series)
+    value, *_, alignment = run(x, y, gammas, *rest, gamma, needs, with_alignment, cost_kind, tuple(settings))
     return value, alignment
 
 
-def cost_matrix(cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float) -> Tensor:
-    """Value of cost matrices."""
+def cost_matrix(
+    cost: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float | Tensor,
+    settings: Settings,
+    with_alignment: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Value and alignment (empty if neither it nor a gradient is wanted) of cost matrices."""
     cost = _traceable(cost)
-    needs = _needs_grad(cost)
-    run = _Cost.forward if _is_plain(needs) else partial(_apply, _Cost)
-    value: Tensor = run(cost, n_lengths, m_lengths, gamma, needs)[0]
-    return value
+    gamma, gammas = _split(gamma)
+    needs = (_needs_grad(cost), _needs_grad(gammas))
+    run = _Cost.forward if _is_plain(any(needs)) else partial(_apply, _Cost)
+    value, alignment, _ = run(
+        cost, gammas, n_lengths, m_lengths, gamma, (needs[0] or with_alignment, needs[1]), tuple(settings)
+    )
+    return value, alignment
+
+
+def _split(gamma: float | Tensor) -> tuple[float, Tensor | None]:
+    """The operators' gamma, and their gammas, which take its place."""
+    return (1.0, _traceable(gamma)) if isinstance(gamma, Tensor) else (gamma, None)
 
 
 def _traceable(tensor: Tensor) -> Tensor:
@@ -210,8 +290,8 @@ def _traceable(tensor: Tensor) -> Tensor:
     return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
 
 
-def _needs_grad(tensor: Tensor) -> bool:
-    return torch.is_grad_enabled() and tensor.requires_grad
+def _needs_grad(tensor: Tensor | None) -> bool:
+    return tensor is not None and torch.is_grad_enabled() and tensor.requires_grad
 
 
 def _is_plain(needs_grad: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Literal, get_args
 
@@ -11,8 +12,12 @@ import torch
 from torch import Tensor
 
 from warpalign import _ops
+from warpalign._ops import Settings
 
 Reduction = Literal["none", "mean", "sum"]
+Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
+CostFunction = Callable[[Tensor, Tensor], Tensor]
+Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -66,13 +71,100 @@ def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def check_gamma(gamma: object) -> float:
-    if isinstance(gamma, bool) or not isinstance(gamma, (int, float)):
-        raise TypeError(f"gamma: expected a float, got {type(gamma).__name__}")
-    # A comparison that torch.compile can trace where gamma varies from call to call; NaN fails it.
-    if not 0 < gamma <= sys.float_info.max:
-        raise ValueError(f"gamma: expected a finite number > 0, got {gamma}")
-    return float(gamma)
+def _check_number(number: object, name: str) -> float:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise TypeError(f"{name}: expected a float, got {type(number).__name__}")
+    return number
+
+
+def check_gamma(gamma: object) -> float | Tensor:
+    """A number, or a floating-point tensor whose shape and values gamma_of_pairs() checks."""
+    if isinstance(gamma, Tensor):
+        if gamma.dtype not in _DTYPES:
+            raise TypeError(f"gamma: expected dtype float64, float32, float16 or bfloat16, got {gamma.dtype}")
+        return gamma
+    return _check_not_negative(gamma, "gamma")
+
+
+def check_positive_gamma(gamma: object) -> float:
+    """What is built on top takes: one number, and not hard DTW."""
+    number = _check_number(gamma, "gamma")
+    if not 0 < number <= sys.float_info.max:
+        raise ValueError(f"gamma: expected a finite number > 0, got {number}")
+    return float(number)
+
+
+def gamma_of_pairs(gamma: float | Tensor, table: Tensor) -> float | Tensor:
+    """A number as it is; a tensor as the operators want it: (B,), contiguous, of the table's dtype."""
+    if not isinstance(gamma, Tensor):
+        return gamma
+    batch = table.shape[0]
+    if gamma.device != table.device:
+        raise ValueError(f"gamma: expected the series' device, {table.device}, got {gamma.device}")
+    if gamma.shape not in ((), (batch,)):
+        raise ValueError(f"gamma: expected shape () or ({batch},), one per pair, got {_shape(gamma)}")
+    wide = gamma.to(table.dtype).expand(batch).contiguous()
+    if _can_be_read(wide):
+        wrong = ~((wide > 0) & wide.isfinite())
+        if wrong.any():
+            index = int(wrong.nonzero()[0])
+            raise ValueError(f"gamma: expected finite numbers > 0, got {float(wide[index])} at index {index}")
+    return wide
+
+
+def _check_not_negative(number: object, name: str) -> float:
+    number = _check_number(number, name)
+    # A comparison that torch.compile can trace where it varies from call to call; NaN fails it.
+    if not 0 <= number <= sys.float_info.max:
+        raise ValueError(f"{name}: expected a finite number >= 0, got {number}")
+    return float(number)
+
+
+def check_cost(cost: object) -> int | CostFunction:
+    """The number of a cost that the operators have, or the caller's own function."""
+    if isinstance(cost, str):
+        if cost not in get_args(Cost):
+            names = ", ".join(f'"{name}"' for name in get_args(Cost))
+            raise ValueError(f"cost: expected one of {names}, or a function, got {cost!r}")
+        return get_args(Cost).index(cost)
+    if not callable(cost):
+        raise TypeError(f"cost: expected a str or a function, got {type(cost).__name__}")
+    function: CostFunction = cost
+    return function
+
+
+def check_costs(costs: object, x: Tensor, y: Tensor) -> Tensor:
+    """What the caller's function has made of x and y."""
+    if not isinstance(costs, Tensor):
+        raise TypeError(f"cost: expected a function that returns a torch.Tensor, got {type(costs).__name__}")
+    shape = (x.shape[0], x.shape[1], y.shape[1])
+    if costs.shape != shape or costs.dtype != x.dtype or costs.device != x.device:
+        raise ValueError(
+            f"cost: expected a function that returns shape {shape}, {x.dtype}, on {x.device}, "
+            f"got shape {_shape(costs)}, {costs.dtype}, on {costs.device}"
+        )
+    return costs
+
+
+def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | None:
+    """(B, N), contiguous; series is (B, N, D) or, to be broadcast, (1, N, D)."""
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}: expected a bool tensor, got {type(mask).__name__}")
+    if mask.dtype != torch.bool:
+        raise TypeError(f"{name}: expected dtype torch.bool, got {mask.dtype}")
+    if mask.device != series.device:
+        raise ValueError(f"{name}: expected the series' device, {series.device}, got {mask.device}")
+    steps = series.shape[1]
+    if mask.shape not in ((steps,), (1, steps), (batch, steps)):
+        raise ValueError(f"{name}: expected shape ({batch}, {steps}), one per time step, got {_shape(mask)}")
+    return mask.expand(batch, steps).contiguous()
+
+
+def check_settings(bandwidth: object, band: object, max_slope: object, step_penalty: object) -> Settings:
+    penalty = _check_not_negative(step_penalty, "step_penalty")
+    return check_band(bandwidth, band, max_slope)._replace(step_penalty=penalty)
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:
@@ -90,6 +182,40 @@ def check_number(value: object, name: str) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(f"{name}: expected a finite number >= 0, got {value}")
     return number
+
+
+def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
+    """The band's settings, or those of none."""
+    if band not in get_args(Band):
+        raise ValueError(f'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got {band!r}')
+    if band == "itakura":
+        if bandwidth is not None:
+            raise ValueError(
+                f'bandwidth: expected None with band="itakura", which has max_slope, got {bandwidth}'
+            )
+        slope = _check_number(2.0 if max_slope is None else max_slope, "max_slope")
+        if not 1 <= slope <= sys.float_info.max:
+            raise ValueError(f"max_slope: expected a finite number >= 1, got {max_slope}")
+        return Settings(band=4, max_slope=slope)
+    if max_slope is not None:
+        raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
+    if bandwidth is None:
+        return Settings()
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, int):
+        raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
+    if bandwidth < 0:
+        raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
+    kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
+    return Settings(band=kind, radius=min(bandwidth, 2**31 - 1))
+
+
+def check_available(table: Tensor, **wanted: bool) -> None:
+    """Refuses options that the CUDA operators do not have."""
+    for name, given in wanted.items():
+        if given and table.is_cuda:
+            raise NotImplementedError(
+                f"{name}: expected CPU tensors, because this is not available on CUDA yet"
+            )
 
 
 def check_reduction(reduction: object) -> Reduction:
@@ -115,12 +241,7 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     if lengths.shape != (batch,):
         raise ValueError(f"{name}: expected shape ({batch},), one length per pair, got {_shape(lengths)}")
     limit = table.shape[1]
-    if (
-        batch
-        and lengths.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not _is_transformed(lengths)
-    ):
+    if _can_be_read(lengths):
         low, high = (int(bound) for bound in torch.aminmax(lengths))
         if low < 1 or high > limit:
             wide = lengths.long()  # int8 cannot be compared with a limit of 300
@@ -134,6 +255,11 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     return lengths.to(torch.int32).contiguous()
 
 
-def _is_transformed(tensor: Tensor) -> bool:
-    """Inside torch.func.vmap and its like, where values cannot be looked at."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+def _can_be_read(tensor: Tensor) -> bool:
+    """Values are there without waiting for a device, and not hidden by torch.compile, torch.func.vmap and their like."""
+    return bool(
+        tensor.numel()
+        and tensor.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )

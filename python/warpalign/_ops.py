@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-_LIBRARIES = Path(__file__).parent / "lib"
+LIBRARIES = Path(__file__).parent / "lib"
 
 
 def _load(name: str, *, required: bool) -> bool:
-    path = _LIBRARIES / f"lib{name}.so"
+    path = LIBRARIES / f"lib{name}.so"
     if not path.exists():
         if required:
             raise ImportError(
@@ -25,6 +26,15 @@ def _load(name: str, *, required: bool) -> bool:
 _load("warpalign_torch_cpu", required=True)
 # A build without nvcc, or beside a torch without CUDA, has no CUDA operators.
 has_cuda = torch.version.cuda is not None and _load("warpalign_torch_cuda", required=False)
+
+
+class Settings(NamedTuple):
+    """What all operators take besides their tensors and gamma: keyword arguments of their schemas."""
+
+    band: int = 0
+    radius: int = 0
+    max_slope: float = 2.0
+    step_penalty: float = 0.0
 
 
 def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:
@@ -50,9 +60,19 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
-    return x.new_empty(x.shape[0]), _if(needs_grad_x, x, *x.shape), _if(needs_grad_y, y, *y.shape)
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
+    return (
+        x.new_empty(x.shape[0]),
+        _if(needs_grad_x, x, *x.shape),
+        _if(needs_grad_y, y, *y.shape),
+        _if(needs_grad_gamma, x, x.shape[0]),
+    )
 
 
 @torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
@@ -64,23 +84,40 @@ def _(
     gamma: float,
     needs_grad_x: bool,
     needs_grad_y: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
     batch, n, _ = x.shape
     return (
         x.new_empty(batch),
         _if(needs_grad_x, x, *x.shape),
         _if(needs_grad_y, y, *y.shape),
+        _if(needs_grad_gamma, x, batch),
         x.new_empty(batch, n, y.shape[1]),
     )
 
 
 @torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
 def _(
-    cost: Tensor, n_lengths: Tensor | None, m_lengths: Tensor | None, gamma: float, needs_grad: bool
-) -> tuple[Tensor, Tensor]:
-    _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths)
-    return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)
+    cost: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float,
+    needs_grad: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths, gammas=gammas)
+    return (
+        cost.new_empty(cost.shape[0]),
+        _if(needs_grad, cost, *cost.shape),
+        _if(needs_grad_gamma, cost, cost.shape[0]),
+    )
 
 
 series = torch.ops.warpalign.soft_dtw.default

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_gamma, check_number
+from warpalign._checks import check_count, check_number, check_positive_gamma
 from warpalign._minimize import Criterion, Search, adam, lbfgs, minimize
 from warpalign._series import SeriesSet, as_series, check_finite, resampled
 from warpalign.functional import soft_dtw
@@ -89,7 +89,7 @@ def soft_dtw_barycenter(
         >>> soft_dtw_barycenter(X, gamma=0.1).barycenter.shape
         torch.Size([70, 3])
     """
-    gamma = check_gamma(gamma)
+    gamma = check_positive_gamma(gamma)
     series = as_series(X, "X", lengths)
     series = SeriesSet(series.values.detach(), series.lengths)
     check_finite(series, "X")
@@ -114,7 +114,7 @@ def soft_dtw_barycenter(
     )
     with _progress_bar(progress, len(table)) as update:
         for factor in factors:
-            start = descend(start, check_gamma(gamma * factor), update).barycenter
+            start = descend(start, check_positive_gamma(gamma * factor), update).barycenter
         result = descend(start, gamma, update)
     return BarycenterResult(*(part[0] for part in result)) if groups is None else result
 

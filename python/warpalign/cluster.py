@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from warpalign._checks import check_count, check_gamma, check_number
+from warpalign._checks import check_count, check_number, check_positive_gamma
 from warpalign._estimator import SeriesEstimator
 from warpalign._series import SeriesSet, as_series, resampled
 from warpalign.barycenter import soft_dtw_barycenter
@@ -93,7 +93,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def fit(self, X: Any, y: Any = None) -> SoftDTWKMeans:
         """Clusters the series X; y is ignored."""
         series = self._read(X, reset=True)
-        gamma, tol = check_gamma(self.gamma), check_number(self.tol, "tol")
+        gamma, tol = check_positive_gamma(self.gamma), check_number(self.tol, "tol")
         clusters = check_count(self.n_clusters, "n_clusters")
         for name, least in (("max_iter", 1), ("n_init", 1), ("max_iter_barycenter", 0)):
             check_count(getattr(self, name), name, least)
@@ -134,7 +134,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         series = self._read(X, reset=False, like=self.cluster_centers_)
         centers = torch.from_numpy(self.cluster_centers_).to(series.values.device)
-        return _cdist(series, centers, check_gamma(self.gamma))
+        return _cdist(series, centers, check_positive_gamma(self.gamma))
 
     def _run(self, series: SeriesSet, centers: Tensor, gamma: float, tol: float) -> _Clustering:
         best = _assigned(series, centers, gamma, 0)

@@ -5,8 +5,8 @@ All of them compute, for every pair of the batch,
     R[i, j] = C[i, j] + softmin_gamma(R[i-1, j], R[i, j-1], R[i-1, j-1]),     value = R[N-1, M-1],
 
 with softmin_gamma(a, ...) = -gamma log(exp(-a / gamma) + ...): equation 2 of Cuturi & Blondel, "Soft-DTW: a
-differentiable loss function for time-series", ICML 2017. The cost between time steps is C[i, j] = ||x[i] - y[j]||^2,
-without a factor 1/2: packages that have that factor give value_half(gamma) = value(2 * gamma) / 2.
+differentiable loss function for time-series", ICML 2017. Unless told otherwise the cost between time steps is
+C[i, j] = ||x[i] - y[j]||^2, without a factor 1/2: packages that have that factor give value_half(gamma) = value(2 * gamma) / 2.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign import _autograd
-from warpalign._checks import (
-    Reduction,
-    check_gamma,
-    check_lengths,
-    check_pair,
-    check_reduction,
-    check_table,
-)
+from warpalign import _problem
+from warpalign._checks import Band, Cost, CostFunction, Reduction, check_reduction, check_settings
+from warpalign._problem import SeriesInput
+
+# Cells of the alignments that dtw_path() holds at once.
+_PATH_CELLS = 2**24
 
 
 class SoftDTWAlignment(NamedTuple):
@@ -36,13 +33,30 @@ class SoftDTWAlignment(NamedTuple):
     """(B, N, M) expected alignments; (N, M) for unbatched input."""
 
 
+class DTWPath(NamedTuple):
+    """Result of :func:`dtw_path`."""
+
+    paths: list[Tensor]
+    """One (L, 2) int64 tensor per pair: the cells (i, j) from (0, 0) to (N-1, M-1)."""
+    value: Tensor
+    """(B,) costs of the paths; 0-d for unbatched input."""
+
+
 def soft_dtw(
-    x: Tensor,
-    y: Tensor,
+    x: SeriesInput,
+    y: SeriesInput,
     *,
-    gamma: float = 1.0,
+    gamma: float | Tensor = 1.0,
+    cost: Cost | CostFunction = "sqeuclidean",
     x_lengths: Tensor | None = None,
     y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    normalize: bool = False,
     reduction: Reduction = "none",
 ) -> Tensor:
     """Soft-DTW between pairs of time series, differentiable in both.
@@ -50,24 +64,55 @@ def soft_dtw(
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
             or bfloat16; any strides. A batch of 1 is paired with every element of the other batch.
+            A torch.nn.utils.rnn.PackedSequence or a nested tensor of B series is taken with its own lengths.
         y: (B, M, D) or (M, D), of the same dtype and device. M may differ from N.
-        gamma: smoothing, in units of the cost; finite and > 0. Towards 0 the value becomes that of hard DTW.
+        gamma: smoothing, in units of the cost; finite and >= 0, or a tensor () or (B,) of numbers > 0, which receives a
+            gradient too: d value / d gamma is minus the entropy of the distribution of paths. 0 is hard DTW: the value of
+            the best path, the gradient along it; of equally good steps into a cell the diagonal one is taken, then the
+            one from i - 1, then that from j - 1.
+        cost: C[i, j], without an N x M table (gradients are 0 where they do not exist):
+            "sqeuclidean" sum (x - y)^2; "euclidean" its square root; "l1" sum |x - y|; "cosine" 1 - <x, y> / (|x| |y|),
+            and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
+            Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
+            autograd; half precision comes to it as float32.
         x_lengths: (B,) integer tensor on the same device: true lengths within x, each from 1 to N. What lies behind
             influences nothing, and its gradient is exactly 0. On the CPU a length out of range raises; on a GPU nothing
             is read back, and lengths are clamped into the range.
         y_lengths: likewise for y.
+        bandwidth: radius r >= 0 of a band around the diagonal; None: no band. Paths stay within the band, the other
+            cells are not computed, and time falls with it. N and M are each pair's own lengths, indices run from 0:
+
+            "sakoe_chiba": i - r <= j <= i + (M - N) + r where M >= N, and with i and j exchanged otherwise: |i - j| <= r
+            for equal lengths. Always holds a path. The radius of tslearn, the window minus 1 of dtaidistance.
+
+            "abs": |i - j| <= r whatever the lengths; holds a path only if r >= |N - M|.
+
+            "slanted": |i (M-1) - j (N-1)| <= r max(N-1, M-1), around the diagonal of the rectangle; holds a path if
+            r >= 1, or N = M.
+        band: the kind of band; the fourth one, "itakura", has no bandwidth but max_slope.
+        max_slope: of band="itakura", >= 1, by default 2: the parallelogram of slopes max_slope and 1 / max_slope (times
+            M / N) from both ends, rounded as tslearn does; holds no path if it is too narrow for the lengths.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bool tensor, True where a time step is missing: it costs 0 against everything, what it holds is
+            never used, and its gradient is 0.
+        y_mask: likewise (B, M).
+        normalize: the soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2 instead of s(x, y): exactly 0 for equal series
+            (Blondel, Mensch & Vert, "Differentiable divergences between time series", AISTATS 2021). Three times the work.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32: nothing is
-        accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0. A pair that contains NaN gives NaN for
+        accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0, unless
+            normalize is set. A pair that contains NaN gives NaN for
         itself alone.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
-        ValueError: shapes, devices, lengths or gamma do not fit. Messages name the argument, what was expected and what
-            came.
-        NotImplementedError: on an attempt to differentiate twice. Under torch.compile, which has no double backward for
+        ValueError: shapes, devices, lengths or gamma do not fit, or the band of a pair holds no path (on a GPU with
+            lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
+            what came.
+        NotImplementedError: on a GPU for bands, step_penalty, masks, costs other than "sqeuclidean" and functions, and for
+            gamma 0 or a tensor; on an attempt to differentiate twice. Under torch.compile, which has no double backward for
             any function, this cannot be relied on.
 
     Example:
@@ -78,17 +123,35 @@ def soft_dtw(
         torch.Size([8, 100, 3])
     """
     reduction = check_reduction(reduction)
-    value, _ = _series(x, y, gamma, x_lengths, y_lengths, with_alignment=False)
-    return _reduced(value, reduction)
+    of = _problem.problem(
+        x,
+        y,
+        gamma=gamma,
+        cost=cost,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        x_mask=x_mask,
+        y_mask=y_mask,
+        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+    )
+    value = of.divergence() if normalize else of.value()
+    return _reduced(value.squeeze(0) if of.unbatched else value, reduction)
 
 
 def soft_dtw_alignment(
-    x: Tensor,
-    y: Tensor,
+    x: SeriesInput,
+    y: SeriesInput,
     *,
-    gamma: float = 1.0,
+    gamma: float | Tensor = 1.0,
+    cost: Cost | CostFunction = "sqeuclidean",
     x_lengths: Tensor | None = None,
     y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
 ) -> SoftDTWAlignment:
     """Soft-DTW values together with the expected alignments E = d value / d C.
 
@@ -96,7 +159,7 @@ def soft_dtw_alignment(
     Cuturi & Blondel 2017. E[0, 0] = E[N-1, M-1] = 1; every row and every column sums to at least 1.
 
     Args:
-        x, y, gamma, x_lengths, y_lengths: as in :func:`soft_dtw`.
+        all: as in :func:`soft_dtw`.
 
     Returns:
         SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
@@ -112,15 +175,33 @@ def soft_dtw_alignment(
         >>> alignment.shape
         torch.Size([8, 100, 120])
     """
-    return SoftDTWAlignment(*_series(x, y, gamma, x_lengths, y_lengths, with_alignment=True))
+    of = _problem.problem(
+        x,
+        y,
+        gamma=gamma,
+        cost=cost,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        x_mask=x_mask,
+        y_mask=y_mask,
+        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+    )
+    value, alignment = of.value_and_alignment(True)
+    if of.unbatched:
+        value, alignment = value.squeeze(0), alignment.squeeze(0)
+    return SoftDTWAlignment(value, alignment.detach())
 
 
 def soft_dtw_cost(
     cost_matrix: Tensor,
     *,
-    gamma: float = 1.0,
+    gamma: float | Tensor = 1.0,
     n_lengths: Tensor | None = None,
     m_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
     reduction: Reduction = "none",
 ) -> Tensor:
     """Soft-DTW from the caller's own costs, differentiable in them; the gradient is the expected alignment.
@@ -128,9 +209,10 @@ def soft_dtw_cost(
     Args:
         cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell: a pair
             without any allowed path has value inf and gradient 0. dtype and strides as for :func:`soft_dtw`.
-        gamma: smoothing, in units of the cost; finite and > 0.
+        gamma: a number or a tensor, as in :func:`soft_dtw`.
         n_lengths: (B,) integer tensor: true numbers of rows, as x_lengths of :func:`soft_dtw`.
         m_lengths: likewise of columns.
+        bandwidth, band, max_slope, step_penalty: as in :func:`soft_dtw`; costs outside the band are not looked at.
         reduction: "none", "mean" or "sum".
 
     Returns:
@@ -146,44 +228,115 @@ def soft_dtw_cost(
         torch.Size([8])
     """
     reduction = check_reduction(reduction)
-    gamma = check_gamma(gamma)
-    cost = check_table(cost_matrix, "cost_matrix", "N, M")
-    unbatched = cost.dim() == 2
-    cost = _widened(cost.unsqueeze(0) if unbatched else cost)
-    batch = cost.shape[0]
-    n = check_lengths(n_lengths, "n_lengths", "N", cost, batch)
-    m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), batch)
-    value = _autograd.cost_matrix(cost, n, m, gamma)
-    return _reduced(value.squeeze(0) if unbatched else value, reduction)
+    value = _problem.cost_problem(
+        cost_matrix,
+        gamma=gamma,
+        n_lengths=n_lengths,
+        m_lengths=m_lengths,
+        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+    )
+    return _reduced(value, reduction)
+
+
+def dtw(
+    x: SeriesInput,
+    y: SeriesInput,
+    *,
+    cost: Cost | CostFunction = "sqeuclidean",
+    x_lengths: Tensor | None = None,
+    y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    reduction: Reduction = "none",
+) -> Tensor:
+    """Hard DTW: :func:`soft_dtw` with gamma = 0. The gradient is that of the best path.
+
+    Args:
+        all: as in :func:`soft_dtw`.
+
+    Returns:
+        (B,) costs of the best paths; 0-d for unbatched input or with a reduction.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`; not yet available on a GPU.
+    """
+    return soft_dtw(
+        x,
+        y,
+        gamma=0.0,
+        cost=cost,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        bandwidth=bandwidth,
+        band=band,
+        max_slope=max_slope,
+        step_penalty=step_penalty,
+        x_mask=x_mask,
+        y_mask=y_mask,
+        reduction=reduction,
+    )
+
+
+def dtw_path(
+    x: SeriesInput,
+    y: SeriesInput,
+    *,
+    cost: Cost | CostFunction = "sqeuclidean",
+    x_lengths: Tensor | None = None,
+    y_lengths: Tensor | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+) -> DTWPath:
+    """Best paths of hard DTW and their costs.
+
+    Args:
+        all: as in :func:`soft_dtw`, which also says which of equally good paths is taken.
+
+    Returns:
+        DTWPath(paths, value): one (L, 2) int64 tensor of cells (i, j) per pair, a list of one for unbatched input; and
+        (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`; not yet available on a GPU.
+
+    Example:
+        >>> paths, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
+        >>> paths[0].tolist()
+        [[0, 0], [1, 1], [2, 2], [3, 3]]
+    """
+    of = _problem.problem(
+        x,
+        y,
+        gamma=0.0,
+        cost=cost,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        x_mask=x_mask,
+        y_mask=y_mask,
+        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+    )
+    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
+    step = max(1, _PATH_CELLS // (n * m))
+    paths: list[Tensor] = []
+    values = []
+    for first in range(0, batch, step):
+        value, alignment = of.pairs(first, first + step).value_and_alignment(True)
+        values.append(value)
+        # Row by row is also along the path; a NaN is not above 0.
+        paths += [(one > 0).nonzero() for one in alignment.detach()]
+    value = torch.cat(values) if values else of.value()
+    return DTWPath(paths, value.squeeze(0) if of.unbatched else value)
 
 
 def _reduced(value: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "mean":
         return value.mean()
     return value.sum() if reduction == "sum" else value
-
-
-def _series(
-    x: Tensor,
-    y: Tensor,
-    gamma: float,
-    x_lengths: Tensor | None,
-    y_lengths: Tensor | None,
-    *,
-    with_alignment: bool,
-) -> tuple[Tensor, Tensor]:
-    gamma = check_gamma(gamma)
-    x, y = check_pair(x, y)
-    unbatched = x.dim() == 2
-    if unbatched:
-        x, y = x.unsqueeze(0), y.unsqueeze(0)
-    batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
-    x, y = (_widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
-    n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
-    m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
-    value, alignment = _autograd.series(x, y, n, m, gamma, with_alignment)
-    return (value.squeeze(0), alignment.squeeze(0)) if unbatched else (value, alignment)
-
-
-def _widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

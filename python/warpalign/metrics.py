@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from warpalign._checks import check_gamma
+from warpalign._checks import check_positive_gamma
 from warpalign.functional import soft_dtw
 
 
@@ -80,7 +80,7 @@ class SoftDTWMetric(_Metric):
 
     def __init__(self, gamma: float = 1.0, *, normalize: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self.gamma = check_gamma(gamma)
+        self.gamma = check_positive_gamma(gamma)
         self.normalize = bool(normalize)
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")

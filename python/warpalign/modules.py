@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
-from warpalign._checks import Reduction, check_gamma, check_reduction
+from warpalign._checks import (
+    Band,
+    Cost,
+    CostFunction,
+    Reduction,
+    check_cost,
+    check_gamma,
+    check_reduction,
+    check_settings,
+)
+from warpalign._problem import SeriesInput
 from warpalign.functional import soft_dtw
+
+_DEFAULTS = soft_dtw.__kwdefaults__ or {}
 
 
 class SoftDTW(nn.Module):
     """Soft-DTW as a loss: ``SoftDTW(gamma)(x, y)`` is :func:`warpalign.soft_dtw` with fixed settings.
 
     Args:
-        gamma: smoothing, in units of the cost; finite and > 0.
+        gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,). An nn.Parameter is learnt.
+        cost, bandwidth, band, max_slope, step_penalty, normalize: as in :func:`warpalign.soft_dtw`.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
     Raises:
-        TypeError, ValueError: gamma or reduction do not fit; a call raises what :func:`warpalign.soft_dtw` raises.
+        TypeError, ValueError: an argument does not fit; a call raises what :func:`warpalign.soft_dtw` raises.
 
     Example:
         >>> loss = SoftDTW(gamma=0.1, reduction="mean")
@@ -24,18 +39,55 @@ class SoftDTW(nn.Module):
         >>> loss(prediction, torch.randn(8, 120, 3)).backward()
     """
 
-    def __init__(self, gamma: float = 1.0, *, reduction: Reduction = "none") -> None:
+    def __init__(
+        self,
+        gamma: float | Tensor = 1.0,
+        *,
+        cost: Cost | CostFunction = "sqeuclidean",
+        bandwidth: int | None = None,
+        band: Band = "sakoe_chiba",
+        max_slope: float | None = None,
+        step_penalty: float = 0.0,
+        normalize: bool = False,
+        reduction: Reduction = "none",
+    ) -> None:
         super().__init__()
+        check_settings(bandwidth, band, max_slope, step_penalty)
+        check_cost(cost)
         self.gamma = check_gamma(gamma)
         self.reduction: Reduction = check_reduction(reduction)
+        self.options: dict[str, Any] = {
+            "cost": cost,
+            "bandwidth": bandwidth,
+            "band": band,
+            "max_slope": max_slope,
+            "step_penalty": step_penalty,
+            "normalize": normalize,
+        }
 
     def forward(
-        self, x: Tensor, y: Tensor, x_lengths: Tensor | None = None, y_lengths: Tensor | None = None
+        self,
+        x: SeriesInput,
+        y: SeriesInput,
+        x_lengths: Tensor | None = None,
+        y_lengths: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        y_mask: Tensor | None = None,
     ) -> Tensor:
-        """x (B, N, D), y (B, M, D), lengths (B,) -> (B,), or 0-d with a reduction."""
+        """x (B, N, D), y (B, M, D), lengths (B,), masks (B, N) and (B, M) -> (B,), or 0-d with a reduction."""
         return soft_dtw(
-            x, y, gamma=self.gamma, x_lengths=x_lengths, y_lengths=y_lengths, reduction=self.reduction
+            x,
+            y,
+            gamma=self.gamma,
+            x_lengths=x_lengths,
+            y_lengths=y_lengths,
+            x_mask=x_mask,
+            y_mask=y_mask,
+            reduction=self.reduction,
+            **self.options,
         )
 
     def extra_repr(self) -> str:
-        return f"gamma={self.gamma}, reduction={self.reduction!r}"
+        changed = {name: value for name, value in self.options.items() if value != _DEFAULTS[name]}
+        settings = {"gamma": self.gamma, **changed, "reduction": self.reduction}
+        return ", ".join(f"{name}={value!r}" for name, value in settings.items())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warpalign._checks import check_count, check_gamma
+from warpalign._checks import check_count, check_positive_gamma
 from warpalign._estimator import SeriesEstimator
 from warpalign._series import SeriesSet
 from warpalign.pairwise import cdist_soft_dtw
@@ -74,7 +74,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
 
     def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsClassifier:
         """Remembers the series X and their classes y (n,)."""
-        check_gamma(self.gamma)
+        check_positive_gamma(self.gamma)
         check_count(self.n_neighbors, "n_neighbors")
         if not (callable(self.weights) or self.weights in ("uniform", "distance")):
             raise ValueError(f'weights: expected "uniform", "distance" or a function, got {self.weights!r}')
@@ -171,7 +171,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
                 cdist_soft_dtw(
                     values,
                     fitted,
-                    gamma=check_gamma(self.gamma),
+                    gamma=check_positive_gamma(self.gamma),
                     normalize=bool(self.normalize),
                     x_lengths=lengths,
                     y_lengths=None if fit_lengths is None else fit_lengths.to(device),

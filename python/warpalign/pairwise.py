@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_gamma
+from warpalign._checks import check_count, check_positive_gamma
 from warpalign._series import SeriesSet, as_series, check_alike
 from warpalign.functional import soft_dtw
 
@@ -81,7 +81,7 @@ def cdist_soft_dtw(
         >>> cdist_soft_dtw(X, gamma=0.1, normalize=True).diagonal()
         tensor([0., 0., 0.])
     """
-    gamma = check_gamma(gamma)
+    gamma = check_positive_gamma(gamma)
     x = as_series(X, "X", x_lengths, "x_lengths")
     y = None
     if Y is not None:

@@ -130,6 +130,34 @@ WARPALIGN_INLINE F64 exp2_negated(F64 f) {
   return p * f + 1.0;
 }
 
+// log2 of finite numbers >= 0; of 0 some finite number. With m in [2^-1/2, 2^1/2) and s = (m - 1) / (m + 1)
+// it is exponent + 2 log2(e) (s + s^3/3 + s^5/5 + ...), |s| < 0.172: relative error 1e-9 and 1e-17 before
+// rounding.
+template <int kTerms, class Real, class V>
+WARPALIGN_INLINE V log2_of_mantissa(V m) {
+  const V s = (m - Real(1)) / (m + Real(1));
+  const V square = s * s;
+  V p{};
+  for (int k = kTerms - 1; k >= 0; --k) p = p * square + Real(1) / Real(2 * k + 1);
+  return s * p * Real(2.8853900817779268147);
+}
+WARPALIGN_INLINE F32 log2_of(F32 v) {
+  const I32 shifted = bits_of(v) - 0x3f3504f3;  // 2^-1/2
+  const I32 exponent = shifted >> 23;
+  const F32 mantissa = from_bits(bits_of(v) - (exponent << 23));
+  F32 whole;
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 4; ++k) whole[k] = static_cast<float>(exponent[k]);
+  return whole + log2_of_mantissa<6, float>(mantissa);
+}
+WARPALIGN_INLINE F64 log2_of(F64 v) {
+  const I64 shifted = bits_of(v) - 0x3fe6a09e667f3bcdLL;
+  const I64 exponent = shifted >> 52;
+  const F64 mantissa = from_bits(bits_of(v) - (exponent << 52));
+  F64 whole;
+  for (int k = 0; k < WARPALIGN_SIMD_BYTES / 8; ++k) whole[k] = static_cast<double>(exponent[k]);
+  return whole + log2_of_mantissa<12, double>(mantissa);
+}
+
 // Results below the smallest normal number become 0 while this lives, as on the GPU: gradual underflow buys
 // nothing in a transition weight below 2^-126 and can cost a hundred cycles an operation.
 class FlushToZero {

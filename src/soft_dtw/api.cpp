@@ -1,6 +1,7 @@
 // warpalign::soft_dtw: checks the contract of the public header, then hands over to the device's path.
 #include <cmath>
 
+#include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign {
@@ -23,25 +24,76 @@ Status check_lengths(const std::int32_t* lengths, const char* name, const char* 
   return {};
 }
 
+Status check_gammas(const SoftDtwProblem& p) {
+  for (int b = 0; p.gammas && b < p.batch; ++b) {
+    const double gamma = detail::gamma_of(p, b);
+    if (!(gamma > 0.0) || !std::isfinite(gamma)) return Status::invalid("gammas", "finite and > 0", gamma, b);
+  }
+  return {};
+}
+
+Status check_band(const Band& band) {
+  if (band.kind < BandKind::kNone || band.kind > BandKind::kItakura) {
+    return Status::invalid("band", "one of the kinds of BandKind", static_cast<double>(band.kind));
+  }
+  if (band.radius < 0) return Status::invalid("band", "a radius of at least 0", band.radius);
+  if (!(band.max_slope >= 1.0) || !std::isfinite(band.max_slope)) {
+    return Status::invalid("band", "a finite max_slope of at least 1", band.max_slope);
+  }
+  return {};
+}
+
+// Where the lengths are known on the host.
+Status check_path(const SoftDtwProblem& p, Device device) {
+  if (p.band.kind == BandKind::kNone || (device == Device::kCuda && (p.x_lengths || p.y_lengths))) return {};
+  const bool ragged = p.x_lengths || p.y_lengths;
+  for (int b = 0; b < (ragged ? p.batch : 1); ++b) {
+    const int n = p.x_lengths ? p.x_lengths[b] : p.n;
+    const int m = p.y_lengths ? p.y_lengths[b] : p.m;
+    if (detail::band_holds_path(p.band, n, m)) continue;
+    const bool slope = p.band.kind == BandKind::kItakura;
+    return Status::invalid("band",
+                           slope ? "a max_slope that leaves a path between the pair's ends"
+                                 : "a radius that leaves a path between the pair's ends",
+                           slope ? p.band.max_slope : p.band.radius, ragged ? b : -1);
+  }
+  return {};
+}
+
 Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) {
   if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
   if (p.n < 1) return Status::invalid("n", "at least 1 time step in x", p.n);
   if (p.m < 1) return Status::invalid("m", "at least 1 time step in y", p.m);
-  if (!(p.gamma > 0.0) || !std::isfinite(p.gamma)) return Status::invalid("gamma", "finite and > 0", p.gamma);
+  if (!(p.gamma >= 0.0) || !std::isfinite(p.gamma))
+    return Status::invalid("gamma", "finite and >= 0", p.gamma);
+  if (!(p.step_penalty >= 0.0) || !std::isfinite(p.step_penalty)) {
+    return Status::invalid("step_penalty", "finite and >= 0", p.step_penalty);
+  }
+  if (p.cost_kind < CostKind::kSquaredEuclidean || p.cost_kind > CostKind::kHuber) {
+    return Status::invalid("cost_kind", "one of the kinds of CostKind", static_cast<double>(p.cost_kind));
+  }
+  if (Status s = check_band(p.band); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (!out.value) return Status::invalid("value", "an output pointer", 0);
   if (p.cost.data) {
     if (p.x.data || p.y.data) return Status::invalid("cost", "either cost, or x and y, but not both", 1);
     if (out.grad_x) return Status::invalid("grad_x", "null with a cost matrix, which has no x", 1);
     if (out.grad_y) return Status::invalid("grad_y", "null with a cost matrix, which has no y", 1);
+    if (p.x_mask) return Status::invalid("x_mask", "null with a cost matrix, which has no x", 1);
+    if (p.y_mask) return Status::invalid("y_mask", "null with a cost matrix, which has no y", 1);
   } else {
     if (Status s = check_series(p.x, "x"); !s.ok()) return s;
     if (Status s = check_series(p.y, "y"); !s.ok()) return s;
     if (p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
   }
-  if (device == Device::kCuda) return {};  // lengths stay on the device: the kernel clamps them
-  if (Status s = check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, p.n); !s.ok()) return s;
-  return check_lengths(p.y_lengths, "y_lengths", "between 1 and M", p.batch, p.m);
+  if (device == Device::kHost) {  // on a device they stay there: the kernel clamps them
+    if (Status s = check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, p.n); !s.ok())
+      return s;
+    if (Status s = check_lengths(p.y_lengths, "y_lengths", "between 1 and M", p.batch, p.m); !s.ok())
+      return s;
+    if (Status s = check_gammas(p); !s.ok()) return s;
+  }
+  return check_path(p, device);
 }
 
 }  // namespace

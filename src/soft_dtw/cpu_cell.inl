@@ -38,6 +38,14 @@ struct Cell32 {
   static constexpr int kLanes = sizeof(F32) / sizeof(float);
   static constexpr Exponent kDead = -(1 << 30);  // exponents saturate here: out of reach
   static constexpr float kNegligible = 0x1p-25f;
+  static constexpr bool kHasExponent = true;
+  static constexpr Real kStart = 1;         // mantissa of the corner that paths start from
+  static constexpr Real kDeadMantissa = 1;  // of a cell that no path reaches
+
+  // A predecessor that is entered by a step that is not diagonal.
+  static WARPALIGN_INLINE State penalized(State state, Real mantissa, Exponent exponent) {
+    return {state.mantissa * mantissa, state.exponent - exponent};
+  }
 
   // The largest |c| as bits: NaN above inf above all numbers.
   struct Range {
@@ -85,6 +93,14 @@ struct Cell64 {
   static constexpr int kLanes = sizeof(F64) / sizeof(double);
   static constexpr Exponent kDead = -1e300;
   static constexpr double kNegligible = 0x1p-54;
+  static constexpr bool kHasExponent = true;
+  static constexpr Real kStart = 1;         // mantissa of the corner that paths start from
+  static constexpr Real kDeadMantissa = 1;  // of a cell that no path reaches
+
+  // A predecessor that is entered by a step that is not diagonal.
+  static WARPALIGN_INLINE State penalized(State state, Real mantissa, Exponent exponent) {
+    return {state.mantissa * mantissa, state.exponent - exponent};
+  }
   static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
 
   // All ones, which is a NaN, in a lane that has met a NaN; any other cost is fine here.
@@ -125,6 +141,40 @@ struct Cell64 {
 
  private:
   static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+};
+
+// Hard DTW: R itself in the mantissa's place, and as weights which predecessor is the smallest: the diagonal
+// one where it is as small as any, else up where it is not larger than left.
+struct CellHard {
+  using Real = double;
+  using Exponent = double;
+  using V = F64;
+  using State = StateOf<F64, F64>;
+  using Weights = WeightsOf<F64>;
+  using Pair = CpuPair64;
+  using Range = Cell64::Range;
+  static constexpr int kLanes = Cell64::kLanes;
+  static constexpr bool kHasExponent = false;
+  static constexpr Real kStart = 0;
+  static constexpr Real kDeadMantissa = __builtin_inf();
+  static constexpr Exponent kDead = 0;
+
+  static WARPALIGN_INLINE State penalized(State state, Real penalty, Exponent) {
+    return {state.mantissa + penalty, state.exponent};
+  }
+
+  template <bool kWantWeights>
+  static WARPALIGN_INLINE State advance(F64 c, State up, State left, State diagonal, Weights* weights) {
+    const F64 a = up.mantissa;
+    const F64 b = left.mantissa;
+    const F64 d = diagonal.mantissa;
+    if constexpr (kWantWeights) {
+      const F64 none{};
+      const F64 all = none + 1.0;
+      *weights = {((a < d) & (a <= b)) ? all : none, ((b < d) & (b < a)) ? all : none};
+    }
+    return {c + min(min(a, b), d), F64{}};
+  }
 };
 
 }  // namespace WARPALIGN_SIMD_NAMESPACE

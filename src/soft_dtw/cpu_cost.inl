@@ -42,30 +42,62 @@ class SeriesCost {
   Index y_begin_ = 0;
 };
 
-// Many features: the costs of kCpuCostDiagonals anti-diagonals at a time. A vector of x is then loaded once
-// for all of them, their vectors of y share cache lines, and there are as many sums as the adder's latency
-// wants. In front of the shorter of them and after the longer the costs mean nothing; the sweep does not look
-// there.
+// One feature's part of a cost, by the difference.
+template <CpuMetric kMetric, class V>
+WARPALIGN_INLINE V metric_term(V difference) {
+  if constexpr (kMetric == CpuMetric::kSquared || kMetric == CpuMetric::kNorm) return squared(difference);
+  const V magnitude = max(difference, -difference);
+  if constexpr (kMetric == CpuMetric::kAbsolute) return magnitude;
+  const V inner = magnitude < 1 ? magnitude : V{} + 1;
+  return inner * (magnitude - inner / 2);
+}
+
+// Calls body.template operator()<metric>().
+template <class Body>
+WARPALIGN_INLINE void with_metric(CpuMetric metric, Body body) {
+  switch (metric) {
+    case CpuMetric::kSquared:
+      return body.template operator()<CpuMetric::kSquared>();
+    case CpuMetric::kNorm:
+      return body.template operator()<CpuMetric::kNorm>();
+    case CpuMetric::kAbsolute:
+      return body.template operator()<CpuMetric::kAbsolute>();
+    case CpuMetric::kHuber:
+      return body.template operator()<CpuMetric::kHuber>();
+  }
+}
+
+// Many features, or any metric with or without missing steps: the costs of kCpuCostDiagonals anti-diagonals
+// at a time. A vector of x is then loaded once for all of them, their vectors of y share cache lines, and
+// there are as many sums as the adder's latency wants. In front of the shorter of them and after the longer
+// the costs mean nothing; the sweep does not look there.
 template <class Cell>
-class ManyFeaturesCost {
+class BufferedCost {
  public:
   using Real = typename Cell::Real;
   using V = typename Cell::V;
 
-  ManyFeaturesCost(const typename Cell::Pair& p, int row0, int column0, int h)
+  BufferedCost(const typename Cell::Pair& p, int row0, int column0, int h)
       : p_(p), row0_(row0), h_(h), y_corner_(p.m - 1 - column0), slots_(h + 2 * kCpuPad) {}
 
-  WARPALIGN_INLINE void begin_diagonal(int d, int low, int) {
-    if (d % kCpuCostDiagonals == 0) compute(d, low);
-    diagonal_ = p_.diagonal_cost + d % kCpuCostDiagonals * slots_;
+  WARPALIGN_INLINE void begin_diagonal(int d, int low, int high) {
+    if (d >= first_ + kCpuCostDiagonals) compute(d, low, high);
+    diagonal_ = p_.diagonal_cost + (d - first_) * slots_;
   }
 
   WARPALIGN_INLINE V at(int r) const { return load(diagonal_ + r); }
 
  private:
-  void compute(int d, int low) {
-    const int last = d + kCpuCostDiagonals - 1;
-    const int high = last < h_ - 1 ? last : h_ - 1;
+  // Of d, which has the rows low to high, and those that follow: their rows grow by at most 1 at a time.
+  void compute(int d, int low, int high) {
+    first_ = d;
+    high = high + kCpuCostDiagonals - 1 < h_ - 1 ? high + kCpuCostDiagonals - 1 : h_ - 1;
+    with_metric(p_.metric, [&]<CpuMetric kMetric>() { compute_metric<kMetric>(d, low, high); });
+    if (p_.x_weight) forget_missing(d, low, high);
+  }
+
+  template <CpuMetric kMetric>
+  void compute_metric(int d, int low, int high) {
     // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
     for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
       const Real* x = p_.x + row0_ + r;
@@ -73,18 +105,39 @@ class ManyFeaturesCost {
       V sum[kCpuCostDiagonals] = {};
       for (int k = 0; k < p_.dim; ++k, x += p_.x_stride, y += p_.y_stride) {
         const V here = load(x);
-        for (int u = 0; u < kCpuCostDiagonals; ++u) sum[u] += squared(here - load(y - u));
+        for (int u = 0; u < kCpuCostDiagonals; ++u) sum[u] += metric_term<kMetric>(here - load(y - u));
       }
       Real* const to = p_.diagonal_cost + r;
-      for (int u = 0; u < kCpuCostDiagonals; ++u) store(to + u * slots_, sum[u] * p_.scale);
+      for (int u = 0; u < kCpuCostDiagonals; ++u) {
+        Real* const costs = to + u * slots_;
+        store(costs, kMetric == CpuMetric::kNorm ? sum[u] : sum[u] * p_.scale);
+        if constexpr (kMetric == CpuMetric::kNorm) {
+          for (int k = 0; k < Cell::kLanes; ++k) costs[k] = p_.scale * root(costs[k]);
+        }
+      }
     }
   }
+
+  void forget_missing(int d, int low, int high) {
+    for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
+      const V here = load(p_.x_weight + row0_ + r);
+      for (int u = 0; u < kCpuCostDiagonals; ++u) {
+        const V weight = here * load(p_.y_weight + (y_corner_ - d + r - u));
+        Real* const costs = p_.diagonal_cost + r + u * slots_;
+        store(costs, weight == 0 ? V{} : load(costs));
+      }
+    }
+  }
+
+  static WARPALIGN_INLINE float root(float v) { return __builtin_sqrtf(v); }
+  static WARPALIGN_INLINE double root(double v) { return __builtin_sqrt(v); }
 
   const typename Cell::Pair& p_;
   const int row0_;
   const int h_;
   const Index y_corner_;
   const int slots_;
+  int first_ = -kCpuCostDiagonals;  // the costs that are there begin with this anti-diagonal
   const Real* diagonal_ = nullptr;
 };
 

@@ -10,12 +10,11 @@ namespace WARPALIGN_SIMD_NAMESPACE {
 WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 WARPALIGN_INLINE int larger(int a, int b) { return a > b ? a : b; }
 
-// Rows of anti-diagonal d in a tile of h rows and w columns.
+// Rows of an anti-diagonal in a tile; low = high + 1: none.
 struct Rows {
   int low;
   int high;
 };
-WARPALIGN_INLINE Rows rows_of(int d, int h, int w) { return {larger(0, d - w + 1), smaller(h - 1, d)}; }
 
 // Slots that an anti-diagonal takes in the weights, which are stored anti-diagonal after anti-diagonal.
 template <class Cell>
@@ -30,7 +29,7 @@ struct Border {
 
   WARPALIGN_INLINE Border operator+(Index n) const { return {mantissa + n, exponent + n}; }
   WARPALIGN_INLINE void set_dead(Index k) const {
-    mantissa[k] = 1;
+    mantissa[k] = Cell::kDeadMantissa;
     exponent[k] = Cell::kDead;
   }
   WARPALIGN_INLINE void copy(Index k, Border from, Index source) const {
@@ -50,14 +49,43 @@ struct Tile {
       columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
 };
 
+// The tile's rows on its anti-diagonal d, those outside the band left out.
+template <class Cell>
+WARPALIGN_INLINE Rows rows_of(const typename Cell::Pair& p, const Tile<Cell>& t, int d) {
+  Rows rows{larger(0, d - t.w + 1), smaller(t.h - 1, d)};
+  if (p.band) {
+    const CpuRows band = p.band[t.row0 + t.column0 + d];
+    rows.low = smaller(larger(rows.low, band.low - t.row0), t.h);
+    rows.high = larger(smaller(rows.high, band.high - t.row0), rows.low - 1);
+  }
+  return rows;
+}
+
 // Anti-diagonal d of the columns that become left borders of other tiles.
 template <class Cell>
 void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
-  const int first = larger(1, (d - rows.high + p.tile) / p.tile);
-  for (int k = first; k * p.tile - 1 <= d - rows.low && k * p.tile < t.w; ++k) {
+  const int first = larger(1, (d - smaller(t.h - 1, d) + p.tile) / p.tile);
+  for (int k = first; k * p.tile - 1 <= d && k * p.tile < t.w; ++k) {
     const int r = d - (k * p.tile - 1);
-    t.columns.copy(static_cast<Index>(k) * p.n + t.row0 + r, current, r + 1);
+    const Index to = static_cast<Index>(t.column0 / p.tile + k) * p.n + t.row0 + r;
+    if (rows.low <= r && r <= rows.high) {
+      t.columns.copy(to, current, r + 1);
+    } else {
+      t.columns.set_dead(to);
+    }
   }
+}
+
+// The cells on either side of the band's part of an anti-diagonal, where the next two will look. The left
+// border (row d + 1) is not among them.
+template <class Cell>
+WARPALIGN_INLINE void close_band(const typename Cell::Pair& p, const Tile<Cell>& t, int d,
+                                 Border<Cell> current) {
+  const CpuRows band = p.band[t.row0 + t.column0 + d];
+  const int above = band.low - 1 - t.row0;
+  const int below = band.high + 1 - t.row0;
+  if (0 <= above && above <= t.h) current.set_dead(above + 1);
+  if (0 <= below && below <= smaller(d, t.h)) current.set_dead(below + 1);
 }
 
 // The borders that anti-diagonal d needs around it, and what it leaves for other tiles.
@@ -72,26 +100,37 @@ WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<
       current.set_dead(d + 2);
     }
   }
-  if (t.bottom.mantissa && d >= t.h - 1) t.bottom.copy(d - t.h + 2, current, t.h);
+  if (p.band) close_band<Cell>(p, t, d, current);
+  if (t.bottom.mantissa && d >= t.h - 1) {
+    if (rows.low <= t.h - 1 && rows.high == t.h - 1) {
+      t.bottom.copy(d - t.h + 2, current, t.h);
+    } else {
+      t.bottom.set_dead(d - t.h + 2);
+    }
+  }
   if (t.columns.mantissa) save_columns<Cell>(p, t, d, rows, current);
 }
 
 // The vectors of one anti-diagonal.
-template <class Cell, bool kWantWeights, class Cost>
-WARPALIGN_INLINE void forward_diagonal(Rows rows, const Cost& cost, Border<Cell> before_previous,
-                                       Border<Cell> previous, Border<Cell> current,
-                                       typename Cell::Real* weight_up, typename Cell::Real* weight_left,
-                                       typename Cell::Range& range) {
+template <class Cell, bool kWantWeights, bool kPenalized, class Cost>
+WARPALIGN_INLINE void forward_diagonal(const typename Cell::Pair& p, Rows rows, const Cost& cost,
+                                       Border<Cell> before_previous, Border<Cell> previous,
+                                       Border<Cell> current, typename Cell::Real* weight_up,
+                                       typename Cell::Real* weight_left, typename Cell::Range& range) {
   using State = typename Cell::State;
   for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
     const typename Cell::V c = range.note(cost.at(r));
-    const State up{load(previous.mantissa + r), load(previous.exponent + r)};
-    const State left{load(previous.mantissa + r + 1), load(previous.exponent + r + 1)};
+    State up{load(previous.mantissa + r), load(previous.exponent + r)};
+    State left{load(previous.mantissa + r + 1), load(previous.exponent + r + 1)};
     const State diagonal{load(before_previous.mantissa + r), load(before_previous.exponent + r)};
+    if constexpr (kPenalized) {
+      up = Cell::penalized(up, p.penalty_mantissa, p.penalty_exponent);
+      left = Cell::penalized(left, p.penalty_mantissa, p.penalty_exponent);
+    }
     typename Cell::Weights weights;
     const State here = Cell::template advance<kWantWeights>(c, up, left, diagonal, &weights);
     store(current.mantissa + r + 1, here.mantissa);
-    store(current.exponent + r + 1, here.exponent);
+    if constexpr (Cell::kHasExponent) store(current.exponent + r + 1, here.exponent);
     if constexpr (kWantWeights) {
       store(weight_up + (r - rows.low), weights.up);
       store(weight_left + (r - rows.low), weights.left);
@@ -115,9 +154,17 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
   typename Cell::Real* left = p.weight_left;
   typename Cell::Range range = all;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
-    const Rows rows = rows_of(d, t.h, t.w);
-    cost.begin_diagonal(d, rows.low, rows.high);
-    forward_diagonal<Cell, kWantWeights>(rows, cost, before_previous, previous, current, up, left, range);
+    const Rows rows = rows_of<Cell>(p, t, d);
+    if (rows.low <= rows.high) {
+      cost.begin_diagonal(d, rows.low, rows.high);
+      if (p.penalized) {
+        forward_diagonal<Cell, kWantWeights, true>(p, rows, cost, before_previous, previous, current, up,
+                                                   left, range);
+      } else {
+        forward_diagonal<Cell, kWantWeights, false>(p, rows, cost, before_previous, previous, current, up,
+                                                    left, range);
+      }
+    }
     exchange_borders<Cell>(p, t, d, rows, current);
     if constexpr (kWantWeights) {
       up += slots_of<Cell>(rows);

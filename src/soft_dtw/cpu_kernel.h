@@ -19,6 +19,22 @@ constexpr int kCpuFewFeatures = 4;
 // With more of them, so many anti-diagonals' costs are computed together.
 constexpr int kCpuCostDiagonals = 8;
 
+// Of a band: the rows of anti-diagonal i + j, low = high + 1 if it has none; both grow by at most 1 from one
+// anti-diagonal to the next.
+struct CpuRows {
+  std::int32_t low;
+  std::int32_t high;
+};
+
+// The columns that a tile's height of rows is swept over: begin <= j < end.
+struct CpuColumns {
+  std::int32_t begin;
+  std::int32_t end;
+};
+
+// Of the differences of two steps. Cosine comes as kSquared of unit vectors.
+enum class CpuMetric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
+
 // One pair in the worker's own memory. Exponents are int32 for float, double for double.
 template <class Real, class Exponent>
 struct CpuPair {
@@ -26,7 +42,18 @@ struct CpuPair {
   int m = 0;
   int dim = 0;     // 0: from a cost matrix
   int tile = 0;    // rows and columns of a tile
-  Real scale = 0;  // log2(e) / gamma
+  Real scale = 0;  // of costs: log2(e) / gamma; 1 for hard DTW
+  CpuMetric metric = CpuMetric::kSquared;
+  // Costs by buffers, whatever dim is; gradients from the stored E.
+  bool buffered = false;
+
+  // 2^(-penalty) of a step that is not diagonal; for hard DTW the penalty itself is in `penalty_mantissa`.
+  bool penalized = false;
+  Real penalty_mantissa = 1;
+  Exponent penalty_exponent = 0;
+
+  const CpuColumns* strips = nullptr;  // one per `tile` rows; with gradients they begin at a tile's column
+  const CpuRows* band = nullptr;       // (n + m - 1); null: no band
 
   // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
   // kCpuPad arbitrary ones in front. y runs
@@ -35,6 +62,9 @@ struct CpuPair {
   const Real* y = nullptr;
   std::int64_t x_stride = 0;
   std::int64_t y_stride = 0;
+  // Laid out like a feature: 0 where the step is missing, else 1; both or none.
+  const Real* x_weight = nullptr;
+  const Real* y_weight = nullptr;
 
   // The caller's cost matrix and alignment, as float or double.
   const void* cost = nullptr;
@@ -43,7 +73,9 @@ struct CpuPair {
   std::int64_t alignment_stride = 0;
   bool float_storage = true;
 
-  // Sums of E (x - y), laid out like x and y; null: not wanted.
+  double* entropy = nullptr;  // in bits, of the distribution of paths; null: not wanted
+
+  // Sums of E times the derivative of the metric, laid out like x and y; null: not wanted.
   Real* grad_x = nullptr;
   Real* grad_y = nullptr;
 
@@ -71,7 +103,8 @@ struct CpuPair {
 using CpuPair32 = CpuPair<float, std::int32_t>;
 using CpuPair64 = CpuPair<double, double>;
 
-// log2 Z[n-1, m-1] = exponent + log2(mantissa), and the largest |c|, with NaN above inf above all numbers.
+// log2 Z[n-1, m-1] = exponent + log2(mantissa), for hard DTW R[n-1, m-1] = mantissa; and the largest |c|,
+// with NaN above inf above all numbers.
 struct CpuOutcome {
   double mantissa;
   double exponent;
@@ -84,6 +117,8 @@ struct CpuKernels {
   void (*reverse32)(const CpuPair32&);
   CpuOutcome (*forward64)(const CpuPair64&);
   void (*reverse64)(const CpuPair64&);
+  CpuOutcome (*forward_hard)(const CpuPair64&);
+  void (*reverse_hard)(const CpuPair64&);
 };
 
 const CpuKernels& cpu_kernels_baseline();

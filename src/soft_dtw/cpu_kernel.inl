@@ -38,8 +38,8 @@ template <class Cell, bool kWantWeights>
 void forward_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t, typename Cell::Range& range) {
   if (p.dim == 0) {
     forward_tile<Cell, kWantWeights>(p, t, MatrixCost<Cell>(p, t.row0, t.column0, t.h), range);
-  } else if (p.dim > kCpuFewFeatures) {
-    forward_tile<Cell, kWantWeights>(p, t, ManyFeaturesCost<Cell>(p, t.row0, t.column0, t.h), range);
+  } else if (p.buffered) {
+    forward_tile<Cell, kWantWeights>(p, t, BufferedCost<Cell>(p, t.row0, t.column0, t.h), range);
   } else {
     with_features(p.dim, [&](auto features) {
       using Cost = SeriesCost<Cell, decltype(features)::value>;
@@ -53,21 +53,30 @@ bool is_one_tile(const typename Cell::Pair& p) {
   return p.n <= p.tile && p.m <= p.tile;
 }
 
-// Bands of a tile's rows and all columns; with gradient their borders are kept, and a pair of one tile
-// keeps its weights right away.
+// Strips of a tile's rows and all columns that the band leaves them; with gradient their borders are kept,
+// and a pair of one tile keeps its weights right away.
 template <class Cell>
 CpuOutcome forward_pair(const typename Cell::Pair& p) {
   const FlushToZero flush;
-  const Border<Cell> rows{p.row_mantissa, p.row_exponent};
-  rows.mantissa[0] = 1;
-  rows.exponent[0] = 0;
-  for (int j = 1; j <= p.m; ++j) rows.set_dead(j);
+  Border<Cell> top{p.row_mantissa, p.row_exponent};
+  top.mantissa[0] = Cell::kStart;
+  top.exponent[0] = 0;
 
   typename Cell::Range range;
   const Index step = p.want_gradient ? p.m + 1 : 0;
-  Border<Cell> top = rows;
-  for (int row0 = 0; row0 < p.n; row0 += p.tile) {
-    Tile<Cell> t{row0, 0, smaller(p.tile, p.n - row0), p.m, top, {}, top + step, {}};
+  int end = 0;  // of what has been written in the row at the top
+  for (int k = 0; k < tiles(p.n, p.tile); ++k) {
+    const CpuColumns strip = p.strips[k];
+    for (; end < strip.end; ++end) top.set_dead(end + 1);
+    const int row0 = k * p.tile;
+    Tile<Cell> t{row0,
+                 strip.begin,
+                 smaller(p.tile, p.n - row0),
+                 strip.end - strip.begin,
+                 top + strip.begin,
+                 {},
+                 top + step + strip.begin,
+                 {}};
     if (p.want_gradient && is_one_tile<Cell>(p)) {
       forward_any_cost<Cell, true>(p, t, range);
     } else {
@@ -75,7 +84,7 @@ CpuOutcome forward_pair(const typename Cell::Pair& p) {
       forward_any_cost<Cell, false>(p, t, range);
     }
     top = top + step;
-    top.set_dead(0);  // only above the first row is the corner in reach
+    top.set_dead(strip.begin);  // only above the first row is the corner in reach
   }
   double largest = 0;
   const auto magnitudes = from_bits(range.bits);
@@ -98,17 +107,21 @@ template <class Cell>
 void reverse_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t,
                       const Flows<typename Cell::Real>& flows) {
   const bool want_series = p.grad_x != nullptr;
-  if (!want_series || p.dim > kCpuFewFeatures) {
-    reverse_tile<Cell, 0, true>(p, t, flows);
-    if (want_series) many_features_gradient<Cell>(p, t);
+  if (!want_series || p.buffered || p.entropy) {
+    if (p.entropy) {
+      reverse_tile<Cell, 0, true, true>(p, t, flows);
+    } else {
+      reverse_tile<Cell, 0, true, false>(p, t, flows);
+    }
+    if (want_series) stored_gradient<Cell>(p, t);
     return;
   }
   with_features(p.dim, [&](auto features) {
     constexpr int kDim = decltype(features)::value;
     if (p.alignment) {
-      reverse_tile<Cell, kDim, true>(p, t, flows);
+      reverse_tile<Cell, kDim, true, false>(p, t, flows);
     } else {
-      reverse_tile<Cell, kDim, false>(p, t, flows);
+      reverse_tile<Cell, kDim, false, false>(p, t, flows);
     }
   });
 }
@@ -140,19 +153,21 @@ void reverse_pair(const typename Cell::Pair& p) {
   Real* above = p.flow_below + p.m + 1;
   for (int j = 0; j < p.m; ++j) below[j] = 0;
   below[p.m] = 1;
-  for (int band = tiles(p.n, p.tile) - 1; band >= 0; --band) {
-    const int row0 = band * p.tile;
+  for (int s = tiles(p.n, p.tile) - 1; s >= 0; --s) {
+    const CpuColumns strip = p.strips[s];
+    const int first = strip.begin / p.tile;
+    const int row0 = s * p.tile;
     const int h = smaller(p.tile, p.n - row0);
     Real* right = p.flow_right;
     Real* left = p.flow_right + smaller(p.tile, p.n);
     for (int r = 0; r < h; ++r) right[r] = 0;
     for (int j = 0; j <= p.m; ++j) above[j] = 0;
-    for (int k = tiles(p.m, p.tile) - 1; k >= 0; --k) {
+    for (int k = tiles(strip.end, p.tile) - 1; k >= first; --k) {
       const int column0 = k * p.tile;
-      const int w = smaller(p.tile, p.m - column0);
+      const int w = smaller(p.tile, strip.end - column0);
       for (int r = 0; r < h; ++r) left[r] = 0;
-      Tile<Cell> t{row0, column0, h, w, rows + (band * (p.m + Index{1}) + column0), {}, {}, {}};
-      if (k > 0) t.left = columns + (static_cast<Index>(k) * p.n + row0);
+      Tile<Cell> t{row0, column0, h, w, rows + (s * (p.m + Index{1}) + column0), {}, {}, {}};
+      if (k > first) t.left = columns + (static_cast<Index>(k) * p.n + row0);
       reverse_one<Cell>(p, t, {below + column0 + 1, right, above + column0, left});
       Real* const swap = right;
       right = left;
@@ -170,8 +185,9 @@ namespace warpalign::detail {
 
 const CpuKernels& WARPALIGN_CPU_KERNELS() {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
-  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>, &isa::reverse_pair<isa::Cell32>,
-                                       &isa::forward_pair<isa::Cell64>, &isa::reverse_pair<isa::Cell64>};
+  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>,   &isa::reverse_pair<isa::Cell32>,
+                                       &isa::forward_pair<isa::Cell64>,   &isa::reverse_pair<isa::Cell64>,
+                                       &isa::forward_pair<isa::CellHard>, &isa::reverse_pair<isa::CellHard>};
   return kKernels;
 }
 

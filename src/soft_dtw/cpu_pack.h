@@ -1,7 +1,9 @@
 // Between the caller's strided tensors and a worker's own memory: series in, gradients out.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "soft_dtw/cpu_kernel.h"
 #include "warpalign/soft_dtw.h"
@@ -27,6 +29,82 @@ void pack_series(const StridedTensor& tensor, int b, int length, int dim, bool b
     }
     for (int i = 0; i < length; ++i) to[i] = static_cast<Real>(from[i * step]);
     for (std::int64_t i = length; i < stride; ++i) to[i] = to[length - 1];
+  }
+}
+
+// 1, and 0 for missing steps, laid out like a feature of the series.
+template <class Real>
+void pack_weights(const std::uint8_t* mask, int length, bool backwards, std::int64_t stride, Real* to) {
+  for (int i = 0; i < length; ++i) to[i] = mask && mask[backwards ? length - 1 - i : i] ? Real(0) : Real(1);
+  for (std::int64_t i = length; i < stride; ++i) to[i] = to[length - 1];
+}
+
+// Missing steps become 0: what they hold, often NaN, is not used.
+template <class Real>
+void clear_missing(const Real* weights, std::int64_t stride, int dim, Real* series) {
+  for (int k = 0; k < dim; ++k, series += stride) {
+    for (std::int64_t i = 0; i < stride; ++i) {
+      if (weights[i] == 0) series[i] = 0;
+    }
+  }
+}
+
+// For the cosine: every step of a packed series to length 1, their norms out; then |x - y|^2 / 2 is the cost,
+// without any cancellation for nearly parallel steps. Steps too short to have a direction get norm 0 and stay
+// as they are. Returns whether there was one.
+template <class Real>
+bool normalize_steps(Real* series, std::int64_t stride, int dim, double* norms) {
+  bool any_zero = false;
+  for (std::int64_t i = 0; i < stride; ++i) {
+    double largest = 0;
+    for (int k = 0; k < dim; ++k) {
+      const double v = std::abs(static_cast<double>(series[k * stride + i]));
+      if (!(v <= largest)) largest = v;  // NaN stays
+    }
+    norms[i] = 0;
+    if (largest < static_cast<double>(std::numeric_limits<Real>::min())) {
+      any_zero = true;
+      continue;
+    }
+    double sum = 0;
+    for (int k = 0; k < dim; ++k) {
+      const double v = static_cast<double>(series[k * stride + i]) / largest;
+      sum += v * v;
+    }
+    const double root = std::sqrt(sum);
+    norms[i] = largest * root;
+    for (int k = 0; k < dim; ++k) {
+      Real& v = series[k * stride + i];
+      v = static_cast<Real>(static_cast<double>(v) / largest / root);
+    }
+  }
+  return any_zero;
+}
+
+// Two features more: steps without a direction get one of their own, at a right angle to every other step's
+// and to those of the other series', so that they cost 1. `own` is 0 or 1.
+template <class Real>
+void add_own_direction(Real* series, std::int64_t stride, int dim, int own, const double* norms) {
+  for (std::int64_t i = 0; i < stride; ++i) {
+    const bool zero = norms[i] == 0;
+    for (int k = 0; zero && k < dim; ++k) series[k * stride + i] = 0;
+    series[(dim + own) * stride + i] = zero ? Real(1) : Real(0);
+    series[(dim + 1 - own) * stride + i] = 0;
+  }
+}
+
+// From the gradient by a step of length 1 to that by the step itself, for packed y with its sign still open.
+template <class Real>
+void denormalize_gradient(const Real* series, std::int64_t stride, int length, int dim, const double* norms,
+                          Real* gradient) {
+  for (int i = 0; i < length; ++i) {
+    double along = 0;
+    for (int k = 0; k < dim; ++k)
+      along += static_cast<double>(series[k * stride + i]) * gradient[k * stride + i];
+    for (int k = 0; k < dim; ++k) {
+      Real& g = gradient[k * stride + i];
+      g = norms[i] == 0 ? Real(0) : static_cast<Real>((g - series[k * stride + i] * along) / norms[i]);
+    }
   }
 }
 

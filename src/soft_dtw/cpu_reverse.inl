@@ -21,14 +21,18 @@ struct FlowBuffers {
   Real* diagonal[2];
 };
 
-// Adds E (x - y) to both gradients for a vector of cells. E = 0 adds 0 even against an infinite difference,
-// which only Cell64 can meet.
-template <class Cell>
+// Adds E times the metric's derivative by x (of kSquared half of it) to both gradients for a vector of cells;
+// y's sign is left to the driver. E = 0 adds 0 even against an infinite difference, which only Cell64 can
+// meet.
+template <class Cell, CpuMetric kMetric = CpuMetric::kSquared>
 WARPALIGN_INLINE void add_gradient(typename Cell::V e, const typename Cell::Real* x,
                                    const typename Cell::Real* y, typename Cell::Real* grad_x,
                                    typename Cell::Real* grad_y) {
   using V = typename Cell::V;
-  V g = e * (load(x) - load(y));
+  const V difference = load(x) - load(y);
+  V g = e * difference;
+  if constexpr (kMetric == CpuMetric::kAbsolute) g = difference > 0 ? e : (difference < 0 ? -e : V{});
+  if constexpr (kMetric == CpuMetric::kHuber) g = difference > 1 ? e : (difference < -1 ? -e : g);
   if constexpr (sizeof(typename Cell::Real) == 8) g = e == V{} ? V{} : g;
   store(grad_x, load(grad_x) + g);
   store(grad_y, load(grad_y) + g);
@@ -48,20 +52,38 @@ WARPALIGN_INLINE void enter_borders(int d, int h, int w, const Flows<Real>& flow
 }
 
 template <class Real>
-WARPALIGN_INLINE void leave_borders(int d, int h, int w, const Flows<Real>& flows,
+WARPALIGN_INLINE void leave_borders(int d, Rows rows, const Flows<Real>& flows,
                                     const FlowBuffers<Real>& buffers, const Real* diagonal) {
-  if (d < w) {  // row 0
+  if (rows.low == 0) {  // row 0
     flows.top[d + 1] += buffers.up[0];
     flows.top[d] += diagonal[0];
   }
-  if (d < h) {  // column 0; the corner's diagonal share has left with row 0
+  if (rows.high == d) {  // column 0; the corner's diagonal share has left with row 0
     flows.left[d] += buffers.left[d];
     if (d > 0) flows.left[d - 1] += diagonal[d];
   }
 }
 
+// On either side of the band's part of an anti-diagonal nothing is sent.
+template <class Real>
+WARPALIGN_INLINE void close_band(Rows rows, const FlowBuffers<Real>& buffers, Real* diagonal) {
+  buffers.up[rows.high + 1] = 0;
+  diagonal[rows.high + 1] = 0;
+  if (rows.low > 0) {
+    buffers.left[rows.low - 1] = 0;
+    diagonal[rows.low - 1] = 0;
+  }
+}
+
+// part log2(part) for shares from 0 to 1.
+template <class V>
+WARPALIGN_INLINE V times_log2(V part) {
+  return part * log2_of(part);
+}
+
 // kDim features' gradients are accumulated on the way; 0: none here. kStoreE: E replaces the `up` weights.
-template <class Cell, int kDim, bool kStoreE>
+// kEntropy: the entropy of paths is that of the choice of a predecessor in every cell, weighted by its E.
+template <class Cell, int kDim, bool kStoreE, bool kEntropy>
 void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
                   const Flows<typename Cell::Real>& flows) {
   using Real = typename Cell::Real;
@@ -73,15 +95,16 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
   const auto lane = lanes(V{});
 
   Index offset = 0;
-  for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of(d, t.h, t.w));
+  for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of<Cell>(p, t, d));
   for (int d = t.h + t.w - 2; d >= 0; --d) {
-    const Rows rows = rows_of(d, t.h, t.w);
+    const Rows rows = rows_of<Cell>(p, t, d);
     offset -= slots_of<Cell>(rows);
     Real* const diagonal = buffers.diagonal[d & 1];
     enter_borders(d, t.h, t.w, flows, buffers, diagonal);
     Real* const weight_up = p.weight_up + offset;
     const Real* const weight_left = p.weight_left + offset;
     const Index y_begin = p.m - 1 - t.column0 - d;
+    V entropy{};
     for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
       V e = load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
       if (r + Cell::kLanes > rows.high + 1) e = lane <= rows.high - r ? e : V{};
@@ -91,6 +114,9 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
       store(buffers.up + r, up);
       store(buffers.left + r, left);
       store(diagonal + r, rest - left);
+      if constexpr (kEntropy) {
+        entropy += times_log2(e) - times_log2(up) - times_log2(left) - times_log2(rest - left);
+      }
       if constexpr (kStoreE) store(weight_up + (r - rows.low), e);
       for (int k = 0; k < kDim; ++k) {
         const Index i = k * p.x_stride + t.row0 + r;
@@ -98,21 +124,54 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
         add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
       }
     }
-    leave_borders(d, t.h, t.w, flows, buffers, diagonal);
+    if constexpr (kEntropy) {
+      for (int k = 0; k < Cell::kLanes; ++k) *p.entropy += static_cast<double>(entropy[k]);
+    }
+    if (rows.low <= rows.high) leave_borders(d, rows, flows, buffers, diagonal);
+    if (p.band) close_band(rows, buffers, diagonal);
   }
 }
 
-// Gradients of many features, from the E that reverse_tile() has stored: a few features at a time, so that
-// their four rows stay in the first-level cache. Most vectors of E are zero unless gamma is large.
+// What the differences of the series are multiplied by, laid out like the E that reverse_tile() has stored: E
+// itself, or in the place of the `left` weights, which have done their work, E without missing steps and
+// divided by the norm.
 template <class Cell>
-void many_features_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
+const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const Tile<Cell>& t) {
+  using V = typename Cell::V;
+  const bool norm = p.metric == CpuMetric::kNorm;
+  if (!norm && !p.x_weight) return p.weight_up;
+  BufferedCost<Cell> cost(p, t.row0, t.column0, t.h);
+  Index offset = 0;
+  for (int d = 0; d < t.h + t.w - 1; ++d) {
+    const Rows rows = rows_of<Cell>(p, t, d);
+    if (rows.low > rows.high) continue;
+    if (norm) cost.begin_diagonal(d, rows.low, rows.high);
+    const Index y_begin = p.m - 1 - t.column0 - d;
+    for (int r = rows.low; r <= rows.high; r += Cell::kLanes, offset += Cell::kLanes) {
+      V e = load(p.weight_up + offset);
+      if (norm) {  // lanes without E may hold anything as cost
+        const V c = cost.at(r);
+        e = ((e != 0) & (c > 0)) ? e * (p.scale / c) : V{};
+      }
+      if (p.x_weight) e *= load(p.x_weight + t.row0 + r) * load(p.y_weight + y_begin + r);
+      store(p.weight_left + offset, e);
+    }
+  }
+  return p.weight_left;
+}
+
+// Gradients from the E that reverse_tile() has stored: a few features at a time, so that their four rows stay
+// in the first-level cache. Most vectors of E are zero unless gamma is large.
+template <class Cell, CpuMetric kMetric>
+void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t,
+                        const typename Cell::Real* weights) {
   using V = typename Cell::V;
   constexpr int kFeatures = 8;
   for (int first = 0; first < p.dim; first += kFeatures) {
     const int count = smaller(kFeatures, p.dim - first);
-    const typename Cell::Real* e_next = p.weight_up;
+    const typename Cell::Real* e_next = weights;
     for (int d = 0; d < t.h + t.w - 1; ++d) {
-      const Rows rows = rows_of(d, t.h, t.w);
+      const Rows rows = rows_of<Cell>(p, t, d);
       for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
         const V e = load(e_next);
         e_next += Cell::kLanes;
@@ -120,11 +179,17 @@ void many_features_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
         Index i = first * p.x_stride + t.row0 + r;
         Index j = first * p.y_stride + p.m - 1 - t.column0 - d + r;
         for (int k = 0; k < count; ++k, i += p.x_stride, j += p.y_stride) {
-          add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+          add_gradient<Cell, kMetric>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
         }
       }
     }
   }
+}
+
+template <class Cell>
+void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
+  const typename Cell::Real* const weights = gradient_weights<Cell>(p, t);
+  with_metric(p.metric, [&]<CpuMetric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights); });
 }
 
 // The tile's E to the caller's matrix.
@@ -133,7 +198,7 @@ void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, Storage*
   const typename Cell::Real* e = p.weight_up;
   Storage* const corner = alignment + t.row0 * p.alignment_stride + t.column0;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
-    const Rows rows = rows_of(d, t.h, t.w);
+    const Rows rows = rows_of<Cell>(p, t, d);
     for (int r = rows.low; r <= rows.high; ++r) {
       corner[r * p.alignment_stride + d - r] = static_cast<Storage>(e[r - rows.low]);
     }

@@ -6,6 +6,13 @@
 
 namespace warpalign::detail {
 
+// Pair b's gamma, on the host.
+inline double gamma_of(const SoftDtwProblem& p, int b) {
+  if (!p.gammas) return p.gamma;
+  return p.dtype == DType::kFloat32 ? static_cast<double>(static_cast<const float*>(p.gammas)[b])
+                                    : static_cast<const double*>(p.gammas)[b];
+}
+
 std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
 Status soft_dtw_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
 

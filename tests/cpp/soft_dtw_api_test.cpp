@@ -85,7 +85,6 @@ const BadArgument kBadArguments[] = {
     {"NegativeRows", "n", [](Call& c) { c.problem.n = -4; }},
     {"NoColumns", "m", [](Call& c) { c.problem.m = 0; }},
     {"NegativeColumns", "m", [](Call& c) { c.problem.m = -1; }},
-    {"ZeroGamma", "gamma", [](Call& c) { c.problem.gamma = 0; }},
     {"NegativeGamma", "gamma", [](Call& c) { c.problem.gamma = -1; }},
     {"InfiniteGamma", "gamma", [](Call& c) { c.problem.gamma = kInf; }},
     {"NanGamma", "gamma", [](Call& c) { c.problem.gamma = kNan; }},
@@ -122,6 +121,40 @@ const BadArgument kBadArguments[] = {
     {"YLengthZero", "y_lengths", [](Call& c) { c.y_lengths[0] = 0; }, 0},
     {"YLengthTooLarge", "y_lengths", [](Call& c) { c.y_lengths[2] = kM + 1; }, 2},
     {"YLengthNegative", "y_lengths", [](Call& c) { c.y_lengths[1] = -1; }, 1},
+    {"NegativePenalty", "step_penalty", [](Call& c) { c.problem.step_penalty = -0.1; }},
+    {"InfinitePenalty", "step_penalty", [](Call& c) { c.problem.step_penalty = kInf; }},
+    {"NoSuchCost", "cost_kind", [](Call& c) { c.problem.cost_kind = static_cast<CostKind>(5); }},
+    {"GammaZeroOfAPair", "gammas",
+     [](Call& c) {
+       static const float kGammas[kBatch] = {1, 2, 0};
+       c.problem.gammas = kGammas;
+     },
+     2},
+    {"CostWithXMask", "x_mask",
+     [](Call& c) {
+       static const std::uint8_t kMask[kBatch * kN] = {};
+       c.use_cost();
+       c.problem.x_mask = kMask;
+     }},
+    {"NegativeRadius", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kSakoeChiba, -1, 2.0};
+     }},
+    {"SlopeBelowOne", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kItakura, 0, 0.5};
+     }},
+    {"NanSlope", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kItakura, 0, kNan};
+     }},
+    {"NoSuchBand", "band", [](Call& c) { c.problem.band.kind = static_cast<BandKind>(9); }},
+    // Lengths 4 and 1, 1 and 5, 2 and 3.
+    {"BandWithoutPath", "band",
+     [](Call& c) {
+       c.problem.band = {BandKind::kAbsolute, 3, 2.0};
+     },
+     1},
     {"NoWorkspace", "workspace", [](Call& c) { c.workspace = {}; }},
     {"WorkspaceTooSmall", "workspace",
      [](Call& c) { c.workspace.bytes = soft_dtw_workspace_bytes(c.problem, c.out, c.execution) - 1; }},

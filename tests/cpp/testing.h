@@ -73,6 +73,9 @@ struct Batch {
   double gamma;
   Tensor<T> x, y, cost;
   std::vector<std::int32_t> x_lengths, y_lengths;  // empty: full
+  reference::Options options;                      // without masks
+  std::vector<std::uint8_t> x_mask, y_mask;        // (B, N), (B, M); empty: nothing is missing
+  std::vector<T> gammas;                           // empty: gamma for all
 
   Batch(Shape s, double g, unsigned seed, double scale = 1.0, double offset = 0.0) : shape(s), gamma(g) {
     std::mt19937 generator(seed);
@@ -107,16 +110,20 @@ struct Batch {
 
   // The float64 result for pair b, from the inputs as they were rounded to T.
   [[nodiscard]] reference::Result expected(int b) const {
-    if (shape.dim == 0) return reference::soft_dtw_from_cost(cost.wide(b, n(b), m(b)), n(b), m(b), gamma);
+    const double g = gammas.empty() ? gamma : gammas[b];
+    reference::Options own = options;
+    if (!x_mask.empty()) own.x_mask.assign(&x_mask[b * shape.n], &x_mask[b * shape.n] + n(b));
+    if (!y_mask.empty()) own.y_mask.assign(&y_mask[b * shape.m], &y_mask[b * shape.m] + m(b));
+    if (shape.dim == 0) return reference::soft_dtw_from_cost(cost.wide(b, n(b), m(b)), n(b), m(b), g, own);
     return reference::soft_dtw(x.wide(b, n(b), shape.dim), y.wide(b, m(b), shape.dim), n(b), m(b), shape.dim,
-                               gamma);
+                               g, own);
   }
 };
 
 // Contiguous, as the library wrote them; empty: not wanted.
 template <typename T>
 struct Outputs {
-  std::vector<T> value, grad_x, grad_y, alignment;
+  std::vector<T> value, grad_x, grad_y, alignment, grad_gamma = {};
 };
 
 // Bit by bit: NaN equals NaN, and -0 differs from 0.
@@ -130,7 +137,8 @@ bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
          same_bits(a.alignment, b.alignment);
 }
 
-enum Wanted { kValue, kGradients, kEverything };
+// kAll: also the gradient by gamma, which not every path has.
+enum Wanted { kValue, kGradients, kEverything, kAll };
 
 // Calls the library with all memory in Buffers: HostBuffer, or a device's buffer with the same interface.
 // Outputs and workspace start as NaN, so that a cell that is never written, or is read first, shows.
@@ -143,7 +151,7 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   const std::size_t pairs = s.batch;
   const std::size_t xs = series && wanted != kValue ? pairs * s.n * s.dim : 0;
   const std::size_t ys = series && wanted != kValue ? pairs * s.m * s.dim : 0;
-  const std::size_t table = wanted == kEverything ? pairs * s.n * s.m : 0;
+  const std::size_t table = wanted >= kEverything ? pairs * s.n * s.m : 0;
   Buffer value(pairs * sizeof(T)), grad_x(xs * sizeof(T)), grad_y(ys * sizeof(T)),
       alignment(table * sizeof(T));
 
@@ -158,6 +166,13 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   problem.m = s.m;
   problem.dim = s.dim;
   problem.gamma = batch.gamma;
+  problem.band = batch.options.band;
+  problem.step_penalty = batch.options.step_penalty;
+  problem.cost_kind = batch.options.cost_kind;
+  Buffer x_mask(batch.x_mask), y_mask(batch.y_mask), gammas(batch.gammas);
+  if (!batch.x_mask.empty()) problem.x_mask = static_cast<const std::uint8_t*>(x_mask.data());
+  if (!batch.y_mask.empty()) problem.y_mask = static_cast<const std::uint8_t*>(y_mask.data());
+  if (!batch.gammas.empty()) problem.gammas = gammas.data();
   if (series) {
     problem.x = view(x, batch.x);
     problem.y = view(y, batch.y);
@@ -166,14 +181,17 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   }
   if (!batch.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
   if (!batch.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());
+  const std::size_t gamma_slopes = wanted == kAll ? pairs : 0;
+  Buffer grad_gamma(gamma_slopes * sizeof(T));
   const SoftDtwOutputs outputs{value.data(), xs ? grad_x.data() : nullptr, ys ? grad_y.data() : nullptr,
-                               table ? alignment.data() : nullptr};
+                               table ? alignment.data() : nullptr,
+                               gamma_slopes ? grad_gamma.data() : nullptr};
   const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, execution);
   Buffer workspace(bytes);
   const Status status = soft_dtw(problem, outputs, {workspace.data(), bytes}, execution);
   EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
   return {value.template read<T>(pairs), grad_x.template read<T>(xs), grad_y.template read<T>(ys),
-          alignment.template read<T>(table)};
+          alignment.template read<T>(table), grad_gamma.template read<T>(gamma_slopes)};
 }
 
 // Relative L2 error over the true part; the padding must be exactly 0.

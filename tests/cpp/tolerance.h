@@ -100,6 +100,10 @@ inline NaiveResult naive_soft_dtw(const std::vector<float>& cost, int n, int m, 
 template <typename T>
 Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expected) {
   if constexpr (sizeof(T) == 8) return {};
+  // It is the plain formula alone, with a band at most.
+  const reference::Options& o = batch.options;
+  if (o.step_penalty > 0 || o.cost_kind != CostKind::kSquaredEuclidean || batch.gamma == 0) return {};
+  if (!batch.x_mask.empty() || !batch.y_mask.empty() || !batch.gammas.empty()) return {};
   const int n = batch.n(b), m = batch.m(b), dim = batch.shape.dim;
   std::vector<double> x, y;
   std::vector<float> cost;
@@ -110,6 +114,12 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
   } else {
     const std::vector<double> wide = batch.cost.wide(b, n, m);
     cost.assign(wide.begin(), wide.end());
+  }
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < m; ++j) {
+      if (!reference::in_band(batch.options.band, i, j, n, m))
+        cost[i * m + j] = std::numeric_limits<float>::infinity();
+    }
   }
   NaiveResult naive = naive_soft_dtw(cost, n, m, static_cast<float>(batch.gamma));
   naive.grad_x.assign(x.size(), 0.0f);
@@ -168,6 +178,14 @@ void expect_close(const Batch<T>& batch, const Outputs<T>& got, Tolerance floor,
     if (!got.alignment.empty()) {
       EXPECT_LE(error(pair(got.alignment, n, m), expected.alignment, batch.n(b), batch.m(b), n, m),
                 2 * naive.alignment + floor.gradient);
+    }
+    if (!got.grad_gamma.empty()) {
+      const double gamma = batch.gammas.empty() ? batch.gamma : batch.gammas[b];
+      // An entropy of up to log(3) per step, every share rounded; and the reference's difference of values.
+      EXPECT_NEAR(got.grad_gamma[b], expected.grad_gamma,
+                  floor.gradient * std::abs(expected.grad_gamma) +
+                      (batch.n(b) + batch.m(b)) * (sizeof(T) == 4 ? 1e-6 : 1e-12) +
+                      (gamma > 0 ? 1e-14 * std::abs(expected.value) / gamma : 0));
     }
   }
 }

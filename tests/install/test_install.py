@@ -88,6 +88,11 @@ def test_the_installed_package_computes(site: Path) -> None:
 
 
 @pytest.mark.xdist_group("wheel")
+def test_the_installed_command_runs(site: Path) -> None:
+    assert "libwarpalign_torch_cpu.so" in run([site / "bin" / "warpalign", "info"], PYTHONPATH=str(site))
+
+
+@pytest.mark.xdist_group("wheel")
 def test_import_works_without_the_cuda_library(site: Path) -> None:
     """A CPU-only torch cannot load the CUDA library, so it must not be tried."""
     library = site / "warpalign" / "lib" / "libwarpalign_torch_cuda.so"

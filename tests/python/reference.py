@@ -26,6 +26,28 @@ def squared_distances(x: Array, y: Array) -> Array:
     return ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
 
 
+def band_mask(
+    band: str, n: int, m: int, *, bandwidth: int | None = None, max_slope: float = 2.0
+) -> NDArray[np.bool_]:
+    """(N, M): whether a path may use a cell, by the definitions of warpalign.soft_dtw."""
+    i, j = np.arange(n)[:, None], np.arange(m)[None, :]
+    if band == "itakura":
+        bounds = [j * k * n / m for k in (1 / max_slope, max_slope)]
+        steep, flat = max_slope * n / m, n / m / max_slope
+        low, high = np.round(bounds[0], 2), np.round(bounds[1], 2)
+        low = np.maximum(low, np.round(n - 1 - steep * (m - 1 - j), 2))
+        high = np.minimum(high, np.round(n - 1 - flat * (m - 1 - j), 2))
+        return (low <= i) & (i <= high)
+    if bandwidth is None:
+        return np.ones((n, m), dtype=bool)
+    if band == "abs":
+        return np.abs(i - j) <= bandwidth
+    if band == "slanted":
+        return np.abs(i * (m - 1) - j * (n - 1)) <= bandwidth * (max(n, m) - 1)
+    longer = m - n
+    return (i - bandwidth + min(longer, 0) <= j) & (j <= i + max(longer, 0) + bandwidth)
+
+
 def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Row and column indices, counted from 1, of the cells of each anti-diagonal."""
     for total in range(2, n + m + 1):
@@ -33,38 +55,52 @@ def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np
         yield rows, total - rows
 
 
-def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
-    """The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell.
+def values_and_alignments(
+    cost: Array, gamma: float, n: NDArray[np.intp] | None = None, m: NDArray[np.intp] | None = None
+) -> tuple[Array, Array]:
+    """Of a batch (B, N, M), with true lengths n and m (B,), beyond which costs do not matter: values (B,), E (B, N, M).
 
-    Cells are counted from 1, so that row 0 and column 0 are the border of the recursion.
+    The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell. Cells
+    are counted from 1, so that row 0 and column 0 are the border of the recursion.
     """
-    n, m = cost.shape
-    table = np.full((n + 1, m + 1), np.inf)
-    table[0, 0] = 0.0
-    steps = np.zeros((3, n + 2, m + 2))  # into each cell: diagonally, downwards, to the right
-    for rows, columns in antidiagonals(n, m):
-        before = np.stack([table[rows - 1, columns - 1], table[rows - 1, columns], table[rows, columns - 1]])
+    batch, height, width = cost.shape
+    n = np.full(batch, height) if n is None else n
+    m = np.full(batch, width) if m is None else m
+    table = np.full((batch, height + 1, width + 1), np.inf)
+    table[:, 0, 0] = 0.0
+    steps = np.zeros((3, batch, height + 2, width + 2))  # into each cell: diagonally, downwards, to the right
+    diagonals = list(antidiagonals(height, width))
+    for rows, columns in diagonals:
+        before = np.stack(
+            [table[:, rows - 1, columns - 1], table[:, rows - 1, columns], table[:, rows, columns - 1]]
+        )
         best = before.min(axis=0)
         with np.errstate(invalid="ignore"):
             weights = np.where(np.isinf(best), 0.0, np.exp((best - before) / gamma))
         total = weights.sum(axis=0)
         reached = total > 0
         safe = np.where(reached, total, 1.0)
-        table[rows, columns] = cost[rows - 1, columns - 1] + np.where(
+        table[:, rows, columns] = cost[:, rows - 1, columns - 1] + np.where(
             reached, best - gamma * np.log(safe), np.inf
         )
-        steps[:, rows, columns] = weights / safe
-    expected = np.zeros((n + 2, m + 2))
-    if np.isfinite(table[n, m]):
-        for rows, columns in reversed(list(antidiagonals(n, m))):
-            expected[rows, columns] = (
-                expected[rows + 1, columns + 1] * steps[0, rows + 1, columns + 1]
-                + expected[rows + 1, columns] * steps[1, rows + 1, columns]
-                + expected[rows, columns + 1] * steps[2, rows, columns + 1]
-            )
-            if rows[-1] == n and columns[-1] == m:
-                expected[n, m] = 1.0
-    return float(table[n, m]), expected[1:-1, 1:-1]
+        steps[:, :, rows, columns] = weights / safe
+    pairs = np.arange(batch)
+    values = table[pairs, n, m]
+    expected = np.zeros((batch, height + 2, width + 2))
+    expected[pairs, n, m] = np.isfinite(values)
+    for rows, columns in reversed(diagonals):
+        expected[:, rows, columns] += (
+            expected[:, rows + 1, columns + 1] * steps[0][:, rows + 1, columns + 1]
+            + expected[:, rows + 1, columns] * steps[1][:, rows + 1, columns]
+            + expected[:, rows, columns + 1] * steps[2][:, rows, columns + 1]
+        )
+    return values, expected[:, 1:-1, 1:-1]
+
+
+def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
+    """Of one pair (N, M)."""
+    values, alignments = values_and_alignments(cost[None], gamma)
+    return float(values[0]), alignments[0]
 
 
 def soft_dtw_reference(x: Array, y: Array, gamma: float) -> Reference:

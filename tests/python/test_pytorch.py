@@ -94,11 +94,14 @@ def test_opcheck_cost_matrix(device: torch.device, needs_grad: bool) -> None:
 def test_raw_operators_return_what_was_asked_for(device: torch.device) -> None:
     x, y = pair(3, 6, 4, 2, device=device)
     for needs_x, needs_y in OPCHECK_FLAGS:
-        value, grad_x, grad_y = torch.ops.warpalign.soft_dtw(x, y, None, None, 1.0, needs_x, needs_y)
+        value, grad_x, grad_y, grad_gamma = torch.ops.warpalign.soft_dtw(
+            x, y, None, None, 1.0, needs_x, needs_y
+        )
         assert value.shape == (3,)
         assert grad_x.shape == (x.shape if needs_x else (0,))
         assert grad_y.shape == (y.shape if needs_y else (0,))
-    value, alignment = torch.ops.warpalign.soft_dtw_cost(x, None, None, 1.0, False)
+        assert grad_gamma.shape == (0,)
+    value, alignment, _ = torch.ops.warpalign.soft_dtw_cost(x, None, None, 1.0, False)
     assert value.shape == (3,) and alignment.shape == (0,)
 
 

@@ -139,6 +139,20 @@ Status run(const SoftDtwProblem& problem, const SoftDtwOutputs& out, const Plan&
   return run(p, plan, out.wants_gradient(), stream);
 }
 
+// What this path does not have yet.
+Status check_available(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
+  const char* option = nullptr;
+  if (problem.band.kind != BandKind::kNone) option = "band";
+  if (problem.step_penalty != 0) option = "step_penalty";
+  if (problem.cost_kind != CostKind::kSquaredEuclidean) option = "cost_kind";
+  if (problem.gamma == 0) option = "gamma";
+  if (problem.gammas) option = "gammas";
+  if (problem.x_mask) option = "x_mask";
+  if (problem.y_mask) option = "y_mask";
+  if (out.grad_gamma) option = "grad_gamma";
+  return option ? Status::unsupported(option, "not available on CUDA yet") : Status{};
+}
+
 }  // namespace
 
 std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
@@ -148,6 +162,7 @@ std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const S
 
 Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
                      const Execution& execution) {
+  if (Status s = check_available(problem, out); !s.ok()) return s;
   const Plan plan = plan_for(problem, out, execution.cuda_device);
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   return problem.dtype == DType::kFloat32 ? run<float>(problem, out, plan, workspace, stream)

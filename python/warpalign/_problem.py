@@ -1,0 +1,180 @@
+"""From the public functions' arguments to the operators: checked, padded, broadcast, widened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from warpalign import _autograd
+from warpalign._autograd import Series
+from warpalign._checks import (
+    CostFunction,
+    check_available,
+    check_cost,
+    check_costs,
+    check_gamma,
+    check_lengths,
+    check_mask,
+    check_pair,
+    check_table,
+    gamma_of_pairs,
+)
+from warpalign._ops import Settings
+
+SeriesInput = Tensor | PackedSequence
+
+
+class Problem(NamedTuple):
+    """Batches of pairs, ready to be aligned."""
+
+    of: Series
+    gamma: float | Tensor
+    cost: int | CostFunction
+    settings: Settings
+    unbatched: bool
+
+    def value_and_alignment(self, with_alignment: bool) -> tuple[Tensor, Tensor]:
+        """(B,) and (B, N, M); the alignment is empty if not wanted."""
+        if isinstance(self.cost, int):
+            with naming_the_band(self.settings):
+                return _autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
+        of = self.of
+        # What a missing step holds must not come back through the function's derivative either.
+        x, y = _without_missing(of.x, of.x_mask), _without_missing(of.y, of.y_mask)
+        costs = check_costs(self.cost(x, y), x, y)
+        if of.x_mask is not None:
+            costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
+        if of.y_mask is not None:
+            costs = costs.masked_fill(of.y_mask[:, None, :], 0.0)
+        with naming_the_band(self.settings):
+            return _autograd.cost_matrix(
+                costs, of.x_lengths, of.y_lengths, self.gamma, self.settings, with_alignment
+            )
+
+    def value(self) -> Tensor:
+        return self.value_and_alignment(False)[0]
+
+    def divergence(self) -> Tensor:
+        """s(x, y) - (s(x, x) + s(y, y)) / 2."""
+        x, y, n, m, x_mask, y_mask = self.of
+        of_x = self._replace(of=Series(x, x, n, n, x_mask, x_mask)).value()
+        of_y = self._replace(of=Series(y, y, m, m, y_mask, y_mask)).value()
+        return self.value() - (of_x + of_y) / 2
+
+    def pairs(self, first: int, last: int) -> Problem:
+        """A part of the batch."""
+        cut = slice(first, last)
+        parts = Series(*(None if t is None else t[cut] for t in self.of))  # type: ignore[arg-type]
+        gamma = self.gamma[cut] if isinstance(self.gamma, Tensor) else self.gamma
+        return self._replace(of=parts, gamma=gamma)
+
+
+def problem(
+    x: SeriesInput,
+    y: SeriesInput,
+    *,
+    gamma: float | Tensor,
+    cost: object,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    x_mask: Tensor | None,
+    y_mask: Tensor | None,
+    settings: Settings,
+) -> Problem:
+    gamma, cost = check_gamma(gamma), check_cost(cost)
+    padded_x, x_lengths = _padded(x, x_lengths, "x")
+    padded_y, y_lengths = _padded(y, y_lengths, "y")
+    x, y = check_pair(padded_x, padded_y)
+    unbatched = x.dim() == 2
+    if unbatched:
+        x, y = x.unsqueeze(0), y.unsqueeze(0)
+    batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
+    masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
+    x, y = (widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
+    n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
+    m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
+    gamma = gamma_of_pairs(gamma, x)
+    check_options(x, gamma, settings)
+    check_available(x, cost=cost != 0 and isinstance(cost, int), x_mask=masks[0] is not None)
+    check_available(y, y_mask=masks[1] is not None)
+    return Problem(Series(x, y, n, m, *masks), gamma, cost, settings, unbatched)
+
+
+def cost_problem(
+    cost_matrix: object,
+    *,
+    gamma: float | Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    settings: Settings,
+) -> Tensor:
+    """The values of the caller's own costs."""
+    gamma = check_gamma(gamma)
+    cost = check_table(cost_matrix, "cost_matrix", "N, M")
+    unbatched = cost.dim() == 2
+    cost = widened(cost.unsqueeze(0) if unbatched else cost)
+    n = check_lengths(n_lengths, "n_lengths", "N", cost, cost.shape[0])
+    m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), cost.shape[0])
+    gamma = gamma_of_pairs(gamma, cost)
+    check_options(cost, gamma, settings)
+    with naming_the_band(settings):
+        value, _ = _autograd.cost_matrix(cost, n, m, gamma, settings)
+    return value.squeeze(0) if unbatched else value
+
+
+def check_options(table: Tensor, gamma: float | Tensor, settings: Settings) -> None:
+    """The options that series and cost matrices share."""
+    if table.is_cuda:
+        hard = not isinstance(gamma, Tensor) and gamma == 0
+        check_available(
+            table,
+            band=settings.band != 0,
+            step_penalty=settings.step_penalty != 0,
+            gamma=hard or isinstance(gamma, Tensor),
+        )
+
+
+@contextmanager
+def naming_the_band(settings: Settings) -> Iterator[None]:
+    """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0]
+        if settings.band and message.startswith("warpalign: band: "):
+            raise ValueError(message.removeprefix("warpalign: ")) from None
+        raise
+
+
+def widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:
+    return series if mask is None else series.masked_fill(mask[:, :, None], 0.0)
+
+
+def _padded(series: object, lengths: Tensor | None, name: str) -> tuple[object, Tensor | None]:
+    """Packed and nested series as a padded tensor and lengths; others as they are."""
+    packed = isinstance(series, PackedSequence)
+    if not packed and not (isinstance(series, Tensor) and series.is_nested):
+        return series, lengths
+    kind = "a PackedSequence" if packed else "a nested tensor"
+    if lengths is not None:
+        raise ValueError(f"{name}_lengths: expected None with {kind} as {name}, which has its lengths")
+    if isinstance(series, PackedSequence):
+        padded, own = pad_packed_sequence(series, batch_first=True)
+        own = own.to(padded.device)
+    else:
+        assert isinstance(series, Tensor)
+        padded = series.to_padded_tensor(0.0)
+        steps = [part.shape[0] for part in series.unbind()]
+        own = torch.tensor(steps, device=series.device)
+    if padded.dim() != 3:
+        raise ValueError(f"{name}: expected {kind} of series (length, D), got {padded.dim() - 1} axes")
+    return padded, own

@@ -1,0 +1,94 @@
+"""`warpalign barycenter`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from matplotlib.figure import Figure
+
+import warpalign
+from warpalign import io
+from warpalign.cli._common import (
+    OutputType,
+    device_option,
+    dtype_option,
+    gamma_option,
+    json_option,
+    plot_option,
+    read_series_set,
+    report,
+    save_plot,
+    show_progress,
+)
+
+
+@click.command()
+@click.argument("x")
+@gamma_option
+@click.option(
+    "--size", type=click.IntRange(min=1), help="Time steps of the result.  [default: the longest series']"
+)
+@click.option(
+    "--method",
+    type=click.Choice(["lbfgs", "adam"]),
+    default="lbfgs",
+    show_default=True,
+    help="The optimiser.",
+)
+@click.option(
+    "--max-iter", type=click.IntRange(min=0), default=100, show_default=True, help="Iterations at most."
+)
+@click.option("-o", "--output", type=OutputType(".npy", ".csv"), help="Write the barycenter (N, D).")
+@plot_option
+@dtype_option("float64")
+@device_option
+@json_option
+def barycenter(
+    x: str,
+    gamma: float,
+    size: int | None,
+    method: str,
+    max_iter: int,
+    output: Path | None,
+    plot: Path | None,
+    dtype: str,
+    device: torch.device,
+    as_json: bool,
+) -> None:
+    """The series with the least sum of soft-DTW to all series of X: an average that keeps their shape."""
+    series, _ = read_series_set(x, dtype, device)
+    found = warpalign.soft_dtw_barycenter(
+        series,
+        gamma=gamma,
+        barycenter_size=size,
+        method=method,  # type: ignore[arg-type]  # click has checked it
+        max_iter=max_iter,
+        progress=show_progress(),
+    )
+    center = found.barycenter.cpu().numpy()
+    result: dict[str, Any] = {
+        "series": len(series),
+        "size": center.shape[0],
+        "features": center.shape[1],
+        "gamma": gamma,
+        "iterations": len(found.losses) - 1,
+        "converged": bool(found.converged),
+        "loss_of_start": found.losses[0].item(),
+        "loss": found.losses[-1].item(),
+    }
+    if output is not None:
+        io.write_array(output, center)
+        result["output"] = str(output)
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, series, found))
+        result["plot"] = str(plot)
+    report(result, as_json=as_json)
+
+
+def draw(figure: Figure, series: list[torch.Tensor], found: warpalign.BarycenterResult) -> None:
+    from warpalign import plot
+
+    plot.barycenter(series, found, ax=figure.subplots())

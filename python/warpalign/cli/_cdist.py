@@ -1,0 +1,93 @@
+"""`warpalign cdist`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import warpalign
+from warpalign import io
+from warpalign.cli._common import (
+    OutputType,
+    device_option,
+    dtype_option,
+    gamma_option,
+    json_option,
+    plot_option,
+    read_series_set,
+    report,
+    save_plot,
+    show_progress,
+)
+
+
+@click.command()
+@click.argument("x")
+@click.argument("y", required=False)
+@gamma_option
+@click.option(
+    "--normalize", is_flag=True, help="Divergences s(x, y) - (s(x, x) + s(y, y)) / 2: 0 for equal series."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OutputType(".npy", ".csv"),
+    help="Write the table (n, m) there instead of to stdout.",
+)
+@plot_option
+@dtype_option("float64")
+@device_option
+@json_option
+def cdist(
+    x: str,
+    y: str | None,
+    gamma: float,
+    normalize: bool,
+    output: Path | None,
+    plot: Path | None,
+    dtype: str,
+    device: torch.device,
+    as_json: bool,
+) -> None:
+    """Soft-DTW between all series of X and all of Y (default: of X itself)."""
+    rows, _ = read_series_set(x, dtype, device)
+    columns = None
+    if y is not None:
+        columns, _ = read_series_set(y, dtype, device)
+        if columns[0].shape[1] != rows[0].shape[1]:
+            raise click.UsageError(
+                f"{y}: expected {rows[0].shape[1]} features, as {x} has, got {columns[0].shape[1]}"
+            )
+    values = (
+        warpalign.cdist_soft_dtw(rows, columns, gamma=gamma, normalize=normalize, progress=show_progress())
+        .cpu()
+        .numpy()
+    )
+    result: dict[str, Any] = {
+        "n": values.shape[0],
+        "m": values.shape[1],
+        "gamma": gamma,
+        "normalize": normalize,
+    }
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, values, "divergence" if normalize else "soft-DTW"))
+        result["plot"] = str(plot)
+    if output is not None:
+        io.write_array(output, values)
+        report({**result, "output": str(output)}, as_json=as_json)
+    elif as_json:
+        report({**result, "soft_dtw": values.tolist()}, as_json=True)
+    else:
+        io.print_table(sys.stdout, values)
+
+
+def draw(figure: Figure, values: NDArray[Any], label: str) -> None:
+    axes = figure.subplots()
+    figure.colorbar(axes.imshow(values, cmap="Blues", aspect="auto"), ax=axes, label=label)
+    axes.set(xlabel="series of Y", ylabel="series of X")

@@ -1,0 +1,112 @@
+"""`warpalign cluster`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+import warpalign
+from warpalign import io
+from warpalign.cli._common import (
+    OutputType,
+    device_option,
+    dtype_option,
+    gamma_option,
+    json_option,
+    plot_option,
+    read_series_set,
+    report,
+    save_plot,
+)
+
+
+@click.command()
+@click.argument("x")
+@click.option("-k", "--clusters", type=click.IntRange(min=1), required=True, help="Number of clusters.")
+@gamma_option
+@click.option(
+    "--n-init",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Runs, of which the best counts.",
+)
+@click.option(
+    "--max-iter", type=click.IntRange(min=1), default=50, show_default=True, help="Iterations at most."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the choice of first centers."
+)
+@click.option(
+    "-o", "--output", type=OutputType(".npy", ".csv"), help="Write the cluster of every series, from 0."
+)
+@click.option("--centers", type=OutputType(".npy"), help="Write the centers (K, N, D).")
+@plot_option
+@dtype_option("float64")
+@device_option
+@json_option
+def cluster(
+    x: str,
+    clusters: int,
+    gamma: float,
+    n_init: int,
+    max_iter: int,
+    seed: int,
+    output: Path | None,
+    centers: Path | None,
+    plot: Path | None,
+    dtype: str,
+    device: torch.device,
+    as_json: bool,
+) -> None:
+    """k-means of the series of X under soft-DTW. Where the file has labels, the adjusted Rand index compares them."""
+    series, labels = read_series_set(x, dtype, device)
+    if clusters > len(series):
+        raise click.UsageError(f"-k: expected at most the {len(series)} series of {x}, got {clusters}")
+    model = warpalign.SoftDTWKMeans(
+        clusters, gamma, max_iter=max_iter, n_init=n_init, random_state=seed, device=str(device)
+    ).fit(series)
+    result: dict[str, Any] = {
+        "series": len(series),
+        "clusters": clusters,
+        "gamma": gamma,
+        "iterations": model.n_iter_,
+        "inertia": model.inertia_,
+        "sizes": np.bincount(model.labels_, minlength=clusters).tolist(),
+    }
+    if labels is not None:
+        from sklearn.metrics import adjusted_rand_score
+
+        result["adjusted_rand_index"] = float(adjusted_rand_score(labels, model.labels_))
+    if output is not None:
+        io.write_array(output, model.labels_)
+        result["output"] = str(output)
+    if centers is not None:
+        io.write_array(centers, model.cluster_centers_)
+        result["centers"] = str(centers)
+    if plot is not None:
+        save_plot(plot, lambda figure: draw(figure, series, model))
+        result["plot"] = str(plot)
+    report(result, as_json=as_json)
+
+
+def draw(figure: Figure, series: list[torch.Tensor], model: warpalign.SoftDTWKMeans) -> None:
+    """The series of every cluster and its center, one below the other."""
+    from warpalign import plot
+
+    count = len(model.cluster_centers_)
+    figure.set_size_inches(6.4, 1 + 1.8 * count)
+    rows = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+    for cluster, axes in enumerate(rows):
+        members = [series[index] for index in np.flatnonzero(model.labels_ == cluster)]
+        if members:
+            plot.barycenter(members, torch.from_numpy(model.cluster_centers_[cluster]), ax=axes)
+        axes.set(
+            title=f"cluster {cluster}: {len(members)} series",
+            xlabel="time step" if cluster == count - 1 else "",
+        )

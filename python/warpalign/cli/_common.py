@@ -1,0 +1,125 @@
+"""Options and output that sub-commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import torch
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from warpalign import io
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Item = TypeVar("Item")
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class DeviceType(click.ParamType[torch.device]):
+    """A device that torch can compute on here."""
+
+    name = "device"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> torch.device:
+        if isinstance(value, torch.device):
+            return value
+        kind, _, index = str(value).partition(":")
+        if kind not in ("cpu", "cuda") or (":" in str(value) and not index.isdecimal()):
+            self.fail(f"expected cpu, cuda or cuda:N, got {value!r}", param, ctx)
+        if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+            self.fail(f"expected a device of this machine, which has {_devices()}, got {value!r}", param, ctx)
+        return torch.device(value)
+
+
+def _devices() -> str:
+    return ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
+
+
+class OutputType(click.ParamType[Path]):
+    """A file to be written, whose kind its suffix tells. Refused before anything is computed for it."""
+
+    name = "file"
+
+    def __init__(self, *suffixes: str) -> None:
+        self.suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if path.suffix not in self.suffixes:
+            self.fail(
+                f"expected a name that ends in {' or '.join(self.suffixes)}, got {str(path)!r}", param, ctx
+            )
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent} is not a folder", param, ctx)
+        if path.is_dir():
+            self.fail(f"{path} is a folder", param, ctx)
+        return path
+
+
+gamma_option = click.option(
+    "--gamma", type=float, default=1.0, show_default=True, help="Smoothing, in units of the cost; > 0."
+)
+device_option = click.option(
+    "--device", type=DeviceType(), default="cpu", show_default=True, help="cpu, cuda or cuda:N."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def dtype_option(default: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--dtype",
+        type=click.Choice(list(DTYPES)),
+        default=default,
+        show_default=True,
+        help="What is computed in.",
+    )
+
+
+plot_option = click.option("--plot", type=OutputType(".png"), help="Draw the result.")
+
+
+def save_plot(path: Path, draw: Callable[[Figure], None]) -> None:
+    """Draws a figure without a display and writes it whole or not at all."""
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained", dpi=150)
+    draw(figure)
+    with io.atomic_path(path) as beside:
+        figure.savefig(beside)
+
+
+def read_series_set(
+    path: str, dtype: str, device: torch.device
+) -> tuple[list[torch.Tensor], list[str] | None]:
+    """The series (N_i, D) of a file, and their labels if it has them."""
+    data = io.read_dataset(path)
+    return [torch.from_numpy(series).to(device, DTYPES[dtype]) for series in data.series], data.labels
+
+
+def show_progress() -> bool:
+    """Whether somebody looks at stderr."""
+    return sys.stderr.isatty()
+
+
+def progress(items: Iterable[Item], label: str) -> Iterable[Item]:
+    """A progress bar on stderr, where that is a terminal and it takes longer than a second."""
+    bar: Iterable[Item] = tqdm(items, desc=label, delay=1.0, leave=False, disable=None)
+    return bar
+
+
+def report(values: dict[str, Any], *, as_json: bool) -> None:
+    """The result on stdout: as one JSON object, or a line per value."""
+    if as_json:
+        click.echo(json.dumps(values))
+        return
+    width = max(len(name) for name in values) + 2
+    for name, value in values.items():
+        if isinstance(value, float):
+            value = f"{value:.10g}"
+        elif isinstance(value, list):
+            value = " ".join(f"{item:.10g}" if isinstance(item, float) else str(item) for item in value)
+        click.echo(f"{name.replace('_', ' '):{width}}{value}")

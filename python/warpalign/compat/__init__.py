@@ -1,0 +1,14 @@
+"""Drop-ins for four packages: changing the import is the whole migration.
+
+| instead of | import from |
+| --- | --- |
+| softdtw_cuda (softdtw-cuda-torch) | :mod:`warpalign.compat.softdtw_cuda` |
+| soft_dtw_cuda.py (Maghoumi) | :mod:`warpalign.compat.soft_dtw_cuda` |
+| pysdtw | :mod:`warpalign.compat.pysdtw` |
+| tslearn.metrics, tslearn.barycenters | :mod:`warpalign.compat.tslearn` |
+
+Names, signatures, defaults, shapes, the sets of cells that a band allows, and what ``bandwidth=0`` means are the originals'.
+What differs, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
+value is a number; a pair without any path has value inf and gradient 0; float16 and bfloat16 are accepted, with results in
+float32; ``use_cuda`` that contradicts the tensors' device warns, and nothing is ever moved to another device.
+"""

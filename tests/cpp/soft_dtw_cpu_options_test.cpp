@@ -1,0 +1,226 @@
+// The CPU path's options against the float64 reference: penalties, costs, gamma per pair and 0, missing
+// steps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "instruction_sets.h"
+#include "tolerance.h"
+
+namespace warpalign::test {
+namespace {
+
+const CostKind kCosts[] = {CostKind::kSquaredEuclidean, CostKind::kEuclidean, CostKind::kL1,
+                           CostKind::kCosine, CostKind::kHuber};
+
+// Rounding one float32 cost moves the shares of nearly tied paths: without the plain formula beside it that
+// is a digit more than floor_at() (docs/numerics.md).
+template <typename T>
+Tolerance tolerance() {
+  if constexpr (sizeof(T) == 8) return {1e-13, 1e-9};
+  return {1e-6, 5e-5};
+}
+
+template <typename T>
+void expect_options(const Batch<T>& batch, Wanted wanted) {
+  expect_close(batch, run(batch, wanted), tolerance<T>());
+}
+
+template <typename T>
+std::vector<std::uint8_t> every(int nth, std::size_t count) {
+  std::vector<std::uint8_t> mask(count);
+  for (std::size_t k = 0; k < count; k += nth) mask[k] = 1;
+  return mask;
+}
+
+// Options in turn, over lengths around the vectors and tiles.
+template <typename T>
+void options_grid(int turn) {
+  const int dims[] = {1, 2, 5, 0, 9};
+  const double penalties[] = {0, 0.3, 4.0};
+  for (int n : {1, 2, 33, 130, 257}) {
+    for (int m : {1, 31, 129, 300}) {
+      for (CostKind kind : kCosts) {
+        ++turn;
+        const int dim = dims[turn % 5];
+        Batch<T> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.2 : 1.0, turn);
+        batch.options.step_penalty = penalties[turn % 3];
+        batch.options.cost_kind = kind;
+        if (turn % 4 == 0) batch.options.band = {BandKind::kSakoeChiba, turn % 50, 2.0};
+        if (turn % 7 == 0 && dim > 0)
+          batch.x_mask = every<T>(3, static_cast<std::size_t>(batch.shape.batch) * n);
+        if (turn % 6 == 0 && dim > 0)
+          batch.y_mask = every<T>(4, static_cast<std::size_t>(batch.shape.batch) * m);
+        if (turn % 5 == 0) batch.gammas = std::vector<T>(batch.shape.batch, T(0.7));
+        expect_options(batch, dim == 0 ? kAll : static_cast<Wanted>(turn / 5 % 4));
+      }
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, OptionsGridFloat32) { options_grid<float>(0); }
+TEST_P(SoftDtwCpu, OptionsGridFloat64) { options_grid<double>(3); }
+
+TEST_P(SoftDtwCpu, StepPenalty) {
+  for (int dim : {0, 1, 6}) {
+    for (double penalty : {0.01, 1.0, 50.0}) {
+      Batch<float> batch({2, 140, 300, dim}, 0.5, 41);
+      batch.options.step_penalty = penalty;
+      expect_options(batch, kAll);
+      // Too large for float32's exponents.
+      batch.options.step_penalty = 1e8;
+      expect_options(batch, kEverything);
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, EveryCost) {
+  for (CostKind kind : kCosts) {
+    for (int dim : {1, 3, 4, 5, 17}) {
+      Batch<float> batch({2, 270, 140, dim}, 0.5, 42);
+      batch.options.cost_kind = kind;
+      batch.x_lengths = {270, 33};
+      batch.y_lengths = {101, 140};
+      batch.fill_padding_with_nan();
+      expect_options(batch, kGradients);
+      Batch<double> wide({1, 61, 140, dim}, 0.1, 43);
+      wide.options.cost_kind = kind;
+      expect_options(wide, kAll);
+    }
+  }
+}
+
+// Equal steps, zero vectors and equal features: the subgradient there is 0, and nothing is NaN.
+TEST_P(SoftDtwCpu, CostsAreFiniteAtKinks) {
+  for (CostKind kind : kCosts) {
+    for (int dim : {1, 6}) {
+      Batch<float> batch({1, 40, 40, dim}, 0.5, 44);
+      batch.options.cost_kind = kind;
+      for (int i = 0; i < 40; ++i) {
+        for (int d = 0; d < dim; ++d) {
+          if (i % 4 == 0) batch.x.at(0, i, d) = 0;
+          if (i % 6 == 0) batch.y.at(0, i, d) = 0;
+          if (i % 4 == 1) batch.y.at(0, i, d) = batch.x.at(0, i, d);
+          if (i % 4 == 2 && d > 0) batch.y.at(0, i, d) = batch.x.at(0, i, d);
+        }
+      }
+      if (kind == CostKind::kEuclidean || kind == CostKind::kL1) {
+        // The nearest thing to a kink that float32 has may be one, or none.
+        batch.x.at(0, 3, 0) = batch.y.at(0, 3, 0) + 1e-7f;
+      }
+      expect_options(batch, kAll);
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, CosineOfLongAndShortVectors) {
+  for (float size : {1e-30f, 1e-3f, 1e30f}) {
+    Batch<float> batch({1, 50, 60, 3}, 0.1, 45);
+    batch.options.cost_kind = CostKind::kCosine;
+    const Outputs<float> plain = run(batch, kEverything);
+    for (float& v : batch.x.data) v *= size;
+    const Outputs<float> scaled = run(batch, kEverything);
+    EXPECT_NEAR(scaled.value[0], plain.value[0], 1e-5 * std::abs(plain.value[0]));
+    for (std::size_t k = 0; k < plain.grad_x.size(); ++k) {
+      EXPECT_NEAR(scaled.grad_x[k] * size, plain.grad_x[k], 1e-4);
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, GammaOfEachPair) {
+  for (int dim : {0, 2, 8}) {
+    Batch<float> batch({4, 150, 280, dim}, -1.0, 46);
+    batch.gamma = 1.0;
+    batch.gammas = {0.5f, 1.0f, 30.0f, 2.0f};
+    expect_options(batch, kAll);
+    Batch<double> wide({3, 290, 37, dim}, 1.0, 47);
+    wide.gammas = {0.01, 1.0, 30.0};
+    expect_close(wide, run(wide, kAll), {1e-13, 1e-8});
+  }
+}
+
+TEST_P(SoftDtwCpu, HardDtw) {
+  for (int dim : {0, 1, 3, 8}) {
+    for (double penalty : {0.0, 0.4}) {
+      Batch<float> batch({2, 150, 300, dim}, 0.0, 48);
+      batch.options.step_penalty = penalty;
+      batch.x_lengths = {150, 77};
+      expect_options(batch, kAll);
+      Batch<double> wide({2, 301, 129, dim}, 0.0, 49);
+      wide.options.step_penalty = penalty;
+      wide.options.band = {BandKind::kSlanted, 9, 2.0};
+      expect_options(wide, kAll);
+    }
+  }
+}
+
+// Integers tie everywhere: the path must be the one that the rule names.
+TEST_P(SoftDtwCpu, HardDtwBreaksTiesByTheRule) {
+  for (int dim : {0, 1, 6}) {
+    Batch<float> batch({2, 140, 290, dim}, 0.0, 50);
+    for (Tensor<float>* tensor : {&batch.x, &batch.y, &batch.cost}) {
+      for (float& v : tensor->data) v = std::round(v);
+    }
+    const Outputs<float> got = run(batch, kEverything);
+    for (int b = 0; b < 2; ++b) {
+      const reference::Result expected = batch.expected(b);
+      EXPECT_EQ(got.value[b], static_cast<float>(expected.value));
+      for (std::size_t k = 0; k < expected.alignment.size(); ++k) {
+        ASSERT_EQ(got.alignment[b * 140 * 290 + k], static_cast<float>(expected.alignment[k]));
+      }
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, HardDtwNanAndInfinity) {
+  Batch<double> batch({3, 20, 30, 0}, 0.0, 51);
+  batch.cost.at(0, 19, 29) = kInf;
+  batch.cost.at(1, 5, 7) = kNan;
+  batch.cost.at(2, 4, 4) = kInf;
+  const Outputs<double> got = run(batch, kEverything);
+  EXPECT_EQ(got.value[0], kInf);
+  EXPECT_TRUE(std::isnan(got.value[1]));
+  EXPECT_TRUE(std::isfinite(got.value[2]));
+  EXPECT_EQ(got.alignment[2 * 600 + 4 * 30 + 4], 0.0);
+  for (int k = 0; k < 600; ++k) {
+    EXPECT_EQ(got.alignment[k], 0.0);
+    EXPECT_TRUE(std::isnan(got.alignment[600 + k]));
+  }
+}
+
+TEST_P(SoftDtwCpu, MissingStepsMayHoldAnything) {
+  for (CostKind kind : kCosts) {
+    for (int dim : {1, 7}) {
+      Batch<float> batch({2, 131, 97, dim}, 0.5, 52);
+      batch.options.cost_kind = kind;
+      batch.x_mask = every<float>(5, 2 * 131);
+      batch.y_mask = every<float>(7, 2 * 97);
+      const Outputs<float> expected = run(batch, kEverything);
+      // Ties of many steps: rounding shows more than elsewhere in float32, and in float64 nothing does.
+      expect_close(batch, run(batch, kAll), {1e-6, 3e-4});
+      Batch<double> wide({2, 131, 97, dim}, 0.5, 52);
+      wide.options = batch.options;
+      wide.x_mask = batch.x_mask;
+      wide.y_mask = batch.y_mask;
+      expect_options(wide, kAll);
+      for (int b = 0; b < 2; ++b) {
+        for (int d = 0; d < dim; ++d) {
+          for (int i = 0; i < 131; ++i) {
+            if (batch.x_mask[b * 131 + i]) batch.x.at(b, i, d) = i % 2 ? kNan : kInf;
+          }
+          for (int j = 0; j < 97; ++j) {
+            if (batch.y_mask[b * 97 + j]) batch.y.at(b, j, d) = kNan;
+          }
+        }
+      }
+      EXPECT_TRUE(same_bits(run(batch, kEverything), expected));
+    }
+  }
+}
+
+WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+
+}  // namespace
+}  // namespace warpalign::test
