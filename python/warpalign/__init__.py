@@ -4,11 +4,13 @@ from warpalign._version import __version__
 from warpalign.functional import (
     DTWPath,
     SoftDTWAlignment,
+    SoftDTWSubsequence,
     dtw,
     dtw_path,
     soft_dtw,
     soft_dtw_alignment,
     soft_dtw_cost,
+    soft_dtw_subsequence,
 )
 from warpalign.modules import SoftDTW
 
@@ -16,10 +18,12 @@ __all__ = [
     "DTWPath",
     "SoftDTW",
     "SoftDTWAlignment",
+    "SoftDTWSubsequence",
     "__version__",
     "dtw",
     "dtw_path",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_cost",
+    "soft_dtw_subsequence",
 ]
