@@ -19,6 +19,11 @@ STABLE_TORCH_LIBRARY(warpalign, library) {
   library.def("soft_dtw_alignment" WARPALIGN_SERIES
               " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma, Tensor alignment)");
   library.def(
+      "soft_dtw_subsequence(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool "
+      "needs_grad_x, bool needs_grad_y, *, float step_penalty=0.0, int cost_kind=0, bool "
+      "needs_alignment=False) "
+      "-> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor alignment, Tensor end_values)");
+  library.def(
       "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
       "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment, Tensor grad_gamma)");
 }

@@ -45,13 +45,8 @@ void set_paths(SoftDtwProblem& problem, const Tensor& first, const char* first_n
 }
 
 using Lengths = std::optional<Tensor>;
-using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
-                        double gamma, bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius,
-                        double max_slope, double step_penalty, const std::optional<Tensor>& gammas,
-                        bool needs_grad_gamma, int64_t cost_kind, const std::optional<Tensor>& x_mask,
-                        const std::optional<Tensor>& y_mask, bool needs_alignment) {
+SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
+                              const Lengths& y_lengths) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(x, "x", "(B, N, D)");
   if (check_table(y, "y", "(B, M, D)") != problem.dtype)
@@ -68,6 +63,17 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
   problem.y = strided(y);
   problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
   problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
+  return problem;
+}
+
+using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
+                        double gamma, bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius,
+                        double max_slope, double step_penalty, const std::optional<Tensor>& gammas,
+                        bool needs_grad_gamma, int64_t cost_kind, const std::optional<Tensor>& x_mask,
+                        const std::optional<Tensor>& y_mask, bool needs_alignment) {
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
   problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
   if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
   if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
@@ -106,6 +112,28 @@ SeriesResult soft_dtw_alignment_op(const Tensor& x, const Tensor& y, const Lengt
                     step_penalty, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, true);
 }
 
+SeriesResult soft_dtw_subsequence_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
+                                     const Lengths& y_lengths, double gamma, bool needs_grad_x,
+                                     bool needs_grad_y, double step_penalty, int64_t cost_kind,
+                                     bool needs_alignment) {
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  problem.gamma = gamma;
+  problem.step_penalty = step_penalty;
+  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
+  problem.subsequence = true;
+  const int64_t b = x.size(0);
+  const Tensor value = allocate(x, {b});
+  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
+  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
+  const Tensor alignment = allocate(x, {b, problem.n, problem.m}, needs_alignment);
+  const Tensor end_values = allocate(x, {b, problem.m});
+  run(problem,
+      {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
+       data_or_null(alignment, needs_alignment), nullptr, end_values.mutable_data_ptr()},
+      x);
+  return {value, grad_x, grad_y, alignment, end_values};
+}
+
 std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& n_lengths,
                                                     const Lengths& m_lengths, double gamma, bool needs_grad,
                                                     int64_t band, int64_t radius, double max_slope,
@@ -138,5 +166,6 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("soft_dtw", TORCH_BOX(&soft_dtw_op));
   library.impl("soft_dtw_alignment", TORCH_BOX(&soft_dtw_alignment_op));
+  library.impl("soft_dtw_subsequence", TORCH_BOX(&soft_dtw_subsequence_op));
   library.impl("soft_dtw_cost", TORCH_BOX(&soft_dtw_cost_op));
 }

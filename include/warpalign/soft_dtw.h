@@ -4,6 +4,8 @@
 //   softmin_gamma(a, ...) = -gamma log(exp(-a/gamma) + ...),           R[-1,-1] = 0, R = inf elsewhere
 //   outside, value = R[n-1,m-1],   E[i,j] = d value / d C[i,j],   C[i,j] = sum_d (x[i,d] - y[j,d])^2
 //
+// and with the problem's options other costs, a band, a penalty added to R[i-1,j] and R[i,j-1], open ends.
+//
 // Source: Cuturi & Blondel, "Soft-DTW: a differentiable loss function for time-series", ICML 2017, eq. 2 and
 // algorithms 1 and 2. The cost carries no factor 1/2.
 #pragma once
@@ -81,6 +83,9 @@ struct SoftDtwProblem {
   // values are never used and its gradient is 0. Null: none is missing. Not with a cost matrix.
   const std::uint8_t* x_mask = nullptr;
   const std::uint8_t* y_mask = nullptr;
+  // x is sought within y: a path may begin at any (0, j) and end at any (n-1, k), j <= k, and the value is
+  // that of all of them, softmin_gamma over k of R[n-1, k]. Without a band and without grad_gamma.
+  bool subsequence = false;
 };
 
 // Where results go, contiguous; null: not wanted. What is beyond a pair's true lengths is written as exactly
@@ -93,6 +98,9 @@ struct SoftDtwOutputs {
   void* alignment = nullptr;  // (B, N, M): E, the expected alignment = d value[b] / d C[b]
   // (B,): d value[b] / d gamma[b], which is minus the entropy of the distribution of paths; 0 at gamma = 0.
   void* grad_gamma = nullptr;
+  // (B, M), with subsequence only: R[n-1, k], the value of the paths that end at k; inf beyond the true
+  // length.
+  void* end_values = nullptr;
 
   [[nodiscard]] bool wants_gradient() const { return grad_x || grad_y || alignment || grad_gamma; }
 };

@@ -12,11 +12,13 @@ from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
 from warpalign.functional import (
     DTWPath,
     SoftDTWAlignment,
+    SoftDTWSubsequence,
     dtw,
     dtw_path,
     soft_dtw,
     soft_dtw_alignment,
     soft_dtw_cost,
+    soft_dtw_subsequence,
 )
 from warpalign.modules import SoftDTW
 from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
@@ -26,6 +28,7 @@ __all__ = [
     "DTWPath",
     "SoftDTW",
     "SoftDTWAlignment",
+    "SoftDTWSubsequence",
     "__version__",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
@@ -35,6 +38,7 @@ __all__ = [
     "soft_dtw_alignment",
     "soft_dtw_barycenter",
     "soft_dtw_cost",
+    "soft_dtw_subsequence",
 ]
 
 if TYPE_CHECKING:

@@ -234,6 +234,74 @@ class _Cost(torch.autograd.Function):
         return _unfold(_apply(_Cost, *folded, gamma, needs, settings), size)
 
 
+class _Subsequence(torch.autograd.Function):
+    """(value, grad_x, grad_y, alignment, end_values) of x sought within y."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        y: Tensor,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
+        gamma: float,
+        needs: tuple[bool, bool],
+        needs_alignment: bool,
+        cost_kind: int,
+        step_penalty: float,
+    ) -> tuple[Tensor, ...]:
+        result: tuple[Tensor, ...] = _ops.subsequences(
+            x,
+            y,
+            x_lengths,
+            y_lengths,
+            gamma,
+            *needs,
+            step_penalty=step_penalty,
+            cost_kind=cost_kind,
+            needs_alignment=needs_alignment,
+        )
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*inputs[:2], *output[1:3])
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        x, y, *grads = ctx.saved_tensors
+        return (
+            *(
+                _scaled(grad_value, grad, x, y) if needed else None
+                for grad, needed in zip(grads, ctx.needs_input_grad[:2], strict=True)
+            ),
+            *(None,) * (len(ctx.needs_input_grad) - 2),
+        )
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Dim, ...],
+        x: Tensor,
+        y: Tensor,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
+        gamma: float,
+        needs: tuple[bool, bool],
+        *rest: Any,
+    ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        size = info.batch_size
+        folded = (
+            *(_front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
+            *(
+                _front_contiguous(t, d, size)
+                for t, d in zip((x_lengths, y_lengths), in_dims[2:4], strict=True)
+            ),
+        )
+        needs = (needs[0] or x.requires_grad, needs[1] or y.requires_grad)
+        return _unfold(_apply(_Subsequence, *folded, gamma, needs, *rest), size)
+
+
 class Series(NamedTuple):
     """What the operators of series take, as they take it."""
 
@@ -275,6 +343,19 @@ def cost_matrix(
         cost, gammas, n_lengths, m_lengths, gamma, (needs[0] or with_alignment, needs[1]), tuple(settings)
     )
     return value, alignment
+
+
+def subsequence(
+    of: Series, gamma: float, cost_kind: int, step_penalty: float, with_alignment: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Value, alignment (empty if not wanted) and the values of all ends of x sought within y."""
+    x, y = _traceable(of.x), _traceable(of.y)
+    needs = (_needs_grad(x), _needs_grad(y))
+    run = _Subsequence.forward if _is_plain(any(needs)) else partial(_apply, _Subsequence)
+    value, _, _, alignment, ends = run(
+        x, y, of.x_lengths, of.y_lengths, gamma, needs, with_alignment, cost_kind, step_penalty
+    )
+    return value, alignment, ends
 
 
 def _split(gamma: float | Tensor) -> tuple[float, Tensor | None]:

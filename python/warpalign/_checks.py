@@ -54,20 +54,25 @@ def check_table(tensor: object, name: str, axes: str) -> Tensor:
     return tensor
 
 
-def check_pair(x: object, y: object) -> tuple[Tensor, Tensor]:
+def check_pair(x: object, y: object, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
     """Two series, or batches of them, that can be aligned."""
-    x = check_table(x, "x", "N, D")
-    y = check_table(y, "y", "M, D")
+    first, name = names
+    x = check_table(x, first, "N, D")
+    y = check_table(y, name, "M, D")
     if x.dtype != y.dtype:
-        raise TypeError(f"y: expected the dtype of x, {x.dtype}, got {y.dtype}")
+        raise TypeError(f"{name}: expected the dtype of {first}, {x.dtype}, got {y.dtype}")
     if x.device != y.device:
-        raise ValueError(f"y: expected the device of x, {x.device}, got {y.device}")
+        raise ValueError(f"{name}: expected the device of {first}, {x.device}, got {y.device}")
     if x.dim() != y.dim():
-        raise ValueError(f"y: expected as many axes as x, which has shape {_shape(x)}, got shape {_shape(y)}")
+        raise ValueError(
+            f"{name}: expected as many axes as {first}, which has shape {_shape(x)}, got shape {_shape(y)}"
+        )
     if x.shape[-1] != y.shape[-1]:
-        raise ValueError(f"y: expected D = {x.shape[-1]} features as in x, got shape {_shape(y)}")
+        raise ValueError(f"{name}: expected D = {x.shape[-1]} features as in {first}, got shape {_shape(y)}")
     if x.dim() == 3 and x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0]):
-        raise ValueError(f"y: expected a batch of {x.shape[0]} as in x, or of 1, got shape {_shape(y)}")
+        raise ValueError(
+            f"{name}: expected a batch of {x.shape[0]} as in {first}, or of 1, got shape {_shape(y)}"
+        )
     return x, y
 
 

@@ -101,6 +101,30 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::soft_dtw_subsequence")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    step_penalty: float = 0.0,
+    cost_kind: int = 0,
+    needs_alignment: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+    batch, n, _ = x.shape
+    return (
+        x.new_empty(batch),
+        _if(needs_grad_x, x, *x.shape),
+        _if(needs_grad_y, y, *y.shape),
+        _if(needs_alignment, x, batch, n, y.shape[1]),
+        x.new_empty(batch, y.shape[1]),
+    )
+
+
 @torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
 def _(
     cost: Tensor,
@@ -123,3 +147,4 @@ def _(
 series = torch.ops.warpalign.soft_dtw.default
 alignment = torch.ops.warpalign.soft_dtw_alignment.default
 cost_matrix = torch.ops.warpalign.soft_dtw_cost.default
+subsequences = torch.ops.warpalign.soft_dtw_subsequence.default

@@ -56,6 +56,13 @@ class Problem(NamedTuple):
                 costs, of.x_lengths, of.y_lengths, self.gamma, self.settings, with_alignment
             )
 
+    def subsequence(self, with_alignment: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Value, alignment (empty if not wanted) and end values of x within y; gamma and cost are numbers."""
+        assert isinstance(self.cost, int) and not isinstance(self.gamma, Tensor)
+        return _autograd.subsequence(
+            self.of, self.gamma, self.cost, self.settings.step_penalty, with_alignment
+        )
+
     def value(self) -> Tensor:
         return self.value_and_alignment(False)[0]
 
@@ -85,19 +92,20 @@ def problem(
     x_mask: Tensor | None,
     y_mask: Tensor | None,
     settings: Settings,
+    names: tuple[str, str] = ("x", "y"),
 ) -> Problem:
     gamma, cost = check_gamma(gamma), check_cost(cost)
-    padded_x, x_lengths = _padded(x, x_lengths, "x")
-    padded_y, y_lengths = _padded(y, y_lengths, "y")
-    x, y = check_pair(padded_x, padded_y)
+    padded_x, x_lengths = _padded(x, x_lengths, names[0])
+    padded_y, y_lengths = _padded(y, y_lengths, names[1])
+    x, y = check_pair(padded_x, padded_y, names)
     unbatched = x.dim() == 2
     if unbatched:
         x, y = x.unsqueeze(0), y.unsqueeze(0)
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
     x, y = (widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
-    n = check_lengths(x_lengths, "x_lengths", "N", x, batch)
-    m = check_lengths(y_lengths, "y_lengths", "M", y, batch)
+    n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
+    m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
     check_options(x, gamma, settings)
     check_available(x, cost=cost != 0 and isinstance(cost, int), x_mask=masks[0] is not None)

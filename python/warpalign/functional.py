@@ -17,7 +17,15 @@ import torch
 from torch import Tensor
 
 from warpalign import _problem
-from warpalign._checks import Band, Cost, CostFunction, Reduction, check_reduction, check_settings
+from warpalign._checks import (
+    Band,
+    Cost,
+    CostFunction,
+    Reduction,
+    check_available,
+    check_reduction,
+    check_settings,
+)
 from warpalign._problem import SeriesInput
 
 # Cells of the alignments that dtw_path() holds at once.
@@ -40,6 +48,17 @@ class DTWPath(NamedTuple):
     """One (L, 2) int64 tensor per pair: the cells (i, j) from (0, 0) to (N-1, M-1)."""
     value: Tensor
     """(B,) costs of the paths; 0-d for unbatched input."""
+
+
+class SoftDTWSubsequence(NamedTuple):
+    """Result of :func:`soft_dtw_subsequence`."""
+
+    value: Tensor
+    """(B,) values over all places in the series; 0-d for unbatched input. Differentiable."""
+    end_values: Tensor
+    """(B, M) values of the matches that end at each time step; (M,) for unbatched input."""
+    match: Tensor | None
+    """(B, 2) int64: first and last time step of the best match; (2,) for unbatched input."""
 
 
 def soft_dtw(
@@ -334,6 +353,86 @@ def dtw_path(
         paths += [(one > 0).nonzero() for one in alignment.detach()]
     value = torch.cat(values) if values else of.value()
     return DTWPath(paths, value.squeeze(0) if of.unbatched else value)
+
+
+def soft_dtw_subsequence(
+    query: SeriesInput,
+    series: SeriesInput,
+    *,
+    gamma: float = 1.0,
+    cost: Cost = "sqeuclidean",
+    query_lengths: Tensor | None = None,
+    series_lengths: Tensor | None = None,
+    step_penalty: float = 0.0,
+    with_match: bool = True,
+) -> SoftDTWSubsequence:
+    """The query sought within the series: alignments that begin and end anywhere in the series.
+
+    A path begins at any (0, j) and ends at any (N-1, k), j <= k; every such path counts once. end_values[k] is the soft
+    minimum of the paths that end at k, R[N-1, k], and value that of all paths, softmin_gamma over k of end_values[k].
+
+    Args:
+        query: (B, N, D), (1, N, D) for one query in B series, or (N, D); as x of :func:`soft_dtw`.
+        series: (B, M, D), (1, M, D) or (M, D).
+        gamma: smoothing, in units of the cost; finite and >= 0, no tensor. 0: the best match alone.
+        cost: a name as in :func:`soft_dtw`, no function.
+        query_lengths: (B,) integer tensor of true lengths, as in :func:`soft_dtw`.
+        series_lengths: likewise for the series; end_values behind them are inf.
+        step_penalty: as in :func:`soft_dtw`.
+        with_match: whether to look for the best match too, which takes about as long again as value and gradient.
+
+    Returns:
+        SoftDTWSubsequence(value (B,), end_values (B, M), match (B, 2) or None). The value is differentiable in query and
+        series, the rest is not. match holds the first and last time step of the best path of hard DTW (gamma = 0); -1 for
+        a pair that contains NaN or has no path of finite cost.
+
+    Raises:
+        TypeError, ValueError: as :func:`soft_dtw`.
+        NotImplementedError: on a GPU; on an attempt to differentiate twice.
+
+    Example:
+        >>> series = torch.randn(500, 3)
+        >>> found = soft_dtw_subsequence(series[300:340], series, gamma=0.01)
+        >>> found.match.tolist()
+        [300, 339]
+    """
+    if isinstance(gamma, Tensor):
+        raise TypeError("gamma: expected a float, got Tensor")
+    if not isinstance(cost, str):
+        raise TypeError(f"cost: expected a str, got {type(cost).__name__}")
+    of = _problem.problem(
+        query,
+        series,
+        gamma=gamma,
+        cost=cost,
+        x_lengths=query_lengths,
+        y_lengths=series_lengths,
+        x_mask=None,
+        y_mask=None,
+        settings=check_settings(None, "sakoe_chiba", None, step_penalty),
+        names=("query", "series"),
+    )
+    check_available(of.of.x, query=True)
+    value, _, ends = of.subsequence(with_alignment=False)
+    match = _matches(of) if with_match else None
+    if of.unbatched:
+        value, ends = value.squeeze(0), ends.squeeze(0)
+        match = None if match is None else match.squeeze(0)
+    return SoftDTWSubsequence(value, ends, match)
+
+
+@torch.no_grad()
+def _matches(of: _problem.Problem) -> Tensor:
+    """(B, 2): first and last column of the best paths."""
+    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
+    step = max(1, _PATH_CELLS // (n * m))
+    found = [torch.empty(0, 2, dtype=torch.int64, device=of.of.x.device)]
+    for first in range(0, batch, step):
+        _, alignment, _ = of.pairs(first, first + step)._replace(gamma=0.0).subsequence(with_alignment=True)
+        columns = (alignment > 0).any(dim=1).int()
+        ends = torch.stack([columns.argmax(1), m - 1 - columns.flip(1).argmax(1)], dim=1)
+        found.append(torch.where(columns.any(dim=1, keepdim=True), ends, -1))
+    return torch.cat(found)
 
 
 def _reduced(value: Tensor, reduction: Reduction) -> Tensor:

@@ -73,6 +73,11 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) 
     return Status::invalid("cost_kind", "one of the kinds of CostKind", static_cast<double>(p.cost_kind));
   }
   if (Status s = check_band(p.band); !s.ok()) return s;
+  if (p.subsequence && p.band.kind != BandKind::kNone) {
+    return Status::invalid("band", "none with subsequence", static_cast<double>(p.band.kind));
+  }
+  if (p.subsequence && out.grad_gamma) return Status::invalid("grad_gamma", "null with subsequence", 1);
+  if (!p.subsequence && out.end_values) return Status::invalid("end_values", "null without subsequence", 1);
   if (p.batch == 0) return {};
   if (!out.value) return Status::invalid("value", "an output pointer", 0);
   if (p.cost.data) {

@@ -84,6 +84,7 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Sof
   pair.diagonal_exponent = arena.take<Exponent>(3 * slots);
   pair.diagonal_cost = arena.take<Real>(kCpuCostDiagonals * slots);
   if (!gradient) return pair;
+  if (p.subsequence) pair.inflow = arena.take<Real>(p.m);
   if (out.grad_x || out.grad_y) {
     pair.grad_x = arena.take<Real>(x_elements);
     pair.grad_y = arena.take<Real>(y_elements);
@@ -155,6 +156,12 @@ void write_constant(const Job& job, double value, double gradient) {
   fill_pair(job.out.grad_x, job.b, job.p.n, job.p.dim, job.n, job.p.dim, g);
   fill_pair(job.out.grad_y, job.b, job.p.m, job.p.dim, job.m, job.p.dim, g);
   fill_pair(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m, g);
+  if (job.out.end_values) {
+    Storage* const ends =
+        static_cast<Storage*>(job.out.end_values) + static_cast<std::int64_t>(job.b) * job.p.m;
+    std::fill_n(ends, job.m, static_cast<Storage>(value));
+    std::fill_n(ends + job.m, job.p.m - job.m, static_cast<Storage>(std::numeric_limits<double>::infinity()));
+  }
 }
 
 template <class Storage, class Real, class Exponent>
@@ -287,6 +294,50 @@ void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair
   }
 }
 
+// Of a subsequence: a cell of the first row is entered from above with 2^-penalty and diagonally with 1, and
+// both together are to be one start.
+template <class Real, class Exponent>
+CpuStart<Real, Exponent> start_of(bool hard, double penalty) {
+  if (hard) return {0, 0};
+  return {static_cast<Real>(2.0 / (1.0 + std::exp2(-penalty))), -1};
+}
+
+// The values at every end, and from them all ends' together as an outcome; with gradients each one's share in
+// it.
+template <class Storage, class Real, class Exponent>
+CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& outcome,
+                     const CpuPair<Real, Exponent>& pair) {
+  const std::int64_t row = pair.want_gradient ? (pair.n + pair.tile - 1) / pair.tile : 0;
+  const Real* const mantissa = pair.row_mantissa + row * (pair.m + 1) + 1;
+  const Exponent* const exponent = pair.row_exponent + row * (pair.m + 1) + 1;
+  const auto log2_z = [&](int j) {  // hard: -R
+    return hard ? -static_cast<double>(mantissa[j])
+                : static_cast<double>(exponent[j]) + std::log2(static_cast<double>(mantissa[j]));
+  };
+  int best = 0;
+  for (int j = 1; j < pair.m; ++j) {
+    if (log2_z(j) > log2_z(best)) best = j;
+  }
+  const double top = log2_z(best);
+  const auto share = [&](int j) { return hard ? (j == best ? 1.0 : 0.0) : std::exp2(log2_z(j) - top); };
+  double sum = 0;
+  for (int j = 0; j < pair.m; ++j) sum += share(j);
+  for (int j = 0; pair.inflow && j < pair.m; ++j) {
+    const_cast<Real*>(pair.inflow)[j] = static_cast<Real>(share(j) / sum);
+  }
+  if (job.out.end_values) {
+    Storage* const ends =
+        static_cast<Storage*>(job.out.end_values) + static_cast<std::int64_t>(job.b) * job.p.m;
+    for (int j = 0; j < job.p.m; ++j) {
+      const double value = j < pair.m ? -log2_z(j) / scale : std::numeric_limits<double>::infinity();
+      ends[j] = static_cast<Storage>(value * scale > 1e298 ? std::numeric_limits<double>::infinity() : value);
+    }
+  }
+  if (hard) return {-top, 0, outcome.largest_cost};
+  // Where nothing is reached the exponent says so.
+  return {sum, top, outcome.largest_cost};
+}
+
 // False: the cell's range is too small for this pair, and nothing has been written.
 template <class Storage, class Real, class Exponent>
 bool solve(const Job& job, void* memory) {
@@ -304,13 +355,17 @@ bool solve(const Job& job, void* memory) {
   if (job.out.grad_gamma) pair.entropy = &entropy;
   bind_pair<Storage>(job, norms, pair);
 
-  const CpuOutcome outcome = forward(job.kernels, pair, hard);
+  const CpuStart<Real, Exponent> start = start_of<Real, Exponent>(hard, job.p.step_penalty * scale);
+  if (job.p.subsequence) pair.start = &start;
+
+  CpuOutcome outcome = forward(job.kernels, pair, hard);
   if (!certified(pair, outcome)) return false;
   if (std::isnan(outcome.largest_cost)) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     write_constant<Storage>(job, nan, nan);
     return true;
   }
+  if (job.p.subsequence) outcome = join_ends<Storage>(job, hard, scale, outcome, pair);
   if (hard ? outcome.mantissa > 1e298 : outcome.exponent < -1e298) {  // every path costs inf
     write_constant<Storage>(job, std::numeric_limits<double>::infinity(), 0.0);
     return true;

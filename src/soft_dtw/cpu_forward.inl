@@ -28,10 +28,11 @@ struct Border {
   typename Cell::Exponent* exponent = nullptr;
 
   WARPALIGN_INLINE Border operator+(Index n) const { return {mantissa + n, exponent + n}; }
-  WARPALIGN_INLINE void set_dead(Index k) const {
-    mantissa[k] = Cell::kDeadMantissa;
-    exponent[k] = Cell::kDead;
+  WARPALIGN_INLINE void set(Index k, typename Cell::Real m, typename Cell::Exponent e) const {
+    mantissa[k] = m;
+    exponent[k] = e;
   }
+  WARPALIGN_INLINE void set_dead(Index k) const { set(k, Cell::kDeadMantissa, Cell::kDead); }
   WARPALIGN_INLINE void copy(Index k, Border from, Index source) const {
     mantissa[k] = from.mantissa[source];
     exponent[k] = from.exponent[source];

@@ -35,6 +35,12 @@ struct CpuColumns {
 // Of the differences of two steps. Cosine comes as kSquared of unit vectors.
 enum class CpuMetric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
 
+template <class Real, class Exponent>
+struct CpuStart {
+  Real mantissa;
+  Exponent exponent;
+};
+
 // One pair in the worker's own memory. Exponents are int32 for float, double for double.
 template <class Real, class Exponent>
 struct CpuPair {
@@ -72,6 +78,11 @@ struct CpuPair {
   void* alignment = nullptr;  // null: not wanted
   std::int64_t alignment_stride = 0;
   bool float_storage = true;
+
+  // Of a subsequence: Z of the row above the first, whose cells are entered downwards and diagonally as one
+  // start, and E of the last row. Null: paths begin and end in the corners.
+  const CpuStart<Real, Exponent>* start = nullptr;
+  const Real* inflow = nullptr;
 
   double* entropy = nullptr;  // in bits, of the distribution of paths; null: not wanted
 

@@ -61,13 +61,20 @@ CpuOutcome forward_pair(const typename Cell::Pair& p) {
   Border<Cell> top{p.row_mantissa, p.row_exponent};
   top.mantissa[0] = Cell::kStart;
   top.exponent[0] = 0;
+  if (p.start) top.set(0, p.start->mantissa, p.start->exponent);
 
   typename Cell::Range range;
   const Index step = p.want_gradient ? p.m + 1 : 0;
   int end = 0;  // of what has been written in the row at the top
   for (int k = 0; k < tiles(p.n, p.tile); ++k) {
     const CpuColumns strip = p.strips[k];
-    for (; end < strip.end; ++end) top.set_dead(end + 1);
+    for (; end < strip.end; ++end) {
+      if (p.start && k == 0) {
+        top.set(end + 1, p.start->mantissa, p.start->exponent);
+      } else {
+        top.set_dead(end + 1);
+      }
+    }
     const int row0 = k * p.tile;
     Tile<Cell> t{row0,
                  strip.begin,
@@ -153,6 +160,7 @@ void reverse_pair(const typename Cell::Pair& p) {
   Real* above = p.flow_below + p.m + 1;
   for (int j = 0; j < p.m; ++j) below[j] = 0;
   below[p.m] = 1;
+  for (int j = 0; p.inflow && j < p.m; ++j) below[j + 1] = p.inflow[j];
   for (int s = tiles(p.n, p.tile) - 1; s >= 0; --s) {
     const CpuColumns strip = p.strips[s];
     const int first = strip.begin / p.tile;

@@ -112,13 +112,16 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
                           const Options& options) {
   if (any_nan(cost)) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    return {nan, std::vector<double>(cost.size(), nan), {}, {}, nan};
+    return {nan, std::vector<double>(cost.size(), nan), {}, {}, std::vector<double>(m, nan), nan};
   }
   // r(i, j) is R[i-1, j-1]: row 0 and column 0 are the border.
   const int columns = m + 1;
   std::vector<double> r(at(n + 1, 0, columns), kInf);
   r[0] = 0.0;
   const auto predecessors = [&](int i, int j) {
+    // Begins here, or comes from the left.
+    if (options.subsequence && i == 1)
+      return softmin(kInf, r[at(i, j - 1, columns)] + options.step_penalty, 0, gamma);
     return softmin(r[at(i - 1, j, columns)] + options.step_penalty,
                    r[at(i, j - 1, columns)] + options.step_penalty, r[at(i - 1, j - 1, columns)], gamma);
   };
@@ -129,11 +132,26 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
     }
   }
   Result result{r[at(n, m, columns)], std::vector<double>(cost.size(), 0.0), {}, {}};
+  std::vector<double> ends(m, 0.0);  // of the last row: its part in the value
+  ends[m - 1] = 1.0;
+  if (options.subsequence) {
+    result.end_values.assign(r.end() - m, r.end());
+    const auto first = std::min_element(result.end_values.begin(), result.end_values.end());
+    double sum = 0;
+    for (int j = 0; j < m; ++j) {
+      const bool best = first - result.end_values.begin() == j;
+      ends[j] = gamma == 0 ? (best ? 1.0 : 0.0) : std::exp((*first - result.end_values[j]) / gamma);
+      sum += ends[j];
+    }
+    result.value = *first - gamma * std::log(sum);
+    for (double& end : ends) end /= sum;
+  }
   if (std::isinf(result.value)) return result;  // also without any path
 
-  // E[n-1,m-1] = 1; every cell hands its E on to its predecessors by their shares.
+  // E of the last row is its part in the value; every cell hands its E on to its predecessors by their
+  // shares.
   std::vector<double> e(r.size(), 0.0);
-  e[at(n, m, columns)] = 1.0;
+  for (int j = 1; j <= m; ++j) e[at(n, j, columns)] = ends[j - 1];
   double expected_cost = 0;
   for (int i = n; i >= 1; --i) {
     for (int j = m; j >= 1; --j) {

@@ -11,10 +11,11 @@ namespace warpalign::reference {
 
 struct Result {
   double value;
-  std::vector<double> alignment;  // (n, m): E
-  std::vector<double> grad_x;     // (n, dim)
-  std::vector<double> grad_y;     // (m, dim)
-  double grad_gamma = 0;          // (value - <E, C> - penalty * expected steps that are not diagonal) / gamma
+  std::vector<double> alignment;        // (n, m): E
+  std::vector<double> grad_x;           // (n, dim)
+  std::vector<double> grad_y;           // (m, dim)
+  std::vector<double> end_values = {};  // (m), of a subsequence
+  double grad_gamma = 0;  // (value - <E, C> - penalty * expected steps that are not diagonal) / gamma
 };
 
 // The parts of the definition beyond costs and gamma.
@@ -22,6 +23,7 @@ struct Options {
   Band band;
   double step_penalty = 0;
   CostKind cost_kind = CostKind::kSquaredEuclidean;
+  bool subsequence = false;
   std::vector<std::uint8_t> x_mask, y_mask;  // empty: nothing is missing
 };
 

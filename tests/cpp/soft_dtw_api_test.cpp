@@ -136,6 +136,17 @@ const BadArgument kBadArguments[] = {
        c.use_cost();
        c.problem.x_mask = kMask;
      }},
+    {"SubsequenceWithBand", "band",
+     [](Call& c) {
+       c.problem.subsequence = true;
+       c.problem.band = {BandKind::kSakoeChiba, 9, 2.0};
+     }},
+    {"EndValuesWithoutSubsequence", "end_values", [](Call& c) { c.out.end_values = c.value.data(); }},
+    {"SubsequenceWithGradGamma", "grad_gamma",
+     [](Call& c) {
+       c.problem.subsequence = true;
+       c.out.grad_gamma = c.value.data();
+     }},
     {"NegativeRadius", "band",
      [](Call& c) {
        c.problem.band = {BandKind::kSakoeChiba, -1, 2.0};

@@ -220,6 +220,74 @@ TEST_P(SoftDtwCpu, MissingStepsMayHoldAnything) {
   }
 }
 
+template <typename T>
+void expect_subsequence(const Batch<T>& batch, Wanted wanted) {
+  const Outputs<T> got = run(batch, wanted);
+  expect_close(batch, got, tolerance<T>());
+  for (int b = 0; b < batch.shape.batch; ++b) {
+    const std::vector<double> expected = batch.expected(b).end_values;
+    for (int j = 0; j < batch.shape.m; ++j) {
+      const T end = got.end_values[static_cast<std::size_t>(b) * batch.shape.m + j];
+      if (j >= batch.m(b)) {
+        ASSERT_EQ(end, static_cast<T>(kInf));
+        continue;
+      }
+      ASSERT_NEAR(end, expected[j], (sizeof(T) == 4 ? 1e-6 : 1e-12) * (std::abs(expected[j]) + batch.n(b)))
+          << j;
+    }
+  }
+}
+
+TEST_P(SoftDtwCpu, Subsequence) {
+  int turn = 0;
+  for (int n : {1, 2, 33, 129, 270}) {
+    for (int m : {1, 31, 130, 300}) {
+      for (double gamma : {0.0, 0.1, 1.0}) {
+        ++turn;
+        const int dims[] = {1, 0, 6};
+        Batch<float> batch({2, n, m, dims[turn % 3]}, gamma, turn);
+        batch.options.subsequence = true;
+        batch.options.step_penalty = turn % 2 ? 0.3 : 0.0;
+        batch.options.cost_kind = kCosts[turn % 5];
+        expect_subsequence(batch, static_cast<Wanted>(turn % 3));
+        Batch<double> wide({2, n, m, dims[turn % 3]}, gamma, turn);
+        wide.options = batch.options;
+        if (n > 3 && m > 3) {
+          wide.x_lengths = {n, n - 2};
+          wide.y_lengths = {m / 2, m};
+          wide.fill_padding_with_nan();
+        }
+        expect_subsequence(wide, kEverything);
+      }
+    }
+  }
+}
+
+// A short query inside a long series is found where it was put.
+TEST_P(SoftDtwCpu, SubsequenceFindsTheQuery) {
+  Batch<float> batch({1, 40, 500, 3}, 0.01, 60);
+  batch.options.subsequence = true;
+  for (int i = 0; i < 40; ++i) {
+    for (int d = 0; d < 3; ++d) batch.y.at(0, 300 + i, d) = batch.x.at(0, i, d);
+  }
+  const Outputs<float> got = run(batch, kEverything);
+  const auto best = std::min_element(got.end_values.begin(), got.end_values.end());
+  EXPECT_EQ(best - got.end_values.begin(), 339);
+  EXPECT_NEAR(got.alignment[300], 1.0, 1e-3);
+  EXPECT_NEAR(got.alignment[39 * 500 + 339], 1.0, 1e-3);
+}
+
+TEST_P(SoftDtwCpu, SubsequenceWithCostsBeyondFloat32AndNan) {
+  Batch<float> batch({2, 50, 60, 2}, 1e-3, 61, 300.0);
+  batch.options.subsequence = true;
+  expect_subsequence(batch, kEverything);
+  batch.x.at(1, 3, 1) = static_cast<float>(kNan);
+  const Outputs<float> got = run(batch, kEverything);
+  EXPECT_TRUE(std::isfinite(got.value[0]));
+  EXPECT_TRUE(std::isnan(got.value[1]));
+  EXPECT_TRUE(std::isnan(got.end_values[60]));
+}
+
 WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
 
 }  // namespace

@@ -123,7 +123,7 @@ struct Batch {
 // Contiguous, as the library wrote them; empty: not wanted.
 template <typename T>
 struct Outputs {
-  std::vector<T> value, grad_x, grad_y, alignment, grad_gamma = {};
+  std::vector<T> value, grad_x, grad_y, alignment, grad_gamma = {}, end_values = {};
 };
 
 // Bit by bit: NaN equals NaN, and -0 differs from 0.
@@ -182,16 +182,26 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   if (!batch.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
   if (!batch.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());
   const std::size_t gamma_slopes = wanted == kAll ? pairs : 0;
+  problem.subsequence = batch.options.subsequence;
+  const std::size_t ends = problem.subsequence ? pairs * s.m : 0;
+  Buffer end_values(ends * sizeof(T));
   Buffer grad_gamma(gamma_slopes * sizeof(T));
-  const SoftDtwOutputs outputs{value.data(), xs ? grad_x.data() : nullptr, ys ? grad_y.data() : nullptr,
+  const SoftDtwOutputs outputs{value.data(),
+                               xs ? grad_x.data() : nullptr,
+                               ys ? grad_y.data() : nullptr,
                                table ? alignment.data() : nullptr,
-                               gamma_slopes ? grad_gamma.data() : nullptr};
+                               gamma_slopes ? grad_gamma.data() : nullptr,
+                               ends ? end_values.data() : nullptr};
   const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, execution);
   Buffer workspace(bytes);
   const Status status = soft_dtw(problem, outputs, {workspace.data(), bytes}, execution);
   EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
-  return {value.template read<T>(pairs), grad_x.template read<T>(xs), grad_y.template read<T>(ys),
-          alignment.template read<T>(table), grad_gamma.template read<T>(gamma_slopes)};
+  return {value.template read<T>(pairs),
+          grad_x.template read<T>(xs),
+          grad_y.template read<T>(ys),
+          alignment.template read<T>(table),
+          grad_gamma.template read<T>(gamma_slopes),
+          end_values.template read<T>(ends)};
 }
 
 // Relative L2 error over the true part; the padding must be exactly 0.

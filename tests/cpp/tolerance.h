@@ -102,7 +102,8 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
   if constexpr (sizeof(T) == 8) return {};
   // It is the plain formula alone, with a band at most.
   const reference::Options& o = batch.options;
-  if (o.step_penalty > 0 || o.cost_kind != CostKind::kSquaredEuclidean || batch.gamma == 0) return {};
+  if (o.step_penalty > 0 || o.subsequence || o.cost_kind != CostKind::kSquaredEuclidean || batch.gamma == 0)
+    return {};
   if (!batch.x_mask.empty() || !batch.y_mask.empty() || !batch.gammas.empty()) return {};
   const int n = batch.n(b), m = batch.m(b), dim = batch.shape.dim;
   std::vector<double> x, y;

@@ -150,6 +150,7 @@ Status check_available(const SoftDtwProblem& problem, const SoftDtwOutputs& out)
   if (problem.x_mask) option = "x_mask";
   if (problem.y_mask) option = "y_mask";
   if (out.grad_gamma) option = "grad_gamma";
+  if (problem.subsequence) option = "subsequence";
   return option ? Status::unsupported(option, "not available on CUDA yet") : Status{};
 }
 
