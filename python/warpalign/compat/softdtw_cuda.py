@@ -99,6 +99,8 @@ class SoftDTW(nn.Module):
 class DTW(nn.Module):
     """Hard DTW of squared Euclidean or cosine distances: values alone, without a gradient, as in the original.
 
+    Hard DTW is on the CPU alone so far: CUDA tensors raise NotImplementedError.
+
     Args:
         dist, fused, bandwidth: as in :class:`SoftDTW`.
     """
@@ -267,7 +269,7 @@ def dtw_barycenter(
     """DTW barycenter averaging: Petitjean, Ketterlin & Gancarski, Pattern Recognition 2011.
 
     In turn, every series is aligned with the barycenter under hard DTW, and every time step of the barycenter becomes the
-    weighted mean of what is aligned with it.
+    weighted mean of what is aligned with it. On the CPU alone so far, as :class:`DTW`.
 
     Args:
         X: (B, N, D) series.
