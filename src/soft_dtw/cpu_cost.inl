@@ -92,12 +92,13 @@ class BufferedCost {
   void compute(int d, int low, int high) {
     first_ = d;
     high = high + kCpuCostDiagonals - 1 < h_ - 1 ? high + kCpuCostDiagonals - 1 : h_ - 1;
-    with_metric(p_.metric, [&]<CpuMetric kMetric>() { compute_metric<kMetric>(d, low, high); });
+    const Real scale = p_.scale;
+    with_metric(p_.metric, [&]<CpuMetric kMetric>() { compute_metric<kMetric>(d, low, high, scale); });
     if (p_.x_weight) forget_missing(d, low, high);
   }
 
   template <CpuMetric kMetric>
-  void compute_metric(int d, int low, int high) {
+  WARPALIGN_INLINE void compute_metric(int d, int low, int high, Real scale) {
     // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
     for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
       const Real* x = p_.x + row0_ + r;
@@ -110,9 +111,9 @@ class BufferedCost {
       Real* const to = p_.diagonal_cost + r;
       for (int u = 0; u < kCpuCostDiagonals; ++u) {
         Real* const costs = to + u * slots_;
-        store(costs, kMetric == CpuMetric::kNorm ? sum[u] : sum[u] * p_.scale);
+        store(costs, kMetric == CpuMetric::kNorm ? sum[u] : sum[u] * scale);
         if constexpr (kMetric == CpuMetric::kNorm) {
-          for (int k = 0; k < Cell::kLanes; ++k) costs[k] = p_.scale * root(costs[k]);
+          for (int k = 0; k < Cell::kLanes; ++k) costs[k] = scale * root(costs[k]);
         }
       }
     }
