@@ -26,9 +26,20 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     Function.apply binds its arguments to the signature of forward before it does what is called here, which only
     torch.func transforms and torch.compile need.
     """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if _is_traced():
         return function.apply(*arguments)
     return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
+
+
+def _is_traced() -> bool:
+    """Under torch.compile or a torch.func transform, where only saved tensors may be kept between forward and backward."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    """A backward for many grad_outputs at once (is_grads_batched, or vmap): then nothing can be written in place."""
+    batched: bool = _is_traced() or torch._C._functorch.is_legacy_batchedtensor(tensor)
+    return batched
 
 
 def _keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
@@ -123,22 +134,39 @@ class _Series(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, y, gammas = inputs[:3]
-        _, grad_x, grad_y, grad_gamma, alignment = output
-        ctx.mark_non_differentiable(grad_x, grad_y, grad_gamma, alignment)
-        ctx.save_for_backward(x, y, gammas, grad_x, grad_y, grad_gamma)
+        tensors, rest = inputs[:7], inputs[7:]
+        ctx.mark_non_differentiable(*output[1:])
+        if _is_traced():
+            ctx.gradients = None
+            ctx.save_for_backward(*tensors, *output[1:4])
+        else:
+            ctx.gradients = output[1:4]
+            ctx.save_for_backward(*tensors)
+            ctx.rest = rest
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        x, y, gammas, *grads = ctx.saved_tensors
-        inputs = (x, y) if gammas is None else (x, y, gammas)
-        return (
-            *(
-                _scaled(grad_value, grad, *inputs) if needed else None
-                for grad, needed in zip(grads, ctx.needs_input_grad[:3], strict=True)
-            ),
-            *(None,) * (len(ctx.needs_input_grad) - 3),
-        )
+        tensors, traced = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        needed = ctx.needs_input_grad[:3]
+        inputs = [t for t in tensors[:3] if t is not None]
+        none = (None,) * (len(ctx.needs_input_grad) - 3)
+        grads, ctx.gradients = traced or ctx.gradients, None
+        if not grads:  # a second backward through the same graph
+            with torch.no_grad():
+                gamma, needs, _, cost_kind, settings = ctx.rest
+                arguments = (*tensors, gamma, needs, False, cost_kind, settings)
+                grads = _Series.forward(*arguments)[1:4]
+        if not (traced or torch.is_grad_enabled() or _is_batched(grad_value)):
+            # Nobody else has these gradients: scaled where they are, a step holds them once.
+            scaled = (
+                grad.mul_(_along_batch(grad_value, grad)) if wanted else None
+                for grad, wanted in zip(grads, needed, strict=True)
+            )
+            return *scaled, *none
+        return *(
+            _scaled(grad_value, grad, *inputs) if wanted else None
+            for grad, wanted in zip(grads, needed, strict=True)
+        ), *none
 
     @staticmethod
     def vmap(

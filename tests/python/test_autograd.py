@@ -272,3 +272,21 @@ def test_descent_lowers_the_loss(device: torch.device) -> None:
         loss(x, y).backward()
         optimizer.step()
     assert float(loss(x, y).detach()) < 0.3 * first
+
+
+def test_several_backwards_through_one_graph(device: torch.device) -> None:
+    """The first backward scales the gradients in place; what it used up is computed again."""
+    x = torch.randn(3, 9, 2, device=device, requires_grad=True)
+    y = torch.randn(3, 7, 2, device=device, requires_grad=True)
+    value = warpalign.soft_dtw(x, y, gamma=0.5)
+    factors = torch.tensor([2.0, -1.0, 0.5], device=device)
+    first = torch.autograd.grad(value, (x, y), factors, retain_graph=True)
+    kept = [g.clone() for g in first]
+    second = torch.autograd.grad(value, (x, y), 3 * factors, retain_graph=True)
+    third = torch.autograd.grad(value, (x, y), factors)
+    for a, before, b, c in zip(first, kept, second, third, strict=True):
+        assert torch.equal(a, before)
+        assert torch.equal(a, c)
+        torch.testing.assert_close(b, 3 * a)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(value, x, factors)

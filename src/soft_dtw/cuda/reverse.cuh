@@ -88,6 +88,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
       // The groups that nothing came for are behind row n - 1: any finite values do.
       const auto* from = reinterpret_cast<const cuda::Word*>(w.border_column(w.strip - 1, true));
       auto* to = reinterpret_cast<cuda::Word*>(w.phase_border);
+      __syncwarp();
       for (int i = w.lane; i < count * Wave::kStateUnits; i += 32) {
         const int group = min(first + i / Wave::kStateUnits, last_group - left_lag);
         to[i] = cuda::load_relaxed(from + group * Wave::kStateUnits + i % Wave::kStateUnits);
@@ -125,7 +126,8 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
 #pragma unroll
       for (int q = 0; q < kGroup; ++q) {
 #pragma unroll
-        for (int f = 0; f < kFlow; ++f) from_right[q][f] = receives ? received[q * kFlow + f] : Real(0);
+        for (int f = 0; f < kFlow; ++f)
+          from_right[q][f] = receives && w.lane == 31 ? received[q * kFlow + f] : Real(0);
       }
       const int sent = last_group - left_lag - group;  // negative: these rows are behind row n - 1
       if (left_is_local && sent >= 0) w.own_channel().reserve(sent);

@@ -44,16 +44,16 @@ class Tiles {
   static __device__ void init(unsigned char* memory, int lane) {
     auto& m = *reinterpret_cast<Memory*>(memory);
     if (lane < kRingTiles) {
-      cuda::barrier_init(m.full(lane));
-      cuda::barrier_init(m.done(lane));
-      cuda::barrier_init<kGradientWarps>(m.free(lane));
+      cuda::barrier_init<cuda::kWarpSize>(m.full(lane));
+      cuda::barrier_init<cuda::kWarpSize>(m.done(lane));
+      cuda::barrier_init<cuda::kWarpSize * kGradientWarps>(m.free(lane));
     }
   }
   __device__ void begin_panel() const {
     if (w_.lane < kRingTiles) {
-      cuda::barrier_reset(m_.full(w_.lane));
-      cuda::barrier_reset(m_.done(w_.lane));
-      cuda::barrier_reset<kGradientWarps>(m_.free(w_.lane));
+      cuda::barrier_reset<cuda::kWarpSize>(m_.full(w_.lane));
+      cuda::barrier_reset<cuda::kWarpSize>(m_.done(w_.lane));
+      cuda::barrier_reset<cuda::kWarpSize * kGradientWarps>(m_.free(w_.lane));
     }
     if (w_.lane < kGradientWarps) m_.rows_done[w_.lane] = -1;
   }
@@ -80,7 +80,7 @@ class Tiles {
   }
   __device__ __forceinline__ void end_forward_group(int group) const {
     if (group % 2 == 0) return;
-    signal(m_.done((group - 1) / 2));
+    cuda::barrier_arrive(m_.done((group - 1) / 2));
   }
   __device__ void begin_reverse() {
     reverse_ = true;
@@ -94,7 +94,7 @@ class Tiles {
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
   __device__ __forceinline__ void end_reverse_group(int group) const {
     if (group % 2 != 0) return;
-    signal(m_.done(order_of(group / 2 + kTilesBefore)));
+    cuda::barrier_arrive(m_.done(order_of(group / 2 + kTilesBefore)));
   }
   __device__ void end_reverse() const {}
 
@@ -112,7 +112,7 @@ class Tiles {
     for (int tile = helper; tile < tiles(); tile += 2) {
       if (tile >= kRingTiles) cuda::barrier_wait(m_.done(tile - kRingTiles), tile / kRingTiles - 1);
       maker.make(first_row(tile), m_.tile(tile));
-      signal(m_.full(tile));
+      cuda::barrier_arrive(m_.full(tile));
     }
     w_.note_range({maker.range_bits(), -1});
   }
@@ -123,7 +123,7 @@ class Tiles {
       for (int order = 0; order < tiles(); ++order) {
         if (order >= kRingTiles) cuda::barrier_wait(m_.free(order - kRingTiles), order / kRingTiles - 1);
         maker.make(first_row(tiles() - 1 - order), m_.tile(order));
-        signal(m_.full(order));
+        cuda::barrier_arrive(m_.full(order));
       }
       return;
     }
@@ -135,7 +135,7 @@ class Tiles {
       cuda::barrier_wait(m_.done(order), order / kRingTiles);
       const int row0 = first_row(tiles() - 1 - order);
       if (row0 < w_.pair.n) consume(task, row0, m_.tile(order), helper - 1);
-      signal(m_.free(order));
+      cuda::barrier_arrive(m_.free(order));
     }
   }
 
@@ -147,10 +147,6 @@ class Tiles {
   // Tiles are made and used in ascending order in the forward sweep, descending in the reverse one.
   [[nodiscard]] __device__ __forceinline__ int order_of(int tile) const {
     return reverse_ ? tiles() - 1 - tile : tile;
-  }
-  __device__ __forceinline__ void signal(cuda::Barrier* barrier) const {
-    __syncwarp();
-    if (w_.lane == 0) cuda::barrier_arrive(barrier);
   }
 
   __device__ __forceinline__ void load_costs(int group) {
@@ -176,10 +172,11 @@ class Tiles {
   }
   __device__ __forceinline__ void await_right(int rows, int helper) const {
     if (!w_.right_is_remote()) {
-      const auto* done = const_cast<const volatile int*>((&m_ + 1)->rows_done + helper);
-      while (*done < rows) {
+      if (w_.lane == 0) {
+        while (atomicAdd((&m_ + 1)->rows_done + helper, 0) < rows) {
+        }
+        __threadfence_block();
       }
-      __threadfence_block();
     } else if (p_.layout.tickets) {
       while (cuda::load_acquire(w_.rows_done_of(w_.strip + 1, helper)) < rows) {
       }
@@ -191,7 +188,7 @@ class Tiles {
     if (w_.lane != 0) return;
     if (!w_.left_is_remote()) {
       __threadfence_block();
-      *const_cast<volatile int*>(m_.rows_done + helper) = rows;
+      atomicExch(m_.rows_done + helper, rows);
     } else if (p_.layout.tickets) {
       __threadfence();
       *const_cast<volatile int*>(w_.rows_done_of(w_.strip, helper)) = rows;
