@@ -10,7 +10,7 @@ as they exist there.
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -125,7 +125,9 @@ def python_tests(device: torch.device) -> Row:
         report = Path(folder) / "report.xml"
         marks = "gpu" if device.type == "cuda" else "not gpu"
         arguments = ["-m", "pytest", "-q", "-m", marks, "tests/python", "-p", "no:cacheprovider"]
-        status, output = command([sys.executable, *arguments, f"--junitxml={report}"], 200)
+        if importlib.util.find_spec("xdist"):
+            arguments += ["-n", str(min(8, os.cpu_count() or 1))]
+        status, output = command([sys.executable, *arguments, f"--junitxml={report}"], 400)
         if not report.exists():
             tail(output)
             return check("pytest", "failed", f"exit status {status}: {last_line(output)}", start)

@@ -136,6 +136,7 @@ class _Series(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         tensors, rest = inputs[:7], inputs[7:]
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
         if _is_traced():
             ctx.gradients = None
             ctx.save_for_backward(*tensors, *output[1:4])
@@ -145,7 +146,9 @@ class _Series(torch.autograd.Function):
             ctx.rest = rest
 
     @staticmethod
-    def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_value is None:
+            return (None,) * len(ctx.needs_input_grad)
         tensors, traced = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
         needed = ctx.needs_input_grad[:3]
         inputs = [t for t in tensors[:3] if t is not None]
@@ -223,10 +226,13 @@ class _Cost(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
         ctx.save_for_backward(*inputs[:2], *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_value is None:
+            return (None,) * len(ctx.needs_input_grad)
         cost, gammas, *grads = ctx.saved_tensors
         inputs = (cost,) if gammas is None else (cost, gammas)
         return (
@@ -293,10 +299,13 @@ class _Subsequence(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
         ctx.save_for_backward(*inputs[:2], *output[1:3])
 
     @staticmethod
-    def backward(ctx: Any, grad_value: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_value is None:
+            return (None,) * len(ctx.needs_input_grad)
         x, y, *grads = ctx.saved_tensors
         return (
             *(
