@@ -162,10 +162,16 @@ class _Job:
         y = x if y is None else y.to(device, non_blocking=True)
         return SeriesSet(x, self.lengths[0]), SeriesSet(y, self.lengths[1])
 
-    def on_every_device(self, work: Callable[[torch.device, list[_Tile]], T]) -> list[T]:
-        """One thread per device, in the caller's grad mode and CUDA streams."""
-        if len(self.devices) == 1:
-            return [work(self.devices[0], self.tiles[0])]
+    def on_every_device(
+        self, work: Callable[[torch.device, list[_Tile]], T], in_threads: bool = True
+    ) -> list[T]:
+        """One thread per device, in the caller's CUDA streams; or one after the other.
+
+        Inside a backward other threads must not differentiate: autograd has one thread per GPU, and this backward holds
+        one of them. GPUs work at the same time all the same, since nothing waits for them.
+        """
+        if len(self.devices) == 1 or not in_threads:
+            return list(map(work, self.devices, self.tiles))
         streams = [torch.cuda.current_stream(d) if d.type == "cuda" else None for d in self.devices]
 
         def run(device: torch.device, stream: torch.cuda.Stream | None, tiles: list[_Tile]) -> T:
@@ -318,7 +324,7 @@ def _backward(
                 total[:, : part.shape[1]].index_add_(0, index, square.sum(over))
         return sums
 
-    by_device = job.on_every_device(work)
+    by_device = job.on_every_device(work, in_threads=False)
 
     def total(side: int) -> Tensor | None:
         parts = [sums[side] for sums in by_device]

@@ -80,7 +80,7 @@ struct Cell32 {
     const float z_up = scaled(up, largest);
     const float z_left = scaled(left, largest);
     const float z_diagonal = scaled(diagonal, largest);
-    const float sum = z_up + z_diagonal + z_left;
+    const float sum = z_up + z_left + z_diagonal;  // the same bits for exchanged series
     if (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, cuda::reciprocal_fast(sum));
     // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
     constexpr float kRound = 12582912.0f;

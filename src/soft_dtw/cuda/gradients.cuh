@@ -82,7 +82,7 @@ __device__ __forceinline__ void add_feature_gradients(const GradientTask<Cell, I
       const int column = min(block + c * groups, columns - 1);
       y[c] = Real(__ldg(pair.y + (t.column0 + column) * p.y_stride[1] + d * p.y_stride[2]));
       before_y[c] = Real(0);
-      if (pair.grad_y && !first_tile && block + c * groups < columns) {
+      if (pair.grad_y && in_range && !first_tile && block + c * groups < columns) {
         before_y[c] = t.sums ? t.sums[column * p.dim + d]
                              : static_cast<Real>(out_y[static_cast<std::int64_t>(column) * p.dim]);
       }
