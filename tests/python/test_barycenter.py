@@ -174,9 +174,9 @@ def test_a_minimum_that_is_known() -> None:
 
 
 def test_groups_in_one_batch_are_groups_one_by_one(device: torch.device) -> None:
-    X = [noisy_copies(7, 20 + 5 * k, k)[i].to(device) for k in range(3) for i in range(7)]
+    X = [noisy_copies(7, 20 + 5 * k, k)[i].to(device, torch.float64) for k in range(3) for i in range(7)]
     groups = torch.tensor([k for k in range(3) for _ in range(7)])
-    weights = torch.rand(21, generator=torch.Generator().manual_seed(0)) + 0.1
+    weights = torch.rand(21, generator=torch.Generator().manual_seed(0)).double() + 0.1
     shuffled = torch.randperm(21, generator=torch.Generator().manual_seed(1))
     result = soft_dtw_barycenter(
         [X[i] for i in shuffled],
