@@ -165,6 +165,11 @@ Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, W
                      const Execution& execution) {
   if (Status s = check_available(problem, out); !s.ok()) return s;
   const Plan plan = plan_for(problem, out, execution.cuda_device);
+  const bool needs_rerun = problem.dtype == DType::kFloat32;
+  if (plan.main.warps < 1 || (needs_rerun && plan.rerun.warps < 1)) {
+    return Status::unsupported("execution",
+                               "the GPU has too little shared memory: 74 KiB per block are needed");
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   return problem.dtype == DType::kFloat32 ? run<float>(problem, out, plan, workspace, stream)
                                           : run<double>(problem, out, plan, workspace, stream);

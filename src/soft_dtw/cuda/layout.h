@@ -124,6 +124,8 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   const int per_warp = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);
   const int most = std::min(device.shared_bytes_per_block / per_warp, r.most_strips);
 
+  if (most < 1) return l;  // not even one strip fits this device: no warps
+
   // With pairs enough a block takes whole pairs, and narrow panels of them one after the other: the last
   // strip of a panel starts long after the first one, and the fewer they are, the less they wait. With few
   // pairs panels are narrow enough for every multiprocessor to get one.
