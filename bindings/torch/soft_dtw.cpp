@@ -39,6 +39,8 @@ void set_paths(SoftDtwProblem& problem, const Tensor& first, const char* first_n
                int64_t band, int64_t radius, double max_slope, double step_penalty,
                const std::optional<Tensor>& gammas) {
   problem.gamma = gamma;
+  // The core checks the range of both enumerations.
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
   problem.band = {static_cast<BandKind>(narrowed(band)), narrowed(radius), max_slope};
   problem.step_penalty = step_penalty;
   if (gammas) problem.gammas = check_vector(*gammas, "gammas", first, first_name);
@@ -74,6 +76,7 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
                         bool needs_grad_gamma, int64_t cost_kind, const std::optional<Tensor>& x_mask,
                         const std::optional<Tensor>& y_mask, bool needs_alignment) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
   problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
   if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
   if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
@@ -119,6 +122,7 @@ SeriesResult soft_dtw_subsequence_op(const Tensor& x, const Tensor& y, const Len
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
   problem.gamma = gamma;
   problem.step_penalty = step_penalty;
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
   problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
   problem.subsequence = true;
   const int64_t b = x.size(0);

@@ -11,10 +11,11 @@ namespace warpalign::reference {
 
 struct Result {
   double value;
-  std::vector<double> alignment;        // (n, m): E
-  std::vector<double> grad_x;           // (n, dim)
-  std::vector<double> grad_y;           // (m, dim)
-  std::vector<double> end_values = {};  // (m), of a subsequence
+  std::vector<double> alignment;  // (n, m): E
+  std::vector<double> grad_x;     // (n, dim)
+  std::vector<double> grad_y;     // (m, dim)
+  // Initialised here for g++, which otherwise asks every initialiser list for it.
+  std::vector<double> end_values = {};  // (m), of a subsequence; NOLINT(readability-redundant-member-init)
   double grad_gamma = 0;  // (value - <E, C> - penalty * expected steps that are not diagonal) / gamma
 };
 
