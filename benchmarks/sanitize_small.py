@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,6 +106,44 @@ def check_extremes(device: torch.device) -> float:
     )
 
 
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"bandwidth": 5, "step_penalty": 0.2},
+    {"cost": "euclidean", "band": "itakura"},
+    {"cost": "cosine", "x_mask": torch.arange(70) % 5 == 1},
+    {"cost": "huber", "gamma": torch.tensor([0.1, 1.0])},
+    {"cost": "l1", "gamma": 0.0, "bandwidth": 40, "band": "slanted"},
+)
+
+
+def check_options(options: dict[str, Any], dtype: torch.dtype, device: torch.device) -> float:
+    """Kernels with options, against the CPU path in float64; panels on several multiprocessors."""
+    x, y = torch.randn(2, 70, 6).to(dtype), torch.randn(2, 290, 6).to(dtype)
+
+    def results(where: torch.device, width: torch.dtype) -> list[Tensor]:
+        own = {k: v.to(where) if isinstance(v, Tensor) else v for k, v in options.items()}
+        leaves = [t.to(where, width).requires_grad_() for t in (x, y)]
+        if isinstance(own.get("gamma"), Tensor):
+            own["gamma"] = own["gamma"].to(width).requires_grad_()
+            leaves.append(own["gamma"])
+        value = warpalign.soft_dtw(leaves[0], leaves[1], **own)
+        return [value.detach(), *torch.autograd.grad(value.sum(), leaves)]
+
+    expected = results(torch.device("cpu"), torch.float64)
+    return max(error(*p) for p in zip(results(device, dtype), expected, strict=True))
+
+
+def check_subsequence(dtype: torch.dtype, device: torch.device) -> float:
+    query, series = torch.randn(2, 20, 3).to(dtype), torch.randn(2, 150, 3).to(dtype)
+
+    def results(where: torch.device, width: torch.dtype) -> list[Tensor]:
+        leaf = query.to(where, width).requires_grad_()
+        found = warpalign.soft_dtw_subsequence(leaf, series.to(where, width))
+        return [found.value.detach(), found.end_values, *torch.autograd.grad(found.value.sum(), leaf)]
+
+    expected = results(torch.device("cpu"), torch.float64)
+    return max(error(*p) for p in zip(results(device, dtype), expected, strict=True))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--device", default="cuda")
@@ -125,6 +164,9 @@ def main() -> int:
     for dtype in (torch.float32, torch.float64):
         report("ragged", dtype, check_ragged(dtype, device))
         report("alignment and cost", dtype, check_alignment(dtype, device))
+        for number, options in enumerate(OPTIONS):
+            report(f"options {number}", dtype, check_options(options, dtype, device))
+        report("subsequence", dtype, check_subsequence(dtype, device))
     report("extremes", torch.float32, check_extremes(device))
     return 1 if failures else 0
 

@@ -214,15 +214,6 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     return Settings(band=kind, radius=min(bandwidth, 2**31 - 1))
 
 
-def check_available(table: Tensor, **wanted: bool) -> None:
-    """Refuses options that the CUDA operators do not have."""
-    for name, given in wanted.items():
-        if given and table.is_cuda:
-            raise NotImplementedError(
-                f"{name}: expected CPU tensors, because this is not available on CUDA yet"
-            )
-
-
 def check_reduction(reduction: object) -> Reduction:
     if reduction not in get_args(Reduction):
         raise ValueError(f'reduction: expected "none", "mean" or "sum", got {reduction!r}')

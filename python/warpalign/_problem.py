@@ -14,7 +14,6 @@ from warpalign import _autograd
 from warpalign._autograd import Series
 from warpalign._checks import (
     CostFunction,
-    check_available,
     check_cost,
     check_costs,
     check_gamma,
@@ -107,9 +106,6 @@ def problem(
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
-    check_options(x, gamma, settings)
-    check_available(x, cost=cost != 0 and isinstance(cost, int), x_mask=masks[0] is not None)
-    check_available(y, y_mask=masks[1] is not None)
     return Problem(Series(x, y, n, m, *masks), gamma, cost, settings, unbatched)
 
 
@@ -129,22 +125,9 @@ def cost_problem(
     n = check_lengths(n_lengths, "n_lengths", "N", cost, cost.shape[0])
     m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), cost.shape[0])
     gamma = gamma_of_pairs(gamma, cost)
-    check_options(cost, gamma, settings)
     with naming_the_band(settings):
         value, _ = _autograd.cost_matrix(cost, n, m, gamma, settings)
     return value.squeeze(0) if unbatched else value
-
-
-def check_options(table: Tensor, gamma: float | Tensor, settings: Settings) -> None:
-    """The options that series and cost matrices share."""
-    if table.is_cuda:
-        hard = not isinstance(gamma, Tensor) and gamma == 0
-        check_available(
-            table,
-            band=settings.band != 0,
-            step_penalty=settings.step_penalty != 0,
-            gamma=hard or isinstance(gamma, Tensor),
-        )
 
 
 @contextmanager

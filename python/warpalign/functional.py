@@ -22,7 +22,6 @@ from warpalign._checks import (
     Cost,
     CostFunction,
     Reduction,
-    check_available,
     check_reduction,
     check_settings,
 )
@@ -130,8 +129,7 @@ def soft_dtw(
         ValueError: shapes, devices, lengths or gamma do not fit, or the band of a pair holds no path (on a GPU with
             lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
             what came.
-        NotImplementedError: on a GPU for bands, step_penalty, masks, costs other than "sqeuclidean" and functions, and for
-            gamma 0 or a tensor; on an attempt to differentiate twice. Under torch.compile, which has no double backward for
+        NotImplementedError: on an attempt to differentiate twice. Under torch.compile, which has no double backward for
             any function, this cannot be relied on.
 
     Example:
@@ -281,7 +279,7 @@ def dtw(
         (B,) costs of the best paths; 0-d for unbatched input or with a reduction.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`; not yet available on a GPU.
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
     """
     return soft_dtw(
         x,
@@ -324,7 +322,7 @@ def dtw_path(
         (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`; not yet available on a GPU.
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
 
     Example:
         >>> paths, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
@@ -388,7 +386,7 @@ def soft_dtw_subsequence(
 
     Raises:
         TypeError, ValueError: as :func:`soft_dtw`.
-        NotImplementedError: on a GPU; on an attempt to differentiate twice.
+        NotImplementedError: on an attempt to differentiate twice.
 
     Example:
         >>> series = torch.randn(500, 3)
@@ -412,7 +410,6 @@ def soft_dtw_subsequence(
         settings=check_settings(None, "sakoe_chiba", None, step_penalty),
         names=("query", "series"),
     )
-    check_available(of.of.x, query=True)
     value, _, ends = of.subsequence(with_alignment=False)
     match = _matches(of) if with_match else None
     if of.unbatched:

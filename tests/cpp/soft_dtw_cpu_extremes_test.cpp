@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "instruction_sets.h"
+#include "paths.h"
 #include "tolerance.h"
 
 namespace warpalign::test {
@@ -47,7 +47,7 @@ void expect_nan_stays(Batch<T> batch, Tensor<T> Batch<T>::*where, int row, int f
   EXPECT_TRUE(std::isnan(run(batch, kValue).value[1]));
 }
 
-TEST_P(SoftDtwCpu, NanStaysInItsPair) {
+TEST_P(SoftDtw, NanStaysInItsPair) {
   for (int dim : {1, 2, 8, 64}) {
     for (int row : {0, 7, 39}) {
       expect_nan_stays(Batch<float>({3, 40, 50, dim}, 1.0, 41), &Batch<float>::x, row, dim - 1);
@@ -61,13 +61,13 @@ TEST_P(SoftDtwCpu, NanStaysInItsPair) {
   }
 }
 
-TEST_P(SoftDtwCpu, NanBesideInfinityIsStillNan) {
+TEST_P(SoftDtw, NanBesideInfinityIsStillNan) {
   Batch<float> batch({3, 40, 50, 2}, 1.0, 46);
   batch.y.at(1, 3, 1) = static_cast<float>(kInf);  // in every row, so that no path is left
   expect_nan_stays(batch, &Batch<float>::x, 30, 0);
 }
 
-TEST_P(SoftDtwCpu, NanBehindTheTrueLengthIsNotSeen) {
+TEST_P(SoftDtw, NanBehindTheTrueLengthIsNotSeen) {
   Batch<float> batch({3, 40, 40, 0}, 1.0, 47);
   batch.x_lengths = {40, 13, 1};
   batch.y_lengths = {17, 40, 1};
@@ -92,14 +92,14 @@ void infinite_element(int dim) {
   check(batch);
 }
 
-TEST_P(SoftDtwCpu, InfiniteSeriesGiveInfAndNoGradient) {
+TEST_P(SoftDtw, InfiniteSeriesGiveInfAndNoGradient) {
   for (int dim : {1, 2, 8}) {
     infinite_element<float>(dim);
     infinite_element<double>(dim);
   }
 }
 
-TEST_P(SoftDtwCpu, InfinityMinusInfinityIsNan) {
+TEST_P(SoftDtw, InfinityMinusInfinityIsNan) {
   Batch<float> batch({1, 5, 6, 1}, 1.0, 49);
   batch.x.at(0, 2, 0) = static_cast<float>(kInf);
   batch.y.at(0, 4, 0) = static_cast<float>(kInf);
@@ -107,7 +107,7 @@ TEST_P(SoftDtwCpu, InfinityMinusInfinityIsNan) {
 }
 
 // R / gamma goes up to 1e17 here, so that a naive float32 formula has no digit left; ours has some.
-TEST_P(SoftDtwCpu, HugeMagnitudes) {
+TEST_P(SoftDtw, HugeMagnitudes) {
   for (double scale : {1e3, 1e6}) {
     for (int dim : {1, 2, 16}) {
       const Batch<float> batch({3, 50, 70, dim}, 1e-3, 51, scale);
@@ -118,7 +118,7 @@ TEST_P(SoftDtwCpu, HugeMagnitudes) {
   }
 }
 
-TEST_P(SoftDtwCpu, AnOutlierIsAsExactAndLeavesItsBatchMatesAlone) {
+TEST_P(SoftDtw, AnOutlierIsAsExactAndLeavesItsBatchMatesAlone) {
   Batch<float> batch({4, 50, 70, 2}, 1.0, 53);
   const Outputs<float> calm = run(batch, kEverything);
   batch.x.at(1, 2, 1) = 1e5f;
@@ -128,7 +128,7 @@ TEST_P(SoftDtwCpu, AnOutlierIsAsExactAndLeavesItsBatchMatesAlone) {
 }
 
 // From where exp(-c) underflows in float32 to where only float64 has range: no step in between may fail.
-TEST_P(SoftDtwCpu, EveryMagnitude) {
+TEST_P(SoftDtw, EveryMagnitude) {
   for (int exponent = -18; exponent <= 17; ++exponent) {
     const Batch<float> batch({1, 37, 300, 2}, 1.0, 54, std::pow(10.0, exponent));
     SCOPED_TRACE(exponent);
@@ -136,7 +136,7 @@ TEST_P(SoftDtwCpu, EveryMagnitude) {
   }
 }
 
-TEST_P(SoftDtwCpu, ExtremeGammas) {
+TEST_P(SoftDtw, ExtremeGammas) {
   for (double gamma : {1e-30, 1e-12, 1e6, 1e12, 1e30}) {
     SCOPED_TRACE(gamma);
     check(Batch<float>({2, 40, 60, 3}, gamma, 55));
@@ -146,7 +146,7 @@ TEST_P(SoftDtwCpu, ExtremeGammas) {
 }
 
 // x = y: the value is <= 0, and the main diagonal costs nothing.
-TEST_P(SoftDtwCpu, EqualSeries) {
+TEST_P(SoftDtw, EqualSeries) {
   for (double gamma : {1e-3, 1.0}) {
     Batch<float> batch({2, 90, 90, 3}, gamma, 56);
     batch.y = batch.x;
@@ -155,14 +155,14 @@ TEST_P(SoftDtwCpu, EqualSeries) {
   }
 }
 
-TEST_P(SoftDtwCpu, ConstantSeries) {
+TEST_P(SoftDtw, ConstantSeries) {
   Batch<float> batch({1, 130, 140, 2}, 0.5, 57);
   std::fill(batch.x.data.begin(), batch.x.data.end(), 2.0f);
   std::fill(batch.y.data.begin(), batch.y.data.end(), 2.0f);
   check(batch);
 }
 
-TEST_P(SoftDtwCpu, CostMatrixOfAnySign) {
+TEST_P(SoftDtw, CostMatrixOfAnySign) {
   for (double scale : {0.1, 1.0, 100.0, 1e5}) {
     for (double offset : {-30.0, 0.0, 30.0}) {
       check(Batch<float>({2, 45, 70, 0}, 0.7, 61, scale, scale * offset));
@@ -188,7 +188,7 @@ void forbidden_cells() {
   for (int k = 5; k < 40; ++k) EXPECT_EQ(got.alignment[(45 + k) * 70 + k], T(0));
 }
 
-TEST_P(SoftDtwCpu, ForbiddenCells) {
+TEST_P(SoftDtw, ForbiddenCells) {
   forbidden_cells<float>();
   forbidden_cells<double>();
 }
@@ -214,12 +214,12 @@ void no_noise_in_alignment() {
   }
 }
 
-TEST_P(SoftDtwCpu, NoRoundingNoiseInTheAlignment) {
+TEST_P(SoftDtw, NoRoundingNoiseInTheAlignment) {
   no_noise_in_alignment<float>();
   no_noise_in_alignment<double>();
 }
 
-TEST_P(SoftDtwCpu, ForbiddenCorners) {
+TEST_P(SoftDtw, ForbiddenCorners) {
   for (bool last : {false, true}) {
     Batch<float> batch({1, 20, 30, 0}, 1.0, 65);
     batch.cost.at(0, last ? 19 : 0, last ? 29 : 0) = static_cast<float>(kInf);
@@ -229,7 +229,7 @@ TEST_P(SoftDtwCpu, ForbiddenCorners) {
   }
 }
 
-WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+WARPALIGN_FOR_EVERY(instruction_sets);
 
 }  // namespace
 }  // namespace warpalign::test

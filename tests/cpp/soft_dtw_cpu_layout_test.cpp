@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "instruction_sets.h"
+#include "paths.h"
 #include "tolerance.h"
 #include "warpalign/thread_pool.h"
 
@@ -25,7 +25,7 @@ void ragged(int dim, Wanted wanted) {
   check(batch, wanted);
 }
 
-TEST_P(SoftDtwCpu, RaggedLengthsIgnorePadding) {
+TEST_P(SoftDtw, RaggedLengthsIgnorePadding) {
   for (int dim : {0, 1, 3, 16}) {
     for (Wanted wanted : {kValue, kGradients, kEverything}) {
       ragged<float>(dim, wanted);
@@ -34,7 +34,7 @@ TEST_P(SoftDtwCpu, RaggedLengthsIgnorePadding) {
   }
 }
 
-TEST_P(SoftDtwCpu, RaggedInOneAxisOnly) {
+TEST_P(SoftDtw, RaggedInOneAxisOnly) {
   Batch<float> batch({2, 300, 20, 2}, 0.5, 72);
   batch.x_lengths = {257, 300};
   batch.fill_padding_with_nan();
@@ -46,7 +46,7 @@ TEST_P(SoftDtwCpu, RaggedInOneAxisOnly) {
 }
 
 // A pair's result may not depend on how much padding, or what company, it has.
-TEST_P(SoftDtwCpu, APairIsTheSameAloneAndInABatch) {
+TEST_P(SoftDtw, APairIsTheSameAloneAndInABatch) {
   for (int dim : {1, 8}) {
     Batch<float> batch({3, 290, 270, dim}, 0.5, 74);
     batch.x_lengths = {290, 100, 7};
@@ -131,12 +131,12 @@ void strided() {
   }
 }
 
-TEST_P(SoftDtwCpu, AnyStrides) {
+TEST_P(SoftDtw, AnyStrides) {
   strided<float>();
   strided<double>();
 }
 
-TEST_P(SoftDtwCpu, StrideZeroBroadcasts) {
+TEST_P(SoftDtw, StrideZeroBroadcasts) {
   for (int axis = 0; axis < 3; ++axis) {
     Batch<float> batch({3, 50, 40, 4}, 0.6, 77);
     batch.y.stride[axis] = 0;
@@ -148,7 +148,7 @@ TEST_P(SoftDtwCpu, StrideZeroBroadcasts) {
 }
 
 // Each output alone, and every combination, has the same bits as when all are asked for.
-TEST_P(SoftDtwCpu, AnyCombinationOfOutputs) {
+TEST_P(SoftDtw, AnyCombinationOfOutputs) {
   for (int dim : {1, 3, 16}) {
     const Batch<float> batch({2, 140, 300, dim}, 0.3, 79);
     const Outputs<float> all = run(batch, kEverything);
@@ -182,7 +182,7 @@ TEST_P(SoftDtwCpu, AnyCombinationOfOutputs) {
   }
 }
 
-TEST_P(SoftDtwCpu, RepeatedRunsAreBitwiseEqual) {
+TEST_P(SoftDtw, RepeatedRunsAreBitwiseEqual) {
   const Batch<float> batch({9, 150, 270, 5}, 0.3, 81);
   const Outputs<float> first = run(batch, kEverything);
   for (int repeat = 0; repeat < 10; ++repeat) ASSERT_TRUE(same_bits(run(batch, kEverything), first));
@@ -213,7 +213,7 @@ void any_threads(Batch<T> batch) {
   }
 }
 
-TEST_P(SoftDtwCpu, ThreadsDoNotChangeABit) {
+TEST_P(SoftDtw, ThreadsDoNotChangeABit) {
   any_threads(Batch<float>({17, 60, 70, 3}, 0.3, 82));
   any_threads(Batch<double>({5, 60, 70, 0}, 0.3, 83));
   any_threads(Batch<float>({1, 300, 280, 9}, 0.3, 84));
@@ -240,17 +240,17 @@ TEST(ThreadPoolTest, RunsEveryTaskOnce) {
   EXPECT_GE(ThreadPool().threads(), 1);
 }
 
-TEST_P(SoftDtwCpu, EmptyBatch) {
+TEST_P(SoftDtw, EmptyBatch) {
   const Outputs<float> got = run(Batch<float>({0, 5, 6, 2}, 1.0, 86), kEverything);
   EXPECT_TRUE(got.value.empty());
 }
 
-TEST_P(SoftDtwCpu, ManyTinyPairs) {
+TEST_P(SoftDtw, ManyTinyPairs) {
   check(Batch<float>({1025, 3, 5, 1}, 1.0, 87));
   check(Batch<float>({300, 33, 17, 2}, 1.0, 88), kGradients);
 }
 
-WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+WARPALIGN_FOR_EVERY(instruction_sets);
 
 }  // namespace
 }  // namespace warpalign::test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "instruction_sets.h"
+#include "paths.h"
 #include "tolerance.h"
 
 namespace warpalign::test {
@@ -25,24 +25,24 @@ void grid(double gamma, int turn) {
   }
 }
 
-TEST_P(SoftDtwCpu, GridFloat32) {
+TEST_P(SoftDtw, GridFloat32) {
   int turn = 0;
   for (double gamma : {1e-3, 0.1, 1.0, 10.0, 1e3}) grid<float>(gamma, turn += 7);
 }
 
-TEST_P(SoftDtwCpu, GridFloat64) {
+TEST_P(SoftDtw, GridFloat64) {
   int turn = 0;
   for (double gamma : {1e-3, 0.1, 1.0, 10.0, 1e3}) grid<double>(gamma, turn += 11);
 }
 
-TEST_P(SoftDtwCpu, EveryDimAtOddLengths) {
+TEST_P(SoftDtw, EveryDimAtOddLengths) {
   for (int dim : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 64, 65}) {
     check(Batch<float>({2, 45, 70, dim}, 0.5, dim));
     check(Batch<double>({2, 70, 45, dim}, 0.5, dim));
   }
 }
 
-TEST_P(SoftDtwCpu, LongAndNarrow) {
+TEST_P(SoftDtw, LongAndNarrow) {
   for (int dim : {1, 8}) {
     check(Batch<float>({1, 3, 1500, dim}, 1.0, 7));
     check(Batch<float>({1, 1500, 3, dim}, 1.0, 8));
@@ -69,7 +69,7 @@ void expect_digits(int dim, double gamma, double median) {
   EXPECT_LE(errors[8], 1e-4) << "D=" << dim << " gamma=" << gamma;
 }
 
-TEST_P(SoftDtwCpu, GradientDigitsAtLength512) {
+TEST_P(SoftDtw, GradientDigitsAtLength512) {
   expect_digits(64, 1.0, 1e-5);
   expect_digits(64, 0.01, 1e-5);
   expect_digits(1, 1.0, 1e-5);
@@ -77,7 +77,7 @@ TEST_P(SoftDtwCpu, GradientDigitsAtLength512) {
 }
 
 // As precise as the naive float32 formula on the average of many pairs, where no luck counts.
-TEST_P(SoftDtwCpu, NoWorseThanTheNaiveFormulaOnAverage) {
+TEST_P(SoftDtw, NoWorseThanTheNaiveFormulaOnAverage) {
   for (double gamma : {0.01, 0.1, 1.0, 10.0}) {
     const Batch<float> batch({12, 200, 180, 4}, gamma, 15);
     const Outputs<float> got = run(batch, kEverything);
@@ -95,7 +95,7 @@ TEST_P(SoftDtwCpu, NoWorseThanTheNaiveFormulaOnAverage) {
   }
 }
 
-TEST_P(SoftDtwCpu, IsSymmetric) {
+TEST_P(SoftDtw, IsSymmetric) {
   for (int dim : {1, 3, 16}) {
     const Batch<double> forth({2, 75, 130, dim}, 0.7, 21);
     Batch<double> back = forth;
@@ -111,7 +111,7 @@ TEST_P(SoftDtwCpu, IsSymmetric) {
   }
 }
 
-TEST_P(SoftDtwCpu, TendsToHardDtw) {
+TEST_P(SoftDtw, TendsToHardDtw) {
   for (int dim : {1, 8}) {
     const double gamma = 1e-7;
     const int n = 60, m = 50;
@@ -154,7 +154,7 @@ void expect_alignment(const Batch<float>& batch, double tolerance) {
   EXPECT_EQ(got.alignment.back(), 1.0f);
 }
 
-TEST_P(SoftDtwCpu, AlignmentCoversEveryRowAndColumn) {
+TEST_P(SoftDtw, AlignmentCoversEveryRowAndColumn) {
   for (double gamma : {0.01, 1.0, 100.0}) {
     for (int dim : {1, 5}) expect_alignment(Batch<float>({1, 130, 270, dim}, gamma, 23), 1e-5);
   }
@@ -164,7 +164,7 @@ TEST_P(SoftDtwCpu, AlignmentCoversEveryRowAndColumn) {
   }
 }
 
-TEST_P(SoftDtwCpu, GradientsAreCentralDifferencesOfTheValue) {
+TEST_P(SoftDtw, GradientsAreCentralDifferencesOfTheValue) {
   for (int dim : {1, 4, 9}) {
     for (double gamma : {0.1, 2.0}) {
       Batch<double> batch({2, 18, 35, dim}, gamma, 25);
@@ -191,7 +191,7 @@ TEST_P(SoftDtwCpu, GradientsAreCentralDifferencesOfTheValue) {
 }
 
 // |x|^2 + |y|^2 - 2 x.y would lose everything here; (x - y)^2 loses nothing.
-TEST_P(SoftDtwCpu, TranslationCostsNoDigits) {
+TEST_P(SoftDtw, TranslationCostsNoDigits) {
   for (int dim : {1, 2, 8, 64}) {
     const Batch<float> far({2, 100, 90, dim}, 1.0, 26, 1.0, 1000.0);
     check(far);
@@ -203,7 +203,7 @@ TEST_P(SoftDtwCpu, TranslationCostsNoDigits) {
   }
 }
 
-TEST_P(SoftDtwCpu, WantingTheGradientDoesNotChangeTheValue) {
+TEST_P(SoftDtw, WantingTheGradientDoesNotChangeTheValue) {
   for (int dim : {0, 1, 3, 64}) {
     const Batch<float> batch({3, 150, 290, dim}, 0.2, 28);
     const Batch<double> wide({3, 150, 290, dim}, 0.2, 28);
@@ -214,7 +214,7 @@ TEST_P(SoftDtwCpu, WantingTheGradientDoesNotChangeTheValue) {
   }
 }
 
-WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+WARPALIGN_FOR_EVERY(instruction_sets);
 
 }  // namespace
 }  // namespace warpalign::test

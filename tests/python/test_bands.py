@@ -196,12 +196,3 @@ def test_bad_bands(options: dict[str, Any], error: type[Exception], message: str
         with pytest.raises(error) as caught:
             call()
         assert str(caught.value) == message
-
-
-@pytest.mark.gpu
-def test_not_on_cuda_yet(device: torch.device) -> None:
-    if device.type != "cuda":
-        pytest.skip("about CUDA")
-    x, y = pair(2, 10, 13, 1, device=device)
-    with pytest.raises(NotImplementedError, match=r"^band: expected CPU tensors"):
-        warpalign.soft_dtw(x, y, bandwidth=3)

@@ -399,20 +399,3 @@ def test_nested_tensors_without_features() -> None:
     nested = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(4)], layout=torch.jagged)
     with pytest.raises(ValueError, match=r"^x: expected a nested tensor of series \(length, D\), got 1 axes"):
         warpalign.soft_dtw(nested, torch.zeros(2, 4, 1))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("cost", {"cost": "l1"}),
-        ("gamma", {"gamma": 0}),
-        ("gamma", {"gamma": torch.tensor(1.0)}),
-        ("step_penalty", {"step_penalty": 1.0}),
-        ("x_mask", {"x_mask": torch.zeros(2, 4, dtype=torch.bool)}),
-    ],
-)
-def test_not_on_cuda_yet(cuda: torch.device, name: str, options: dict[str, Any]) -> None:
-    options = {k: v.to(cuda) if isinstance(v, torch.Tensor) else v for k, v in options.items()}
-    with pytest.raises(NotImplementedError, match=f"^{name}: expected CPU tensors"):
-        warpalign.soft_dtw(torch.zeros(2, 4, 3, device=cuda), torch.zeros(2, 5, 3, device=cuda), **options)

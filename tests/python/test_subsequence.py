@@ -158,10 +158,3 @@ def test_bad_calls(change: dict[str, Any], error: type[Exception], message: str)
     with pytest.raises(error) as caught:
         warpalign.soft_dtw_subsequence(arguments.pop("query"), arguments.pop("series"), **arguments)
     assert str(caught.value) == message
-
-
-@pytest.mark.gpu
-def test_not_on_cuda_yet(cuda: torch.device) -> None:
-    x = torch.zeros(3, 5, 2, device=cuda)
-    with pytest.raises(NotImplementedError, match="^query: expected CPU tensors"):
-        warpalign.soft_dtw_subsequence(x, x)

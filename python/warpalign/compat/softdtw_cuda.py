@@ -99,8 +99,6 @@ class SoftDTW(nn.Module):
 class DTW(nn.Module):
     """Hard DTW of squared Euclidean or cosine distances: values alone, without a gradient, as in the original.
 
-    Hard DTW is on the CPU alone so far: CUDA tensors raise NotImplementedError.
-
     Args:
         dist, fused, bandwidth: as in :class:`SoftDTW`.
     """

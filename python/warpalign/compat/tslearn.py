@@ -3,7 +3,6 @@
 Tensors give tensors, anything else NumPy; both in float64, as there. A series ends before its trailing NaN. A band is chosen
 by `global_constraint` ("sakoe_chiba", "itakura" or None), or by the one of `sakoe_chiba_radius` (default 1) and
 `itakura_max_slope` (default 2) that is given. A negative gamma raises, where tslearn returns NaN.
-Bands and gamma 0 are on the CPU alone so far: CUDA tensors raise NotImplementedError then.
 """
 
 from __future__ import annotations

@@ -10,7 +10,12 @@
 // Transition weights, for the reverse sweep: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), and so on.
 // The third weight is (1 - p_up) - p_left: the three sum to 1 whatever the error of the reciprocal. A
 // predecessor that is out of reach has weight exactly 0.
+//
+// A penalty multiplies Z[i-1,j] and Z[i,j-1] by 2^-penalty, in units of c. A cell of infinite cost is out of
+// reach.
 #pragma once
+
+#include <math_constants.h>
 
 #include "cuda/math.cuh"
 
@@ -42,10 +47,12 @@ __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real dia
 }
 
 // float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() brings them into [1, 2),
-// advance() lets them drift by less than 2^3 a step, and a group starts from normal ones. Exact for |c| <
+// advance() lets them drift by less than 2^3 a cell, and a group starts from normal ones. Exact for |c| <
 // 2^22 and exponents above -2^29; kernel.cuh certifies both for every pair and hands the others to Cell64.
 struct Cell32 {
   using Real = float;
+  static constexpr bool kHard = false;
+  static constexpr bool kCertifies = true;  // its range may be too small for a pair
   struct __align__(8) State {
     float mantissa;
     int exponent;
@@ -55,6 +62,16 @@ struct Cell32 {
 
   static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
   static __device__ __forceinline__ State one() { return {1.0f, 0}; }
+
+  // Certified below 2^22.
+  struct Penalty {
+    float mantissa;
+    int exponent;
+  };
+  static __device__ __forceinline__ Penalty penalty(double c) {
+    const double whole = fmin(rint(c), 4194304.0);
+    return {static_cast<float>(exp2(whole - c)), static_cast<int>(whole)};
+  }
 
   // Whole exponent, with that of the mantissa.
   static __device__ __forceinline__ int exponent_of(State s) {
@@ -73,9 +90,17 @@ struct Cell32 {
     return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, 127 - exponent, 0) << 23);
   }
 
-  template <bool kWantWeights>
-  static __device__ __forceinline__ State advance(float cost, float scale, State up, State left,
-                                                  State diagonal, Weights<float>* weights) {
+  template <bool kWantWeights, bool kOptions>
+  static __device__ __forceinline__ State advance(float cost, float scale, const Penalty& penalty, State up,
+                                                  State left, State diagonal, Weights<float>* weights) {
+    const bool forbidden = kOptions && cost == CUDART_INF_F;
+    if (kOptions) {
+      if (forbidden) cost = 0;
+      up.mantissa *= penalty.mantissa;
+      up.exponent -= penalty.exponent;
+      left.mantissa *= penalty.mantissa;
+      left.exponent -= penalty.exponent;
+    }
     const int largest = __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
     const float z_up = scaled(up, largest);
     const float z_left = scaled(left, largest);
@@ -87,7 +112,8 @@ struct Cell32 {
     constexpr int kRoundBits = 0x4B400000;
     const float rounded = fmaf(cost, scale, kRound);
     const float fraction = fmaf(cost, -scale, rounded - kRound);
-    return {sum * cuda::exp2_fast(fraction), largest + (kRoundBits - __float_as_int(rounded))};
+    const int exponent = largest + (kRoundBits - __float_as_int(rounded));
+    return {sum * cuda::exp2_fast(fraction), forbidden ? kDead : exponent};
   }
 
   // log2 Z
@@ -103,6 +129,8 @@ struct Cell32 {
 // out of Cell32's range.
 struct Cell64 {
   using Real = double;
+  static constexpr bool kHard = false;
+  static constexpr bool kCertifies = false;
   struct __align__(16) State {
     double mantissa;
     double exponent;
@@ -115,14 +143,29 @@ struct Cell64 {
   static __device__ __forceinline__ State one() { return {1.0, 0.0}; }
   static __device__ __forceinline__ State normal(State s) { return s; }
 
+  struct Penalty {
+    double mantissa;
+    double exponent;
+  };
+  static __device__ __forceinline__ Penalty penalty(double c) {
+    const double whole = fmin(rint(c), kForbidden);
+    return {c < 0x1p52 ? exp2(whole - c) : 1.0, whole};
+  }
+
   static __device__ __forceinline__ double aligned(State s, double largest) {
     const double shift = s.exponent - largest;
     return shift < -1000.0 ? 0.0 : s.mantissa * __hiloint2double((static_cast<int>(shift) + 1023) << 20, 0);
   }
 
-  template <bool kWantWeights>
-  static __device__ __forceinline__ State advance(double cost, double scale, State up, State left,
-                                                  State diagonal, Weights<double>* weights) {
+  template <bool kWantWeights, bool kOptions>
+  static __device__ __forceinline__ State advance(double cost, double scale, const Penalty& penalty, State up,
+                                                  State left, State diagonal, Weights<double>* weights) {
+    if (kOptions) {
+      up.mantissa *= penalty.mantissa;
+      up.exponent -= penalty.exponent;
+      left.mantissa *= penalty.mantissa;
+      left.exponent -= penalty.exponent;
+    }
     const double largest = fmax(fmax(up.exponent, left.exponent), diagonal.exponent);
     const double z_up = aligned(up, largest);
     const double z_left = aligned(left, largest);
@@ -141,6 +184,48 @@ struct Cell64 {
 
   static __device__ __forceinline__ State shuffle_up(State s) {
     return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1)};
+  }
+};
+
+// Hard DTW, gamma = 0: R itself, summed in float64, and all the weight on one predecessor; of equal ones on
+// the diagonal, then on the one above.
+template <class Real_>
+struct CellHard {
+  using Real = Real_;
+  static constexpr bool kHard = true;
+  static constexpr bool kCertifies = false;
+  struct __align__(8) State {
+    double value;
+  };
+
+  static __device__ __forceinline__ State dead() { return {CUDART_INF}; }
+  static __device__ __forceinline__ State one() { return {0.0}; }
+  static __device__ __forceinline__ State normal(State s) { return s; }
+
+  struct Penalty {
+    double value;
+  };
+  static __device__ __forceinline__ Penalty penalty(double c) { return {c}; }
+
+  template <bool kWantWeights, bool kOptions>
+  static __device__ __forceinline__ State advance(Real cost, Real, const Penalty& penalty, State up,
+                                                  State left, State diagonal, Weights<Real>* weights) {
+    up.value += penalty.value;
+    left.value += penalty.value;
+    const double least = fmin(fmin(up.value, left.value), diagonal.value);
+    if (kWantWeights) {
+      const bool is_diagonal = diagonal.value == least;
+      const bool is_up = !is_diagonal && up.value == least;
+      *weights = {is_up ? Real(1) : Real(0), is_diagonal || is_up ? Real(0) : Real(1)};
+    }
+    return {least + cost};
+  }
+
+  // R counts as -log2 Z.
+  static __device__ double log2_of(State s) { return -s.value; }
+
+  static __device__ __forceinline__ State shuffle_up(State s) {
+    return {__shfl_up_sync(cuda::kFullWarp, s.value, 1)};
   }
 };
 

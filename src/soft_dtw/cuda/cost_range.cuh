@@ -13,9 +13,15 @@ __device__ __forceinline__ int largest_bits(int bits, float value) {
 }
 
 // Cell32: the largest |c| as bits (NaN above inf above all
-// numbers), from which pairs are certified. Cell64: whether there was a NaN.
+// numbers), from which pairs are certified. Others: whether there was a NaN.
 template <class Cell>
-struct CostRange;
+struct CostRange {
+  int bits = 0;  // 1: a NaN was seen
+  __device__ __forceinline__ typename Cell::Real note(typename Cell::Real cost) {
+    if (isnan(cost)) bits = 1;
+    return cost;
+  }
+};
 
 template <>
 struct CostRange<Cell32> {

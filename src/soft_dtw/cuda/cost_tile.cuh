@@ -43,14 +43,36 @@ struct __align__(16) StripTiles {
   __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRingTiles + order % kRingTiles; }
 };
 
-template <class Cell, class In>
+// One bit per row of a tile, or per column of a strip: no step is there, or it is missing.
+template <class In>
+__device__ __forceinline__ unsigned absent_rows(const Params<In>& p, const Pair<In>& pair, int row0,
+                                                int end_row, int lane) {
+  const int row = row0 + lane % kTileRows;
+  const bool inside = row >= 0 && row < end_row;
+  return __ballot_sync(
+      cuda::kFullWarp,
+      !inside || (p.x_mask && p.x_mask[static_cast<std::int64_t>(pair.index) * p.n + row] != 0));
+}
+template <class In>
+__device__ __forceinline__ unsigned absent_columns(const Params<In>& p, const Pair<In>& pair, int column0,
+                                                   int lane) {
+  const int column = column0 + lane;
+  const bool inside = column < pair.m;
+  return __ballot_sync(
+      cuda::kFullWarp,
+      !inside || (p.y_mask && p.y_mask[static_cast<std::int64_t>(pair.index) * p.m + column] != 0));
+}
+
+template <class Cell, class In, bool kOptions>
 class CostMaker {
   using Real = typename Cell::Real;
   static constexpr int kVector = 16 / sizeof(In);
 
  public:
   __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Staged<In>& staged)
-      : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(staged) {}
+      : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(staged) {
+    if (kOptions) absent_columns_ = absent_columns(p, pair, column0_, lane);
+  }
 
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
 
@@ -58,16 +80,57 @@ class CostMaker {
   // extremes. Rows outside the pair cost 0, which the reverse sweep leaves standing as their E where it does
   // not reach.
   __device__ __forceinline__ void make(int row0, Real* tile) {
+    if (kOptions) look_at_rows(row0);
     if (row0 + kTileRows <= 0) {
       for (int k = lane_; k < kTileStride; k += 32) tile[k] = Real(0);
     } else if (p_.cost) {
       make_from_matrix(row0, tile);
+    } else if (!kOptions || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
+      make_from_series(row0, tile, [](Real& sum, const Real (&x)[4], const Real (&y)[4]) {
+        const Real a = x[0] - y[0], b = x[1] - y[1], e = x[2] - y[2], f = x[3] - y[3];
+        sum += a * a + b * b + (e * e + f * f);
+      });
     } else {
-      make_squared_euclidean(row0, tile);
+      // |t|, or h(t) = m (|t| - m/2) with m = min(|t|, 1).
+      const bool huber = p_.metric == Metric::kHuber;
+      const Real least = huber ? Real(0) : Real(1);
+      const Real part = huber ? Real(0.5) : Real(0);
+      const auto one = [&](Real x, Real y) {
+        const Real t = abs(x - y);
+        const Real m = max(min(t, Real(1)), least);
+        return m * (t - part * m);
+      };
+      make_from_series(row0, tile, [&](Real& sum, const Real (&x)[4], const Real (&y)[4]) {
+        sum += one(x[0], y[0]) + one(x[1], y[1]) + (one(x[2], y[2]) + one(x[3], y[3]));
+      });
     }
   }
 
  private:
+  // Of every row: which columns of this strip the band leaves it (lane r knows row r's), and whether it is
+  // there.
+  __device__ void look_at_rows(int row0) {
+    absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
+    if (p_.band.kind == BandKind::kNone) return;
+    const auto columns = detail::band_columns(p_.band, row(row0 + lane_ % kTileRows), pair_.n, pair_.m);
+    // Lanes behind the pair's last column repeat it.
+    band_begin_ = columns.begin - column0_;
+    band_end_ = columns.end == pair_.m ? 32 : columns.end - column0_;
+  }
+  // What a cell of row r of the tile and column c of the strip costs, from what its steps do.
+  [[nodiscard]] __device__ __forceinline__ Real final_cost(Real cost, int r, int c) {
+    if constexpr (kOptions) {
+      if (!p_.cost && p_.metric == Metric::kNorm) cost = sqrt(cost);
+      if (p_.band.kind != BandKind::kNone) {
+        const int begin = __shfl_sync(cuda::kFullWarp, band_begin_, r);
+        const int end = __shfl_sync(cuda::kFullWarp, band_end_, r);
+        if (c < begin || c >= end) return static_cast<Real>(CUDART_INF);
+      }
+      if (absent_rows_ >> r & 1 || absent_columns_ >> c & 1) return Real(0);
+    }
+    return range_.note(cost);
+  }
+
   [[nodiscard]] __device__ bool is_inside(int i) const { return i >= 0 && i < pair_.n; }
   [[nodiscard]] __device__ int row(int i) const { return min(max(i, 0), pair_.n - 1); }
   [[nodiscard]] __device__ int column(int j) const { return min(j, pair_.m - 1); }
@@ -76,7 +139,7 @@ class CostMaker {
     const In* const from = pair_.cost + column(column0_ + lane_) * p_.cost_stride[2];
 #pragma unroll
     for (int r = 0; r < kTileRows; ++r) {
-      const Real cost = range_.note(Real(__ldg(from + row(row0 + r) * p_.cost_stride[1])));
+      const Real cost = final_cost(Real(__ldg(from + row(row0 + r) * p_.cost_stride[1])), r, lane_);
       tile[lane_ * kColumnStride + r] = is_inside(row0 + r) ? cost : Real(0);
     }
   }
@@ -85,7 +148,8 @@ class CostMaker {
   // by 4 columns, so that a loaded value serves several cells. Squares are summed by four, then over a chunk
   // of features, then over chunks: the rounding error grows with the length of each of these sums, not with
   // the number of features.
-  __device__ void make_squared_euclidean(int row0, Real* tile) {
+  template <class Add>
+  __device__ __forceinline__ void make_from_series(int row0, Real* tile, const Add& add) {
     const int r0 = lane_ / 8 * 4;
     const int c0 = lane_ % 8;
     Real total[4][4];
@@ -119,9 +183,9 @@ class CostMaker {
         for (int r = 0; r < 4; ++r) {
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            const Real a = Real(xv[r][0]) - Real(yv[c][0]), b = Real(xv[r][1]) - Real(yv[c][1]);
-            const Real e = Real(xv[r][2]) - Real(yv[c][2]), f = Real(xv[r][3]) - Real(yv[c][3]);
-            sum[r][c] += a * a + b * b + (e * e + f * f);
+            const Real a[4] = {Real(xv[r][0]), Real(xv[r][1]), Real(xv[r][2]), Real(xv[r][3])};
+            const Real b[4] = {Real(yv[c][0]), Real(yv[c][1]), Real(yv[c][2]), Real(yv[c][3])};
+            add(sum[r][c], a, b);
           }
         }
       }
@@ -137,7 +201,7 @@ class CostMaker {
       Real out[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const Real cost = range_.note(total[r][c]);
+        const Real cost = final_cost(total[r][c], r0 + r, c0 + 8 * c);
         out[r] = is_inside(row0 + r0 + r) ? cost : Real(0);
       }
       copy_four(to, out);
@@ -180,6 +244,10 @@ class CostMaker {
   const int lane_;
   Staged<In>& staged_;
   bool y_is_staged_ = false;
+  unsigned absent_rows_ = 0;
+  unsigned absent_columns_ = 0;
+  int band_begin_ = 0;
+  int band_end_ = 0;
   CostRange<Cell> range_;
 };
 

@@ -11,10 +11,6 @@
 
 namespace warpalign::softdtw {
 
-constexpr int few_features_bytes(int features, int real) {
-  return (2 * 8 * kGroup + kGroup) * features * real;
-}
-
 template <class Cell, class In_, int W, int F>
 class FewFeatures {
   using In = In_;
@@ -26,19 +22,26 @@ class FewFeatures {
   static constexpr int kCarried = F;
   static constexpr int kSegment = 8;
   static constexpr int kRoles = 1;
-  static constexpr int kWarpBytes = few_features_bytes(F, sizeof(Real));
+  static constexpr bool kOptions = false;
+
+ private:
+  static constexpr int kBlock = kSegment * kGroup;
+  static constexpr int kRows = 2 * kBlock;  // of x in shared memory, and a group of them twice
+
+ public:
+  static constexpr int kWarpBytes = (kRows + kGroup) * F * sizeof(Real);
 
   __device__ explicit FewFeatures(const Wave& w)
       : w_(w),
         p_(w.params),
-        scale_(static_cast<Real>(p_.scale)),
+        scale_(static_cast<Real>(w.pair.scale)),
         ring_(reinterpret_cast<Real*>(w.source_memory)) {}
 
   // Which bounds every cost: how far x and y reach from y[0], as bits. Each strip looks at its share of x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
-  static __device__ float largest_cost(int2 bits, const Params<In>& p) {
+  static __device__ float largest_cost(int2 bits, int dim, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
-    return p.dim * reach * reach * static_cast<float>(p.scale);
+    return dim * reach * reach * static_cast<float>(scale);
   }
 
   __device__ void begin_forward() {
@@ -144,8 +147,6 @@ class FewFeatures {
   }
 
  private:
-  static constexpr int kBlock = kSegment * kGroup;
-  static constexpr int kRows = 2 * kBlock;
   static constexpr int kPerLane = kBlock * F / 32;
   [[nodiscard]] __device__ __forceinline__ Real feature(const In* at, std::int64_t stride, int f) const {
     return F == 1 || f < p_.dim ? Real(__ldg(at + f * stride)) : Real(0);

@@ -10,10 +10,30 @@
 
 namespace warpalign::softdtw {
 
+// Of a subsequence, when the strip is over: its part of the last row, whose Z each lane has of its column.
 template <class Wave>
-__device__ __forceinline__ void start_lanes(const Wave& w, Lane<typename Wave::Cell, Wave::W>& z) {
-  z.clear();
-  if (!w.has_left() && w.lane == 0) z.corner = Wave::Cell::one();
+__device__ void note_ends(const Wave& w, typename Wave::State end) {
+  using In = typename Wave::In;
+  const int column = w.strip * 32 + w.lane;
+  const double log2_z = column < w.pair.m ? Wave::Cell::log2_of(end) : -CUDART_INF;
+  if (w.params.end_values) {
+    const In inf = static_cast<In>(CUDART_INF);
+    const bool reachable = log2_z > -1e298;
+    if (column < w.pair.m) {
+      w.end_values()[column] =
+          reachable ? static_cast<In>(-log2_z * w.params.half / w.pair.scale) : inf;
+    }
+    for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32) w.end_values()[j] = inf;
+  }
+  double top = log2_z;
+  for (int bit = 1; bit < 32; bit *= 2) top = fmax(top, __shfl_xor_sync(cuda::kFullWarp, top, bit));
+  const int best = __ffs(__ballot_sync(cuda::kFullWarp, log2_z == top)) - 1;
+  double sum = top > -CUDART_INF ? exp2(log2_z - top) : 0.0;
+  for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(cuda::kFullWarp, sum, bit);
+  if (w.lane == 0) {
+    const bool one_counts = Wave::Cell::kHard || !(sum > 0);
+    w.part(w.strip) = {one_counts ? top : top + log2(sum), w.strip * 32 + best};
+  }
 }
 
 template <bool kKeep, class Wave>
@@ -26,8 +46,6 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   const bool left_is_remote = w.has_left() && w.left_is_remote();
   const bool right_is_local = w.has_right() && !w.right_is_remote();
   const bool stores_column = w.has_right() && (kKeep || w.right_is_remote());
-  const int from_left = w.groups - (w.has_left() ? lag(w.strip - 1) : 0);  // groups that come from there
-  const int right_lag = lag(w.strip);
   State* const column = stores_column ? w.border_column(w.strip, kKeep) : nullptr;
   const State* const left_column = left_is_remote ? w.border_column(w.strip - 1, kKeep) : nullptr;
 
@@ -38,41 +56,55 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   const int result_group = w.has_right() ? -1 : result_step / kGroup;
 
   Lane<Cell, W> z;
-  start_lanes(w, z);
+  z.clear();
+  if (!w.has_left() && w.lane == 0) z.corner = Cell::one();
   GroupWeights<Cell, W> none;
+  StepOptions<Cell> options = w.step_options();
+  [[maybe_unused]] State end = Cell::dead();
+  if (Wave::kOptions && !w.has_right()) {  // a band may have no path
+    if (w.lane == 0) w.record->last = Cell::dead();
+    __syncwarp();
+  }
   cuda::RemoteReader<Wave::kStateUnits> remote;
-  if (left_is_remote) remote.ask(left_column, w.lane);
-  const State* border = nullptr;  // behind row n - 1 it stays: what is made of it reaches nothing
+  if (left_is_remote && w.from_left.first < w.from_left.end) {
+    remote.ask(left_column + w.from_left.first * kGroup, w.lane);
+  }
+  const State* border = nullptr;
   source.begin_forward();
   const auto cost = [&](int q, int k) { return source.cost(q, k); };
-  for (int group = 0; group < w.groups; ++group) {
+  for (int group = w.own.first; group < w.own.end; ++group) {
     if (group % kSegment == 0) {
       if constexpr (kKeep) w.store(w.kept(group / kSegment), z);
       source.begin_forward_segment(group / kSegment);
     }
     source.begin_forward_group(group);
 
-    const bool receives = w.has_left() && group < from_left;
+    const bool receives = w.from_left.hold(group);
+    const int received = group - w.from_left.first;
     if (receives && left_is_local) {
-      w.channel_of(-1).receive(group);
-      border = w.template slot_of<State>(-1, group);
+      w.channel_of(-1).receive(received);
+      border = w.template slot_of<State>(-1, received);
     } else if (receives) {
       remote.receive(w.template inbox<State>(), w.lane);
-      remote.ask(left_column + min(group + 1, from_left - 1) * kGroup, w.lane);
+      remote.ask(left_column + min(group + 1, w.from_left.end - 1) * kGroup, w.lane);
       border = w.template inbox<State>();
+    } else if (Wave::kOptions) {  // else it stays: it is behind row n - 1, and reaches nothing
+      border = nullptr;
     }
-    const bool sends = w.has_right() && group >= right_lag;
+    const bool sends = w.to_right.hold(group);
     State out[kGroup];
     const bool has_result = group == result_group;
     const bool is_mine = has_result && w.lane == result_lane;
+    if (Wave::kOptions && w.params.subsequence) options.start = w.lane + w.shift - group * kGroup;
+    const auto run = [&](const auto& note) {
+      run_group<false, Wave::kOptions>(w.lane, cost, source.scale(), options, border, z, out, none, note);
+    };
     if (W > 1 && has_result) {
-      run_group<false>(w.lane, cost, source.scale(), border, z, out, none,
-                       [&](int q, int k, const State& here) {
-                         if (is_mine && q == result_step % kGroup && k == last_column % W)
-                           w.record->last = here;
-                       });
+      run([&](int q, int k, const State& here) {
+        if (is_mine && q == result_step % kGroup && k == last_column % W) w.record->last = here;
+      });
     } else {
-      run_group<false>(w.lane, cost, source.scale(), border, z, out, none, [](int, int, const State&) {});
+      run([](int, int, const State&) {});
     }
     if (W == 1 && is_mine) {  // out is all that there is
 #pragma unroll
@@ -80,11 +112,17 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
         if (q == result_step % kGroup) w.record->last = out[q];
       }
     }
+    if (Wave::kOptions && w.params.subsequence) {
+#pragma unroll
+      for (int q = 0; q < kGroup; ++q) {
+        if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = out[q];
+      }
+    }
 
     source.end_forward_group(group);
-    if (receives && left_is_local && w.lane == 0) w.channel_of(-1).release(group);
+    if (receives && left_is_local && w.lane == 0) w.channel_of(-1).release(received);
     if (sends) {
-      const int index = group - right_lag;
+      const int index = group - w.to_right.first;
       if (right_is_local) w.own_channel().reserve(index);
       State* const slot = w.template slot_of<State>(0, index);
       if (w.lane == 31) {
@@ -94,12 +132,13 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       }
       if (stores_column) {
         __syncwarp();
-        cuda::send_words<Wave::kStateUnits>(column + index * kGroup, slot, w.lane);
+        cuda::send_words<Wave::kStateUnits>(column + (group - lag(w.strip)) * kGroup, slot, w.lane);
         __syncwarp();
       }
     }
   }
   w.note_range(source.range_bits());
+  if (Wave::kOptions && w.params.subsequence) note_ends(w, end);
 }
 
 }  // namespace warpalign::softdtw

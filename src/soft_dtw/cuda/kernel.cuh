@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/check.h"
+#include "soft_dtw/cuda/forward.cuh"
 #include "soft_dtw/cuda/reverse.cuh"
 
 namespace warpalign::softdtw {
@@ -18,7 +19,8 @@ constexpr CellSizes sizes() {
 }
 
 template <bool kKeep, class Wave>
-__device__ void sweep_forward(const Wave& wave, typename Wave::Source& source) {
+__device__ void sweep_forward(Wave& wave, typename Wave::Source& source) {
+  wave.begin_sweep();
   if (wave.role == 0) {
     forward_strip<kKeep>(wave, source);
   } else {
@@ -27,7 +29,8 @@ __device__ void sweep_forward(const Wave& wave, typename Wave::Source& source) {
 }
 
 template <class Wave>
-__device__ void sweep_reverse(const Wave& wave, typename Wave::Source& source) {
+__device__ void sweep_reverse(Wave& wave, typename Wave::Source& source) {
+  wave.begin_sweep();
   if (wave.role == 0) {
     reverse_strip(wave, source);
   } else {
@@ -71,7 +74,7 @@ class OwnPairs {
   __device__ bool find_work() {
     for (; first_ < p_.batch; first_ += stride()) {
       active_ = first_ + slot_ < p_.batch;
-      if constexpr (sizeof(typename Wave::Real) == 4) {
+      if constexpr (Wave::Cell::kCertifies) {
         return true;
       } else {
         if (!p_.uncertified) return true;
@@ -120,6 +123,15 @@ __device__ void finish_panel(const Wave& wave) {
   atomicExch(&wave.record->usable, usable);
 }
 
+// Counts a panel's reverse sweep, where something is joined from all of them.
+template <class Wave>
+__device__ void finish_reverse_panel(const Wave& wave) {
+  __threadfence();
+  if (atomicAdd(&wave.record->swept, 1) + 2 < wave.params.layout.panels) return;
+  __threadfence();
+  wave.finish_reverse();
+}
+
 template <bool kGradient, class Wave>
 __device__ void work(Wave& wave) {
   const Params<typename Wave::In>& p = wave.params;
@@ -151,6 +163,10 @@ __device__ void work(Wave& wave) {
       const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
       if (task.exists && task.order == panels) wave.fill_outside(usable);
       if (usable && wave.active()) sweep_reverse(wave, source);
+      if constexpr (Wave::kOptions) {
+        __syncthreads();
+        if (usable && leads && p.grad_gamma) finish_reverse_panel(wave);
+      }
     }
     __syncthreads();
   }
@@ -170,7 +186,7 @@ struct KernelOf {
 
   static void describe(Request& r) {
     r.cell = sizes<Cell>();
-    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles};
+    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles, Source::kOptions};
     r.columns_per_lane = Source::kColumns;
     r.most_strips = kStrips;
     r.resident_blocks = kBlocks;
@@ -186,8 +202,7 @@ struct KernelOf {
 
  private:
   template <bool kGradient>
-  static Status launch_as(Params<In> p, cudaStream_t stream) {
-    p.scale = static_cast<typename Cell::Real>(p.scale);
+  static Status launch_as(const Params<In>& p, cudaStream_t stream) {
     const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
     const Layout& l = p.layout;
     if (l.shared_bytes > 48 * 1024) {

@@ -18,6 +18,15 @@ Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t s
 void describe_tiles(Request& request);
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
 
+// Likewise, with all options but hard DTW.
+void describe_options(Request& request);
+Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream);
+
+// CellHard, likewise.
+void describe_hard(Request& request, bool float32_data);
+Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream);
+Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream);
+
 // Cell64, likewise.
 void describe_float64(Request& request, bool float32_data);
 Status launch_float64(const Params<double>& p, bool gradient, cudaStream_t stream);

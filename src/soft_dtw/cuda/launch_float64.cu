@@ -5,7 +5,7 @@
 namespace warpalign::softdtw {
 
 template <class In>
-using Kernel = KernelOf<Cell64, In, Tiles<Cell64, In>, 3, 1>;
+using Kernel = KernelOf<Cell64, In, Tiles<Cell64, In, true>, 3, 1>;
 
 void describe_float64(Request& request, bool float32_data) {
   float32_data ? Kernel<float>::describe(request) : Kernel<double>::describe(request);

@@ -39,6 +39,7 @@ struct SourceSizes {
   int warp_bytes;  // shared memory of one strip
   int segment;     // groups between two kept states
   int roles;       // warps that work on a strip
+  bool options;    // a number per strip is joined into the pair's results
 };
 
 struct DeviceLimits {
@@ -49,6 +50,7 @@ struct DeviceLimits {
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 constexpr std::size_t kHeaderBytes = 256;  // the ticket counter
 constexpr std::size_t kRecordBytes = 64;   // of a pair in flight
+constexpr std::size_t kPartBytes = 16;     // of a strip
 
 struct Layout {
   int columns_per_lane;  // W
@@ -65,6 +67,7 @@ struct Layout {
   std::size_t column_bytes;  // of a slot
   std::size_t flow;          // bytes from the start of a slot's columns: flow columns
   std::size_t rows_done;     // likewise: progress on grad_x
+  std::size_t parts;         // likewise: what each strip adds to the pair's results
   std::size_t states;        // bytes from the start of scratch: lane states of slot 0
   std::size_t state_bytes;   // of a slot
   std::size_t scratch;       // all of it
@@ -109,7 +112,8 @@ inline void place(Layout& l, const Request& r, int strips) {
   l.columns = kHeaderBytes + aligned(l.slots * kRecordBytes);
   l.flow = aligned(kept * rows * r.cell.state);
   l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
-  l.column_bytes = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
+  l.parts = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
+  l.column_bytes = l.parts + (r.source.options ? aligned(strips * kPartBytes) : 0);
   l.states = l.columns + l.slots * l.column_bytes;
   l.state_bytes = aligned(segments * strips * (r.columns_per_lane + 1) * 32 * r.cell.state);
   l.scratch = l.states + l.slots * l.state_bytes;

@@ -1,12 +1,17 @@
 // Kernel parameters, and one pair of the batch.
 #pragma once
 
+#include <cfloat>
 #include <cstddef>
 #include <cstdint>
 
+#include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
 
 namespace warpalign::softdtw {
+
+// Of the differences of two steps. Cosine comes as kSquared of unit vectors.
+enum class Metric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
 
 // Strides count elements. Rows are the series x, columns y (launch.cu may have exchanged the caller's two).
 template <class In>
@@ -27,11 +32,23 @@ struct Params {
   int n;
   int m;
   int dim;
-  double scale;      // log2(e) / gamma, as rounded to the cell's real type
+  double gamma;      // 0: hard DTW
+  const In* gammas;  // (B,) in its place, or null
+  double half;       // of costs and values: 1, or 1/2 where the cost is half of what is computed
   bool vectorized;   // x and y can be read as float4 along D
   int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
   Layout layout;
   unsigned char* scratch;
+
+  // Of kernels with options only. With a band grad_x, grad_y and alignment start as zeros.
+  Band band;
+  double step_penalty;
+  Metric metric;
+  bool subsequence;
+  const std::uint8_t* x_mask;  // (B, N), not 0 where the step is missing, or null
+  const std::uint8_t* y_mask;
+  In* grad_gamma;  // (B,) or null
+  In* end_values;  // (B, M) or null
 };
 
 // One pair: its own pointers and true lengths.
@@ -46,13 +63,22 @@ struct Pair {
   int index;
   int n;
   int m;
+  double scale;  // of computed costs: log2(e) / gamma as the cell has it; 1 for hard DTW
 };
 
 __device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, int limit) {
   return lengths ? min(max(lengths[b], 1), limit) : limit;
 }
 
-template <class In>
+template <class Real, class In>
+__device__ __forceinline__ double scale_of(const Params<In>& p, int b) {
+  const double gamma = p.gammas ? static_cast<double>(p.gammas[b]) : p.gamma;
+  if (gamma == 0 && !p.gammas) return 1.0;
+  const double scale = 1.4426950408889634074 / gamma * p.half;  // log2(e) / gamma
+  return static_cast<Real>(gamma > 0 ? fmin(scale, DBL_MAX) : scale);
+}
+
+template <class Real, class In>
 __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
   const std::int64_t i = b;
   return {p.x + i * p.x_stride[0],
@@ -63,7 +89,8 @@ __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
           p.alignment ? p.alignment + i * p.n * p.m : nullptr,
           b,
           true_length(p.x_lengths, b, p.n),
-          true_length(p.y_lengths, b, p.m)};
+          true_length(p.y_lengths, b, p.m),
+          scale_of<Real>(p, b)};
 }
 
 }  // namespace warpalign::softdtw

@@ -9,7 +9,7 @@
 // left-most.
 #pragma once
 
-#include "soft_dtw/cuda/forward.cuh"
+#include "soft_dtw/cuda/wave.cuh"
 
 namespace warpalign::softdtw {
 
@@ -21,13 +21,14 @@ struct Flow {
   typename Wave::Real up[Wave::W] = {};
   typename Wave::Real diagonal[Wave::W] = {};
   typename Wave::Real sideways[Wave::kFlow] = {};
+  typename Wave::Real last;  // E of the cell just passed
 };
 
 template <class Wave>
 __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source& source, int q,
                                            Flow<Wave>& flow, const typename Wave::Real* from_right,
                                            const Weights<typename Wave::Real> (&weights)[Wave::W],
-                                           int inject_column) {
+                                           int inject_column, typename Wave::Real injected) {
   using Real = typename Wave::Real;
 #pragma unroll
   for (int f = 0; f < Wave::kFlow; ++f) {
@@ -38,8 +39,9 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
 #pragma unroll
   for (int k = Wave::W - 1; k >= 0; --k) {
     const Weights<Real> p = weights[k];
-    if (k == inject_column) flow.up[k] = Real(1);  // nothing else is there yet
+    if (k == inject_column) flow.up[k] = injected;  // nothing else is there yet
     const Real e = flow.up[k] + incoming;
+    if (Wave::kOptions) flow.last = e;
     // Only incoming is new since the step before: one multiply-add from column to column.
     incoming = incoming * p.left + (flow.up[k] * p.left + flow.diagonal[k]);
     flow.up[k] = e * p.up;
@@ -47,6 +49,21 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
     source.take(q, k, e, flow.sideways + 1);
   }
   flow.sideways[0] = incoming;
+}
+
+// -sum p log2 p of a cell's transitions.
+template <class Real>
+__device__ __forceinline__ Real entropy_of(Weights<Real> p) {
+  const auto part = [](Real share) { return share > Real(0) ? share * log2(share) : Real(0); };
+  return -(part(p.up) + part(p.left) + part((Real(1) - p.up) - p.left));
+}
+
+// Of a subsequence: a cell's share of all that the last row ends with.
+template <class Wave>
+__device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename Wave::State end) {
+  using Real = typename Wave::Real;
+  if constexpr (Wave::Cell::kHard) return w.record->best == w.strip * 32 + w.lane ? Real(1) : Real(0);
+  return static_cast<Real>(exp2(Wave::Cell::log2_of(end) - w.record->sum));
 }
 
 template <class Wave>
@@ -60,29 +77,31 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   const bool right_is_remote = w.has_right() && w.right_is_remote();
   const bool left_is_local = w.has_left() && !w.left_is_remote();
   const bool left_is_remote = w.has_left() && w.left_is_remote();
-  const int right_lag = lag(w.strip);
-  const int left_lag = w.has_left() ? lag(w.strip - 1) : 0;
   constexpr int kSegment = Wave::Source::kSegment;
-  const int last_group = w.groups - 1;
   // Hand-overs are counted from 0 in the order of the sweep.
   const Real* const right_column = right_is_remote ? w.flow_column(w.strip + 1) : nullptr;
   Real* const left_column = left_is_remote ? w.flow_column(w.strip) : nullptr;
 
   const int last_column = w.pair.m - 1 - w.strip * 32 * W;
-  const int inject_step = !w.has_right() && last_column / W == w.lane ? w.pair.n - 1 + w.lane + w.shift : -1;
+  const bool injects = !w.has_right() && last_column / W == w.lane;
+  int inject_step = injects ? w.pair.n - 1 + w.lane + w.shift : -1;
+  const bool subsequence = Wave::kOptions && w.params.subsequence;
+  if (subsequence && w.strip * 32 + w.lane < w.pair.m) inject_step = w.pair.n - 1 + w.lane + w.shift;
+  StepOptions<Cell> options = w.step_options();
+  [[maybe_unused]] double entropy = 0;
 
   source.begin_reverse();
   cuda::RemoteReader<Wave::kFlowUnits> remote;
-  if (right_is_remote) remote.ask(right_column, w.lane);
+  if (right_is_remote && w.to_right.first < w.to_right.end) remote.ask(right_column, w.lane);
   Flow<Wave> flow;
   GroupWeights<Cell, W> weights;
   const auto cost = [&](int q, int k) { return source.cost(q, k); };
   const auto ignore = [](int, int, const State&) {};
-  State none[kGroup];
-  const int segments = div_up(w.groups, kSegment);
-  for (int s = segments - 1; s >= 0; --s) {
+  State out_states[kGroup];
+  const int segments = div_up(w.own.end, kSegment);
+  for (int s = segments - 1; s >= w.own.first / kSegment; --s) {
     const int first = s * kSegment;
-    const int count = min(kSegment, w.groups - first);
+    const int count = min(kSegment, w.own.end - first);
     source.begin_reverse_segment(s, s == segments - 1);
     if (w.has_left()) {
       // The groups that nothing came for are behind row n - 1: any finite values do.
@@ -90,8 +109,14 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
       auto* to = reinterpret_cast<cuda::Word*>(w.phase_border);
       __syncwarp();
       for (int i = w.lane; i < count * Wave::kStateUnits; i += 32) {
-        const int group = min(first + i / Wave::kStateUnits, last_group - left_lag);
-        to[i] = cuda::load_relaxed(from + group * Wave::kStateUnits + i % Wave::kStateUnits);
+        const int group = first + i / Wave::kStateUnits;
+        if (Wave::kOptions && !w.from_left.hold(group)) {
+          const State dead = Cell::dead();
+          to[i] = reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
+          continue;
+        }
+        const int handed = min(group, w.from_left.end - 1);
+        to[i] = cuda::load_relaxed(from + handed * Wave::kStateUnits + i % Wave::kStateUnits);
       }
     }
     const State* const border = w.has_left() ? w.phase_border : nullptr;
@@ -101,25 +126,29 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
     for (int i = 0; i + 1 < count; ++i) {
       w.store(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(first + i);
-      run_group<false>(w.lane, cost, source.scale(), border ? border + i * kGroup : nullptr, z, none, weights,
-                       ignore);
+      if (subsequence) options.start = w.lane + w.shift - (first + i) * kGroup;
+      run_group<false, Wave::kOptions>(w.lane, cost, source.scale(), options,
+                                       border ? border + i * kGroup : nullptr, z, out_states, weights,
+                                       ignore);
     }
     for (int i = count - 1; i >= 0; --i) {
       const int group = first + i;
       if (i + 1 < count) w.load(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(group);
-      run_group<true>(w.lane, cost, source.scale(), border ? border + i * kGroup : nullptr, z, none, weights,
-                      ignore);
+      if (subsequence) options.start = w.lane + w.shift - group * kGroup;
+      run_group<true, Wave::kOptions>(w.lane, cost, source.scale(), options,
+                                      border ? border + i * kGroup : nullptr, z, out_states, weights, ignore);
 
       const Real* received = nullptr;
-      const bool receives = w.has_right() && group >= right_lag;
+      const bool receives = w.to_right.hold(group);
+      const int arrival = w.to_right.end - 1 - group;
       if (receives && right_is_local) {
-        w.channel_of(1).receive(last_group - group);
-        received = w.template slot_of<Real>(1, last_group - group);
+        w.channel_of(1).receive(arrival);
+        received = w.template slot_of<Real>(1, arrival);
       } else if (receives) {
         remote.receive(w.template inbox<Real>(), w.lane);
-        remote.ask(right_column + min(last_group - group + 1, last_group - right_lag) * (kGroup * kFlow),
-                   w.lane);
+        const int next = min(arrival + 1, w.to_right.end - 1 - w.to_right.first);
+        remote.ask(right_column + next * (kGroup * kFlow), w.lane);
         received = w.template inbox<Real>();
       }
       Real from_right[kGroup][kFlow];
@@ -129,27 +158,34 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
         for (int f = 0; f < kFlow; ++f)
           from_right[q][f] = receives && w.lane == 31 ? received[q * kFlow + f] : Real(0);
       }
-      const int sent = last_group - left_lag - group;  // negative: these rows are behind row n - 1
-      if (left_is_local && sent >= 0) w.own_channel().reserve(sent);
+      const int sent = w.from_left.end - 1 - group;
+      const bool sends = w.from_left.hold(group);
+      const bool writes = w.lane == 0 && (sends || !w.has_left());
+      if (left_is_local && sends) w.own_channel().reserve(sent);
       Real* const out = w.template slot_of<Real>(0, max(sent, 0));
 #pragma unroll
       for (int q = kGroup - 1; q >= 0; --q) {
+        const bool injects_now = group * kGroup + q == inject_step;
+        const Real injected = subsequence && injects_now ? end_share(w, out_states[q]) : Real(1);
         sweep_step(w, source, q, flow, from_right[q], weights[q],
-                   group * kGroup + q == inject_step ? last_column % W : -1);
-        if (w.lane == 0) {
+                   injects_now ? (subsequence ? 0 : last_column % W) : -1, injected);
+        if constexpr (Wave::kOptions) {
+          if (w.params.grad_gamma) entropy += static_cast<double>(flow.last * entropy_of(weights[q][0]));
+        }
+        if (writes) {
 #pragma unroll
           for (int f = 0; f < kFlow; ++f) out[q * kFlow + f] = flow.sideways[f];
         }
       }
       source.end_reverse_group(group);
-      if (receives && right_is_local && w.lane == 31) w.channel_of(1).release(last_group - group);
+      if (receives && right_is_local && w.lane == 31) w.channel_of(1).release(arrival);
       if (left_is_local) {
-        if (sent >= 0 && w.lane == 0) w.own_channel().publish(sent);
+        if (sends && w.lane == 0) w.own_channel().publish(sent);
       } else {
         __syncwarp();
         if (!w.has_left()) {
           source.finish_rows(group * kGroup - w.shift, out);
-        } else if (sent >= 0) {
+        } else if (sends) {
           cuda::send_words<Wave::kFlowUnits>(left_column + sent * (kGroup * kFlow), out, w.lane);
         }
         __syncwarp();
@@ -157,6 +193,11 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
     }
   }
   source.end_reverse();
+  if constexpr (Wave::kOptions) {
+    if (!w.params.grad_gamma) return;
+    for (int bit = 1; bit < 32; bit *= 2) entropy += __shfl_xor_sync(cuda::kFullWarp, entropy, bit);
+    if (w.lane == 0) w.part(w.strip) = {entropy, 0};
+  }
 }
 
 }  // namespace warpalign::softdtw

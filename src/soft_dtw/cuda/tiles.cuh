@@ -20,25 +20,27 @@
 
 namespace warpalign::softdtw {
 
-template <class Cell, class In_>
+template <class Cell, class In_, bool kOptions_>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
   using Wave = softdtw::Wave<Cell, In, Tiles>;
   using Memory = StripTiles<Cell, In>;
+  using Maker = CostMaker<Cell, In, kOptions_>;
 
  public:
   static constexpr int kColumns = 1;
   static constexpr int kCarried = 0;
   static constexpr int kSegment = 4;
   static constexpr int kRoles = 2 + kGradientWarps;
+  static constexpr bool kOptions = kOptions_;
   static constexpr int kWarpBytes = sizeof(Memory);
 
   __device__ explicit Tiles(const Wave& w)
       : w_(w),
         p_(w.params),
         m_(*reinterpret_cast<Memory*>(w.source_memory)),
-        scale_(static_cast<Real>(p_.scale)) {}
+        scale_(static_cast<Real>(w.pair.scale)) {}
 
   // Once, and before every sweep of a panel; by the wave's warp.
   static __device__ void init(unsigned char* memory, int lane) {
@@ -58,8 +60,8 @@ class Tiles {
     if (w_.lane < kGradientWarps) m_.rows_done[w_.lane] = -1;
   }
 
-  static __device__ float largest_cost(int2 bits, const Params<In>& p) {
-    return __int_as_float(max(bits.x, 0)) * static_cast<float>(p.scale);
+  static __device__ float largest_cost(int2 bits, int, double scale) {
+    return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
   [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
   [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
@@ -67,39 +69,43 @@ class Tiles {
   // The wave's side.
   __device__ void begin_forward() {
     reverse_ = false;
+    if (tiles() == 0) return;
     cuda::barrier_wait(m_.full(0), 0);
     cuda::barrier_wait(m_.full(1), 0);
   }
   __device__ void begin_forward_segment(int) const {}
   __device__ __forceinline__ void begin_forward_group(int group) {
     if (group % 2 == 0) {
-      const int tile = group / 2 + kTilesBefore;
+      const int tile = group / 2 - base() + kTilesBefore;
       cuda::barrier_wait(m_.full(tile), tile / kRingTiles);
     }
     load_costs(group);
   }
   __device__ __forceinline__ void end_forward_group(int group) const {
     if (group % 2 == 0) return;
-    cuda::barrier_arrive(m_.done((group - 1) / 2));
+    cuda::barrier_arrive(m_.done((group - 1) / 2 - base()));
   }
   __device__ void begin_reverse() {
     reverse_ = true;
     waited_ = 0;
   }
   __device__ void begin_reverse_segment(int segment, bool) {
-    for (const int needed = tiles() - 2 * segment; waited_ < needed; ++waited_) {
+    for (const int needed = tiles() - 2 * segment + base(); waited_ < needed; ++waited_) {
       cuda::barrier_wait(m_.full(waited_), waited_ / kRingTiles);
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
   __device__ __forceinline__ void end_reverse_group(int group) const {
     if (group % 2 != 0) return;
-    cuda::barrier_arrive(m_.done(order_of(group / 2 + kTilesBefore)));
+    cuda::barrier_arrive(m_.done(order_of(group / 2 - base() + kTilesBefore)));
   }
   __device__ void end_reverse() const {}
 
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
   __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
+    if (kOptions && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
+      e = costs_[q] > Real(0) ? e / costs_[q] : Real(0);
+    }
     (offset_ + q < kTileRows ? here_ : next_)[q] = e;
   }
   __device__ void finish_rows(int, const Real*) const {}
@@ -108,7 +114,7 @@ class Tiles {
   __device__ void help_forward(int helper) {
     if (helper > 1) return;
     reverse_ = false;
-    CostMaker<Cell, In> maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[helper]);
+    Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[helper]);
     for (int tile = helper; tile < tiles(); tile += 2) {
       if (tile >= kRingTiles) cuda::barrier_wait(m_.done(tile - kRingTiles), tile / kRingTiles - 1);
       maker.make(first_row(tile), m_.tile(tile));
@@ -119,7 +125,7 @@ class Tiles {
   __device__ void help_reverse(int helper) {
     reverse_ = true;
     if (helper == 0) {
-      CostMaker<Cell, In> maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[0]);
+      Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[0]);
       for (int order = 0; order < tiles(); ++order) {
         if (order >= kRingTiles) cuda::barrier_wait(m_.free(order - kRingTiles), order / kRingTiles - 1);
         maker.make(first_row(tiles() - 1 - order), m_.tile(order));
@@ -128,21 +134,40 @@ class Tiles {
       return;
     }
     const bool sums_fit = sizeof(Real) * 32 * p_.dim <= sizeof(m_.staged[1]);
-    const GradientTask<Cell, In> task{
-        p_,      w_.pair,         w_.strip * 32,
-        w_.lane, !w_.has_right(), sums_fit ? reinterpret_cast<Real*>(&m_.staged[1]) : nullptr};
-    for (int order = 0; order < tiles() - kTilesBefore; ++order) {
+    const bool has_band = kOptions && p_.band.kind != BandKind::kNone;
+    GradientTask<Cell, In> task{p_,
+                                w_.pair,
+                                w_.strip * 32,
+                                w_.lane,
+                                w_.has_right() || has_band,
+                                sums_fit ? reinterpret_cast<Real*>(&m_.staged[1]) : nullptr,
+                                kOptions ? absent_columns(p_, w_.pair, w_.strip * 32, w_.lane) : 0u};
+    const int last = tiles() - kTilesBefore - 1;
+    for (int order = 0; order <= last; ++order) {
       cuda::barrier_wait(m_.done(order), order / kRingTiles);
       const int row0 = first_row(tiles() - 1 - order);
-      if (row0 < w_.pair.n) consume(task, row0, m_.tile(order), helper - 1);
+      task.last_tile = order == last;
+      if (row0 < w_.pair.n) {
+        consume(task, row0, m_.tile(order), helper - 1);
+        task.first_tile = false;
+      }
       cuda::barrier_arrive(m_.free(order));
+    }
+    if (has_band && w_.pair.grad_x) {  // there may have been less to do than on the right
+      await_right(w_.pair.n, helper - 1);
+      if (w_.has_left()) tell_left(w_.pair.n, helper - 1);
     }
   }
 
  private:
-  [[nodiscard]] __device__ int tiles() const { return (w_.groups - 1) / 2 + 1 + kTilesBefore; }
+  // Tiles before the first one of a band.
+  [[nodiscard]] __device__ __forceinline__ int base() const { return kOptions ? w_.own.first / 2 : 0; }
+  [[nodiscard]] __device__ int tiles() const {
+    if (kOptions && w_.own.first >= w_.own.end) return 0;
+    return (w_.own.end - 1) / 2 + 1 + kTilesBefore - base();
+  }
   [[nodiscard]] __device__ int first_row(int tile) const {
-    return (tile - kTilesBefore) * kTileRows - w_.shift;
+    return (tile - kTilesBefore + base()) * kTileRows - w_.shift;
   }
   // Tiles are made and used in ascending order in the forward sweep, descending in the reverse one.
   [[nodiscard]] __device__ __forceinline__ int order_of(int tile) const {
@@ -151,7 +176,7 @@ class Tiles {
 
   __device__ __forceinline__ void load_costs(int group) {
     const int row = group * kGroup - w_.lane;  // shifted
-    const int tile = (row >> 4) + kTilesBefore;
+    const int tile = (row >> 4) - base() + kTilesBefore;
     offset_ = row & (kTileRows - 1);
     here_ = m_.tile(order_of(tile)) + w_.lane * kColumnStride + offset_;
     next_ = m_.tile(order_of(tile + 1)) + w_.lane * kColumnStride + offset_ - kTileRows;
@@ -163,14 +188,18 @@ class Tiles {
                                           int helper) {
     const Pair<In>& pair = w_.pair;
     if (pair.alignment && helper == 0)
-      store_alignment<Real, In>(p_, pair, row0, w_.strip * 32, w_.lane, tile);
+      store_alignment<Real, In>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
-    add_gradients<Cell, In>(task, row0, tile, helper, kGradientWarps, [&] { await_right(done, helper); });
+    // Where a band ends the wavefront does too, and leaves costs; of a subsequence there is E before row 0.
+    const unsigned absent = kOptions ? absent_rows(p_, pair, row0, w_.end_row, w_.lane) : 0u;
+    add_gradients<kOptions>(task, row0, tile, absent, helper, kGradientWarps,
+                            [&] { await_right(done, helper); });
     if (pair.grad_x && w_.has_left()) tell_left(done, helper);
   }
   __device__ __forceinline__ void await_right(int rows, int helper) const {
+    if (!w_.has_right()) return;
     if (!w_.right_is_remote()) {
       if (w_.lane == 0) {
         while (atomicAdd((&m_ + 1)->rows_done + helper, 0) < rows) {

@@ -20,8 +20,28 @@ struct PairRecord {
   int range_bits[2];          // maxima of the source's range_bits over the strips
   int done;                   // panels whose forward sweep is over
   int usable;  // 1: the value is right, the reverse sweep may run; 0: it is not; -1: not known yet
+  int swept;   // panels whose reverse sweep is over
+  int best;    // of a subsequence: the column of the least R in the last row,
+  double sum;  // and log2 of the sum of that row's Z
 };
 static_assert(sizeof(PairRecord<Cell32>) <= kRecordBytes && sizeof(PairRecord<Cell64>) <= kRecordBytes);
+
+// What a strip adds: of a subsequence, log2 of the sum of its Z in the last row and the column of the largest
+// one; on the way back, the entropy of its transitions.
+struct Part {
+  double sum;
+  int best;
+};
+static_assert(sizeof(Part) <= kPartBytes);
+
+// Groups of steps of one strip: first <= group < end.
+struct Groups {
+  int first;
+  int end;
+  [[nodiscard]] __device__ __forceinline__ bool hold(int group) const {
+    return group >= first && group < end;
+  }
+};
 
 template <class Cell_, class In_, class Source_>
 struct Wave {
@@ -32,6 +52,7 @@ struct Wave {
   using State = typename Cell::State;
   using Record = PairRecord<Cell>;
   static constexpr int W = Source::kColumns;
+  static constexpr bool kOptions = Source::kOptions;
   // Reals per row that a strip sends to the one on its left: E, and partial sums of grad_x where the source
   // carries them.
   static constexpr int kFlow = 1 + Source::kCarried;
@@ -54,8 +75,14 @@ struct Wave {
   Pair<In> pair;
   int strip;
   int strips;
-  int groups;
-  int shift;  // rows
+  int groups;  // of a strip without a band
+  int shift;   // rows
+  // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
+  // of this strip.
+  Groups own;
+  int end_row;
+  Groups from_left;
+  Groups to_right;
 
   __device__ Wave(const Params<In>& p, unsigned char* shared)
       : params(p),
@@ -82,7 +109,7 @@ struct Wave {
 
   // index: of the pair in the scratch.
   __device__ void begin_pair(int b, int index) {
-    pair = pair_at(params, b);
+    pair = pair_at<Real>(params, b);
     strips = strips_of(pair.m, W);
     groups = groups_of(pair.n);
     const Layout& l = params.layout;
@@ -91,12 +118,24 @@ struct Wave {
     borders_ = reinterpret_cast<State*>(columns);
     flows_ = reinterpret_cast<Real*>(columns + l.flow);
     rows_done_ = reinterpret_cast<int*>(columns + l.rows_done);
+    if constexpr (kOptions) parts_ = reinterpret_cast<Part*>(columns + l.parts);
     states_ = reinterpret_cast<State*>(params.scratch + l.states + index * l.state_bytes);
   }
   __device__ void begin_panel(int panel) {
     strip = panel * params.layout.warps + warp;
     shift = row_shift(strip);
     if (role == 0 && lane < kChannelBarriers) cuda::barrier_reset(barriers_ + lane);
+  }
+
+  __device__ void begin_sweep() {
+    own = groups_of_strip(strip, &end_row);
+    from_left = has_left() ? handed_over(groups_of_strip(strip - 1, nullptr), own, lag(strip - 1)) : Groups{0, 0};
+    to_right = {0, 0};
+    if (has_right()) {
+      to_right = handed_over(own, groups_of_strip(strip + 1, nullptr), lag(strip));
+      to_right.first += lag(strip);
+      to_right.end += lag(strip);
+    }
   }
 
   [[nodiscard]] __device__ bool active() const { return strip < strips; }
@@ -137,6 +176,13 @@ struct Wave {
   [[nodiscard]] __device__ int* rows_done_of(int of_strip, int helper) const {
     return rows_done_ + of_strip / params.layout.warps * Source::kRoles + helper;
   }
+  [[nodiscard]] __device__ Part& part(int of_strip) const { return parts_[of_strip]; }
+  [[nodiscard]] __device__ StepOptions<Cell> step_options() const {
+    StepOptions<Cell> options{{}, -1};
+    if constexpr (kOptions)
+      options.penalty = Cell::penalty(params.step_penalty * (pair.scale / params.half));
+    return options;
+  }
   [[nodiscard]] __device__ State* kept(int segment) const {
     const std::size_t segments = div_up(params.layout.groups, Source::kSegment);
     return states_ + (strip * segments + segment) * ((W + 1) * 32) + lane;
@@ -153,7 +199,7 @@ struct Wave {
     z.corner = from[W * 32];
   }
 
-  __device__ void clear_record() const { *record = {Cell::dead(), {-1, -1}, -1, -1}; }
+  __device__ void clear_record() const { *record = {Cell::dead(), {-1, -1}, -1, -1, -1, -1, 0.0}; }
 
   __device__ void note_range(int2 bits) const {
     atomicMax(&record->range_bits[0], bits.x);
@@ -163,53 +209,148 @@ struct Wave {
   // By one thread, when all of the pair's forward sweep is over. Cell32: is the value certain to be right?
   __device__ __forceinline__ int finish_forward() const {
     const auto* r = const_cast<const volatile Record*>(record);
-    const State last{r->last.mantissa, r->last.exponent};
-    const int2 bits{r->range_bits[0], r->range_bits[1]};
-    const double log2_z = Cell::log2_of(last);
-    double value = -log2_z / params.scale;
+    State last;
+    for (int k = 0; k < static_cast<int>(sizeof(State) / 8); ++k) {
+      reinterpret_cast<cuda::Word*>(&last)[k] =
+          cuda::load_relaxed(reinterpret_cast<const cuda::Word*>(&record->last) + k);
+    }
+    int2 bits{r->range_bits[0], r->range_bits[1]};
+    double log2_z = Cell::log2_of(last);
+    if (kOptions && params.subsequence) log2_z = join_ends();
+    double value = -log2_z * params.half / pair.scale;
     bool usable;
-    if constexpr (sizeof(Real) == 4) {
+    if constexpr (Cell::kCertifies) {
       usable = certified(log2_z, bits);
       params.uncertified[pair.index] = !usable;
+      if (!usable) return false;
     } else {
+      const bool has_scale = pair.scale > 0 && pair.scale < CUDART_INF;
+      if (!has_scale) record->range_bits[0] = bits.x = 1;  // counts as a NaN
       const bool reachable = log2_z > -1e298;
       usable = bits.x <= 0 && reachable;
       if (!reachable) value = CUDART_INF;
       if (bits.x > 0) value = CUDART_NAN;
     }
-    if (usable || sizeof(Real) == 8) params.value[pair.index] = static_cast<In>(value);
+    params.value[pair.index] = static_cast<In>(value);
+    if (kOptions && !usable && params.end_values) {
+      for (int j = 0; j < pair.m; ++j) end_values()[j] = static_cast<In>(value);
+    }
     return usable;
+  }
+  [[nodiscard]] __device__ In* end_values() const {
+    return params.end_values + static_cast<std::int64_t>(pair.index) * params.m;
+  }
+
+  // By one thread, when all of the pair's reverse sweep is over.
+  __device__ __forceinline__ void finish_reverse() const {
+    double bits = 0;
+    for (int k = 0; k < strips; ++k) bits += *const_cast<const volatile double*>(&part(k).sum);
+    params.grad_gamma[pair.index] = static_cast<In>(bits * -0.69314718055994530942);
   }
 
   // Zeros behind the true lengths; where there is no gradient, what stands in for it: NaN, or 0 if no path is
   // finite.
   __device__ void fill_outside(bool usable) const {
-    fill(pair.grad_x, params.n, params.dim, pair.n, params.dim, usable);
-    fill(pair.grad_y, params.m, params.dim, pair.m, params.dim, usable);
-    fill(pair.alignment, params.n, params.m, pair.n, pair.m, usable);
+    const bool has_nan = const_cast<const volatile Record*>(record)->range_bits[0] > 0;
+    const In inside = has_nan && !Cell::kCertifies ? static_cast<In>(CUDART_NAN) : In(0);
+    fill(pair.grad_x, params.n, params.dim, pair.n, params.dim, usable, inside, In(0));
+    fill(pair.grad_y, params.m, params.dim, pair.m, params.dim, usable, inside, In(0));
+    fill(pair.alignment, params.n, params.m, pair.n, pair.m, usable, inside, In(0));
+    if constexpr (kOptions) {
+      In* const grad_gamma = params.grad_gamma ? params.grad_gamma + pair.index : nullptr;
+      fill(grad_gamma, 1, 1, 1, 1, usable, inside, In(0));
+    }
   }
 
  private:
   // |c| < 2^22 keeps the cost's rounding exact. Saturated exponents do not matter where the whole range of R
   // stays below 2^29, or, with costs that are never negative, where the last exponent is far from saturation.
+  // What a band leaves no path to is out of reach, and Cell64's to tell.
   [[nodiscard]] __device__ bool certified(double log2_z, int2 bits) const {
-    const float largest = Source::largest_cost(bits, params);
-    if (!(largest < 4194304.0f)) return false;
+    double largest = Source::largest_cost(bits, params.dim, pair.scale);
     constexpr double kSafe = 1 << 29;
-    return (static_cast<double>(pair.n) + pair.m) * largest < kSafe || (!params.cost && log2_z > -kSafe);
+    if constexpr (kOptions) {
+      const double penalty = params.step_penalty * (pair.scale / params.half);
+      if (!(penalty < 4194304.0) || !(log2_z > -kSafe)) return false;
+      largest += penalty;
+    }
+    if (!(largest < 4194304.0) || !(pair.scale > 0)) return false;
+    if ((static_cast<double>(pair.n) + pair.m) * largest < kSafe) return true;
+    const bool only_sum_counts = !kOptions || !params.end_values;
+    return !params.cost && only_sum_counts && log2_z > -kSafe;
+  }
+
+  // Of a subsequence, from the parts of its strips.
+  [[nodiscard]] __device__ double join_ends() const {
+    double top = -CUDART_INF;
+    int best = 0;
+    for (int k = 0; k < strips; ++k) {
+      const double one = *const_cast<const volatile double*>(&part(k).sum);
+      if (one > top) {
+        top = one;
+        best = *const_cast<const volatile int*>(&part(k).best);
+      }
+    }
+    double sum = 0;
+    for (int k = 0; k < strips && top > -CUDART_INF; ++k)
+      sum += exp2(*const_cast<const volatile double*>(&part(k).sum) - top);
+    record->best = best;
+    record->sum = Cell::kHard || !(sum > 0) ? top : top + log2(sum);
+    return record->sum;
+  }
+
+  // What both have to do, in groups of the one on the right.
+  static __device__ __forceinline__ Groups handed_over(Groups left, Groups right, int by) {
+    return {max(right.first, left.first - by), min(right.end, left.end - by)};
+  }
+
+  // All, or those in which a lane meets the band, or the row above it, from the start of a segment.
+  // end_row_of: gets the row behind the last one.
+  [[nodiscard]] __device__ __forceinline__ Groups groups_of_strip(int of_strip, int* end_row_of) const {
+    if (end_row_of) *end_row_of = pair.n;
+    if constexpr (kOptions) {
+      if (params.band.kind != BandKind::kNone) return groups_in_band(of_strip, end_row_of);
+    }
+    return {0, groups};
+  }
+  [[nodiscard]] __device__ Groups groups_in_band(int of_strip, int* end_row_of) const {
+    const int first_column = of_strip * 32;
+    const int last_column = min(first_column + 31, pair.m - 1);
+    const auto columns = [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m); };
+    const int first = first_row([&](int i) { return columns(i).end > first_column; });
+    const int end = first_row([&](int i) { return columns(i).begin > last_column; });
+    if (end_row_of) *end_row_of = end;
+    if (first >= end) return {0, 0};
+    const int shifted = row_shift(of_strip);
+    constexpr int kSegmentRows = Source::kSegment * kGroup;
+    return {max(first - 1 + shifted, 0) / kSegmentRows * Source::kSegment,
+            min((end + 30 + shifted) / kGroup + 1, groups)};
+  }
+  // The first row that is past, by the whole warp; so are all behind it.
+  template <class Past>
+  [[nodiscard]] __device__ int first_row(const Past& past) const {
+    int low = 0;
+    int high = pair.n;
+    while (low < high) {
+      const int step = div_up(high - low, 32);
+      const int row = low + lane * step;
+      const unsigned hits = __ballot_sync(cuda::kFullWarp, row >= high || past(row));
+      const int hit = hits ? __ffs(hits) - 1 : 32;
+      if (hit < 32) high = min(high, low + hit * step);
+      low = hit == 0 ? high : low + (hit - 1) * step + 1;
+    }
+    return low;
   }
 
   __device__ __forceinline__ void fill(In* out, int rows, int columns, int true_rows, int true_columns,
-                                       bool usable) const {
+                                       bool usable, In inside, In outside) const {
     if (!out || (usable && rows == true_rows && columns == true_columns)) return;
-    const In inside =
-        const_cast<const volatile Record*>(record)->range_bits[0] > 0 ? static_cast<In>(CUDART_NAN) : In(0);
     const std::size_t size = static_cast<std::size_t>(rows) * columns;
     const int threads = params.layout.warps * Source::kRoles * 32;
     for (std::size_t k = (role * params.layout.warps + warp) * 32 + lane; k < size; k += threads) {
       const bool is_inside =
           static_cast<int>(k / columns) < true_rows && static_cast<int>(k % columns) < true_columns;
-      if (!is_inside || !usable) out[k] = is_inside ? inside : In(0);
+      if (!is_inside || !usable) out[k] = is_inside ? inside : outside;
     }
   }
 
@@ -218,6 +359,7 @@ struct Wave {
   State* borders_;
   Real* flows_;
   int* rows_done_;
+  Part* parts_;
   State* states_;
 };
 

@@ -1,11 +1,11 @@
-// Bands: which cells they hold, and the CPU path within them.
+// Bands: which cells they hold, and every path within them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "instruction_sets.h"
+#include "paths.h"
 #include "soft_dtw/band.h"
 #include "tolerance.h"
 
@@ -102,10 +102,10 @@ void band_grid(int turn) {
   }
 }
 
-TEST_P(SoftDtwCpu, BandGridFloat32) { band_grid<float>(0); }
-TEST_P(SoftDtwCpu, BandGridFloat64) { band_grid<double>(1); }
+TEST_P(SoftDtw, BandGridFloat32) { band_grid<float>(0); }
+TEST_P(SoftDtw, BandGridFloat64) { band_grid<double>(1); }
 
-TEST_P(SoftDtwCpu, BandOfEachPairsOwnLengths) {
+TEST_P(SoftDtw, BandOfEachPairsOwnLengths) {
   for (BandKind kind : kKinds) {
     Batch<float> batch({4, 300, 280, 2}, 0.5, 31);
     batch.x_lengths = {300, 61, 1, 150};
@@ -117,7 +117,7 @@ TEST_P(SoftDtwCpu, BandOfEachPairsOwnLengths) {
   }
 }
 
-TEST_P(SoftDtwCpu, NothingOutsideTheBand) {
+TEST_P(SoftDtw, NothingOutsideTheBand) {
   for (BandKind kind : kKinds) {
     Batch<float> batch({1, 290, 400, 0}, 1.0, 32);
     batch.options.band = {kind, kind == BandKind::kAbsolute ? 120 : 9, 1.6};
@@ -141,7 +141,7 @@ TEST_P(SoftDtwCpu, NothingOutsideTheBand) {
   }
 }
 
-TEST_P(SoftDtwCpu, AWideBandIsNone) {
+TEST_P(SoftDtw, AWideBandIsNone) {
   for (int dim : {1, 6}) {
     const Batch<float> plain({2, 270, 300, dim}, 0.3, 33);
     Batch<float> wide = plain;
@@ -152,7 +152,7 @@ TEST_P(SoftDtwCpu, AWideBandIsNone) {
   }
 }
 
-TEST_P(SoftDtwCpu, RadiusZeroIsTheDiagonal) {
+TEST_P(SoftDtw, RadiusZeroIsTheDiagonal) {
   Batch<double> batch({1, 400, 400, 1}, 1.0, 34);
   batch.options.band = {BandKind::kSakoeChiba, 0, 2.0};
   const Outputs<double> got = run(batch, kEverything);
@@ -164,7 +164,7 @@ TEST_P(SoftDtwCpu, RadiusZeroIsTheDiagonal) {
   EXPECT_NEAR(got.value[0], sum, 1e-10 * sum);
 }
 
-TEST_P(SoftDtwCpu, BandWithCostsBeyondFloat32) {
+TEST_P(SoftDtw, BandWithCostsBeyondFloat32) {
   for (int dim : {0, 2, 7}) {
     Batch<float> batch({2, 200, 190, dim}, 1e-3, 35, 300.0);
     batch.options.band = {BandKind::kSakoeChiba, 12, 2.0};
@@ -172,7 +172,7 @@ TEST_P(SoftDtwCpu, BandWithCostsBeyondFloat32) {
   }
 }
 
-TEST_P(SoftDtwCpu, TheValueOfABandNeedsNoGradient) {
+TEST_P(SoftDtw, TheValueOfABandNeedsNoGradient) {
   for (int dim : {1, 8}) {
     Batch<float> batch({1, 500, 431, dim}, 0.5, 36);
     for (int radius : {0, 3, 100}) {
@@ -182,7 +182,7 @@ TEST_P(SoftDtwCpu, TheValueOfABandNeedsNoGradient) {
   }
 }
 
-WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+WARPALIGN_FOR_EVERY(all_paths);
 
 }  // namespace
 }  // namespace warpalign::test

@@ -1,4 +1,4 @@
-// The CPU path's options against the float64 reference: penalties, costs, gamma per pair and 0, missing
+// Every path's options against the float64 reference: penalties, costs, gamma per pair and 0, missing
 // steps.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "instruction_sets.h"
+#include "paths.h"
 #include "tolerance.h"
 
 namespace warpalign::test {
@@ -60,10 +60,10 @@ void options_grid(int turn) {
   }
 }
 
-TEST_P(SoftDtwCpu, OptionsGridFloat32) { options_grid<float>(0); }
-TEST_P(SoftDtwCpu, OptionsGridFloat64) { options_grid<double>(3); }
+TEST_P(SoftDtw, OptionsGridFloat32) { options_grid<float>(0); }
+TEST_P(SoftDtw, OptionsGridFloat64) { options_grid<double>(3); }
 
-TEST_P(SoftDtwCpu, StepPenalty) {
+TEST_P(SoftDtw, StepPenalty) {
   for (int dim : {0, 1, 6}) {
     for (double penalty : {0.01, 1.0, 50.0}) {
       Batch<float> batch({2, 140, 300, dim}, 0.5, 41);
@@ -76,7 +76,7 @@ TEST_P(SoftDtwCpu, StepPenalty) {
   }
 }
 
-TEST_P(SoftDtwCpu, EveryCost) {
+TEST_P(SoftDtw, EveryCost) {
   for (CostKind kind : kCosts) {
     for (int dim : {1, 3, 4, 5, 17}) {
       Batch<float> batch({2, 270, 140, dim}, 0.5, 42);
@@ -93,7 +93,7 @@ TEST_P(SoftDtwCpu, EveryCost) {
 }
 
 // Equal steps, zero vectors and equal features: the subgradient there is 0, and nothing is NaN.
-TEST_P(SoftDtwCpu, CostsAreFiniteAtKinks) {
+TEST_P(SoftDtw, CostsAreFiniteAtKinks) {
   for (CostKind kind : kCosts) {
     for (int dim : {1, 6}) {
       Batch<float> batch({1, 40, 40, dim}, 0.5, 44);
@@ -115,7 +115,7 @@ TEST_P(SoftDtwCpu, CostsAreFiniteAtKinks) {
   }
 }
 
-TEST_P(SoftDtwCpu, CosineOfLongAndShortVectors) {
+TEST_P(SoftDtw, CosineOfLongAndShortVectors) {
   for (float size : {1e-30f, 1e-3f, 1e30f}) {
     Batch<float> batch({1, 50, 60, 3}, 0.1, 45);
     batch.options.cost_kind = CostKind::kCosine;
@@ -129,7 +129,7 @@ TEST_P(SoftDtwCpu, CosineOfLongAndShortVectors) {
   }
 }
 
-TEST_P(SoftDtwCpu, GammaOfEachPair) {
+TEST_P(SoftDtw, GammaOfEachPair) {
   for (int dim : {0, 2, 8}) {
     Batch<float> batch({4, 150, 280, dim}, -1.0, 46);
     batch.gamma = 1.0;
@@ -141,7 +141,7 @@ TEST_P(SoftDtwCpu, GammaOfEachPair) {
   }
 }
 
-TEST_P(SoftDtwCpu, HardDtw) {
+TEST_P(SoftDtw, HardDtw) {
   for (int dim : {0, 1, 3, 8}) {
     for (double penalty : {0.0, 0.4}) {
       Batch<float> batch({2, 150, 300, dim}, 0.0, 48);
@@ -157,7 +157,7 @@ TEST_P(SoftDtwCpu, HardDtw) {
 }
 
 // Integers tie everywhere: the path must be the one that the rule names.
-TEST_P(SoftDtwCpu, HardDtwBreaksTiesByTheRule) {
+TEST_P(SoftDtw, HardDtwBreaksTiesByTheRule) {
   for (int dim : {0, 1, 6}) {
     Batch<float> batch({2, 140, 290, dim}, 0.0, 50);
     for (Tensor<float>* tensor : {&batch.x, &batch.y, &batch.cost}) {
@@ -174,7 +174,7 @@ TEST_P(SoftDtwCpu, HardDtwBreaksTiesByTheRule) {
   }
 }
 
-TEST_P(SoftDtwCpu, HardDtwNanAndInfinity) {
+TEST_P(SoftDtw, HardDtwNanAndInfinity) {
   Batch<double> batch({3, 20, 30, 0}, 0.0, 51);
   batch.cost.at(0, 19, 29) = kInf;
   batch.cost.at(1, 5, 7) = kNan;
@@ -190,7 +190,7 @@ TEST_P(SoftDtwCpu, HardDtwNanAndInfinity) {
   }
 }
 
-TEST_P(SoftDtwCpu, MissingStepsMayHoldAnything) {
+TEST_P(SoftDtw, MissingStepsMayHoldAnything) {
   for (CostKind kind : kCosts) {
     for (int dim : {1, 7}) {
       Batch<float> batch({2, 131, 97, dim}, 0.5, 52);
@@ -238,7 +238,7 @@ void expect_subsequence(const Batch<T>& batch, Wanted wanted) {
   }
 }
 
-TEST_P(SoftDtwCpu, Subsequence) {
+TEST_P(SoftDtw, Subsequence) {
   int turn = 0;
   for (int n : {1, 2, 33, 129, 270}) {
     for (int m : {1, 31, 130, 300}) {
@@ -264,7 +264,7 @@ TEST_P(SoftDtwCpu, Subsequence) {
 }
 
 // A short query inside a long series is found where it was put.
-TEST_P(SoftDtwCpu, SubsequenceFindsTheQuery) {
+TEST_P(SoftDtw, SubsequenceFindsTheQuery) {
   Batch<float> batch({1, 40, 500, 3}, 0.01, 60);
   batch.options.subsequence = true;
   for (int i = 0; i < 40; ++i) {
@@ -277,7 +277,7 @@ TEST_P(SoftDtwCpu, SubsequenceFindsTheQuery) {
   EXPECT_NEAR(got.alignment[39 * 500 + 339], 1.0, 1e-3);
 }
 
-TEST_P(SoftDtwCpu, SubsequenceWithCostsBeyondFloat32AndNan) {
+TEST_P(SoftDtw, SubsequenceWithCostsBeyondFloat32AndNan) {
   Batch<float> batch({2, 50, 60, 2}, 1e-3, 61, 300.0);
   batch.options.subsequence = true;
   expect_subsequence(batch, kEverything);
@@ -288,7 +288,7 @@ TEST_P(SoftDtwCpu, SubsequenceWithCostsBeyondFloat32AndNan) {
   EXPECT_TRUE(std::isnan(got.end_values[60]));
 }
 
-WARPALIGN_FOR_EVERY_INSTRUCTION_SET();
+WARPALIGN_FOR_EVERY(all_paths);
 
 }  // namespace
 }  // namespace warpalign::test

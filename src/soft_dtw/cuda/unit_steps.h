@@ -1,0 +1,36 @@
+// The cosine cost as a squared distance: 1 - <x, y> / (|x| |y|) = |u - v|^2 / 2 with u = x / |x|, v = y / |y|.
+// A step of length 0 gets a direction of its own, which is at a right angle to all others of the other series:
+// cost 1, as it has to be.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "warpalign/soft_dtw.h"
+
+namespace warpalign::softdtw {
+
+// Features of a unit step: the step's own, the two directions of steps of length 0, and what makes rows
+// multiples of 16 bytes.
+constexpr int unit_features(int dim) { return (dim + 2 + 3) / 4 * 4; }
+
+// One side of the problem.
+struct UnitSteps {
+  DType dtype;
+  int batch;
+  int length;
+  int dim;
+  bool is_y;
+  StridedTensor series;         // (B, length, dim)
+  const std::int32_t* lengths;  // (B,) or null
+  const std::uint8_t* mask;     // (B, length) or null
+  void* units;                  // (B, length, unit_features(dim))
+};
+
+Status make_unit_steps(const UnitSteps& side, cudaStream_t stream);
+
+// gradient (B, length, dim) of the cosine from that of |u - v|^2 with respect to the units, (B, length,
+// unit_features(dim)).
+Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
+                          cudaStream_t stream);
+
+}  // namespace warpalign::softdtw
