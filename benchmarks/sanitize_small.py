@@ -108,7 +108,7 @@ def check_extremes(device: torch.device) -> float:
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"bandwidth": 5, "step_penalty": 0.2},
-    {"cost": "euclidean", "band": "itakura"},
+    {"cost": "euclidean", "band": "itakura", "max_slope": 8.0},
     {"cost": "cosine", "x_mask": torch.arange(70) % 5 == 1},
     {"cost": "huber", "gamma": torch.tensor([0.1, 1.0])},
     {"cost": "l1", "gamma": 0.0, "bandwidth": 40, "band": "slanted"},
