@@ -102,10 +102,10 @@ def test_cost_matrices_and_alignments(cuda: torch.device, case: str) -> None:
 def test_hard_paths(cuda: torch.device) -> None:
     x, y = (t.round() for t in series(2, torch.float32))  # ties
     assert torch.equal(warpalign.dtw(x.to(cuda), y.to(cuda)).cpu(), warpalign.dtw(x, y))
-    for got, expected in zip(
-        warpalign.dtw_path(x.to(cuda), y.to(cuda)), warpalign.dtw_path(x, y), strict=True
-    ):
-        assert torch.equal(got.cpu(), expected)
+    got, expected = warpalign.dtw_path(x.to(cuda), y.to(cuda)), warpalign.dtw_path(x, y)
+    assert torch.equal(got.value.cpu(), expected.value)
+    for path, other in zip(got.paths, expected.paths, strict=True):
+        assert torch.equal(path.cpu(), other)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3])
