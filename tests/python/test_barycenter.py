@@ -132,7 +132,7 @@ def objective(center: Tensor, X: Any, gamma: float, weights: Tensor | None = Non
     series = as_series(X, "X")
     center = center.detach()[None].double()
     values = soft_dtw(center, series.values.double(), gamma=gamma, y_lengths=series.lengths)
-    return float(values.sum() if weights is None else values @ weights.double())
+    return float(values.sum() if weights is None else values @ weights.to(values))
 
 
 def noisy_copies(count: int = 12, size: int = 40, seed: int = 0) -> Tensor:

@@ -27,13 +27,28 @@ struct Staged {
   In y[32 * kStagedStride<In>];
 };
 
+// Features whose gradients a warp makes at a time, and what it keeps of them for a strip: y and the sum for
+// grad_y.
+template <class Real>
+constexpr int kGradientFeatures = 128 / sizeof(Real);
+template <class Real>
+struct GradientMemory {
+  Real y[32 * kGradientFeatures<Real>];
+  Real sums[32 * kGradientFeatures<Real>];
+};
+
 // Shared memory of one strip.
 template <class Cell, class In>
 struct __align__(16) StripTiles {
   using Real = typename Cell::Real;
   Real ring[kRingTiles * kTileStride];
-  Staged<In>
-      staged[2];  // one per warp that makes costs; in the reverse sweep the second one holds sums of grad_y
+  union {
+    Staged<In> staged[2];  // one per warp that makes costs
+    struct {               // in the reverse sweep
+      Staged<In> only;
+      GradientMemory<Real> gradients[kGradientWarps];
+    } reverse;
+  };
   cuda::Barrier barriers[3 * kRingTiles];
   int rows_done[kGradientWarps];  // at the end of x, whose gradient is complete up to this strip
   __device__ Real* tile(int order) { return ring + order % kRingTiles * kTileStride; }
@@ -88,7 +103,7 @@ class CostMaker {
     } else if (!kOptions || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
       make_from_series(row0, tile, [](Real& sum, const Real (&x)[4], const Real (&y)[4]) {
         const Real a = x[0] - y[0], b = x[1] - y[1], e = x[2] - y[2], f = x[3] - y[3];
-        sum += a * a + b * b + (e * e + f * f);
+        sum += a * a + b * b + e * e + f * f;
       });
     } else {
       // |t|, or h(t) = m (|t| - m/2) with m = min(|t|, 1).
@@ -156,13 +171,13 @@ class CostMaker {
     for (int d0 = 0; d0 < p_.dim; d0 += kChunk<In>) {
       const int length = min(kChunk<In>, p_.dim - d0);
       __syncwarp();
-      stage(
-          staged_.x, kTileRows, length,
+      stage<kTileRows>(
+          staged_.x, length,
           [&](int r) { return pair_.x + row(row0 + r) * p_.x_stride[1] + d0 * p_.x_stride[2]; },
           p_.x_stride[2]);
       if (p_.dim > kChunk<In> || !y_is_staged_) {
-        stage(
-            staged_.y, 32, length,
+        stage<32>(
+            staged_.y, length,
             [&](int c) { return pair_.y + column(column0_ + c) * p_.y_stride[1] + d0 * p_.y_stride[2]; },
             p_.y_stride[2]);
         y_is_staged_ = true;
@@ -216,25 +231,27 @@ class CostMaker {
     }
   }
 
-  // Rows of `length` features, filled up with zeros to a multiple of 4.
-  template <class At>
-  __device__ __forceinline__ void stage(In* to, int rows, int length, const At& at,
-                                        std::int64_t stride) const {
+  // kRows rows of `length` features, filled up with zeros to a multiple of 4: 16 bytes a lane and half a warp a
+  // row where that can be, else one feature a lane. at(r): where row r begins.
+  template <int kRows, class At>
+  __device__ __forceinline__ void stage(In* to, int length, const At& at, std::int64_t stride) const {
+    static_assert(kChunk<In> / kVector == 16);
     if (p_.vectorized) {
-      const int vectors = length / kVector;
-      for (int i = lane_; i < rows * vectors; i += 32) {
-        const int r = i / vectors;
-        const int v = i - r * vectors;
-        *reinterpret_cast<float4*>(to + r * kStagedStride<In> + v * kVector) =
-            __ldg(reinterpret_cast<const float4*>(at(r)) + v);
+      const int first = lane_ / 16;
+      const int v = lane_ % 16 * kVector;
+#pragma unroll 8
+      for (int r = 0; r < kRows; r += 2) {
+        if (v < length) {
+          *reinterpret_cast<float4*>(to + (first + r) * kStagedStride<In> + v) =
+              __ldg(reinterpret_cast<const float4*>(at(first + r) + v));
+        }
       }
-    } else {
-      const int padded = (length + 3) / 4 * 4;
-      for (int i = lane_; i < rows * padded; i += 32) {
-        const int r = i / padded;
-        const int d = i - r * padded;
+      return;
+    }
+    for (int d = lane_; d < (length + 3) / 4 * 4; d += 32) {
+#pragma unroll 8
+      for (int r = 0; r < kRows; ++r)
         to[r * kStagedStride<In> + d] = d < length ? __ldg(at(r) + d * stride) : In(0);
-      }
     }
   }
 

@@ -4,6 +4,7 @@
 // and with other metrics than the squared distance likewise with their slope.
 #pragma once
 
+#include "cuda/copy_async.cuh"
 #include "soft_dtw/cuda/cost_tile.cuh"
 
 namespace warpalign::softdtw {
@@ -40,130 +41,199 @@ struct Slope {
   }
 };
 
-// What a warp that makes gradients from E has to know of its strip.
-template <class Cell_, class In>
-struct GradientTask {
-  using Cell = Cell_;
-  const Params<In>& p;
-  const Pair<In>& pair;
-  int column0;
-  int lane;
-  bool adds;                  // to what grad_x is already
-  typename Cell::Real* sums;  // of grad_y, (32, D) in shared memory; null: they are kept in grad_y itself
-  unsigned absent_columns;
-  bool first_tile = true;  // of this strip, from below
-  bool last_tile = false;
-};
-
-// Feature d0 + lane % width: lanes along the features, in 32 / width groups that share the columns.
-// await_right returns when what the strip on the right adds to these rows is there.
-template <bool kOptions, class Cell, class In, class Await>
-__device__ __forceinline__ void add_feature_gradients(const GradientTask<Cell, In>& t, int row0,
-                                                      const typename Cell::Real* tile, unsigned absent_rows,
-                                                      int d0, int width, const Await& await_right) {
+// One of the warps that make gradients from a strip's E: of every kGradientWarps blocks of features the one
+// that is its own. With one block or none it keeps y and the sums in shared memory for the whole strip, else
+// it fetches them for every tile.
+//
+// Lanes lie along the features, in 32 / width_ groups that share the columns.
+template <class Cell, class In, bool kOptions>
+class GradientMaker {
   using Real = typename Cell::Real;
-  const int groups = 32 / width;
-  constexpr int kBlock = 2;  // columns at once: few, so that the loop stays in the instruction cache
-  const Params<In>& p = t.p;
-  const Pair<In>& pair = t.pair;
-  const int feature = d0 + (t.lane & (width - 1));
-  const bool in_range = feature < p.dim;
-  const int d = min(feature, p.dim - 1);
-  const Slope<Real> slope(kOptions ? p.metric : Metric::kSquared);
-  const auto is_inside = [&](int r) { return row0 + r >= 0 && row0 + r < pair.n; };
+  static constexpr int kFeatures = kGradientFeatures<Real>;
 
-  Real x[kTileRows];
-  Real by_row[kTileRows];
-  Real before_x[kTileRows];
-  In* const out_x = pair.grad_x + static_cast<std::int64_t>(row0) * p.dim + d;
-#pragma unroll
-  for (int r = 0; r < kTileRows; ++r) {
-    x[r] = Real(__ldg(pair.x + min(max(row0 + r, 0), pair.n - 1) * p.x_stride[1] + d * p.x_stride[2]));
-    by_row[r] = Real(0);
-    before_x[r] = Real(0);
+ public:
+  // adds: to what grad_x is already.
+  __device__ GradientMaker(const Params<In>& p, const Pair<In>& pair, int column0, int lane, int helper,
+                           bool adds, GradientMemory<Real>& memory)
+      : p_(p),
+        pair_(pair),
+        column0_(column0),
+        lane_(lane),
+        adds_(adds),
+        width_(p.dim <= 16 ? 8 : p.dim <= 32 ? 16 : kFeatures),
+        first_feature_(helper * width_),
+        keeps_(p.dim <= kGradientWarps * width_),
+        memory_(memory),
+        slope_(kOptions ? p.metric : Metric::kSquared) {
+    if (kOptions) absent_columns_ = absent_columns(p, pair, column0, lane);
+    if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);
   }
-  if (pair.grad_x && t.adds) {
-    await_right();
-#pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
-      if (is_inside(r)) before_x[r] = static_cast<Real>(__ldcg(out_x + static_cast<std::int64_t>(r) * p.dim));
+
+  // x of the tile that comes next: before there is anything to wait for.
+  __device__ __forceinline__ void look_ahead(int row0) {
+    if (first_feature_ < p_.dim) load_x(row0, first_feature_);
+  }
+
+  // await_right returns when what the strip on the right adds to these rows is there.
+  template <class Await>
+  __device__ __forceinline__ void add(int row0, int end_row, const Real* tile, const Await& await_right) {
+    // Where a band ends the wavefront does too, and leaves costs; of a subsequence there is E before row 0.
+    const unsigned absent = kOptions ? absent_rows(p_, pair_, row0, end_row, lane_) : 0u;
+#pragma unroll 1
+    for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kGradientWarps) {
+      if (d0 != first_feature_) load_x(row0, d0);
+      if (!keeps_) fetch(d0, is_first_);
+      add_block(row0, tile, absent, d0, await_right);
+    }
+    is_first_ = false;
+  }
+
+  // When the strip is over.
+  __device__ void finish() const {
+    if (!pair_.grad_y || !keeps_ || first_feature_ >= p_.dim) return;
+    const int f = lane_ & (width_ - 1);
+    if (first_feature_ + f >= p_.dim) return;
+    for (int column = lane_ / width_; column < min(32, pair_.m - column0_); column += 32 / width_) {
+      pair_.grad_y[static_cast<std::int64_t>(column0_ + column) * p_.dim + first_feature_ + f] =
+          static_cast<In>(memory_.sums[column * width_ + f]);
     }
   }
-  const int columns = min(32, pair.m - t.column0);
-  In* const out_y = pair.grad_y + static_cast<std::int64_t>(t.column0) * p.dim + d;
-  for (int block = t.lane / width; block < columns; block += kBlock * groups) {
-    Real y[kBlock];
-    Real before_y[kBlock];
+
+ private:
+  [[nodiscard]] __device__ int feature(int d0) const {
+    return min(d0 + (lane_ & (width_ - 1)), p_.dim - 1);
+  }
+
+  // One bit per row of the tile.
+  [[nodiscard]] __device__ unsigned rows_inside(int row0) const {
+    const unsigned from_first = row0 < 0 ? 0xffffffffu << -row0 : 0xffffffffu;
+    const int count = pair_.n - row0;
+    return count < kTileRows ? from_first & ((1u << count) - 1) : from_first;
+  }
+
+  __device__ __forceinline__ void load_x(int row0, int d0) {
+    const In* const x = pair_.x + feature(d0) * p_.x_stride[2];
+    if (row0 >= 0 && row0 + kTileRows <= pair_.n) {
+      const In* at = x + row0 * p_.x_stride[1];
 #pragma unroll
-    for (int c = 0; c < kBlock; ++c) {
-      const int column = min(block + c * groups, columns - 1);
-      y[c] = Real(__ldg(pair.y + (t.column0 + column) * p.y_stride[1] + d * p.y_stride[2]));
-      before_y[c] = Real(0);
-      if (pair.grad_y && in_range && !t.first_tile && block + c * groups < columns) {
-        before_y[c] = t.sums ? t.sums[column * p.dim + d]
-                             : static_cast<Real>(out_y[static_cast<std::int64_t>(column) * p.dim]);
+      for (int r = 0; r < kTileRows; ++r, at += p_.x_stride[1]) x_[r] = __ldg(at);
+    } else {
+#pragma unroll
+      for (int r = 0; r < kTileRows; ++r)
+        x_[r] = __ldg(x + min(max(row0 + r, 0), pair_.n - 1) * p_.x_stride[1]);
+    }
+  }
+
+  // y, and the sums so far, each lane's own.
+  __device__ void fetch(int d0, bool from_zero) {
+    const int f = lane_ & (width_ - 1);
+    const In* const y = pair_.y + feature(d0) * p_.y_stride[2];
+    const In* const sums = pair_.grad_y + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
+    const bool sums_are_there = !from_zero && pair_.grad_y;
+#pragma unroll 4
+    for (int column = lane_ / width_; column < 32; column += 32 / width_) {
+      const int there = min(column0_ + column, pair_.m - 1);
+      cuda::copy_async(memory_.y + column * width_ + f, y + there * p_.y_stride[1]);
+      if (sums_are_there) {
+        cuda::copy_async(memory_.sums + column * width_ + f,
+                         sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
+      } else {
+        memory_.sums[column * width_ + f] = Real(0);
       }
     }
+    cuda::await_copies();
+  }
+
+  template <class Await>
+  __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
+                                            const Await& await_right) {
+    constexpr int kBlock = 2;  // columns at once: few, so that the loop stays in the instruction cache
+    const bool in_range = d0 + (lane_ & (width_ - 1)) < p_.dim;
+    In* const out_x = pair_.grad_x + static_cast<std::int64_t>(row0) * p_.dim + feature(d0);
+    const unsigned inside = rows_inside(row0);
+    In before_x[kTileRows] = {};
+    if (pair_.grad_x && adds_) {
+      await_right();
+      const In* at = out_x;
 #pragma unroll
-    for (int c = 0; c < kBlock; ++c) {
-      const int column = block + c * groups;
-      if (column >= columns) break;
-      Real e[kTileRows];
-#pragma unroll
-      for (int r = 0; r < kTileRows; r += 16 / sizeof(Real)) {
-        *reinterpret_cast<float4*>(e + r) =
-            *reinterpret_cast<const float4*>(tile + column * kColumnStride + r);
+      for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
+        if (inside >> r & 1) before_x[r] = __ldcg(at);
       }
-      if (kOptions && (absent_rows | t.absent_columns)) {
-        const bool all = t.absent_columns >> column & 1;
+    }
+    In* out_y = nullptr;  // of this lane's first column, where sums are not kept
+    if (!keeps_ && pair_.grad_y && in_range) {
+      out_y = pair_.grad_y + static_cast<std::int64_t>(column0_ + lane_ / width_) * p_.dim + feature(d0);
+    }
+
+    Real by_row[kTileRows] = {};
+    const int step = 32 / width_;
+    int column = lane_ / width_;
+    const Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
+    const Real* from = tile + column * kColumnStride;
+#pragma unroll 1
+    for (; column < 32; column += kBlock * step) {
 #pragma unroll
-        for (int r = 0; r < kTileRows; ++r) e[r] = all || absent_rows >> r & 1 ? Real(0) : e[r];
-      }
-      Real by_column[4] = {};
+      for (int c = 0; c < kBlock; ++c) {
+        const Real here = *y;
+        Real* const sum = const_cast<Real*>(y) + 32 * kFeatures;
+        Real e[kTileRows];
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r) {
-        Real difference = x[r] - y[c];
-        if (kOptions) difference = slope.of(e[r], difference);
-        by_row[r] += e[r] * difference;
-        by_column[r % 4] += e[r] * difference;
-      }
-      if (pair.grad_y && in_range) {
-        const Real sum = by_column[0] + by_column[1] + (by_column[2] + by_column[3]);
-        const Real total = before_y[c] - slope.factor * sum;
-        if (t.sums && !t.last_tile) {
-          t.sums[column * p.dim + d] = total;
-        } else {
-          out_y[static_cast<std::int64_t>(column) * p.dim] = static_cast<In>(total);
+        for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
+          *reinterpret_cast<float4*>(e + r) = *reinterpret_cast<const float4*>(from + r);
+        if (kOptions && (absent | absent_columns_)) {
+          const bool all = absent_columns_ >> (column + c * step) & 1;
+#pragma unroll
+          for (int r = 0; r < kTileRows; ++r) e[r] = all || absent >> r & 1 ? Real(0) : e[r];
         }
+        Real by_column[4] = {};
+#pragma unroll
+        for (int r = 0; r < kTileRows; ++r) {
+          Real difference = Real(x_[r]) - here;
+          if (kOptions) difference = slope_.of(e[r], difference);
+          by_row[r] += e[r] * difference;
+          by_column[r % 4] += e[r] * difference;
+        }
+        const Real all_rows = by_column[0] + by_column[1] + (by_column[2] + by_column[3]);
+        const Real total = *sum - slope_.factor * all_rows;
+        if (out_y) {
+          if (column0_ + column + c * step < pair_.m) *out_y = static_cast<In>(total);
+          out_y += static_cast<std::int64_t>(step) * p_.dim;
+        } else {
+          *sum = total;
+        }
+        y += 32;  // step * width_
+        from += step * kColumnStride;
       }
     }
-  }
-  __syncwarp();
-  if (!pair.grad_x) return;
-  for (int bit = width; bit < 32; bit *= 2) {
+    __syncwarp();
+    if (!pair_.grad_x) return;
+    for (int bit = width_; bit < 32; bit *= 2) {
 #pragma unroll
-    for (int r = 0; r < kTileRows; ++r) by_row[r] += __shfl_xor_sync(cuda::kFullWarp, by_row[r], bit);
-  }
-  if (t.lane >= width || !in_range) return;
-#pragma unroll
-  for (int r = 0; r < kTileRows; ++r) {
-    if (is_inside(r)) {
-      __stcg(out_x + static_cast<std::int64_t>(r) * p.dim,
-             static_cast<In>(before_x[r] + slope.factor * by_row[r]));
+      for (int r = 0; r < kTileRows; ++r) by_row[r] += __shfl_xor_sync(cuda::kFullWarp, by_row[r], bit);
     }
-  }
-}
-
-// Of every `helpers` blocks of features the one that is this helper's.
-template <bool kOptions, class Cell, class In, class Await>
-__device__ __forceinline__ void add_gradients(const GradientTask<Cell, In>& t, int row0,
-                                              const typename Cell::Real* tile, unsigned absent_rows,
-                                              int helper, int helpers, const Await& await_right) {
-  const int width = t.p.dim <= 8 ? 8 : t.p.dim <= 16 ? 16 : 32;
-  for (int d0 = width * helper; d0 < t.p.dim; d0 += width * helpers) {
-    add_feature_gradients<kOptions>(t, row0, tile, absent_rows, d0, width, await_right);
+    if (lane_ < width_ && in_range) {
+      In* at = out_x;
+#pragma unroll
+      for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
+        if (inside >> r & 1) __stcg(at, static_cast<In>(Real(before_x[r]) + slope_.factor * by_row[r]));
+      }
+    }
     __syncwarp();
   }
-}
+
+  const Params<In>& p_;
+  const Pair<In>& pair_;
+  const int column0_;
+  const int lane_;
+  const bool adds_;
+  const int width_;
+  const int first_feature_;
+  const bool keeps_;
+  GradientMemory<Real>& memory_;
+  const Slope<Real> slope_;
+  unsigned absent_columns_ = 0;
+  bool is_first_ = true;
+  In x_[kTileRows];
+};
 
 }  // namespace warpalign::softdtw

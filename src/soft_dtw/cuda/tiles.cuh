@@ -133,26 +133,18 @@ class Tiles {
       }
       return;
     }
-    const bool sums_fit = sizeof(Real) * 32 * p_.dim <= sizeof(m_.staged[1]);
     const bool has_band = kOptions && p_.band.kind != BandKind::kNone;
-    GradientTask<Cell, In> task{p_,
-                                w_.pair,
-                                w_.strip * 32,
-                                w_.lane,
-                                w_.has_right() || has_band,
-                                sums_fit ? reinterpret_cast<Real*>(&m_.staged[1]) : nullptr,
-                                kOptions ? absent_columns(p_, w_.pair, w_.strip * 32, w_.lane) : 0u};
+    GradientMaker<Cell, In, kOptions> maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1,
+                                            w_.has_right() || has_band, m_.reverse.gradients[helper - 1]);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
-      cuda::barrier_wait(m_.done(order), order / kRingTiles);
       const int row0 = first_row(tiles() - 1 - order);
-      task.last_tile = order == last;
-      if (row0 < w_.pair.n) {
-        consume(task, row0, m_.tile(order), helper - 1);
-        task.first_tile = false;
-      }
+      maker.look_ahead(row0);
+      cuda::barrier_wait(m_.done(order), order / kRingTiles);
+      if (row0 < w_.pair.n) consume(maker, row0, m_.tile(order), helper - 1);
       cuda::barrier_arrive(m_.free(order));
     }
+    maker.finish();
     if (has_band && w_.pair.grad_x) {  // there may have been less to do than on the right
       await_right(w_.pair.n, helper - 1);
       if (w_.has_left()) tell_left(w_.pair.n, helper - 1);
@@ -184,18 +176,15 @@ class Tiles {
     for (int q = 0; q < kGroup; ++q) costs_[q] = (offset_ + q < kTileRows ? here_ : next_)[q];
   }
 
-  __device__ __forceinline__ void consume(const GradientTask<Cell, In>& task, int row0, const Real* tile,
-                                          int helper) {
+  __device__ __forceinline__ void consume(GradientMaker<Cell, In, kOptions>& maker, int row0,
+                                          const Real* tile, int helper) {
     const Pair<In>& pair = w_.pair;
     if (pair.alignment && helper == 0)
       store_alignment<Real, In>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
-    // Where a band ends the wavefront does too, and leaves costs; of a subsequence there is E before row 0.
-    const unsigned absent = kOptions ? absent_rows(p_, pair, row0, w_.end_row, w_.lane) : 0u;
-    add_gradients<kOptions>(task, row0, tile, absent, helper, kGradientWarps,
-                            [&] { await_right(done, helper); });
+    maker.add(row0, w_.end_row, tile, [&] { await_right(done, helper); });
     if (pair.grad_x && w_.has_left()) tell_left(done, helper);
   }
   __device__ __forceinline__ void await_right(int rows, int helper) const {
