@@ -27,14 +27,15 @@ struct Staged {
   In y[32 * kStagedStride<In>];
 };
 
-// Features whose gradients a warp makes at a time, and what it keeps of them for a strip: y and the sum for
-// grad_y.
+// Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for a
+// strip, and what grad_x is already, for a tile.
 template <class Real>
 constexpr int kGradientFeatures = 128 / sizeof(Real);
 template <class Real>
 struct GradientMemory {
   Real y[32 * kGradientFeatures<Real>];
   Real sums[32 * kGradientFeatures<Real>];
+  Real before_x[kTileRows * kGradientFeatures<Real>];
 };
 
 // Shared memory of one strip.

@@ -84,19 +84,14 @@ class GradientMaker {
       if (d0 != first_feature_) load_x(row0, d0);
       if (!keeps_) fetch(d0, is_first_);
       add_block(row0, tile, absent, d0, await_right);
+      if (!keeps_) put(d0);
     }
     is_first_ = false;
   }
 
   // When the strip is over.
   __device__ void finish() const {
-    if (!pair_.grad_y || !keeps_ || first_feature_ >= p_.dim) return;
-    const int f = lane_ & (width_ - 1);
-    if (first_feature_ + f >= p_.dim) return;
-    for (int column = lane_ / width_; column < min(32, pair_.m - column0_); column += 32 / width_) {
-      pair_.grad_y[static_cast<std::int64_t>(column0_ + column) * p_.dim + first_feature_ + f] =
-          static_cast<In>(memory_.sums[column * width_ + f]);
-    }
+    if (keeps_ && first_feature_ < p_.dim) put(first_feature_);
   }
 
  private:
@@ -144,6 +139,19 @@ class GradientMaker {
     cuda::await_copies();
   }
 
+  // The sums, to grad_y.
+  __device__ void put(int d0) const {
+    const int f = lane_ & (width_ - 1);
+    if (!pair_.grad_y || d0 + f >= p_.dim) return;
+    const int columns = min(32, pair_.m - column0_);
+    int column = lane_ / width_;
+    In* to = pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f;
+    const std::int64_t step = static_cast<std::int64_t>(32 / width_) * p_.dim;
+#pragma unroll 8
+    for (; column < columns; column += 32 / width_, to += step)
+      *to = static_cast<In>(memory_.sums[column * width_ + f]);
+  }
+
   template <class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
@@ -151,60 +159,57 @@ class GradientMaker {
     const bool in_range = d0 + (lane_ & (width_ - 1)) < p_.dim;
     In* const out_x = pair_.grad_x + static_cast<std::int64_t>(row0) * p_.dim + feature(d0);
     const unsigned inside = rows_inside(row0);
-    In before_x[kTileRows] = {};
-    if (pair_.grad_x && adds_) {
+    Real* const before_x = memory_.before_x + (lane_ & (width_ - 1));
+    const bool adds = pair_.grad_x && adds_;
+    if (adds) {
       await_right();
       const In* at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        if (inside >> r & 1) before_x[r] = __ldcg(at);
+        if (inside >> r & 1) cuda::copy_async(before_x + r * kFeatures, at);
       }
     }
-    In* out_y = nullptr;  // of this lane's first column, where sums are not kept
-    if (!keeps_ && pair_.grad_y && in_range) {
-      out_y = pair_.grad_y + static_cast<std::int64_t>(column0_ + lane_ / width_) * p_.dim + feature(d0);
-    }
-
     Real by_row[kTileRows] = {};
     const int step = 32 / width_;
     int column = lane_ / width_;
-    const Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
+    Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
     const Real* from = tile + column * kColumnStride;
 #pragma unroll 1
     for (; column < 32; column += kBlock * step) {
+      Real e[kBlock][kTileRows], here[kBlock], total[kBlock];
 #pragma unroll
       for (int c = 0; c < kBlock; ++c) {
-        const Real here = *y;
-        Real* const sum = const_cast<Real*>(y) + 32 * kFeatures;
-        Real e[kTileRows];
+        here[c] = y[32 * c];  // step * width_ on
+        total[c] = y[32 * (kFeatures + c)];
 #pragma unroll
         for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
-          *reinterpret_cast<float4*>(e + r) = *reinterpret_cast<const float4*>(from + r);
+          *reinterpret_cast<float4*>(e[c] + r) =
+              *reinterpret_cast<const float4*>(from + c * step * kColumnStride + r);
+      }
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) {
         if (kOptions && (absent | absent_columns_)) {
           const bool all = absent_columns_ >> (column + c * step) & 1;
 #pragma unroll
-          for (int r = 0; r < kTileRows; ++r) e[r] = all || absent >> r & 1 ? Real(0) : e[r];
+          for (int r = 0; r < kTileRows; ++r) e[c][r] = all || absent >> r & 1 ? Real(0) : e[c][r];
         }
         Real by_column[4] = {};
 #pragma unroll
         for (int r = 0; r < kTileRows; ++r) {
-          Real difference = Real(x_[r]) - here;
-          if (kOptions) difference = slope_.of(e[r], difference);
-          by_row[r] += e[r] * difference;
-          by_column[r % 4] += e[r] * difference;
+          Real difference = Real(x_[r]) - here[c];
+          if (kOptions) difference = slope_.of(e[c][r], difference);
+          by_row[r] += e[c][r] * difference;
+          by_column[r % 4] += e[c][r] * difference;
         }
         const Real all_rows = by_column[0] + by_column[1] + (by_column[2] + by_column[3]);
-        const Real total = *sum - slope_.factor * all_rows;
-        if (out_y) {
-          if (column0_ + column + c * step < pair_.m) *out_y = static_cast<In>(total);
-          out_y += static_cast<std::int64_t>(step) * p_.dim;
-        } else {
-          *sum = total;
-        }
-        y += 32;  // step * width_
-        from += step * kColumnStride;
+        total[c] -= slope_.factor * all_rows;
       }
+#pragma unroll
+      for (int c = 0; c < kBlock; ++c) y[32 * (kFeatures + c)] = total[c];
+      y += 32 * kBlock;
+      from += kBlock * step * kColumnStride;
     }
+    cuda::await_copies();
     __syncwarp();
     if (!pair_.grad_x) return;
     for (int bit = width_; bit < 32; bit *= 2) {
@@ -215,7 +220,8 @@ class GradientMaker {
       In* at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        if (inside >> r & 1) __stcg(at, static_cast<In>(Real(before_x[r]) + slope_.factor * by_row[r]));
+        const Real before = adds ? before_x[r * kFeatures] : Real(0);
+        if (inside >> r & 1) __stcg(at, static_cast<In>(before + slope_.factor * by_row[r]));
       }
     }
     __syncwarp();
