@@ -54,6 +54,12 @@ def gpu_rows() -> list[Row]:
     return [row for row in rows if row.get("step_ms") is not None]
 
 
+def sweep_rows() -> list[Row]:
+    """The newest sweep over lengths on a GPU, from one run."""
+    rows = [row for row in load("nvidia-*/*-sweep.json") if row["op"] == "soft_dtw_sweep"]
+    return [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
+
+
 def peers_of(size: Size, device: str, peers: list[Row]) -> list[Row]:
     """What other packages took at this size on this device, the fastest first."""
     found = [row for row in peers if size_of(row) == size and row["device"] == device and row.get("step_ms")]
@@ -204,6 +210,8 @@ def images() -> str:
     names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
     if not gpu_rows():
         return NOTHING
+    if sweep_rows():
+        names["sweep"] = "Time over every length"
     return "\n\n".join(f"![{text}](images/soft_dtw_{name}.png)" for name, text in names.items())
 
 
@@ -247,9 +255,12 @@ def main() -> int:
     for name in stale:
         print(f"{name}: {'stale, run benchmarks/report.py' if arguments.check else 'written'}")
     if not arguments.check and not arguments.no_plots and gpu_rows():
-        from report_plots import draw
+        from report_plots import draw, draw_sweep
 
-        for path in draw(gpu_rows(), load("peers/*.json"), IMAGES):
+        drawn = draw(gpu_rows(), load("peers/*.json"), IMAGES)
+        if sweep_rows():
+            drawn.append(draw_sweep(sweep_rows(), IMAGES))
+        for path in drawn:
             print(f"{Path(path).relative_to(ROOT)}: drawn")
     return 1 if stale and arguments.check else 0
 

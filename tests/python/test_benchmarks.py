@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -37,3 +39,29 @@ def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
 def test_sanitizer_cases_on_the_cpu() -> None:
     done = run("benchmarks/sanitize_small.py", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-sweep.json")
+    rows = json.loads(file.read_text())
+    assert [(row["D"], row["N"]) for row in rows] == [(d, n) for d in (1, 64) for n in (1, 2, 31, 32, 33)]
+    assert all(row["step_ms"] > 0 and row["forward_ms"] > 0 for row in rows)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from report_plots import draw_sweep
+
+    graphed = [{**row, "graph_forward_ms": row["forward_ms"], "graph_step_ms": None} for row in rows]
+    assert draw_sweep(graphed, tmp_path).stat().st_size > 10_000
+
+
+def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
+    done = run(
+        *("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick"),
+        "--limit",
+        "0",
+        "--out",
+        str(tmp_path),
+    )
+    assert done.returncode == 1
+    assert "0 sizes, 0 with a failure, 10 not measured for want of time" in done.stdout
