@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from warpalign import SoftDTW, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign._series import as_series
 
 pytestmark = pytest.mark.gpu
 
@@ -146,6 +147,36 @@ def test_nothing_waits_for_the_gpu(dtype: torch.dtype, d: int) -> None:
         step(x, y, lengths)
         soft_dtw_alignment(x, y, x_lengths=lengths)
         soft_dtw_cost(cost, n_lengths=lengths).sum().backward()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_all_pairs_wait_for_no_gpu(symmetric: bool) -> None:
+    """Tiles are enqueued behind each other and put together on the GPU; what is read of the input is read before."""
+    x, y = (series.detach() for series in leaves(33, 40, 50))
+    sides = as_series(x, "X"), None if symmetric else as_series(y, "Y")
+    home = [x.device] * 2
+    job = pairwise._plan(*sides, {"gamma": 0.5}, home, 64, None, False)
+    with no_synchronisation():
+        got = pairwise._forward(job, x, None if symmetric else y)
+    expected = cdist_soft_dtw(x, None if symmetric else y, gamma=0.5)
+    assert_equal((got,), (expected,))
+
+
+def test_all_pairs_on_two_gpus() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU only")
+    x, y = leaves(33, 40, 50)
+    lengths = torch.arange(8, 41, device="cuda")
+    for options in ({}, {"x_lengths": lengths}):
+        results = []
+        for devices in (["cuda:0"], ["cuda:1", "cuda:0"], ["cuda:1"]):
+            value = cdist_soft_dtw(x, y, gamma=0.5, block_size=64, devices=devices, **options)
+            results.append((value.detach(), *torch.autograd.grad(value.sum(), (x, y))))
+        for value, *gradients in results[1:]:
+            assert value.device == x.device
+            assert_equal((value,), results[0][:1])
+            for got, expected in zip(gradients, results[0][1:], strict=True):
+                torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("d", [1, 3, 64])
