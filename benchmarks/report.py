@@ -170,6 +170,34 @@ def gpu_checks() -> str:
     return markdown(["check", "status", "detail", "commit", "date"], body)
 
 
+def scaling_table() -> str:
+    """cdist_soft_dtw on several GPUs."""
+    rows = newest(load("nvidia-*/*-scaling.json"), "device", "case", "how", "devices")
+    rows = [row for row in rows if row.get("seconds") is not None]
+    if not rows:
+        return NOTHING
+    how = {"devices": "one process, `devices=[...]`", "torchrun": "a process each, NCCL"}
+    header = ["pairs", "length", "D", "GPUs", "how", "seconds", "efficiency", "10⁹ cells/s", "MiB", "bits"]
+    body = [
+        [
+            f"{row['n']} × {row['m']}",
+            *(str(row[key]) for key in ("length", "D", "devices")),
+            how[row["how"]],
+            f"**{number(row['seconds'])}**",
+            "–" if row["efficiency"] is None else f"{100 * row['efficiency']:.0f} %",
+            number(row["cells_per_s"] / 1e9),
+            number(row["mib"]),
+            "the same" if row["same_bits"] else "**differ**",
+        ]
+        for row in sorted(rows, key=lambda row: (row["D"], row["how"], row["devices"]))
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU over "
+        "(GPUs × time). MiB: the largest peak of any GPU, series and result included. Bits: compared with one GPU's result."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def cpu_table() -> str:
     """warpalign, tslearn and pysdtw on a CPU, from one run of the side-by-side script."""
     rows = load("*/*-peers.json")
@@ -220,6 +248,7 @@ TABLES = {
     "gpu-all": lambda: gpu_table(None),
     "gpu-detail": gpu_detail,
     "gpu-checks": gpu_checks,
+    "scaling": scaling_table,
     "cpu": cpu_table,
     "images": images,
 }

@@ -65,3 +65,24 @@ def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "0 sizes, 0 with a failure, 10 not measured for want of time" in done.stdout
+
+
+def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads and two processes of torchrun give one device's bits."""
+    options = ["--device", "cpu", "--quick", "--repeats", "1", "--commit", "test", "--out", str(tmp_path)]
+    done = run("benchmarks/cdist_scaling.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test-scaling.json")
+    rows = json.loads(file.read_text())
+    shapes = [(row["D"], row["how"], row["devices"]) for row in rows]
+    assert sorted(shapes) == [
+        (d, *how) for d in (1, 16) for how in (("devices", 1), ("devices", 2), ("torchrun", 2))
+    ]
+    assert all(row["same_bits"] and row["seconds"] > 0 for row in rows)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report
+
+    monkeypatch.setattr(report, "load", lambda pattern: rows)
+    table = report.scaling_table()
+    assert table.count("the same |") == 6 and "differ" not in table
