@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from results import RESULTS, ROOT, Row, read_rows
+from soft_dtw_limits import limit
 from soft_dtw_rows import Size
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
@@ -162,6 +163,40 @@ def gpu_detail() -> str:
     return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}"
 
 
+def gpu_limits() -> str:
+    """Each row next to the limit that binds it: forward and training step in a CUDA graph, and the step in eager mode."""
+    empty = {
+        row["device"]: row["step_ms"] for row in load("nvidia-*/*.json") if row["op"] == "framework_step"
+    }
+    body, shown = [], []
+    for row in gpu_rows():
+        size, cells = size_of(row), []
+        for column, overhead in (
+            ("graph_forward_ms", 0.0),
+            ("graph_step_ms", 0.0),
+            ("step_ms", empty.get(row["device"], 0.0)),
+        ):
+            bound = limit(size, row["device"], step="step" in column, overhead_ms=overhead)
+            measured = row.get(column)
+            if bound is None or measured is None:
+                cells += ["–"] * 3
+                continue
+            cells += [number(bound.ms), bound.name, f"**{100 * bound.ms / measured:.0f} %**"]
+        if set(cells) != {"–"}:
+            body.append([*shape_cells(size), *cells])
+            shown.append(row)
+    if not body:
+        return NOTHING
+    header = ["pairs", "N × M", "D", "gamma"]
+    for what in ("forward", "step", "eager step"):
+        header += [f"{what}: limit, ms", "binds", "reached"]
+    note = (
+        f"{origin(shown)}. Limits: `benchmarks/soft_dtw_limits.py`. Forward and step are inside a CUDA graph, the last three columns "
+        "in eager mode, where PyTorch's own time for a step is a limit too. Reached: limit over measured time."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def gpu_checks() -> str:
     rows = newest([row for row in load("nvidia-*/*.json") if row["op"] == "check"], "name")
     if not rows:
@@ -247,6 +282,7 @@ TABLES = {
     "gpu": lambda: gpu_table(SHORT),
     "gpu-all": lambda: gpu_table(None),
     "gpu-detail": gpu_detail,
+    "gpu-limits": gpu_limits,
     "gpu-checks": gpu_checks,
     "scaling": scaling_table,
     "cpu": cpu_table,

@@ -86,3 +86,23 @@ def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(report, "load", lambda pattern: rows)
     table = report.scaling_table()
     assert table.count("the same |") == 6 and "differ" not in table
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked out by hand from the rates."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from soft_dtw_limits import limit
+    from soft_dtw_rows import Size
+
+    def bound(*shape: int, step: bool = False, overhead_ms: float = 0.0) -> tuple[str, float]:
+        found = limit(Size(*shape), "NVIDIA H200", step=step, overhead_ms=overhead_ms)
+        assert found is not None
+        return found.name, pytest.approx(found.ms, rel=1e-3)
+
+    cells = 2048 * 512 * 512
+    assert bound(2048, 512, 512, 1) == ("integer units", 1e3 * 11 * cells / (4 * 4.18e12))
+    assert bound(32, 512, 512, 1) == ("latency", 1e3 * 70 * 1023 * 16 * 132 / 4.18e12)
+    assert bound(2048, 512, 512, 64, step=True) == ("issue", 1e3 * (22 + 6 * 64) * cells / (8 * 4.18e12))
+    assert bound(10**6, 1, 1, 1000) == ("memory", 1e3 * 8e9 / 4.3e12)
+    assert bound(32, 128, 128, 1, step=True, overhead_ms=0.137) == ("framework", 0.137)
+    assert limit(Size(1, 1, 1, 1), "another GPU", step=False) is None
