@@ -233,6 +233,53 @@ def scaling_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def training_table() -> str:
+    """Whole trainings with warpalign's loss and with others'."""
+    rows = newest(load("nvidia-*/*-training.json"), "device", "task", "impl")
+    rows = [row for row in rows if row.get("seconds_per_epoch") is not None]
+    if not rows:
+        return NOTHING
+    steps = {(row["device"], size_of(row)): row["step_ms"] for row in gpu_rows()}
+    peers = load("peers/*.json")
+    body = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        trained = [row for row in rows if row["task"] == task]
+        for row in trained:
+            body.append(
+                [
+                    task,
+                    row["impl"],
+                    f"{row['B']} × {row['N']} × {row['M']}, D = {row['D']}",
+                    f"**{number(row['seconds_per_epoch'])}**",
+                    number(row["loss_ms"]),
+                    number(row["mib"]),
+                    f"{row['metric']} {number(row['metric_before'])} → {number(row['metric_after'])}",
+                ]
+            )
+        for row in (row for row in trained if row["impl"] == OURS):
+            size = size_of(row)._replace(gamma=1.0)
+            ours = steps.get((row["device"], size))
+            for peer in peers_of(size, row["device"], peers) if ours is not None else []:
+                more = row["steps"] * row["calls"] * (peer["step_ms"] - ours) / 1e3
+                epoch = number(row["seconds_per_epoch"] + more)
+                body.append([task, f"{peer['impl']}, reckoned", "", epoch, number(peer["step_ms"]), "–", "–"])
+    header = [
+        "training",
+        "loss",
+        "shape",
+        "seconds per epoch",
+        "loss, ms",
+        "peak MiB",
+        "metric, before → after",
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/training_impact.py`: the same weights, batches and seeds for every loss that was trained. "
+        "Loss: one forward and backward by itself. Reckoned: warpalign's epoch with the difference of the recorded "
+        "steps of that package and of warpalign at this shape (forward and both gradients, table above) in it."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def cpu_table() -> str:
     """warpalign, tslearn and pysdtw on a CPU, from one run of the side-by-side script."""
     rows = load("*/*-peers.json")
@@ -285,6 +332,7 @@ TABLES = {
     "gpu-limits": gpu_limits,
     "gpu-checks": gpu_checks,
     "scaling": scaling_table,
+    "training": training_table,
     "cpu": cpu_table,
     "images": images,
 }

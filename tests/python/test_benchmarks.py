@@ -106,3 +106,42 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bound(10**6, 1, 1, 1000) == ("memory", 1e3 * 8e9 / 4.3e12)
     assert bound(32, 128, 128, 1, step=True, overhead_ms=0.137) == ("framework", 0.137)
     assert limit(Size(1, 1, 1, 1), "another GPU", step=False) is None
+
+
+def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """warpalign's and pysdtw's losses train the same model, and both learn."""
+    pytest.importorskip("pysdtw")
+    options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
+    done = run("benchmarks/training_impact.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test-training.json")
+    rows = json.loads(file.read_text())
+    assert [(row["task"], row["impl"]) for row in rows] == [
+        (task, impl) for task in ("forecast", "represent") for impl in ("warpalign", "pysdtw")
+    ]
+    for ours, theirs in (rows[:2], rows[2:]):
+        assert ours["metric_after"] < ours["metric_before"] == theirs["metric_before"]
+        assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report
+
+    peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
+    table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
+    monkeypatch.setattr(report, "gpu_rows", lambda: [table_row])
+    monkeypatch.setattr(
+        report, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
+    )
+    (line,) = [line for line in report.training_table().splitlines() if "reckoned |" in line]
+    # 2 steps per epoch, each 10 ms longer.
+    assert f"| {report.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
+
+
+def test_a_training_without_its_peer(tmp_path: Path) -> None:
+    """A row that fails is told, and the others are there."""
+    (tmp_path / "pysdtw.py").write_text("raise ImportError('not today')")
+    options = ["--device", "cpu", "--quick", "--tasks", "forecast", "--out", str(tmp_path / "out")]
+    done = run("benchmarks/training_impact.py", *options, "--peer-path", str(tmp_path))
+    assert done.returncode == 1
+    assert "pysdtw     ImportError: not today" in done.stdout
+    assert "2 rows, 1 with a failure" in done.stdout
