@@ -315,6 +315,70 @@ def cpu_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def band_table() -> str:
+    """Times within bands on a CPU, and the share of the time without a band."""
+    rows = [row for row in load("*/*-cells.json") if "radius" in row and row["dtype"] == "float32"]
+    rows = newest(rows, "device", "what", "N", "D", "threads", "radius")
+    whole = {
+        (row["device"], row["what"], row["N"], row["D"], row["threads"]): row["ns_per_cell"]
+        for row in rows
+        if row["radius"] is None
+    }
+    body, shown = [], []
+    for row in rows:
+        if row["radius"] is None or row["what"] != "value":
+            continue
+        cells = [f"{row['N']} × {row['M']}", str(row["D"]), str(row["radius"])]
+        for what in ("value", "gradient"):
+            twin = next(
+                other
+                for other in rows
+                if other["what"] == what
+                and all(other[k] == row[k] for k in ("device", "N", "D", "threads", "radius"))
+            )
+            without = whole[row["device"], what, row["N"], row["D"], row["threads"]]
+            ms = twin["ns_per_cell"] * row["N"] * row["M"] / 1e6
+            cells += [f"**{number(ms)}**", f"{100 * twin['ns_per_cell'] / without:.1f} %"]
+        body.append(cells)
+        shown.append(row)
+    if not body:
+        return NOTHING
+    header = ["N × M", "D", "radius", "value, ms", "of no band", "with gradients, ms", "of no band"]
+    threads = sorted({row["threads"] for row in shown})
+    note = (
+        f"{', '.join(sorted({row['device'] for row in shown}))}, commit "
+        f"{', '.join(sorted({'`' + row['commit'] + '`' for row in shown}))}, {max(row['date'] for row in shown)}. One pair, float32, "
+        f"threads: {', '.join(map(str, threads))}. `benchmarks/soft_dtw_cpu_cells.py`: the least of many runs beside other programs."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def estimator_table() -> str:
+    """Barycenters, k-means and neighbours next to tslearn's."""
+    rows = load("*/*-estimators.json")
+    rows = [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
+    if not rows:
+        return NOTHING
+    header = ["job", "quantity", "warpalign", "tslearn", "warpalign, s", "tslearn, s", "faster"]
+    body = [
+        [
+            row["job"],
+            row["quantity"],
+            number(row["ours"], 5),
+            number(row["theirs"], 5),
+            f"**{number(row['our_seconds'])}**",
+            number(row["their_seconds"]),
+            times(row["their_seconds"] / row["our_seconds"]),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}, {rows[0]['threads']} threads. `benchmarks/estimators_vs_tslearn.py` on the data set Trace: the same starts for "
+        "both. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def images() -> str:
     """Links to the plots, where there are results to draw."""
     names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
@@ -334,6 +398,8 @@ TABLES = {
     "scaling": scaling_table,
     "training": training_table,
     "cpu": cpu_table,
+    "bands": band_table,
+    "estimators": estimator_table,
     "images": images,
 }
 

@@ -145,3 +145,38 @@ def test_a_training_without_its_peer(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pysdtw     ImportError: not today" in done.stdout
     assert "2 rows, 1 with a failure" in done.stdout
+
+
+PROGRAM = """#!/bin/sh
+cat <<END
+{"context": {"instruction set": "avx2"}, "benchmarks": [
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 1.5},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 1.0},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 0.1},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 2.0},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 0.5},
+  {"run_type": "aggregate", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 9.0}
+]}
+END
+"""
+
+
+def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    done = run("benchmarks/soft_dtw_cpu_cells.py", str(program), "--commit", "test", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.glob("*/*-test-cells.json")
+    rows = json.loads(file.read_text())
+    assert [(row["what"], row["radius"], row["ns_per_cell"]) for row in rows] == [
+        *(("value", None, 1.0), ("value", 64, 0.1), ("gradient", None, 2.0), ("gradient", 64, 0.5))
+    ]
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report
+
+    monkeypatch.setattr(report, "load", lambda pattern: rows)
+    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in report.band_table()
+    failed = run("benchmarks/soft_dtw_cpu_cells.py", str(tmp_path / "missing"), "--out", str(tmp_path))
+    assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1
