@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -164,17 +165,23 @@ def under_torchrun(arguments: argparse.Namespace, count: int) -> list[Row]:
             options.append("--quick")
         if arguments.block_size is not None:
             options += ["--block-size", str(arguments.block_size)]
-        done = subprocess.run(
+        # A session of its own, so that the processes of a run that hangs go with it.
+        with subprocess.Popen(
             [*torchrun, str(Path(__file__).resolve()), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=TORCHRUN_LIMIT_S,
-        )
-        if done.returncode != 0 or not answer.exists():
-            print(done.stdout[-3000:], file=sys.stderr, flush=True)
-            raise RuntimeError(f"torchrun: exit status {done.returncode}, its output is above")
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=TORCHRUN_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        if process.returncode != 0 or not answer.exists():
+            print(output[-3000:], file=sys.stderr, flush=True)
+            raise RuntimeError(f"torchrun: exit status {process.returncode}, its output is above")
         rows: list[Row] = json.loads(answer.read_text())
         return rows
 

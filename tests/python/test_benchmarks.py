@@ -21,11 +21,15 @@ def test_tables_are_fresh() -> None:
 
 
 def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
-    options = ["--device", "cpu", "--quick", "--no-build", "--skip-tests", "--rows", "^128x17"]
+    options = ["--device", "cpu", "--quick", "--no-build", "--skip-tests", "--rows", "^128x17", "--sweep"]
     done = run("benchmarks/gpu_check.py", *options, "--commit", "test", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test.json")
-    rows = [row for row in json.loads(file.read_text()) if row["op"] == "soft_dtw"]
+    found = json.loads(file.read_text())
+    (sweep,) = [row for row in found if row.get("name") == "sweep"]
+    assert (sweep["status"], sweep["detail"].partition(",")[0]) == ("passed", "10 sizes")
+    assert len(list(tmp_path.glob("*/*-test-sweep.json"))) == 1
+    rows = [row for row in found if row["op"] == "soft_dtw"]
     assert [(row["B"], row["N"], row["M"]) for row in rows] == [(128, 17, 15)]
     assert rows[0]["step_ms"] > 0 and rows[0]["err_gx"] < 1e-5
 
