@@ -13,7 +13,6 @@ import argparse
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -165,20 +164,19 @@ def under_torchrun(arguments: argparse.Namespace, count: int) -> list[Row]:
             options.append("--quick")
         if arguments.block_size is not None:
             options += ["--block-size", str(arguments.block_size)]
-        # A session of its own, so that the processes of a run that hangs go with it.
         with subprocess.Popen(
             [*torchrun, str(Path(__file__).resolve()), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,
         ) as process:
             try:
                 output, _ = process.communicate(timeout=TORCHRUN_LIMIT_S)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
+                process.terminate()  # torchrun ends its processes then; killed, it would leave them behind
+                output, _ = process.communicate(timeout=60)
+                raise RuntimeError(f"torchrun: not done after {TORCHRUN_LIMIT_S} s") from None
         if process.returncode != 0 or not answer.exists():
             print(output[-3000:], file=sys.stderr, flush=True)
             raise RuntimeError(f"torchrun: exit status {process.returncode}, its output is above")
