@@ -259,7 +259,9 @@ def training_table() -> str:
         for row in (row for row in trained if row["impl"] == OURS):
             size = size_of(row)._replace(gamma=1.0)
             ours = steps.get((row["device"], size))
-            for peer in peers_of(size, row["device"], peers) if ours is not None else []:
+            names = {other["impl"] for other in trained}
+            others = [peer for peer in peers_of(size, row["device"], peers) if peer["impl"] not in names]
+            for peer in others if ours is not None else []:
                 more = row["steps"] * row["calls"] * (peer["step_ms"] - ours) / 1e3
                 epoch = number(row["seconds_per_epoch"] + more)
                 body.append([task, f"{peer['impl']}, reckoned", "", epoch, number(peer["step_ms"]), "–", "–"])
