@@ -206,23 +206,34 @@ class _Job:
         return rows[:, None], columns
 
     def on_every_device(
-        self, work: Callable[[torch.device, list[_Tile]], T], in_threads: bool = True
+        self,
+        work: Callable[[torch.device, tuple[_Side, _Side], list[_Tile]], T],
+        x: Tensor,
+        y: Tensor | None,
+        in_threads: bool = True,
     ) -> list[T]:
         """One thread per device, in the caller's CUDA streams; or one after the other.
 
         Inside a backward other threads must not differentiate: autograd has one thread per GPU, and this backward holds
         one of them. GPUs work at the same time all the same, since nothing waits for them.
         """
+        # Copied here and not in the threads: the stream that x comes from is the caller's.
+        sides = [self.sides(x, y, device) for device in self.devices]
         if len(self.devices) == 1 or not in_threads:
-            return list(map(work, self.devices, self.tiles))
+            return list(map(work, self.devices, sides, self.tiles))
         streams = [torch.cuda.current_stream(d) if d.type == "cuda" else None for d in self.devices]
 
-        def run(device: torch.device, stream: torch.cuda.Stream | None, tiles: list[_Tile]) -> T:
+        def run(
+            device: torch.device,
+            stream: torch.cuda.Stream | None,
+            sides: tuple[_Side, _Side],
+            tiles: list[_Tile],
+        ) -> T:
             with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
-                return work(device, tiles)
+                return work(device, sides, tiles)
 
         with ThreadPoolExecutor(len(self.devices)) as pool:
-            return list(pool.map(run, self.devices, streams, self.tiles))
+            return list(pool.map(run, self.devices, streams, sides, self.tiles))
 
 
 def _plan(
@@ -304,8 +315,7 @@ def _shared_out(tiles: list[_Tile], workers: int) -> list[list[_Tile]]:
 
 @torch.no_grad()
 def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
-    def work(device: torch.device, tiles: list[_Tile]) -> Tensor:
-        sides = job.sides(x, y, device)
+    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> Tensor:
         values = [x.new_empty(0, device=device)]
         for tile in tiles:
             (x_block, n), (y_block, m) = _pairs(tile, *sides)
@@ -318,7 +328,7 @@ def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
 
     places = job.places(x)  # before the work: a copy from the host waits for all that the device has to do
     table = x.new_zeros(len(x), len(x if y is None else y))
-    for tiles, values in zip(job.tiles, job.on_every_device(work), strict=True):
+    for tiles, values in zip(job.tiles, job.on_every_device(work, x, y), strict=True):
         parts = values.to(table.device).split([tile.pairs for tile in tiles])
         for tile, part in zip(tiles, parts, strict=True):
             block = table[tile.rows, tile.columns]
@@ -351,8 +361,7 @@ def _backward(
     places = job.places(grad)
     weights = grad if places is None else grad[places]
 
-    def work(device: torch.device, tiles: list[_Tile]) -> list[Tensor | None]:
-        sides = job.sides(x, y, device)
+    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> list[Tensor | None]:
         # Symmetric: both sides' gradients go into one tensor.
         sums = [torch.zeros_like(sides[0].values) if needs[0] else None]
         sums.append(sums[0] if y is None else torch.zeros_like(sides[1].values) if needs[1] else None)
@@ -381,7 +390,7 @@ def _backward(
                 total[tile_places, : part.shape[1]] += square.sum(over)
         return sums
 
-    by_device = job.on_every_device(work, in_threads=False)
+    by_device = job.on_every_device(work, x, y, in_threads=False)
 
     def total(side: int) -> Tensor:
         parts = [sums[side] for sums in by_device]

@@ -208,6 +208,31 @@ def test_all_pairs_on_two_gpus() -> None:
                 torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_all_pairs_of_late_series_on_two_gpus() -> None:
+    """Series that arrive late on a side stream: the other GPU must wait for them too."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU only")
+    x = leaves(20)[0].detach()
+    expected = cdist_soft_dtw(x, gamma=0.5)
+    late = torch.zeros_like(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        job = pairwise._plan(
+            as_series(x, "X"),
+            None,
+            {"gamma": 0.5},
+            [torch.device("cuda:0"), torch.device("cuda:1")],
+            16,
+            None,
+            False,
+        )
+        torch.cuda._sleep(50_000_000)
+        late.copy_(x)
+        got = pairwise._forward(job, late, None)
+    assert_equal((got,), (expected,))
+
+
 @pytest.mark.parametrize("d", [1, 3, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_lengths_out_of_range_are_clamped(dtype: torch.dtype, d: int) -> None:
