@@ -3,6 +3,7 @@
 
 Both start from the same centers and use all cores (tslearn: n_jobs). Everything is run once to warm up, on a few series. Losses
 and inertias of both are computed in float64 by warpalign, so that they are the same quantity: sums of soft-DTW values.
+Writes benchmarks/results/<cpu>/<date>-<commit>-estimators.json.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import warpalign
+from results import RESULTS, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
 
 Array = NDArray[np.float64]
 
@@ -131,11 +134,20 @@ def print_table(comparisons: list[Comparison]) -> None:
         print("| " + " | ".join(row) + " |")
 
 
+def as_row(comparison: Comparison, jobs: int) -> Row:
+    row: Row = {"op": "estimators", "device": cpu_name(), "threads": jobs, **asdict(comparison)}
+    return row | {key: rounded(value, 6) for key, value in row.items() if isinstance(value, float)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="every fifth series and fewer starts")
     parser.add_argument(
         "--max-iter", type=int, default=10, help="iterations of k-means at most (default: 10)"
+    )
+    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
     )
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")  # tslearn: h5py, scikit-learn's new names
@@ -167,7 +179,12 @@ def main() -> int:
         return [job() for job in tqdm(todo, leave=False)]
 
     comparisons(train[:12, ::9], train_labels[:12], test[:4, ::9], test_labels[:4], 1)
-    print_table(comparisons(train, train_labels, test, test_labels, 1 if arguments.quick else 3))
+    found = comparisons(train, train_labels, test, test_labels, 1 if arguments.quick else 3)
+    print_table(found)
+    commit = arguments.commit or current_commit()
+    target = arguments.out / slug(cpu_name()) / f"{today()}-{commit}-estimators.json"
+    write_rows([{**as_row(comparison, jobs), **stamp(commit)} for comparison in found], target)
+    print(f"{len(found)} rows, in {target}")
     return 0
 
 

@@ -45,6 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--skip-sanitizer", action="store_true")
     parser.add_argument("--all-sanitizers", action="store_true", help=f"also {' and '.join(MORE_SANITIZERS)}")
     parser.add_argument("--skip-table", action="store_true")
+    parser.add_argument("--sweep", action="store_true", help="also benchmarks/soft_dtw_sweep.py: a minute")
     parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
     parser.add_argument(
         "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
@@ -219,6 +220,17 @@ def table(sizes: list[Size], device: torch.device, name: str, budget_s: float) -
     return rows
 
 
+def length_sweep(device: torch.device, commit: str, out: Path, quick: bool) -> Row:
+    """Its own program and file: 1200 rows would drown the others."""
+    start = time.perf_counter()
+    script = [sys.executable, str(ROOT / "benchmarks" / "soft_dtw_sweep.py"), "--device", str(device)]
+    options = ["--commit", commit, "--out", str(out), *(["--quick"] if quick else [])]
+    status, output = command([*script, *options], 150)
+    if status != 0:
+        tail(output)
+    return check("sweep", "failed" if status else "passed", last_line(output).partition(", in ")[0], start)
+
+
 def print_table(rows: list[Row]) -> None:
     columns = (
         "forward_ms",
@@ -280,6 +292,8 @@ def main() -> int:
         if arguments.quick:
             wanted = [size for size in wanted if size.cells <= QUICK_CELLS]
         record(*table(wanted, device, name, 0.1 if arguments.quick else 0.4))
+    if arguments.sweep:
+        record(length_sweep(device, commit, arguments.out.absolute(), arguments.quick))
     print_table(rows)
     failed = [row for row in rows if row.get("status") == "failed" or "error" in row]
     print(f"\n{len(rows)} rows, {len(failed)} with a failure, in {target}")

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from results import RESULTS, ROOT, Row, read_rows
+from soft_dtw_limits import limit
 from soft_dtw_rows import Size
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
@@ -52,6 +53,12 @@ def gpu_rows() -> list[Row]:
     rows = [row for row in load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
     rows = newest(rows, "device", "B", "N", "M", "D", "gamma", "dtype", "precision")
     return [row for row in rows if row.get("step_ms") is not None]
+
+
+def sweep_rows() -> list[Row]:
+    """The newest sweep over lengths on a GPU, from one run."""
+    rows = [row for row in load("nvidia-*/*-sweep.json") if row["op"] == "soft_dtw_sweep"]
+    return [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
 
 
 def peers_of(size: Size, device: str, peers: list[Row]) -> list[Row]:
@@ -156,12 +163,123 @@ def gpu_detail() -> str:
     return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}"
 
 
+def gpu_limits() -> str:
+    """Each row next to the limit that binds it: forward and training step in a CUDA graph, and the step in eager mode."""
+    empty = {
+        row["device"]: row["step_ms"] for row in load("nvidia-*/*.json") if row["op"] == "framework_step"
+    }
+    body, shown = [], []
+    for row in gpu_rows():
+        size, cells = size_of(row), []
+        for column, overhead in (
+            ("graph_forward_ms", 0.0),
+            ("graph_step_ms", 0.0),
+            ("step_ms", empty.get(row["device"], 0.0)),
+        ):
+            bound = limit(size, row["device"], step="step" in column, overhead_ms=overhead)
+            measured = row.get(column)
+            if bound is None or measured is None:
+                cells += ["–"] * 3
+                continue
+            cells += [number(bound.ms), bound.name, f"**{100 * bound.ms / measured:.0f} %**"]
+        if set(cells) != {"–"}:
+            body.append([*shape_cells(size), *cells])
+            shown.append(row)
+    if not body:
+        return NOTHING
+    header = ["pairs", "N × M", "D", "gamma"]
+    for what in ("forward", "step", "eager step"):
+        header += [f"{what}: limit, ms", "binds", "reached"]
+    note = (
+        f"{origin(shown)}. Limits: `benchmarks/soft_dtw_limits.py`. Forward and step are inside a CUDA graph, the last three columns "
+        "in eager mode, where PyTorch's own time for a step is a limit too. Reached: limit over measured time."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def gpu_checks() -> str:
     rows = newest([row for row in load("nvidia-*/*.json") if row["op"] == "check"], "name")
     if not rows:
         return NOTHING
     body = [[row["name"], row["status"], row["detail"], f"`{row['commit']}`", row["date"]] for row in rows]
     return markdown(["check", "status", "detail", "commit", "date"], body)
+
+
+def scaling_table() -> str:
+    """cdist_soft_dtw on several GPUs."""
+    rows = newest(load("nvidia-*/*-scaling.json"), "device", "case", "how", "devices")
+    rows = [row for row in rows if row.get("seconds") is not None]
+    if not rows:
+        return NOTHING
+    how = {"devices": "one process, `devices=[...]`", "torchrun": "a process each, NCCL"}
+    header = ["pairs", "length", "D", "GPUs", "how", "seconds", "efficiency", "10⁹ cells/s", "MiB", "bits"]
+    body = [
+        [
+            f"{row['n']} × {row['m']}",
+            *(str(row[key]) for key in ("length", "D", "devices")),
+            how[row["how"]],
+            f"**{number(row['seconds'])}**",
+            "–" if row["efficiency"] is None else f"{100 * row['efficiency']:.0f} %",
+            number(row["cells_per_s"] / 1e9),
+            number(row["mib"]),
+            "the same" if row["same_bits"] else "**differ**",
+        ]
+        for row in sorted(rows, key=lambda row: (row["D"], row["how"], row["devices"]))
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU over "
+        "(GPUs × time). MiB: the largest peak of any GPU, series and result included. Bits: compared with one GPU's result."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def training_table() -> str:
+    """Whole trainings with warpalign's loss and with others'."""
+    rows = newest(load("nvidia-*/*-training.json"), "device", "task", "impl")
+    rows = [row for row in rows if row.get("seconds_per_epoch") is not None]
+    if not rows:
+        return NOTHING
+    steps = {(row["device"], size_of(row)): row["step_ms"] for row in gpu_rows()}
+    peers = load("peers/*.json")
+    body = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        trained = [row for row in rows if row["task"] == task]
+        for row in trained:
+            body.append(
+                [
+                    task,
+                    row["impl"],
+                    f"{row['B']} × {row['N']} × {row['M']}, D = {row['D']}",
+                    f"**{number(row['seconds_per_epoch'])}**",
+                    number(row["loss_ms"]),
+                    number(row["mib"]),
+                    f"{row['metric']} {number(row['metric_before'])} → {number(row['metric_after'])}",
+                ]
+            )
+        for row in (row for row in trained if row["impl"] == OURS):
+            size = size_of(row)._replace(gamma=1.0)
+            ours = steps.get((row["device"], size))
+            names = {other["impl"] for other in trained}
+            others = [peer for peer in peers_of(size, row["device"], peers) if peer["impl"] not in names]
+            for peer in others if ours is not None else []:
+                more = row["steps"] * row["calls"] * (peer["step_ms"] - ours) / 1e3
+                epoch = number(row["seconds_per_epoch"] + more)
+                body.append([task, f"{peer['impl']}, reckoned", "", epoch, number(peer["step_ms"]), "–", "–"])
+    header = [
+        "training",
+        "loss",
+        "shape",
+        "seconds per epoch",
+        "loss, ms",
+        "peak MiB",
+        "metric, before → after",
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/training_impact.py`: the same weights, batches and seeds for every loss that was trained. "
+        "Loss: one forward and backward by itself. Reckoned: warpalign's epoch with the difference of the recorded "
+        "steps of that package and of warpalign at this shape (forward and both gradients, table above) in it."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
 
 
 def cpu_table() -> str:
@@ -199,11 +317,77 @@ def cpu_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def band_table() -> str:
+    """Times within bands on a CPU, and the share of the time without a band."""
+    rows = [row for row in load("*/*-cells.json") if "radius" in row and row["dtype"] == "float32"]
+    rows = newest(rows, "device", "what", "N", "D", "threads", "radius")
+    whole = {
+        (row["device"], row["what"], row["N"], row["D"], row["threads"]): row["ns_per_cell"]
+        for row in rows
+        if row["radius"] is None
+    }
+    body, shown = [], []
+    for row in rows:
+        if row["radius"] is None or row["what"] != "value":
+            continue
+        cells = [f"{row['N']} × {row['M']}", str(row["D"]), str(row["radius"])]
+        for what in ("value", "gradient"):
+            twin = next(
+                other
+                for other in rows
+                if other["what"] == what
+                and all(other[k] == row[k] for k in ("device", "N", "D", "threads", "radius"))
+            )
+            without = whole[row["device"], what, row["N"], row["D"], row["threads"]]
+            ms = twin["ns_per_cell"] * row["N"] * row["M"] / 1e6
+            cells += [f"**{number(ms)}**", f"{100 * twin['ns_per_cell'] / without:.1f} %"]
+        body.append(cells)
+        shown.append(row)
+    if not body:
+        return NOTHING
+    header = ["N × M", "D", "radius", "value, ms", "of no band", "with gradients, ms", "of no band"]
+    threads = sorted({row["threads"] for row in shown})
+    note = (
+        f"{', '.join(sorted({row['device'] for row in shown}))}, commit "
+        f"{', '.join(sorted({'`' + row['commit'] + '`' for row in shown}))}, {max(row['date'] for row in shown)}. One pair, float32, "
+        f"threads: {', '.join(map(str, threads))}. `benchmarks/soft_dtw_cpu_cells.py`: the least of many runs beside other programs."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def estimator_table() -> str:
+    """Barycenters, k-means and neighbours next to tslearn's."""
+    rows = load("*/*-estimators.json")
+    rows = [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
+    if not rows:
+        return NOTHING
+    header = ["job", "quantity", "warpalign", "tslearn", "warpalign, s", "tslearn, s", "faster"]
+    body = [
+        [
+            row["job"],
+            row["quantity"],
+            number(row["ours"], 5),
+            number(row["theirs"], 5),
+            f"**{number(row['our_seconds'])}**",
+            number(row["their_seconds"]),
+            times(row["their_seconds"] / row["our_seconds"]),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}, {rows[0]['threads']} threads. `benchmarks/estimators_vs_tslearn.py` on the data set Trace: the same starts for "
+        "both, other programs beside them. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def images() -> str:
     """Links to the plots, where there are results to draw."""
     names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
     if not gpu_rows():
         return NOTHING
+    if sweep_rows():
+        names["sweep"] = "Time over every length"
     return "\n\n".join(f"![{text}](images/soft_dtw_{name}.png)" for name, text in names.items())
 
 
@@ -211,8 +395,13 @@ TABLES = {
     "gpu": lambda: gpu_table(SHORT),
     "gpu-all": lambda: gpu_table(None),
     "gpu-detail": gpu_detail,
+    "gpu-limits": gpu_limits,
     "gpu-checks": gpu_checks,
+    "scaling": scaling_table,
+    "training": training_table,
     "cpu": cpu_table,
+    "bands": band_table,
+    "estimators": estimator_table,
     "images": images,
 }
 
@@ -247,9 +436,12 @@ def main() -> int:
     for name in stale:
         print(f"{name}: {'stale, run benchmarks/report.py' if arguments.check else 'written'}")
     if not arguments.check and not arguments.no_plots and gpu_rows():
-        from report_plots import draw
+        from report_plots import draw, draw_sweep
 
-        for path in draw(gpu_rows(), load("peers/*.json"), IMAGES):
+        drawn = draw(gpu_rows(), load("peers/*.json"), IMAGES)
+        if sweep_rows():
+            drawn.append(draw_sweep(sweep_rows(), IMAGES))
+        for path in drawn:
             print(f"{Path(path).relative_to(ROOT)}: drawn")
     return 1 if stale and arguments.check else 0
 

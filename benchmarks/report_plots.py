@@ -1,4 +1,4 @@
-"""Plots of the soft-DTW results: time and memory of a training step against N and D, with the peers."""
+"""Plots of the soft-DTW results: time and memory of a training step against N and D with the peers, time over every N."""
 
 from __future__ import annotations
 
@@ -100,3 +100,37 @@ def draw(ours: list[Row], peers: list[Row], folder: Path) -> list[Path]:
         plt.close(figure)
         paths.append(path)
     return paths
+
+
+def draw_sweep(rows: list[Row], folder: Path) -> Path:
+    """soft_dtw_sweep.png: times inside a CUDA graph over every length."""
+    features = sorted({row["D"] for row in rows})
+    figure, axes = plt.subplots(
+        1, len(features), figsize=(6 * len(features), 3.8), layout="constrained", squeeze=False
+    )
+    for panel, dim in zip(axes[0], features, strict=True):
+        for column, label, color in (
+            ("graph_step_ms", "training step", "#0072B2"),
+            ("graph_forward_ms", "forward", "#009E73"),
+        ):
+            curve = [(row["N"], row.get(column) or math.nan) for row in rows if row["D"] == dim]
+            panel.plot(*zip(*sorted(curve), strict=True), color=color, linewidth=1.2, label=label)
+        panel.set_title(f"{rows[0]['B']} pairs, D = {dim}", loc="left", fontweight="bold", fontsize=11)
+        panel.set_xlabel("N = M (samples)")
+        panel.set_ylim(bottom=0)
+        panel.grid(True, color="#E3E5E8", linewidth=0.8)
+        panel.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("time inside a CUDA graph (ms)")
+    axes[0, 0].legend(frameon=False, loc="upper left")
+    figure.suptitle(
+        f"Soft-DTW, float32, {rows[0]['device']}, every length",
+        x=0.01,
+        ha="left",
+        fontsize=10,
+        color="#555555",
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "soft_dtw_sweep.png"
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return path

@@ -3,6 +3,9 @@
 Series are sorted by length on both sides, and the (n, m) result is cut into tiles of at most `block_size` pairs of
 similar lengths. Tiles are shared out by their work, the sum of N * M over their pairs. A pair's value does not depend on
 the tile, the device or the process that computes it, so the result has the same bits however it is shared out.
+
+A tile costs the host a few slices and one call of the operator. Nothing waits for a device until all tiles are under way, and each
+device hands over its values in one piece: otherwise the host would be what several GPUs share.
 """
 
 from __future__ import annotations
@@ -129,19 +132,52 @@ class _Tile(NamedTuple):
     work: int
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+    @property
     def pairs(self) -> int:
         height, width = self.shape
         return height * (height + 1) // 2 if self.is_triangle else height * width
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(range(self.rows.start, self.rows.stop)), len(range(self.columns.start, self.columns.stop))
+
+class _Side(NamedTuple):
+    """One set of series on one device, the longest first."""
+
+    values: Tensor
+    """(n, N, D)"""
+    lengths: Tensor | None
+    """(n,), on the device; None: all are N long."""
+    longest: list[int]
+    """(n,): the length of each, on the host."""
+
+    def part(self, places: slice) -> tuple[Tensor, Tensor | None]:
+        """Some of the series, no longer than the longest of them, and their lengths."""
+        values = self.values[places, : self.longest[places.start]]
+        return values, None if self.lengths is None else self.lengths[places]
+
+
+def _pairs(tile: _Tile, left: _Side, right: _Side) -> list[tuple[Tensor, Tensor | None]]:
+    """x and y of a tile's pairs with their lengths, row by row of the tile."""
+    height, width = tile.shape
+    if tile.is_triangle:
+        indices = torch.triu_indices(height, width, device=left.values.device)
+        parts = [left.part(tile.rows)] * 2
+        return [
+            (values[index], None if lengths is None else lengths[index])
+            for (values, lengths), index in zip(parts, indices, strict=True)
+        ]
+    (x, n), (y, m) = left.part(tile.rows), right.part(tile.columns)
+    return [
+        (x.repeat_interleave(width, 0), None if n is None else n.repeat_interleave(width)),
+        (y.repeat(height, 1, 1), None if m is None else m.repeat(height)),
+    ]
 
 
 @dataclass
 class _Job:
-    lengths: tuple[Tensor | None, Tensor | None]
-    orders: tuple[Tensor, Tensor]
+    sizes: tuple[Tensor, Tensor]  # true lengths, the longest first
+    orders: tuple[Tensor | None, Tensor | None]  # the series that have them; None: all are equally long
     is_symmetric: bool
     options: dict[str, Any]  # of soft_dtw
     block_size: int
@@ -149,37 +185,55 @@ class _Job:
     tiles: list[list[_Tile]]  # of each device
     step: Callable[[int], None] | None = None  # called with a number of computed pairs
 
-    def pairs(self, tile: _Tile) -> tuple[Tensor, Tensor]:
-        """The pairs of a tile as indices of series, on the CPU."""
-        rows, columns = self.orders[0][tile.rows], self.orders[1][tile.columns]
-        if tile.is_triangle:
-            i, j = torch.triu_indices(len(rows), len(rows))
-            return rows[i], rows[j]
-        return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+    def sides(self, x: Tensor, y: Tensor | None, device: torch.device) -> tuple[_Side, _Side]:
+        def side(values: Tensor, sizes: Tensor, order: Tensor | None) -> _Side:
+            values = values.to(device, non_blocking=True)
+            if order is None:
+                return _Side(values, None, sizes.tolist())
+            return _Side(values.index_select(0, order.to(device)), sizes.to(device), sizes.tolist())
 
-    def sides(self, x: Tensor, y: Tensor | None, device: torch.device) -> tuple[SeriesSet, SeriesSet]:
-        x = x.to(device, non_blocking=True)
-        y = x if y is None else y.to(device, non_blocking=True)
-        return SeriesSet(x, self.lengths[0]), SeriesSet(y, self.lengths[1])
+        left = side(x, self.sizes[0], self.orders[0])
+        return left, left if y is None else side(y, self.sizes[1], self.orders[1])
+
+    def places(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Where the rows and columns of a table in the orders belong in the result; None: where they are."""
+        if self.orders[0] is None and self.orders[1] is None:
+            return None
+        rows, columns = (
+            torch.arange(len(sizes), device=like.device) if order is None else order.to(like.device)
+            for sizes, order in zip(self.sizes, self.orders, strict=True)
+        )
+        return rows[:, None], columns
 
     def on_every_device(
-        self, work: Callable[[torch.device, list[_Tile]], T], in_threads: bool = True
+        self,
+        work: Callable[[torch.device, tuple[_Side, _Side], list[_Tile]], T],
+        x: Tensor,
+        y: Tensor | None,
+        in_threads: bool = True,
     ) -> list[T]:
         """One thread per device, in the caller's CUDA streams; or one after the other.
 
         Inside a backward other threads must not differentiate: autograd has one thread per GPU, and this backward holds
         one of them. GPUs work at the same time all the same, since nothing waits for them.
         """
+        # Copied here and not in the threads: the stream that x comes from is the caller's.
+        sides = [self.sides(x, y, device) for device in self.devices]
         if len(self.devices) == 1 or not in_threads:
-            return list(map(work, self.devices, self.tiles))
+            return list(map(work, self.devices, sides, self.tiles))
         streams = [torch.cuda.current_stream(d) if d.type == "cuda" else None for d in self.devices]
 
-        def run(device: torch.device, stream: torch.cuda.Stream | None, tiles: list[_Tile]) -> T:
+        def run(
+            device: torch.device,
+            stream: torch.cuda.Stream | None,
+            sides: tuple[_Side, _Side],
+            tiles: list[_Tile],
+        ) -> T:
             with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
-                return work(device, tiles)
+                return work(device, sides, tiles)
 
         with ThreadPoolExecutor(len(self.devices)) as pool:
-            return list(pool.map(run, self.devices, streams, self.tiles))
+            return list(pool.map(run, self.devices, streams, sides, self.tiles))
 
 
 def _plan(
@@ -194,6 +248,7 @@ def _plan(
     sides = (x, x if y is None else y)
     lengths = [side.true_lengths() for side in sides]
     orders = [length.argsort(descending=True, stable=True) for length in lengths]
+    sizes = [length[order] for length, order in zip(lengths, orders, strict=True)]
     processes = 1 if group is None else dist.get_world_size(group)
     if block_size is None:
         block_size = default_block_size(x.values, sides[1].values.shape[1], needs_grad=needs_grad)
@@ -202,13 +257,15 @@ def _plan(
         if workers > 1:
             pairs = len(x.values) * len(sides[1].values)
             block_size = min(block_size, max(1, pairs // (_TILES_PER_WORKER * workers)))
-    sizes = [length[order] for length, order in zip(lengths, orders, strict=True)]
     tiles = _tiles(sizes[0], None if y is None else sizes[1], block_size)
     if group is not None:
         tiles = _shared_out(tiles, processes)[dist.get_rank(group)]
     return _Job(
-        lengths=(x.lengths, sides[1].lengths),
-        orders=(orders[0], orders[1]),
+        sizes=(sizes[0], sizes[1]),
+        orders=(
+            None if x.lengths is None else orders[0],
+            None if sides[1].lengths is None else orders[1],
+        ),
         is_symmetric=y is None,
         options=options,
         block_size=block_size,
@@ -258,27 +315,35 @@ def _shared_out(tiles: list[_Tile], workers: int) -> list[list[_Tile]]:
 
 @torch.no_grad()
 def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
-    def work(device: torch.device, tiles: list[_Tile]) -> list[Tensor]:
-        left, right = job.sides(x, y, device)
-        values = []
+    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> Tensor:
+        values = [x.new_empty(0, device=device)]
         for tile in tiles:
-            i, j = job.pairs(tile)
-            (x_block, n), (y_block, m) = left.take(i), right.take(j)
+            (x_block, n), (y_block, m) = _pairs(tile, *sides)
             values.append(soft_dtw(x_block, y_block, x_lengths=n, y_lengths=m, **job.options))
             if job.step is not None:
                 if device.type == "cuda":
                     torch.cuda.current_stream(device).synchronize()
-                job.step(len(i))
-        return values
+                job.step(tile.pairs)
+        return torch.cat(values)
 
-    result = x.new_zeros(len(x), len(x if y is None else y))
-    for tiles, values in zip(job.tiles, job.on_every_device(work), strict=True):
-        for tile, value in zip(tiles, values, strict=True):
-            i, j = (index.to(x.device) for index in job.pairs(tile))
-            value = value.to(x.device)
-            result[i, j] = value
+    places = job.places(x)  # before the work: a copy from the host waits for all that the device has to do
+    table = x.new_zeros(len(x), len(x if y is None else y))
+    for tiles, values in zip(job.tiles, job.on_every_device(work, x, y), strict=True):
+        parts = values.to(table.device).split([tile.pairs for tile in tiles])
+        for tile, part in zip(tiles, parts, strict=True):
+            block = table[tile.rows, tile.columns]
+            if tile.is_triangle:
+                i, j = torch.triu_indices(*tile.shape, device=table.device)
+                block[i, j] = part
+                block[j, i] = part
+                continue
+            block.copy_(part.view(tile.shape))
             if job.is_symmetric:
-                result[j, i] = value
+                table[tile.columns, tile.rows] = block.T
+    if places is None:
+        return table
+    result = torch.empty_like(table)
+    result[places] = table
     return result
 
 
@@ -288,50 +353,54 @@ def _backward(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of x and y; of x on both sides where y is None. Each tile is computed a second time."""
     needs = (True, True) if y is None else needs
+    if job.is_symmetric:
+        # A pair stands for two cells, but on the diagonal.
+        both = grad + grad.T
+        both.diagonal().copy_(grad.diagonal())
+        grad = both
+    places = job.places(grad)
+    weights = grad if places is None else grad[places]
 
-    def work(device: torch.device, tiles: list[_Tile]) -> list[Tensor | None]:
-        sides = job.sides(x, y, device)
+    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> list[Tensor | None]:
         # Symmetric: both sides' gradients go into one tensor.
         sums = [torch.zeros_like(sides[0].values) if needs[0] else None]
         sums.append(sums[0] if y is None else torch.zeros_like(sides[1].values) if needs[1] else None)
         for tile in tiles:
-            pairs = job.pairs(tile)
-            blocks, lengths = zip(
-                *(side.take(index) for side, index in zip(sides, pairs, strict=True)), strict=True
-            )
-            i, j = (index.to(grad.device) for index in pairs)
-            weight = grad[i, j]
-            if job.is_symmetric:
-                weight = weight + torch.where(i == j, 0, grad[j, i])
+            height, width = tile.shape
+            blocks, lengths = zip(*_pairs(tile, *sides), strict=True)
             wanted = [block.requires_grad_(need) for block, need in zip(blocks, needs, strict=True)]
             with torch.enable_grad():
                 value = soft_dtw(*wanted, x_lengths=lengths[0], y_lengths=lengths[1], **job.options)
+            weight = weights[tile.rows, tile.columns].to(device, non_blocking=True)
+            if tile.is_triangle:
+                i, j = torch.triu_indices(height, width, device=device)
+                weight = weight[i, j]
             inputs = [block for block in wanted if block.requires_grad]
-            found = iter(torch.autograd.grad(value, inputs, weight.to(device)))
-            height, width = tile.shape
-            for side, (total, over) in enumerate(zip(sums, (1, 0), strict=True)):
+            found = iter(torch.autograd.grad(value, inputs, weight.reshape(-1)))
+            for total, tile_places, over in zip(sums, (tile.rows, tile.columns), (1, 0), strict=True):
                 if total is None:
                     continue
                 part = next(found)
                 if tile.is_triangle:
                     square = part.new_zeros(height, width, *part.shape[1:])
-                    a, b = torch.triu_indices(height, width, device=device)
-                    square[a, b] = part
+                    square[i, j] = part
                 else:
                     square = part.view(height, width, *part.shape[1:])
                 # Summed in this order and added to each series once: the same bits in every run.
-                index = job.orders[side][tile.rows if side == 0 else tile.columns].to(device)
-                total[:, : part.shape[1]].index_add_(0, index, square.sum(over))
+                total[tile_places, : part.shape[1]] += square.sum(over)
         return sums
 
-    by_device = job.on_every_device(work, in_threads=False)
+    by_device = job.on_every_device(work, x, y, in_threads=False)
 
-    def total(side: int) -> Tensor | None:
+    def total(side: int) -> Tensor:
         parts = [sums[side] for sums in by_device]
         first, *rest = (part.to(grad.device) for part in parts if part is not None)
         for part in rest:
             first += part
-        return first
+        order = job.orders[side]
+        if order is None:
+            return first
+        return torch.empty_like(first).index_copy_(0, order.to(first.device), first)
 
     return total(0) if needs[0] else None, total(1) if needs[1] and y is not None else None
 

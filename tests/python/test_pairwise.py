@@ -74,6 +74,24 @@ def test_every_way_to_share_the_work_gives_the_same_bits(device: torch.device) -
             assert torch.equal(cdist_soft_dtw(X, **options), own)
 
 
+@pytest.mark.parametrize("ragged_side", [0, 1])
+def test_one_side_of_unequal_lengths(device: torch.device, ragged_side: int) -> None:
+    sides = [torch.randn(7, 9, 2, dtype=torch.float64, device=device).requires_grad_() for _ in range(2)]
+    lengths = torch.tensor([3, 9, 1, 5, 9, 2, 7], device=device)
+    name = ("x_lengths", "y_lengths")[ragged_side]
+    got = cdist_soft_dtw(*sides, gamma=GAMMA, block_size=6, **{name: lengths})
+    weight = torch.randn(7, 7, dtype=torch.float64, device=device)
+    lists = [list(side.unbind()) for side in sides]
+    lists[ragged_side] = [s[:n] for s, n in zip(lists[ragged_side], lengths.tolist(), strict=True)]
+    expected = torch.stack(
+        [torch.stack([warpalign.soft_dtw(x, y, gamma=GAMMA) for y in lists[1]]) for x in lists[0]]
+    )
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+    found, wanted = (torch.autograd.grad((value * weight).sum(), sides) for value in (got, expected))
+    for left, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+
+
 def test_half_of_a_symmetric_result_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = []
 

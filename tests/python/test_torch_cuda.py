@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from warpalign import SoftDTW, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign._series import as_series
 
 pytestmark = pytest.mark.gpu
 
@@ -82,6 +84,31 @@ def test_a_step_in_a_cuda_graph(d: int, dtype: torch.dtype) -> None:
         assert_equal(outputs, step(x, y, lengths))
 
 
+@pytest.mark.parametrize("d", [1, 3, 64])
+def test_graphs_replayed_at_once(d: int) -> None:
+    """Long pairs, whose blocks exchange values through a workspace that each replay has to prepare anew."""
+    inputs = [leaves(1, 1500, 1100, d), leaves(3, 700, 900, d)]
+    expected = [step(x, y) for x, y in inputs]
+
+    def run(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            alone = soft_dtw(x, y, gamma=0.5)
+        return alone, *step(x, y)
+
+    graphs = [captured(partial(run, x, y)) for x, y in inputs]
+    streams = [torch.cuda.Stream() for _ in inputs]
+    torch.cuda.synchronize()
+    for _ in range(10):
+        for stream, (graph, outputs) in zip(streams, graphs, strict=True):
+            with torch.cuda.stream(stream):
+                for output in outputs:
+                    output.zero_()
+                graph.replay()
+        for (_, (alone, *outputs)), wanted in zip(graphs, expected, strict=True):
+            assert_equal(tuple(outputs), wanted)
+            assert torch.equal(alone, wanted[0])
+
+
 def test_costs_and_alignments_in_a_cuda_graph() -> None:
     x, y = (t.detach() for t in leaves())
     cost = torch.cdist(x, y).requires_grad_()
@@ -122,8 +149,11 @@ def test_the_current_stream_is_used() -> None:
     assert_equal(got, expected)
 
 
-def test_several_streams_at_once() -> None:
-    inputs = [leaves(n=n) for n in (31, 64, 97, 200)]
+@pytest.mark.parametrize("d", [1, 3, 64])
+def test_several_streams_at_once(d: int) -> None:
+    """Short pairs, several to a block, and long ones, each on several blocks that wait for each other."""
+    inputs = [leaves(n=n, d=d) for n in (31, 64, 97, 200)]
+    inputs += [leaves(1, 1500, 1100, d), leaves(2, 900, 2000, d)]
     expected = [step(x, y) for x, y in inputs]
     torch.cuda.synchronize()
     streams = [torch.cuda.Stream() for _ in inputs]
@@ -146,6 +176,61 @@ def test_nothing_waits_for_the_gpu(dtype: torch.dtype, d: int) -> None:
         step(x, y, lengths)
         soft_dtw_alignment(x, y, x_lengths=lengths)
         soft_dtw_cost(cost, n_lengths=lengths).sum().backward()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_all_pairs_wait_for_no_gpu(symmetric: bool) -> None:
+    """Tiles are enqueued behind each other and put together on the GPU; what is read of the input is read before."""
+    x, y = (series.detach() for series in leaves(33, 40, 50))
+    sides = as_series(x, "X"), None if symmetric else as_series(y, "Y")
+    home = [x.device] * 2
+    job = pairwise._plan(*sides, {"gamma": 0.5}, home, 64, None, False)
+    with no_synchronisation():
+        got = pairwise._forward(job, x, None if symmetric else y)
+    expected = cdist_soft_dtw(x, None if symmetric else y, gamma=0.5)
+    assert_equal((got,), (expected,))
+
+
+def test_all_pairs_on_two_gpus() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU only")
+    x, y = leaves(33, 40, 50)
+    lengths = torch.arange(8, 41, device="cuda")
+    for options in ({}, {"x_lengths": lengths}):
+        results = []
+        for devices in (["cuda:0"], ["cuda:1", "cuda:0"], ["cuda:1"]):
+            value = cdist_soft_dtw(x, y, gamma=0.5, block_size=64, devices=devices, **options)
+            results.append((value.detach(), *torch.autograd.grad(value.sum(), (x, y))))
+        for value, *gradients in results[1:]:
+            assert value.device == x.device
+            assert_equal((value,), results[0][:1])
+            for got, expected in zip(gradients, results[0][1:], strict=True):
+                torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_all_pairs_of_late_series_on_two_gpus() -> None:
+    """Series that arrive late on a side stream: the other GPU must wait for them too."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU only")
+    x = leaves(20)[0].detach()
+    expected = cdist_soft_dtw(x, gamma=0.5)
+    late = torch.zeros_like(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        job = pairwise._plan(
+            as_series(x, "X"),
+            None,
+            {"gamma": 0.5},
+            [torch.device("cuda:0"), torch.device("cuda:1")],
+            16,
+            None,
+            False,
+        )
+        torch.cuda._sleep(50_000_000)
+        late.copy_(x)
+        got = pairwise._forward(job, late, None)
+    assert_equal((got,), (expected,))
 
 
 @pytest.mark.parametrize("d", [1, 3, 64])
@@ -192,3 +277,74 @@ def test_a_step_keeps_no_table(d: int) -> None:
     step(x, y)
     gradients = 2 * 8 * 2048 * d * 4 * 2  # in the operator, and scaled
     assert torch.cuda.max_memory_allocated() - before - gradients < 128 * 2**20 / 4
+
+
+FAR = (
+    2**31 + 2**20
+)  # elements: neither as a signed nor as an unsigned 32-bit number of bytes or elements can it be reached
+
+
+@contextmanager
+def room_for(elements: int) -> Iterator[None]:
+    """Skips where the GPU has too little free memory for float32 tensors of that size, and gives it back."""
+    if torch.cuda.mem_get_info()[0] < 4.5 * elements:
+        pytest.skip(f"needs {4 * elements / 2**30:.0f} GiB of GPU memory")
+    yield
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("d", [2, 5])  # few features, tiles
+def test_strides_beyond_2_31_elements(d: int, axis: int) -> None:
+    for side in (0, 1):
+        inputs = leaves(3, 33, 40, d)
+        expected = step(*inputs)
+        shape = inputs[side].shape
+        stride = FAR // (shape[axis] - 1) + 1
+        strides = list(inputs[side].detach().stride())
+        strides[axis] = stride
+        with room_for(FAR + 2**24):
+            buffer = torch.empty(stride * (shape[axis] - 1) + 2**20, device="cuda")
+            view = buffer.as_strided(shape, strides)
+            with torch.no_grad():
+                view.copy_(inputs[side])
+            inputs[side] = view.requires_grad_()
+            assert_equal(step(*inputs), expected)
+            del view, inputs, buffer
+
+
+def test_series_of_more_than_2_31_elements() -> None:
+    """x and its gradient; the last pairs must be what they are by themselves."""
+    batch, n, m, d = 33_000, 64, 8, 1024
+    assert batch * n * d > FAR
+    with room_for(2 * batch * n * d + 3 * batch * m * d):
+        x = torch.randn(batch, n, d, device="cuda").requires_grad_()
+        y = torch.randn(batch, m, d, device="cuda").requires_grad_()
+        got = step(x, y)
+        for part in (slice(0, 2), slice(batch - 2, batch)):
+            expected = step(*(t[part].detach().requires_grad_() for t in (x, y)))
+            assert_equal(tuple(t[part] for t in got), expected)
+        del x, y, got
+
+
+@pytest.mark.parametrize("of", ["series", "costs"])
+def test_tables_of_more_than_2_31_elements(of: str) -> None:
+    """The alignment of series; costs and their gradient."""
+    batch, size = 2049 + 2, 1024
+    assert batch * size * size > FAR
+
+    def run(first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
+        if of == "series":
+            return tuple(soft_dtw_alignment(first, second))
+        first = first.detach().requires_grad_()
+        value = soft_dtw_cost(first)
+        return value.detach(), *torch.autograd.grad(value.sum(), first)
+
+    with room_for((1 if of == "series" else 2) * batch * size * size + 2**26):
+        shape = (batch, size, 2 if of == "series" else size)
+        first = torch.rand(shape, device="cuda")
+        second = torch.rand(shape, device="cuda") if of == "series" else first
+        got = run(first, second)
+        for part in (slice(0, 2), slice(batch - 2, batch)):
+            assert_equal(tuple(t[part] for t in got), run(first[part], second[part]))
+        del first, second, got
