@@ -51,6 +51,8 @@ __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real dia
 // 2^22 and exponents above -2^29; kernel.cuh certifies both for every pair and hands the others to Cell64.
 struct Cell32 {
   using Real = float;
+  using Scale = float;
+  static constexpr bool kDual = false;
   static constexpr bool kHard = false;
   static constexpr bool kCertifies = true;  // its range may be too small for a pair
   struct __align__(8) State {
@@ -129,6 +131,8 @@ struct Cell32 {
 // out of Cell32's range.
 struct Cell64 {
   using Real = double;
+  using Scale = double;
+  static constexpr bool kDual = false;
   static constexpr bool kHard = false;
   static constexpr bool kCertifies = false;
   struct __align__(16) State {
@@ -192,6 +196,8 @@ struct Cell64 {
 template <class Real_>
 struct CellHard {
   using Real = Real_;
+  using Scale = Real_;
+  static constexpr bool kDual = false;
   static constexpr bool kHard = true;
   static constexpr bool kCertifies = false;
   struct __align__(8) State {

@@ -1,8 +1,10 @@
 // Cost tiles: where they lie, and how a warp makes one.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/channel.cuh"
-#include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/dual.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
 namespace warpalign::softdtw {
@@ -14,17 +16,29 @@ constexpr int kGradientWarps = 2;  // of a strip
 constexpr int kColumnStride = kTileRows + 4;
 constexpr int kTileStride = 32 * kColumnStride + 16;
 
-// Features that are staged in shared memory at a time.
-template <class In>
-constexpr int kChunk = 256 / sizeof(In);
-template <class In>
-constexpr int kStagedStride = kChunk<In> + 16 / sizeof(In);
+// What the series consist of: numbers, or numbers and their tangents.
+template <class Cell, class In>
+using Element = std::conditional_t<Cell::kDual, Dual, In>;
+template <class Cell, class In>
+__device__ __forceinline__ Element<Cell, In> load_element(const In* at, const In* tangent_at) {
+  if constexpr (Cell::kDual) {
+    return {static_cast<double>(__ldg(at)), tangent_at ? static_cast<double>(__ldg(tangent_at)) : 0.0};
+  } else {
+    return __ldg(at);
+  }
+}
+
+// Elements that are staged in shared memory at a time.
+template <class Element>
+constexpr int kChunk = 256 / sizeof(Element);
+template <class Element>
+constexpr int kStagedStride = kChunk<Element> + 16 / sizeof(Element);
 
 // Rows of x and columns of y of a chunk.
-template <class In>
+template <class Element>
 struct Staged {
-  In x[kTileRows * kStagedStride<In>];
-  In y[32 * kStagedStride<In>];
+  Element x[kTileRows * kStagedStride<Element>];
+  Element y[32 * kStagedStride<Element>];
 };
 
 // Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for a
@@ -44,9 +58,9 @@ struct __align__(16) StripTiles {
   using Real = typename Cell::Real;
   Real ring[kRingTiles * kTileStride];
   union {
-    Staged<In> staged[2];  // one per warp that makes costs
-    struct {               // in the reverse sweep
-      Staged<In> only;
+    Staged<Element<Cell, In>> staged[2];  // one per warp that makes costs
+    struct {                              // in the reverse sweep
+      Staged<Element<Cell, In>> only;
       GradientMemory<Real> gradients[kGradientWarps];
     } reverse;
   };
@@ -82,10 +96,11 @@ __device__ __forceinline__ unsigned absent_columns(const Params<In>& p, const Pa
 template <class Cell, class In, bool kOptions>
 class CostMaker {
   using Real = typename Cell::Real;
-  static constexpr int kVector = 16 / sizeof(In);
+  using Element = softdtw::Element<Cell, In>;
+  static constexpr int kVector = 16 / sizeof(Element);
 
  public:
-  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Staged<In>& staged)
+  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Staged<Element>& staged)
       : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(staged) {
     if (kOptions) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
@@ -140,7 +155,7 @@ class CostMaker {
       if (p_.band.kind != BandKind::kNone) {
         const int begin = __shfl_sync(cuda::kFullWarp, band_begin_, r);
         const int end = __shfl_sync(cuda::kFullWarp, band_end_, r);
-        if (c < begin || c >= end) return static_cast<Real>(CUDART_INF);
+        if (c < begin || c >= end) return Real(CUDART_INF);
       }
       if (absent_rows_ >> r & 1 || absent_columns_ >> c & 1) return Real(0);
     }
@@ -152,10 +167,15 @@ class CostMaker {
   [[nodiscard]] __device__ int column(int j) const { return min(j, pair_.m - 1); }
 
   __device__ void make_from_matrix(int row0, Real* tile) {
-    const In* const from = pair_.cost + column(column0_ + lane_) * p_.cost_stride[2];
+    const int j = column(column0_ + lane_);
+    const In* const from = pair_.cost + j * p_.cost_stride[2];
+    const In* const tangent = of_pair(pair_.cost_tangent, j * p_.tangents.cost_stride[2]);
 #pragma unroll
     for (int r = 0; r < kTileRows; ++r) {
-      const Real cost = final_cost(Real(__ldg(from + row(row0 + r) * p_.cost_stride[1])), r, lane_);
+      const int i = row(row0 + r);
+      const Real cost = final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
+                                                           of_pair(tangent, i * p_.tangents.cost_stride[1]))),
+                                   r, lane_);
       tile[lane_ * kColumnStride + r] = is_inside(row0 + r) ? cost : Real(0);
     }
   }
@@ -169,31 +189,27 @@ class CostMaker {
     const int r0 = lane_ / 8 * 4;
     const int c0 = lane_ % 8;
     Real total[4][4];
-    for (int d0 = 0; d0 < p_.dim; d0 += kChunk<In>) {
-      const int length = min(kChunk<In>, p_.dim - d0);
+    for (int d0 = 0; d0 < p_.dim; d0 += kChunk<Element>) {
+      const int length = min(kChunk<Element>, p_.dim - d0);
       __syncwarp();
-      stage<kTileRows>(
-          staged_.x, length,
-          [&](int r) { return pair_.x + row(row0 + r) * p_.x_stride[1] + d0 * p_.x_stride[2]; },
-          p_.x_stride[2]);
-      if (p_.dim > kChunk<In> || !y_is_staged_) {
-        stage<32>(
-            staged_.y, length,
-            [&](int c) { return pair_.y + column(column0_ + c) * p_.y_stride[1] + d0 * p_.y_stride[2]; },
-            p_.y_stride[2]);
+      stage<kTileRows>(staged_.x, d0, length, pair_.x, p_.x_stride, pair_.x_tangent, p_.tangents.x_stride,
+                       [&](int r) { return row(row0 + r); });
+      if (p_.dim > kChunk<Element> || !y_is_staged_) {
+        stage<32>(staged_.y, d0, length, pair_.y, p_.y_stride, pair_.y_tangent, p_.tangents.y_stride,
+                  [&](int c) { return column(column0_ + c); });
         y_is_staged_ = true;
       }
       __syncwarp();
       Real sum[4][4] = {};
-      const In* const x = staged_.x + r0 * kStagedStride<In>;
-      const In* const y = staged_.y + c0 * kStagedStride<In>;
+      const Element* const x = staged_.x + r0 * kStagedStride<Element>;
+      const Element* const y = staged_.y + c0 * kStagedStride<Element>;
 #pragma unroll 1  // a loop that stays in the instruction cache
       for (int d = 0; d < length; d += 4) {
-        In xv[4][4], yv[4][4];
+        Element xv[4][4], yv[4][4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          copy_four(xv[k], x + k * kStagedStride<In> + d);
-          copy_four(yv[k], y + 8 * k * kStagedStride<In> + d);
+          copy_four(xv[k], x + k * kStagedStride<Element> + d);
+          copy_four(yv[k], y + 8 * k * kStagedStride<Element> + d);
         }
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
@@ -232,27 +248,38 @@ class CostMaker {
     }
   }
 
-  // kRows rows of `length` features, filled up with zeros to a multiple of 4: 16 bytes a lane and half a warp a
-  // row where that can be, else one feature a lane. at(r): where row r begins.
-  template <int kRows, class At>
-  __device__ __forceinline__ void stage(In* to, int length, const At& at, std::int64_t stride) const {
-    static_assert(kChunk<In> / kVector == 16);
-    if (p_.vectorized) {
-      const int first = lane_ / 16;
-      const int v = lane_ % 16 * kVector;
+  // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane and
+  // half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
+  template <int kRows, class RowOf>
+  __device__ __forceinline__ void stage(Element* to, int d0, int length, const In* series,
+                                        const std::int64_t (&stride)[3], const In* tangents,
+                                        const std::int64_t (&tangent_stride)[3], const RowOf& row_of) const {
+    if constexpr (!Cell::kDual) {
+      if (p_.vectorized) {
+        static_assert(kChunk<In> / kVector == 16);
+        const int first = lane_ / 16;
+        const int v = lane_ % 16 * kVector;
 #pragma unroll 8
-      for (int r = 0; r < kRows; r += 2) {
-        if (v < length) {
-          *reinterpret_cast<float4*>(to + (first + r) * kStagedStride<In> + v) =
-              __ldg(reinterpret_cast<const float4*>(at(first + r) + v));
+        for (int r = 0; r < kRows; r += 2) {
+          const In* const at = series + row_of(first + r) * stride[1] + d0;
+          if (v < length) {
+            *reinterpret_cast<float4*>(to + (first + r) * kStagedStride<Element> + v) =
+                __ldg(reinterpret_cast<const float4*>(at + v));
+          }
         }
+        return;
       }
-      return;
     }
     for (int d = lane_; d < (length + 3) / 4 * 4; d += 32) {
+      const In* const at = series + (d0 + d) * stride[2];
+      const In* const tangent_at = of_pair(tangents, (d0 + d) * tangent_stride[2]);
 #pragma unroll 8
-      for (int r = 0; r < kRows; ++r)
-        to[r * kStagedStride<In> + d] = d < length ? __ldg(at(r) + d * stride) : In(0);
+      for (int r = 0; r < kRows; ++r) {
+        const int i = row_of(r);
+        to[r * kStagedStride<Element> + d] =
+            d < length ? load_element<Cell>(at + i * stride[1], of_pair(tangent_at, i * tangent_stride[1]))
+                       : Element(0);
+      }
     }
   }
 
@@ -260,7 +287,7 @@ class CostMaker {
   const Pair<In>& pair_;
   const int column0_;
   const int lane_;
-  Staged<In>& staged_;
+  Staged<Element>& staged_;
   bool y_is_staged_ = false;
   unsigned absent_rows_ = 0;
   unsigned absent_columns_ = 0;

@@ -17,27 +17,32 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
   if (column >= pair.m) return;
   for (int r = max(0, -row0); r < min(kTileRows, end_row - row0); ++r) {
     pair.alignment[static_cast<std::int64_t>(row0 + r) * p.m + column] =
-        static_cast<In>(tile[lane * kColumnStride + r]);
+        static_cast<In>(result_of(tile[lane * kColumnStride + r]));
   }
 }
 
 // The derivative of a metric by one difference, but for a factor: the difference itself, times `steepness`,
 // within +-limit. 0 where the weight is 0, which silences an infinite difference and missing steps.
-template <class Real>
+template <class Scale>
 struct Slope {
-  Real steepness;
-  Real limit;
-  Real factor;
+  Scale steepness;
+  Scale limit;
+  Scale factor;
 
   __device__ explicit Slope(Metric metric)
-      : steepness(metric == Metric::kAbsolute ? static_cast<Real>(sizeof(Real) == 4 ? 0x1p126 : 0x1p1000)
-                                              : Real(1)),
-        limit(metric == Metric::kAbsolute || metric == Metric::kHuber ? Real(1)
-                                                                      : static_cast<Real>(INFINITY)),
-        factor(metric == Metric::kSquared ? Real(2) : Real(1)) {}
+      : steepness(metric == Metric::kAbsolute ? static_cast<Scale>(sizeof(Scale) == 4 ? 0x1p126 : 0x1p1000)
+                                              : Scale(1)),
+        limit(metric == Metric::kAbsolute || metric == Metric::kHuber ? Scale(1)
+                                                                      : static_cast<Scale>(INFINITY)),
+        factor(metric == Metric::kSquared ? Scale(2) : Scale(1)) {}
 
-  [[nodiscard]] __device__ __forceinline__ Real of(Real weight, Real difference) const {
-    return weight == Real(0) ? Real(0) : max(min(difference * steepness, limit), -limit);
+  [[nodiscard]] __device__ __forceinline__ Scale of(Scale weight, Scale difference) const {
+    return weight == Scale(0) ? Scale(0) : max(min(difference * steepness, limit), -limit);
+  }
+  [[nodiscard]] __device__ __forceinline__ Dual of(Dual weight, Dual difference) const {
+    const double slope = of(weight.value, difference.value);
+    const bool is_straight = slope == difference.value && weight.value != 0;
+    return {slope, is_straight ? difference.tangent : 0.0};
   }
 };
 
@@ -49,6 +54,7 @@ struct Slope {
 template <class Cell, class In, bool kOptions>
 class GradientMaker {
   using Real = typename Cell::Real;
+  using Element = softdtw::Element<Cell, In>;
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
@@ -60,7 +66,7 @@ class GradientMaker {
         column0_(column0),
         lane_(lane),
         adds_(adds),
-        width_(p.dim <= 16 ? 8 : p.dim <= 32 ? 16 : kFeatures),
+        width_(min(p.dim <= 16 ? 8 : p.dim <= 32 ? 16 : 32, kFeatures)),
         first_feature_(helper * width_),
         keeps_(p.dim <= kGradientWarps * width_),
         memory_(memory),
@@ -108,30 +114,50 @@ class GradientMaker {
 
   __device__ __forceinline__ void load_x(int row0, int d0) {
     const In* const x = pair_.x + feature(d0) * p_.x_stride[2];
-    if (row0 >= 0 && row0 + kTileRows <= pair_.n) {
+    const In* const tangent = of_pair(pair_.x_tangent, feature(d0) * p_.tangents.x_stride[2]);
+    if (!Cell::kDual && row0 >= 0 && row0 + kTileRows <= pair_.n) {
       const In* at = x + row0 * p_.x_stride[1];
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += p_.x_stride[1]) x_[r] = __ldg(at);
+      for (int r = 0; r < kTileRows; ++r, at += p_.x_stride[1]) x_[r] = load_element<Cell>(at, at);
     } else {
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r)
-        x_[r] = __ldg(x + min(max(row0 + r, 0), pair_.n - 1) * p_.x_stride[1]);
+      for (int r = 0; r < kTileRows; ++r) {
+        const int i = min(max(row0 + r, 0), pair_.n - 1);
+        x_[r] = load_element<Cell>(x + i * p_.x_stride[1], of_pair(tangent, i * p_.tangents.x_stride[1]));
+      }
+    }
+  }
+
+  // To shared memory, without waiting: an element of y, and a sum that the caller has got so far.
+  __device__ __forceinline__ void fetch_y(Real* to, int column, int d) const {
+    const In* const at = pair_.y + column * p_.y_stride[1] + d * p_.y_stride[2];
+    if constexpr (Cell::kDual) {
+      const std::int64_t(&stride)[3] = p_.tangents.y_stride;
+      *to = load_element<Cell>(at, of_pair(pair_.y_tangent, column * stride[1] + d * stride[2]));
+    } else {
+      cuda::copy_async(to, at);
+    }
+  }
+  __device__ __forceinline__ void fetch_sum(Real* to, const In* at) const {
+    if constexpr (Cell::kDual) {
+      *to = Dual(0, __ldcg(at));
+    } else {
+      cuda::copy_async(to, at);
     }
   }
 
   // y, and the sums so far, each lane's own.
   __device__ void fetch(int d0, bool from_zero) {
     const int f = lane_ & (width_ - 1);
-    const In* const y = pair_.y + feature(d0) * p_.y_stride[2];
     const In* const sums = pair_.grad_y + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
     const bool sums_are_there = !from_zero && pair_.grad_y;
 #pragma unroll 4
     for (int column = lane_ / width_; column < 32; column += 32 / width_) {
       const int there = min(column0_ + column, pair_.m - 1);
-      cuda::copy_async(memory_.y + column * width_ + f, y + there * p_.y_stride[1]);
+      fetch_y(memory_.y + column * width_ + f, there, feature(d0));
       if (sums_are_there) {
-        cuda::copy_async(memory_.sums + column * width_ + f,
-                         sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
+        fetch_sum(memory_.sums + column * width_ + f,
+                  sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
       } else {
         memory_.sums[column * width_ + f] = Real(0);
       }
@@ -149,7 +175,7 @@ class GradientMaker {
     const std::int64_t step = static_cast<std::int64_t>(32 / width_) * p_.dim;
 #pragma unroll 8
     for (; column < columns; column += 32 / width_, to += step)
-      *to = static_cast<In>(memory_.sums[column * width_ + f]);
+      *to = static_cast<In>(result_of(memory_.sums[column * width_ + f]));
   }
 
   template <class Await>
@@ -166,7 +192,7 @@ class GradientMaker {
       const In* at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        if (inside >> r & 1) cuda::copy_async(before_x + r * kFeatures, at);
+        if (inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
       }
     }
     Real by_row[kTileRows] = {};
@@ -214,14 +240,14 @@ class GradientMaker {
     if (!pair_.grad_x) return;
     for (int bit = width_; bit < 32; bit *= 2) {
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r) by_row[r] += __shfl_xor_sync(cuda::kFullWarp, by_row[r], bit);
+      for (int r = 0; r < kTileRows; ++r) by_row[r] += shuffle_xor(by_row[r], bit);
     }
     if (lane_ < width_ && in_range) {
       In* at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
         const Real before = adds ? before_x[r * kFeatures] : Real(0);
-        if (inside >> r & 1) __stcg(at, static_cast<In>(before + slope_.factor * by_row[r]));
+        if (inside >> r & 1) __stcg(at, static_cast<In>(result_of(before + slope_.factor * by_row[r])));
       }
     }
     __syncwarp();
@@ -236,10 +262,10 @@ class GradientMaker {
   const int first_feature_;
   const bool keeps_;
   GradientMemory<Real>& memory_;
-  const Slope<Real> slope_;
+  const Slope<typename Cell::Scale> slope_;
   unsigned absent_columns_ = 0;
   bool is_first_ = true;
-  In x_[kTileRows];
+  Element x_[kTileRows];
 };
 
 }  // namespace warpalign::softdtw

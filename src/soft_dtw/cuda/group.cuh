@@ -1,7 +1,7 @@
 // One group of kGroup steps of a warp: the recursion itself.
 #pragma once
 
-#include "soft_dtw/cuda/cell.cuh"
+#include "soft_dtw/cuda/dual.cuh"
 #include "soft_dtw/cuda/layout.h"
 
 namespace warpalign::softdtw {
@@ -34,7 +34,7 @@ struct StepOptions {
 // gets the last column's values. Nothing is stored in memory between the steps, so that loads can run ahead.
 // note(q, k, state): sees every cell.
 template <bool kWantWeights, bool kOptions, class Cell, int W, class Cost, class Note>
-__device__ __forceinline__ void run_group(int lane, const Cost& cost, typename Cell::Real scale,
+__device__ __forceinline__ void run_group(int lane, const Cost& cost, typename Cell::Scale scale,
                                           const StepOptions<Cell>& options,
                                           const typename Cell::State* border, Lane<Cell, W>& z,
                                           typename Cell::State (&out)[kGroup], GroupWeights<Cell, W>& weights,

@@ -27,6 +27,11 @@ void describe_hard(Request& request, bool float32_data);
 Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream);
 Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream);
 
+// CellDual, likewise.
+void describe_dual(Request& request, bool float32_data);
+Status launch_dual(const Params<float>& p, bool gradient, cudaStream_t stream);
+Status launch_dual(const Params<double>& p, bool gradient, cudaStream_t stream);
+
 // Cell64, likewise.
 void describe_float64(Request& request, bool float32_data);
 Status launch_float64(const Params<double>& p, bool gradient, cudaStream_t stream);

@@ -132,7 +132,8 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
 
   // With pairs enough a block takes whole pairs, and narrow panels of them one after the other: the last
   // strip of a panel starts long after the first one, and the fewer they are, the less they wait. With few
-  // pairs panels are narrow enough for every multiprocessor to get one.
+  // pairs panels are narrow enough for every multiprocessor to get one; a strip that is one warp leaves a
+  // multiprocessor room for more.
   const int fused = std::min(strips, most);
   l.warps = fused;
   const int resident = r.resident_blocks * r.most_strips;
@@ -143,7 +144,8 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   }
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
     const int panels = std::min(device.multiprocessors / r.batch, strips);
-    l.warps = std::clamp(div_up(strips, panels), std::min(4, fused), fused);
+    const int narrowest = r.source.roles > 1 ? 1 : std::min(4, fused);
+    l.warps = std::clamp(div_up(strips, panels), narrowest, fused);
     l.tickets = strips > l.warps;
   }
   l.panels = div_up(strips, l.warps);

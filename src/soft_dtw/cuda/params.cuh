@@ -13,6 +13,17 @@ namespace warpalign::softdtw {
 // Of the differences of two steps. Cosine comes as kSquared of unit vectors.
 enum class Metric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
 
+// Of second order alone: the inputs' tangents, likewise; null: 0.
+template <class In>
+struct Tangents {
+  const In* x;
+  const In* y;
+  const In* cost;
+  std::int64_t x_stride[3];
+  std::int64_t y_stride[3];
+  std::int64_t cost_stride[3];
+};
+
 // Strides count elements. Rows are the series x, columns y (launch.cu may have exchanged the caller's two).
 template <class In>
 struct Params {
@@ -22,6 +33,7 @@ struct Params {
   std::int64_t y_stride[3];
   const In* cost;  // (B, N, M) in place of x and y, or null
   std::int64_t cost_stride[3];
+  Tangents<In> tangents;
   const std::int32_t* x_lengths;  // (B,) or null
   const std::int32_t* y_lengths;
   In* value;      // (B,)
@@ -57,6 +69,9 @@ struct Pair {
   const In* x;
   const In* y;
   const In* cost;
+  const In* x_tangent;
+  const In* y_tangent;
+  const In* cost_tangent;
   In* grad_x;
   In* grad_y;
   In* alignment;
@@ -70,27 +85,36 @@ __device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, i
   return lengths ? min(max(lengths[b], 1), limit) : limit;
 }
 
-template <class Real, class In>
+template <class Scale, class In>
 __device__ __forceinline__ double scale_of(const Params<In>& p, int b) {
   const double gamma = p.gammas ? static_cast<double>(p.gammas[b]) : p.gamma;
   if (gamma == 0 && !p.gammas) return 1.0;
   const double scale = 1.4426950408889634074 / gamma * p.half;  // log2(e) / gamma
-  return static_cast<Real>(gamma > 0 ? fmin(scale, DBL_MAX) : scale);
+  return static_cast<Scale>(gamma > 0 ? fmin(scale, DBL_MAX) : scale);
 }
 
-template <class Real, class In>
+template <class In>
+__device__ __forceinline__ const In* of_pair(const In* data, std::int64_t offset) {
+  return data ? data + offset : nullptr;
+}
+
+template <class Cell, class In>
 __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
   const std::int64_t i = b;
+  const Tangents<In>& t = p.tangents;
   return {p.x + i * p.x_stride[0],
           p.y + i * p.y_stride[0],
-          p.cost ? p.cost + i * p.cost_stride[0] : nullptr,
+          of_pair(p.cost, i * p.cost_stride[0]),
+          Cell::kDual ? of_pair(t.x, i * t.x_stride[0]) : nullptr,
+          Cell::kDual ? of_pair(t.y, i * t.y_stride[0]) : nullptr,
+          Cell::kDual ? of_pair(t.cost, i * t.cost_stride[0]) : nullptr,
           p.grad_x ? p.grad_x + i * p.n * p.dim : nullptr,
           p.grad_y ? p.grad_y + i * p.m * p.dim : nullptr,
           p.alignment ? p.alignment + i * p.n * p.m : nullptr,
           b,
           true_length(p.x_lengths, b, p.n),
           true_length(p.y_lengths, b, p.m),
-          scale_of<Real>(p, b)};
+          scale_of<typename Cell::Scale>(p, b)};
 }
 
 }  // namespace warpalign::softdtw

@@ -32,7 +32,7 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
   using Real = typename Wave::Real;
 #pragma unroll
   for (int f = 0; f < Wave::kFlow; ++f) {
-    const Real incoming = __shfl_down_sync(cuda::kFullWarp, flow.sideways[f], 1);
+    const Real incoming = shuffle_down(flow.sideways[f]);
     flow.sideways[f] = w.lane == 31 ? from_right[f] : incoming;
   }
   Real incoming = flow.sideways[0];
@@ -169,7 +169,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
         const Real injected = subsequence && injects_now ? end_share(w, out_states[q]) : Real(1);
         sweep_step(w, source, q, flow, from_right[q], weights[q],
                    injects_now ? (subsequence ? 0 : last_column % W) : -1, injected);
-        if constexpr (Wave::kOptions) {
+        if constexpr (Wave::kOptions && !Cell::kDual) {
           if (w.params.grad_gamma) entropy += static_cast<double>(flow.last * entropy_of(weights[q][0]));
         }
         if (writes) {

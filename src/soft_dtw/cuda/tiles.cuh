@@ -24,6 +24,7 @@ template <class Cell, class In_, bool kOptions_>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
+  using Scale = typename Cell::Scale;
   using Wave = softdtw::Wave<Cell, In, Tiles>;
   using Memory = StripTiles<Cell, In>;
   using Maker = CostMaker<Cell, In, kOptions_>;
@@ -40,7 +41,7 @@ class Tiles {
       : w_(w),
         p_(w.params),
         m_(*reinterpret_cast<Memory*>(w.source_memory)),
-        scale_(static_cast<Real>(w.pair.scale)) {}
+        scale_(static_cast<Scale>(w.pair.scale)) {}
 
   // Once, and before every sweep of a panel; by the wave's warp.
   static __device__ void init(unsigned char* memory, int lane) {
@@ -64,7 +65,7 @@ class Tiles {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
   [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
-  [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
+  [[nodiscard]] __device__ __forceinline__ Scale scale() const { return scale_; }
 
   // The wave's side.
   __device__ void begin_forward() {
@@ -104,7 +105,8 @@ class Tiles {
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
   __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
     if (kOptions && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
-      e = costs_[q] > Real(0) ? e / costs_[q] : Real(0);
+      const bool positive = value_of(costs_[q]) > 0;
+      e = positive ? e / costs_[q] : Real(0);
     }
     (offset_ + q < kTileRows ? here_ : next_)[q] = e;
   }
@@ -216,7 +218,7 @@ class Tiles {
   const Wave& w_;
   const Params<In>& p_;
   Memory& m_;
-  const Real scale_;
+  const Scale scale_;
   bool reverse_ = false;
   int waited_ = 0;  // tiles that the reverse sweep has waited for
   int offset_ = 0;  // of this lane's first row of the group, in its tile

@@ -109,7 +109,7 @@ struct Wave {
 
   // index: of the pair in the scratch.
   __device__ void begin_pair(int b, int index) {
-    pair = pair_at<Real>(params, b);
+    pair = pair_at<Cell>(params, b);
     strips = strips_of(pair.m, W);
     groups = groups_of(pair.n);
     const Layout& l = params.layout;
@@ -218,6 +218,7 @@ struct Wave {
     double log2_z = Cell::log2_of(last);
     if (kOptions && params.subsequence) log2_z = join_ends();
     double value = -log2_z * params.half / pair.scale;
+    if constexpr (Cell::kDual) value = -last.tangent * params.half / pair.scale;
     bool usable;
     if constexpr (Cell::kCertifies) {
       usable = certified(log2_z, bits);
@@ -228,7 +229,7 @@ struct Wave {
       if (!has_scale) record->range_bits[0] = bits.x = 1;  // counts as a NaN
       const bool reachable = log2_z > -1e298;
       usable = bits.x <= 0 && reachable;
-      if (!reachable) value = CUDART_INF;
+      if (!reachable) value = Cell::kDual ? 0.0 : CUDART_INF;
       if (bits.x > 0) value = CUDART_NAN;
     }
     params.value[pair.index] = static_cast<In>(value);

@@ -1,0 +1,31 @@
+// Copies from global to shared memory that need no registers on the way and do not make the warp wait.
+#pragma once
+
+#include "cuda/math.cuh"
+
+namespace warpalign::cuda {
+
+// One element by this thread; other types, and GPUs before sm_80, wait for it.
+template <class To, class From>
+__device__ __forceinline__ void copy_async(To* shared, const From* global) {
+  *shared = static_cast<To>(*global);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <class T>
+__device__ __forceinline__ void copy_async(T* shared, const T* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+               "l"(global), "n"(sizeof(T))
+               : "memory");
+}
+#endif
+
+// This thread's copies have arrived.
+__device__ __forceinline__ void await_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+}  // namespace warpalign::cuda
