@@ -569,6 +569,24 @@ def test_half_types_sum_in_float32(device: torch.device, dtype: torch.dtype) -> 
     assert relative_error(grad_x[0], expected.grad_x) <= gradient_tolerance(1e-3, dtype)
 
 
+@pytest.mark.parametrize("dtype", HALF_DTYPES, ids=str)
+@pytest.mark.parametrize("side", [0, 1], ids=["x", "y"])
+def test_gradients_of_half_types_are_summed_over_the_batch_in_float32(
+    device: torch.device, side: int, dtype: torch.dtype
+) -> None:
+    """Each pair's gradient would be rounded, and beyond 65504 infinite, in float16."""
+    series = [randn(64, 7, 2, seed=8, device=device), randn(64, 7, 2, seed=9, device=device)]
+    series[side] = series[side][:1]
+    series[1 - side][:2] = torch.tensor([3e4, -3e4], device=device)[:, None, None]
+    halves = [one.to(dtype).requires_grad_() for one in series]
+    wide = [one.detach().float().requires_grad_() for one in halves]
+    for arguments in (halves, wide):
+        warpalign.soft_dtw(*arguments).sum().backward()
+    for half, one in zip(halves, wide, strict=True):
+        assert torch.equal(half.grad, one.grad.to(dtype))
+    assert halves[side].grad.isfinite().all()
+
+
 def test_float64_is_not_computed_in_float32(device: torch.device) -> None:
     x = torch.zeros(1, 3, 1, dtype=torch.float64, device=device)
     y = torch.full((1, 3, 1), 1 + 1e-12, dtype=torch.float64, device=device)
