@@ -176,6 +176,13 @@ def check_count(value: object, name: str, least: int = 1) -> int:
     return int(value)
 
 
+def check_device(device: object, name: str) -> torch.device:
+    try:
+        return torch.device(device)  # type: ignore[arg-type, call-overload, no-any-return, unused-ignore]
+    except (RuntimeError, TypeError):
+        raise ValueError(f"{name}: expected a torch.device, or its name, got {device!r}") from None
+
+
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     """The band's settings, or those of none."""
     if band not in get_args(Band):

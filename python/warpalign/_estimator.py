@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign import _optional
+from warpalign._checks import check_device
 from warpalign._series import SeriesSet, as_series, check_finite
 
 _optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
@@ -62,7 +63,9 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"X: expected d = {like.shape[2]} features as in fit, got {values.shape[2]}")
             values = values.to(torch.from_numpy(like[:0]).dtype)
         device = getattr(self, "device", None)
-        return SeriesSet(values if device is None else values.to(device), series.lengths)
+        if device is not None:
+            values = values.to(check_device(device, "device"))
+        return SeriesSet(values, series.lengths)
 
 
 def _is_table(X: Any) -> bool:

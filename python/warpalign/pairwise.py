@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_positive_gamma
+from warpalign._checks import check_count, check_device, check_positive_gamma
 from warpalign._series import SeriesSet, as_series, check_alike
 from warpalign.functional import soft_dtw
 
@@ -402,7 +402,7 @@ def _check_devices(devices: object, x: Tensor) -> list[torch.device]:
         raise TypeError(f"devices: expected a sequence of devices, got {type(devices).__name__}")
     if not devices:
         raise ValueError("devices: expected at least one device, got none")
-    return [torch.device(device) for device in devices]
+    return [check_device(device, "devices") for device in devices]
 
 
 def _check_group(distributed: object) -> dist.ProcessGroup | None:

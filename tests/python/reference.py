@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from warpalign import soft_dtw
+
 Array = NDArray[np.float64]
 
 
@@ -200,3 +202,47 @@ def gradient_tolerance(gamma: float, dtype: torch.dtype) -> float:
         return 1e-10 if gamma >= 0.1 else 1e-9
     rounding_of_the_result = {torch.float32: 0.0, torch.float16: 2**-11, torch.bfloat16: 2**-8}[dtype]
     return rounding_of_the_result + (1e-5 if gamma > 0.01 else 1e-4)
+
+
+def assert_tensors_close(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def assert_tensors_equal(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def training_step(x: torch.Tensor, y: torch.Tensor, **options: object) -> tuple[torch.Tensor, ...]:
+    """Value and both gradients, with another weight for every pair."""
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    value = soft_dtw(x, y, **options)
+    weights = torch.arange(1.0, 1 + value.numel(), dtype=value.dtype, device=value.device)
+    grads = torch.autograd.grad((value * weights.reshape(value.shape)).sum(), (x, y))
+    return value.detach(), *grads
+
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+HALF_DTYPES = [torch.float16, torch.bfloat16]
+
+
+def value_and_gradients(
+    x: torch.Tensor, y: torch.Tensor, **options: object
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of leaves made from x and y, with a gradient of 1 into every value."""
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    value = soft_dtw(x, y, **options)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (x, y))
+    return value.detach(), grad_x, grad_y
+
+
+def assert_close(got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    assert got.shape == expected.shape
+    assert relative_error(got, numpy64(expected)) <= tolerance
+
+
+def assert_values_close(got: torch.Tensor, expected: torch.Tensor, gamma: float = 1.0) -> None:
+    """Of two ways to compute the same values, each with an error of its own."""
+    floor = 2 * value_tolerance(0.0, gamma, 100, 100, got.dtype)
+    torch.testing.assert_close(got, expected, rtol=2e-6, atol=floor)

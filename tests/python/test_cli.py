@@ -127,28 +127,6 @@ def test_align_series_of_a_data_set(capsys: pytest.CaptureFixture[str], tmp_path
     assert json.loads(text)["soft_dtw"] == pytest.approx(0.673437, abs=1e-6)
 
 
-def test_align_refuses(capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], tmp_path: Path) -> None:
-    a, b = pair
-    narrow = tmp_path / "narrow.csv"
-    narrow.write_text("1\n2\n")
-    assert refused(capsys, "align", a, narrow) == f"{narrow}: expected 2 features, as {a} has, got 1"
-    assert refused(capsys, "align", a, "none.csv") == "none.csv: no such file"
-    assert refused(capsys, "align", a) == "Missing argument 'B'."
-    assert refused(capsys, "align", a, b, "--gamma", -1) == "gamma: expected a finite number >= 0, got -1.0"
-    assert "'one' is not a valid float" in refused(capsys, "align", a, b, "--gamma", "one")
-    assert "ends in .npy or .csv, got 'e.txt'" in refused(capsys, "align", a, b, "-o", "e.txt")
-    assert "nowhere is not a folder" in refused(capsys, "align", a, b, "-o", "nowhere/e.npy")
-    assert "is a folder" in refused(capsys, "align", a, b, "-o", make_folder(tmp_path / "e.npy"))
-    assert "expected cpu, cuda or cuda:N, got 'tpu'" in refused(capsys, "align", a, b, "--device", "tpu")
-    assert "expected a device of this machine" in refused(capsys, "align", a, b, "--device", "cuda:99")
-    assert "No such option '--bandwith'" in refused(capsys, "align", a, b, "--bandwith", 3)
-
-
-def make_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
 def test_a_refused_gamma_writes_nothing(
     capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -301,11 +279,6 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in text
         assert run(capsys, name, "-h")[0] == 0
     assert run(capsys, "--version") == (0, f"warpalign {warpalign.__version__}\n", "")
-
-
-def test_bad_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys) == "Missing command."
-    assert "No such command 'aling'" in refused(capsys, "aling")
 
 
 def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

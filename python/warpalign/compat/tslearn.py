@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import warpalign
-from warpalign._series import SeriesSet, as_series, resampled
+from warpalign._series import SeriesSet, as_series, check_alike, resampled
 from warpalign.compat._common import check_shapes
 
 __all__ = [
@@ -109,8 +109,7 @@ def cdist_soft_dtw(
         verbose: not 0: a progress bar.
     """
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
-    x = _dataset(dataset1, "dataset1")
-    y = None if dataset2 is None else _dataset(dataset2, "dataset2")
+    x, y = _datasets(dataset1, dataset2)
     values = _all_pairs(x, y, gamma, band, normalize=False, verbose=verbose)
     if gamma == 0:
         values = values.sqrt()
@@ -142,8 +141,7 @@ def cdist_soft_dtw_normalized(
             be,
         )
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
-    x = _dataset(dataset1, "dataset1")
-    y = None if dataset2 is None else _dataset(dataset2, "dataset2")
+    x, y = _datasets(dataset1, dataset2)
     values = _all_pairs(x, y, gamma, band, normalize=True, verbose=verbose)
     return _array(values, _wants_tensor(be, dataset1, dataset2))
 
@@ -352,6 +350,15 @@ def _one(series: Any) -> Tensor:
     values = values.reshape(-1, 1) if values.dim() <= 1 else values
     steps = (~values.isnan().all(dim=1)).nonzero()
     return values[: int(steps[-1]) + 1 if len(steps) else 0]
+
+
+def _datasets(dataset1: Any, dataset2: Any) -> tuple[SeriesSet, SeriesSet | None]:
+    x = _dataset(dataset1, "dataset1")
+    if dataset2 is None:
+        return x, None
+    y = _dataset(dataset2, "dataset2")
+    check_alike(y, "dataset2", x, "dataset1")
+    return x, y
 
 
 def _dataset(dataset: Any, name: str) -> SeriesSet:
