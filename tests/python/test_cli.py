@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -240,6 +241,32 @@ def test_cluster(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path
         == f"-k: expected at most the 12 series of {waves}, got 13"
     )
     assert refused(capsys, "cluster", waves) == "Missing option '-k' / '--clusters'."
+
+
+# What the commands take alike: flags, and the arguments of soft_dtw that they stand for.
+OPTIONS: list[tuple[list[object], dict[str, Any]]] = [
+    (["--bandwidth", 12], {"bandwidth": 12}),
+    (["--bandwidth", 1, "--band", "slanted"], {"bandwidth": 1, "band": "slanted"}),
+    (["--band", "itakura", "--max-slope", 3], {"band": "itakura", "max_slope": 3.0}),
+    (["--cost", "huber", "--step-penalty", 0.5], {"cost": "huber", "step_penalty": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("flags", "options"), OPTIONS, ids=range(len(OPTIONS)))
+def test_options_of_all_commands(
+    capsys: pytest.CaptureFixture[str], waves: Path, flags: list[object], options: dict[str, Any]
+) -> None:
+    series = series_of(waves)
+    _, text, _ = run(capsys, "cdist", waves, "--json", *flags)
+    assert json.loads(text)["soft_dtw"] == warpalign.cdist_soft_dtw(series, **options).tolist()
+    _, text, _ = run(capsys, "barycenter", waves, "--max-iter", 3, "--json", *flags)
+    barycenter = warpalign.soft_dtw_barycenter(series, max_iter=3, **options)
+    assert json.loads(text)["loss"] == barycenter.losses[-1].item()
+    _, text, _ = run(capsys, "cluster", waves, "-k", 2, "--max-iter", 1, "--json", *flags)
+    model = warpalign.SoftDTWKMeans(2, max_iter=1, random_state=0, metric_params=options).fit(series)
+    assert json.loads(text)["inertia"] == model.inertia_
+    plain = warpalign.SoftDTWKMeans(2, max_iter=1, random_state=0).fit(series)
+    assert model.inertia_ != plain.inertia_
 
 
 # bench, info

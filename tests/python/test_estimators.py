@@ -135,7 +135,7 @@ def test_plusplus_starts_in_different_classes_more_often_than_chance() -> None:
 
     X, labels = bumps()
     series = as_series(unequal(X), "X")
-    chosen = [labels[_plusplus(series, 3, 0.1, check_random_state(seed))] for seed in range(20)]
+    chosen = [labels[_plusplus(series, 3, {"gamma": 0.1}, check_random_state(seed))] for seed in range(20)]
     assert sum(len(set(c)) == 3 for c in chosen) >= 18  # by chance 27 %: 5
     assert len({tuple(c) for c in chosen}) > 1
 
@@ -255,6 +255,23 @@ def test_queries_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for got, whole in zip((model.kneighbors(), model.kneighbors(unequal(X))), expected, strict=True):
         np.testing.assert_array_equal(got[0], whole[0])
         np.testing.assert_array_equal(got[1], whole[1])
+
+
+@pytest.mark.parametrize("metric", [{"bandwidth": 3}, {"cost": "l1", "step_penalty": 0.2}])
+def test_options_of_soft_dtw_reach_every_value(metric: dict[str, Any]) -> None:
+    X, labels = bumps()
+    model = SoftDTWKMeans(3, gamma=0.1, max_iter=2, random_state=0, metric_params=metric).fit(X)
+    values = cdist_soft_dtw(X, model.cluster_centers_, gamma=0.1, **metric).numpy()
+    assert np.array_equal(model.transform(X), values)
+    assert np.array_equal(model.labels_, values.argmin(1))
+    assert model.inertia_ == pytest.approx(values.min(1).sum(), rel=1e-12)
+    neighbors = SoftDTWKNeighborsClassifier(2, gamma=0.1, metric_params=metric).fit(X, labels)
+    nearest = cdist_soft_dtw(X, gamma=0.1, **metric).numpy().argsort(1, kind="stable")[:, :2]
+    assert np.array_equal(neighbors.kneighbors(X)[1], nearest)
+    plain = cdist_soft_dtw(X, model.cluster_centers_, gamma=0.1).numpy()
+    assert np.abs(values - plain).max() > 1e-2
+    copy = clone(model).fit(X)
+    assert np.array_equal(copy.cluster_centers_, model.cluster_centers_)
 
 
 def test_among_scikit_learns_tools() -> None:

@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 import warpalign
-from reference import Array, numpy64, squared_distances, value_and_alignment
+from reference import Array, hard_dtw_reference, numpy64, squared_distances, value_and_alignment
 from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized, pairwise
 
 GAMMA = 0.5
@@ -62,6 +62,19 @@ def test_values(device: torch.device, dtype: torch.dtype, tolerance: float, bloc
     got = cdist_soft_dtw(here[0], gamma=GAMMA, block_size=block_size)
     np.testing.assert_allclose(got.cpu(), reference(X, X), rtol=tolerance, atol=tolerance)
     assert torch.equal(got, got.T)
+
+
+def test_hard_dtw() -> None:
+    X, Y = ragged(5, 2, 0), ragged(4, 2, 1)
+    expected = np.array(
+        [[hard_dtw_reference(squared_distances(numpy64(x), numpy64(y))) for y in Y] for x in X]
+    )
+    np.testing.assert_allclose(cdist_soft_dtw(X, Y, gamma=0), expected, rtol=1e-13)
+    assert torch.equal(cdist_soft_dtw(X, Y, gamma=0, normalize=True), cdist_soft_dtw(X, Y, gamma=0))
+    x = X[0].clone().requires_grad_()
+    (got,) = torch.autograd.grad(cdist_soft_dtw([x], Y[:1], gamma=0).sum(), x)
+    (plain,) = torch.autograd.grad(warpalign.dtw(x, Y[0]), x)
+    assert torch.equal(got, plain)
 
 
 def test_every_way_to_share_the_work_gives_the_same_bits(device: torch.device) -> None:

@@ -13,10 +13,8 @@ import warpalign
 from warpalign import io
 from warpalign.cli._common import (
     OutputType,
-    device_option,
-    dtype_option,
-    gamma_option,
-    json_option,
+    alignment_options,
+    computing,
     plot_option,
     read_series_set,
     report,
@@ -27,7 +25,6 @@ from warpalign.cli._common import (
 
 @click.command()
 @click.argument("x")
-@gamma_option
 @click.option(
     "--size", type=click.IntRange(min=1), help="Time steps of the result.  [default: the longest series']"
 )
@@ -43,17 +40,17 @@ from warpalign.cli._common import (
 )
 @click.option("-o", "--output", type=OutputType(".npy", ".csv"), help="Write the barycenter (N, D).")
 @plot_option
-@dtype_option("float64")
-@device_option
-@json_option
+@alignment_options
+@computing("float64")
 def barycenter(
     x: str,
-    gamma: float,
     size: int | None,
     method: str,
     max_iter: int,
     output: Path | None,
     plot: Path | None,
+    options: dict[str, Any],
+    gamma: float,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -67,6 +64,7 @@ def barycenter(
         method=method,  # type: ignore[arg-type]  # click has checked it
         max_iter=max_iter,
         progress=show_progress(),
+        **options,
     )
     center = found.barycenter.cpu().numpy()
     result: dict[str, Any] = {

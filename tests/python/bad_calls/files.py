@@ -163,7 +163,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align: an unknown option": ("align a.csv b.npy --bandwith 3", "No such option '--bandwith'. (Did you mean one of: '--band', '--bandwidth'?)"),
     "cdist: features": ("cdist waves.npy wide.npy", "FOLDER/wide.npy: expected 1 features, as FOLDER/waves.npy has, got 3"),
     "cdist: no file": ("cdist none.npy", "FOLDER/none.npy: no such file"),
-    "cdist: gamma 0": ("cdist waves.npy --gamma 0", "gamma: expected a finite number > 0, got 0.0"),
+    "cdist: a negative gamma": ("cdist waves.npy --gamma -1", "gamma: expected a finite number >= 0, got -1.0"),
+    "cdist: a band without a path": ("cdist waves.npy long.npy --bandwidth 1 --band abs", "band: expected a radius that leaves a path between the pair's ends, got 1"),
+    "barycenter: a slope without its band": ("barycenter waves.npy --max-slope 3", 'max_slope: expected None without band="itakura", got 3.0'),
+    "cluster: a negative penalty": ("cluster waves.npy -k 2 --step-penalty -1", "step_penalty: expected a finite number >= 0, got -1.0"),
     "barycenter: gamma 0": ("barycenter waves.npy --gamma 0", "gamma: expected a finite number > 0, got 0.0"),
     "barycenter: no steps": ("barycenter waves.npy --size 0", "Invalid value for '--size': 0 is not in the range x>=1."),
     "barycenter: an unknown method": ("barycenter waves.npy --method sgd", "Invalid value for '--method': 'sgd' is not one of 'lbfgs', 'adam'."),
@@ -185,6 +188,7 @@ def run_command(given: Given, line: str) -> None:
     saved(given, "b.npy", np.zeros((9, 2)))
     saved(given, WAVES, np.arange(32.0).reshape(4, 8) % 5)
     saved(given, "wide.npy", np.zeros((4, 8, 3)))
+    saved(given, "long.npy", np.zeros((1, 10)))
     folder(given, "folder.npy")
     before = sorted(given.folder.iterdir())
     try:

@@ -74,6 +74,14 @@ POSITIVE = not_a_number("gamma", "> 0") | {
     "gamma 0": ({"gamma": 0}, ValueError, "gamma: expected a finite number > 0, got 0"),
     "gamma a tensor": ({"gamma": torch.ones(())}, TypeError, "gamma: expected a float, got Tensor"),
 }
+NOT_NEGATIVE = not_a_number("gamma", ">= 0") | {
+    "gamma a tensor": ({"gamma": torch.ones(())}, TypeError, "gamma: expected a float, got Tensor")
+}
+METRIC: dict[str, Wrong] = {
+    "metric_params a list": ({"metric_params": ["cost"]}, TypeError, "metric_params: expected a dict or None, got list"),
+    "metric_params that there are not": ({"metric_params": {"normalize": True}}, ValueError, "metric_params: expected only cost, bandwidth, band, max_slope, step_penalty, got 'normalize'"),
+    "metric_params with a bad cost": ({"metric_params": {"cost": "l2"}}, ValueError, 'cost: expected one of "sqeuclidean", "euclidean", "l1", "cosine", "huber", or a function, got \'l2\''),
+}  # fmt: skip
 OPTIONS: dict[str, Wrong] = {
     "an option that there is not": ({"gama": 1.0}, TypeError, "soft_dtw() got an unexpected keyword argument 'gama'"),
     "a negative bandwidth": ({"bandwidth": -1}, ValueError, "bandwidth: expected a radius >= 0, or None for no band, got -1"),
@@ -105,7 +113,7 @@ def sets(name: str, function: Callable[[Any], object], X: str, cases: dict[str, 
 
 
 CDIST: dict[str, Wrong] = {
-    **POSITIVE, **OPTIONS, **count("block_size", 1, 0),
+    **NOT_NEGATIVE, **OPTIONS, **count("block_size", 1, 0),
     **{f"x_lengths {what}": ({"x_lengths": value}, error, f"x_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     **{f"y_lengths {what}": (lambda g, v=value: {"Y": g.x, "y_lengths": v}, error, f"y_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     "y_lengths without Y": ({"y_lengths": torch.tensor([1, 2, 3])}, ValueError, "y_lengths: expected None where Y is None, got lengths"),
@@ -146,7 +154,7 @@ FINITE: dict[str, Wrong] = {
 }  # fmt: skip
 
 KMEANS: dict[str, Wrong] = {
-    **POSITIVE, **not_a_number("tol", ">= 0"),
+    **POSITIVE, **METRIC, **not_a_number("tol", ">= 0"),
     **count("n_clusters", 1, 0), **count("max_iter", 1, 0), **count("n_init", 1, 0), **count("max_iter_barycenter", 0, -1),
     "too many clusters": ({"n_clusters": 4}, ValueError, "n_samples=3 should be >= n_clusters=4."),
     "an unknown init": ({"init": "best"}, ValueError, 'init: expected "k-means++", "random" or an array, got \'best\''),
@@ -155,7 +163,7 @@ KMEANS: dict[str, Wrong] = {
     "a device that torch does not know": ({"device": "tpu"}, ValueError, "device: expected a torch.device, or its name, got 'tpu'"),
 }  # fmt: skip
 NEIGHBORS: dict[str, Wrong] = {
-    **POSITIVE, **count("n_neighbors", 1, 0),
+    **POSITIVE, **count("n_neighbors", 1, 0), **{what: case for what, case in METRIC.items() if "bad" not in what},
     "unknown weights": ({"weights": "equal"}, ValueError, 'weights: expected "uniform", "distance" or a function, got \'equal\''),
     "weights of values that can be negative": ({"weights": "distance"}, ValueError, 'weights: expected distances that are not negative for "distance", which normalize=True gives'),
     "a device that torch does not know": ({"device": 3.5}, ValueError, "device: expected a torch.device, or its name, got 3.5"),
@@ -173,7 +181,7 @@ def metric(g: Given, **options: Any) -> None:
 X, Y = torch.zeros(12, 2), torch.zeros(9, 2)
 CALLS: BadCalls = {
     **bad_calls("cdist_soft_dtw", cdist_soft_dtw, CDIST),
-    **bad_calls("cdist_soft_dtw_normalized", cdist_soft_dtw_normalized, POSITIVE | OPTIONS),
+    **bad_calls("cdist_soft_dtw_normalized", cdist_soft_dtw_normalized, NOT_NEGATIVE | OPTIONS),
     **sets("cdist_soft_dtw", cdist_soft_dtw, "X", SETS | ARRAYS),
     **sets("cdist_soft_dtw", lambda Y: cdist_soft_dtw(torch.zeros(3, 5, 2), Y), "Y", SETS | ARRAYS),
     **sets("cdist_soft_dtw_normalized", cdist_soft_dtw_normalized, "X", SETS | ARRAYS),
