@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import torch
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
+from warpalign.barycenter import Method
 from warpalign.cli._common import (
     OutputType,
     alignment_options,
@@ -30,10 +31,10 @@ from warpalign.cli._common import (
 )
 @click.option(
     "--method",
-    type=click.Choice(["lbfgs", "adam"]),
+    type=click.Choice(get_args(Method)),
     default="lbfgs",
     show_default=True,
-    help="The optimiser.",
+    help="How it is sought; dba is DTW barycenter averaging, without gamma.",
 )
 @click.option(
     "--max-iter", type=click.IntRange(min=0), default=100, show_default=True, help="Iterations at most."
@@ -45,7 +46,7 @@ from warpalign.cli._common import (
 def barycenter(
     x: str,
     size: int | None,
-    method: str,
+    method: Method,
     max_iter: int,
     output: Path | None,
     plot: Path | None,
@@ -61,7 +62,7 @@ def barycenter(
         series,
         gamma=gamma,
         barycenter_size=size,
-        method=method,  # type: ignore[arg-type]  # click has checked it
+        method=method,
         max_iter=max_iter,
         progress=show_progress(),
         **options,

@@ -169,7 +169,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster: a negative penalty": ("cluster waves.npy -k 2 --step-penalty -1", "step_penalty: expected a finite number >= 0, got -1.0"),
     "barycenter: gamma 0": ("barycenter waves.npy --gamma 0", "gamma: expected a finite number > 0, got 0.0"),
     "barycenter: no steps": ("barycenter waves.npy --size 0", "Invalid value for '--size': 0 is not in the range x>=1."),
-    "barycenter: an unknown method": ("barycenter waves.npy --method sgd", "Invalid value for '--method': 'sgd' is not one of 'lbfgs', 'adam'."),
+    "barycenter: an unknown method": ("barycenter waves.npy --method sgd", "Invalid value for '--method': 'sgd' is not one of 'lbfgs', 'adam', 'dba'."),
     "barycenter: negative iterations": ("barycenter waves.npy --max-iter -1", "Invalid value for '--max-iter': -1 is not in the range x>=0."),
     "cluster: no number of clusters": ("cluster waves.npy", "Missing option '-k' / '--clusters'."),
     "cluster: too many clusters": ("cluster waves.npy -k 5", "-k: expected at most the 4 series of FOLDER/waves.npy, got 5"),

@@ -142,8 +142,10 @@ BARYCENTER: dict[str, Wrong] = {
     "one init for two groups": ({"init": torch.zeros(4, 2), "groups": [0, 1, 1]}, ValueError, "init: expected shape (2, sz, 2), got (4, 2)"),
     "infinite init": ({"init": torch.full((4, 2), math.inf)}, ValueError, "init: expected finite values, got NaN or infinity"),
     "another size than init's": ({"init": torch.zeros(4, 2), "barycenter_size": 5}, ValueError, "barycenter_size: expected the 4 time steps of init, got 5"),
-    "an unknown method": ({"method": "sgd"}, ValueError, 'method: expected "lbfgs" or "adam", got \'sgd\''),
-    "method dba": ({"method": "dba"}, NotImplementedError, 'method: "dba", barycenters under hard DTW, is not available yet; "lbfgs" with a small gamma comes close'),
+    "an unknown method": ({"method": "sgd"}, ValueError, 'method: expected "lbfgs", "adam" or "dba", got \'sgd\''),
+    "annealing of dba": ({"method": "dba", "annealing": (10,)}, ValueError, 'annealing: expected none with method="dba", which has no gamma, got [10.0]'),
+    "another cost with dba": ({"method": "dba", "cost": "l1"}, ValueError, 'cost: expected "sqeuclidean" with method="dba", whose means minimise no other, got \'l1\''),
+    "an option that dba does not have": ({"method": "dba", "normalize": True}, TypeError, 'normalize: expected no such argument with method="dba", got one'),
     "annealing to 0": ({"annealing": (0,)}, ValueError, "gamma: expected a finite number > 0, got 0.0"),
     "negative annealing": ({"annealing": (10, -1)}, ValueError, "annealing: expected a finite number >= 0, got -1"),
 }  # fmt: skip
