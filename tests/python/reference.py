@@ -58,14 +58,24 @@ def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np
 
 
 def values_and_alignments(
-    cost: Array, gamma: float, n: NDArray[np.intp] | None = None, m: NDArray[np.intp] | None = None
+    cost: Array,
+    gamma: float | Array,
+    n: NDArray[np.intp] | None = None,
+    m: NDArray[np.intp] | None = None,
+    *,
+    penalty: float = 0.0,
 ) -> tuple[Array, Array]:
     """Of a batch (B, N, M), with true lengths n and m (B,), beyond which costs do not matter: values (B,), E (B, N, M).
+
+    gamma is one number, or one per pair; 0 takes the best step, of equal ones the diagonal, then the downward one. The
+    penalty is for steps that are not diagonal.
 
     The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell. Cells
     are counted from 1, so that row 0 and column 0 are the border of the recursion.
     """
     batch, height, width = cost.shape
+    smoothing = np.broadcast_to(gamma, batch)[:, None]
+    is_hard = bool((smoothing == 0).all())
     n = np.full(batch, height) if n is None else n
     m = np.full(batch, width) if m is None else m
     table = np.full((batch, height + 1, width + 1), np.inf)
@@ -74,16 +84,24 @@ def values_and_alignments(
     diagonals = list(antidiagonals(height, width))
     for rows, columns in diagonals:
         before = np.stack(
-            [table[:, rows - 1, columns - 1], table[:, rows - 1, columns], table[:, rows, columns - 1]]
+            [
+                table[:, rows - 1, columns - 1],
+                table[:, rows - 1, columns] + penalty,
+                table[:, rows, columns - 1] + penalty,
+            ]
         )
         best = before.min(axis=0)
         with np.errstate(invalid="ignore"):
-            weights = np.where(np.isinf(best), 0.0, np.exp((best - before) / gamma))
+            if is_hard:
+                weights = 1.0 * (before.argmin(axis=0) == np.arange(3)[:, None, None])
+            else:
+                weights = np.exp((best - before) / smoothing)
+            weights = np.where(np.isinf(best), 0.0, weights)
         total = weights.sum(axis=0)
         reached = total > 0
         safe = np.where(reached, total, 1.0)
         table[:, rows, columns] = cost[:, rows - 1, columns - 1] + np.where(
-            reached, best - gamma * np.log(safe), np.inf
+            reached, best - smoothing * np.log(safe), np.inf
         )
         steps[:, :, rows, columns] = weights / safe
     pairs = np.arange(batch)
