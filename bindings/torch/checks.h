@@ -95,14 +95,20 @@ inline const std::uint8_t* check_mask(const Tensor& mask, const char* name, cons
   return static_cast<const std::uint8_t*>(mask.const_data_ptr());
 }
 
-inline void check_status(const Status& status) {
+// The lengths of a cost matrix go by other names here than in the core.
+inline std::string name_of(const std::string& argument, bool is_cost_matrix) {
+  if (is_cost_matrix && argument == "x_lengths") return "n_lengths";
+  return is_cost_matrix && argument == "y_lengths" ? "m_lengths" : argument;
+}
+
+inline void check_status(const Status& status, bool is_cost_matrix) {
   if (status.ok()) return;
   if (status.code != StatusCode::kInvalidArgument)
     throw std::runtime_error(std::string("warpalign: ") + status.message);
   std::ostringstream came;
   came << std::setprecision(17) << status.value;  // lengths in full
   if (status.batch_index >= 0) came << " at index " << status.batch_index;
-  fail(status.argument, status.message, came.str());
+  fail(name_of(status.argument, is_cost_matrix), status.message, came.str());
 }
 
 }  // namespace warpalign::torch_binding

@@ -25,7 +25,8 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
   const Tensor workspace =
       torch::stable::new_empty(like, std::vector<int64_t>{bytes}, std::make_optional(ScalarType::Byte));
   check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), static_cast<std::size_t>(bytes)},
-                        placement.execution()));
+                        placement.execution()),
+               problem.cost.data != nullptr);
 }
 
 // Within int32 and the enum's range, or a value that the core refuses.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -76,10 +75,18 @@ def check_pair(x: object, y: object, names: tuple[str, str]) -> tuple[Tensor, Te
     return x, y
 
 
-def _check_number(number: object, name: str) -> float:
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise TypeError(f"{name}: expected a float, got {type(number).__name__}")
-    return number
+def check_number(value: object, name: str, least: float | None = 0) -> float:
+    """A finite number of at least `least`; None: above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
+    number = value if isinstance(value, (int, float)) else float(value)  # an int may exceed every float
+    # Comparisons that torch.compile can trace where the number varies from call to call; NaN fails them.
+    is_enough = number > 0 if least is None else number >= least
+    if not (is_enough and number <= sys.float_info.max):
+        raise ValueError(
+            f"{name}: expected a finite number {'> 0' if least is None else f'>= {least}'}, got {value}"
+        )
+    return float(number)
 
 
 def check_gamma(gamma: object) -> float | Tensor:
@@ -88,15 +95,12 @@ def check_gamma(gamma: object) -> float | Tensor:
         if gamma.dtype not in _DTYPES:
             raise TypeError(f"gamma: expected dtype float64, float32, float16 or bfloat16, got {gamma.dtype}")
         return gamma
-    return _check_not_negative(gamma, "gamma")
+    return check_number(gamma, "gamma")
 
 
 def check_positive_gamma(gamma: object) -> float:
     """What is built on top takes: one number, and not hard DTW."""
-    number = _check_number(gamma, "gamma")
-    if not 0 < number <= sys.float_info.max:
-        raise ValueError(f"gamma: expected a finite number > 0, got {number}")
-    return float(number)
+    return check_number(gamma, "gamma", None)
 
 
 def gamma_of_pairs(gamma: float | Tensor, table: Tensor) -> float | Tensor:
@@ -115,14 +119,6 @@ def gamma_of_pairs(gamma: float | Tensor, table: Tensor) -> float | Tensor:
             index = int(wrong.nonzero()[0])
             raise ValueError(f"gamma: expected finite numbers > 0, got {float(wide[index])} at index {index}")
     return wide
-
-
-def _check_not_negative(number: object, name: str) -> float:
-    number = _check_number(number, name)
-    # A comparison that torch.compile can trace where it varies from call to call; NaN fails it.
-    if not 0 <= number <= sys.float_info.max:
-        raise ValueError(f"{name}: expected a finite number >= 0, got {number}")
-    return float(number)
 
 
 def check_cost(cost: object) -> int | CostFunction:
@@ -168,7 +164,7 @@ def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | 
 
 
 def check_settings(bandwidth: object, band: object, max_slope: object, step_penalty: object) -> Settings:
-    penalty = _check_not_negative(step_penalty, "step_penalty")
+    penalty = check_number(step_penalty, "step_penalty")
     return check_band(bandwidth, band, max_slope)._replace(step_penalty=penalty)
 
 
@@ -180,13 +176,11 @@ def check_count(value: object, name: str, least: int = 1) -> int:
     return int(value)
 
 
-def check_number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
-    number = float(value)
-    if not 0 <= number < math.inf:
-        raise ValueError(f"{name}: expected a finite number >= 0, got {value}")
-    return number
+def check_device(device: object, name: str) -> torch.device:
+    try:
+        return torch.device(device)  # type: ignore[arg-type, call-overload, no-any-return, unused-ignore]
+    except (RuntimeError, TypeError):
+        raise ValueError(f"{name}: expected a torch.device, or its name, got {device!r}") from None
 
 
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
@@ -198,10 +192,7 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
             raise ValueError(
                 f'bandwidth: expected None with band="itakura", which has max_slope, got {bandwidth}'
             )
-        slope = _check_number(2.0 if max_slope is None else max_slope, "max_slope")
-        if not 1 <= slope <= sys.float_info.max:
-            raise ValueError(f"max_slope: expected a finite number >= 1, got {max_slope}")
-        return Settings(band=4, max_slope=slope)
+        return Settings(band=4, max_slope=check_number(2 if max_slope is None else max_slope, "max_slope", 1))
     if max_slope is not None:
         raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
     if bandwidth is None:

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from warpalign import _optional
+from warpalign._checks import check_device, check_positive_gamma
 from warpalign._series import SeriesSet, as_series, check_finite
 
 _optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
 
 from sklearn.base import BaseEstimator  # noqa: E402  (after the message that says how to get it)
 from sklearn.utils.validation import check_array, validate_data  # noqa: E402
+
+_METRIC_PARAMS = ("cost", "bandwidth", "band", "max_slope", "step_penalty")
 
 
 class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
@@ -26,6 +29,8 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     n_features_in_: int
+    gamma: float
+    metric_params: dict[str, Any] | None
     _has_columns: bool  # fitted on a table
 
     def __sklearn_tags__(self) -> Any:
@@ -33,6 +38,16 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = False  # as missing values: NaN is taken as padding alone
         tags.input_tags.three_d_array = True
         return tags
+
+    def _metric(self) -> dict[str, Any]:
+        """What gamma and metric_params are for soft_dtw."""
+        given = {} if self.metric_params is None else self.metric_params
+        if not isinstance(given, dict):
+            raise TypeError(f"metric_params: expected a dict or None, got {type(given).__name__}")
+        for name in given:
+            if name not in _METRIC_PARAMS:
+                raise ValueError(f"metric_params: expected only {', '.join(_METRIC_PARAMS)}, got {name!r}")
+        return {"gamma": check_positive_gamma(self.gamma), **given}
 
     def _read(self, X: Any, *, reset: bool, like: np.ndarray[Any, Any] | None = None) -> SeriesSet:
         """The series of an argument X, on the estimator's device.
@@ -62,7 +77,9 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"X: expected d = {like.shape[2]} features as in fit, got {values.shape[2]}")
             values = values.to(torch.from_numpy(like[:0]).dtype)
         device = getattr(self, "device", None)
-        return SeriesSet(values if device is None else values.to(device), series.lengths)
+        if device is not None:
+            values = values.to(check_device(device, "device"))
+        return SeriesSet(values, series.lengths)
 
 
 def _is_table(X: Any) -> bool:

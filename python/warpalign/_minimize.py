@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Evaluation = tuple[float, Tensor]  # loss and gradient at a position
+Evaluation = tuple[float, Tensor]  # at a position: the loss, and the gradient or what else the search goes by
 
 
 class Minimum(NamedTuple):
@@ -92,6 +92,22 @@ def adam(start: Tensor, criterion: Criterion, lr: float) -> Search:
         if iteration < criterion.max_iter:
             optimizer.step()
     return Minimum(best, losses, False)
+
+
+def fixed_point(start: Tensor, criterion: Criterion) -> Search:
+    """Goes where each evaluation sends it next, which comes in place of a gradient, until that lowers the loss no more."""
+    position = start
+    loss, following = yield position
+    losses = [loss]
+    while len(losses) <= criterion.max_iter:
+        candidate = following
+        loss, following = yield candidate
+        if loss < losses[-1]:
+            position = candidate
+        losses.append(min(loss, losses[-1]))
+        if criterion.is_met(losses):
+            return Minimum(position, losses, True)
+    return Minimum(position, losses, False)
 
 
 def lbfgs(start: Tensor, criterion: Criterion, curvature: float, memory: int = 20) -> Search:

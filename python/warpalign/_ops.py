@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ def _check_devices(first: str, **tensors: Tensor | None) -> None:
 
 
 @torch.library.register_fake("warpalign::soft_dtw")  # type: ignore[untyped-decorator]
-def _(
+def _of_series(
     x: Tensor,
     y: Tensor,
     x_lengths: Tensor | None,
@@ -66,7 +66,8 @@ def _(
     y_mask: Tensor | None = None,
     **settings: object,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
+    _check_devices("x", x=x, y=y, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
     return (
         x.new_empty(x.shape[0]),
         _if(needs_grad_x, x, *x.shape),
@@ -76,29 +77,8 @@ def _(
 
 
 @torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
-def _(
-    x: Tensor,
-    y: Tensor,
-    x_lengths: Tensor | None,
-    y_lengths: Tensor | None,
-    gamma: float,
-    needs_grad_x: bool,
-    needs_grad_y: bool,
-    gammas: Tensor | None = None,
-    needs_grad_gamma: bool = False,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    **settings: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
-    batch, n, _ = x.shape
-    return (
-        x.new_empty(batch),
-        _if(needs_grad_x, x, *x.shape),
-        _if(needs_grad_y, y, *y.shape),
-        _if(needs_grad_gamma, x, batch),
-        x.new_empty(batch, n, y.shape[1]),
-    )
+def _(x: Tensor, y: Tensor, *rest: Any, **options: Any) -> tuple[Tensor, ...]:
+    return *_of_series(x, y, *rest, **options), x.new_empty(x.shape[0], x.shape[1], y.shape[1])
 
 
 @torch.library.register_fake("warpalign::soft_dtw_subsequence")  # type: ignore[untyped-decorator]

@@ -102,7 +102,8 @@ def problem(
         x, y = x.unsqueeze(0), y.unsqueeze(0)
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
-    x, y = (widened(t if t.shape[0] == batch else t.expand(batch, -1, -1)) for t in (x, y))
+    # Widened before they are repeated: the gradients of a series' pairs are then summed in float32.
+    x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)

@@ -1,4 +1,4 @@
-"""Soft-DTW barycenters: the series with the least weighted sum of soft-DTW values to a group of series."""
+"""Barycenters: the series with the least weighted sum of soft-DTW or DTW values to a group of series."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from torch import Tensor
 
 from warpalign import _optional
 from warpalign._checks import check_count, check_number, check_positive_gamma
-from warpalign._minimize import Criterion, Search, adam, lbfgs, minimize
+from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._series import SeriesSet, as_series, check_finite, resampled
-from warpalign.functional import soft_dtw
+from warpalign.functional import soft_dtw, soft_dtw_alignment
 from warpalign.pairwise import default_block_size
 
-Method = Literal["lbfgs", "adam"]
+Method = Literal["lbfgs", "adam", "dba"]
+
+_TABLE_CELLS = 2**24  # of the paths that "dba" holds at once
 
 
 class BarycenterResult(NamedTuple):
@@ -57,7 +59,7 @@ def soft_dtw_barycenter(
     Args:
         X: n series: (n, N, D), (n, N) for univariate ones, or a list of unequal ones, NaN as padding; forms and dtypes as for
             :func:`warpalign.cdist_soft_dtw`. Every value finite.
-        gamma: smoothing, in units of the cost; finite and > 0.
+        gamma: smoothing, in units of the cost; finite and > 0. Not used by "dba".
         groups: (n,) integers from 0 to k - 1, each of which occurs: one barycenter per group, all groups in one batch. No group's
             result depends on the other groups. None: one barycenter of all series.
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
@@ -65,23 +67,26 @@ def soft_dtw_barycenter(
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
             (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
-        method: "lbfgs" (strong Wolfe line search, float64) or "adam".
+        method: "lbfgs" (strong Wolfe line search, float64), "adam", or "dba", DTW barycenter averaging under hard DTW (Petitjean,
+            Ketterlin & Gancarski, Pattern Recognition 2011): in turn every series is aligned with the barycenter, and every
+            time step of the barycenter becomes the weighted mean of what is aligned with it. "dba" is on the CPU alone so far.
         max_iter: iterations at most; 0 returns the start. L-BFGS evaluates the loss little more than once per iteration.
         tol: L-BFGS ends when three iterations, Adam when ten, together lower the loss by no more than tol * max(|loss|, gamma *
-            weights' sum).
+            weights' sum); "dba" when one lowers it by no more than tol * loss.
         annealing: factors of gamma, (100, 10) for instance: descents with these larger gammas first, of max_iter iterations
             each, whose loss has fewer local minima. Worth it where gamma is small next to the costs.
         lr: Adam's step, in units of the series.
         block_size: series aligned at once. Default: at most 4096, fewer long ones.
         progress: show a progress bar (needs tqdm).
-        options: further arguments of :func:`warpalign.soft_dtw`, the same for all series; x is the barycenter there.
+        options: further arguments of :func:`warpalign.soft_dtw`, the same for all series; x is the barycenter there. "dba" takes
+            bands and step_penalty alone.
 
     Returns:
         BarycenterResult(barycenter, losses, converged).
 
     Raises:
         TypeError, ValueError: an argument does not fit; the message names it.
-        NotImplementedError: method="dba", barycenters under hard DTW, which are not available yet.
+        NotImplementedError: as :func:`warpalign.soft_dtw`.
         ImportError: progress without tqdm.
 
     Example:
@@ -96,8 +101,8 @@ def soft_dtw_barycenter(
     membership = _check_groups(groups, series)
     table = _weight_table(weights, membership)
     start = _start(init, barycenter_size, series, table, groups is None)
-    _check_method(method)
     factors = [check_number(factor, "annealing") for factor in annealing]
+    _check_method(method, factors, options)
     if block_size is None:
         block_size = default_block_size(series.values, start.shape[1], needs_grad=True)
 
@@ -115,7 +120,7 @@ def soft_dtw_barycenter(
     with _progress_bar(progress, len(table)) as update:
         for factor in factors:
             start = descend(start, check_positive_gamma(gamma * factor), update).barycenter
-        result = descend(start, gamma, update)
+        result = descend(start, 0.0 if method == "dba" else gamma, update)
     return BarycenterResult(*(part[0] for part in result)) if groups is None else result
 
 
@@ -134,14 +139,16 @@ class _Descent:
     options: dict[str, Any]  # of soft_dtw
 
     def __call__(self, start: Tensor, gamma: float, update: Callable[[int], None]) -> BarycenterResult:
-        """From start (k, sz, D) downhill, all groups in one batch."""
+        """From start (k, sz, D) downhill, all groups in one batch; gamma is 0 for "dba"."""
         epsilon = torch.finfo(start.dtype).eps
         searches: list[Search] = []
         for position, total in zip(
             start.to("cpu", torch.float64).flatten(1), self.table.sum(1).tolist(), strict=True
         ):
             unit = gamma * total
-            if self.method == "adam":
+            if self.method == "dba":
+                searches.append(fixed_point(position, Criterion(self.max_iter, 1, self.tol, unit, epsilon)))
+            elif self.method == "adam":
                 searches.append(
                     adam(position, Criterion(self.max_iter, 10, self.tol, unit, epsilon), self.lr)
                 )
@@ -152,7 +159,8 @@ class _Descent:
                     lbfgs(position, Criterion(self.max_iter, 3, self.tol, unit, epsilon), curvature)
                 )
         options = {"gamma": gamma, **self.options}
-        loss = _Loss(self.series, self.membership, self.table, start.shape[1:], self.block, options)
+        evaluation = _Means if self.method == "dba" else _Loss
+        loss = evaluation(self.series, self.membership, self.table, start.shape[1:], self.block, options)
         minima = minimize(searches, loss, update)
         longest = max(len(minimum.losses) for minimum in minima)
         losses = [m.losses + m.losses[-1:] * (longest - len(m.losses)) for m in minima]
@@ -188,18 +196,50 @@ class _Loss:
         places = place[self.membership]
         weights = self.table[groups]
         losses: Tensor = torch.zeros(len(groups), dtype=torch.float64, device=device)
-        gradients = torch.zeros(len(groups), self.shape.numel(), dtype=torch.float64, device=device)
+        sums: Tensor | float = 0.0
         for index in (places >= 0).nonzero()[:, 0].split(self.block):
             targets, lengths = self.series.take(index)
-            own = centers[places[index].to(device)].requires_grad_()
-            with torch.enable_grad():
-                values = soft_dtw(own, targets, y_lengths=lengths, **self.options)
-            (gradient,) = torch.autograd.grad(values, own, torch.ones_like(values))
+            values, parts = self.of_pairs(centers[places[index].to(device)], targets, lengths)
             # A product with the table of weights: sums in float64, in the same order in every run, on a GPU too.
             block_weights = weights[:, index.to(device)]
             losses += block_weights @ values.double()
-            gradients += block_weights @ gradient.flatten(1).double()
-        return losses, gradients
+            sums = sums + block_weights @ parts.flatten(1).double()
+        assert isinstance(sums, Tensor)  # no group is empty
+        return losses, self.of_sums(sums)
+
+    def of_pairs(self, own: Tensor, targets: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Values (B,) of centers and series, and what is to be summed (B, ...): gradients of the centers."""
+        own.requires_grad_()
+        with torch.enable_grad():
+            values = soft_dtw(own, targets, y_lengths=lengths, **self.options)
+        (gradient,) = torch.autograd.grad(values, own, torch.ones_like(values))
+        return values, gradient
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        return sums
+
+
+class _Means(_Loss):
+    """In place of gradients: the centers that lower the losses most if all paths stay, weighted means of what is aligned."""
+
+    def __init__(self, series: SeriesSet, *arguments: Any) -> None:
+        super().__init__(series, *arguments)
+        self.block = max(1, min(self.block, _TABLE_CELLS // (self.shape[0] * series.values.shape[1])))
+
+    def of_pairs(self, own: Tensor, targets: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Sums (B, sz, D) of the series' time steps along the paths, and the numbers of these beside them: (B, sz, D + 1)."""
+        values, paths = soft_dtw_alignment(own, targets, y_lengths=lengths, **self.options)
+        if lengths is not None:
+            steps = torch.arange(targets.shape[1], device=targets.device)
+            targets = targets.masked_fill(
+                (steps >= lengths[:, None])[:, :, None], 0.0
+            )  # what is there may be NaN
+        paths = paths.double()
+        return values, torch.cat([paths @ targets.double(), paths.sum(2, keepdim=True)], dim=2)
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        sums = sums.view(len(sums), self.shape[0], -1)
+        return (sums[:, :, :-1] / sums[:, :, -1:]).flatten(1)
 
 
 def _check_groups(groups: object, series: SeriesSet) -> Tensor:
@@ -270,13 +310,20 @@ def _start(init: object, size: object, series: SeriesSet, table: Tensor, is_sing
     return start.to(values)
 
 
-def _check_method(method: object) -> None:
-    if method == "dba":
-        raise NotImplementedError(
-            'method: "dba", barycenters under hard DTW, is not available yet; "lbfgs" with a small gamma comes close'
-        )
+def _check_method(method: object, annealing: list[float], options: dict[str, Any]) -> None:
     if method not in get_args(Method):
-        raise ValueError(f'method: expected "lbfgs" or "adam", got {method!r}')
+        raise ValueError(f'method: expected "lbfgs", "adam" or "dba", got {method!r}')
+    if method != "dba":
+        return
+    if annealing:
+        raise ValueError(f'annealing: expected none with method="dba", which has no gamma, got {annealing}')
+    if options.get("cost", "sqeuclidean") != "sqeuclidean":
+        raise ValueError(
+            f'cost: expected "sqeuclidean" with method="dba", whose means minimise no other, got {options["cost"]!r}'
+        )
+    wrong = set(options) - {"cost", "bandwidth", "band", "max_slope", "step_penalty"}
+    if wrong:
+        raise TypeError(f'{min(wrong)}: expected no such argument with method="dba", got one')
 
 
 @contextlib.contextmanager

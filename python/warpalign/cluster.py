@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from warpalign._checks import check_count, check_number, check_positive_gamma
+from warpalign._checks import check_count, check_number
 from warpalign._estimator import SeriesEstimator
 from warpalign._series import SeriesSet, as_series, resampled
 from warpalign.barycenter import soft_dtw_barycenter
@@ -43,6 +43,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         random_state: None, an int or a numpy RandomState, for init.
         verbose: 1 prints the inertia after every iteration.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
 
     Attributes:
         cluster_centers_: (k, sz, d), sz being the longest series' length or that of init.
@@ -78,6 +79,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         random_state: Any = None,
         verbose: int = 0,
         device: Any = None,
+        metric_params: dict[str, Any] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.gamma = gamma
@@ -89,11 +91,12 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.random_state = random_state
         self.verbose = verbose
         self.device = device
+        self.metric_params = metric_params
 
     def fit(self, X: Any, y: Any = None) -> SoftDTWKMeans:
         """Clusters the series X; y is ignored."""
         series = self._read(X, reset=True)
-        gamma, tol = check_positive_gamma(self.gamma), check_number(self.tol, "tol")
+        metric, tol = self._metric(), check_number(self.tol, "tol")
         clusters = check_count(self.n_clusters, "n_clusters")
         for name, least in (("max_iter", 1), ("n_init", 1), ("max_iter_barycenter", 0)):
             check_count(getattr(self, name), name, least)
@@ -102,7 +105,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         random = check_random_state(self.random_state)
         best: _Clustering | None = None
         for _ in range(self.n_init):
-            run = self._run(series, _first_centers(series, self.init, clusters, gamma, random), gamma, tol)
+            run = self._run(series, _first_centers(series, self.init, clusters, metric, random), metric, tol)
             if best is None or run.inertia < best.inertia:
                 best = run
         assert best is not None
@@ -134,21 +137,21 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         series = self._read(X, reset=False, like=self.cluster_centers_)
         centers = torch.from_numpy(self.cluster_centers_).to(series.values.device)
-        return _cdist(series, centers, check_positive_gamma(self.gamma))
+        return _cdist(series, centers, self._metric())
 
-    def _run(self, series: SeriesSet, centers: Tensor, gamma: float, tol: float) -> _Clustering:
-        best = _assigned(series, centers, gamma, 0)
+    def _run(self, series: SeriesSet, centers: Tensor, metric: dict[str, Any], tol: float) -> _Clustering:
+        best = _assigned(series, centers, metric, 0)
         for iteration in range(1, self.max_iter + 1):
             centers, labels = _without_empty_clusters(series, best)
             centers = soft_dtw_barycenter(
                 series.values,
-                gamma=gamma,
                 groups=labels,
                 lengths=_on_device(series),
                 init=centers,
                 max_iter=self.max_iter_barycenter,
+                **metric,
             ).barycenter
-            before, best = best, _assigned(series, centers, gamma, iteration)
+            before, best = best, _assigned(series, centers, metric, iteration)
             if self.verbose:
                 print(f"iteration {iteration}: inertia {best.inertia:.6g}")
             if not before.inertia - best.inertia > tol * abs(before.inertia):
@@ -167,8 +170,8 @@ class _Clustering(NamedTuple):
     iterations: int
 
 
-def _assigned(series: SeriesSet, centers: Tensor, gamma: float, iterations: int) -> _Clustering:
-    values = _cdist(series, centers, gamma)
+def _assigned(series: SeriesSet, centers: Tensor, metric: dict[str, Any], iterations: int) -> _Clustering:
+    values = _cdist(series, centers, metric)
     labels = values.argmin(1)
     own = values.gather(1, labels[:, None])[:, 0]
     return _Clustering(centers, own, labels, float(own.double().sum()), iterations)
@@ -188,7 +191,9 @@ def _without_empty_clusters(series: SeriesSet, clustering: _Clustering) -> tuple
     return centers, labels
 
 
-def _first_centers(series: SeriesSet, init: Any, clusters: int, gamma: float, random: Any) -> Tensor:
+def _first_centers(
+    series: SeriesSet, init: Any, clusters: int, metric: dict[str, Any], random: Any
+) -> Tensor:
     values = series.values
     if not isinstance(init, str):
         given = as_series(init, "init").values
@@ -201,19 +206,19 @@ def _first_centers(series: SeriesSet, init: Any, clusters: int, gamma: float, ra
     if init == "random":
         chosen = random.choice(len(values), clusters, replace=False).tolist()
     elif init == "k-means++":
-        chosen = _plusplus(series, clusters, gamma, random)
+        chosen = _plusplus(series, clusters, metric, random)
     else:
         raise ValueError(f'init: expected "k-means++", "random" or an array, got {init!r}')
     return _resampled(series, chosen, values.shape[1])
 
 
-def _plusplus(series: SeriesSet, clusters: int, gamma: float, random: Any) -> list[int]:
+def _plusplus(series: SeriesSet, clusters: int, metric: dict[str, Any], random: Any) -> list[int]:
     """k-means++: each center is drawn in proportion to its divergence from the centers so far; the best of some draws."""
-    own = self_values(series, {"gamma": gamma}, series.values.device)
+    own = self_values(series, metric, series.values.device)
 
     def divergences(chosen: list[int]) -> Array:
         centers, lengths = series.take(torch.tensor(chosen))
-        table = _cdist(series, centers, gamma, lengths) - (own[:, None] / 2 + own[chosen] / 2)
+        table = _cdist(series, centers, metric, lengths) - (own[:, None] / 2 + own[chosen] / 2)
         result: Array = table.clamp(min=0).double().cpu().numpy()  # rounding can leave them negative
         return result
 
@@ -241,7 +246,7 @@ def _on_device(series: SeriesSet) -> Tensor | None:
     return None if series.lengths is None else series.lengths.to(series.values.device)
 
 
-def _cdist(series: SeriesSet, centers: Tensor, gamma: float, lengths: Tensor | None = None) -> Tensor:
-    return cdist_soft_dtw(
-        series.values, centers, gamma=gamma, x_lengths=_on_device(series), y_lengths=lengths
-    )
+def _cdist(
+    series: SeriesSet, centers: Tensor, metric: dict[str, Any], lengths: Tensor | None = None
+) -> Tensor:
+    return cdist_soft_dtw(series.values, centers, x_lengths=_on_device(series), y_lengths=lengths, **metric)

@@ -94,12 +94,14 @@ class SoftDTWMetric(_Metric):
         target_lengths: Tensor | None = None,
     ) -> None:
         """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`."""
-        values = soft_dtw(preds, target, gamma=self.gamma, x_lengths=preds_lengths, y_lengths=target_lengths)
-        if self.normalize:
-            sides = ((preds, preds_lengths), (target, target_lengths))
-            for series, lengths in sides:
-                own = soft_dtw(series, series, gamma=self.gamma, x_lengths=lengths, y_lengths=lengths)
-                values = values - own / 2
+        values = soft_dtw(
+            preds,
+            target,
+            gamma=self.gamma,
+            x_lengths=preds_lengths,
+            y_lengths=target_lengths,
+            normalize=self.normalize,
+        )
         self.total += values.double().sum()
         self.count += values.numel()
 

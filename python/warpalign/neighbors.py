@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warpalign._checks import check_count, check_positive_gamma
+from warpalign._checks import check_count
 from warpalign._estimator import SeriesEstimator
 from warpalign._series import SeriesSet
 from warpalign.pairwise import cdist_soft_dtw
@@ -40,6 +40,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
         normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
             of soft-DTW values, which can be; weights="distance" needs it.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
 
     Attributes:
         classes_: (c,) the classes.
@@ -65,16 +66,18 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
         gamma: float = 1.0,
         normalize: bool = False,
         device: Any = None,
+        metric_params: dict[str, Any] | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.weights = weights
         self.gamma = gamma
         self.normalize = normalize
         self.device = device
+        self.metric_params = metric_params
 
     def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsClassifier:
         """Remembers the series X and their classes y (n,)."""
-        check_positive_gamma(self.gamma)
+        self._metric()
         check_count(self.n_neighbors, "n_neighbors")
         if not (callable(self.weights) or self.weights in ("uniform", "distance")):
             raise ValueError(f'weights: expected "uniform", "distance" or a function, got {self.weights!r}')
@@ -171,10 +174,10 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
                 cdist_soft_dtw(
                     values,
                     fitted,
-                    gamma=check_positive_gamma(self.gamma),
                     normalize=bool(self.normalize),
                     x_lengths=lengths,
                     y_lengths=None if fit_lengths is None else fit_lengths.to(device),
+                    **self._metric(),
                 )
                 .cpu()
                 .numpy()

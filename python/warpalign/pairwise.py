@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_positive_gamma
+from warpalign._checks import check_count, check_device, check_number
 from warpalign._series import SeriesSet, as_series, check_alike
 from warpalign.functional import soft_dtw
 
@@ -59,7 +59,7 @@ def cdist_soft_dtw(
             lists become float64.
         Y: m series likewise, of the same dtype, device and D. None: X itself; then only one half is computed, and the
             result is exactly symmetric.
-        gamma: smoothing, in units of the cost; finite and > 0.
+        gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW.
         normalize: soft-DTW divergences s(x, y) - (s(x, x) + s(y, y)) / 2 instead (Blondel, Mensch & Vert, "Differentiable
             divergences between time series", AISTATS 2021): not negative but for rounding, exactly 0 for equal series.
         x_lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
@@ -69,6 +69,8 @@ def cdist_soft_dtw(
         progress: show a progress bar (needs tqdm). It waits for every block, which costs a little on a GPU.
         distributed: True, or a process group: every process of torch.distributed calls with the same arguments (devices
             may differ) and computes its share; all get the whole result. Not differentiable.
+        options: further arguments of :func:`warpalign.soft_dtw`, such as cost and bandwidth, the same for all pairs. A function as
+            cost must be symmetric where Y is None.
 
     Returns:
         (n, m) tensor on the device of X, float64 for float64 input, else float32; differentiable once in X and Y.
@@ -77,14 +79,14 @@ def cdist_soft_dtw(
     Raises:
         TypeError, ValueError: as :func:`warpalign.soft_dtw`; the message names the argument.
         ImportError: progress without tqdm.
-        NotImplementedError: on an attempt to differentiate twice.
+        NotImplementedError: as :func:`warpalign.soft_dtw`; on an attempt to differentiate twice.
 
     Example:
         >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
         >>> cdist_soft_dtw(X, gamma=0.1, normalize=True).diagonal()
         tensor([0., 0., 0.])
     """
-    gamma = check_positive_gamma(gamma)
+    gamma = check_number(gamma, "gamma")
     x = as_series(X, "X", x_lengths, "x_lengths")
     y = None
     if Y is not None:
@@ -471,7 +473,7 @@ def _check_devices(devices: object, x: Tensor) -> list[torch.device]:
         raise TypeError(f"devices: expected a sequence of devices, got {type(devices).__name__}")
     if not devices:
         raise ValueError("devices: expected at least one device, got none")
-    return [torch.device(device) for device in devices]
+    return [check_device(device, "devices") for device in devices]
 
 
 def _check_group(distributed: object) -> dist.ProcessGroup | None:

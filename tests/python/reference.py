@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from warpalign import soft_dtw
+
 Array = NDArray[np.float64]
 
 
@@ -56,14 +58,24 @@ def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np
 
 
 def values_and_alignments(
-    cost: Array, gamma: float, n: NDArray[np.intp] | None = None, m: NDArray[np.intp] | None = None
+    cost: Array,
+    gamma: float | Array,
+    n: NDArray[np.intp] | None = None,
+    m: NDArray[np.intp] | None = None,
+    *,
+    penalty: float = 0.0,
 ) -> tuple[Array, Array]:
     """Of a batch (B, N, M), with true lengths n and m (B,), beyond which costs do not matter: values (B,), E (B, N, M).
+
+    gamma is one number, or one per pair; 0 takes the best step, of equal ones the diagonal, then the downward one. The
+    penalty is for steps that are not diagonal.
 
     The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell. Cells
     are counted from 1, so that row 0 and column 0 are the border of the recursion.
     """
     batch, height, width = cost.shape
+    smoothing = np.broadcast_to(gamma, batch)[:, None]
+    is_hard = bool((smoothing == 0).all())
     n = np.full(batch, height) if n is None else n
     m = np.full(batch, width) if m is None else m
     table = np.full((batch, height + 1, width + 1), np.inf)
@@ -72,16 +84,24 @@ def values_and_alignments(
     diagonals = list(antidiagonals(height, width))
     for rows, columns in diagonals:
         before = np.stack(
-            [table[:, rows - 1, columns - 1], table[:, rows - 1, columns], table[:, rows, columns - 1]]
+            [
+                table[:, rows - 1, columns - 1],
+                table[:, rows - 1, columns] + penalty,
+                table[:, rows, columns - 1] + penalty,
+            ]
         )
         best = before.min(axis=0)
         with np.errstate(invalid="ignore"):
-            weights = np.where(np.isinf(best), 0.0, np.exp((best - before) / gamma))
+            if is_hard:
+                weights = 1.0 * (before.argmin(axis=0) == np.arange(3)[:, None, None])
+            else:
+                weights = np.exp((best - before) / smoothing)
+            weights = np.where(np.isinf(best), 0.0, weights)
         total = weights.sum(axis=0)
         reached = total > 0
         safe = np.where(reached, total, 1.0)
         table[:, rows, columns] = cost[:, rows - 1, columns - 1] + np.where(
-            reached, best - gamma * np.log(safe), np.inf
+            reached, best - smoothing * np.log(safe), np.inf
         )
         steps[:, :, rows, columns] = weights / safe
     pairs = np.arange(batch)
@@ -200,3 +220,47 @@ def gradient_tolerance(gamma: float, dtype: torch.dtype) -> float:
         return 1e-10 if gamma >= 0.1 else 1e-9
     rounding_of_the_result = {torch.float32: 0.0, torch.float16: 2**-11, torch.bfloat16: 2**-8}[dtype]
     return rounding_of_the_result + (1e-5 if gamma > 0.01 else 1e-4)
+
+
+def assert_tensors_close(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def assert_tensors_equal(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def training_step(x: torch.Tensor, y: torch.Tensor, **options: object) -> tuple[torch.Tensor, ...]:
+    """Value and both gradients, with another weight for every pair."""
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    value = soft_dtw(x, y, **options)
+    weights = torch.arange(1.0, 1 + value.numel(), dtype=value.dtype, device=value.device)
+    grads = torch.autograd.grad((value * weights.reshape(value.shape)).sum(), (x, y))
+    return value.detach(), *grads
+
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+HALF_DTYPES = [torch.float16, torch.bfloat16]
+
+
+def value_and_gradients(
+    x: torch.Tensor, y: torch.Tensor, **options: object
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of leaves made from x and y, with a gradient of 1 into every value."""
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    value = soft_dtw(x, y, **options)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (x, y))
+    return value.detach(), grad_x, grad_y
+
+
+def assert_close(got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    assert got.shape == expected.shape
+    assert relative_error(got, numpy64(expected)) <= tolerance
+
+
+def assert_values_close(got: torch.Tensor, expected: torch.Tensor, gamma: float = 1.0) -> None:
+    """Of two ways to compute the same values, each with an error of its own."""
+    floor = 2 * value_tolerance(0.0, gamma, 100, 100, got.dtype)
+    torch.testing.assert_close(got, expected, rtol=2e-6, atol=floor)

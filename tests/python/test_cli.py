@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -127,28 +128,6 @@ def test_align_series_of_a_data_set(capsys: pytest.CaptureFixture[str], tmp_path
     assert json.loads(text)["soft_dtw"] == pytest.approx(0.673437, abs=1e-6)
 
 
-def test_align_refuses(capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], tmp_path: Path) -> None:
-    a, b = pair
-    narrow = tmp_path / "narrow.csv"
-    narrow.write_text("1\n2\n")
-    assert refused(capsys, "align", a, narrow) == f"{narrow}: expected 2 features, as {a} has, got 1"
-    assert refused(capsys, "align", a, "none.csv") == "none.csv: no such file"
-    assert refused(capsys, "align", a) == "Missing argument 'B'."
-    assert refused(capsys, "align", a, b, "--gamma", -1) == "gamma: expected a finite number >= 0, got -1.0"
-    assert "'one' is not a valid float" in refused(capsys, "align", a, b, "--gamma", "one")
-    assert "ends in .npy or .csv, got 'e.txt'" in refused(capsys, "align", a, b, "-o", "e.txt")
-    assert "nowhere is not a folder" in refused(capsys, "align", a, b, "-o", "nowhere/e.npy")
-    assert "is a folder" in refused(capsys, "align", a, b, "-o", make_folder(tmp_path / "e.npy"))
-    assert "expected cpu, cuda or cuda:N, got 'tpu'" in refused(capsys, "align", a, b, "--device", "tpu")
-    assert "expected a device of this machine" in refused(capsys, "align", a, b, "--device", "cuda:99")
-    assert "No such option '--bandwith'" in refused(capsys, "align", a, b, "--bandwith", 3)
-
-
-def make_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
 def test_a_refused_gamma_writes_nothing(
     capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -264,6 +243,32 @@ def test_cluster(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path
     assert refused(capsys, "cluster", waves) == "Missing option '-k' / '--clusters'."
 
 
+# What the commands take alike: flags, and the arguments of soft_dtw that they stand for.
+OPTIONS: list[tuple[list[object], dict[str, Any]]] = [
+    (["--bandwidth", 12], {"bandwidth": 12}),
+    (["--bandwidth", 1, "--band", "slanted"], {"bandwidth": 1, "band": "slanted"}),
+    (["--band", "itakura", "--max-slope", 3], {"band": "itakura", "max_slope": 3.0}),
+    (["--cost", "huber", "--step-penalty", 0.5], {"cost": "huber", "step_penalty": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("flags", "options"), OPTIONS, ids=range(len(OPTIONS)))
+def test_options_of_all_commands(
+    capsys: pytest.CaptureFixture[str], waves: Path, flags: list[object], options: dict[str, Any]
+) -> None:
+    series = series_of(waves)
+    _, text, _ = run(capsys, "cdist", waves, "--json", *flags)
+    assert json.loads(text)["soft_dtw"] == warpalign.cdist_soft_dtw(series, **options).tolist()
+    _, text, _ = run(capsys, "barycenter", waves, "--max-iter", 3, "--json", *flags)
+    barycenter = warpalign.soft_dtw_barycenter(series, max_iter=3, **options)
+    assert json.loads(text)["loss"] == barycenter.losses[-1].item()
+    _, text, _ = run(capsys, "cluster", waves, "-k", 2, "--max-iter", 1, "--json", *flags)
+    model = warpalign.SoftDTWKMeans(2, max_iter=1, random_state=0, metric_params=options).fit(series)
+    assert json.loads(text)["inertia"] == model.inertia_
+    plain = warpalign.SoftDTWKMeans(2, max_iter=1, random_state=0).fit(series)
+    assert model.inertia_ != plain.inertia_
+
+
 # bench, info
 
 
@@ -301,11 +306,6 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in text
         assert run(capsys, name, "-h")[0] == 0
     assert run(capsys, "--version") == (0, f"warpalign {warpalign.__version__}\n", "")
-
-
-def test_bad_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys) == "Missing command."
-    assert "No such command 'aling'" in refused(capsys, "aling")
 
 
 def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

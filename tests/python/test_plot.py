@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,26 +93,6 @@ def test_from_a_gpu(cuda: torch.device, axes: Axes) -> None:
     x, y = X.to(cuda).requires_grad_(), Y.to(cuda)
     plot.alignment(x, y, warpalign.soft_dtw_alignment(x, y).alignment, ax=axes)
     plot.barycenter(x[None], warpalign.soft_dtw_barycenter(x[None]), ax=axes)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: plot.alignment(X, Y, torch.zeros(9, 12)), "alignment: expected shape (12, 9), got (9, 12)"),
-        (lambda: plot.alignment(X[None], Y), "x: expected (N, D) or (N,), got shape (1, 12, 2)"),
-        (lambda: plot.cost_matrix(X, Y, path=torch.zeros(3)), "path: expected shape (L, 2), got (3,)"),
-        (
-            lambda: plot.cost_matrix(X, Y, path=torch.tensor([[0, 9]])),
-            "path: expected index pairs within (12, 9), got others",
-        ),
-        (lambda: plot.barycenter(X[None], Y[:, :1]), "barycenter: expected D = 2 features as in X, got 1"),
-        (lambda: plot.barycenter(X[None], Y, labels=["one"]), "labels: expected 2, one per feature, got 1"),
-    ],
-)
-def test_bad_arguments(axes: Axes, call: Any, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        call()
-    assert str(caught.value) == message
 
 
 def test_without_matplotlib() -> None:

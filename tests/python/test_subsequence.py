@@ -131,30 +131,3 @@ def test_compiled_vmapped_and_checked() -> None:
         (query.detach(), series, None, None, 0.5, True, False),
         {"needs_alignment": True, "cost_kind": 1},
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"query": [1.0]}, TypeError, "query: expected a torch.Tensor, got list"),
-        (
-            {"series": torch.zeros(3, 6, 1)},
-            ValueError,
-            "series: expected D = 2 features as in query, got shape (3, 6, 1)",
-        ),
-        ({"gamma": -1.0}, ValueError, "gamma: expected a finite number >= 0, got -1.0"),
-        ({"gamma": torch.tensor(1.0)}, TypeError, "gamma: expected a float, got Tensor"),
-        ({"cost": torch.cdist}, TypeError, "cost: expected a str, got function"),
-        (
-            {"query_lengths": torch.tensor([1, 2, 9])},
-            ValueError,
-            "query_lengths: expected lengths from 1 to N = 5, got 9 at index 2",
-        ),
-    ],
-    ids=range(6),
-)
-def test_bad_calls(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    arguments: dict[str, Any] = {"query": torch.zeros(3, 5, 2), "series": torch.zeros(3, 6, 2)} | change
-    with pytest.raises(error) as caught:
-        warpalign.soft_dtw_subsequence(arguments.pop("query"), arguments.pop("series"), **arguments)
-    assert str(caught.value) == message

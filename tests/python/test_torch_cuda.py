@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from reference import assert_tensors_equal, numpy64, pair, randn, relative_error, training_step
 from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign._series import as_series
 
@@ -348,3 +349,36 @@ def test_tables_of_more_than_2_31_elements(of: str) -> None:
         for part in (slice(0, 2), slice(batch - 2, batch)):
             assert_equal(tuple(t[part] for t in got), run(first[part], second[part]))
         del first, second, got
+
+
+def test_agrees_with_the_cpu(cuda: torch.device) -> None:
+    for gamma in (0.1, 1.0):
+        x, y = pair(8, 97, 65, 3)
+        on_cuda = training_step(x.to(cuda), y.to(cuda), gamma=gamma)
+        for one, other in zip(on_cuda, training_step(x, y, gamma=gamma), strict=True):
+            assert relative_error(one, numpy64(other)) < 2e-5  # each is within 1e-5 of float64
+
+
+def test_many_pairs(cuda: torch.device) -> None:
+    """More pairs than a grid's second axis holds."""
+    x, y = pair(70_000, 3, 2, 1, device=cuda)
+    got = training_step(x, y)
+    expected = training_step(x[-5:], y[-5:])
+    torch.testing.assert_close(got[0][-5:], expected[0], rtol=1e-5, atol=1e-5)
+    assert got[1].isfinite().all()
+
+
+def test_lengths_out_of_range_of_alignments_and_costs_are_clamped(cuda: torch.device) -> None:
+    x, y = pair(6, 33, 40, 3, device=cuda)
+    bad = torch.tensor([34, 0, -5, 2**31 - 1, 2**32 + 3, -(2**40)], device=cuda)
+    got = soft_dtw_alignment(x, y, y_lengths=bad).alignment
+    clamped = torch.tensor([34, 1, 1, 40, 40, 1], device=cuda)
+    assert torch.equal(got, soft_dtw_alignment(x, y, y_lengths=clamped).alignment)
+    cost = randn(6, 33, 33, seed=0, device=cuda)
+    clamped = torch.tensor([33, 1, 1, 33, 33, 1], device=cuda)
+    for name in ("n_lengths", "m_lengths"):
+        got = soft_dtw_cost(cost, **{name: bad})
+        assert torch.equal(got, soft_dtw_cost(cost, **{name: clamped}))
+    raw = torch.ops.warpalign.soft_dtw_alignment(x, y, bad[:4].repeat(2)[:6].int(), None, 1.0, True, True)
+    clamped = torch.tensor([33, 1, 1, 33, 33, 1], dtype=torch.int32, device=cuda)
+    assert_tensors_equal(raw, torch.ops.warpalign.soft_dtw_alignment(x, y, clamped, None, 1.0, True, True))

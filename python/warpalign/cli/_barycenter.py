@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import torch
@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
+from warpalign.barycenter import Method
 from warpalign.cli._common import (
     OutputType,
-    device_option,
-    dtype_option,
-    gamma_option,
-    json_option,
+    alignment_options,
+    computing,
     plot_option,
     read_series_set,
     report,
@@ -27,33 +26,32 @@ from warpalign.cli._common import (
 
 @click.command()
 @click.argument("x")
-@gamma_option
 @click.option(
     "--size", type=click.IntRange(min=1), help="Time steps of the result.  [default: the longest series']"
 )
 @click.option(
     "--method",
-    type=click.Choice(["lbfgs", "adam"]),
+    type=click.Choice(get_args(Method)),
     default="lbfgs",
     show_default=True,
-    help="The optimiser.",
+    help="How it is sought; dba is DTW barycenter averaging, without gamma.",
 )
 @click.option(
     "--max-iter", type=click.IntRange(min=0), default=100, show_default=True, help="Iterations at most."
 )
 @click.option("-o", "--output", type=OutputType(".npy", ".csv"), help="Write the barycenter (N, D).")
 @plot_option
-@dtype_option("float64")
-@device_option
-@json_option
+@alignment_options
+@computing("float64")
 def barycenter(
     x: str,
-    gamma: float,
     size: int | None,
-    method: str,
+    method: Method,
     max_iter: int,
     output: Path | None,
     plot: Path | None,
+    options: dict[str, Any],
+    gamma: float,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -64,9 +62,10 @@ def barycenter(
         series,
         gamma=gamma,
         barycenter_size=size,
-        method=method,  # type: ignore[arg-type]  # click has checked it
+        method=method,
         max_iter=max_iter,
         progress=show_progress(),
+        **options,
     )
     center = found.barycenter.cpu().numpy()
     result: dict[str, Any] = {

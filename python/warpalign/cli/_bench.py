@@ -12,10 +12,7 @@ import torch
 import warpalign
 from warpalign.cli._common import (
     DTYPES,
-    device_option,
-    dtype_option,
-    gamma_option,
-    json_option,
+    computing,
     progress,
     report,
 )
@@ -31,10 +28,7 @@ POSITIVE = click.IntRange(min=1)
     "--repeats", type=POSITIVE, default=20, show_default=True, help="Timed runs; the median counts."
 )
 @click.option("--threads", type=POSITIVE, help="CPU threads.  [default: torch's]")
-@gamma_option
-@dtype_option("float32")
-@device_option
-@json_option
+@computing("float32", gamma=">= 0, 0 being hard DTW")
 def bench(
     pairs: int,
     length: int,

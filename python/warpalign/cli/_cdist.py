@@ -15,10 +15,8 @@ import warpalign
 from warpalign import io
 from warpalign.cli._common import (
     OutputType,
-    device_option,
-    dtype_option,
-    gamma_option,
-    json_option,
+    alignment_options,
+    computing,
     plot_option,
     read_series_set,
     report,
@@ -30,7 +28,6 @@ from warpalign.cli._common import (
 @click.command()
 @click.argument("x")
 @click.argument("y", required=False)
-@gamma_option
 @click.option(
     "--normalize", is_flag=True, help="Divergences s(x, y) - (s(x, x) + s(y, y)) / 2: 0 for equal series."
 )
@@ -41,16 +38,16 @@ from warpalign.cli._common import (
     help="Write the table (n, m) there instead of to stdout.",
 )
 @plot_option
-@dtype_option("float64")
-@device_option
-@json_option
+@alignment_options
+@computing("float64", gamma=">= 0, 0 being hard DTW")
 def cdist(
     x: str,
     y: str | None,
-    gamma: float,
     normalize: bool,
     output: Path | None,
     plot: Path | None,
+    options: dict[str, Any],
+    gamma: float,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -64,11 +61,10 @@ def cdist(
             raise click.UsageError(
                 f"{y}: expected {rows[0].shape[1]} features, as {x} has, got {columns[0].shape[1]}"
             )
-    values = (
-        warpalign.cdist_soft_dtw(rows, columns, gamma=gamma, normalize=normalize, progress=show_progress())
-        .cpu()
-        .numpy()
+    table = warpalign.cdist_soft_dtw(
+        rows, columns, gamma=gamma, normalize=normalize, progress=show_progress(), **options
     )
+    values = table.cpu().numpy()
     result: dict[str, Any] = {
         "n": values.shape[0],
         "m": values.shape[1],

@@ -14,10 +14,8 @@ import warpalign
 from warpalign import io
 from warpalign.cli._common import (
     OutputType,
-    device_option,
-    dtype_option,
-    gamma_option,
-    json_option,
+    alignment_options,
+    computing,
     plot_option,
     read_series_set,
     report,
@@ -28,7 +26,6 @@ from warpalign.cli._common import (
 @click.command()
 @click.argument("x")
 @click.option("-k", "--clusters", type=click.IntRange(min=1), required=True, help="Number of clusters.")
-@gamma_option
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
@@ -47,19 +44,19 @@ from warpalign.cli._common import (
 )
 @click.option("--centers", type=OutputType(".npy"), help="Write the centers (K, N, D).")
 @plot_option
-@dtype_option("float64")
-@device_option
-@json_option
+@alignment_options
+@computing("float64")
 def cluster(
     x: str,
     clusters: int,
-    gamma: float,
     n_init: int,
     max_iter: int,
     seed: int,
     output: Path | None,
     centers: Path | None,
     plot: Path | None,
+    options: dict[str, Any],
+    gamma: float,
     dtype: str,
     device: torch.device,
     as_json: bool,
@@ -69,7 +66,13 @@ def cluster(
     if clusters > len(series):
         raise click.UsageError(f"-k: expected at most the {len(series)} series of {x}, got {clusters}")
     model = warpalign.SoftDTWKMeans(
-        clusters, gamma, max_iter=max_iter, n_init=n_init, random_state=seed, device=str(device)
+        clusters,
+        gamma,
+        max_iter=max_iter,
+        n_init=n_init,
+        random_state=seed,
+        metric_params=options,
+        device=str(device),
     ).fit(series)
     result: dict[str, Any] = {
         "series": len(series),

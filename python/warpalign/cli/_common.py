@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 import torch
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from warpalign import io
+from warpalign._checks import Band, Cost
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -62,23 +64,75 @@ class OutputType(click.ParamType[Path]):
         return path
 
 
-gamma_option = click.option(
-    "--gamma", type=float, default=1.0, show_default=True, help="Smoothing, in units of the cost; > 0."
-)
-device_option = click.option(
-    "--device", type=DeviceType(), default="cpu", show_default=True, help="cpu, cuda or cuda:N."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
-
-def dtype_option(default: str) -> Callable[[Command], Command]:
-    return click.option(
-        "--dtype",
-        type=click.Choice(list(DTYPES)),
-        default=default,
-        show_default=True,
-        help="What is computed in.",
+def computing(dtype: str, *, gamma: str = "> 0") -> Callable[[Command], Command]:
+    """What every command that computes takes: --gamma, --dtype (by default `dtype`), --device and --json."""
+    return _all_of(
+        click.option(
+            "--gamma",
+            type=float,
+            default=1.0,
+            show_default=True,
+            help=f"Smoothing, in units of the cost; {gamma}.",
+        ),
+        click.option(
+            "--dtype",
+            type=click.Choice(list(DTYPES)),
+            default=dtype,
+            show_default=True,
+            help="What is computed in.",
+        ),
+        click.option(
+            "--device", type=DeviceType(), default="cpu", show_default=True, help="cpu, cuda or cuda:N."
+        ),
+        json_option,
     )
+
+
+def alignment_options(command: Callable[..., None]) -> Callable[..., None]:
+    """--cost, the band and --step-penalty; the command gets them as `options`, arguments of soft_dtw."""
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _ALIGNMENT_OPTIONS}
+        command(**given, options=options)
+
+    return _all_of(*_ALIGNMENT_OPTIONS.values())(with_options)
+
+
+def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    return lambda command: functools.reduce(lambda taken, option: option(taken), reversed(options), command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_ALIGNMENT_OPTIONS = {
+    "cost": click.option(
+        "--cost",
+        type=click.Choice(get_args(Cost)),
+        default="sqeuclidean",
+        show_default=True,
+        help="Cost of a pair of time steps.",
+    ),
+    "bandwidth": click.option(
+        "--bandwidth",
+        type=click.IntRange(min=0),
+        help="Radius of a band that the paths stay in.  [default: none]",
+    ),
+    "band": click.option(
+        "--band",
+        type=click.Choice(get_args(Band)),
+        default="sakoe_chiba",
+        show_default=True,
+        help="Its kind; itakura has --max-slope instead of --bandwidth.",
+    ),
+    "max_slope": click.option("--max-slope", type=float, help="Of --band itakura, >= 1.  [default: 2]"),
+    "step_penalty": click.option(
+        "--step-penalty",
+        type=float,
+        default=0.0,
+        show_default=True,
+        help="Cost of every step that is not diagonal.",
+    ),
+}
 
 
 plot_option = click.option("--plot", type=OutputType(".png"), help="Draw the result.")

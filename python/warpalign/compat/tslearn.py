@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import warpalign
-from warpalign._series import SeriesSet, as_series, resampled
+from warpalign._series import SeriesSet, as_series, check_alike, resampled
 from warpalign.compat._common import check_shapes
 
 __all__ = [
@@ -33,7 +33,6 @@ Number: TypeAlias = Any  # a float, or a 0-d tensor
 Array: TypeAlias = Any  # a NumPy array, or a tensor
 
 _CONSTRAINTS = {None: None, "": None, "itakura": "itakura", "sakoe_chiba": "sakoe_chiba"}
-_BLOCK_PAIRS = 1024
 
 
 def soft_dtw(
@@ -108,12 +107,7 @@ def cdist_soft_dtw(
         verbose: not 0: a progress bar.
     """
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
-    x = _dataset(dataset1, "dataset1")
-    y = None if dataset2 is None else _dataset(dataset2, "dataset2")
-    values = _all_pairs(x, y, gamma, band, normalize=False, verbose=verbose)
-    if gamma == 0:
-        values = values.sqrt()
-    return _array(values, _wants_tensor(be, dataset1, dataset2))
+    return _all_pairs(dataset1, dataset2, gamma, band, verbose, be, normalize=False)
 
 
 def cdist_soft_dtw_normalized(
@@ -128,23 +122,8 @@ def cdist_soft_dtw_normalized(
     be: Any = None,
 ) -> Array:
     """Soft-DTW divergences of all pairs, as :func:`cdist_soft_dtw`: (n, m). gamma 0: DTW, not squared."""
-    if gamma == 0:
-        return cdist_soft_dtw(
-            dataset1,
-            dataset2,
-            0.0,
-            global_constraint,
-            sakoe_chiba_radius,
-            itakura_max_slope,
-            n_jobs,
-            verbose,
-            be,
-        )
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
-    x = _dataset(dataset1, "dataset1")
-    y = None if dataset2 is None else _dataset(dataset2, "dataset2")
-    values = _all_pairs(x, y, gamma, band, normalize=True, verbose=verbose)
-    return _array(values, _wants_tensor(be, dataset1, dataset2))
+    return _all_pairs(dataset1, dataset2, gamma, band, verbose, be, normalize=gamma != 0)
 
 
 class SoftDTWLossPyTorch(nn.Module):
@@ -302,34 +281,17 @@ def _value(x: Tensor, y: Tensor, gamma: float, band: _Band) -> Tensor:
 
 
 def _all_pairs(
-    x: SeriesSet, y: SeriesSet | None, gamma: float, band: _Band, *, normalize: bool, verbose: int
-) -> Tensor:
-    if band.kind is None and gamma > 0:
-        X, Y = x.values, None if y is None else y.values
-        return warpalign.cdist_soft_dtw(X, Y, gamma=gamma, normalize=normalize, progress=bool(verbose))
-    other = x if y is None else y
-    n, m = len(x.values), len(other.values)
-    pairs = torch.cartesian_prod(torch.arange(n), torch.arange(m)).view(-1, 2)
-    values = _values_of_pairs(x, other, pairs[:, 0], pairs[:, 1], gamma, band).view(n, m)
-    if not normalize:
-        return values
-    own = [
-        _values_of_pairs(
-            side, side, torch.arange(len(side.values)), torch.arange(len(side.values)), gamma, band
-        )
-        for side in (x, other)
-    ]
-    return values - 0.5 * (own[0][:, None] + own[1])
-
-
-def _values_of_pairs(x: SeriesSet, y: SeriesSet, i: Tensor, j: Tensor, gamma: float, band: _Band) -> Tensor:
-    """Of x[i] and y[j], in blocks."""
-    parts = []
-    for left, right in zip(i.split(_BLOCK_PAIRS), j.split(_BLOCK_PAIRS), strict=True):
-        (a, n), (b, m) = x.take(left), y.take(right)
-        with _naming_the_slope():
-            parts.append(warpalign.soft_dtw(a, b, gamma=gamma, x_lengths=n, y_lengths=m, **band.options))
-    return torch.cat(parts)
+    dataset1: Any, dataset2: Any, gamma: float, band: _Band, verbose: int, be: Any, *, normalize: bool
+) -> Array:
+    x = _dataset(dataset1, "dataset1")
+    y = None
+    if dataset2 is not None:
+        y = _dataset(dataset2, "dataset2")
+        check_alike(y, "dataset2", x, "dataset1")
+    options: dict[str, Any] = {"normalize": normalize, "progress": bool(verbose), **band.options}
+    with _naming_the_slope():
+        values = warpalign.cdist_soft_dtw(x.values, None if y is None else y.values, gamma=gamma, **options)
+    return _array(values.sqrt() if gamma == 0 else values, _wants_tensor(be, dataset1, dataset2))
 
 
 # Input and output.
