@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
