@@ -32,11 +32,13 @@ DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& ou
   const std::size_t x_elements = p.cost.data ? 0 : padded(p.n) * most_features(p);
   const std::size_t y_elements = p.cost.data ? 0 : padded(p.m) * most_features(p);
   q.x = arena.take<double>(x_elements);
-  q.y = arena.take<double>(y_elements);
+  double* const y = arena.take<double>(y_elements + kCpuPad);
+  if (y) q.y = y + kCpuPad;
   q.row = arena.take<double>((tiles(p.n) + 1) * border);
   q.column = arena.take<double>(static_cast<std::size_t>(tiles(p.m)) * p.n);
   q.diagonal = arena.take<double>(3 * slots);
-  q.diagonal_cost = arena.take<double>(slots);
+  q.diagonal_cost = arena.take<double>(kCpuCostDiagonals * slots);
+  q.diagonal_inverse = arena.take<double>(kCpuCostDiagonals * slots);
   q.weight_up = arena.take<double>(h * w + (h + w) * kCpuPad);
   q.weight_left = arena.take<double>(h * w + (h + w) * kCpuPad);
   q.want_gradient = of_series || out.alignment;

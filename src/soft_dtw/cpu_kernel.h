@@ -135,7 +135,8 @@ struct CpuTangents {
   double* flow_right = nullptr;
   double* diagonal = nullptr;  // 3 (rows + padding)
   double* diagonal_flow = nullptr;
-  double* diagonal_cost = nullptr;  // rows + padding
+  double* diagonal_cost = nullptr;     // kCpuCostDiagonals (rows + padding)
+  double* diagonal_inverse = nullptr;  // the same, of kNorm 1 / C
   double* weight_up = nullptr;
   double* weight_left = nullptr;
 };

@@ -35,50 +35,70 @@ WARPALIGN_INLINE F64 bend_of(F64 difference) {
   return splat(1.0);
 }
 
-// C' of two series, a vector of an anti-diagonal at a time.
+// C' of two series. As BufferedCost, those of kCpuCostDiagonals anti-diagonals at a time.
 template <CpuMetric kMetric>
 class SeriesTangent {
  public:
   SeriesTangent(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t)
-      : p_(p), q_(q), row0_(t.row0), y_corner_(p.m - 1 - t.column0) {}
+      : p_(p), q_(q), row0_(t.row0), h_(t.h), y_corner_(p.m - 1 - t.column0), slots_(t.h + 2 * kCpuPad) {}
 
-  WARPALIGN_INLINE void begin_diagonal(int d, int, int) { y_begin_ = y_corner_ - d; }
-
-  WARPALIGN_INLINE F64 at(int r) const {
-    F64 ignored;
-    return with_inverse(r, &ignored);
+  WARPALIGN_INLINE void begin_diagonal(int d, int low, int high) {
+    if (d >= first_ + kCpuCostDiagonals) compute(d, low, smaller(high + kCpuCostDiagonals, h_) - 1);
+    diagonal_ = (d - first_) * slots_;
   }
 
-  // For kNorm also 1 / C, and 0 for C = 0, where no derivative exists.
-  WARPALIGN_INLINE F64 with_inverse(int r, F64* inverse) const {
-    const Index i = row0_ + r;
-    const Index j = y_begin_ + r;
-    F64 sum{};
-    F64 squares{};
-    for (int k = 0; k < p_.dim; ++k) {
-      const Index x = i + k * p_.x_stride;
-      const Index y = j + k * p_.y_stride;
-      const F64 difference = load(p_.x + x) - load(p_.y + y);
-      sum += slope_of<kMetric>(difference) * (load(q_.x + x) - load(q_.y + y));
-      if constexpr (kMetric == CpuMetric::kNorm) squares += squared(difference);
+  WARPALIGN_INLINE F64 at(int r) const { return load(q_.diagonal_cost + diagonal_ + r); }
+
+  // Of kNorm: 1 / C, and 0 for C = 0, where no derivative exists.
+  WARPALIGN_INLINE F64 inverse_at(int r) const { return load(q_.diagonal_inverse + diagonal_ + r); }
+
+ private:
+  void compute(int d, int low, int high) {
+    first_ = d;
+    for (int r = low; r < high + Cell64::kLanes; r += Cell64::kLanes) {
+      const double* x = p_.x + row0_ + r;
+      const double* y = p_.y + (y_corner_ - d + r);
+      const Index x_tangent = q_.x - p_.x;
+      const Index y_tangent = q_.y - p_.y;
+      F64 sum[kCpuCostDiagonals] = {};
+      F64 squares[kCpuCostDiagonals] = {};
+      for (int k = 0; k < p_.dim; ++k, x += p_.x_stride, y += p_.y_stride) {
+        const F64 here = load(x);
+        const F64 moving = load(x + x_tangent);
+        for (int u = 0; u < kCpuCostDiagonals; ++u) {
+          const F64 difference = here - load(y - u);
+          sum[u] += slope_of<kMetric>(difference) * (moving - load(y + y_tangent - u));
+          if constexpr (kMetric == CpuMetric::kNorm) squares[u] += squared(difference);
+        }
+      }
+      for (int u = 0; u < kCpuCostDiagonals; ++u) put(d + u, r, sum[u] * q_.cost_factor, squares[u]);
     }
-    sum *= q_.cost_factor;
+  }
+
+  WARPALIGN_INLINE void put(int d, int r, F64 sum, F64 squares) {
+    const Index to = (d - first_) * slots_ + r;
     if constexpr (kMetric == CpuMetric::kNorm) {
       F64 norm;
       for (int k = 0; k < Cell64::kLanes; ++k) norm[k] = __builtin_sqrt(squares[k]);
-      *inverse = norm > 0 ? 1.0 / norm : F64{};
-      sum *= *inverse;
+      const F64 inverse = norm > 0 ? 1.0 / norm : F64{};
+      store(q_.diagonal_inverse + to, inverse);
+      sum *= inverse;
     }
-    if (!p_.x_weight) return sum;
-    return load(p_.x_weight + i) * load(p_.y_weight + j) == 0 ? F64{} : sum;
+    if (p_.x_weight) {
+      const F64 counts = load(p_.x_weight + row0_ + r) * load(p_.y_weight + (y_corner_ - d + r));
+      sum = counts == 0 ? F64{} : sum;
+    }
+    store(q_.diagonal_cost + to, sum);
   }
 
- private:
   const CpuPair64& p_;
   const CpuTangents& q_;
   const int row0_;
+  const int h_;
   const Index y_corner_;
-  Index y_begin_ = 0;
+  const int slots_;
+  int first_ = -kCpuCostDiagonals;  // the tangents that are there begin with this anti-diagonal
+  Index diagonal_ = 0;
 };
 
 // C' of the caller's matrix. Forbidden cells, of cost inf, have none.
@@ -168,6 +188,10 @@ WARPALIGN_INLINE F64 inflow(const FlowBuffers<double>& buffers, const double* di
   return load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
 }
 
+// E below this is taken for 0, where float32 would: at least 1 flows through every row and column, and most
+// of a table then needs no gradient, or is not swept again at all.
+constexpr double kNegligibleFlow = 0x1p-126;
+
 // The reverse sweep of E and E' together. They replace the `up` weights and their tangents.
 inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t,
                              const Flows<double>& flows, const Flows<double>& tangent_flows) {
@@ -189,11 +213,9 @@ inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Til
     for (int r = rows.low; r <= rows.high; r += Cell64::kLanes, at += Cell64::kLanes) {
       F64 e = inflow(buffers, diagonal, r);
       F64 e_dot = inflow(tangents, diagonal_tangent, r);
-      if (r + Cell64::kLanes > rows.high + 1) {
-        const auto inside = lane <= rows.high - r;
-        e = inside ? e : F64{};
-        e_dot = inside ? e_dot : F64{};
-      }
+      const auto counts = (lane <= rows.high - r) & (e > kNegligibleFlow);
+      e = counts ? e : F64{};
+      e_dot = counts ? e_dot : F64{};
       const auto share = shares_at(p, at);
       // Without a diagonal share `left` takes the rest, so that exactly 0 is left over.
       const auto three = share.up + share.left < 1;
@@ -231,15 +253,14 @@ void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>&
   Index offset = 0;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
     const Rows rows = rows_of<Tangent>(p, t, d);
-    cost.begin_diagonal(d, rows.low, rows.high);
+    if (kMetric == CpuMetric::kNorm && rows.low <= rows.high) cost.begin_diagonal(d, rows.low, rows.high);
     for (int r = rows.low; r <= rows.high; r += Cell64::kLanes, offset += Cell64::kLanes) {
       F64 e = load(p.weight_up + offset);
       F64 e_dot = load(q.weight_up + offset);
       if constexpr (kMetric == CpuMetric::kNorm) {
-        F64 inverse;
-        const F64 cost_dot = cost.with_inverse(r, &inverse);
+        const F64 inverse = cost.inverse_at(r);
         e *= inverse;
-        e_dot = (e_dot - e * cost_dot) * inverse;
+        e_dot = (e_dot - e * cost.at(r)) * inverse;
       }
       if (p.x_weight) {
         const F64 counts = load(p.x_weight + t.row0 + r) * load(p.y_weight + p.m - 1 - t.column0 - d + r);

@@ -90,24 +90,6 @@ def test_value_is_the_same_with_and_without_gradient(device: torch.device) -> No
             assert torch.equal(soft_dtw(a, b), plain)
 
 
-@pytest.mark.parametrize("extra_term", [False, True])
-def test_second_derivatives_raise(device: torch.device, extra_term: bool) -> None:
-    """Also beside a term that has them: then a gradient penalty would otherwise go on with a part missing."""
-    x, y = series(2, 4, 2, device=device).requires_grad_(), series(2, 5, 2, device=device)
-    cost = series(2, 4, 5, device=device).requires_grad_()
-    for leaf, loss in ((x, soft_dtw(x, y).sum()), (cost, soft_dtw_cost(cost).sum())):
-        total = loss + (leaf**3).sum() if extra_term else loss
-        (first,) = torch.autograd.grad(total, leaf, create_graph=True)
-        with pytest.raises(NotImplementedError, match="second derivatives of soft-DTW are not available"):
-            first.pow(2).sum().backward()
-
-
-def test_second_derivatives_raise_in_torch_func(device: torch.device) -> None:
-    x, y = series(2, 4, 2, device=device), series(2, 5, 2, device=device)
-    with pytest.raises(NotImplementedError, match="second derivatives"):
-        grad(lambda a: grad(lambda b: soft_dtw(b, y).sum())(a).sum())(x)
-
-
 def test_the_alignment_is_not_differentiable(device: torch.device) -> None:
     x, y = series(2, 4, 2, device=device).requires_grad_(), series(2, 5, 2, device=device)
     result = soft_dtw_alignment(x, y)
