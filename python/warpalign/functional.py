@@ -78,7 +78,7 @@ def soft_dtw(
     normalize: bool = False,
     reduction: Reduction = "none",
 ) -> Tensor:
-    """Soft-DTW between pairs of time series, differentiable in both.
+    """Soft-DTW between pairs of time series, differentiable in both, on the CPU twice.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
@@ -131,8 +131,9 @@ def soft_dtw(
             lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
             what came.
         NotImplementedError: on a GPU for bands, step_penalty, masks, costs other than "sqeuclidean" and functions, and for
-            gamma 0 or a tensor; on an attempt to differentiate twice. Under torch.compile, which has no double backward for
-            any function, this cannot be relied on.
+            gamma 0 or a tensor, and for second derivatives; on every device for second derivatives by gamma or of gamma 0,
+            and third ones. Second derivatives of a graph of torch.compile, which has no double backward for any function,
+            may be wrong instead.
 
     Example:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)
@@ -388,7 +389,7 @@ def soft_dtw_subsequence(
 
     Raises:
         TypeError, ValueError: as :func:`soft_dtw`.
-        NotImplementedError: on a GPU; on an attempt to differentiate twice.
+        NotImplementedError: on a GPU; on an attempt to differentiate twice, or in forward mode.
 
     Example:
         >>> series = torch.randn(500, 3)

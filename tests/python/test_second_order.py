@@ -183,11 +183,12 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_gradgradcheck(cost: str, options: dict[str, Any]) -> None:
-    x, y = pair(2, 4, 5, 2, dtype=F64, grad=True)
-    options = {"gamma": 0.7, "cost": cost, **options}
+@pytest.mark.parametrize(
+    "options", [*OPTIONS, *({"cost": c, "bandwidth": 2, "step_penalty": 0.3} for c in COSTS[1:])], ids=str
+)
+def test_gradgradcheck(options: dict[str, Any]) -> None:
+    x, y = pair(2, 3, 4, 2, dtype=F64, grad=True)
+    options = {"gamma": 0.7, **options}
     assert gradgradcheck(lambda x, y: soft_dtw(x, y, **options), (x, y), check_fwd_over_rev=True)
     assert gradcheck(lambda x, y: soft_dtw(x, y, **options), (x, y), check_forward_ad=True)
 
