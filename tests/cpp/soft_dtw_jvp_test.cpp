@@ -166,7 +166,7 @@ void grid(int turn) {
       const int dim = dims[turn % 5];
       Dual<T> dual({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.3 : 2.0, turn);
       Batch<T>& batch = dual.batch;
-      // One feature has nearly no cosine, and a kink within the step would be one of the differences alone.
+      // The cosine of one feature is a constant.
       batch.options.cost_kind = kCosts[turn / 5 % 5];
       if (batch.options.cost_kind == CostKind::kCosine && dim == 1)
         batch.options.cost_kind = CostKind::kSquaredEuclidean;
