@@ -6,12 +6,13 @@
 // Of every operator: the kind of band (BandKind's number), its radius and max_slope, and what a step that is
 // not diagonal costs; gammas is (B,) and takes gamma's place. Of series: CostKind's number, and what is
 // missing.
-#define WARPALIGN_PATHS                                                                          \
-  "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, Tensor? gammas=None, " \
-  "bool needs_grad_gamma=False"
+#define WARPALIGN_CONSTANT_GAMMA \
+  "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, Tensor? gammas=None"
+#define WARPALIGN_PATHS WARPALIGN_CONSTANT_GAMMA ", bool needs_grad_gamma=False"
+#define WARPALIGN_STEPS "int cost_kind=0, Tensor? x_mask=None, Tensor? y_mask=None"
 #define WARPALIGN_SERIES                                                                        \
   "(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, " \
-  "bool needs_grad_y, *, " WARPALIGN_PATHS ", int cost_kind=0, Tensor? x_mask=None, Tensor? y_mask=None)"
+  "bool needs_grad_y, *, " WARPALIGN_PATHS ", " WARPALIGN_STEPS ")"
 
 STABLE_TORCH_LIBRARY(warpalign, library) {
   library.def("soft_dtw" WARPALIGN_SERIES
@@ -26,4 +27,12 @@ STABLE_TORCH_LIBRARY(warpalign, library) {
   library.def(
       "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
       "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment, Tensor grad_gamma)");
+  // Derivatives of the results above along tangents of the series or costs (no tensor: 0).
+  library.def(
+      "soft_dtw_jvp(Tensor x, Tensor y, Tensor? x_tangent, Tensor? y_tangent, Tensor? x_lengths, Tensor? "
+      "y_lengths, float gamma, bool needs_grad_x, bool needs_grad_y, *, " WARPALIGN_CONSTANT_GAMMA
+      ", " WARPALIGN_STEPS ") -> (Tensor value, Tensor grad_x, Tensor grad_y)");
+  library.def(
+      "soft_dtw_cost_jvp(Tensor cost, Tensor cost_tangent, Tensor? n_lengths, Tensor? m_lengths, float "
+      "gamma, bool needs_grad, *, " WARPALIGN_CONSTANT_GAMMA ") -> (Tensor value, Tensor alignment)");
 }

@@ -19,14 +19,27 @@ Tensor allocate(const Tensor& like, std::initializer_list<int64_t> sizes, bool w
 
 void* data_or_null(const Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
 
+Tensor workspace_of(std::size_t bytes, const Tensor& like) {
+  return torch::stable::new_empty(like, std::vector<int64_t>{static_cast<int64_t>(bytes)},
+                                  std::make_optional(ScalarType::Byte));
+}
+
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like) {
   const Placement placement(like);
-  const auto bytes = static_cast<int64_t>(soft_dtw_workspace_bytes(problem, outputs, placement.execution()));
-  const Tensor workspace =
-      torch::stable::new_empty(like, std::vector<int64_t>{bytes}, std::make_optional(ScalarType::Byte));
-  check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), static_cast<std::size_t>(bytes)},
-                        placement.execution()),
+  const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, placement.execution());
+  const Tensor workspace = workspace_of(bytes, like);
+  check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), bytes}, placement.execution()),
                problem.cost.data != nullptr);
+}
+
+void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
+             const Tensor& like) {
+  const Placement placement(like);
+  const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, placement.execution());
+  const Tensor workspace = workspace_of(bytes, like);
+  check_status(
+      soft_dtw_jvp(problem, tangents, outputs, {workspace.mutable_data_ptr(), bytes}, placement.execution()),
+      problem.cost.data != nullptr);
 }
 
 // Within int32 and the enum's range, or a value that the core refuses.
@@ -69,6 +82,26 @@ SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x
   return problem;
 }
 
+void set_steps(SoftDtwProblem& problem, const Tensor& x, const Tensor& y, int64_t cost_kind,
+               const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
+  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
+  if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
+  if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
+}
+
+SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& n_lengths, const Lengths& m_lengths) {
+  SoftDtwProblem problem{};
+  problem.dtype = check_table(cost, "cost", "(B, N, M)");
+  problem.batch = static_cast<std::int32_t>(cost.size(0));
+  problem.n = static_cast<std::int32_t>(cost.size(1));
+  problem.m = static_cast<std::int32_t>(cost.size(2));
+  problem.cost = strided(cost);
+  problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
+  problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
+  return problem;
+}
+
 using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
@@ -77,10 +110,7 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
                         bool needs_grad_gamma, int64_t cost_kind, const std::optional<Tensor>& x_mask,
                         const std::optional<Tensor>& y_mask, bool needs_alignment) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
-  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
-  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
-  if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
-  if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
+  set_steps(problem, x, y, cost_kind, x_mask, y_mask);
   set_paths(problem, x, "x", gamma, band, radius, max_slope, step_penalty, gammas);
   const int64_t b = x.size(0);
   const Tensor value = allocate(x, {b});
@@ -123,8 +153,7 @@ SeriesResult soft_dtw_subsequence_op(const Tensor& x, const Tensor& y, const Len
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
   problem.gamma = gamma;
   problem.step_penalty = step_penalty;
-  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
-  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
+  set_steps(problem, x, y, cost_kind, std::nullopt, std::nullopt);
   problem.subsequence = true;
   const int64_t b = x.size(0);
   const Tensor value = allocate(x, {b});
@@ -144,14 +173,7 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Le
                                                     int64_t band, int64_t radius, double max_slope,
                                                     double step_penalty, const std::optional<Tensor>& gammas,
                                                     bool needs_grad_gamma) {
-  SoftDtwProblem problem{};
-  problem.dtype = check_table(cost, "cost", "(B, N, M)");
-  problem.batch = static_cast<std::int32_t>(cost.size(0));
-  problem.n = static_cast<std::int32_t>(cost.size(1));
-  problem.m = static_cast<std::int32_t>(cost.size(2));
-  problem.cost = strided(cost);
-  problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
-  problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
+  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
   set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
   const int64_t b = cost.size(0);
   const Tensor value = allocate(cost, {b});
@@ -164,6 +186,57 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Le
   return {value, alignment, grad_gamma};
 }
 
+// Laid out like `of`, and of its dtype; no tensor: nothing.
+StridedTensor check_tangent(const std::optional<Tensor>& tangent, const char* name, const Tensor& of,
+                            const char* of_name) {
+  if (!tangent) return {};
+  check_same_device(*tangent, name, of, of_name);
+  if (tangent->scalar_type() != of.scalar_type()) {
+    fail(name, std::string("the dtype of ") + of_name + ", " + dtype_of(of), dtype_of(*tangent));
+  }
+  if (shape_of(*tangent) != shape_of(of)) {
+    fail(name, std::string("the shape of ") + of_name + ", " + shape_of(of), shape_of(*tangent));
+  }
+  return strided(*tangent);
+}
+
+std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
+    const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_tangent,
+    const std::optional<Tensor>& y_tangent, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
+    bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
+    const std::optional<Tensor>& gammas, int64_t cost_kind, const std::optional<Tensor>& x_mask,
+    const std::optional<Tensor>& y_mask) {
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  set_steps(problem, x, y, cost_kind, x_mask, y_mask);
+  set_paths(problem, x, "x", gamma, band, radius, max_slope, step_penalty, gammas);
+  const SoftDtwTangents tangents{
+      check_tangent(x_tangent, "x_tangent", x, "x"), check_tangent(y_tangent, "y_tangent", y, "y"), {}};
+  const int64_t b = x.size(0);
+  const Tensor value = allocate(x, {b});
+  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
+  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
+  run_jvp(problem, tangents,
+          {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y)},
+          x);
+  return {value, grad_x, grad_y};
+}
+
+std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor& cost_tangent,
+                                                const Lengths& n_lengths, const Lengths& m_lengths,
+                                                double gamma, bool needs_grad, int64_t band, int64_t radius,
+                                                double max_slope, double step_penalty,
+                                                const std::optional<Tensor>& gammas) {
+  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
+  set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
+  const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
+  const int64_t b = cost.size(0);
+  const Tensor value = allocate(cost, {b});
+  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
+  run_jvp(problem, tangents,
+          {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost);
+  return {value, alignment};
+}
+
 }  // namespace
 }  // namespace warpalign::torch_binding
 
@@ -173,4 +246,6 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   library.impl("soft_dtw_alignment", TORCH_BOX(&soft_dtw_alignment_op));
   library.impl("soft_dtw_subsequence", TORCH_BOX(&soft_dtw_subsequence_op));
   library.impl("soft_dtw_cost", TORCH_BOX(&soft_dtw_cost_op));
+  library.impl("soft_dtw_jvp", TORCH_BOX(&soft_dtw_jvp_op));
+  library.impl("soft_dtw_cost_jvp", TORCH_BOX(&soft_dtw_cost_jvp_op));
 }

@@ -116,4 +116,29 @@ std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDt
 Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Workspace workspace,
                 const Execution& execution);
 
+// Second order: tangents of the problem's inputs, (B, N, D) and (B, M, D), or (B, N, M) with a cost matrix,
+// of its dtype. Null: 0. What is beyond a pair's true lengths, missing, outside the band or of cost inf
+// counts for nothing.
+struct SoftDtwTangents {
+  StridedTensor x;
+  StridedTensor y;
+  StridedTensor cost;
+};
+
+// Every output gets the derivative, along the tangents, of what soft_dtw() puts there: value <gradient,
+// tangent>, the gradients the Hessian of value[b] times the tangent (its own part of it), the alignment that
+// Hessian product by cost. This is forward mode over reverse mode: the recursions of R and E on dual numbers,
+// in float64, with as little kept as in soft_dtw(). The Hessian is symmetric, so that these are also the
+// vector-Jacobian products of the gradients, which a second backward pass needs.
+//
+// Where a cost has no derivative its second one is 0 too. gamma and the penalty are constants. Unsupported:
+// gamma = 0, whose value is piecewise of its costs' order, and subsequence. grad_gamma
+// must be null. A pair with a NaN among its costs gets NaN everywhere, and one whose every path costs inf 0.
+std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                                         const SoftDtwOutputs& outputs, const Execution& execution);
+
+// As soft_dtw(): nothing is allocated, and on any status but ok nothing has been written.
+Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                    const SoftDtwOutputs& outputs, Workspace workspace, const Execution& execution);
+
 }  // namespace warpalign

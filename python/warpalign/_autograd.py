@@ -1,9 +1,9 @@
 """Autograd of the raw operators.
 
 The gradients of every pair's value come from the same call as the value: a loss is one number per pair, so that
-backward only scales them. First derivatives only: a second differentiation raises instead of taking the saved gradients
-for constants. Compiled graphs are the exception: torch.compile has no double backward, and depending on the graph it says
-so or takes the first derivatives for constants, for torch's own functions too.
+backward only scales them; how that is differentiated again is _second_order.py's part. Nothing is taken for a constant that
+is none, but in compiled graphs: torch.compile has no double backward, and depending on the graph it says so or takes the
+first derivatives for constants, for torch's own functions too.
 """
 
 from __future__ import annotations
@@ -16,50 +16,36 @@ from torch import Tensor
 
 from warpalign import _ops
 from warpalign._ops import Settings
-
-Dim = int | None
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """function.apply, and at every eager call less than half of its time.
-
-    Function.apply binds its arguments to the signature of forward before it does what is called here, which only
-    torch.func transforms and torch.compile need.
-    """
-    if _is_traced():
-        return function.apply(*arguments)
-    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
-
-
-def _is_traced() -> bool:
-    """Under torch.compile or a torch.func transform, where only saved tensors may be kept between forward and backward."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def _is_batched(tensor: Tensor) -> bool:
-    """A backward for many grad_outputs at once (is_grads_batched, or vmap): then nothing can be written in place."""
-    batched: bool = _is_traced() or torch._C._functorch.is_legacy_batchedtensor(tensor)
-    return batched
+from warpalign._second_order import CostGradient, CostJvp, SeriesGradient, SeriesJvp
+from warpalign._transforms import (
+    Dim,
+    apply,
+    as_keywords,
+    front,
+    front_contiguous,
+    is_batched,
+    is_forward_mode,
+    is_second_order,
+    is_traced,
+    needs_graph,
+    no_derivative,
+    only_wanted,
+    scaled,
+    scaled_in_place,
+    unfold,
+)
 
 
-def _keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands; a NamedTuple or
-    variable arguments it does not."""
-    return dict(zip(Settings._fields, settings, strict=True))
-
-
-def _along_batch(factor: Tensor, like: Tensor) -> Tensor:
-    return factor.view(-1, *(1,) * (like.dim() - 1))
-
-
-class _Scale(torch.autograd.Function):
-    """gradient[b] * factor[b]; inputs (through which the gradient depends on them) only carry the graph on."""
+class _SubsequenceGradient(torch.autograd.Function):
+    """Gradients times grad_value[b]; the inputs, on which they depend, only carry the graph on."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Tensor:
-        return gradient * _along_batch(factor, gradient)
+    def forward(
+        factor: Tensor, grad_x: Tensor, grad_y: Tensor, wanted: tuple[bool, bool], *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
+        return scaled(factor, (grad_x, grad_y), wanted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -67,34 +53,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("warpalign: second derivatives of soft-DTW are not available")
-
-
-def _scaled(factor: Tensor, gradient: Tensor, *inputs: Tensor) -> Any:
-    # Without a graph there is nothing to guard; in a compiled one the guard would be traced away.
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return gradient * _along_batch(factor, gradient)
-    return _apply(_Scale, factor, gradient, *inputs)
-
-
-def _front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
-    """The vmapped axis in front, expanded where the tensor has none, and folded into the batch."""
-    if tensor is None:
-        return None
-    tensor = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
-    return tensor.flatten(0, 1)
-
-
-def _front_contiguous(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
-    """As _front; contiguous, as the operators want all but series: folding one into many only repeats it by stride 0."""
-    folded = _front(tensor, dim, size)
-    return None if folded is None else folded.contiguous()
-
-
-def _unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-    """Batches folded by _front apart again; what was not asked for stays empty."""
-    apart = tuple(t.unflatten(0, (size, -1)) if t.numel() or t.dim() > 1 else t for t in tensors)
-    return apart, tuple(0 if a is not t else None for a, t in zip(apart, tensors, strict=True))
+        raise no_derivative("second derivatives of soft_dtw_subsequence")
 
 
 class _Series(torch.autograd.Function):
@@ -115,7 +74,7 @@ class _Series(torch.autograd.Function):
         cost_kind: int,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        keywords = _keywords(settings)
+        keywords = as_keywords(settings)
         if not (gammas is None and x_mask is None and y_mask is None and cost_kind == 0):
             keywords |= {
                 "gammas": gammas,
@@ -137,39 +96,34 @@ class _Series(torch.autograd.Function):
         tensors, rest = inputs[:7], inputs[7:]
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        if _is_traced():
+        ctx.rest = rest
+        if is_traced():
             ctx.gradients = None
             ctx.save_for_backward(*tensors, *output[1:4])
         else:
             ctx.gradients = output[1:4]
             ctx.save_for_backward(*tensors)
-            ctx.rest = rest
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
             return (None,) * len(ctx.needs_input_grad)
         tensors, traced = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
-        needed = ctx.needs_input_grad[:3]
-        inputs = [t for t in tensors[:3] if t is not None]
+        gamma, needs, _, cost_kind, settings = ctx.rest
+        wanted = ctx.needs_input_grad[:3]
         none = (None,) * (len(ctx.needs_input_grad) - 3)
         grads, ctx.gradients = traced or ctx.gradients, None
         if not grads:  # a second backward through the same graph
             with torch.no_grad():
-                gamma, needs, _, cost_kind, settings = ctx.rest
                 arguments = (*tensors, gamma, needs, False, cost_kind, settings)
                 grads = _Series.forward(*arguments)[1:4]
-        if not (traced or torch.is_grad_enabled() or _is_batched(grad_value)):
-            # Nobody else has these gradients: scaled where they are, a step holds them once.
-            scaled = (
-                grad.mul_(_along_batch(grad_value, grad)) if wanted else None
-                for grad, wanted in zip(grads, needed, strict=True)
-            )
-            return *scaled, *none
-        return *(
-            _scaled(grad_value, grad, *inputs) if wanted else None
-            for grad, wanted in zip(grads, needed, strict=True)
-        ), *none
+        if needs_graph():
+            arguments = (grad_value, *grads, *tensors, wanted, gamma, cost_kind, settings)
+            return *only_wanted(wanted, apply(SeriesGradient, *arguments)), *none
+        if traced or is_batched(grad_value):
+            return *only_wanted(wanted, scaled(grad_value, grads, wanted)), *none
+        # Nobody else has these gradients: scaled where they are, a step holds them once.
+        return *scaled_in_place(grad_value, grads, wanted), *none
 
     @staticmethod
     def vmap(
@@ -191,8 +145,8 @@ class _Series(torch.autograd.Function):
         size = info.batch_size
         rest = (gammas, x_lengths, y_lengths, x_mask, y_mask)
         folded = (
-            *(_front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
-            *(_front_contiguous(t, d, size) for t, d in zip(rest, in_dims[2:7], strict=True)),
+            *(front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
+            *(front_contiguous(t, d, size) for t, d in zip(rest, in_dims[2:7], strict=True)),
         )
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
         needs = (
@@ -200,8 +154,27 @@ class _Series(torch.autograd.Function):
             needs[1] or y.requires_grad,
             needs[2] or (gammas is not None and gammas.requires_grad),
         )
-        result = _apply(_Series, *folded, gamma, needs, needs_alignment, cost_kind, settings)
-        return _unfold(result, size)
+        function = _forward_mode_of(_Series)
+        result = apply(function, *folded, gamma, needs, needs_alignment, cost_kind, settings)
+        return unfold(result, size)
+
+
+class _SeriesForwardMode(_Series):
+    """With a rule for forward mode, which torch.compile refuses to see."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _Series.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:7])
+
+    @staticmethod
+    def jvp(ctx: Any, x: Tensor | None, y: Tensor | None, gammas: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        if gammas is not None:
+            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
+        gamma, _, _, cost_kind, settings = ctx.rest
+        tensors = ctx.saved_tensors
+        arguments = (*tensors[:2], x, y, *tensors[2:], gamma, (False, False), cost_kind, settings)
+        return apply(SeriesJvp, *arguments)[0], None, None, None, None
 
 
 class _Cost(torch.autograd.Function):
@@ -217,7 +190,7 @@ class _Cost(torch.autograd.Function):
         needs: tuple[bool, bool],
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        keywords = _keywords(settings)
+        keywords = as_keywords(settings)
         if gammas is not None:
             keywords |= {"gammas": gammas, "needs_grad_gamma": needs[1]}
         result: tuple[Tensor, ...] = _ops.cost_matrix(cost, n_lengths, m_lengths, gamma, needs[0], **keywords)
@@ -227,21 +200,21 @@ class _Cost(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:2], *output[1:])
+        ctx.save_for_backward(*inputs[:4], *output[1:])
+        ctx.rest = inputs[4:]
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
             return (None,) * len(ctx.needs_input_grad)
-        cost, gammas, *grads = ctx.saved_tensors
-        inputs = (cost,) if gammas is None else (cost, gammas)
-        return (
-            *(
-                _scaled(grad_value, grad, *inputs) if needed else None
-                for grad, needed in zip(grads, ctx.needs_input_grad[:2], strict=True)
-            ),
-            *(None,) * (len(ctx.needs_input_grad) - 2),
-        )
+        tensors, grads = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+        gamma, _, settings = ctx.rest
+        wanted = ctx.needs_input_grad[:2]
+        if needs_graph():
+            gradients = apply(CostGradient, grad_value, *grads, *tensors, wanted, gamma, settings)
+        else:
+            gradients = scaled(grad_value, grads, wanted)
+        return *only_wanted(wanted, gradients), *(None,) * (len(ctx.needs_input_grad) - 2)
 
     @staticmethod
     def vmap(
@@ -258,14 +231,43 @@ class _Cost(torch.autograd.Function):
         size = info.batch_size
         rest = (gammas, n_lengths, m_lengths)
         folded = (
-            _front(cost, in_dims[0], size),
-            *(_front_contiguous(t, d, size) for t, d in zip(rest, in_dims[1:4], strict=True)),
+            front(cost, in_dims[0], size),
+            *(front_contiguous(t, d, size) for t, d in zip(rest, in_dims[1:4], strict=True)),
         )
         needs = (
             needs[0] or cost.requires_grad,
             needs[1] or (gammas is not None and gammas.requires_grad),
         )
-        return _unfold(_apply(_Cost, *folded, gamma, needs, settings), size)
+        return unfold(apply(_forward_mode_of(_Cost), *folded, gamma, needs, settings), size)
+
+
+class _CostForwardMode(_Cost):
+    """With a rule for forward mode, which torch.compile refuses to see."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _Cost.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:4])
+
+    @staticmethod
+    def jvp(ctx: Any, cost: Tensor | None, gammas: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        if gammas is not None:
+            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
+        gamma, _, settings = ctx.rest
+        tensors = ctx.saved_tensors
+        value, _ = apply(CostJvp, tensors[0], cost, *tensors[1:], gamma, False, settings)
+        return value, None, None
+
+
+def _forward_mode_of(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """The function to apply, the one with a rule for forward mode where that is needed."""
+    if torch.compiler.is_compiling():
+        if is_second_order():  # it would take tangents, and the gradient's derivative, for 0
+            raise no_derivative("second derivatives and forward mode of soft-DTW within torch.compile")
+        return function
+    if not is_forward_mode():
+        return function
+    return _SeriesForwardMode if function is _Series else _CostForwardMode
 
 
 class _Subsequence(torch.autograd.Function):
@@ -307,13 +309,12 @@ class _Subsequence(torch.autograd.Function):
         if grad_value is None:
             return (None,) * len(ctx.needs_input_grad)
         x, y, *grads = ctx.saved_tensors
-        return (
-            *(
-                _scaled(grad_value, grad, x, y) if needed else None
-                for grad, needed in zip(grads, ctx.needs_input_grad[:2], strict=True)
-            ),
-            *(None,) * (len(ctx.needs_input_grad) - 2),
-        )
+        wanted = ctx.needs_input_grad[:2]
+        if needs_graph():
+            gradients = apply(_SubsequenceGradient, grad_value, *grads, wanted, x, y)
+        else:
+            gradients = scaled(grad_value, (*grads,), wanted)
+        return *only_wanted(wanted, gradients), *(None,) * (len(ctx.needs_input_grad) - 2)
 
     @staticmethod
     def vmap(
@@ -329,14 +330,14 @@ class _Subsequence(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
         folded = (
-            *(_front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
+            *(front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
             *(
-                _front_contiguous(t, d, size)
+                front_contiguous(t, d, size)
                 for t, d in zip((x_lengths, y_lengths), in_dims[2:4], strict=True)
             ),
         )
         needs = (needs[0] or x.requires_grad, needs[1] or y.requires_grad)
-        return _unfold(_apply(_Subsequence, *folded, gamma, needs, *rest), size)
+        return unfold(apply(_Subsequence, *folded, gamma, needs, *rest), size)
 
 
 class Series(NamedTuple):
@@ -358,7 +359,7 @@ def series(
     rest = of.x_lengths, of.y_lengths, of.x_mask, of.y_mask
     gamma, gammas = _split(gamma)
     needs = (_needs_grad(x), _needs_grad(y), _needs_grad(gammas))
-    run = _Series.forward if _is_plain(any(needs)) else partial(_apply, _Series)
+    run = _Series.forward if _is_plain(any(needs)) else partial(apply, _forward_mode_of(_Series))
     value, *_, alignment = run(x, y, gammas, *rest, gamma, needs, with_alignment, cost_kind, tuple(settings))
     return value, alignment
 
@@ -375,7 +376,7 @@ def cost_matrix(
     cost = _traceable(cost)
     gamma, gammas = _split(gamma)
     needs = (_needs_grad(cost), _needs_grad(gammas))
-    run = _Cost.forward if _is_plain(any(needs)) else partial(_apply, _Cost)
+    run = _Cost.forward if _is_plain(any(needs)) else partial(apply, _forward_mode_of(_Cost))
     value, alignment, _ = run(
         cost, gammas, n_lengths, m_lengths, gamma, (needs[0] or with_alignment, needs[1]), tuple(settings)
     )
@@ -388,7 +389,7 @@ def subsequence(
     """Value, alignment (empty if not wanted) and the values of all ends of x sought within y."""
     x, y = _traceable(of.x), _traceable(of.y)
     needs = (_needs_grad(x), _needs_grad(y))
-    run = _Subsequence.forward if _is_plain(any(needs)) else partial(_apply, _Subsequence)
+    run = _Subsequence.forward if _is_plain(any(needs)) else partial(apply, _Subsequence)
     value, _, _, alignment, ends = run(
         x, y, of.x_lengths, of.y_lengths, gamma, needs, with_alignment, cost_kind, step_penalty
     )
@@ -414,4 +415,4 @@ def _needs_grad(tensor: Tensor | None) -> bool:
 
 def _is_plain(needs_grad: bool) -> bool:
     """Neither autograd nor a torch.func transform has anything to see: the operator alone, at a third of the time."""
-    return not (needs_grad or torch._C._are_functorch_transforms_active())
+    return not (needs_grad or torch._C._are_functorch_transforms_active() or is_forward_mode())

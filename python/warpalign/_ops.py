@@ -124,7 +124,48 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::soft_dtw_jvp")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_tangent: Tensor | None,
+    y_tangent: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check_devices("x", x=x, y=y, x_tangent=x_tangent, y_tangent=y_tangent, gammas=gammas)
+    return (
+        x.new_empty(x.shape[0]),
+        _if(needs_grad_x, x, *x.shape),
+        _if(needs_grad_y, y, *y.shape),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_cost_jvp")  # type: ignore[untyped-decorator]
+def _(
+    cost: Tensor,
+    cost_tangent: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float,
+    needs_grad: bool,
+    gammas: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    _check_devices("cost", cost=cost, cost_tangent=cost_tangent, gammas=gammas)
+    return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)
+
+
 series = torch.ops.warpalign.soft_dtw.default
 alignment = torch.ops.warpalign.soft_dtw_alignment.default
 cost_matrix = torch.ops.warpalign.soft_dtw_cost.default
 subsequences = torch.ops.warpalign.soft_dtw_subsequence.default
+series_jvp = torch.ops.warpalign.soft_dtw_jvp.default
+cost_matrix_jvp = torch.ops.warpalign.soft_dtw_cost_jvp.default

@@ -77,7 +77,7 @@ def soft_dtw(
     normalize: bool = False,
     reduction: Reduction = "none",
 ) -> Tensor:
-    """Soft-DTW between pairs of time series, differentiable in both.
+    """Soft-DTW between pairs of time series, differentiable in both, on the CPU twice.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
@@ -129,8 +129,8 @@ def soft_dtw(
         ValueError: shapes, devices, lengths or gamma do not fit, or the band of a pair holds no path (on a GPU with
             lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
             what came.
-        NotImplementedError: on an attempt to differentiate twice. Under torch.compile, which has no double backward for
-            any function, this cannot be relied on.
+        NotImplementedError: for second derivatives by gamma or of gamma 0, and for third ones. Second derivatives of a graph
+            of torch.compile, which has no double backward for any function, may be wrong instead.
 
     Example:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)
@@ -386,7 +386,7 @@ def soft_dtw_subsequence(
 
     Raises:
         TypeError, ValueError: as :func:`soft_dtw`.
-        NotImplementedError: on an attempt to differentiate twice.
+        NotImplementedError: on an attempt to differentiate twice, or in forward mode.
 
     Example:
         >>> series = torch.randn(500, 3)

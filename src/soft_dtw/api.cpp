@@ -101,6 +101,28 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) 
   return check_path(p, device);
 }
 
+// What only second order demands.
+Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out) {
+  if (p.subsequence) return Status::unsupported("subsequence", "a subsequence has no second derivatives yet");
+  if (p.gamma == 0 && !p.gammas) {
+    return Status::unsupported("gamma", "hard DTW (gamma = 0) has no second derivatives");
+  }
+  if (out.grad_gamma) return Status::invalid("grad_gamma", "null: gamma has no tangent", 1);
+  if (p.cost.data && (tangents.x.data || tangents.y.data)) {
+    return Status::invalid("tangents", "that of cost alone, because the problem has no x and y", 1);
+  }
+  if (!p.cost.data && tangents.cost.data) {
+    return Status::invalid("tangents", "those of x and y alone, because the problem has no cost", 1);
+  }
+  return {};
+}
+
+Status check_workspace(Workspace workspace, std::size_t needed) {
+  if (needed == 0 || (workspace.data && workspace.bytes >= needed)) return {};
+  return Status::invalid("workspace", "as many bytes as its workspace function says",
+                         static_cast<double>(workspace.bytes));
+}
+
 }  // namespace
 
 std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
@@ -120,14 +142,41 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
                 const Execution& execution) {
   if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
   if (problem.batch == 0) return {};
-  const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
-  if (needed > 0 && (!workspace.data || workspace.bytes < needed)) {
-    return Status::invalid("workspace", "at least soft_dtw_workspace_bytes() bytes",
-                           static_cast<double>(workspace.bytes));
-  }
+  if (Status s = check_workspace(workspace, soft_dtw_workspace_bytes(problem, outputs, execution)); !s.ok())
+    return s;
   if (execution.device == Device::kHost) return detail::soft_dtw_cpu(problem, outputs, workspace, execution);
 #if WARPALIGN_HAS_CUDA
   return detail::soft_dtw_cuda(problem, outputs, workspace, execution);
+#else
+  return kNoCuda;
+#endif
+}
+
+std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                                         const SoftDtwOutputs& outputs, const Execution& execution) {
+  if (problem.batch <= 0 || problem.n < 1 || problem.m < 1) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::soft_dtw_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw_jvp_cuda_workspace_bytes(problem, tangents, outputs, execution);
+#else
+  return 0;
+#endif
+}
+
+Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                    const SoftDtwOutputs& outputs, Workspace workspace, const Execution& execution) {
+  if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
+  if (Status s = check_tangents(problem, tangents, outputs); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+  const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
+  if (Status s = check_workspace(workspace, needed); !s.ok()) return s;
+  if (execution.device == Device::kHost) {
+    return detail::soft_dtw_jvp_cpu(problem, tangents, outputs, workspace, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw_jvp_cuda(problem, tangents, outputs, workspace, execution);
 #else
   return kNoCuda;
 #endif

@@ -48,6 +48,7 @@ struct Tile {
   Border<Cell> bottom;  // out, laid out like top, which it may be; null: not wanted
   Border<Cell>
       columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
+  bool goes_on = false;  // there is a tile to the right: the last column is kept too
 };
 
 // The tile's rows on its anti-diagonal d, those outside the band left out.
@@ -66,7 +67,7 @@ WARPALIGN_INLINE Rows rows_of(const typename Cell::Pair& p, const Tile<Cell>& t,
 template <class Cell>
 void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
   const int first = larger(1, (d - smaller(t.h - 1, d) + p.tile) / p.tile);
-  for (int k = first; k * p.tile - 1 <= d && k * p.tile < t.w; ++k) {
+  for (int k = first; k * p.tile - 1 <= d && k * p.tile < t.w + t.goes_on; ++k) {
     const int r = d - (k * p.tile - 1);
     const Index to = static_cast<Index>(t.column0 / p.tile + k) * p.n + t.row0 + r;
     if (rows.low <= r && r <= rows.high) {

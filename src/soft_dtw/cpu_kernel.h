@@ -114,6 +114,33 @@ struct CpuPair {
 using CpuPair32 = CpuPair<float, std::int32_t>;
 using CpuPair64 = CpuPair<double, double>;
 
+// Tangents of one pair's inputs, states and results; each is laid out like its namesake in CpuPair64. All are
+// in units of the cost, not scaled by gamma.
+struct CpuTangents {
+  double inverse_gamma = 0;
+  double cost_factor = 1;  // of the sums of the metric's slopes times tangents: 2 for squares, else 1
+
+  const double* x = nullptr;
+  const double* y = nullptr;
+  const void* cost = nullptr;  // null: all 0
+  std::int64_t cost_stride[2] = {0, 0};
+
+  bool want_gradient = false;  // else the value's tangent alone; E's goes to CpuPair64::alignment
+  double* grad_x = nullptr;
+  double* grad_y = nullptr;
+
+  double* row = nullptr;  // of R; the last one is the value's
+  double* column = nullptr;
+  double* flow_below = nullptr;
+  double* flow_right = nullptr;
+  double* diagonal = nullptr;  // 3 (rows + padding)
+  double* diagonal_flow = nullptr;
+  double* diagonal_cost = nullptr;     // kCpuCostDiagonals (rows + padding)
+  double* diagonal_inverse = nullptr;  // the same, of kNorm 1 / C
+  double* weight_up = nullptr;
+  double* weight_left = nullptr;
+};
+
 // log2 Z[n-1, m-1] = exponent + log2(mantissa), for hard DTW R[n-1, m-1] = mantissa; and the largest |c|,
 // with NaN above inf above all numbers.
 struct CpuOutcome {
@@ -130,6 +157,9 @@ struct CpuKernels {
   void (*reverse64)(const CpuPair64&);
   CpuOutcome (*forward_hard)(const CpuPair64&);
   void (*reverse_hard)(const CpuPair64&);
+  // With CpuPair64::want_gradient; its gradients, if laid out, are computed besides.
+  CpuOutcome (*forward_jvp)(const CpuPair64&, const CpuTangents&);
+  void (*reverse_jvp)(const CpuPair64&, const CpuTangents&);
 };
 
 const CpuKernels& cpu_kernels_baseline();

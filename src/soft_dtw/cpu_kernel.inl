@@ -8,6 +8,7 @@
 #include "soft_dtw/cpu_cost.inl"
 #include "soft_dtw/cpu_forward.inl"
 #include "soft_dtw/cpu_reverse.inl"
+#include "soft_dtw/cpu_tangent.inl"
 // clang-format on
 
 namespace WARPALIGN_SIMD_NAMESPACE {
@@ -53,6 +54,18 @@ bool is_one_tile(const typename Cell::Pair& p) {
   return p.n <= p.tile && p.m <= p.tile;
 }
 
+template <class Cell>
+CpuOutcome outcome_of(Border<Cell> last_row, int m, typename Cell::Range range) {
+  double largest = 0;
+  const auto magnitudes = from_bits(range.bits);
+  for (int k = 0; k < Cell::kLanes; ++k) {
+    const double c = static_cast<double>(magnitudes[k]);
+    if (!(c <= largest)) largest = c;
+    if (c != c) break;
+  }
+  return {static_cast<double>(last_row.mantissa[m]), static_cast<double>(last_row.exponent[m]), largest};
+}
+
 // Strips of a tile's rows and all columns that the band leaves them; with gradient their borders are kept,
 // and a pair of one tile keeps its weights right away.
 template <class Cell>
@@ -93,14 +106,7 @@ CpuOutcome forward_pair(const typename Cell::Pair& p) {
     top = top + step;
     top.set_dead(strip.begin);  // only above the first row is the corner in reach
   }
-  double largest = 0;
-  const auto magnitudes = from_bits(range.bits);
-  for (int k = 0; k < Cell::kLanes; ++k) {
-    const double c = static_cast<double>(magnitudes[k]);
-    if (!(c <= largest)) largest = c;
-    if (c != c) break;
-  }
-  return {static_cast<double>(top.mantissa[p.m]), static_cast<double>(top.exponent[p.m]), largest};
+  return outcome_of<Cell>(top, p.m, range);
 }
 
 template <class Real>
@@ -133,21 +139,29 @@ void reverse_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t,
   });
 }
 
+// Into the caller's matrix, if it is wanted; null for e: zeros.
+template <class Cell>
+void put_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* e) {
+  if (!p.alignment) return;
+  if (p.float_storage) {
+    float* const to = static_cast<float*>(p.alignment);
+    e ? write_alignment<Cell>(p, t, e, to) : zero_alignment<Cell>(p, t, to);
+  } else {
+    double* const to = static_cast<double*>(p.alignment);
+    e ? write_alignment<Cell>(p, t, e, to) : zero_alignment<Cell>(p, t, to);
+  }
+}
+
 // One tile on the way back: nothing to do where no E flows in.
 template <class Cell>
 void reverse_one(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows) {
-  if (all_zero(flows.below, t.w) && all_zero(flows.right, t.h)) {
-    if (p.alignment && p.float_storage) zero_alignment<Cell>(p, t, static_cast<float*>(p.alignment));
-    if (p.alignment && !p.float_storage) zero_alignment<Cell>(p, t, static_cast<double*>(p.alignment));
-    return;
-  }
+  if (all_zero(flows.below, t.w) && all_zero(flows.right, t.h)) return put_alignment<Cell>(p, t, nullptr);
   if (!is_one_tile<Cell>(p)) {
     typename Cell::Range ignored;
     forward_any_cost<Cell, true>(p, t, ignored);
   }
   reverse_any_cost<Cell>(p, t, flows);
-  if (p.alignment && p.float_storage) write_alignment<Cell>(p, t, static_cast<float*>(p.alignment));
-  if (p.alignment && !p.float_storage) write_alignment<Cell>(p, t, static_cast<double*>(p.alignment));
+  put_alignment<Cell>(p, t, p.weight_up);
 }
 
 template <class Cell>
@@ -189,13 +203,20 @@ void reverse_pair(const typename Cell::Pair& p) {
 
 }  // namespace WARPALIGN_SIMD_NAMESPACE
 
+#include "soft_dtw/cpu_jvp.inl"
+
 namespace warpalign::detail {
 
 const CpuKernels& WARPALIGN_CPU_KERNELS() {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
-  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>,   &isa::reverse_pair<isa::Cell32>,
-                                       &isa::forward_pair<isa::Cell64>,   &isa::reverse_pair<isa::Cell64>,
-                                       &isa::forward_pair<isa::CellHard>, &isa::reverse_pair<isa::CellHard>};
+  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>,
+                                       &isa::reverse_pair<isa::Cell32>,
+                                       &isa::forward_pair<isa::Cell64>,
+                                       &isa::reverse_pair<isa::Cell64>,
+                                       &isa::forward_pair<isa::CellHard>,
+                                       &isa::reverse_pair<isa::CellHard>,
+                                       &isa::forward_jvp,
+                                       &isa::reverse_jvp};
   return kKernels;
 }
 

@@ -108,6 +108,41 @@ void denormalize_gradient(const Real* series, std::int64_t stride, int length, i
   }
 }
 
+// From the tangents of steps to those of the same steps at length 1, in place: u' = (x' - u <u, x'>) / |x|;
+// and those of the norms, <u, x'>, out. Steps without a direction keep none.
+inline void normalize_tangents(const double* unit, std::int64_t stride, int dim, const double* norms,
+                               double* tangents, double* norm_tangents) {
+  for (std::int64_t i = 0; i < stride; ++i) {
+    double along = 0;
+    for (int k = 0; k < dim; ++k) along += unit[k * stride + i] * tangents[k * stride + i];
+    norm_tangents[i] = along;
+    for (int k = 0; k < dim; ++k) {
+      double& v = tangents[k * stride + i];
+      v = norms[i] == 0 ? 0.0 : (v - unit[k * stride + i] * along) / norms[i];
+    }
+  }
+}
+
+// The derivative of what denormalize_gradient() does, (g - u <u, g>) / |x|, by all of u, g and |x|; `tangent`
+// is that of g, and becomes that of the result.
+inline void denormalize_tangent(const double* unit, const double* unit_tangent, const double* gradient,
+                                std::int64_t stride, int length, int dim, const double* norms,
+                                const double* norm_tangents, double* tangent) {
+  for (int i = 0; i < length; ++i) {
+    double along = 0;
+    double along_tangent = 0;
+    for (std::int64_t at = i; at < i + dim * stride; at += stride) {
+      along += unit[at] * gradient[at];
+      along_tangent += unit_tangent[at] * gradient[at] + unit[at] * tangent[at];
+    }
+    for (std::int64_t at = i; at < i + dim * stride; at += stride) {
+      const double turned = tangent[at] - unit_tangent[at] * along - unit[at] * along_tangent;
+      const double shrunk = (gradient[at] - unit[at] * along) * norm_tangents[i] / norms[i];
+      tangent[at] = norms[i] == 0 ? 0.0 : (turned - shrunk) / norms[i];
+    }
+  }
+}
+
 // The way back, times `factor`, to the contiguous (full, dim) of pair b; beyond the true length 0.
 template <class Storage, class Real>
 void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim, bool backwards, Real factor,

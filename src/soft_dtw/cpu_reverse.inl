@@ -192,10 +192,10 @@ void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
   with_metric(p.metric, [&]<CpuMetric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights); });
 }
 
-// The tile's E to the caller's matrix.
+// The tile's E, as reverse_tile() has stored it, to the caller's matrix.
 template <class Cell, class Storage>
-void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, Storage* alignment) {
-  const typename Cell::Real* e = p.weight_up;
+void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* e,
+                     Storage* alignment) {
   Storage* const corner = alignment + t.row0 * p.alignment_stride + t.column0;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
     const Rows rows = rows_of<Cell>(p, t, d);

@@ -16,7 +16,17 @@ inline double gamma_of(const SoftDtwProblem& p, int b) {
 std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
 Status soft_dtw_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
 
+std::size_t soft_dtw_jvp_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwTangents&,
+                                             const SoftDtwOutputs&, const Execution&);
+Status soft_dtw_jvp_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
+                        const Execution&);
+
 std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
 Status soft_dtw_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
+
+std::size_t soft_dtw_jvp_cuda_workspace_bytes(const SoftDtwProblem&, const SoftDtwTangents&,
+                                              const SoftDtwOutputs&, const Execution&);
+Status soft_dtw_jvp_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
+                         const Execution&);
 
 }  // namespace warpalign::detail

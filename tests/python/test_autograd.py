@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -76,47 +74,6 @@ def test_the_alignment_is_not_differentiable(device: torch.device) -> None:
     value.sum().backward()
     expected = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x)[0]
     assert torch.allclose(x.grad, expected, rtol=1e-5, atol=1e-6)
-
-
-LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "soft_dtw": lambda x, y: warpalign.soft_dtw(x, y).sum(),
-    "soft_dtw squared": lambda x, y: warpalign.soft_dtw(x, y).square().sum(),
-    "soft_dtw_alignment": lambda x, y: warpalign.soft_dtw_alignment(x, y).value.sum(),
-    "soft_dtw_cost": lambda x, y: warpalign.soft_dtw_cost(
-        (x[:, :, None] - y[:, None]).square().sum(-1)
-    ).sum(),
-    "unbatched": lambda x, y: warpalign.soft_dtw(x[0], y[0]),
-    "mean": lambda x, y: warpalign.soft_dtw(x, y, reduction="mean"),
-    "module": lambda x, y: warpalign.SoftDTW()(x, y).sum(),
-}
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("second", ["x", "y"])
-def test_second_derivatives_raise(device: torch.device, loss: str, second: str) -> None:
-    """They are not implemented; a wrong number would be worse."""
-    x, y = pair(2, 4, 5, 2, device=device, dtype=F64, grad=True)
-    (grad_x,) = torch.autograd.grad(LOSSES[loss](x, y), x, create_graph=True)
-    assert grad_x.requires_grad
-    with pytest.raises(RuntimeError, match="second derivatives of soft-DTW"):
-        torch.autograd.grad(grad_x.square().sum(), x if second == "x" else y)
-
-
-def test_second_derivatives_raise_when_only_one_side_wants_gradients(device: torch.device) -> None:
-    x, y = pair(2, 4, 5, 2, device=device, dtype=F64)
-    x.requires_grad_()
-    (grad,) = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="second derivatives of soft-DTW"):
-        grad.square().sum().backward()
-
-
-def test_second_derivatives_by_torch_func_raise(device: torch.device) -> None:
-    x, y = (tensor[0] for tensor in pair(1, 4, 5, 2, device=device, dtype=F64))
-    gradient = torch.func.grad(warpalign.soft_dtw)
-    with pytest.raises(RuntimeError, match="second derivatives of soft-DTW"):
-        torch.func.grad(lambda x: gradient(x, y).square().sum())(x)
-    with pytest.raises(RuntimeError, match="second derivatives of soft-DTW"):
-        torch.func.jacrev(gradient)(x, y)
 
 
 def test_the_derivative_by_grad_output_is_linear(device: torch.device) -> None:

@@ -131,6 +131,63 @@ def test_subsequences(cuda: torch.device, gamma: float) -> None:
     assert_close(find(cuda), find(torch.device("cpu")), 1e-9)
 
 
+SMOOTH = [case for case in CASES if not case.startswith("hard") and "gamma" not in CASES[case]]
+
+
+@pytest.mark.parametrize("d", [1, 9, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", SMOOTH)
+def test_hessian_vector_products(cuda: torch.device, case: str, dtype: torch.dtype, d: int) -> None:
+    x, y = series(d, dtype)
+    directions = [torch.randn(t.shape, generator=torch.Generator().manual_seed(7)) for t in (x, y)]
+
+    def products(device: torch.device, wide: torch.dtype) -> list[Tensor]:
+        leaves = [t.to(device, wide).detach().requires_grad_() for t in (x, y)]
+        value = warpalign.soft_dtw(*leaves, **placed(CASES[case], device, wide))
+        first = torch.autograd.grad(value.sum(), leaves, create_graph=True)
+        along = sum((g * v.to(device, wide)).sum() for g, v in zip(first, directions, strict=True))
+        return list(torch.autograd.grad(along, leaves))
+
+    expected = products(torch.device("cpu"), torch.float64)
+    assert_close(products(cuda, dtype), expected, 2e-6 if dtype == torch.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("gammas", [False, True])
+def test_hessian_vector_products_of_costs(cuda: torch.device, gammas: bool) -> None:
+    x, y = series(3, torch.float64)
+    table, direction = torch.cdist(x, y), torch.randn(3, 70, 90, dtype=torch.float64)
+
+    def product(device: torch.device) -> list[Tensor]:
+        gamma = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64, device=device) if gammas else 0.5
+        leaf = table.to(device).detach().requires_grad_()
+        value = warpalign.soft_dtw_cost(leaf, gamma=gamma, bandwidth=12, step_penalty=0.3)
+        (first,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+        return list(torch.autograd.grad((first * direction.to(device)).sum(), leaf))
+
+    assert_close(product(cuda), product(torch.device("cpu")), 1e-9)
+
+
+def test_gradgradcheck(cuda: torch.device) -> None:
+    x, y = (t[:2, :6].to(cuda).requires_grad_() for t in series(2, torch.float64))
+    for cost in ("sqeuclidean", "euclidean", "cosine", "huber"):
+        assert torch.autograd.gradgradcheck(
+            lambda x, y, cost=cost: warpalign.soft_dtw(x, y, cost=cost, gamma=0.7), (x, y)
+        )
+    table = torch.rand(2, 5, 7, dtype=torch.float64, device=cuda).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda c: warpalign.soft_dtw_cost(c, bandwidth=3), (table,))
+
+
+def test_a_hessian_vector_product_keeps_no_table(cuda: torch.device) -> None:
+    x, y = (torch.randn(4, 1500, 3, device=cuda).requires_grad_() for _ in range(2))
+    (first,) = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x, create_graph=True)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    torch.autograd.grad(first.square().sum(), (x, y))
+    table = 4 * 1500 * 1500 * 4
+    assert before < table / 4 and torch.cuda.max_memory_allocated() - before < 2 * table
+
+
 def captured(run: Callable[[], list[Tensor]]) -> list[Tensor]:
     """The outputs of a replay."""
     side = torch.cuda.Stream()

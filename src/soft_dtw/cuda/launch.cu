@@ -18,7 +18,7 @@ namespace {
 
 using namespace softdtw;  // NOLINT: one operator's own names
 
-enum class Kernel { kFewFeatures, kTiles, kOptions, kHard, kFloat64 };
+enum class Kernel { kFewFeatures, kTiles, kOptions, kHard, kDual, kFloat64 };
 
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
@@ -42,7 +42,27 @@ bool has_options(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
          p.subsequence || out.grad_gamma;
 }
 
-Kernel kernel_for(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+// One call of one device. tangents: null for first order.
+struct Call {
+  SoftDtwProblem p;
+  SoftDtwOutputs out;
+  const SoftDtwTangents* tangents;
+  int device;
+  cudaStream_t stream;
+
+  Call(const SoftDtwProblem& problem, const SoftDtwTangents* tangents_of, const SoftDtwOutputs& outputs,
+       const Execution& execution)
+      : p(problem),
+        out(outputs),
+        tangents(tangents_of),
+        device(execution.cuda_device),
+        stream(static_cast<cudaStream_t>(execution.stream)) {}
+};
+
+Kernel kernel_for(const Call& call) {
+  const SoftDtwProblem& p = call.p;
+  const SoftDtwOutputs& out = call.out;
+  if (call.tangents) return Kernel::kDual;
   if (is_hard(p)) return Kernel::kHard;
   if (p.dtype == DType::kFloat64) return Kernel::kFloat64;
   if (has_options(p, out)) return Kernel::kOptions;
@@ -77,14 +97,18 @@ void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits d
       return describe_options(r);
     case Kernel::kHard:
       return describe_hard(r, float32_data);
+    case Kernel::kDual:
+      return describe_dual(r, float32_data);
     case Kernel::kFloat64:
       return describe_float64(r, float32_data);
   }
 }
 
-Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int device) {
-  const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, device),
-                            cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
+Plan plan_for(const Call& call) {
+  const SoftDtwProblem& problem = call.p;
+  const SoftDtwOutputs& out = call.out;
+  const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, call.device),
+                            cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device)};
   Request request{};
   request.batch = problem.batch;
   request.n = problem.n;
@@ -93,7 +117,7 @@ Plan plan_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out, int devi
   if (exchanges_series(problem, out)) std::swap(request.n, request.m);
   Request rerun = request;
   Plan plan{};
-  plan.kernel = kernel_for(problem, out);
+  plan.kernel = kernel_for(call);
   describe(plan.kernel, request, problem, limits);
   plan.main = layout_for(request, limits);
   plan.workspace = plan.main.scratch;
@@ -135,11 +159,18 @@ Metric metric_of(CostKind kind) {
 }
 
 template <class In>
-Params<In> params_for(const SoftDtwProblem& problem, const SoftDtwOutputs& out) {
+Params<In> params_for(const Call& call) {
+  const SoftDtwProblem& problem = call.p;
+  const SoftDtwOutputs& out = call.out;
   Params<In> p{};
   copy_strides(p.x_stride, problem.x, p.x);
   copy_strides(p.y_stride, problem.y, p.y);
   copy_strides(p.cost_stride, problem.cost, p.cost);
+  if (call.tangents) {
+    copy_strides(p.tangents.x_stride, call.tangents->x, p.tangents.x);
+    copy_strides(p.tangents.y_stride, call.tangents->y, p.tangents.y);
+    copy_strides(p.tangents.cost_stride, call.tangents->cost, p.tangents.cost);
+  }
   p.x_lengths = problem.x_lengths;
   p.y_lengths = problem.y_lengths;
   p.value = static_cast<In*>(out.value);
@@ -170,6 +201,8 @@ template <class In>
 void exchange_series(Params<In>& p) {
   std::swap(p.x, p.y);
   std::swap(p.x_stride, p.y_stride);
+  std::swap(p.tangents.x, p.tangents.y);
+  std::swap(p.tangents.x_stride, p.tangents.y_stride);
   std::swap(p.x_lengths, p.y_lengths);
   std::swap(p.x_mask, p.y_mask);
   std::swap(p.grad_x, p.grad_y);
@@ -177,7 +210,8 @@ void exchange_series(Params<In>& p) {
 }
 
 Status launch(Kernel kernel, const Params<double>& p, bool gradient, cudaStream_t stream) {
-  return kernel == Kernel::kHard ? launch_hard(p, gradient, stream) : launch_float64(p, gradient, stream);
+  if (kernel == Kernel::kHard) return launch_hard(p, gradient, stream);
+  return kernel == Kernel::kDual ? launch_dual(p, gradient, stream) : launch_float64(p, gradient, stream);
 }
 Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t stream) {
   switch (kernel) {
@@ -189,6 +223,8 @@ Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t
       return launch_options(p, gradient, stream);
     case Kernel::kHard:
       return launch_hard(p, gradient, stream);
+    case Kernel::kDual:
+      return launch_dual(p, gradient, stream);
     case Kernel::kFloat64:
       break;
   }
@@ -208,125 +244,164 @@ Status clear_gradients(const Params<In>& p, cudaStream_t stream) {
 }
 
 template <class In>
-Status run_as(const SoftDtwProblem& problem, const SoftDtwOutputs& out, const Plan& plan, void* workspace,
-              cudaStream_t stream) {
-  Params<In> p = params_for<In>(problem, out);
-  if (exchanges_series(problem, out)) exchange_series(p);
+Status run_as(const Call& call, const Plan& plan, void* workspace) {
+  Params<In> p = params_for<In>(call);
+  if (exchanges_series(call.p, call.out)) exchange_series(p);
   if (p.band.kind != BandKind::kNone) {
-    if (Status s = clear_gradients(p, stream); !s.ok()) return s;
+    if (Status s = clear_gradients(p, call.stream); !s.ok()) return s;
   }
   auto* base = static_cast<unsigned char*>(workspace);
   if (plan.has_rerun()) p.uncertified = reinterpret_cast<int*>(base);
   p.scratch = base + plan.flags;
   p.layout = plan.main;
-  const Status status = launch(plan.kernel, p, out.wants_gradient(), stream);
+  const bool gradient = call.out.wants_gradient();
+  const Status status = launch(plan.kernel, p, gradient, call.stream);
   if (!status.ok() || !plan.has_rerun()) return status;
   p.layout = plan.rerun;
-  return launch(Kernel::kFloat64, p, out.wants_gradient(), stream);
+  return launch(Kernel::kFloat64, p, gradient, call.stream);
 }
 
 // Of a Euclidean distance the kernels divide E by the cost where gradients of the series are wanted, and then
 // no longer have E itself.
-bool runs_twice(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
-  return !p.cost.data && p.cost_kind == CostKind::kEuclidean && out.alignment && (out.grad_x || out.grad_y);
+bool runs_twice(const Call& call) {
+  const bool is_norm = !call.p.cost.data && call.p.cost_kind == CostKind::kEuclidean;
+  return is_norm && call.out.alignment && (call.out.grad_x || call.out.grad_y);
 }
-SoftDtwOutputs without_alignment(SoftDtwOutputs out) {
-  out.alignment = nullptr;
-  return out;
+Call without_alignment(Call call) {
+  call.out.alignment = nullptr;
+  return call;
 }
-SoftDtwOutputs alignment_alone(const SoftDtwOutputs& out) {
-  SoftDtwOutputs alone;
-  alone.value = out.value;
-  alone.alignment = out.alignment;
-  return alone;
+Call alignment_alone(Call call) {
+  call.out.grad_x = call.out.grad_y = call.out.grad_gamma = call.out.end_values = nullptr;
+  return call;
 }
 
-// The problem whose steps have unit length, and where they and their gradients are.
-struct UnitProblem {
-  SoftDtwProblem problem;
-  SoftDtwOutputs out;
+std::size_t plain_bytes(const Call& call) {
+  if (!runs_twice(call)) return plan_for(call).workspace;
+  return std::max(plan_for(without_alignment(call)).workspace, plan_for(alignment_alone(call)).workspace);
+}
+
+Status run_plain(const Call& call, void* workspace) {
+  if (runs_twice(call)) {
+    const Status status = run_plain(without_alignment(call), workspace);
+    return status.ok() ? run_plain(alignment_alone(call), workspace) : status;
+  }
+  const Plan plan = plan_for(call);
+  if (!plan.fits()) {
+    return Status::unsupported("execution",
+                               "the GPU has too little shared memory: 83 KiB per block are needed, and 125 "
+                               "KiB for second derivatives");
+  }
+  return call.p.dtype == DType::kFloat32 ? run_as<float>(call, plan, workspace)
+                                         : run_as<double>(call, plan, workspace);
+}
+
+// A call for the cosine: the one whose steps have unit length, and where they and their gradients are.
+struct UnitCall {
+  Call call;
   UnitSteps x;
   UnitSteps y;
+  SoftDtwTangents unit_tangents;
+  SoftDtwOutputs first_order;  // of the units, which their second order needs besides
+  std::byte* rest;             // of the workspace
+  std::size_t bytes;           // before the rest
 
-  UnitProblem(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& wanted)
-      : problem(p),
-        out(wanted),
-        x{p.dtype, p.batch, p.n, p.dim, false, p.x, p.x_lengths, p.x_mask, nullptr},
-        y{p.dtype, p.batch, p.m, p.dim, true, p.y, p.y_lengths, p.y_mask, nullptr} {
-    problem.dim = unit_features(p.dim);
-    problem.x = series(arena, x);
-    problem.y = series(arena, y);
-    if (wanted.grad_x) out.grad_x = take(arena, x);
-    if (wanted.grad_y) out.grad_y = take(arena, y);
+  UnitCall(const Call& of, void* workspace)
+      : call(of),
+        x{of.p.dtype, of.p.batch, of.p.n, of.p.dim, false, of.p.x, of.p.x_lengths, of.p.x_mask, nullptr},
+        y{of.p.dtype, of.p.batch, of.p.m, of.p.dim, true, of.p.y, of.p.y_lengths, of.p.y_mask, nullptr} {
+    Arena arena = workspace ? Arena(workspace) : Arena();
+    call.p.dim = unit_features(of.p.dim);
+    call.p.x = series(x.units = take(arena, x), x);
+    call.p.y = series(y.units = take(arena, y), y);
+    if (of.out.grad_x) call.out.grad_x = take(arena, x);
+    if (of.out.grad_y) call.out.grad_y = take(arena, y);
+    if (of.tangents) {
+      x.tangents = of.tangents->x;
+      y.tangents = of.tangents->y;
+      unit_tangents.x = series(x.unit_tangents = take(arena, x), x);
+      unit_tangents.y = series(y.unit_tangents = take(arena, y), y);
+      call.tangents = &unit_tangents;
+      first_order.value = arena.take<double>(of.p.batch);
+      if (of.out.grad_x) first_order.grad_x = take(arena, x);
+      if (of.out.grad_y) first_order.grad_y = take(arena, y);
+    }
+    bytes = aligned(arena.used());
+    rest = static_cast<std::byte*>(workspace) + bytes;
+  }
+  UnitCall(const UnitCall&) = delete;  // call points to unit_tangents
+  UnitCall& operator=(const UnitCall&) = delete;
+
+  [[nodiscard]] bool needs_first_order() const { return first_order.grad_x || first_order.grad_y; }
+  [[nodiscard]] Call of_first_order() const {
+    Call first = call;
+    first.tangents = nullptr;
+    first.out = first_order;
+    return first;
   }
 
  private:
   static void* take(Arena& arena, const UnitSteps& side) {
     const std::size_t elements = static_cast<std::size_t>(side.batch) * side.length * unit_features(side.dim);
-    const std::size_t bytes = elements * (side.dtype == DType::kFloat32 ? sizeof(float) : sizeof(double));
+    const std::size_t size = elements * (side.dtype == DType::kFloat32 ? sizeof(float) : sizeof(double));
     static std::byte measured;  // not null: that is what says whether an output is wanted
-    std::byte* const data = arena.take<std::byte>(aligned(bytes));
+    std::byte* const data = arena.take<std::byte>(aligned(size));
     return data ? data : &measured;
   }
-  static StridedTensor series(Arena& arena, UnitSteps& side) {
-    side.units = take(arena, side);
+  static StridedTensor series(const void* data, const UnitSteps& side) {
     const std::int64_t features = unit_features(side.dim);
-    return {side.units, {side.length * features, features, 1}};
+    return {data, {side.length * features, features, 1}};
   }
 };
 
-std::size_t plain_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out, int device) {
-  if (!runs_twice(p, out)) return plan_for(p, out, device).workspace;
-  return std::max(plan_for(p, without_alignment(out), device).workspace,
-                  plan_for(p, alignment_alone(out), device).workspace);
+std::size_t unit_bytes(const Call& call) {
+  const UnitCall units(call, nullptr);
+  const std::size_t first = units.needs_first_order() ? plain_bytes(units.of_first_order()) : 0;
+  return units.bytes + std::max(first, plain_bytes(units.call));
 }
 
-Status run_plain(const SoftDtwProblem& p, const SoftDtwOutputs& out, void* workspace,
-                 const Execution& execution) {
-  if (runs_twice(p, out)) {
-    const Status status = run_plain(p, without_alignment(out), workspace, execution);
-    return status.ok() ? run_plain(p, alignment_alone(out), workspace, execution) : status;
+Status run_units(const Call& call, void* workspace) {
+  const UnitCall units(call, workspace);
+  if (Status s = make_unit_steps(units.x, call.stream); !s.ok()) return s;
+  if (Status s = make_unit_steps(units.y, call.stream); !s.ok()) return s;
+  if (units.needs_first_order()) {
+    if (Status s = run_plain(units.of_first_order(), units.rest); !s.ok()) return s;
   }
-  const Plan plan = plan_for(p, out, execution.cuda_device);
-  if (!plan.fits()) {
-    return Status::unsupported("execution",
-                               "the GPU has too little shared memory: 74 KiB per block are needed");
-  }
-  const auto stream = static_cast<cudaStream_t>(execution.stream);
-  return p.dtype == DType::kFloat32 ? run_as<float>(p, out, plan, workspace, stream)
-                                    : run_as<double>(p, out, plan, workspace, stream);
+  if (Status s = run_plain(units.call, units.rest); !s.ok()) return s;
+  const auto back = [&](const UnitSteps& side, const void* first, const void* found, void* to) {
+    if (!to) return Status{};
+    return call.tangents ? from_unit_tangent(side, first, found, to, call.stream)
+                         : from_unit_gradient(side, found, to, call.stream);
+  };
+  const SoftDtwOutputs& first = units.first_order;
+  if (Status s = back(units.x, first.grad_x, units.call.out.grad_x, call.out.grad_x); !s.ok()) return s;
+  return back(units.y, first.grad_y, units.call.out.grad_y, call.out.grad_y);
 }
 
-Status run_units(const SoftDtwProblem& p, const SoftDtwOutputs& out, void* workspace,
-                 const Execution& execution) {
-  const auto stream = static_cast<cudaStream_t>(execution.stream);
-  Arena arena(workspace);
-  const UnitProblem units(arena, p, out);
-  if (Status s = make_unit_steps(units.x, stream); !s.ok()) return s;
-  if (Status s = make_unit_steps(units.y, stream); !s.ok()) return s;
-  auto* const rest = static_cast<std::byte*>(workspace) + aligned(arena.used());
-  if (Status s = run_plain(units.problem, units.out, rest, execution); !s.ok()) return s;
-  if (out.grad_x) {
-    const Status s = from_unit_gradient(units.x, units.out.grad_x, out.grad_x, stream);
-    if (!s.ok()) return s;
-  }
-  return out.grad_y ? from_unit_gradient(units.y, units.out.grad_y, out.grad_y, stream) : Status{};
+std::size_t bytes_of(const Call& call) { return is_cosine(call.p) ? unit_bytes(call) : plain_bytes(call); }
+
+Status run(const Call& call, void* workspace) {
+  return is_cosine(call.p) ? run_units(call, workspace) : run_plain(call, workspace);
 }
 
 }  // namespace
 
 std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
                                           const Execution& execution) {
-  if (!is_cosine(problem)) return plain_bytes(problem, out, execution.cuda_device);
-  Arena arena;
-  const UnitProblem units(arena, problem, out);
-  return aligned(arena.used()) + plain_bytes(units.problem, units.out, execution.cuda_device);
+  return bytes_of(Call(problem, nullptr, out, execution));
 }
-
 Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
                      const Execution& execution) {
-  return is_cosine(problem) ? run_units(problem, out, workspace.data, execution)
-                            : run_plain(problem, out, workspace.data, execution);
+  return run(Call(problem, nullptr, out, execution), workspace.data);
+}
+
+std::size_t soft_dtw_jvp_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                                              const SoftDtwOutputs& out, const Execution& execution) {
+  return bytes_of(Call(problem, &tangents, out, execution));
+}
+Status soft_dtw_jvp_cuda(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                         const SoftDtwOutputs& out, Workspace workspace, const Execution& execution) {
+  return run(Call(problem, &tangents, out, execution), workspace.data);
 }
 
 }  // namespace warpalign::detail

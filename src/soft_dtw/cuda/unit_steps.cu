@@ -26,6 +26,8 @@ template <class In>
 struct Step {
   const In* data;
   std::int64_t stride;
+  const In* tangents;
+  std::int64_t tangent_stride;
   double length;  // 0 where there is nothing
 
   __device__ Step(const UnitSteps& side, std::int64_t row, int lane) {
@@ -33,6 +35,9 @@ struct Step {
     const int i = static_cast<int>(row % side.length);
     data = static_cast<const In*>(side.series.data) + b * side.series.stride[0] + i * side.series.stride[1];
     stride = side.series.stride[2];
+    tangents = static_cast<const In*>(side.tangents.data);
+    if (tangents) tangents += b * side.tangents.stride[0] + i * side.tangents.stride[1];
+    tangent_stride = side.tangents.stride[2];
     length = 0;
     if ((side.lengths && i >= min(max(side.lengths[b], 1), side.length)) || (side.mask && side.mask[row])) {
       return;
@@ -49,6 +54,16 @@ struct Step {
   }
   [[nodiscard]] __device__ double at(int d) const { return static_cast<double>(data[d * stride]); }
   [[nodiscard]] __device__ In unit(int d) const { return static_cast<In>(at(d) / length); }
+  [[nodiscard]] __device__ double tangent(int d) const {
+    return tangents ? static_cast<double>(tangents[d * tangent_stride]) : 0.0;
+  }
+  // Over all features, by the whole warp; 0 where there is nothing.
+  template <class Of>
+  [[nodiscard]] __device__ double sum(int dim, int lane, const Of& of) const {
+    double total = 0;
+    for (int d = lane; length != 0 && d < dim; d += cuda::kWarpSize) total += of(d);
+    return sum_over_warp(total);
+  }
 };
 
 // One warp per step.
@@ -72,6 +87,14 @@ __global__ void unit_steps_kernel(const UnitSteps side) {
       const bool nowhere = step.length == 0;
       to[d] = d < side.dim ? (nowhere ? In(0) : step.unit(d)) : (nowhere && d == own ? In(1) : In(0));
     }
+    if (!side.unit_tangents) return;
+    In* const tangent = static_cast<In*>(side.unit_tangents) + row * features;
+    const double along = step.sum(side.dim, lane, [&](int d) { return step.unit(d) * step.tangent(d); });
+    for (int d = lane; d < features; d += cuda::kWarpSize) {
+      tangent[d] = d < side.dim && step.length != 0
+                       ? static_cast<In>((step.tangent(d) - step.unit(d) * along) / step.length)
+                       : In(0);
+    }
   });
 }
 
@@ -81,14 +104,39 @@ __global__ void unit_gradient_kernel(const UnitSteps side, const In* unit_gradie
   for_each_step<In>(side, [&](std::int64_t row, int lane, const Step<In>& step) {
     const In* const from = unit_gradient + row * features;
     In* const to = gradient + row * side.dim;
-    double along = 0;
-    for (int d = lane; step.length != 0 && d < side.dim; d += cuda::kWarpSize) {
-      along += static_cast<double>(from[d]) * static_cast<double>(step.unit(d));
-    }
-    along = sum_over_warp(along);
+    const double along =
+        step.sum(side.dim, lane, [&](int d) { return static_cast<double>(from[d]) * step.unit(d); });
     const double factor = 0.5 / step.length;
     for (int d = lane; d < side.dim; d += cuda::kWarpSize) {
       to[d] = step.length == 0 ? In(0) : static_cast<In>((from[d] - along * step.unit(d)) * factor);
+    }
+  });
+}
+
+// With u = x / |x|, g the gradient by u, and dots for derivatives along the tangents: of (g - <u, g> u) / |x|.
+template <class In>
+__global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradient, const In* unit_gradient_dot,
+                                    In* tangent) {
+  const int features = unit_features(side.dim);
+  for_each_step<In>(side, [&](std::int64_t row, int lane, const Step<In>& step) {
+    const In* const g = unit_gradient + row * features;
+    const In* const g_dot = unit_gradient_dot + row * features;
+    const In* const u_dot = static_cast<const In*>(side.unit_tangents) + row * features;
+    const int dim = side.dim;
+    const double length_dot =
+        step.sum(dim, lane, [&](int d) { return step.unit(d) * step.tangent(d); }) / step.length;
+    const double along = step.sum(dim, lane, [&](int d) { return static_cast<double>(g[d]) * step.unit(d); });
+    const double along_dot = step.sum(dim, lane, [&](int d) {
+      return static_cast<double>(g_dot[d]) * step.unit(d) + static_cast<double>(g[d]) * u_dot[d];
+    });
+    In* const to = tangent + row * dim;
+    for (int d = lane; d < dim; d += cuda::kWarpSize) {
+      const double u = step.unit(d);
+      const double across = g[d] - along * u;
+      const double across_dot = g_dot[d] - along_dot * u - along * u_dot[d];
+      to[d] = step.length == 0
+                  ? In(0)
+                  : static_cast<In>(0.5 * (across_dot - across * length_dot) / step.length);
     }
   });
 }
@@ -118,6 +166,20 @@ Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void
   } else {
     unit_gradient_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
         side, static_cast<const double*>(unit_gradient), static_cast<double*>(gradient));
+  }
+  return cuda::to_status(cudaGetLastError());
+}
+
+Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
+                         void* tangent, cudaStream_t stream) {
+  if (side.dtype == DType::kFloat32) {
+    unit_tangent_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
+        side, static_cast<const float*>(unit_gradient), static_cast<const float*>(unit_gradient_tangent),
+        static_cast<float*>(tangent));
+  } else {
+    unit_tangent_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
+        side, static_cast<const double*>(unit_gradient), static_cast<const double*>(unit_gradient_tangent),
+        static_cast<double*>(tangent));
   }
   return cuda::to_status(cudaGetLastError());
 }

@@ -24,13 +24,19 @@ struct UnitSteps {
   const std::int32_t* lengths;  // (B,) or null
   const std::uint8_t* mask;     // (B, length) or null
   void* units;                  // (B, length, unit_features(dim))
+  StridedTensor tangents = {};  // of the series, for second order; null: 0
+  void* unit_tangents = nullptr;
 };
 
+// And their tangents, where unit_tangents is not null.
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream);
 
 // gradient (B, length, dim) of the cosine from that of |u - v|^2 with respect to the units, (B, length,
 // unit_features(dim)).
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream);
+// Its derivative along the tangents, from those two of the units.
+Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
+                         void* tangent, cudaStream_t stream);
 
 }  // namespace warpalign::softdtw

@@ -1,0 +1,115 @@
+"""What the autograd functions share: how they are applied, and vmapped axes folded into the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from warpalign._ops import Settings
+
+Dim = int | None
+
+
+def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """function.apply, and at every eager call less than half of its time.
+
+    Function.apply binds its arguments to the signature of forward before it does what is called here, which only
+    torch.func transforms and torch.compile need.
+    """
+    if is_traced():
+        return function.apply(*arguments)
+    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
+
+
+def is_traced() -> bool:
+    """Under torch.compile, a torch.func transform or in forward mode: only saved tensors may be kept between forward and
+    backward, and nothing be written in place."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or is_forward_mode()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_second_order() -> bool:
+    """Within forward mode, or torch.func.grad of torch.func.grad."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    grads = [level for level in stack if level.key() == torch._C._functorch.TransformType.Grad]
+    return forward_ad._current_level >= 0 or len(grads) > 1
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_forward_mode() -> bool:
+    """Inputs may carry tangents, of torch.func.jvp or of torch.autograd.forward_ad."""
+    return forward_ad._current_level >= 0
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """A backward for many grad_outputs at once (is_grads_batched, or vmap): then nothing can be written in place."""
+    batched: bool = is_traced() or torch._C._functorch.is_legacy_batchedtensor(tensor)
+    return batched
+
+
+def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands; a NamedTuple or
+    variable arguments it does not."""
+    return dict(zip(Settings._fields, settings, strict=True))
+
+
+def along_batch(factor: Tensor, like: Tensor) -> Tensor:
+    return factor.view(-1, *(1,) * (like.dim() - 1))
+
+
+def scaled(factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> tuple[Tensor, ...]:
+    """gradient[b] * factor[b]; empty where it is not wanted."""
+    return tuple(
+        gradient * along_batch(factor, gradient) if want else gradient.new_empty(0)
+        for gradient, want in zip(gradients, wanted, strict=True)
+    )
+
+
+def scaled_in_place(
+    factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    return tuple(
+        gradient.mul_(along_batch(factor, gradient)) if want else None
+        for gradient, want in zip(gradients, wanted, strict=True)
+    )
+
+
+def only_wanted(wanted: tuple[bool, ...], tensors: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(t if want else None for t, want in zip(tensors, wanted, strict=True))
+
+
+def mark_unwanted(ctx: Any, gradients: tuple[Tensor, ...]) -> None:
+    empty = (gradient for gradient, want in zip(gradients, ctx.wanted, strict=True) if not want)
+    ctx.mark_non_differentiable(*empty)
+
+
+def needs_graph() -> bool:
+    """Whether a gradient is to be differentiable in its turn; a compiled graph would only trace that away."""
+    return (torch.is_grad_enabled() or is_forward_mode()) and not torch.compiler.is_compiling()
+
+
+def no_derivative(what: str) -> NotImplementedError:
+    return NotImplementedError(f"warpalign: {what} are not available")
+
+
+def front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
+    """The vmapped axis in front, expanded where the tensor has none, and folded into the batch."""
+    if tensor is None:
+        return None
+    tensor = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
+    return tensor.flatten(0, 1)
+
+
+def front_contiguous(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
+    """As front; contiguous, as the operators want all but series: folding one into many only repeats it by stride 0."""
+    folded = front(tensor, dim, size)
+    return None if folded is None else folded.contiguous()
+
+
+def unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+    """Batches folded by front apart again; what was not asked for stays empty."""
+    apart = tuple(t.unflatten(0, (size, -1)) if t.numel() or t.dim() > 1 else t for t in tensors)
+    return apart, tuple(0 if a is not t else None for a, t in zip(apart, tensors, strict=True))
