@@ -120,7 +120,7 @@ def check_options(options: dict[str, Any], dtype: torch.dtype, device: torch.dev
     x, y = torch.randn(2, 70, 6).to(dtype), torch.randn(2, 290, 6).to(dtype)
 
     def results(where: torch.device, width: torch.dtype) -> list[Tensor]:
-        own = {k: v.to(where) if isinstance(v, Tensor) else v for k, v in options.items()}
+        own: dict[str, Any] = {k: v.to(where) if isinstance(v, Tensor) else v for k, v in options.items()}
         leaves = [t.to(where, width).requires_grad_() for t in (x, y)]
         if isinstance(own.get("gamma"), Tensor):
             own["gamma"] = own["gamma"].to(width).requires_grad_()
