@@ -67,6 +67,6 @@ void check(const Batch<T>& batch, Wanted wanted = kEverything) {
 
 }  // namespace warpalign::test
 
-#define WARPALIGN_FOR_EVERY(paths)                                                        \
+#define WARPALIGN_FOR_EVERY(paths)                                                       \
   INSTANTIATE_TEST_SUITE_P(Path, SoftDtw, ::testing::ValuesIn(warpalign::test::paths()), \
                            [](const auto& param_info) { return param_info.param.name(); })

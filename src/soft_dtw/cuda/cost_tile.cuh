@@ -41,8 +41,8 @@ struct Staged {
   Element y[32 * kStagedStride<Element>];
 };
 
-// Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for a
-// strip, and what grad_x is already, for a tile.
+// Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for
+// a strip, and what grad_x is already, for a tile.
 template <class Real>
 constexpr int kGradientFeatures = 128 / sizeof(Real);
 template <class Real>
@@ -100,7 +100,8 @@ class CostMaker {
   static constexpr int kVector = 16 / sizeof(Element);
 
  public:
-  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Staged<Element>& staged)
+  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane,
+                       Staged<Element>& staged)
       : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(staged) {
     if (kOptions) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
@@ -117,7 +118,7 @@ class CostMaker {
     } else if (p_.cost) {
       make_from_matrix(row0, tile);
     } else if (!kOptions || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
-      make_from_series(row0, tile, [](Real& sum, const Real (&x)[4], const Real (&y)[4]) {
+      make_from_series(row0, tile, [](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
         const Real a = x[0] - y[0], b = x[1] - y[1], e = x[2] - y[2], f = x[3] - y[3];
         sum += a * a + b * b + e * e + f * f;
       });
@@ -131,7 +132,7 @@ class CostMaker {
         const Real m = max(min(t, Real(1)), least);
         return m * (t - part * m);
       };
-      make_from_series(row0, tile, [&](Real& sum, const Real (&x)[4], const Real (&y)[4]) {
+      make_from_series(row0, tile, [&](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
         sum += one(x[0], y[0]) + one(x[1], y[1]) + (one(x[2], y[2]) + one(x[3], y[3]));
       });
     }
@@ -248,8 +249,8 @@ class CostMaker {
     }
   }
 
-  // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane and
-  // half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
+  // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane
+  // and half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
   template <int kRows, class RowOf>
   __device__ __forceinline__ void stage(Element* to, int d0, int length, const In* series,
                                         const std::int64_t (&stride)[3], const In* tangents,

@@ -66,7 +66,10 @@ class GradientMaker {
         column0_(column0),
         lane_(lane),
         adds_(adds),
-        width_(min(p.dim <= 16 ? 8 : p.dim <= 32 ? 16 : 32, kFeatures)),
+        width_(min(p.dim <= 16   ? 8
+                   : p.dim <= 32 ? 16
+                                 : 32,
+                   kFeatures)),
         first_feature_(helper * width_),
         keeps_(p.dim <= kGradientWarps * width_),
         memory_(memory),
@@ -101,9 +104,7 @@ class GradientMaker {
   }
 
  private:
-  [[nodiscard]] __device__ int feature(int d0) const {
-    return min(d0 + (lane_ & (width_ - 1)), p_.dim - 1);
-  }
+  [[nodiscard]] __device__ int feature(int d0) const { return min(d0 + (lane_ & (width_ - 1)), p_.dim - 1); }
 
   // One bit per row of the tile.
   [[nodiscard]] __device__ unsigned rows_inside(int row0) const {

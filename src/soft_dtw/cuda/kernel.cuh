@@ -46,7 +46,8 @@ struct Task {
   bool exists;  // of this warp's pair; the block has others
 };
 
-// Whole pairs, one after the other.
+// Whole pairs, one after the other: every so manieth, or, where the host has put them in an order, the next
+// one that nobody has taken, from the common counter at the start of the scratch.
 template <class Wave>
 class OwnPairs {
  public:
@@ -58,8 +59,12 @@ class OwnPairs {
       order_ = 0;
       first_ += stride();
     }
-    if (order_ == 0 && !find_work()) return false;
-    task = {static_cast<int>(first_) + slot_, order_++, active_};
+    if (order_ == 0) {
+      if (p_.order) first_ = take();
+      if (!find_work()) return false;
+    }
+    const int place = static_cast<int>(first_) + slot_;
+    task = {p_.order && active_ ? p_.order[place] : place, order_++, active_};
     return true;
   }
 
@@ -69,6 +74,13 @@ class OwnPairs {
   }
   __device__ std::int64_t stride() const {
     return static_cast<std::int64_t>(gridDim.x) * p_.layout.pairs_per_block;
+  }
+
+  [[nodiscard]] __device__ int take() const {
+    __shared__ int taken;
+    if (threadIdx.x == 0) taken = atomicAdd(reinterpret_cast<int*>(p_.scratch), p_.layout.pairs_per_block);
+    __syncthreads();
+    return taken;
   }
 
   __device__ bool find_work() {

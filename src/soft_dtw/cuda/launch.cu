@@ -10,6 +10,7 @@
 #include "core/arena.h"
 #include "cuda/check.h"
 #include "soft_dtw/cuda/launch.h"
+#include "soft_dtw/cuda/longest_first.h"
 #include "soft_dtw/cuda/unit_steps.h"
 #include "soft_dtw/problem.h"
 
@@ -26,7 +27,8 @@ struct Plan {
   Kernel kernel;
   Layout main;
   Layout rerun;           // of Cell32 only
-  std::size_t flags;      // bytes, in front of the scratch
+  std::size_t flags;      // bytes, at the start,
+  std::size_t order;      // then these, of a ragged batch, and then the scratch
   std::size_t workspace;  // bytes
 
   [[nodiscard]] bool has_rerun() const { return kernel < Kernel::kHard; }
@@ -120,7 +122,12 @@ Plan plan_for(const Call& call) {
   plan.kernel = kernel_for(call);
   describe(plan.kernel, request, problem, limits);
   plan.main = layout_for(request, limits);
-  plan.workspace = plan.main.scratch;
+  const Layout& main = plan.main;
+  const bool is_ragged = problem.x_lengths || problem.y_lengths;
+  // Where every pair is taken right away there is nothing to put in order.
+  if (is_ragged && !main.tickets && main.grid * main.pairs_per_block < problem.batch)
+    plan.order = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
+  plan.workspace = plan.order + main.scratch;
   if (!plan.has_rerun()) return plan;
   describe(Kernel::kFloat64, rerun, problem, limits);
   rerun.rerun = true;
@@ -128,7 +135,7 @@ Plan plan_for(const Call& call) {
   rerun.scratch_limit = plan.main.scratch;
   plan.rerun = layout_for(rerun, limits);
   plan.flags = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
-  plan.workspace = plan.flags + std::max(plan.main.scratch, plan.rerun.scratch);
+  plan.workspace = plan.flags + plan.order + std::max(main.scratch, plan.rerun.scratch);
   return plan;
 }
 
@@ -252,12 +259,19 @@ Status run_as(const Call& call, const Plan& plan, void* workspace) {
   }
   auto* base = static_cast<unsigned char*>(workspace);
   if (plan.has_rerun()) p.uncertified = reinterpret_cast<int*>(base);
-  p.scratch = base + plan.flags;
+  p.scratch = base + plan.flags + plan.order;
+  if (plan.order > 0) {
+    int* const order = reinterpret_cast<int*>(base + plan.flags);
+    auto* const counter = reinterpret_cast<int*>(p.scratch);
+    if (Status s = find_longest_first(call.p, order, counter, call.stream); !s.ok()) return s;
+    p.order = order;
+  }
   p.layout = plan.main;
   const bool gradient = call.out.wants_gradient();
   const Status status = launch(plan.kernel, p, gradient, call.stream);
   if (!status.ok() || !plan.has_rerun()) return status;
   p.layout = plan.rerun;
+  p.order = nullptr;
   return launch(Kernel::kFloat64, p, gradient, call.stream);
 }
 

@@ -1,10 +1,9 @@
-#include "soft_dtw/cuda/unit_steps.h"
-
 #include <algorithm>
 #include <cfloat>
 
 #include "cuda/check.h"
 #include "cuda/math.cuh"
+#include "soft_dtw/cuda/unit_steps.h"
 
 namespace warpalign::softdtw {
 namespace {
@@ -113,10 +112,11 @@ __global__ void unit_gradient_kernel(const UnitSteps side, const In* unit_gradie
   });
 }
 
-// With u = x / |x|, g the gradient by u, and dots for derivatives along the tangents: of (g - <u, g> u) / |x|.
+// With u = x / |x|, g the gradient by u, and dots for derivatives along the tangents: of (g - <u, g> u) /
+// |x|.
 template <class In>
-__global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradient, const In* unit_gradient_dot,
-                                    In* tangent) {
+__global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradient,
+                                    const In* unit_gradient_dot, In* tangent) {
   const int features = unit_features(side.dim);
   for_each_step<In>(side, [&](std::int64_t row, int lane, const Step<In>& step) {
     const In* const g = unit_gradient + row * features;
@@ -134,9 +134,8 @@ __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradien
       const double u = step.unit(d);
       const double across = g[d] - along * u;
       const double across_dot = g_dot[d] - along_dot * u - along * u_dot[d];
-      to[d] = step.length == 0
-                  ? In(0)
-                  : static_cast<In>(0.5 * (across_dot - across * length_dot) / step.length);
+      to[d] =
+          step.length == 0 ? In(0) : static_cast<In>(0.5 * (across_dot - across * length_dot) / step.length);
     }
   });
 }

@@ -1,6 +1,6 @@
-// The cosine cost as a squared distance: 1 - <x, y> / (|x| |y|) = |u - v|^2 / 2 with u = x / |x|, v = y / |y|.
-// A step of length 0 gets a direction of its own, which is at a right angle to all others of the other series:
-// cost 1, as it has to be.
+// The cosine cost as a squared distance: 1 - <x, y> / (|x| |y|) = |u - v|^2 / 2 with u = x / |x|, v = y /
+// |y|. A step of length 0 gets a direction of its own, which is at a right angle to all others of the other
+// series: cost 1, as it has to be.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -129,7 +129,8 @@ struct Wave {
 
   __device__ void begin_sweep() {
     own = groups_of_strip(strip, &end_row);
-    from_left = has_left() ? handed_over(groups_of_strip(strip - 1, nullptr), own, lag(strip - 1)) : Groups{0, 0};
+    from_left =
+        has_left() ? handed_over(groups_of_strip(strip - 1, nullptr), own, lag(strip - 1)) : Groups{0, 0};
     to_right = {0, 0};
     if (has_right()) {
       to_right = handed_over(own, groups_of_strip(strip + 1, nullptr), lag(strip));
@@ -179,8 +180,7 @@ struct Wave {
   [[nodiscard]] __device__ Part& part(int of_strip) const { return parts_[of_strip]; }
   [[nodiscard]] __device__ StepOptions<Cell> step_options() const {
     StepOptions<Cell> options{{}, -1};
-    if constexpr (kOptions)
-      options.penalty = Cell::penalty(params.step_penalty * (pair.scale / params.half));
+    if constexpr (kOptions) options.penalty = Cell::penalty(params.step_penalty * (pair.scale / params.half));
     return options;
   }
   [[nodiscard]] __device__ State* kept(int segment) const {
