@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -180,6 +181,8 @@ def warpalign_loss(gamma: float, device: torch.device) -> Loss:
 
 
 def pysdtw_loss(gamma: float, device: torch.device) -> Loss:
+    if not hasattr(np, "row_stack"):  # numba asks for it, and newer NumPy no longer has it
+        np.row_stack = np.vstack
     import pysdtw
 
     loss: Loss = pysdtw.SoftDTW(gamma=gamma, use_cuda=device.type == "cuda")

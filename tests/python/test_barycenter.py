@@ -347,8 +347,11 @@ def test_dba_of_groups_is_dba_one_by_one(device: torch.device) -> None:
     for group in range(3):
         own = groups == group
         alone = soft_dtw_barycenter(X[own], method="dba", lengths=lengths[own], barycenter_size=20)
-        assert torch.equal(got.barycenter[group], alone.barycenter)
-        assert got.losses[group, -1] == alone.losses[-1] and got.converged[group] == alone.converged
+        # A GPU sums groups of other sizes in another order.
+        tolerance = 0.0 if device.type == "cpu" else 1e-6
+        torch.testing.assert_close(got.barycenter[group], alone.barycenter, rtol=tolerance, atol=tolerance)
+        assert got.losses[group, -1] == pytest.approx(alone.losses[-1].item(), rel=tolerance)
+        assert got.converged[group] == alone.converged
 
 
 def test_dba_of_equal_series_is_that_series_and_a_penalty_keeps_it_diagonal() -> None:

@@ -193,7 +193,7 @@ class GradientMaker {
       const In* at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        if (inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
+        if (lane_ < width_ && inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
       }
     }
     Real by_row[kTileRows] = {};
