@@ -69,7 +69,7 @@ def soft_dtw_barycenter(
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
         method: "lbfgs" (strong Wolfe line search, float64), "adam", or "dba", DTW barycenter averaging under hard DTW (Petitjean,
             Ketterlin & Gancarski, Pattern Recognition 2011): in turn every series is aligned with the barycenter, and every
-            time step of the barycenter becomes the weighted mean of what is aligned with it. "dba" is on the CPU alone so far.
+            time step of the barycenter becomes the weighted mean of what is aligned with it.
         max_iter: iterations at most; 0 returns the start. L-BFGS evaluates the loss little more than once per iteration.
         tol: L-BFGS ends when three iterations, Adam when ten, together lower the loss by no more than tol * max(|loss|, gamma *
             weights' sum); "dba" when one lowers it by no more than tol * loss.

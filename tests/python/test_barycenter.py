@@ -340,9 +340,11 @@ def test_dba_takes_tslearns_steps(options: dict[str, Any], is_ragged: bool) -> N
 
 def test_dba_of_groups_is_dba_one_by_one(device: torch.device) -> None:
     X, groups = noisy_copies(9, 20).to(device), torch.tensor([0, 2, 1, 1, 0, 2, 2, 0, 1])
-    lengths = torch.tensor([20, 3, 18, 1, 20, 20, 15, 11, 20])
+    lengths = torch.tensor([20, 3, 18, 1, 20, 20, 15, 11, 20], device=device)
     padded = X.clone()
-    padded[torch.arange(20) >= lengths[:, None]] = math.inf  # what is behind the lengths is never used
+    padded[torch.arange(20, device=device) >= lengths[:, None]] = (
+        math.inf
+    )  # what is behind the lengths is never used
     got = soft_dtw_barycenter(padded, method="dba", groups=groups, lengths=lengths, block_size=2)
     for group in range(3):
         own = groups == group
