@@ -233,6 +233,30 @@ def scaling_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def options_table() -> str:
+    """What options and second order cost on a GPU."""
+    rows = newest(load("nvidia-*/*-options.json"), "device", "case", "n", "D")
+    if not rows:
+        return NOTHING
+    columns = ("forward_ms", "step_ms", "product_ms")
+    body = [
+        [
+            row["case"],
+            f"{row['B']}",
+            f"{row['n']}²",
+            str(row["D"]),
+            *(number(row[key]) if key in row else "–" for key in columns),
+        ]
+        for row in sorted(rows, key=lambda row: row["D"])
+    ]
+    header = ["option", "pairs", "N × M", "D", "forward, ms", "step, ms", "product, ms"]
+    note = (
+        f"{origin(rows)}. float32, eager. Step: value and the gradients of both series. Product: of the Hessian of "
+        "the sum with a tangent of x, between two passes that keep the series alone."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def training_table() -> str:
     """Whole trainings with warpalign's loss and with others'."""
     rows = newest(load("nvidia-*/*-training.json"), "device", "task", "impl")
@@ -397,6 +421,7 @@ TABLES = {
     "gpu-detail": gpu_detail,
     "gpu-limits": gpu_limits,
     "gpu-checks": gpu_checks,
+    "options": options_table,
     "scaling": scaling_table,
     "training": training_table,
     "cpu": cpu_table,

@@ -267,7 +267,7 @@ def dtw_barycenter(
     """DTW barycenter averaging: Petitjean, Ketterlin & Gancarski, Pattern Recognition 2011.
 
     In turn, every series is aligned with the barycenter under hard DTW, and every time step of the barycenter becomes the
-    weighted mean of what is aligned with it. On the CPU alone so far, as :class:`DTW`.
+    weighted mean of what is aligned with it.
 
     Args:
         X: (B, N, D) series.

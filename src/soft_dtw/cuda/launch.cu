@@ -303,7 +303,7 @@ Status run_plain(const Call& call, void* workspace) {
   const Plan plan = plan_for(call);
   if (!plan.fits()) {
     return Status::unsupported("execution",
-                               "the GPU has too little shared memory: 83 KiB per block are needed, and 125 "
+                               "the GPU has too little shared memory: 80 KiB per block are needed, and 124 "
                                "KiB for second derivatives");
   }
   return call.p.dtype == DType::kFloat32 ? run_as<float>(call, plan, workspace)

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""What the options of soft-DTW cost on a GPU: ms of a forward pass and of a training step, and of a Hessian-vector product.
+
+    python3 benchmarks/soft_dtw_options.py --commit C [--out DIR]
+
+32 pairs, x, y ~ N(0, 1), float32, eager, medians of events around the calls. Writes <device>/<date>-<commit>-options.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import warpalign
+from results import RESULTS, Row, current_commit, rounded, slug, stamp, today, write_rows
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "bandwidth 512": {"bandwidth": 512},
+    "bandwidth 64": {"bandwidth": 64},
+    "bandwidth 8": {"bandwidth": 8},
+    "step_penalty": {"step_penalty": 0.1},
+    "l1": {"cost": "l1"},
+    "euclidean": {"cost": "euclidean"},
+    "cosine": {"cost": "cosine"},
+    "gamma 0": {"gamma": 0.0},
+    "missing steps": {"x_mask": torch.arange(2048) % 10 == 0},
+}
+
+
+def median_ms(run: Callable[[], object], runs: int = 7) -> float | None:
+    times = []
+    for _ in range(runs + 2):  # two to warm up
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before.record()
+        run()
+        after.record()
+        torch.cuda.synchronize()
+        times.append(before.elapsed_time(after))
+    return rounded(statistics.median(times[2:]))
+
+
+def measure(d: int, n: int, options: dict[str, Any]) -> Row:
+    x, y = (torch.randn(32, n, d, device="cuda").requires_grad_() for _ in range(2))
+    options = {k: v.cuda() if isinstance(v, Tensor) else v for k, v in options.items()}
+
+    def step() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(warpalign.soft_dtw(x, y, **options).sum(), (x, y))
+
+    with torch.no_grad():
+        forward = median_ms(lambda: warpalign.soft_dtw(x, y, **options))
+    return {"forward_ms": forward, "step_ms": median_ms(step)}
+
+
+def measure_product(d: int, n: int) -> Row:
+    x, y, v = (torch.randn(32, n, d, device="cuda") for _ in range(3))
+    x.requires_grad_()
+    y.requires_grad_()
+    (first,) = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x, create_graph=True)
+    return {"product_ms": median_ms(lambda: torch.autograd.grad(first, (x, y), v, retain_graph=True), 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--commit", default=None)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    commit = arguments.commit or current_commit()
+    device = torch.cuda.get_device_name()
+    rows: list[Row] = []
+    for d in (1, 64):
+        cases = [(name, 2048, measure(d, 2048, options)) for name, options in OPTIONS.items()]
+        cases += [("Hessian-vector product", n, measure_product(d, n)) for n in (512, 2048)]
+        for name, n, found in cases:
+            rows.append(
+                {"op": "soft_dtw_options", "case": name, "B": 32, "n": n, "D": d, "device": device}
+                | found
+                | stamp(commit)
+            )
+            print(f"D {d:3} {name:24} {n:5}  {found}", flush=True)
+    write_rows(rows, arguments.out / slug(device) / f"{today()}-{commit}-options.json")
+
+
+if __name__ == "__main__":
+    main()
