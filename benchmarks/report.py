@@ -400,7 +400,7 @@ def estimator_table() -> str:
     ]
     note = (
         f"{origin(rows)}, {rows[0]['threads']} threads. `benchmarks/estimators_vs_tslearn.py` on the data set Trace: the same starts for "
-        "both, other programs beside them. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
+        "both. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
