@@ -21,8 +21,7 @@ from warpalign._transforms import (
     Dim,
     apply,
     as_keywords,
-    front,
-    front_contiguous,
+    folded,
     is_batched,
     is_forward_mode,
     is_second_order,
@@ -143,11 +142,8 @@ class _Series(torch.autograd.Function):
         settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        rest = (gammas, x_lengths, y_lengths, x_mask, y_mask)
-        folded = (
-            *(front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
-            *(front_contiguous(t, d, size) for t, d in zip(rest, in_dims[2:7], strict=True)),
-        )
+        given = (x, y, gammas, x_lengths, y_lengths, x_mask, y_mask)
+        tensors = folded(given, in_dims[:7], size, strided=2)
         # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
         needs = (
             needs[0] or x.requires_grad,
@@ -155,7 +151,7 @@ class _Series(torch.autograd.Function):
             needs[2] or (gammas is not None and gammas.requires_grad),
         )
         function = _forward_mode_of(_Series)
-        result = apply(function, *folded, gamma, needs, needs_alignment, cost_kind, settings)
+        result = apply(function, *tensors, gamma, needs, needs_alignment, cost_kind, settings)
         return unfold(result, size)
 
 
@@ -229,16 +225,12 @@ class _Cost(torch.autograd.Function):
         settings: tuple[Any, ...],
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        rest = (gammas, n_lengths, m_lengths)
-        folded = (
-            front(cost, in_dims[0], size),
-            *(front_contiguous(t, d, size) for t, d in zip(rest, in_dims[1:4], strict=True)),
-        )
+        tensors = folded((cost, gammas, n_lengths, m_lengths), in_dims[:4], size, strided=1)
         needs = (
             needs[0] or cost.requires_grad,
             needs[1] or (gammas is not None and gammas.requires_grad),
         )
-        return unfold(apply(_forward_mode_of(_Cost), *folded, gamma, needs, settings), size)
+        return unfold(apply(_forward_mode_of(_Cost), *tensors, gamma, needs, settings), size)
 
 
 class _CostForwardMode(_Cost):
@@ -329,15 +321,9 @@ class _Subsequence(torch.autograd.Function):
         *rest: Any,
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        folded = (
-            *(front(t, d, size) for t, d in zip((x, y), in_dims[:2], strict=True)),
-            *(
-                front_contiguous(t, d, size)
-                for t, d in zip((x_lengths, y_lengths), in_dims[2:4], strict=True)
-            ),
-        )
+        tensors = folded((x, y, x_lengths, y_lengths), in_dims[:4], size, strided=2)
         needs = (needs[0] or x.requires_grad, needs[1] or y.requires_grad)
-        return unfold(apply(_Subsequence, *folded, gamma, needs, *rest), size)
+        return unfold(apply(_Subsequence, *tensors, gamma, needs, *rest), size)
 
 
 class Series(NamedTuple):

@@ -18,8 +18,7 @@ from warpalign._transforms import (
     along_batch,
     apply,
     as_keywords,
-    front,
-    front_contiguous,
+    folded,
     mark_unwanted,
     no_derivative,
     only_wanted,
@@ -33,7 +32,19 @@ def check_second_order(gammas: Tensor | None, gamma: float) -> None:
         raise no_derivative("second derivatives of hard DTW (gamma = 0)")
 
 
-class SeriesJvp(torch.autograd.Function):
+class _Jvp(torch.autograd.Function):
+    """What has no derivative of its own."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise no_derivative("third derivatives of soft-DTW, and those of its forward mode,")
+
+
+class SeriesJvp(_Jvp):
     """Derivatives of (value, grad_x, grad_y) along tangents of x and y; None for a tangent: 0."""
 
     @staticmethod
@@ -71,21 +82,10 @@ class SeriesJvp(torch.autograd.Function):
         return result
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise no_derivative("third derivatives of soft-DTW, and those of its forward mode,")
-
-    @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        folded = (
-            *(front(t, d, size) for t, d in zip(inputs[:4], in_dims[:4], strict=True)),
-            *(front_contiguous(t, d, size) for t, d in zip(inputs[4:9], in_dims[4:9], strict=True)),
-        )
-        return unfold(apply(SeriesJvp, *folded, *inputs[9:]), size)
+        tensors = folded(inputs[:9], in_dims[:9], size, strided=4)
+        return unfold(apply(SeriesJvp, *tensors, *inputs[9:]), size)
 
 
 class SeriesGradient(torch.autograd.Function):
@@ -170,14 +170,11 @@ class SeriesGradient(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        folded = (
-            *(front(t, d, size) for t, d in zip(inputs[:6], in_dims[:6], strict=True)),
-            *(front_contiguous(t, d, size) for t, d in zip(inputs[6:11], in_dims[6:11], strict=True)),
-        )
-        return unfold(apply(SeriesGradient, *folded, *inputs[11:]), size)
+        tensors = folded(inputs[:11], in_dims[:11], size, strided=6)
+        return unfold(apply(SeriesGradient, *tensors, *inputs[11:]), size)
 
 
-class CostJvp(torch.autograd.Function):
+class CostJvp(_Jvp):
     """Derivatives of (value, alignment) along a tangent of the costs."""
 
     @staticmethod
@@ -198,21 +195,10 @@ class CostJvp(torch.autograd.Function):
         return result
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise no_derivative("third derivatives of soft-DTW, and those of its forward mode,")
-
-    @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        folded = (
-            *(front(t, d, size) for t, d in zip(inputs[:2], in_dims[:2], strict=True)),
-            *(front_contiguous(t, d, size) for t, d in zip(inputs[2:5], in_dims[2:5], strict=True)),
-        )
-        return unfold(apply(CostJvp, *folded, *inputs[5:]), size)
+        tensors = folded(inputs[:5], in_dims[:5], size, strided=2)
+        return unfold(apply(CostJvp, *tensors, *inputs[5:]), size)
 
 
 class CostGradient(torch.autograd.Function):
@@ -274,8 +260,5 @@ class CostGradient(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
-        folded = (
-            *(front(t, d, size) for t, d in zip(inputs[:4], in_dims[:4], strict=True)),
-            *(front_contiguous(t, d, size) for t, d in zip(inputs[4:7], in_dims[4:7], strict=True)),
-        )
-        return unfold(apply(CostGradient, *folded, *inputs[7:]), size)
+        tensors = folded(inputs[:7], in_dims[:7], size, strided=4)
+        return unfold(apply(CostGradient, *tensors, *inputs[7:]), size)

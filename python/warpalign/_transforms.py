@@ -95,21 +95,27 @@ def no_derivative(what: str) -> NotImplementedError:
     return NotImplementedError(f"warpalign: {what} are not available")
 
 
-def front(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
-    """The vmapped axis in front, expanded where the tensor has none, and folded into the batch."""
-    if tensor is None:
-        return None
-    tensor = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
-    return tensor.flatten(0, 1)
+def folded(
+    inputs: tuple[Tensor | None, ...], in_dims: tuple[Dim, ...], size: int, strided: int
+) -> tuple[Tensor | None, ...]:
+    """Inputs of a vmapped function, each with its vmapped axis in front and folded into the batch.
 
+    One that has no such axis is repeated by stride 0. Only the first `strided` ones (the series) stay so, or otherwise
+    strided: the operators want the others contiguous.
+    """
 
-def front_contiguous(tensor: Tensor | None, dim: Dim, size: int) -> Tensor | None:
-    """As front; contiguous, as the operators want all but series: folding one into many only repeats it by stride 0."""
-    folded = front(tensor, dim, size)
-    return None if folded is None else folded.contiguous()
+    def fold(tensor: Tensor | None, dim: Dim, contiguous: bool) -> Tensor | None:
+        if tensor is None:
+            return None
+        front = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
+        batch = front.flatten(0, 1)
+        return batch.contiguous() if contiguous else batch
+
+    pairs = zip(inputs, in_dims, strict=True)
+    return tuple(fold(tensor, dim, k >= strided) for k, (tensor, dim) in enumerate(pairs))
 
 
 def unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-    """Batches folded by front apart again; what was not asked for stays empty."""
+    """What folded() made one batch apart again; what was not asked for stays empty."""
     apart = tuple(t.unflatten(0, (size, -1)) if t.numel() or t.dim() > 1 else t for t in tensors)
     return apart, tuple(0 if a is not t else None for a, t in zip(apart, tensors, strict=True))

@@ -36,7 +36,8 @@ def run(command: list[str | Path], **environment: str) -> str:
         text=True,
         check=False,
     )
-    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    free = shutil.disk_usage(ROOT).free >> 20
+    assert result.returncode == 0, f"{command} with {free} MiB free\n{result.stdout}\n{result.stderr}"
     return result.stdout
 
 
@@ -54,10 +55,10 @@ def test_a_cmake_project_without_torch_uses_the_library(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a machine without nvcc."""
-    folder = tmp_path_factory.mktemp("wheel")
+    """The wheel of a machine without nvcc; built in a folder of this run alone, where no other CMake can be at work."""
+    folder, build = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("build")
     pip = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "-w", folder]
-    settings = [f"build-dir={ROOT / 'build' / 'wheel'}", "cmake.define.WARPALIGN_CUDA=OFF"]
+    settings = [f"build-dir={build}", "cmake.define.WARPALIGN_CUDA=OFF"]
     run([*pip, *(f"--config-settings={setting}" for setting in settings)])
     return next(folder.glob("*.whl"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -264,3 +264,19 @@ def assert_values_close(got: torch.Tensor, expected: torch.Tensor, gamma: float 
     """Of two ways to compute the same values, each with an error of its own."""
     floor = 2 * value_tolerance(0.0, gamma, 100, 100, got.dtype)
     torch.testing.assert_close(got, expected, rtol=2e-6, atol=floor)
+
+
+Outputs = TypeVar("Outputs")
+
+
+def captured(run: Callable[[], Outputs]) -> tuple[torch.cuda.CUDAGraph, Outputs]:
+    """A CUDA graph of a call, and the tensors that its replays write."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = run()
+    return graph, outputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 import warpalign
+from reference import captured
 
 pytestmark = pytest.mark.gpu
 
@@ -152,6 +152,21 @@ def test_hessian_vector_products(cuda: torch.device, case: str, dtype: torch.dty
     assert_close(products(cuda, dtype), expected, 2e-6 if dtype == torch.float32 else 1e-9)
 
 
+@pytest.mark.parametrize("cost", ["l1", "huber", "euclidean"])
+def test_hessian_vector_products_of_integers(cuda: torch.device, cost: str) -> None:
+    """Equal features, and differences of exactly 1, which a slope of l1 equals too."""
+    # Halves beside huber's kinks at 1, where either side's second derivative is right.
+    x, y = (t.mul(2).round().div(2 if cost != "huber" else 2.5) for t in series(3, torch.float64))
+
+    def product(device: torch.device) -> list[Tensor]:
+        leaves = [t.to(device).detach().requires_grad_() for t in (x, y)]
+        value = warpalign.soft_dtw(*leaves, cost=cost, gamma=0.7)
+        first = torch.autograd.grad(value.sum(), leaves, create_graph=True)
+        return list(torch.autograd.grad(sum(g.sum() for g in first) + first[0].square().sum(), leaves))
+
+    assert_close(product(cuda), product(torch.device("cpu")), 1e-9)
+
+
 @pytest.mark.parametrize("gammas", [False, True])
 def test_hessian_vector_products_of_costs(cuda: torch.device, gammas: bool) -> None:
     x, y = series(3, torch.float64)
@@ -188,21 +203,6 @@ def test_a_hessian_vector_product_keeps_no_table(cuda: torch.device) -> None:
     assert before < table / 4 and torch.cuda.max_memory_allocated() - before < table
 
 
-def captured(run: Callable[[], list[Tensor]]) -> list[Tensor]:
-    """The outputs of a replay."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = run()
-    graph.replay()
-    torch.cuda.synchronize()
-    return outputs
-
-
 @pytest.mark.parametrize("case", ["sakoe_chiba", "cosine", "hard with all", "gammas"])
 def test_in_a_cuda_graph_and_always_the_same_bits(cuda: torch.device, case: str) -> None:
     x, y = (t.to(cuda) for t in series(5, torch.float32))
@@ -214,7 +214,10 @@ def test_in_a_cuda_graph_and_always_the_same_bits(cuda: torch.device, case: str)
         return [value.detach(), *torch.autograd.grad(value.sum(), x)]
 
     first = run()
-    for repeat in (captured(run), *(run() for _ in range(100))):
+    graph, replayed = captured(run)
+    graph.replay()
+    torch.cuda.synchronize()
+    for repeat in (replayed, *(run() for _ in range(100))):
         assert all(torch.equal(a, b) for a, b in zip(repeat, first, strict=True))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reference import assert_tensors_equal, numpy64, pair, randn, relative_error, training_step
+from reference import assert_tensors_equal, captured, numpy64, pair, randn, relative_error, training_step
 from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign._series import as_series
 
@@ -57,18 +57,6 @@ def assert_equal(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
     torch.cuda.synchronize()
     for a, b in zip(got, expected, strict=True):
         assert torch.equal(a, b)
-
-
-def captured(run: Step) -> tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]]:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = run()
-    return graph, outputs
 
 
 @pytest.mark.parametrize("d", [1, 3, 64])

@@ -41,7 +41,8 @@ struct Slope {
   }
   [[nodiscard]] __device__ __forceinline__ Dual of(Dual weight, Dual difference) const {
     const double slope = of(weight.value, difference.value);
-    const bool is_straight = slope == difference.value && weight.value != 0;
+    // A steep one is a step, whose height is 1: differences of 1 are no reason to take it for straight.
+    const bool is_straight = steepness == Scale(1) && slope == difference.value && weight.value != 0;
     return {slope, is_straight ? difference.tangent : 0.0};
   }
 };
