@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build
 JOBS ?= $(shell nproc)
+SANITIZE ?= address,undefined
 
 # The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture.
 gpu_arch := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' | head -n 1 | tr -d .)
@@ -63,9 +64,9 @@ format: $(dev_stamp)  ## rewrites the sources as `make lint` wants them
 	$(tool)/ruff format .
 	$(tool)/ruff check --fix .
 
-sanitize: $(dev_stamp)  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: $(dev_stamp)  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer; SANITIZE=thread: for races
 	$(cmake) -B $(BUILD)/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TESTS=ON \
-	  -DWARPALIGN_SANITIZE=address,undefined
+	  -DWARPALIGN_SANITIZE=$(SANITIZE)
 	cmake --build $(BUILD)/sanitize -j $(JOBS)
 	ctest --test-dir $(BUILD)/sanitize -j $(JOBS) --output-on-failure --no-tests=error
 

@@ -33,12 +33,11 @@ std::vector<T> series(int batch, int length, int dim, unsigned seed) {
   return out;
 }
 
-// range(0): N = M; range(1): D; range(2): threads; range(3): radius of a band, -1: none. One pair per thread:
-// pairs are what threads share out.
+// range(0): N = M; range(1): D; range(2): threads; range(3): radius of a band, -1: none; range(4): pairs.
 template <typename T, bool with_gradient>
 void soft_dtw_cpu(benchmark::State& state) {
   const int length = static_cast<int>(state.range(0)), dim = static_cast<int>(state.range(1)),
-            threads = static_cast<int>(state.range(2)), batch = threads;
+            threads = static_cast<int>(state.range(2)), batch = static_cast<int>(state.range(4));
   const std::vector<T> x = series<T>(batch, length, dim, 1), y = series<T>(batch, length, dim, 2);
   std::vector<T> value(batch), grad_x(x.size()), grad_y(y.size());
 
@@ -85,13 +84,14 @@ void register_all() {
   std::vector<int> thread_counts = {1};
   if (all > 1) thread_counts.push_back(all);
   const auto add = [&](const char* name, void (*function)(benchmark::State&), const std::vector<int>& lengths,
-                       int radius = -1) {
+                       int radius = -1, bool one_pair = false) {
     for (int threads : thread_counts) {
+      if (one_pair && threads == 1) continue;
       for (int length : lengths) {
         for (int dim : {1, 8, 64}) {
           benchmark::RegisterBenchmark(name, function)
-              ->Args({length, dim, threads, radius})
-              ->ArgNames({"N", "D", "threads", "band"})
+              ->Args({length, dim, threads, radius, one_pair ? 1 : threads})
+              ->ArgNames({"N", "D", "threads", "band", "pairs"})
               ->UseRealTime()
               ->Unit(benchmark::kMicrosecond);
         }
@@ -104,6 +104,8 @@ void register_all() {
     add("value/float32", &soft_dtw_cpu<float, false>, {2048}, radius);
     add("gradient/float32", &soft_dtw_cpu<float, true>, {2048}, radius);
   }
+  add("value/float32", &soft_dtw_cpu<float, false>, {512, 1024, 2048, 8192}, -1, true);
+  add("gradient/float32", &soft_dtw_cpu<float, true>, {512, 1024, 2048, 8192}, -1, true);
   add("value/float64", &soft_dtw_cpu<double, false>, {512});
   add("gradient/float64", &soft_dtw_cpu<double, true>, {512});
 }

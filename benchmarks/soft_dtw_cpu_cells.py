@@ -28,17 +28,17 @@ def measured(program: Path, pattern: str, repetitions: int, min_time: str) -> di
 
 
 def row_of(run: dict[str, Any], isa: str) -> Row:
-    """From a name such as value/float32/N:2048/D:1/threads:1/band:64/real_time; without a band it is -1."""
+    """From a name such as value/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time; without a band it is -1."""
     what, dtype, *rest = run["run_name"].split("/")
     numbers = dict(re.findall(r"(\w+):(-?\d+)", "/".join(rest)))
-    length, threads, radius = (int(numbers[key]) for key in ("N", "threads", "band"))
+    length, threads, radius, pairs = (int(numbers[key]) for key in ("N", "threads", "band", "pairs"))
     row: Row = {
         "op": "soft_dtw",
         "device": cpu_name(),
         "isa": isa,
         "what": what,
         "dtype": dtype,
-        "B": threads,
+        "B": pairs,
     }
     row |= {"N": length, "M": length, "D": int(numbers["D"]), "gamma": 1.0, "threads": threads}
     return row | {"radius": None if radius < 0 else radius, "ns_per_cell": run["ns_per_cell"]}

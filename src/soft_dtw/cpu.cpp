@@ -1,5 +1,8 @@
 // The CPU path's driver: which cell a pair needs, and outputs. The sweeps themselves are in cpu_kernel.inl,
 // one copy per instruction set.
+#include <sched.h>
+
+#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -23,31 +26,105 @@ const CpuKernels& selected_cpu_kernels() {
   return cpu_kernels_baseline();
 }
 
+void cpu_pause(int turn) {
+  if (turn % 64 == 63) {
+    sched_yield();
+    return;
+  }
+#if WARPALIGN_X86_KERNELS
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 namespace {
 
-CpuOutcome forward(const CpuKernels& kernels, const CpuPair32& pair, bool) { return kernels.forward32(pair); }
-CpuOutcome forward(const CpuKernels& kernels, const CpuPair64& pair, bool hard) {
-  return hard ? kernels.forward_hard(pair) : kernels.forward64(pair);
+CpuSweepKernel<CpuPair32> forward_kernel(const CpuKernels& kernels, const CpuPair32&, bool) {
+  return kernels.forward32;
 }
-void reverse(const CpuKernels& kernels, const CpuPair32& pair, bool) { kernels.reverse32(pair); }
-void reverse(const CpuKernels& kernels, const CpuPair64& pair, bool hard) {
-  hard ? kernels.reverse_hard(pair) : kernels.reverse64(pair);
+CpuSweepKernel<CpuPair64> forward_kernel(const CpuKernels& kernels, const CpuPair64&, bool hard) {
+  return hard ? kernels.forward_hard : kernels.forward64;
+}
+CpuSweepKernel<CpuPair32> reverse_kernel(const CpuKernels& kernels, const CpuPair32&, bool) {
+  return kernels.reverse32;
+}
+CpuSweepKernel<CpuPair64> reverse_kernel(const CpuKernels& kernels, const CpuPair64&, bool hard) {
+  return hard ? kernels.reverse_hard : kernels.reverse64;
+}
+
+// Fewer cells than this are done before anybody has come to help.
+constexpr std::int64_t kCellsWorthHelp = 1 << 17;
+// With so many pairs for each thread the last ones make little difference.
+constexpr int kPairsEnough = 8;
+
+Extent extent_of(const SoftDtwOutputs& out, const Team& team) {
+  return {out.wants_gradient(), out.grad_x || out.grad_y, out.grad_gamma != nullptr, team.workers_of_pair};
+}
+
+Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
+  const int threads = Team::threads_of(execution);
+  const bool several_tiles = p.n > kCpuOneTile || p.m > kCpuOneTile;
+  const bool worth_help = several_tiles && static_cast<std::int64_t>(p.n) * p.m >= kCellsWorthHelp &&
+                          p.batch < std::int64_t{kPairsEnough} * threads;
+  Team team = Team::of(p, execution, worth_help ? tiles(p.n) : 1);
+
+  // A float32 pair may turn out to need the float64 cell, in the same memory.
+  const Extent extent = extent_of(out, team);
+  Arena memory[2];
+  Arena scratch[2];
+  if (p.dtype == DType::kFloat32) {
+    auto pair = lay_out<float, std::int32_t>(memory[0], p, extent);
+    lay_out_scratch(scratch[0], p, extent, pair);
+  }
+  auto pair = lay_out<double, double>(memory[1], p, extent);
+  lay_out_scratch(scratch[1], p, extent, pair);
+  for (Arena& arena : memory) lay_out_norms(arena, p);
+  team.pair_bytes = rounded_to_worker(std::max(memory[0].used(), memory[1].used()));
+  team.scratch_bytes = rounded_to_worker(std::max(scratch[0].used(), scratch[1].used()));
+  return team;
+}
+
+// One sweep over a pair, for its worker and those that help.
+template <class Real, class Exponent>
+struct PairSweep : SharedWork {
+  const SoftDtwProblem& p;
+  const Extent extent;
+  const CpuPair<Real, Exponent>& pair;
+  const CpuSweepKernel<CpuPair<Real, Exponent>> kernel;
+  CpuSweep sweep;
+
+  static void run_one(SharedWork& work, void* scratch) {
+    auto& self = static_cast<PairSweep&>(work);
+    CpuPair<Real, Exponent> pair = self.pair;
+    Arena arena(scratch);
+    lay_out_scratch(arena, self.p, self.extent, pair);
+    self.kernel(pair, self.sweep);
+  }
+};
+
+// All of its strips; what the sweep leaves behind.
+template <class Real, class Exponent>
+CpuSweep run_sweep(const Job& job, const Place& place, const Extent& extent,
+                   const CpuPair<Real, Exponent>& pair, CpuSweepKernel<CpuPair<Real, Exponent>> kernel) {
+  const int strips = (pair.n + pair.tile - 1) / pair.tile;
+  std::fill_n(pair.reached, strips, 0);
+  PairSweep<Real, Exponent> work{{&PairSweep<Real, Exponent>::run_one}, job.p, extent, pair, kernel, {}};
+  work.sweep.strips = strips;
+  work.sweep.reached = pair.reached;
+  if (place.desk && strips > 1) {
+    place.desk->share(work, place.scratch);
+  } else {
+    work.run(work, place.scratch);
+  }
+  return work.sweep;
 }
 
 template <class Real, class Exponent>
-CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& out) {
-  return lay_out<Real, Exponent>(arena, p, out.wants_gradient(), out.grad_x || out.grad_y);
-}
-
-// A float32 pair may turn out to need the float64 cell, in the same memory.
-std::size_t worker_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
-  Arena single;
-  Arena full;
-  if (p.dtype == DType::kFloat32) lay_out<float, std::int32_t>(single, p, out);
-  lay_out<double, double>(full, p, out);
-  lay_out_norms(single, p);
-  lay_out_norms(full, p);
-  return rounded_to_worker(std::max(single.used(), full.used()));
+CpuOutcome outcome_of(const CpuPair<Real, Exponent>& pair, const CpuSweep& sweep) {
+  const std::int64_t last = sweep.strips % pair.row_count * (pair.m + std::int64_t{1}) + pair.m;
+  return {static_cast<double>(pair.row_mantissa[last]), static_cast<double>(pair.row_exponent[last]),
+          std::bit_cast<double>(sweep.largest_cost)};
 }
 
 // Whether the float32 cell was exact enough: costs round to integers, and no exponent comes near the value
@@ -69,7 +146,9 @@ void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const 
     denormalize_gradient(pair.y, pair.y_stride, job.m, job.p.dim, norms.y, pair.grad_y);
   }
   if (job.out.grad_gamma) {
-    static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-*pair.entropy / kLog2E);
+    double entropy = 0;
+    for (int k = 0; job.gamma > 0 && k < tiles(pair.n); ++k) entropy += pair.entropy[k];
+    static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-entropy / kLog2E);
   }
   unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, factor, job.b, job.p.n,
                            job.out.grad_x);
@@ -91,7 +170,7 @@ CpuStart<Real, Exponent> start_of(bool hard, double penalty) {
 template <class Storage, class Real, class Exponent>
 CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& outcome,
                      const CpuPair<Real, Exponent>& pair) {
-  const std::int64_t row = pair.want_gradient ? (pair.n + pair.tile - 1) / pair.tile : 0;
+  const std::int64_t row = (pair.n + pair.tile - 1) / pair.tile % pair.row_count;
   const Real* const mantissa = pair.row_mantissa + row * (pair.m + 1) + 1;
   const Exponent* const exponent = pair.row_exponent + row * (pair.m + 1) + 1;
   const auto log2_z = [&](int j) {  // hard: -R
@@ -124,25 +203,25 @@ CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& 
 
 // False: the cell's range is too small for this pair, and nothing has been written.
 template <class Storage, class Real, class Exponent>
-bool solve(const Job& job, void* memory) {
+bool solve(const Job& job, const Place& place, const Extent& extent) {
   const bool hard = job.gamma == 0;
   const double scale =
       hard ? 1.0 : static_cast<double>(static_cast<Real>(std::min(kLog2E / job.gamma, DBL_MAX)));
   if (sizeof(Real) == sizeof(float) && (hard || !std::isnormal(static_cast<float>(scale)))) return false;
-  Arena arena(memory);
-  CpuPair<Real, Exponent> pair = lay_out<Real, Exponent>(arena, job.p, job.out);
+  Arena arena(place.memory);
+  CpuPair<Real, Exponent> pair = lay_out<Real, Exponent>(arena, job.p, extent);
   const Norms norms = lay_out_norms(arena, job.p);
   pair.scale = static_cast<Real>(norms.x ? scale / 2 : scale);
   if (!bind_penalty(job.p.step_penalty * scale, pair)) return false;
   if (hard) pair.penalty_mantissa = static_cast<Real>(job.p.step_penalty);
-  double entropy = 0;
-  if (job.out.grad_gamma) pair.entropy = &entropy;
+  if (pair.entropy) std::fill_n(pair.entropy, tiles(job.n), 0.0);
   bind_pair<Storage>(job, norms, pair);
 
   const CpuStart<Real, Exponent> start = start_of<Real, Exponent>(hard, job.p.step_penalty * scale);
   if (job.p.subsequence) pair.start = &start;
 
-  CpuOutcome outcome = forward(job.kernels, pair, hard);
+  CpuOutcome outcome =
+      outcome_of(pair, run_sweep(job, place, extent, pair, forward_kernel(job.kernels, pair, hard)));
   if (!certified(pair, outcome)) return false;
   if (std::isnan(outcome.largest_cost)) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -158,8 +237,7 @@ bool solve(const Job& job, void* memory) {
   const double value = hard ? outcome.mantissa : -log2_z / scale;
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
   if (!pair.want_gradient) return true;
-  reverse(job.kernels, pair, hard);
-  if (hard) entropy = 0;
+  run_sweep(job, place, extent, pair, reverse_kernel(job.kernels, pair, hard));
   write_gradients<Storage>(job, pair, norms);
   return true;
 }
@@ -168,18 +246,20 @@ bool solve(const Job& job, void* memory) {
 
 std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out,
                                          const Execution& execution) {
-  return worker_bytes(p, out) * worker_count(p, execution);
+  return team_of(p, out, execution).bytes();
 }
 
 Status soft_dtw_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
                     const Execution& execution) {
-  for_each_pair(p, out, worker_bytes(p, out), workspace, execution, [](const Job& job, void* memory) {
+  const Team team = team_of(p, out, execution);
+  const Extent extent = extent_of(out, team);
+  TeamWork(team, p, out, selected_cpu_kernels(), workspace, [&extent](const Job& job, const Place& place) {
     if (job.p.dtype == DType::kFloat64) {
-      solve<double, double, double>(job, memory);
-    } else if (!solve<float, float, std::int32_t>(job, memory)) {
-      solve<float, double, double>(job, memory);
+      solve<double, double, double>(job, place, extent);
+    } else if (!solve<float, float, std::int32_t>(job, place, extent)) {
+      solve<float, double, double>(job, place, extent);
     }
-  });
+  }).run(execution);
   return {};
 }
 

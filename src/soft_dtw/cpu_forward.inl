@@ -49,7 +49,51 @@ struct Tile {
   Border<Cell>
       columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
   bool goes_on = false;  // there is a tile to the right: the last column is kept too
+  // Of a strip (CpuSweep::reached): the one above, and its end as a column of this one; null: all is there.
+  const std::int32_t* above = nullptr;
+  int above_end = 0;
+  std::int32_t* reached = nullptr;
 };
+
+WARPALIGN_INLINE int wait_for(const std::int32_t* reached, int columns) {
+  for (int turn = 0;; ++turn) {
+    const std::int32_t now = __atomic_load_n(reached, __ATOMIC_ACQUIRE);
+    if (now >= columns) return now;
+    cpu_pause(turn);
+  }
+}
+WARPALIGN_INLINE void tell(std::int32_t* reached, int columns) {
+  __atomic_store_n(reached, columns, __ATOMIC_RELEASE);
+}
+
+// What a strip may read of the row above it.
+template <class Cell>
+class Above {
+ public:
+  explicit Above(const Tile<Cell>& t) : t_(t), ready_(t.above ? 0 : CpuSweep::kEnd) {}
+  WARPALIGN_INLINE void need(int columns) {
+    if (columns > ready_) wait(columns);
+  }
+
+ private:
+  void wait(int columns) {
+    const int last = smaller(columns, t_.above_end);  // behind it this strip has filled up
+    const int now = wait_for(t_.above, t_.column0 + last);
+    ready_ = last < columns || now == CpuSweep::kEnd ? CpuSweep::kEnd : now - t_.column0;
+  }
+
+  const Tile<Cell>& t_;
+  int ready_;
+};
+
+constexpr int kColumnsPerMessage = 64;
+
+// Tells the strip below that anti-diagonal d has been left there.
+template <class Cell>
+WARPALIGN_INLINE void tell_below(const Tile<Cell>& t, int d) {
+  const int columns = d - t.h + 2;
+  if (columns > 0 && columns % kColumnsPerMessage == 0) tell(t.reached, t.column0 + columns);
+}
 
 // The tile's rows on its anti-diagonal d, those outside the band left out.
 template <class Cell>
@@ -148,6 +192,8 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
   Border<Cell> before_previous = buffers;
   Border<Cell> previous = buffers + slots;
   Border<Cell> current = previous + slots;
+  Above<Cell> above(t);
+  above.need(1);
   before_previous.copy(0, t.top, 0);
   previous.copy(0, t.top, 1);
   if (t.left.mantissa) previous.copy(1, t.left, 0);
@@ -167,7 +213,9 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
                                                     left, range);
       }
     }
+    above.need(smaller(d + 2, t.w));
     exchange_borders<Cell>(p, t, d, rows, current);
+    if (t.reached) tell_below(t, d);
     if constexpr (kWantWeights) {
       up += slots_of<Cell>(rows);
       left += slots_of<Cell>(rows);
@@ -177,6 +225,7 @@ void forward_tile(const typename Cell::Pair& p, const Tile<Cell>& t, Cost cost, 
     previous = current;
     current = oldest;
   }
+  if (t.reached) tell(t.reached, CpuSweep::kEnd);
   all = range;
 }
 

@@ -21,7 +21,9 @@ DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& ou
   DualPair dual;
   const bool of_series = out.grad_x || out.grad_y;
   // The cosine's gradient is a projection of what is summed here, hence that sum is needed too.
-  dual.pair = lay_out<double, double>(arena, p, true, of_series && is_cosine(p));
+  const Extent extent{true, of_series && is_cosine(p)};
+  dual.pair = lay_out<double, double>(arena, p, extent);
+  lay_out_scratch(arena, p, extent, dual.pair);
   dual.norms = lay_out_norms(arena, p);
   dual.norm_tangents = lay_out_norms(arena, p);
   CpuTangents& q = dual.tangents;
@@ -53,10 +55,12 @@ DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& ou
   return dual;
 }
 
-std::size_t worker_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
   Arena arena;
   lay_out(arena, p, out);
-  return rounded_to_worker(arena.used());
+  Team team = Team::of(p, execution, 1);
+  team.pair_bytes = rounded_to_worker(arena.used());
+  return team;
 }
 
 // One side's tangents, packed as the side itself; `dim` features and more that never change.
@@ -142,16 +146,16 @@ void solve(const Job& job, const SoftDtwTangents& from, void* memory) {
 
 std::size_t soft_dtw_jvp_cpu_workspace_bytes(const SoftDtwProblem& p, const SoftDtwTangents&,
                                              const SoftDtwOutputs& out, const Execution& execution) {
-  return worker_bytes(p, out) * worker_count(p, execution);
+  return team_of(p, out, execution).bytes();
 }
 
 Status soft_dtw_jvp_cpu(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out,
                         Workspace workspace, const Execution& execution) {
-  for_each_pair(p, out, worker_bytes(p, out), workspace, execution,
-                [&tangents](const Job& job, void* memory) {
-                  job.p.dtype == DType::kFloat64 ? solve<double>(job, tangents, memory)
-                                                 : solve<float>(job, tangents, memory);
-                });
+  const Team team = team_of(p, out, execution);
+  TeamWork(team, p, out, selected_cpu_kernels(), workspace, [&tangents](const Job& job, const Place& place) {
+    job.p.dtype == DType::kFloat64 ? solve<double>(job, tangents, place.memory)
+                                   : solve<float>(job, tangents, place.memory);
+  }).run(execution);
   return {};
 }
 

@@ -62,7 +62,7 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
     top.set_dead(strip.begin);  // only above the first row is the corner in reach
     top_tangent.set_dead(strip.begin);
   }
-  return outcome_of<Cell64>(top, p.m, range);
+  return {top.mantissa[p.m], top.exponent[p.m], largest_cost<Cell64>(range)};
 }
 
 inline void series_jvp(const CpuPair64& p, const CpuTangents& q, const DualTile& t) {
@@ -71,7 +71,7 @@ inline void series_jvp(const CpuPair64& p, const CpuTangents& q, const DualTile&
     if (!plain) weigh_slopes<kMetric>(p, q, t.tangent);
     const double* const w = plain ? p.weight_up : p.weight_left;
     gradient_tangents<kMetric>(p, q, t.tangent, w, plain ? q.weight_up : q.weight_left);
-    if (p.grad_x) stored_gradient_of<Cell64, kMetric>(p, t.primal, w);
+    if (p.grad_x) stored_gradient_of<Cell64, kMetric>(p, t.primal, w, gradients_of<Cell64>(p, t.primal));
   });
 }
 

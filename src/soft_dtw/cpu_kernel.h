@@ -14,6 +14,7 @@ constexpr int kCpuPad = 16;
 constexpr int kCpuTile = 128;
 // A pair up to this long is one tile: on the way back it then needs no second forward sweep.
 constexpr int kCpuOneTile = 256;
+constexpr int kCpuTileStride = kCpuTile + kCpuPad;
 // Up to so many features the cost is computed, and the gradient accumulated, inside the sweeps' inner loops.
 constexpr int kCpuFewFeatures = 4;
 // With more of them, so many anti-diagonals' costs are computed together.
@@ -41,7 +42,24 @@ struct CpuStart {
   Exponent exponent;
 };
 
-// One pair in the worker's own memory. Exponents are int32 for float, double for double.
+// One sweep over a pair, by one worker or by several at once: they take its strips, a tile's height of rows
+// each, one after the other, and every strip follows closely behind the one before it. A strip that is taken
+// has a worker, so that nobody ever waits for what nobody does.
+struct CpuSweep {
+  static constexpr std::int32_t kEnd = INT32_MAX;
+
+  std::int32_t strips = 0;
+  std::int32_t taken = 0;
+  // [strip]: columns whose border to the next strip is there, counted in the sweep's direction; kEnd: all.
+  std::int32_t* reached = nullptr;
+  // Forward: the largest |c| as the bits of a double, which order NaN above inf above all numbers.
+  std::int64_t largest_cost = 0;
+};
+
+// For who waits in a loop: a short pause, after many of them the processor for somebody else.
+void cpu_pause(int turn);
+
+// One pair. Exponents are int32 for float, double for double. Its workers differ in their scratch alone.
 template <class Real, class Exponent>
 struct CpuPair {
   int n = 0;
@@ -59,6 +77,7 @@ struct CpuPair {
   Exponent penalty_exponent = 0;
 
   const CpuColumns* strips = nullptr;  // one per `tile` rows; with gradients they begin at a tile's column
+  std::int32_t* reached = nullptr;     // of a sweep: one per strip
   const CpuRows* band = nullptr;       // (n + m - 1); null: no band
 
   // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
@@ -84,31 +103,37 @@ struct CpuPair {
   const CpuStart<Real, Exponent>* start = nullptr;
   const Real* inflow = nullptr;
 
-  double* entropy = nullptr;  // in bits, of the distribution of paths; null: not wanted
+  double* entropy = nullptr;  // [strip] in bits, of the distribution of paths; null: not wanted
 
   // Sums of E times the derivative of the metric, laid out like x and y; null: not wanted.
   Real* grad_x = nullptr;
   Real* grad_y = nullptr;
 
-  // Borders between tiles: rows (tile rows, m + 1), with the column left of the matrix in front; columns
-  // (tile columns, n). Without gradient one row, and no columns.
+  // Borders between tiles: rows (m + 1), with the column left of the matrix in front; columns (tile columns,
+  // n). Without gradient there are no columns, and row k is in the place of row k - row_count: one more than
+  // strips can be worked on at once.
   bool want_gradient = false;
+  int row_count = 0;
   Real* row_mantissa = nullptr;
   Exponent* row_exponent = nullptr;
   Real* column_mantissa = nullptr;
   Exponent* column_exponent = nullptr;
 
-  // Gradient: inflow of E from below (two rows of m + 1, padded) and from the right (one column per tile).
+  // Gradient: E that flows from strip to strip, rows of m + 1 that follow each other as those above.
+  int flow_count = 0;
   Real* flow_below = nullptr;
-  Real* flow_right = nullptr;
 
-  // A tile's scratch: anti-diagonals, and the transition weights.
+  // A worker's scratch: E that flows from tile to tile (two columns), anti-diagonals, the transition weights,
+  // and where several workers share a pair, a tile's gradients.
+  Real* flow_right = nullptr;
   Real* diagonal_mantissa = nullptr;  // 3 (rows + padding)
   Exponent* diagonal_exponent = nullptr;
   Real* diagonal_flow = nullptr;  // 4 (rows + padding)
   Real* diagonal_cost = nullptr;  // kCpuCostDiagonals (rows + padding)
   Real* weight_up = nullptr;
   Real* weight_left = nullptr;
+  Real* tile_grad_x = nullptr;  // rows of kCpuTileStride per feature; null: added up in place
+  Real* tile_grad_y = nullptr;
 };
 
 using CpuPair32 = CpuPair<float, std::int32_t>;
@@ -149,14 +174,17 @@ struct CpuOutcome {
   double largest_cost;
 };
 
-// The kernels of one instruction set. reverse() follows forward() on the same pair.
+template <class Pair>
+using CpuSweepKernel = void (*)(const Pair&, CpuSweep&);
+
+// The kernels of one instruction set. reverse follows forward on the same pair.
 struct CpuKernels {
-  CpuOutcome (*forward32)(const CpuPair32&);
-  void (*reverse32)(const CpuPair32&);
-  CpuOutcome (*forward64)(const CpuPair64&);
-  void (*reverse64)(const CpuPair64&);
-  CpuOutcome (*forward_hard)(const CpuPair64&);
-  void (*reverse_hard)(const CpuPair64&);
+  CpuSweepKernel<CpuPair32> forward32;
+  CpuSweepKernel<CpuPair32> reverse32;
+  CpuSweepKernel<CpuPair64> forward64;
+  CpuSweepKernel<CpuPair64> reverse64;
+  CpuSweepKernel<CpuPair64> forward_hard;
+  CpuSweepKernel<CpuPair64> reverse_hard;
   // With CpuPair64::want_gradient; its gradients, if laid out, are computed besides.
   CpuOutcome (*forward_jvp)(const CpuPair64&, const CpuTangents&);
   void (*reverse_jvp)(const CpuPair64&, const CpuTangents&);

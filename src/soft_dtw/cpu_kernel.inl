@@ -54,59 +54,98 @@ bool is_one_tile(const typename Cell::Pair& p) {
   return p.n <= p.tile && p.m <= p.tile;
 }
 
+WARPALIGN_INLINE double larger_cost(double a, double b) { return a != a || b <= a ? a : b; }
+
 template <class Cell>
-CpuOutcome outcome_of(Border<Cell> last_row, int m, typename Cell::Range range) {
+double largest_cost(typename Cell::Range range) {
   double largest = 0;
   const auto magnitudes = from_bits(range.bits);
-  for (int k = 0; k < Cell::kLanes; ++k) {
-    const double c = static_cast<double>(magnitudes[k]);
-    if (!(c <= largest)) largest = c;
-    if (c != c) break;
-  }
-  return {static_cast<double>(last_row.mantissa[m]), static_cast<double>(last_row.exponent[m]), largest};
+  for (int k = 0; k < Cell::kLanes; ++k) largest = larger_cost(largest, static_cast<double>(magnitudes[k]));
+  return largest;
 }
 
-// Strips of a tile's rows and all columns that the band leaves them; with gradient their borders are kept,
-// and a pair of one tile keeps its weights right away.
-template <class Cell>
-CpuOutcome forward_pair(const typename Cell::Pair& p) {
-  const FlushToZero flush;
-  Border<Cell> top{p.row_mantissa, p.row_exponent};
-  top.mantissa[0] = Cell::kStart;
-  top.exponent[0] = 0;
-  if (p.start) top.set(0, p.start->mantissa, p.start->exponent);
+// The next strip, or -1.
+WARPALIGN_INLINE int take_strip(CpuSweep& sweep) {
+  // Looks first, so that workers who come again and again do not count on without end.
+  if (__atomic_load_n(&sweep.taken, __ATOMIC_RELAXED) >= sweep.strips) return -1;
+  const int taken = __atomic_fetch_add(&sweep.taken, 1, __ATOMIC_ACQ_REL);
+  return taken < sweep.strips ? taken : -1;
+}
 
-  typename Cell::Range range;
-  const Index step = p.want_gradient ? p.m + 1 : 0;
-  int end = 0;  // of what has been written in the row at the top
-  for (int k = 0; k < tiles(p.n, p.tile); ++k) {
-    const CpuColumns strip = p.strips[k];
-    for (; end < strip.end; ++end) {
-      if (p.start && k == 0) {
-        top.set(end + 1, p.start->mantissa, p.start->exponent);
-      } else {
-        top.set_dead(end + 1);
-      }
-    }
-    const int row0 = k * p.tile;
-    Tile<Cell> t{row0,
-                 strip.begin,
-                 smaller(p.tile, p.n - row0),
-                 strip.end - strip.begin,
-                 top + strip.begin,
-                 {},
-                 top + step + strip.begin,
-                 {}};
-    if (p.want_gradient && is_one_tile<Cell>(p)) {
-      forward_any_cost<Cell, true>(p, t, range);
-    } else {
-      if (p.want_gradient) t.columns = {p.column_mantissa, p.column_exponent};
-      forward_any_cost<Cell, false>(p, t, range);
-    }
-    top = top + step;
-    top.set_dead(strip.begin);  // only above the first row is the corner in reach
+inline void note_largest(CpuSweep& sweep, double cost) {
+  std::int64_t bits;
+  __builtin_memcpy(&bits, &cost, sizeof(bits));
+  bits &= INT64_MAX;  // NaN may have a sign
+  std::int64_t known = __atomic_load_n(&sweep.largest_cost, __ATOMIC_RELAXED);
+  while (known < bits && !__atomic_compare_exchange_n(&sweep.largest_cost, &known, bits, true,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
-  return outcome_of<Cell>(top, p.m, range);
+}
+
+// The row above a strip.
+template <class Cell>
+WARPALIGN_INLINE Border<Cell> row_above(const typename Cell::Pair& p, int strip) {
+  return Border<Cell>{p.row_mantissa, p.row_exponent} + (strip % p.row_count) * (p.m + Index{1});
+}
+
+// What no strip writes of the row above a strip: above the first one all of it, else what lies behind the
+// strip before it.
+template <class Cell>
+void complete_row_above(const typename Cell::Pair& p, int strip, Border<Cell> top) {
+  int column = 0;
+  if (strip > 0) {
+    column = p.strips[strip - 1].end;
+  } else if (p.start) {
+    top.set(0, p.start->mantissa, p.start->exponent);
+  } else {
+    top.set(0, Cell::kStart, 0);
+  }
+  for (; column < p.strips[strip].end; ++column) {
+    if (strip == 0 && p.start) {
+      top.set(column + 1, p.start->mantissa, p.start->exponent);
+    } else {
+      top.set_dead(column + 1);
+    }
+  }
+}
+
+// A tile's rows and all columns that the band leaves them; with gradient their borders are kept, and a pair
+// of one tile keeps its weights right away.
+template <class Cell>
+void forward_strip(const typename Cell::Pair& p, int k, CpuSweep& sweep, typename Cell::Range& range) {
+  const CpuColumns strip = p.strips[k];
+  const int row0 = k * p.tile;
+  const Border<Cell> top = row_above<Cell>(p, k);
+  const Border<Cell> bottom = row_above<Cell>(p, k + 1);
+  complete_row_above<Cell>(p, k, top);
+  bottom.set_dead(strip.begin);  // only above the first row is the corner in reach
+  Tile<Cell> t{row0,
+               strip.begin,
+               smaller(p.tile, p.n - row0),
+               strip.end - strip.begin,
+               top + strip.begin,
+               {},
+               bottom + strip.begin,
+               {}};
+  t.reached = sweep.reached + k;
+  if (k > 0) {
+    t.above = sweep.reached + (k - 1);
+    t.above_end = p.strips[k - 1].end - strip.begin;
+  }
+  if (p.want_gradient && is_one_tile<Cell>(p)) {
+    forward_any_cost<Cell, true>(p, t, range);
+  } else {
+    if (p.want_gradient) t.columns = {p.column_mantissa, p.column_exponent};
+    forward_any_cost<Cell, false>(p, t, range);
+  }
+}
+
+template <class Cell>
+void forward_sweep(const typename Cell::Pair& p, CpuSweep& sweep) {
+  const FlushToZero flush;
+  typename Cell::Range range;
+  for (int k = take_strip(sweep); k >= 0; k = take_strip(sweep)) forward_strip<Cell>(p, k, sweep, range);
+  note_largest(sweep, largest_cost<Cell>(range));
 }
 
 template <class Real>
@@ -118,23 +157,23 @@ bool all_zero(const Real* v, int count) {
 
 template <class Cell>
 void reverse_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t,
-                      const Flows<typename Cell::Real>& flows) {
+                      const Flows<typename Cell::Real>& flows, const TileGradients<Cell>& gradients) {
   const bool want_series = p.grad_x != nullptr;
   if (!want_series || p.buffered || p.entropy) {
     if (p.entropy) {
-      reverse_tile<Cell, 0, true, true>(p, t, flows);
+      reverse_tile<Cell, 0, true, true>(p, t, flows, gradients);
     } else {
-      reverse_tile<Cell, 0, true, false>(p, t, flows);
+      reverse_tile<Cell, 0, true, false>(p, t, flows, gradients);
     }
-    if (want_series) stored_gradient<Cell>(p, t);
+    if (want_series) stored_gradient<Cell>(p, t, gradients);
     return;
   }
   with_features(p.dim, [&](auto features) {
     constexpr int kDim = decltype(features)::value;
     if (p.alignment) {
-      reverse_tile<Cell, kDim, true, false>(p, t, flows);
+      reverse_tile<Cell, kDim, true, false>(p, t, flows, gradients);
     } else {
-      reverse_tile<Cell, kDim, false, false>(p, t, flows);
+      reverse_tile<Cell, kDim, false, false>(p, t, flows, gradients);
     }
   });
 }
@@ -160,44 +199,62 @@ void reverse_one(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<
     typename Cell::Range ignored;
     forward_any_cost<Cell, true>(p, t, ignored);
   }
-  reverse_any_cost<Cell>(p, t, flows);
+  const TileGradients<Cell> gradients = gradients_of<Cell>(p, t);
+  const bool copied = p.grad_x && p.tile_grad_x;
+  if (copied) copy_gradients<Cell>(t, p.dim, gradients_in_place<Cell>(p, t), gradients);
+  reverse_any_cost<Cell>(p, t, flows, gradients);
+  if (copied) copy_gradients<Cell>(t, p.dim, gradients, gradients_in_place<Cell>(p, t));
   put_alignment<Cell>(p, t, p.weight_up);
 }
 
+// What flows into the strip that is the `turn`-th of the way back.
 template <class Cell>
-void reverse_pair(const typename Cell::Pair& p) {
+WARPALIGN_INLINE typename Cell::Real* flow_below(const typename Cell::Pair& p, int turn) {
+  return p.flow_below + (turn % p.flow_count) * (p.m + Index{1});
+}
+
+template <class Cell>
+void reverse_strip(const typename Cell::Pair& p, int turn, CpuSweep& sweep) {
   using Real = typename Cell::Real;
-  const FlushToZero flush;
-  const Border<Cell> rows{p.row_mantissa, p.row_exponent};
-  const Border<Cell> columns{p.column_mantissa, p.column_exponent};
-  Real* below = p.flow_below;
-  Real* above = p.flow_below + p.m + 1;
-  for (int j = 0; j < p.m; ++j) below[j] = 0;
-  below[p.m] = 1;
-  for (int j = 0; p.inflow && j < p.m; ++j) below[j + 1] = p.inflow[j];
-  for (int s = tiles(p.n, p.tile) - 1; s >= 0; --s) {
-    const CpuColumns strip = p.strips[s];
-    const int first = strip.begin / p.tile;
-    const int row0 = s * p.tile;
-    const int h = smaller(p.tile, p.n - row0);
-    Real* right = p.flow_right;
-    Real* left = p.flow_right + smaller(p.tile, p.n);
-    for (int r = 0; r < h; ++r) right[r] = 0;
-    for (int j = 0; j <= p.m; ++j) above[j] = 0;
-    for (int k = tiles(strip.end, p.tile) - 1; k >= first; --k) {
-      const int column0 = k * p.tile;
-      const int w = smaller(p.tile, strip.end - column0);
-      for (int r = 0; r < h; ++r) left[r] = 0;
-      Tile<Cell> t{row0, column0, h, w, rows + (s * (p.m + Index{1}) + column0), {}, {}, {}};
-      if (k > first) t.left = columns + (static_cast<Index>(k) * p.n + row0);
-      reverse_one<Cell>(p, t, {below + column0 + 1, right, above + column0, left});
-      Real* const swap = right;
-      right = left;
-      left = swap;
+  const int s = sweep.strips - 1 - turn;
+  const CpuColumns strip = p.strips[s];
+  const int first = strip.begin / p.tile;
+  const int row0 = s * p.tile;
+  const int h = smaller(p.tile, p.n - row0);
+  Real* const below = flow_below<Cell>(p, turn);
+  Real* const above = flow_below<Cell>(p, turn + 1);
+  if (turn == 0) {
+    for (int j = 0; j < p.m; ++j) below[j] = 0;
+    below[p.m] = 1;
+    for (int j = 0; p.inflow && j < p.m; ++j) below[j + 1] = p.inflow[j];
+  }
+  for (int j = 0; j <= p.m; ++j) above[j] = 0;
+  Real* right = p.flow_right;
+  Real* left = p.flow_right + smaller(p.tile, p.n);
+  for (int r = 0; r < h; ++r) right[r] = 0;
+  for (int k = tiles(strip.end, p.tile) - 1; k >= first; --k) {
+    const int column0 = k * p.tile;
+    const int w = smaller(p.tile, strip.end - column0);
+    for (int r = 0; r < h; ++r) left[r] = 0;
+    Tile<Cell> t{row0, column0, h, w, row_above<Cell>(p, s) + column0, {}, {}, {}};
+    if (k > first) {
+      t.left = Border<Cell>{p.column_mantissa, p.column_exponent} + (static_cast<Index>(k) * p.n + row0);
     }
-    Real* const swap = below;
-    below = above;
-    above = swap;
+    if (turn > 0) wait_for(sweep.reached + s + 1, p.m - column0);
+    reverse_one<Cell>(p, t, {below + column0 + 1, right, above + column0, left});
+    tell(sweep.reached + s, p.m - column0);
+    Real* const swap = right;
+    right = left;
+    left = swap;
+  }
+  tell(sweep.reached + s, CpuSweep::kEnd);
+}
+
+template <class Cell>
+void reverse_sweep(const typename Cell::Pair& p, CpuSweep& sweep) {
+  const FlushToZero flush;
+  for (int turn = take_strip(sweep); turn >= 0; turn = take_strip(sweep)) {
+    reverse_strip<Cell>(p, turn, sweep);
   }
 }
 
@@ -209,12 +266,12 @@ namespace warpalign::detail {
 
 const CpuKernels& WARPALIGN_CPU_KERNELS() {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
-  static constexpr CpuKernels kKernels{&isa::forward_pair<isa::Cell32>,
-                                       &isa::reverse_pair<isa::Cell32>,
-                                       &isa::forward_pair<isa::Cell64>,
-                                       &isa::reverse_pair<isa::Cell64>,
-                                       &isa::forward_pair<isa::CellHard>,
-                                       &isa::reverse_pair<isa::CellHard>,
+  static constexpr CpuKernels kKernels{&isa::forward_sweep<isa::Cell32>,
+                                       &isa::reverse_sweep<isa::Cell32>,
+                                       &isa::forward_sweep<isa::Cell64>,
+                                       &isa::reverse_sweep<isa::Cell64>,
+                                       &isa::forward_sweep<isa::CellHard>,
+                                       &isa::reverse_sweep<isa::CellHard>,
                                        &isa::forward_jvp,
                                        &isa::reverse_jvp};
   return kKernels;

@@ -1,9 +1,8 @@
-// One pair of the CPU paths: its place in the workspace, its inputs bound to that place, and the workers that
-// take one pair after the other. cpu.cpp and cpu_jvp.cpp share it.
+// One pair of the CPU paths: its place in the workspace, and its inputs bound to that place. cpu.cpp and
+// cpu_jvp.cpp share it.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -11,12 +10,12 @@
 #include "soft_dtw/band.h"
 #include "soft_dtw/cpu_kernel.h"
 #include "soft_dtw/cpu_pack.h"
+#include "soft_dtw/cpu_team.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign::detail {
 
 inline constexpr double kLog2E = 1.4426950408889634074;
-inline constexpr std::size_t kWorkerAlignment = 256;  // no two workers share a cache line, nor its neighbour
 
 // Of the best instruction set that this machine has.
 const CpuKernels& selected_cpu_kernels();
@@ -31,18 +30,23 @@ inline bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_k
 // Features that a packed step can have: the cosine may add two (add_own_direction()).
 inline int most_features(const SoftDtwProblem& p) { return is_cosine(p) ? p.dim + 2 : p.dim; }
 
-// One pair's memory, for the longest pair of the batch; `gradient`: with what a way back needs, `of_series`:
-// and with gradients of x and y.
+// What is laid out, for the longest pair of the batch.
+struct Extent {
+  bool gradient = false;   // what a way back needs
+  bool of_series = false;  // and gradients of x and y
+  bool entropy = false;
+  int workers = 1;  // of one pair
+};
+
+// One pair's memory.
 template <class Real, class Exponent>
-CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, bool gradient, bool of_series) {
+CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Extent& extent) {
   CpuPair<Real, Exponent> pair;
-  pair.want_gradient = gradient;
-  const std::size_t h = std::min(p.n, kCpuOneTile);
-  const std::size_t w = std::min(p.m, kCpuOneTile);
-  const std::size_t slots = h + 2 * kCpuPad;
+  pair.want_gradient = extent.gradient;
+  pair.row_count = extent.gradient ? tiles(p.n) + 1 : extent.workers + 1;
+  pair.flow_count = extent.workers + 1;
   const std::size_t border = static_cast<std::size_t>(p.m) + 1;
-  const std::size_t rows = gradient ? tiles(p.n) + 1 : 1;
-  const std::size_t columns = gradient ? tiles(p.m) : 0;
+  const std::size_t columns = tiles(p.m);
   const std::size_t x_elements = p.cost.data ? 0 : padded(p.n) * most_features(p);
   const std::size_t y_elements = p.cost.data ? 0 : padded(p.m) * most_features(p);
   pair.x = arena.take<Real>(x_elements);
@@ -54,28 +58,47 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, bool grad
     if (pair.y_weight) pair.y_weight += kCpuPad;
   }
   pair.strips = arena.take<CpuColumns>(tiles(p.n));
+  pair.reached = arena.take<std::int32_t>(tiles(p.n));
+  if (extent.entropy) pair.entropy = arena.take<double>(tiles(p.n));
   if (p.band.kind != BandKind::kNone) {
     pair.band = arena.take<CpuRows>(static_cast<std::size_t>(p.n) + p.m - 1);
   }
-  pair.row_mantissa = arena.take<Real>(rows * border);
-  pair.row_exponent = arena.take<Exponent>(rows * border);
-  pair.diagonal_mantissa = arena.take<Real>(3 * slots);
-  pair.diagonal_exponent = arena.take<Exponent>(3 * slots);
-  pair.diagonal_cost = arena.take<Real>(kCpuCostDiagonals * slots);
-  if (!gradient) return pair;
+  pair.row_mantissa = arena.take<Real>(pair.row_count * border);
+  pair.row_exponent = arena.take<Exponent>(pair.row_count * border);
+  if (!extent.gradient) return pair;
   if (p.subsequence) pair.inflow = arena.take<Real>(p.m);
-  if (of_series) {
+  if (extent.of_series) {
     pair.grad_x = arena.take<Real>(x_elements);
     pair.grad_y = arena.take<Real>(y_elements);
   }
   pair.column_mantissa = arena.take<Real>(columns * p.n);
   pair.column_exponent = arena.take<Exponent>(columns * p.n);
-  pair.flow_below = arena.take<Real>(2 * border);
+  pair.flow_below = arena.take<Real>(pair.flow_count * border);
+  return pair;
+}
+
+// A worker's scratch for any pair.
+template <class Real, class Exponent>
+void lay_out_scratch(Arena& arena, const SoftDtwProblem& p, const Extent& extent,
+                     CpuPair<Real, Exponent>& pair) {
+  const std::size_t h = std::min(p.n, kCpuOneTile);
+  const std::size_t w = std::min(p.m, kCpuOneTile);
+  const std::size_t slots = h + 2 * kCpuPad;
+  pair.diagonal_mantissa = arena.take<Real>(3 * slots);
+  pair.diagonal_exponent = arena.take<Exponent>(3 * slots);
+  pair.diagonal_cost = arena.take<Real>(kCpuCostDiagonals * slots);
+  if (!extent.gradient) return;
   pair.flow_right = arena.take<Real>(2 * h);
   pair.diagonal_flow = arena.take<Real>(4 * slots);
   pair.weight_up = arena.take<Real>(h * w + (h + w) * kCpuPad);
   pair.weight_left = arena.take<Real>(h * w + (h + w) * kCpuPad);
-  return pair;
+  // A pair of one tile, which may be larger than others, has no tile beside it.
+  if (extent.of_series && extent.workers > 1 && pair.tile != kCpuOneTile) {
+    const std::size_t elements =
+        p.cost.data ? 0 : static_cast<std::size_t>(most_features(p)) * kCpuTileStride;
+    pair.tile_grad_x = arena.take<Real>(elements);
+    pair.tile_grad_y = arena.take<Real>(elements);
+  }
 }
 
 // Each step's length, of cosine series in their packed order.
@@ -88,26 +111,6 @@ inline Norms lay_out_norms(Arena& arena, const SoftDtwProblem& p) {
   if (!is_cosine(p)) return {};
   return {arena.take<double>(padded(p.n)), arena.take<double>(padded(p.m))};
 }
-
-inline std::size_t rounded_to_worker(std::size_t bytes) {
-  return (bytes + kWorkerAlignment - 1) / kWorkerAlignment * kWorkerAlignment;
-}
-
-inline int worker_count(const SoftDtwProblem& p, const Execution& execution) {
-  if (!execution.parallel_for.run) return 1;
-  return std::clamp(execution.parallel_for.threads, 1, std::max(p.batch, 1));
-}
-
-// The call, and the pair that is worked on.
-struct Job {
-  const SoftDtwProblem& p;
-  const SoftDtwOutputs& out;
-  const CpuKernels& kernels;
-  int b;
-  int n;
-  int m;
-  double gamma;
-};
 
 template <class Storage>
 void write_constant(const Job& job, double value, double gradient) {
@@ -233,43 +236,6 @@ void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair
   if (pair.grad_x) {
     std::fill_n(pair.grad_x, pair.x_stride * pair.dim, Real(0));
     std::fill_n(pair.grad_y, pair.y_stride * pair.dim, Real(0));
-  }
-}
-
-// Calls solve(job, memory) for every pair, with a worker's own memory.
-template <class Solve>
-void for_each_pair(const SoftDtwProblem& p, const SoftDtwOutputs& out, std::size_t bytes_per_worker,
-                   Workspace workspace, const Execution& execution, Solve solve) {
-  struct Batch {
-    const SoftDtwProblem& p;
-    const SoftDtwOutputs& out;
-    const CpuKernels& kernels;
-    std::byte* memory;
-    std::size_t bytes_per_worker;
-    Solve solve;
-    std::atomic<int> next{0};
-  };
-  Batch all{p, out, selected_cpu_kernels(), static_cast<std::byte*>(workspace.data), bytes_per_worker, solve};
-  const auto work = [](void* state, int worker) {
-    Batch& batch = *static_cast<Batch*>(state);
-    void* const memory = batch.memory + static_cast<std::size_t>(worker) * batch.bytes_per_worker;
-    const SoftDtwProblem& problem = batch.p;
-    for (int b = batch.next++; b < problem.batch; b = batch.next++) {
-      const Job job{problem,
-                    batch.out,
-                    batch.kernels,
-                    b,
-                    problem.x_lengths ? problem.x_lengths[b] : problem.n,
-                    problem.y_lengths ? problem.y_lengths[b] : problem.m,
-                    gamma_of(problem, b)};
-      batch.solve(job, memory);
-    }
-  };
-  const int workers = worker_count(p, execution);
-  if (workers == 1) {
-    work(&all, 0);
-  } else {
-    execution.parallel_for.run(execution.parallel_for.context, workers, work, &all);
   }
 }
 

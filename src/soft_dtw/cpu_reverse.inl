@@ -14,6 +14,37 @@ struct Flows {
   Real* left;         // [r]; added to
 };
 
+// Where a tile adds its gradients, a row of each per feature: row r's is at [r], column c's, because y runs
+// backwards, at [w - 1 - c]. Vectors add zeros to some elements behind their last one, which belong to the
+// tiles beside this one; where several workers share a pair those may be changing, and a tile adds to copies.
+template <class Cell>
+struct TileGradients {
+  typename Cell::Real* x;
+  typename Cell::Real* y;
+  Index x_stride;
+  Index y_stride;
+};
+
+template <class Cell>
+WARPALIGN_INLINE TileGradients<Cell> gradients_in_place(const typename Cell::Pair& p, const Tile<Cell>& t) {
+  return {p.grad_x + t.row0, p.grad_y + (p.m - t.column0 - t.w), p.x_stride, p.y_stride};
+}
+
+template <class Cell>
+WARPALIGN_INLINE TileGradients<Cell> gradients_of(const typename Cell::Pair& p, const Tile<Cell>& t) {
+  if (!p.grad_x) return {};
+  if (!p.tile_grad_x) return gradients_in_place<Cell>(p, t);
+  return {p.tile_grad_x, p.tile_grad_y, kCpuTileStride, kCpuTileStride};
+}
+
+template <class Cell>
+void copy_gradients(const Tile<Cell>& t, int dim, TileGradients<Cell> from, TileGradients<Cell> to) {
+  for (int k = 0; k < dim; ++k) {
+    __builtin_memcpy(to.x + k * to.x_stride, from.x + k * from.x_stride, t.h * sizeof(*to.x));
+    __builtin_memcpy(to.y + k * to.y_stride, from.y + k * from.y_stride, t.w * sizeof(*to.y));
+  }
+}
+
 template <class Real>
 struct FlowBuffers {
   Real* up;
@@ -84,8 +115,8 @@ WARPALIGN_INLINE V times_log2(V part) {
 // kDim features' gradients are accumulated on the way; 0: none here. kStoreE: E replaces the `up` weights.
 // kEntropy: the entropy of paths is that of the choice of a predecessor in every cell, weighted by its E.
 template <class Cell, int kDim, bool kStoreE, bool kEntropy>
-void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
-                  const Flows<typename Cell::Real>& flows) {
+void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows,
+                  const TileGradients<Cell>& gradients) {
   using Real = typename Cell::Real;
   using V = typename Cell::V;
   const int slots = t.h + 2 * kCpuPad;
@@ -119,13 +150,14 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t,
       }
       if constexpr (kStoreE) store(weight_up + (r - rows.low), e);
       for (int k = 0; k < kDim; ++k) {
-        const Index i = k * p.x_stride + t.row0 + r;
-        const Index j = k * p.y_stride + y_begin + r;
-        add_gradient<Cell>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+        add_gradient<Cell>(e, p.x + k * p.x_stride + t.row0 + r, p.y + k * p.y_stride + y_begin + r,
+                           gradients.x + k * gradients.x_stride + r,
+                           gradients.y + k * gradients.y_stride + (t.w - 1 - d + r));
       }
     }
     if constexpr (kEntropy) {
-      for (int k = 0; k < Cell::kLanes; ++k) *p.entropy += static_cast<double>(entropy[k]);
+      double& sum = p.entropy[t.row0 / p.tile];
+      for (int k = 0; k < Cell::kLanes; ++k) sum += static_cast<double>(entropy[k]);
     }
     if (rows.low <= rows.high) leave_borders(d, rows, flows, buffers, diagonal);
     if (p.band) close_band(rows, buffers, diagonal);
@@ -163,8 +195,8 @@ const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const 
 // Gradients from the E that reverse_tile() has stored: a few features at a time, so that their four rows stay
 // in the first-level cache. Most vectors of E are zero unless gamma is large.
 template <class Cell, CpuMetric kMetric>
-void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t,
-                        const typename Cell::Real* weights) {
+void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* weights,
+                        const TileGradients<Cell>& gradients) {
   using V = typename Cell::V;
   constexpr int kFeatures = 8;
   for (int first = 0; first < p.dim; first += kFeatures) {
@@ -176,10 +208,16 @@ void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t,
         const V e = load(e_next);
         e_next += Cell::kLanes;
         if (!any_bit(e)) continue;
-        Index i = first * p.x_stride + t.row0 + r;
-        Index j = first * p.y_stride + p.m - 1 - t.column0 - d + r;
-        for (int k = 0; k < count; ++k, i += p.x_stride, j += p.y_stride) {
-          add_gradient<Cell, kMetric>(e, p.x + i, p.y + j, p.grad_x + i, p.grad_y + j);
+        const typename Cell::Real* x = p.x + first * p.x_stride + t.row0 + r;
+        const typename Cell::Real* y = p.y + first * p.y_stride + (p.m - 1 - t.column0 - d + r);
+        typename Cell::Real* grad_x = gradients.x + first * gradients.x_stride + r;
+        typename Cell::Real* grad_y = gradients.y + first * gradients.y_stride + (t.w - 1 - d + r);
+        for (int k = 0; k < count; ++k) {
+          add_gradient<Cell, kMetric>(e, x, y, grad_x, grad_y);
+          x += p.x_stride;
+          y += p.y_stride;
+          grad_x += gradients.x_stride;
+          grad_y += gradients.y_stride;
         }
       }
     }
@@ -187,9 +225,11 @@ void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t,
 }
 
 template <class Cell>
-void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t) {
+void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t,
+                     const TileGradients<Cell>& gradients) {
   const typename Cell::Real* const weights = gradient_weights<Cell>(p, t);
-  with_metric(p.metric, [&]<CpuMetric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights); });
+  with_metric(p.metric,
+              [&]<CpuMetric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights, gradients); });
 }
 
 // The tile's E, as reverse_tile() has stored it, to the caller's matrix.

@@ -202,14 +202,14 @@ struct BareThreads {
 };
 
 template <typename T>
-void any_threads(Batch<T> batch) {
-  const Outputs<T> alone = run(batch, kEverything);
+void any_threads(const Batch<T>& batch, Wanted wanted = kEverything) {
+  const Outputs<T> alone = run(batch, wanted);
   for (int threads : {1, 2, 3, 8, 50}) {
     BareThreads bare;
-    EXPECT_TRUE(same_bits(run(batch, kEverything, {&BareThreads::run, &bare, threads}), alone)) << threads;
+    EXPECT_TRUE(same_bits(run(batch, wanted, {&BareThreads::run, &bare, threads}), alone)) << threads;
     EXPECT_LE(bare.most_asked, threads);
     ThreadPool pool(threads);
-    EXPECT_TRUE(same_bits(run(batch, kEverything, pool.parallel_for()), alone)) << threads;
+    EXPECT_TRUE(same_bits(run(batch, wanted, pool.parallel_for()), alone)) << threads;
   }
 }
 
@@ -221,6 +221,60 @@ TEST_P(SoftDtw, ThreadsDoNotChangeABit) {
   for (int i = 0; i < 50; ++i) mixed.x.at(2, i, 0) *= 1e6f;
   mixed.x_lengths = {50, 3, 50, 41, 1, 50};
   any_threads(mixed);
+}
+
+// Pairs of several tiles, which threads share: with every option that the strips pass on to each other.
+TEST_P(SoftDtw, ThreadsOfOnePairDoNotChangeABit) {
+  int turn = 0;
+  for (const Shape& shape : {Shape{1, 700, 300, 1}, {1, 513, 400, 6}, {2, 385, 384, 3}, {1, 300, 900, 0}}) {
+    Batch<float> batch(shape, 0.3, 90 + ++turn);
+    any_threads(batch);
+    any_threads(batch, kValue);
+    batch.gamma = 0;
+    any_threads(batch);
+    batch.gamma = 1e-12;  // in float64
+    any_threads(batch);
+    batch.gamma = 1;
+    batch.options.step_penalty = 0.3;
+    for (int radius : {0, 40, 200}) {
+      batch.options.band = {BandKind::kSakoeChiba, radius, 2.0};
+      any_threads(batch);
+      any_threads(batch, kValue);
+    }
+  }
+  Batch<float> ragged({3, 600, 500, 2}, 0.5, 95);
+  ragged.x_lengths = {600, 1, 257};
+  ragged.y_lengths = {129, 500, 400};
+  any_threads(ragged);
+  Batch<double> nan({1, 520, 400, 2}, 0.5, 96);
+  nan.x.at(0, 300, 1) = kNan;
+  any_threads(nan);
+}
+
+TEST_P(SoftDtw, ThreadsOfOnePairWithEveryOption) {
+  for (CostKind kind : {CostKind::kEuclidean, CostKind::kL1, CostKind::kCosine, CostKind::kHuber}) {
+    Batch<float> batch({1, 530, 410, 5}, 0.5, 97);
+    batch.options.cost_kind = kind;
+    any_threads(batch, kAll);
+    batch.x_mask.assign(530, 0);
+    for (int i = 0; i < 530; i += 7) batch.x_mask[i] = 1;
+    batch.y_mask.assign(410, 0);
+    any_threads(batch, kAll);
+  }
+  Batch<float> sought({1, 390, 700, 2}, 0.5, 98);
+  sought.options.subsequence = true;
+  any_threads(sought, kGradients);
+}
+
+// A front end may run the tasks one after the other, in any order: none may wait for one that has not begun.
+TEST_P(SoftDtw, TasksOneAfterTheOther) {
+  const auto backwards = [](void*, int tasks, ParallelFor::Task task, void* state) {
+    for (int index = tasks - 1; index >= 0; --index) task(state, index);
+  };
+  for (const Shape& shape : {Shape{1, 600, 500, 2}, {3, 600, 500, 2}}) {
+    const Batch<float> batch(shape, 0.3, 99);
+    EXPECT_TRUE(same_bits(run(batch, kEverything, {backwards, nullptr, 8}), run(batch, kEverything)));
+  }
 }
 
 TEST(ThreadPoolTest, RunsEveryTaskOnce) {
