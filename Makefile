@@ -22,7 +22,7 @@ dev_stamp = $(VENV)/.dev-$(requirements_hash)
 python = $(abspath $(VENV))/bin/python
 tool = $(abspath $(VENV))/bin
 cmake = cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(tool)/ninja -DPython_EXECUTABLE=$(python) \
-  --log-level=WARNING -Wno-dev
+  -DWARPALIGN_WARNINGS_AS_ERRORS=ON --log-level=WARNING -Wno-dev
 cuda = "-DWARPALIGN_CUDA_ARCHITECTURES=$(WARPALIGN_CUDA_ARCHITECTURES)"
 cxx_files = $(shell find include src bindings tests benchmarks examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null)
 # The CUDA library's own source needs a CUDA torch, which the lint build does without.

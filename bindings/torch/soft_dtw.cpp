@@ -42,10 +42,10 @@ void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, con
       problem.cost.data != nullptr);
 }
 
-// Within int32 and the enum's range, or a value that the core refuses.
+// The nearest int32: as a radius it means the same, as an enumerator the core refuses it.
 std::int32_t narrowed(int64_t v) {
-  return static_cast<std::int32_t>(v < -1 ? -1
-                                          : std::min<int64_t>(v, std::numeric_limits<std::int32_t>::max()));
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
 }
 
 // What all operators take, in the order of the schemas.

@@ -1,6 +1,8 @@
 // Execution: where a call runs. The caller owns every resource that is named here.
 #pragma once
 
+#include <cstddef>
+
 namespace warpalign {
 
 // Runs task(state, 0) ... task(state, tasks - 1), possibly at once, and returns when all have ended. A front
@@ -11,7 +13,9 @@ struct ParallelFor {
 
   Run run = nullptr;  // null: the calling thread does everything
   void* context = nullptr;
-  int threads = 1;  // how many tasks can really run at once; at most this many are ever asked for
+  // How many tasks can really run at once; at most this many are ever asked for. Below 1 counts as 1. What a
+  // call is told must be what its workspace's size was computed with.
+  int threads = 1;
 };
 
 enum class Device { kHost, kCuda };
@@ -26,8 +30,12 @@ struct Execution {
   static Execution cuda(int device, void* stream) { return {Device::kCuda, {}, device, stream}; }
 };
 
-// Scratch memory on the execution's device, owned by the caller, at least 256-byte aligned. Contents need not
-// be initialised and mean nothing after the call (on CUDA: after the stream has passed the call's work).
+// Bytes that a workspace's address is a multiple of. cudaMalloc() gives no less.
+constexpr std::size_t workspace_alignment(Device device) { return device == Device::kHost ? 64 : 256; }
+
+// Scratch memory on the execution's device, owned by the caller. Contents need not be initialised and mean
+// nothing after the call (on CUDA: after the stream has passed the call's work). No two calls that may run at
+// once can share one.
 struct Workspace {
   void* data = nullptr;
   unsigned long long bytes = 0;

@@ -20,7 +20,8 @@
 namespace warpalign {
 
 // A batch of series (B, length, D), or of cost matrices (B, N, M), in any strided layout. Strides count
-// elements; 0 broadcasts an axis.
+// elements; 0 broadcasts an axis, and one below 0 runs backwards from data. All that the strides reach must
+// be readable, within true lengths at least.
 struct StridedTensor {
   const void* data = nullptr;
   std::int64_t stride[3] = {0, 0, 0};
@@ -54,14 +55,14 @@ enum class CostKind : std::int32_t {
                       //                               h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2
 };
 
-// What is computed. Pointers live on the execution's device. Either x and y are given, or cost (then dim =
-// 0).
+// What is computed. Pointers live on the execution's device, aligned to the size of their elements. Either x
+// and y are given, or cost (then dim = 0). B N D, B M D and B N M are at most 2^48.
 struct SoftDtwProblem {
   DType dtype = DType::kFloat32;  // of x, y, cost and every output
   std::int32_t batch = 0;         // B >= 0
-  std::int32_t n = 0;             // N >= 1: rows of the alignment
-  std::int32_t m = 0;             // M >= 1: columns
-  std::int32_t dim = 0;           // D >= 1 with x and y
+  std::int32_t n = 0;             // N, 1 to 2^29: rows of the alignment
+  std::int32_t m = 0;             // M, 1 to 2^29: columns
+  std::int32_t dim = 0;           // D, 1 to 2^29, with x and y
   StridedTensor x;                // (B, N, D)
   StridedTensor y;                // (B, M, D)
   StridedTensor cost;             // (B, N, M)
@@ -78,6 +79,7 @@ struct SoftDtwProblem {
   double step_penalty = 0.0;  // >= 0 and finite: added to the cost of every step that is not diagonal
   CostKind cost_kind = CostKind::kSquaredEuclidean;  // of x and y; not looked at with a cost matrix
   // (B,), of dtype: each pair's own gamma, > 0 and finite, instead of the one above. Null: that one for all.
+  // Host execution returns an error for any other; CUDA execution never reads it back.
   const void* gammas = nullptr;
   // (B, N) and (B, M), contiguous; where not 0, the step is missing: it costs 0 against everything, its
   // values are never used and its gradient is 0. Null: none is missing. Not with a cost matrix.
@@ -88,9 +90,9 @@ struct SoftDtwProblem {
   bool subsequence = false;
 };
 
-// Where results go, contiguous; null: not wanted. What is beyond a pair's true lengths is written as exactly
-// 0. A pair with a NaN among its costs gets NaN everywhere; a pair whose every path costs inf gets value inf,
-// gradient 0.
+// Where results go, contiguous, aligned as inputs are; null: not wanted. No output may overlap another one,
+// the inputs or the workspace. What is beyond a pair's true lengths is written as exactly 0. A pair with a
+// NaN among its costs gets NaN everywhere; a pair whose every path costs inf gets value inf, gradient 0.
 struct SoftDtwOutputs {
   void* value = nullptr;      // (B,), always wanted
   void* grad_x = nullptr;     // (B, N, D): d value[b] / d x[b]

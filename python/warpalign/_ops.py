@@ -140,7 +140,9 @@ def _(
     y_mask: Tensor | None = None,
     **settings: object,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check_devices("x", x=x, y=y, x_tangent=x_tangent, y_tangent=y_tangent, gammas=gammas)
+    tangents = {"x_tangent": x_tangent, "y_tangent": y_tangent}
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
+    _check_devices("x", x=x, y=y, **tangents, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
     return (
         x.new_empty(x.shape[0]),
         _if(needs_grad_x, x, *x.shape),
@@ -159,7 +161,8 @@ def _(
     gammas: Tensor | None = None,
     **settings: object,
 ) -> tuple[Tensor, Tensor]:
-    _check_devices("cost", cost=cost, cost_tangent=cost_tangent, gammas=gammas)
+    lengths = {"n_lengths": n_lengths, "m_lengths": m_lengths}
+    _check_devices("cost", cost=cost, cost_tangent=cost_tangent, **lengths, gammas=gammas)
     return cost.new_empty(cost.shape[0]), _if(needs_grad, cost, *cost.shape)
 
 

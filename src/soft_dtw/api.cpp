@@ -1,5 +1,7 @@
 // warpalign::soft_dtw: checks the contract of the public header, then hands over to the device's path.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
@@ -10,6 +12,41 @@ namespace {
 #if !WARPALIGN_HAS_CUDA
 constexpr Status kNoCuda = Status::unsupported("execution", "this build of warpalign has no CUDA path");
 #endif
+
+// Sums of two lengths, with what vectors and tiles overrun, fit into int32.
+constexpr std::int32_t kLongest = 1 << 29;
+// Bytes of workspace, for a float64 worker per pair, then fit into int64.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+
+// a b c <= kMostElements, for numbers of 0 to 2^31.
+bool few_enough(std::int64_t a, std::int64_t b, std::int64_t c) {
+  return a == 0 || b * c <= kMostElements / a;
+}
+
+Status check_extents(const SoftDtwProblem& p) {
+  if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
+  if (p.n < 1) return Status::invalid("n", "at least 1 time step in x", p.n);
+  if (p.m < 1) return Status::invalid("m", "at least 1 time step in y", p.m);
+  if (p.n > kLongest) return Status::invalid("n", "at most 2^29 time steps in x", p.n);
+  if (p.m > kLongest) return Status::invalid("m", "at most 2^29 time steps in y", p.m);
+  if (!few_enough(p.batch, p.n, p.m)) return Status::invalid("m", "at most 2^48 cells, B N M", p.m);
+  if (p.cost.data) return {};
+  if (p.batch > 0 && p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
+  if (p.dim > kLongest) return Status::invalid("dim", "at most 2^29 features", p.dim);
+  if (!few_enough(p.batch, p.n, p.dim) || !few_enough(p.batch, p.m, p.dim)) {
+    return Status::invalid("dim", "at most 2^48 elements of x, B N D, and of y, B M D", p.dim);
+  }
+  return {};
+}
+
+bool is_aligned(const void* data, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+}
+
+Status misaligned(const char* name, const void* data) {
+  return Status::invalid(name, "a pointer aligned to the size of its elements",
+                         static_cast<double>(reinterpret_cast<std::uintptr_t>(data)));
+}
 
 Status check_series(const StridedTensor& tensor, const char* name) {
   if (!tensor.data) return Status::invalid(name, "a pointer to its data, because the batch is not empty", 0);
@@ -60,10 +97,67 @@ Status check_path(const SoftDtwProblem& p, Device device) {
   return {};
 }
 
+// Every input's alignment; a null pointer is aligned.
+Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
+  const struct {
+    const char* name;
+    const void* data;
+    std::size_t alignment;
+  } inputs[] = {
+      {"x", p.x.data, size_of(p.dtype)},
+      {"y", p.y.data, size_of(p.dtype)},
+      {"cost", p.cost.data, size_of(p.dtype)},
+      {"gammas", p.gammas, size_of(p.dtype)},
+      {"x_lengths", p.x_lengths, sizeof(int)},
+      {"y_lengths", p.y_lengths, sizeof(int)},
+      {"tangents", tangents.x.data, size_of(p.dtype)},
+      {"tangents", tangents.y.data, size_of(p.dtype)},
+      {"tangents", tangents.cost.data, size_of(p.dtype)},
+  };
+  for (const auto& input : inputs) {
+    if (!is_aligned(input.data, input.alignment)) return misaligned(input.name, input.data);
+  }
+  return {};
+}
+
+// Each output is written to the end, by several threads at once: none may be, or lie in, another.
+Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
+                     std::size_t workspace_bytes) {
+  const std::size_t b = p.batch, n = p.n, m = p.m, d = p.dim, size = size_of(p.dtype);
+  const struct {
+    const char* name;
+    const void* data;
+    std::size_t bytes;
+  } places[] = {
+      {"value", out.value, b * size},
+      {"grad_x", out.grad_x, b * n * d * size},
+      {"grad_y", out.grad_y, b * m * d * size},
+      {"alignment", out.alignment, b * n * m * size},
+      {"grad_gamma", out.grad_gamma, b * size},
+      {"end_values", out.end_values, b * m * size},
+      {"workspace", workspace_bytes > 0 ? workspace.data : nullptr, workspace_bytes},
+  };
+  for (const auto& one : places) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(one.data);
+    if (!is_aligned(one.data, size)) return misaligned(one.name, one.data);
+    for (const auto* other = places; one.data && other != &one; ++other) {
+      const auto other_begin = reinterpret_cast<std::uintptr_t>(other->data);
+      if (other->data && begin < other_begin + other->bytes && other_begin < begin + one.bytes) {
+        return Status::invalid(one.name, "memory that no other output uses", static_cast<double>(begin));
+      }
+    }
+  }
+  return {};
+}
+
 Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) {
-  if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
-  if (p.n < 1) return Status::invalid("n", "at least 1 time step in x", p.n);
-  if (p.m < 1) return Status::invalid("m", "at least 1 time step in y", p.m);
+  if (device != Device::kHost && device != Device::kCuda) {
+    return Status::invalid("execution", "one of the devices of Device", static_cast<double>(device));
+  }
+  if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
+    return Status::invalid("dtype", "one of the types of DType", static_cast<double>(p.dtype));
+  }
+  if (Status s = check_extents(p); !s.ok()) return s;
   if (!(p.gamma >= 0.0) || !std::isfinite(p.gamma))
     return Status::invalid("gamma", "finite and >= 0", p.gamma);
   if (!(p.step_penalty >= 0.0) || !std::isfinite(p.step_penalty)) {
@@ -82,6 +176,7 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) 
   if (!out.value) return Status::invalid("value", "an output pointer", 0);
   if (p.cost.data) {
     if (p.x.data || p.y.data) return Status::invalid("cost", "either cost, or x and y, but not both", 1);
+    if (p.dim != 0) return Status::invalid("dim", "0 with a cost matrix, which has no features", p.dim);
     if (out.grad_x) return Status::invalid("grad_x", "null with a cost matrix, which has no x", 1);
     if (out.grad_y) return Status::invalid("grad_y", "null with a cost matrix, which has no y", 1);
     if (p.x_mask) return Status::invalid("x_mask", "null with a cost matrix, which has no x", 1);
@@ -89,7 +184,6 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) 
   } else {
     if (Status s = check_series(p.x, "x"); !s.ok()) return s;
     if (Status s = check_series(p.y, "y"); !s.ok()) return s;
-    if (p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
   }
   if (device == Device::kHost) {  // on a device they stay there: the kernel clamps them
     if (Status s = check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, p.n); !s.ok())
@@ -117,17 +211,24 @@ Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, 
   return {};
 }
 
-Status check_workspace(Workspace workspace, std::size_t needed) {
-  if (needed == 0 || (workspace.data && workspace.bytes >= needed)) return {};
-  return Status::invalid("workspace", "as many bytes as its workspace function says",
-                         static_cast<double>(workspace.bytes));
+Status check_workspace(Workspace workspace, std::size_t needed, Device device) {
+  if (needed == 0) return {};
+  if (!workspace.data || workspace.bytes < needed) {
+    return Status::invalid("workspace", "as many bytes as its workspace function says",
+                           static_cast<double>(workspace.bytes));
+  }
+  if (!is_aligned(workspace.data, workspace_alignment(device))) {
+    return Status::invalid("workspace", "memory aligned to workspace_alignment(device) bytes",
+                           static_cast<double>(reinterpret_cast<std::uintptr_t>(workspace.data)));
+  }
+  return {};
 }
 
 }  // namespace
 
 std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
                                      const Execution& execution) {
-  if (problem.batch <= 0 || problem.n < 1 || problem.m < 1) return 0;
+  if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
   if (execution.device == Device::kHost) {
     return detail::soft_dtw_cpu_workspace_bytes(problem, outputs, execution);
   }
@@ -142,8 +243,10 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
                 const Execution& execution) {
   if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
   if (problem.batch == 0) return {};
-  if (Status s = check_workspace(workspace, soft_dtw_workspace_bytes(problem, outputs, execution)); !s.ok())
-    return s;
+  if (Status s = check_inputs(problem, {}); !s.ok()) return s;
+  const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
+  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   if (execution.device == Device::kHost) return detail::soft_dtw_cpu(problem, outputs, workspace, execution);
 #if WARPALIGN_HAS_CUDA
   return detail::soft_dtw_cuda(problem, outputs, workspace, execution);
@@ -154,7 +257,7 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
 
 std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
                                          const SoftDtwOutputs& outputs, const Execution& execution) {
-  if (problem.batch <= 0 || problem.n < 1 || problem.m < 1) return 0;
+  if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
   if (execution.device == Device::kHost) {
     return detail::soft_dtw_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
   }
@@ -170,8 +273,10 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
   if (Status s = check_tangents(problem, tangents, outputs); !s.ok()) return s;
   if (problem.batch == 0) return {};
+  if (Status s = check_inputs(problem, tangents); !s.ok()) return s;
   const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
-  if (Status s = check_workspace(workspace, needed); !s.ok()) return s;
+  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   if (execution.device == Device::kHost) {
     return detail::soft_dtw_jvp_cpu(problem, tangents, outputs, workspace, execution);
   }

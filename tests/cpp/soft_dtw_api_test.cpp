@@ -2,6 +2,7 @@
 // with the library that has no CUDA path.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -78,6 +79,10 @@ TEST_P(SoftDtwApiRejects, NamingTheArgument) {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
+
+constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+
+void* shifted(void* data, std::ptrdiff_t bytes) { return static_cast<char*>(data) + bytes; }
 
 const BadArgument kBadArguments[] = {
     {"NegativeBatch", "batch", [](Call& c) { c.problem.batch = -1; }},
@@ -166,6 +171,56 @@ const BadArgument kBadArguments[] = {
        c.problem.band = {BandKind::kAbsolute, 3, 2.0};
      },
      1},
+    {"UnknownDtype", "dtype", [](Call& c) { c.problem.dtype = static_cast<DType>(2); }},
+    {"UnknownDevice", "execution", [](Call& c) { c.execution.device = static_cast<Device>(7); }},
+    {"CostWithFeatures", "dim",
+     [](Call& c) {
+       c.use_cost();
+       c.problem.dim = kDim;
+     }},
+    // What would overflow the workspace's size, or int32 on the way over anti-diagonals. Strides of 0 make
+    // such sizes possible in little memory.
+    {"TooManyRows", "n", [](Call& c) { c.problem.n = kMost; }},
+    {"TooManyColumns", "m", [](Call& c) { c.problem.m = (1 << 29) + 1; }},
+    {"TooManyFeatures", "dim", [](Call& c) { c.problem.dim = kMost; }},
+    {"TooManyCells", "m",
+     [](Call& c) {
+       c.problem.n = c.problem.m = 1 << 24;
+       c.problem.x_lengths = c.problem.y_lengths = nullptr;
+     }},
+    {"TooManyElementsOfX", "dim",
+     [](Call& c) {
+       c.problem.n = 1 << 20;
+       c.problem.dim = 1 << 29;
+     }},
+    {"TooManyElementsOfY", "dim",
+     [](Call& c) {
+       c.problem.m = 1 << 20;
+       c.problem.dim = 1 << 29;
+     }},
+    {"TooManyPairs", "m",
+     [](Call& c) {
+       c.problem.batch = kMost;
+       c.problem.n = c.problem.m = 1 << 10;
+     }},
+    {"MisalignedX", "x", [](Call& c) { c.problem.x.data = shifted(c.x.data(), 2); }},
+    {"MisalignedY", "y", [](Call& c) { c.problem.y.data = shifted(c.y.data(), 1); }},
+    {"MisalignedForDouble", "y",
+     [](Call& c) {
+       c.problem.dtype = DType::kFloat64;
+       c.problem.y.data = shifted(c.y.data(), 4);
+     }},
+    {"MisalignedCost", "cost",
+     [](Call& c) {
+       c.use_cost();
+       c.problem.cost.data = shifted(c.cost.data(), 3);
+     }},
+    {"MisalignedValue", "value", [](Call& c) { c.out.value = shifted(c.value.data(), 1); }},
+    {"MisalignedGradient", "grad_y", [](Call& c) { c.out.grad_y = shifted(c.grad_y.data(), 2); }},
+    {"MisalignedWorkspace", "workspace", [](Call& c) { c.workspace.data = shifted(c.scratch.data(), 32); }},
+    {"OneGradientForBoth", "grad_y", [](Call& c) { c.out.grad_y = c.out.grad_x; }},
+    {"ValueWithinTheAlignment", "alignment", [](Call& c) { c.out.value = shifted(c.alignment.data(), 8); }},
+    {"GradientInTheWorkspace", "workspace", [](Call& c) { c.out.grad_x = shifted(c.scratch.data(), 4096); }},
     {"NoWorkspace", "workspace", [](Call& c) { c.workspace = {}; }},
     {"WorkspaceTooSmall", "workspace",
      [](Call& c) { c.workspace.bytes = soft_dtw_workspace_bytes(c.problem, c.out, c.execution) - 1; }},
@@ -212,6 +267,68 @@ TEST(SoftDtwApi, WorkspaceIsPerThreadAndNeverMoreForLess) {
   EXPECT_LE(soft_dtw_workspace_bytes(call.problem, value_only, Execution::host()), one);
 }
 
+TEST(SoftDtwApi, TheLeastAlignmentOfAWorkspaceIsEnough) {
+  static_assert(workspace_alignment(Device::kHost) < workspace_alignment(Device::kCuda));
+  Call call;
+  call.workspace = {shifted(call.scratch.data(), workspace_alignment(Device::kHost)), (1 << 20) - 64};
+  EXPECT_TRUE(call.run().ok());
+}
+
+// The far end of one output is the beginning of the next.
+TEST(SoftDtwApi, OutputsMayTouch) {
+  const Call separate;
+  ASSERT_TRUE(separate.run().ok());
+  Call call;
+  HostBuffer all((kBatch + kBatch * kN * kDim + kBatch * kM * kDim) * sizeof(float));
+  call.out.value = all.data();
+  call.out.grad_x = shifted(all.data(), kBatch * sizeof(float));
+  call.out.grad_y = shifted(call.out.grad_x, kBatch * kN * kDim * sizeof(float));
+  ASSERT_TRUE(call.run().ok());
+  const std::vector<float> got = all.read<float>(kBatch + kBatch * kN * kDim + kBatch * kM * kDim);
+  std::vector<float> expected = separate.value.read<float>(kBatch);
+  for (const HostBuffer* part : {&separate.grad_x, &separate.grad_y}) {
+    const std::vector<float> numbers =
+        part->read<float>(kBatch * (part == &separate.grad_x ? kN : kM) * kDim);
+    expected.insert(expected.end(), numbers.begin(), numbers.end());
+  }
+  EXPECT_EQ(got, expected);
+}
+
+TEST(SoftDtwApi, ThreadsBelowOneAreOne) {
+  for (int threads : {0, -5, std::numeric_limits<int>::min()}) {
+    Call call;
+    const auto run = [](void*, int, ParallelFor::Task, void*) { FAIL() << "one worker needs no thread"; };
+    call.execution = Execution::host({run, nullptr, threads});
+    EXPECT_TRUE(call.run().ok());
+  }
+}
+
+// The largest sizes there may be: no product wraps around, and no worker's part is lost.
+TEST(SoftDtwApi, WorkspaceOfTheLargestSizes) {
+  const auto run = [](void*, int, ParallelFor::Task, void*) {};
+  const Execution everybody = Execution::host({run, nullptr, kMost});
+  for (CostKind kind : {CostKind::kSquaredEuclidean, CostKind::kCosine}) {
+    for (const auto& [batch, n, m, dim] : {std::array{1, 1 << 29, 1, 1 << 19},
+                                           {1, 1, 1 << 29, 1 << 19},
+                                           {1, 1 << 24, 1 << 24, 1},
+                                           {kMost, 1, 1, 1 << 17},
+                                           {1 << 19, 1, 1, 1 << 29}}) {
+      Call call;
+      call.problem.cost_kind = kind;
+      call.problem.batch = batch;
+      call.problem.n = n;
+      call.problem.m = m;
+      call.problem.dim = dim;
+      const double elements = static_cast<double>(batch) * (n + static_cast<double>(m)) * dim;
+      for (const std::size_t bytes : {soft_dtw_workspace_bytes(call.problem, call.out, everybody),
+                                      soft_dtw_jvp_workspace_bytes(call.problem, {}, call.out, everybody)}) {
+        EXPECT_GT(static_cast<double>(bytes), 4 * elements);
+        EXPECT_LT(bytes, std::size_t{1} << 63);
+      }
+    }
+  }
+}
+
 TEST(SoftDtwApi, WorkspaceOfNonsenseIsNothing) {
   Call call;
   call.problem.n = 0;
@@ -219,6 +336,20 @@ TEST(SoftDtwApi, WorkspaceOfNonsenseIsNothing) {
   call.problem.n = kN;
   call.problem.batch = -1;
   EXPECT_EQ(soft_dtw_workspace_bytes(call.problem, call.out, call.execution), 0u);
+  for (const auto& [n, m, dim] : {std::array{kN, kM, -1},
+                                  {kN, kM, 0},
+                                  {kMost, kM, 1},
+                                  {kN, kMost, 1},
+                                  {kN, kM, kMost},
+                                  {1 << 29, 1 << 29, 1 << 29}}) {
+    const Call spoiled;
+    SoftDtwProblem problem = spoiled.problem;
+    problem.n = n;
+    problem.m = m;
+    problem.dim = dim;
+    EXPECT_EQ(soft_dtw_workspace_bytes(problem, spoiled.out, Execution::host()), 0u) << n << m << dim;
+    EXPECT_EQ(soft_dtw_jvp_workspace_bytes(problem, {}, spoiled.out, Execution::host()), 0u);
+  }
 }
 
 TEST(SoftDtwApi, AnEmptyBatchNeedsNoPointers) {

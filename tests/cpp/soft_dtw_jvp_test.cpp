@@ -288,6 +288,13 @@ TEST(SoftDtwJvp, RefusesWhatItDoesNotHave) {
       StatusCode::kInvalidArgument, "tangents", [](Call<float>& c) { c.tangents.cost = c.tangents.x; }, host);
   refused(
       StatusCode::kInvalidArgument, "n", [](Call<float>& c) { c.problem.n = 0; }, host);
+  refused(
+      StatusCode::kInvalidArgument, "tangents",
+      [](Call<float>& c) { c.tangents.y.data = static_cast<const char*>(c.tangents.y.data) + 1; }, host);
+  refused(
+      StatusCode::kInvalidArgument, "grad_y", [](Call<float>& c) { c.out.grad_y = c.out.grad_x; }, host);
+  refused(
+      StatusCode::kInvalidArgument, "dim", [](Call<float>& c) { c.problem.dim = 1 << 30; }, host);
   Call<float> call(dual);
   EXPECT_STREQ(soft_dtw_jvp(call.problem, call.tangents, call.out, {}, host).argument, "workspace");
 }

@@ -109,6 +109,19 @@ def test_a_loss_that_is_not_finite_beyond_a_wall(value: float) -> None:
     assert abs(float(minimum.position) - 1) < 1e-5
 
 
+def test_a_search_that_finds_no_lower_point_has_not_converged() -> None:
+    """The slope is far from flat, but everywhere else the loss is infinite."""
+    start = torch.tensor([3.0], dtype=torch.float64)
+
+    def evaluate(indices: list[int], x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.where(x == start, x.square(), math.inf).sum(1), 2 * x
+
+    criterion = Criterion(max_iter=50, patience=3, tol=1e-5, unit=1.0, epsilon=2.2e-16)
+    (minimum,) = minimize([lbfgs(start, criterion, 2.0)], evaluate, lambda remaining: None)
+    assert not minimum.converged
+    assert minimum.losses == [9.0] and torch.equal(minimum.position, start)
+
+
 def test_rounding_errors_do_not_cost_evaluations() -> None:
     """Near its minimum a float32 loss has no digits left: the search ends instead of halving its steps."""
     calls = 0

@@ -20,9 +20,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pysdtw = pytest.importorskip("pysdtw")
 
-# One process: Numba compiles the originals once.
-pytestmark = pytest.mark.xdist_group("numba")
-
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(("n", "m"), SIZES)

@@ -25,9 +25,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     tslearn_barycenters = pytest.importorskip("tslearn.barycenters")
 
-# One process: Numba compiles the originals once.
-pytestmark = pytest.mark.xdist_group("numba")
-
 
 BANDED: dict[str, Callable[..., nn.Module]] = {
     "soft_dtw_cuda": lambda **settings: soft_dtw_cuda.SoftDTW(False, **settings),

@@ -24,9 +24,6 @@ with warnings.catch_warnings():
     tslearn_metrics = pytest.importorskip("tslearn.metrics")
     tslearn_barycenters = pytest.importorskip("tslearn.barycenters")
 
-# One process: Numba compiles the originals once.
-pytestmark = pytest.mark.xdist_group("numba")
-
 
 CONSTRAINTS: dict[str, dict[str, Any]] = {
     "none": {},

@@ -245,6 +245,19 @@ def test_votes_weigh_what_was_asked_for() -> None:
     np.testing.assert_allclose(own.predict_proba(query)[0], np.concatenate(votes) / np.sum(votes), rtol=1e-4)
 
 
+def test_rounding_makes_no_distance_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    from warpalign import neighbors
+
+    X, labels = bumps(2)
+    model = SoftDTWKNeighborsClassifier(3, normalize=True, weights="distance").fit(X, labels)
+    monkeypatch.setattr(
+        neighbors, "cdist_soft_dtw", lambda X, Y, **options: torch.full((len(X), len(Y)), -1e-7)
+    )
+    distances, _ = model.kneighbors(X)
+    assert (distances == 0).all()
+    assert (model.predict_proba(X) >= 0).all()
+
+
 def test_queries_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     from warpalign import neighbors
 

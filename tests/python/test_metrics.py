@@ -68,7 +68,7 @@ def test_divergence_and_lengths(device: torch.device, metrics: ModuleType) -> No
 def test_many_updates_lose_no_digits(metrics: ModuleType) -> None:
     metric = metrics.SoftDTWMetric()
     x, y = randn(1, 1, 1, seed=0), randn(1, 1, 1, seed=1)
-    metric.update(x + 3e4, y)
+    metric.update(x + 1e4, y)  # beside it a value below 4 is lost in float32
     large = metric.compute().double()
     for _ in range(1000):
         metric.update(x, y)

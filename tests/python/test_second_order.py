@@ -401,7 +401,7 @@ def test_compiled_transforms_raise(what: str) -> None:
         compiled(x)
 
 
-@pytest.mark.parametrize("wanted", itertools.product([False, True], repeat=2))
+@pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=2)))
 def test_opcheck(wanted: tuple[bool, bool]) -> None:
     x, y = pair(2, 5, 4, 3)
     n = torch.tensor([5, 2], dtype=torch.int32)

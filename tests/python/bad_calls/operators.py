@@ -64,7 +64,9 @@ CPU_ONLY: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 SETTINGS: dict[str, tuple[Any, str]] = {
     "an unknown band": ({"band": 9}, "band: expected one of the kinds of BandKind, got 9"),
-    "a negative radius": ({"band": 1, "radius": -1}, "band: expected a radius of at least 0, got -1"),
+    "a band below them": ({"band": -7}, "band: expected one of the kinds of BandKind, got -7"),
+    "a negative radius": ({"band": 1, "radius": -5}, "band: expected a radius of at least 0, got -5"),
+    "a radius below int32": ({"band": 1, "radius": -(2**40)}, f"band: expected a radius of at least 0, got {-(2**31)}"),
     "a flat slope": ({"band": 4, "max_slope": 0.5}, "band: expected a finite max_slope of at least 1, got 0.5"),
     "too few gammas": (lambda g: {"gammas": torch.ones(2)}, "gammas: " + PER_PAIR + "(2)"),
     "a negative gamma among others": (
@@ -73,6 +75,9 @@ SETTINGS: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 MASKS: dict[str, tuple[Any, str]] = {
     "gammas of another dtype": (lambda g: {"gammas": torch.ones(3).double()}, "gammas: expected the dtype of x, dtype Float, got dtype Double"),
+    "a mask elsewhere": (
+        lambda g: {"y_mask": torch.zeros(3, 6, dtype=torch.bool, device="meta")}, "y_mask: expected the device of x, DEVICE, got meta"
+    ),
     "a mask of float": (lambda g: {"x_mask": g.x[..., 0]}, "x_mask: expected dtype bool, got dtype Float"),
     "a mask of another length": (
         lambda g: {"y_mask": g.x[..., 0].bool()},
@@ -93,15 +98,50 @@ COSTS: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
+HARD: dict[str, tuple[Any, str]] = {
+    "a gamma of 0": ({"gamma": 0.0}, "hard DTW (gamma = 0) has no second derivatives"),
+}
+TANGENTS: dict[str, tuple[Any, str]] = {
+    "a tangent of another shape": (
+        lambda g: {"x_tangent": g.y}, "x_tangent: expected the shape of x, shape (3, 5, 2), got shape (3, 6, 2)"
+    ),
+    "a tangent of 2 axes": (
+        lambda g: {"y_tangent": g.y[0]}, "y_tangent: expected the shape of y, shape (3, 6, 2), got shape (6, 2)"
+    ),
+    "a tangent of another dtype": (
+        lambda g: {"y_tangent": g.y.double()}, "y_tangent: expected the dtype of y, dtype Float, got dtype Double"
+    ),
+    "a tangent elsewhere": (
+        lambda g: {"y_tangent": g.y.to("meta")}, "y_tangent: expected the device of x, DEVICE, got meta"
+    ),
+}  # fmt: skip
+COST_TANGENTS: dict[str, tuple[Any, str]] = {
+    "a tangent of another shape": (
+        lambda g: {"cost_tangent": g.cost.mT}, "cost_tangent: expected the shape of cost, shape (3, 5, 6), got shape (3, 6, 5)"
+    ),
+    "a tangent of another dtype": (
+        lambda g: {"cost_tangent": g.cost.half()}, "cost_tangent: expected the dtype of cost, dtype Float, got dtype Half"
+    ),
+    "a tangent elsewhere": (
+        lambda g: {"cost_tangent": g.cost.to("meta")}, "cost_tangent: expected the device of cost, DEVICE, got meta"
+    ),
+}  # fmt: skip
+
+
 def _call(name: str, change: Any, given: Given) -> object:
     options = change(given) if callable(change) else change
     operator = getattr(OPS, name)
-    if name == "soft_dtw_cost":
+    if name.startswith("soft_dtw_cost"):
         good = {"cost": given.cost, "n_lengths": None, "m_lengths": None, "gamma": 1.0, "needs_grad": True}
     else:
         good = {"x": given.x, "y": given.y, "x_lengths": None, "y_lengths": None, "gamma": 1.0}
         good |= {"needs_grad_x": True, "needs_grad_y": True}
-    return operator(**good | options)
+    changed = good | options
+    if name == "soft_dtw_cost_jvp":  # a tangent as the input is, if not given
+        changed = {"cost_tangent": changed["cost"]} | changed
+    elif name == "soft_dtw_jvp":
+        changed = {"x_tangent": changed["x"], "y_tangent": changed["y"]} | changed
+    return operator(**changed)
 
 
 def _calls() -> BadCalls:
@@ -114,6 +154,10 @@ def _calls() -> BadCalls:
         ("soft_dtw_subsequence", SERIES | CPU_ONLY, True),
         ("soft_dtw_cost", COSTS, False),
         ("soft_dtw_cost", SETTINGS, True),
+        ("soft_dtw_jvp", SERIES | TANGENTS | HARD, False),
+        ("soft_dtw_jvp", CPU_ONLY | SETTINGS | MASKS, True),
+        ("soft_dtw_cost_jvp", COSTS | COST_TANGENTS | HARD, False),
+        ("soft_dtw_cost_jvp", SETTINGS, True),
     ):
         for what, (change, message) in changes.items():
             calls[f"torch.ops.warpalign.{name}: {what}"] = BadCall(

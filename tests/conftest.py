@@ -1,0 +1,30 @@
+"""Which tests share a process where pytest-xdist has several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+# Of these files every process would make again, for a minute or so, what their tests share: the wheel, and what Numba compiles.
+# The mark xdist_group does not do: with pytest 9.2 it is lost on the way through pytest-xdist 3.8.
+GROUPS = {
+    "test_install.py": "wheel",
+    "test_compat_pysdtw.py": "numba",
+    "test_compat_softdtw_cuda.py": "numba",
+    "test_compat_tslearn.py": "numba",
+}
+
+
+@pytest.hookimpl(optionalhook=True)  # also without pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            return GROUPS.get(file, nodeid)
+
+    return Groups(config, log)
