@@ -23,8 +23,8 @@ struct SharedWork {
   void (*run)(SharedWork&, void* scratch);
 };
 
-// Where a pair's worker offers work to the others.
-struct alignas(kWorkerAlignment) Desk {
+// Where a pair's worker offers work to the others; kWorkerAlignment bytes from the next one.
+struct Desk {
   std::atomic<SharedWork*> offer{nullptr};
   std::atomic<int> guests{0};
 
@@ -76,7 +76,7 @@ struct Team {
   }
 
   [[nodiscard]] bool helpful() const { return workers_of_pair > 1; }
-  [[nodiscard]] std::size_t desk_bytes() const { return helpful() ? pairs * sizeof(Desk) : 0; }
+  [[nodiscard]] std::size_t desk_bytes() const { return helpful() ? pairs * kWorkerAlignment : 0; }
   [[nodiscard]] std::size_t bytes() const {
     return desk_bytes() + pairs * pair_bytes + workers * scratch_bytes;
   }
@@ -118,7 +118,7 @@ class TeamWork {
   }
 
  private:
-  Desk& desk(int k) { return *std::launder(reinterpret_cast<Desk*>(desks_ + k * sizeof(Desk))); }
+  Desk& desk(int k) { return *std::launder(reinterpret_cast<Desk*>(desks_ + k * kWorkerAlignment)); }
 
   void work(int worker) {
     void* const scratch = scratch_ + worker * team_.scratch_bytes;
