@@ -197,12 +197,12 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
         raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
     if bandwidth is None:
         return Settings()
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, int):
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
         raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
     if bandwidth < 0:
         raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
     kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
-    return Settings(band=kind, radius=min(bandwidth, 2**31 - 1))
+    return Settings(band=kind, radius=min(int(bandwidth), 2**31 - 1))
 
 
 def check_reduction(reduction: object) -> Reduction:

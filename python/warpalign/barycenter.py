@@ -14,6 +14,7 @@ from warpalign import _optional
 from warpalign._checks import check_count, check_number, check_positive_gamma
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._series import SeriesSet, as_series, check_finite, resampled
+from warpalign._transforms import not_compiled
 from warpalign.functional import soft_dtw, soft_dtw_alignment
 from warpalign.pairwise import default_block_size
 
@@ -34,6 +35,7 @@ class BarycenterResult(NamedTuple):
     """0-d, or (k,): bool, on the CPU; False where max_iter ended the search."""
 
 
+@not_compiled
 def soft_dtw_barycenter(
     X: object,
     *,

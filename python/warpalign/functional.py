@@ -26,6 +26,7 @@ from warpalign._checks import (
     check_settings,
 )
 from warpalign._problem import SeriesInput
+from warpalign._transforms import not_compiled
 
 # Cells of the alignments that dtw_path() holds at once.
 _PATH_CELLS = 2**24
@@ -298,6 +299,7 @@ def dtw(
     )
 
 
+@not_compiled
 def dtw_path(
     x: SeriesInput,
     y: SeriesInput,

@@ -24,6 +24,7 @@ from torch import Tensor
 from warpalign import _optional
 from warpalign._checks import check_count, check_device, check_number
 from warpalign._series import SeriesSet, as_series, check_alike
+from warpalign._transforms import not_compiled
 from warpalign.functional import soft_dtw
 
 Device = torch.device | str | int
@@ -34,6 +35,7 @@ _BLOCK_BYTES = 2**29
 _TILES_PER_WORKER = 8  # few enough to be cheap, many enough to be shared out evenly
 
 
+@not_compiled
 def cdist_soft_dtw(
     X: object,
     Y: object = None,
