@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ Reduction = Literal["none", "mean", "sum"]
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
+# What soft_dtw takes besides series and gamma, and what is built on it passes on for all pairs.
+METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty")
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -178,9 +180,23 @@ def check_count(value: object, name: str, least: int = 1) -> int:
 
 def check_device(device: object, name: str) -> torch.device:
     try:
-        return torch.device(device)  # type: ignore[arg-type, call-overload, no-any-return, unused-ignore]
+        checked: torch.device = torch.device(device)  # type: ignore[arg-type, call-overload, unused-ignore]
     except (RuntimeError, TypeError):
         raise ValueError(f"{name}: expected a torch.device, or its name, got {device!r}") from None
+    if checked.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name}: expected a CPU or CUDA device, got {device!r}")
+    if checked.type == "cuda" and (checked.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"{name}: expected a device of this machine, where torch sees {torch.cuda.device_count()} GPUs, got {device!r}"
+        )
+    return checked
+
+
+def check_options(options: dict[str, Any], function: str, *also: str) -> None:
+    """Keyword arguments that a function passes on to soft_dtw."""
+    for name in options:
+        if name not in (*METRIC_OPTIONS, *also):
+            raise TypeError(f"{name}: expected no such argument of {function}, got one")
 
 
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:

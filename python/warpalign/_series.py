@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from warpalign._checks import check_lengths, check_table
+from warpalign._problem import padded
 
 _FORMS = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,)"
 
@@ -40,8 +41,9 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     """The set of series behind an argument of a public function.
 
     Without `lengths`, time steps at the end of a series whose features are all NaN are padding. Half-precision values
-    are widened to float32, integers of arrays and lists become float64.
+    are widened to float32, integers of arrays and lists become float64. A PackedSequence or a nested tensor has its own lengths.
     """
+    given, lengths = padded(as_list(given), lengths, name, lengths_name)
     if isinstance(given, (list, tuple)):
         values = _stacked(given, name)
     else:
@@ -60,6 +62,12 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     else:
         known = _lengths_before_padding(values.detach(), name)
     return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known)
+
+
+def as_list(given: Any) -> Any:
+    """NumPy's and pandas' way to hold series of unequal lengths, an array of arrays, as a list; all else as it is."""
+    holds_objects = getattr(getattr(given, "dtype", None), "kind", None) == "O"
+    return list(given) if holds_objects and given.ndim == 1 else given
 
 
 def check_alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> None:

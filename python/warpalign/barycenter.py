@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_number, check_positive_gamma
+from warpalign._checks import check_count, check_number, check_options, check_positive_gamma
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._series import SeriesSet, as_series, check_finite, resampled
 from warpalign._transforms import not_compiled
@@ -80,8 +80,8 @@ def soft_dtw_barycenter(
         lr: Adam's step, in units of the series.
         block_size: series aligned at once. Default: at most 4096, fewer long ones.
         progress: show a progress bar (needs tqdm).
-        options: further arguments of :func:`warpalign.soft_dtw`, the same for all series; x is the barycenter there. "dba" takes
-            bands and step_penalty alone.
+        options: cost, bandwidth, band, max_slope, step_penalty and normalize of :func:`warpalign.soft_dtw`, the same for all
+            series; x is the barycenter there. "dba" takes bands and step_penalty alone.
 
     Returns:
         BarycenterResult(barycenter, losses, converged).
@@ -97,6 +97,7 @@ def soft_dtw_barycenter(
         torch.Size([70, 3])
     """
     gamma = check_positive_gamma(gamma)
+    check_options(options, "soft_dtw_barycenter", "normalize")
     series = as_series(X, "X", lengths)
     series = SeriesSet(series.values.detach(), series.lengths)
     check_finite(series, "X")
@@ -323,9 +324,8 @@ def _check_method(method: object, annealing: list[float], options: dict[str, Any
         raise ValueError(
             f'cost: expected "sqeuclidean" with method="dba", whose means minimise no other, got {options["cost"]!r}'
         )
-    wrong = set(options) - {"cost", "bandwidth", "band", "max_slope", "step_penalty"}
-    if wrong:
-        raise TypeError(f'{min(wrong)}: expected no such argument with method="dba", got one')
+    if "normalize" in options:
+        raise TypeError('normalize: expected no such argument with method="dba", got one')
 
 
 @contextlib.contextmanager
