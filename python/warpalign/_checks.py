@@ -199,6 +199,18 @@ def check_options(options: dict[str, Any], function: str, *also: str) -> None:
             raise TypeError(f"{name}: expected no such argument of {function}, got one")
 
 
+def check_metric_params(given: object) -> dict[str, Any]:
+    """The same as an argument of a class."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise TypeError(f"metric_params: expected a dict or None, got {type(given).__name__}")
+    for name in given:
+        if name not in METRIC_OPTIONS:
+            raise ValueError(f"metric_params: expected only {', '.join(METRIC_OPTIONS)}, got {name!r}")
+    return given
+
+
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     """The band's settings, or those of none."""
     if band not in get_args(Band):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign import _optional
-from warpalign._checks import METRIC_OPTIONS, check_device, check_positive_gamma
+from warpalign._checks import check_device, check_metric_params, check_positive_gamma
 from warpalign._series import SeriesSet, as_list, as_series, check_finite
 
 _optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
@@ -40,12 +40,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _metric(self) -> dict[str, Any]:
         """What gamma and metric_params are for soft_dtw."""
-        given = {} if self.metric_params is None else self.metric_params
-        if not isinstance(given, dict):
-            raise TypeError(f"metric_params: expected a dict or None, got {type(given).__name__}")
-        for name in given:
-            if name not in METRIC_OPTIONS:
-                raise ValueError(f"metric_params: expected only {', '.join(METRIC_OPTIONS)}, got {name!r}")
+        given = check_metric_params(self.metric_params)
         return {"gamma": check_positive_gamma(self.gamma), **given}
 
     def _read(self, X: Any, *, reset: bool, like: np.ndarray[Any, Any] | None = None) -> SeriesSet:

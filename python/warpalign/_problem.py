@@ -43,8 +43,9 @@ class Problem(NamedTuple):
             with naming_the_band(self.settings):
                 return _autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
         of = self.of
-        # What a missing step holds must not come back through the function's derivative either.
-        x, y = _without_missing(of.x, of.x_mask), _without_missing(of.y, of.y_mask)
+        # What a missing step or padding holds must not come back through the function's derivative either.
+        x = _without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
+        y = _without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
         costs = check_costs(self.cost(x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
@@ -149,6 +150,14 @@ def widened(tensor: Tensor) -> Tensor:
 
 def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:
     return series if mask is None else series.masked_fill(mask[:, :, None], 0.0)
+
+
+def _without_padding(series: Tensor, lengths: Tensor | None) -> Tensor:
+    """The first time step in place of padding: where the caller's function can be differentiated, as at 0 it may not."""
+    if lengths is None:
+        return series
+    steps = torch.arange(series.shape[1], device=series.device)
+    return torch.where((steps < lengths[:, None])[:, :, None], series, series[:, :1])
 
 
 def padded(series: object, lengths: Any, name: str, lengths_name: str) -> tuple[Any, Any]:

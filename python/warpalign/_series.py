@@ -47,7 +47,7 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     if isinstance(given, (list, tuple)):
         values = _stacked(given, name)
     else:
-        values = _as_tensor(given, name)
+        values = as_tensor(given, name)
         if values.dim() == 2:
             values = values.unsqueeze(-1)
     if values.dim() != 3:
@@ -109,7 +109,8 @@ def resampled(series: SeriesSet, size: int) -> Tensor:
     return (1 - share) * values[rows, left] + share * values[rows, right]
 
 
-def _as_tensor(given: object, name: str) -> Tensor:
+def as_tensor(given: object, name: str) -> Tensor:
+    """A tensor as it is; arrays and lists of numbers as one that shares their memory where torch can."""
     if isinstance(given, Tensor):
         return given
     import numpy as np  # only for those who bring arrays or lists
@@ -138,7 +139,7 @@ def _stacked(given: list[Any] | tuple[Any, ...], name: str) -> Tensor:
         raise ValueError(f"{name}: {_FORMS}, got an empty list")
     parts: list[Tensor] = []
     for index, one in enumerate(given):
-        part = _as_tensor(one, f"{name}[{index}]")
+        part = as_tensor(one, f"{name}[{index}]")
         if part.dim() == 1:
             part = part.unsqueeze(-1)
         if part.dim() != 2:

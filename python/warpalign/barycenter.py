@@ -13,7 +13,7 @@ from torch import Tensor
 from warpalign import _optional
 from warpalign._checks import check_count, check_number, check_options, check_positive_gamma
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
-from warpalign._series import SeriesSet, as_series, check_finite, resampled
+from warpalign._series import SeriesSet, as_series, as_tensor, check_finite, resampled
 from warpalign._transforms import not_compiled
 from warpalign.functional import soft_dtw, soft_dtw_alignment
 from warpalign.pairwise import default_block_size
@@ -43,7 +43,7 @@ def soft_dtw_barycenter(
     groups: object = None,
     weights: object = None,
     lengths: Tensor | None = None,
-    init: Literal["euclidean"] | Tensor = "euclidean",
+    init: object = "euclidean",
     barycenter_size: int | None = None,
     method: Method = "lbfgs",
     max_iter: int = 100,
@@ -67,7 +67,7 @@ def soft_dtw_barycenter(
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
         lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
-            (sz, D), (k, sz, D) with groups.
+            or array (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
         method: "lbfgs" (strong Wolfe line search, float64), "adam", or "dba", DTW barycenter averaging under hard DTW (Petitjean,
             Ketterlin & Gancarski, Pattern Recognition 2011): in turn every series is aligned with the barycenter, and every
@@ -104,6 +104,8 @@ def soft_dtw_barycenter(
     membership = _check_groups(groups, series)
     table = _weight_table(weights, membership)
     start = _start(init, barycenter_size, series, table, groups is None)
+    if not isinstance(annealing, Sequence):
+        raise TypeError(f"annealing: expected a sequence of factors, got {type(annealing).__name__}")
     factors = [check_number(factor, "annealing") for factor in annealing]
     _check_method(method, factors, options)
     if block_size is None:
@@ -190,6 +192,7 @@ class _Loss:
         self.block, self.options = block, options
         self.table = table.to(series.values.device)
 
+    @torch.inference_mode(False)  # the caller's, in which there are no gradients
     @torch.no_grad()
     def __call__(self, groups: list[int], positions: Tensor) -> tuple[Tensor, Tensor]:
         device = self.series.values.device
@@ -250,7 +253,10 @@ def _check_groups(groups: object, series: SeriesSet) -> Tensor:
     n = len(series.values)
     if groups is None:
         return torch.zeros(n, dtype=torch.int64)
-    membership = torch.as_tensor(groups).cpu()
+    try:
+        membership = torch.as_tensor(groups).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"groups: expected integers, got {type(groups).__name__} of others") from None
     if membership.is_floating_point() or membership.is_complex() or membership.dtype == torch.bool:
         raise TypeError(f"groups: expected integers, got {membership.dtype}")
     if membership.shape != (n,):
@@ -274,7 +280,10 @@ def _weight_table(weights: object, membership: Tensor) -> Tensor:
     if weights is None:
         checked = torch.ones(n, dtype=torch.float64)
     else:
-        checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+        try:
+            checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"weights: expected numbers, got {type(weights).__name__} of others") from None
         if checked.shape != (n,):
             raise ValueError(
                 f"weights: expected shape ({n},), one weight per series, got {tuple(checked.shape)}"
@@ -294,18 +303,19 @@ def _start(init: object, size: object, series: SeriesSet, table: Tensor, is_sing
         size = check_count(size, "barycenter_size")
     values = series.values
     features = values.shape[2]
-    if not isinstance(init, Tensor):
+    if isinstance(init, str):
         if init != "euclidean":
             raise ValueError(f'init: expected "euclidean" or a tensor, got {init!r}')
         wide = resampled(series, size or values.shape[1]).flatten(1).double()
         shares = (table / table.sum(1, keepdim=True)).to(values.device)
         mean: Tensor = shares @ wide
         return mean.view(len(table), -1, features).to(values.dtype)
-    start = init.detach().unsqueeze(0) if is_single else init.detach()
+    given = as_tensor(init, "init").detach()
+    start = given.unsqueeze(0) if is_single else given
     if start.dim() != 3 or start.shape[0] != len(table) or start.shape[2] != features or not start.shape[1]:
         wanted = "sz" if size is None else str(size)
         expected = f"({wanted}, {features})" if is_single else f"({len(table)}, {wanted}, {features})"
-        raise ValueError(f"init: expected shape {expected}, got {tuple(init.shape)}")
+        raise ValueError(f"init: expected shape {expected}, got {tuple(given.shape)}")
     if size is not None and start.shape[1] != size:
         raise ValueError(f"barycenter_size: expected the {start.shape[1]} time steps of init, got {size}")
     if not bool(start.isfinite().all()):

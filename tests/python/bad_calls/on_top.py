@@ -136,6 +136,10 @@ BARYCENTER: dict[str, Wrong] = {
     **not_a_number("tol", ">= 0"), **not_a_number("lr", ">= 0"),
     **{f"lengths {what}": ({"lengths": value}, error, f"lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     "too few groups": ({"groups": [0, 1]}, ValueError, "groups: expected shape (3,), one group per series, got (2,)"),
+    "groups of words": ({"groups": ["a", "b", "c"]}, TypeError, "groups: expected integers, got list of others"),
+    "weights of words": ({"weights": ["a", "b", "c"]}, TypeError, "weights: expected numbers, got list of others"),
+    "init of words": ({"init": ["a", "b"]}, TypeError, "init: expected floating-point numbers or integers, got list of <U1"),
+    "annealing a number": ({"annealing": 10}, TypeError, "annealing: expected a sequence of factors, got int"),
     "a negative group": ({"groups": [0, 1, -1]}, ValueError, "groups: expected numbers from 0, got -1"),
     "a group without series": ({"groups": [0, 2, 3]}, ValueError, "groups: expected every number from 0 to 3, got none of 1"),
     "groups of floats": ({"groups": [0.0, 1.0, 2.0]}, TypeError, "groups: expected integers, got torch.float32"),
@@ -234,7 +238,7 @@ CALLS: BadCalls = {
     ),
     **{
         f"SoftDTWMetric: {what}": BadCall(lambda g, o=options: metric(g, **o), error, message)
-        for what, (options, error, message) in POSITIVE.items()
+        for what, (options, error, message) in (NOT_NEGATIVE | METRIC).items()
     },
     "SoftDTWMetric: features": BadCall(
         lambda g: SoftDTWMetric().update(g.x, g.y[..., :1]), ValueError, "y: expected D = 2 features as in x, got shape (3, 6, 1)"
