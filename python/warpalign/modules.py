@@ -27,7 +27,7 @@ class SoftDTW(nn.Module):
 
     Args:
         gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
-            the module. An nn.Parameter is learnt.
+            the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow).
         cost, bandwidth, band, max_slope, step_penalty, normalize: as in :func:`warpalign.soft_dtw`.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
