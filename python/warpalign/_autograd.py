@@ -107,7 +107,8 @@ class _Series(torch.autograd.Function):
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
             return (None,) * len(ctx.needs_input_grad)
-        tensors, traced = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors  # read once: torch.utils.checkpoint allows no more
+        tensors, traced = saved[:7], saved[7:]
         gamma, needs, _, cost_kind, settings = ctx.rest
         wanted = ctx.needs_input_grad[:3]
         none = (None,) * (len(ctx.needs_input_grad) - 3)
@@ -203,7 +204,8 @@ class _Cost(torch.autograd.Function):
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
             return (None,) * len(ctx.needs_input_grad)
-        tensors, grads = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+        saved = ctx.saved_tensors  # read once: torch.utils.checkpoint allows no more
+        tensors, grads = saved[:4], saved[4:]
         gamma, _, settings = ctx.rest
         wanted = ctx.needs_input_grad[:2]
         if needs_graph():

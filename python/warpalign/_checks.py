@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ Reduction = Literal["none", "mean", "sum"]
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
+# What soft_dtw takes besides series and gamma, and what is built on it passes on for all pairs.
+METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty")
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -178,9 +180,35 @@ def check_count(value: object, name: str, least: int = 1) -> int:
 
 def check_device(device: object, name: str) -> torch.device:
     try:
-        return torch.device(device)  # type: ignore[arg-type, call-overload, no-any-return, unused-ignore]
+        checked: torch.device = torch.device(device)  # type: ignore[arg-type, call-overload, unused-ignore]
     except (RuntimeError, TypeError):
         raise ValueError(f"{name}: expected a torch.device, or its name, got {device!r}") from None
+    if checked.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name}: expected a CPU or CUDA device, got {device!r}")
+    if checked.type == "cuda" and (checked.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"{name}: expected a device of this machine, where torch sees {torch.cuda.device_count()} GPUs, got {device!r}"
+        )
+    return checked
+
+
+def check_options(options: dict[str, Any], function: str, *also: str) -> None:
+    """Keyword arguments that a function passes on to soft_dtw."""
+    for name in options:
+        if name not in (*METRIC_OPTIONS, *also):
+            raise TypeError(f"{name}: expected no such argument of {function}, got one")
+
+
+def check_metric_params(given: object) -> dict[str, Any]:
+    """The same as an argument of a class."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise TypeError(f"metric_params: expected a dict or None, got {type(given).__name__}")
+    for name in given:
+        if name not in METRIC_OPTIONS:
+            raise ValueError(f"metric_params: expected only {', '.join(METRIC_OPTIONS)}, got {name!r}")
+    return given
 
 
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
@@ -197,12 +225,12 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
         raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
     if bandwidth is None:
         return Settings()
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, int):
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
         raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
     if bandwidth < 0:
         raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
     kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
-    return Settings(band=kind, radius=min(bandwidth, 2**31 - 1))
+    return Settings(band=kind, radius=min(int(bandwidth), 2**31 - 1))
 
 
 def check_reduction(reduction: object) -> Reduction:

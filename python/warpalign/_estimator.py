@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from warpalign import _optional
-from warpalign._checks import check_device, check_positive_gamma
-from warpalign._series import SeriesSet, as_series, check_finite
+from warpalign._checks import check_device, check_metric_params, check_positive_gamma
+from warpalign._series import SeriesSet, as_list, as_series, check_finite
 
 _optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
 
 from sklearn.base import BaseEstimator  # noqa: E402  (after the message that says how to get it)
 from sklearn.utils.validation import check_array, validate_data  # noqa: E402
-
-_METRIC_PARAMS = ("cost", "bandwidth", "band", "max_slope", "step_penalty")
 
 
 class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
@@ -41,12 +40,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _metric(self) -> dict[str, Any]:
         """What gamma and metric_params are for soft_dtw."""
-        given = {} if self.metric_params is None else self.metric_params
-        if not isinstance(given, dict):
-            raise TypeError(f"metric_params: expected a dict or None, got {type(given).__name__}")
-        for name in given:
-            if name not in _METRIC_PARAMS:
-                raise ValueError(f"metric_params: expected only {', '.join(_METRIC_PARAMS)}, got {name!r}")
+        given = check_metric_params(self.metric_params)
         return {"gamma": check_positive_gamma(self.gamma), **given}
 
     def _read(self, X: Any, *, reset: bool, like: np.ndarray[Any, Any] | None = None) -> SeriesSet:
@@ -56,6 +50,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
             reset: this is the data to fit: remember what its features are.
             like: what was fitted (k, sz, d), whose dtype and d the series must have.
         """
+        X = as_list(X)
         if _is_table(X):
             options = {"ensure_all_finite": "allow-nan", "dtype": (np.float64, np.float32)}
             if reset or self._has_columns:
@@ -84,7 +79,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _is_table(X: Any) -> bool:
     """Whether scikit-learn can judge X: not a tensor, and neither three axes nor series of unequal lengths."""
-    if isinstance(X, Tensor):
+    if isinstance(X, (Tensor, PackedSequence)):
         return False
     if isinstance(X, (list, tuple)):
         return all(np.ndim(row) == 1 and len(row) == len(X[0]) for row in X) if _holds_series(X) else True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,8 +43,9 @@ class Problem(NamedTuple):
             with naming_the_band(self.settings):
                 return _autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
         of = self.of
-        # What a missing step holds must not come back through the function's derivative either.
-        x, y = _without_missing(of.x, of.x_mask), _without_missing(of.y, of.y_mask)
+        # What a missing step or padding holds must not come back through the function's derivative either.
+        x = _without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
+        y = _without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
         costs = check_costs(self.cost(x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
@@ -94,8 +95,8 @@ def problem(
     names: tuple[str, str] = ("x", "y"),
 ) -> Problem:
     gamma, cost = check_gamma(gamma), check_cost(cost)
-    padded_x, x_lengths = _padded(x, x_lengths, names[0])
-    padded_y, y_lengths = _padded(y, y_lengths, names[1])
+    padded_x, x_lengths = padded(x, x_lengths, names[0], f"{names[0]}_lengths")
+    padded_y, y_lengths = padded(y, y_lengths, names[1], f"{names[1]}_lengths")
     x, y = check_pair(padded_x, padded_y, names)
     unbatched = x.dim() == 2
     if unbatched:
@@ -151,22 +152,30 @@ def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:
     return series if mask is None else series.masked_fill(mask[:, :, None], 0.0)
 
 
-def _padded(series: object, lengths: Tensor | None, name: str) -> tuple[object, Tensor | None]:
+def _without_padding(series: Tensor, lengths: Tensor | None) -> Tensor:
+    """The first time step in place of padding: where the caller's function can be differentiated, as at 0 it may not."""
+    if lengths is None:
+        return series
+    steps = torch.arange(series.shape[1], device=series.device)
+    return torch.where((steps < lengths[:, None])[:, :, None], series, series[:, :1])
+
+
+def padded(series: object, lengths: Any, name: str, lengths_name: str) -> tuple[Any, Any]:
     """Packed and nested series as a padded tensor and lengths; others as they are."""
     packed = isinstance(series, PackedSequence)
     if not packed and not (isinstance(series, Tensor) and series.is_nested):
         return series, lengths
     kind = "a PackedSequence" if packed else "a nested tensor"
     if lengths is not None:
-        raise ValueError(f"{name}_lengths: expected None with {kind} as {name}, which has its lengths")
+        raise ValueError(f"{lengths_name}: expected None with {kind} as {name}, which has its lengths")
     if isinstance(series, PackedSequence):
-        padded, own = pad_packed_sequence(series, batch_first=True)
-        own = own.to(padded.device)
+        values, own = pad_packed_sequence(series, batch_first=True)
+        own = own.to(values.device)
     else:
         assert isinstance(series, Tensor)
-        padded = series.to_padded_tensor(0.0)
+        values = series.to_padded_tensor(0.0)
         steps = [part.shape[0] for part in series.unbind()]
         own = torch.tensor(steps, device=series.device)
-    if padded.dim() != 3:
-        raise ValueError(f"{name}: expected {kind} of series (length, D), got {padded.dim() - 1} axes")
-    return padded, own
+    if values.dim() != 3:
+        raise ValueError(f"{name}: expected {kind} of series (length, D), got {values.dim() - 1} axes")
+    return values, own

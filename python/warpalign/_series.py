@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from warpalign._checks import check_lengths, check_table
+from warpalign._problem import padded
 
 _FORMS = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,)"
 
@@ -40,12 +41,13 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     """The set of series behind an argument of a public function.
 
     Without `lengths`, time steps at the end of a series whose features are all NaN are padding. Half-precision values
-    are widened to float32, integers of arrays and lists become float64.
+    are widened to float32, integers of arrays and lists become float64. A PackedSequence or a nested tensor has its own lengths.
     """
+    given, lengths = padded(as_list(given), lengths, name, lengths_name)
     if isinstance(given, (list, tuple)):
         values = _stacked(given, name)
     else:
-        values = _as_tensor(given, name)
+        values = as_tensor(given, name)
         if values.dim() == 2:
             values = values.unsqueeze(-1)
     if values.dim() != 3:
@@ -60,6 +62,12 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     else:
         known = _lengths_before_padding(values.detach(), name)
     return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known)
+
+
+def as_list(given: Any) -> Any:
+    """NumPy's and pandas' way to hold series of unequal lengths, an array of arrays, as a list; all else as it is."""
+    holds_objects = getattr(getattr(given, "dtype", None), "kind", None) == "O"
+    return list(given) if holds_objects and given.ndim == 1 else given
 
 
 def check_alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> None:
@@ -101,7 +109,8 @@ def resampled(series: SeriesSet, size: int) -> Tensor:
     return (1 - share) * values[rows, left] + share * values[rows, right]
 
 
-def _as_tensor(given: object, name: str) -> Tensor:
+def as_tensor(given: object, name: str) -> Tensor:
+    """A tensor as it is; arrays and lists of numbers as one that shares their memory where torch can."""
     if isinstance(given, Tensor):
         return given
     import numpy as np  # only for those who bring arrays or lists
@@ -130,7 +139,7 @@ def _stacked(given: list[Any] | tuple[Any, ...], name: str) -> Tensor:
         raise ValueError(f"{name}: {_FORMS}, got an empty list")
     parts: list[Tensor] = []
     for index, one in enumerate(given):
-        part = _as_tensor(one, f"{name}[{index}]")
+        part = as_tensor(one, f"{name}[{index}]")
         if part.dim() == 1:
             part = part.unsqueeze(-1)
         if part.dim() != 2:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,13 @@ from torch.autograd import forward_ad
 from warpalign._ops import Settings
 
 Dim = int | None
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def not_compiled(function: Function) -> Function:
+    """A function that runs eagerly within torch.compile, as what it does depends on values that the compiler does not see."""
+    eager: Function = torch.compiler.disable(function)
+    return eager
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_number, check_positive_gamma
+from warpalign._checks import check_count, check_number, check_options, check_positive_gamma
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
-from warpalign._series import SeriesSet, as_series, check_finite, resampled
+from warpalign._series import SeriesSet, as_series, as_tensor, check_finite, resampled
+from warpalign._transforms import not_compiled
 from warpalign.functional import soft_dtw, soft_dtw_alignment
 from warpalign.pairwise import default_block_size
 
@@ -34,6 +35,7 @@ class BarycenterResult(NamedTuple):
     """0-d, or (k,): bool, on the CPU; False where max_iter ended the search."""
 
 
+@not_compiled
 def soft_dtw_barycenter(
     X: object,
     *,
@@ -41,7 +43,7 @@ def soft_dtw_barycenter(
     groups: object = None,
     weights: object = None,
     lengths: Tensor | None = None,
-    init: Literal["euclidean"] | Tensor = "euclidean",
+    init: object = "euclidean",
     barycenter_size: int | None = None,
     method: Method = "lbfgs",
     max_iter: int = 100,
@@ -65,7 +67,7 @@ def soft_dtw_barycenter(
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
         lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
-            (sz, D), (k, sz, D) with groups.
+            or array (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
         method: "lbfgs" (strong Wolfe line search, float64), "adam", or "dba", DTW barycenter averaging under hard DTW (Petitjean,
             Ketterlin & Gancarski, Pattern Recognition 2011): in turn every series is aligned with the barycenter, and every
@@ -78,8 +80,8 @@ def soft_dtw_barycenter(
         lr: Adam's step, in units of the series.
         block_size: series aligned at once. Default: at most 4096, fewer long ones.
         progress: show a progress bar (needs tqdm).
-        options: further arguments of :func:`warpalign.soft_dtw`, the same for all series; x is the barycenter there. "dba" takes
-            bands and step_penalty alone.
+        options: cost, bandwidth, band, max_slope, step_penalty and normalize of :func:`warpalign.soft_dtw`, the same for all
+            series; x is the barycenter there. "dba" takes bands and step_penalty alone.
 
     Returns:
         BarycenterResult(barycenter, losses, converged).
@@ -95,12 +97,17 @@ def soft_dtw_barycenter(
         torch.Size([70, 3])
     """
     gamma = check_positive_gamma(gamma)
+    check_options(options, "soft_dtw_barycenter", "normalize")
     series = as_series(X, "X", lengths)
     series = SeriesSet(series.values.detach(), series.lengths)
     check_finite(series, "X")
     membership = _check_groups(groups, series)
-    table = _weight_table(weights, membership)
-    start = _start(init, barycenter_size, series, table, groups is None)
+    series_weights, totals = _check_weights(weights, membership)
+    start = _start(
+        init, barycenter_size, series, membership, series_weights / totals[membership], groups is None
+    )
+    if not isinstance(annealing, Sequence):
+        raise TypeError(f"annealing: expected a sequence of factors, got {type(annealing).__name__}")
     factors = [check_number(factor, "annealing") for factor in annealing]
     _check_method(method, factors, options)
     if block_size is None:
@@ -109,7 +116,8 @@ def soft_dtw_barycenter(
     descend = _Descent(
         series,
         membership,
-        table,
+        series_weights,
+        totals,
         method,
         check_count(max_iter, "max_iter", 0),
         check_number(tol, "tol"),
@@ -117,7 +125,7 @@ def soft_dtw_barycenter(
         check_count(block_size, "block_size"),
         options,
     )
-    with _progress_bar(progress, len(table)) as update:
+    with _progress_bar(progress, len(totals)) as update:
         for factor in factors:
             start = descend(start, check_positive_gamma(gamma * factor), update).barycenter
         result = descend(start, 0.0 if method == "dba" else gamma, update)
@@ -130,7 +138,8 @@ class _Descent:
 
     series: SeriesSet
     membership: Tensor  # (n,) on the CPU
-    table: Tensor  # (k, n) weights, on the CPU
+    weights: Tensor  # (n,) float64, on the CPU
+    totals: Tensor  # (k,) their sums by group
     method: Method
     max_iter: int
     tol: float
@@ -143,7 +152,7 @@ class _Descent:
         epsilon = torch.finfo(start.dtype).eps
         searches: list[Search] = []
         for position, total in zip(
-            start.to("cpu", torch.float64).flatten(1), self.table.sum(1).tolist(), strict=True
+            start.to("cpu", torch.float64).flatten(1), self.totals.tolist(), strict=True
         ):
             unit = gamma * total
             if self.method == "dba":
@@ -160,7 +169,7 @@ class _Descent:
                 )
         options = {"gamma": gamma, **self.options}
         evaluation = _Means if self.method == "dba" else _Loss
-        loss = evaluation(self.series, self.membership, self.table, start.shape[1:], self.block, options)
+        loss = evaluation(self.series, self.membership, self.weights, start.shape[1:], self.block, options)
         minima = minimize(searches, loss, update)
         longest = max(len(minimum.losses) for minimum in minima)
         losses = [m.losses + m.losses[-1:] * (longest - len(m.losses)) for m in minima]
@@ -178,34 +187,33 @@ class _Loss:
         self,
         series: SeriesSet,
         membership: Tensor,
-        table: Tensor,
+        weights: Tensor,
         shape: torch.Size,
         block: int,
         options: dict[str, Any],
     ) -> None:
         self.series, self.membership, self.shape = series, membership, shape
         self.block, self.options = block, options
-        self.table = table.to(series.values.device)
+        self.weights = weights.to(series.values.device)
 
+    @torch.inference_mode(False)  # the caller's, in which there are no gradients
     @torch.no_grad()
     def __call__(self, groups: list[int], positions: Tensor) -> tuple[Tensor, Tensor]:
         device = self.series.values.device
         centers = positions.to(self.series.values).view(-1, *self.shape)
-        place = torch.full((len(self.table),), -1)
+        place = torch.full((int(self.membership.max()) + 1,), -1)
         place[groups] = torch.arange(len(groups))
         places = place[self.membership]
-        weights = self.table[groups]
-        losses: Tensor = torch.zeros(len(groups), dtype=torch.float64, device=device)
-        sums: Tensor | float = 0.0
+        sums: Tensor | None = None
         for index in (places >= 0).nonzero()[:, 0].split(self.block):
             targets, lengths = self.series.take(index)
-            values, parts = self.of_pairs(centers[places[index].to(device)], targets, lengths)
-            # A product with the table of weights: sums in float64, in the same order in every run, on a GPU too.
-            block_weights = weights[:, index.to(device)]
-            losses += block_weights @ values.double()
-            sums = sums + block_weights @ parts.flatten(1).double()
-        assert isinstance(sums, Tensor)  # no group is empty
-        return losses, self.of_sums(sums)
+            own = places[index].to(device)
+            values, parts = self.of_pairs(centers[own], targets, lengths)
+            rows = torch.cat([values[:, None].double(), parts.flatten(1).double()], dim=1)
+            sums = rows.new_zeros(len(groups), rows.shape[1]) if sums is None else sums
+            _add_by_group(sums, own, self.weights[index.to(device)], rows)
+        assert sums is not None  # no group is empty
+        return sums[:, 0], self.of_sums(sums[:, 1:])
 
     def of_pairs(self, own: Tensor, targets: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """Values (B,) of centers and series, and what is to be summed (B, ...): gradients of the centers."""
@@ -238,8 +246,19 @@ class _Means(_Loss):
         return values, torch.cat([paths @ targets.double(), paths.sum(2, keepdim=True)], dim=2)
 
     def of_sums(self, sums: Tensor) -> Tensor:
-        sums = sums.view(len(sums), self.shape[0], -1)
+        sums = sums.reshape(len(sums), self.shape[0], -1)
         return (sums[:, :, :-1] / sums[:, :, -1:]).flatten(1)
+
+
+def _add_by_group(sums: Tensor, groups: Tensor, weights: Tensor, rows: Tensor) -> None:
+    """sums[g] += the weighted rows (n, P) of group g, in the same order in every run."""
+    if sums.device.type == "cpu":
+        sums.index_add_(0, groups, weights[:, None] * rows)
+        return
+    # On a GPU that adds in any order, but a product does not.
+    table = sums.new_zeros(len(sums), len(rows))
+    table[groups, torch.arange(len(rows), device=table.device)] = weights
+    sums += table @ rows
 
 
 def _check_groups(groups: object, series: SeriesSet) -> Tensor:
@@ -247,7 +266,10 @@ def _check_groups(groups: object, series: SeriesSet) -> Tensor:
     n = len(series.values)
     if groups is None:
         return torch.zeros(n, dtype=torch.int64)
-    membership = torch.as_tensor(groups).cpu()
+    try:
+        membership = torch.as_tensor(groups).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"groups: expected integers, got {type(groups).__name__} of others") from None
     if membership.is_floating_point() or membership.is_complex() or membership.dtype == torch.bool:
         raise TypeError(f"groups: expected integers, got {membership.dtype}")
     if membership.shape != (n,):
@@ -265,44 +287,49 @@ def _check_groups(groups: object, series: SeriesSet) -> Tensor:
     return membership
 
 
-def _weight_table(weights: object, membership: Tensor) -> Tensor:
-    """(k, n) float64 on the CPU: the weight of a series in its own group, 0 in the others."""
+def _check_weights(weights: object, membership: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) and their sums by group (k,), float64 on the CPU."""
     n = len(membership)
     if weights is None:
         checked = torch.ones(n, dtype=torch.float64)
     else:
-        checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+        try:
+            checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"weights: expected numbers, got {type(weights).__name__} of others") from None
         if checked.shape != (n,):
             raise ValueError(
                 f"weights: expected shape ({n},), one weight per series, got {tuple(checked.shape)}"
             )
         if not bool(((checked >= 0) & checked.isfinite()).all()):
             raise ValueError("weights: expected finite numbers >= 0, got others")
-    table = torch.zeros(int(membership.max()) + 1, n, dtype=torch.float64)
-    table[membership, torch.arange(n)] = checked
-    if bool((table.sum(1) == 0).any()):
+    totals = checked.new_zeros(int(membership.max()) + 1).index_add_(0, membership, checked)
+    if bool((totals == 0).any()):
         raise ValueError("weights: expected a positive one in every group, got only zeros in one")
-    return table
+    return checked, totals
 
 
-def _start(init: object, size: object, series: SeriesSet, table: Tensor, is_single: bool) -> Tensor:
-    """(k, sz, D), of the series' dtype and device."""
+def _start(
+    init: object, size: object, series: SeriesSet, membership: Tensor, shares: Tensor, is_single: bool
+) -> Tensor:
+    """(k, sz, D), of the series' dtype and device; shares (n,): their weights over their group's."""
     if size is not None:
         size = check_count(size, "barycenter_size")
     values = series.values
-    features = values.shape[2]
-    if not isinstance(init, Tensor):
+    features, count = values.shape[2], int(membership.max()) + 1
+    if isinstance(init, str):
         if init != "euclidean":
             raise ValueError(f'init: expected "euclidean" or a tensor, got {init!r}')
         wide = resampled(series, size or values.shape[1]).flatten(1).double()
-        shares = (table / table.sum(1, keepdim=True)).to(values.device)
-        mean: Tensor = shares @ wide
-        return mean.view(len(table), -1, features).to(values.dtype)
-    start = init.detach().unsqueeze(0) if is_single else init.detach()
-    if start.dim() != 3 or start.shape[0] != len(table) or start.shape[2] != features or not start.shape[1]:
+        mean = wide.new_zeros(count, wide.shape[1])
+        _add_by_group(mean, membership.to(mean.device), shares.to(mean.device), wide)
+        return mean.view(count, -1, features).to(values.dtype)
+    given = as_tensor(init, "init").detach()
+    start = given.unsqueeze(0) if is_single else given
+    if start.dim() != 3 or start.shape[0] != count or start.shape[2] != features or not start.shape[1]:
         wanted = "sz" if size is None else str(size)
-        expected = f"({wanted}, {features})" if is_single else f"({len(table)}, {wanted}, {features})"
-        raise ValueError(f"init: expected shape {expected}, got {tuple(init.shape)}")
+        expected = f"({wanted}, {features})" if is_single else f"({count}, {wanted}, {features})"
+        raise ValueError(f"init: expected shape {expected}, got {tuple(given.shape)}")
     if size is not None and start.shape[1] != size:
         raise ValueError(f"barycenter_size: expected the {start.shape[1]} time steps of init, got {size}")
     if not bool(start.isfinite().all()):
@@ -321,9 +348,8 @@ def _check_method(method: object, annealing: list[float], options: dict[str, Any
         raise ValueError(
             f'cost: expected "sqeuclidean" with method="dba", whose means minimise no other, got {options["cost"]!r}'
         )
-    wrong = set(options) - {"cost", "bandwidth", "band", "max_slope", "step_penalty"}
-    if wrong:
-        raise TypeError(f'{min(wrong)}: expected no such argument with method="dba", got one')
+    if "normalize" in options:
+        raise TypeError('normalize: expected no such argument with method="dba", got one')
 
 
 @contextlib.contextmanager

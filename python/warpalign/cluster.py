@@ -53,7 +53,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 
     In every method X is an array or tensor (n, sz, d), a table (n, sz) of univariate series, or a list of series (sz_i, d) or
-    (sz_i,); NaN at the end of a series is padding. float32 is computed in float32, all else in float64.
+    (sz_i,), or what else :func:`warpalign.cdist_soft_dtw` takes; NaN at the end of a series is padding. float32 is computed in float32, all else in float64.
 
     Example:
         >>> import numpy as np

@@ -26,6 +26,7 @@ from warpalign._checks import (
     check_settings,
 )
 from warpalign._problem import SeriesInput
+from warpalign._transforms import not_compiled
 
 # Cells of the alignments that dtw_path() holds at once.
 _PATH_CELLS = 2**24
@@ -77,7 +78,7 @@ def soft_dtw(
     normalize: bool = False,
     reduction: Reduction = "none",
 ) -> Tensor:
-    """Soft-DTW between pairs of time series, differentiable in both, on the CPU twice.
+    """Soft-DTW between pairs of time series, twice differentiable in both.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
@@ -120,9 +121,8 @@ def soft_dtw(
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32: nothing is
-        accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0, unless
-            normalize is set. A pair that contains NaN gives NaN for
-        itself alone.
+        accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0, unless normalize is set. A pair that contains
+        NaN gives NaN for itself alone.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
@@ -298,6 +298,7 @@ def dtw(
     )
 
 
+@not_compiled
 def dtw_path(
     x: SeriesInput,
     y: SeriesInput,

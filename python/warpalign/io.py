@@ -11,7 +11,8 @@ What a file holds:
 | .ts | ``FILE.ts:INDEX`` | a row per series: features, then its label |
 
 ``FILE:INDEX`` picks a series of any data set, counted from 0. Missing values (NaN, "?", nothing) at a series' end make
-it shorter, as the archive pads; elsewhere they are an error, as is infinity. A .csv may begin with a line of column names.
+it shorter, as the archive pads; elsewhere they are an error, as is infinity. A .csv may begin with a line of column names (not
+all of them numbers, which are taken for values); a first column without a name is an index, as pandas writes it, and passed over.
 
 Every fault of a file raises :class:`InputError`, whose message begins with the file and, where there is one, the line.
 """
@@ -273,8 +274,8 @@ def _cut(series: Series, where: str) -> Series:
 
 def _csv_series(path: Path) -> Series:
     rows: list[list[float]] = []
-    for line, cells in _csv_rows(path):
-        row = [_number(cell, f"{path}:{line}", column) for column, cell in enumerate(cells, start=1)]
+    for line, first, cells in _csv_rows(path):
+        row = [_number(cell, f"{path}:{line}", column) for column, cell in enumerate(cells, first)]
         if rows and len(row) != len(rows[0]):
             raise InputError(
                 f"{path}:{line}: expected {len(rows[0])} columns, as in the first row, got {len(row)}"
@@ -284,23 +285,26 @@ def _csv_series(path: Path) -> Series:
 
 
 def _csv_dataset(path: Path) -> Dataset:
-    series = [_row(cells, f"{path}:{line}", first=1) for line, cells in _csv_rows(path)]
+    series = [_row(cells, f"{path}:{line}", first) for line, first, cells in _csv_rows(path)]
     return Dataset(series, None)
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every row but empty lines and the column names."""
+def _csv_rows(path: Path) -> Iterator[tuple[int, int, list[str]]]:
+    """(line number, first column's number, cells) of every row but empty lines and the column names, without an index."""
     with _readable(path), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
-        first = True
+        is_first, skipped = True, 0
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            if first and not any(_is_number(cell) for cell in cells):
-                first = False
-                continue
-            first = False
-            yield reader.line_num, cells
+            if is_first:
+                is_first = False
+                # pandas numbers columns that have no names.
+                are_numbered = ["", *map(str, range(len(cells) - 1))] == [cell.strip() for cell in cells]
+                if are_numbered or not any(_is_number(cell) for cell in cells):
+                    skipped = int(not cells[0].strip())
+                    continue
+            yield reader.line_num, 1 + skipped, cells[skipped:]
 
 
 def _tsv_dataset(path: Path) -> Dataset:
@@ -379,8 +383,9 @@ def _ts_tag(words: list[str], header: _TsHeader, where: str) -> None:
     """Takes up what one line of the header says; tags that only describe the file are passed over."""
     tag, values = (words[0].lower() if words else ""), words[1:]
     if tag in ("classlabel", "targetlabel"):
-        header.labelled = _ts_flag(tag, values, where)
-        header.labels = frozenset(values[1:])
+        if _ts_flag(tag, values, where):  # a file may say true of one tag and false of the other
+            header.labelled = True
+            header.labels = frozenset(values[1:])
     elif tag == "timestamps":
         if _ts_flag(tag, values, where):
             raise InputError(f"{where}: expected @timeStamps false; time stamps are not supported")

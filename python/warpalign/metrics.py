@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from warpalign._checks import check_positive_gamma
+from warpalign._checks import check_metric_params, check_number
 from warpalign.functional import soft_dtw
 
 
@@ -59,8 +59,9 @@ class SoftDTWMetric(_Metric):
     """Mean soft-DTW between predicted and true series, over all pairs since the last reset.
 
     Args:
-        gamma: smoothing, in units of the cost; finite and > 0.
+        gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW.
         normalize: soft-DTW divergence, which is not negative and 0 for equal series, instead of soft-DTW.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
         options: further arguments of torchmetrics.Metric, dist_sync_on_step for instance.
 
     Example:
@@ -78,9 +79,17 @@ class SoftDTWMetric(_Metric):
     total: Tensor
     count: Tensor
 
-    def __init__(self, gamma: float = 1.0, *, normalize: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        gamma: float = 1.0,
+        *,
+        normalize: bool = False,
+        metric_params: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
-        self.gamma = check_positive_gamma(gamma)
+        self.gamma = check_number(gamma, "gamma")
+        self.metric_params = check_metric_params(metric_params)
         self.normalize = bool(normalize)
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
@@ -101,6 +110,7 @@ class SoftDTWMetric(_Metric):
             x_lengths=preds_lengths,
             y_lengths=target_lengths,
             normalize=self.normalize,
+            **self.metric_params,
         )
         self.total += values.double().sum()
         self.count += values.numel()

@@ -26,7 +26,8 @@ class SoftDTW(nn.Module):
     """Soft-DTW as a loss: ``SoftDTW(gamma)(x, y)`` is :func:`warpalign.soft_dtw` with fixed settings.
 
     Args:
-        gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,). An nn.Parameter is learnt.
+        gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
+            the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow).
         cost, bandwidth, band, max_slope, step_penalty, normalize: as in :func:`warpalign.soft_dtw`.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
@@ -54,7 +55,12 @@ class SoftDTW(nn.Module):
         super().__init__()
         check_settings(bandwidth, band, max_slope, step_penalty)
         check_cost(cost)
-        self.gamma = check_gamma(gamma)
+        self.gamma: float | Tensor
+        checked = check_gamma(gamma)
+        if isinstance(checked, Tensor) and not isinstance(checked, nn.Parameter):
+            self.register_buffer("gamma", checked)
+        else:
+            self.gamma = checked
         self.reduction: Reduction = check_reduction(reduction)
         self.options: dict[str, Any] = {
             "cost": cost,

@@ -22,8 +22,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign import _optional
-from warpalign._checks import check_count, check_device, check_number
+from warpalign._checks import check_count, check_device, check_number, check_options
 from warpalign._series import SeriesSet, as_series, check_alike
+from warpalign._transforms import not_compiled
 from warpalign.functional import soft_dtw
 
 Device = torch.device | str | int
@@ -34,6 +35,7 @@ _BLOCK_BYTES = 2**29
 _TILES_PER_WORKER = 8  # few enough to be cheap, many enough to be shared out evenly
 
 
+@not_compiled
 def cdist_soft_dtw(
     X: object,
     Y: object = None,
@@ -54,7 +56,8 @@ def cdist_soft_dtw(
 
     Args:
         X: n series: a tensor or array (n, N, D); (n, N) for n univariate series (in :func:`warpalign.soft_dtw` (N, D) is
-            one series); or a list of series (N_i, D) or (N_i,) of unequal lengths. Time steps at a series' end whose
+            one series); a list of series (N_i, D) or (N_i,) of unequal lengths, an array of such arrays, a
+            PackedSequence or a nested tensor. Time steps at a series' end whose
             features are all NaN are padding, as in tslearn. float64, float32, float16 or bfloat16; integers in arrays and
             lists become float64.
         Y: m series likewise, of the same dtype, device and D. None: X itself; then only one half is computed, and the
@@ -69,8 +72,8 @@ def cdist_soft_dtw(
         progress: show a progress bar (needs tqdm). It waits for every block, which costs a little on a GPU.
         distributed: True, or a process group: every process of torch.distributed calls with the same arguments (devices
             may differ) and computes its share; all get the whole result. Not differentiable.
-        options: further arguments of :func:`warpalign.soft_dtw`, such as cost and bandwidth, the same for all pairs. A function as
-            cost must be symmetric where Y is None.
+        options: cost, bandwidth, band, max_slope and step_penalty of :func:`warpalign.soft_dtw`, the same for all pairs. A
+            function as cost must be symmetric where Y is None.
 
     Returns:
         (n, m) tensor on the device of X, float64 for float64 input, else float32; differentiable once in X and Y.
@@ -87,6 +90,7 @@ def cdist_soft_dtw(
         tensor([0., 0., 0.])
     """
     gamma = check_number(gamma, "gamma")
+    check_options(options, "cdist_soft_dtw")
     x = as_series(X, "X", x_lengths, "x_lengths")
     y = None
     if Y is not None:

@@ -116,3 +116,9 @@ def test_tslearns_masks() -> None:
             except RuntimeWarning:
                 continue  # no path
             assert np.array_equal(band_mask("itakura", n, m, max_slope=slope), np.asarray(expected))
+
+
+def test_a_radius_may_be_any_integer() -> None:
+    x, y = pair(2, 9, 7, 2)
+    radius: Any = np.int64(3)
+    assert torch.equal(warpalign.soft_dtw(x, y, bandwidth=radius), warpalign.soft_dtw(x, y, bandwidth=3))

@@ -255,6 +255,22 @@ def test_starts(device: torch.device) -> None:
     assert centers.shape == (2, 17, 2)
 
 
+@pytest.mark.parametrize("method", ["lbfgs", "adam", "dba"])
+def test_in_inference_mode(device: torch.device, method: Any) -> None:
+    X = torch.randn(5, 9, 2, device=device)
+    options: dict[str, Any] = {"method": method, "max_iter": 3}
+    expected = soft_dtw_barycenter(X, init=X.mean(0), **options).barycenter
+    with torch.inference_mode():
+        assert torch.equal(soft_dtw_barycenter(X.clone(), init=X.mean(0), **options).barycenter, expected)
+
+
+def test_a_start_may_be_an_array() -> None:
+    X = torch.randn(3, 5, 2)
+    expected = soft_dtw_barycenter(X, init=X[0], max_iter=3).barycenter
+    for start in (X[0].numpy(), X[0].tolist()):
+        assert torch.equal(soft_dtw_barycenter(X, init=start, max_iter=3).barycenter, expected)
+
+
 def test_a_start_at_the_minimum_ends_soon() -> None:
     X = noisy_copies()
     first = soft_dtw_barycenter(X, gamma=0.1, tol=1e-6)

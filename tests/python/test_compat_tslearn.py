@@ -261,6 +261,21 @@ def test_tslearn_barycenter(data: str, settings: dict[str, Any], constraint: str
     assert np.abs(got - start).max() > 1e-2
 
 
+@pytest.mark.parametrize("data", [*DATASETS, "tensor"])
+def test_tslearn_gamma(data: str) -> None:
+    dataset = torch.randn(4, 9, 2, dtype=torch.float64) if data == "tensor" else DATASETS[data]
+    for settings in ({"random_state": 3}, {"n_samples": 7, "random_state": np.random.RandomState}, {}):
+        found = []
+        for module in (ours, tslearn_metrics):
+            np.random.seed(5)
+            options = {name: value() if callable(value) else value for name, value in settings.items()}
+            if "n_samples" in options:
+                options["random_state"].seed(1)
+            found.append(module.gamma_soft_dtw(dataset, **options))
+        assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-12) and float(found[0]) > 0
+        assert isinstance(found[0], torch.Tensor) == isinstance(found[1], torch.Tensor)
+
+
 def test_tslearn_signatures() -> None:
     for name in ours.__all__:
         module = tslearn_barycenters if name == "softdtw_barycenter" else tslearn_metrics._soft_dtw

@@ -83,6 +83,23 @@ def test_compiled_with_another_gamma_each_time(device: torch.device) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: warpalign.dtw_path(x, y).value,
+        lambda x, y: warpalign.cdist_soft_dtw(x, y),
+        lambda x, y: warpalign.soft_dtw_barycenter(x, max_iter=2).barycenter + y[0, 0],
+    ],
+    ids=["dtw_path", "cdist", "barycenter"],
+)
+def test_what_cannot_be_compiled_runs_within_compiled_code(
+    device: torch.device, function: Callable[..., torch.Tensor]
+) -> None:
+    x, y = pair(3, 6, 5, 2, device=device)
+    compiled = torch.compile(lambda x, y: function(2 * x, y) + 1, backend="aot_eager")
+    assert_tensors_close((compiled(x, y),), (function(2 * x, y) + 1,))
+
+
 def test_compiled_by_inductor(device: torch.device) -> None:
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         pytest.skip("inductor needs Python.h")

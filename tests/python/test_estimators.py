@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_sequence
 
 import warpalign
 
@@ -164,6 +165,8 @@ def test_k_means_reads_all_forms_alike() -> None:
         nan_padded(ragged),
         [torch.from_numpy(s) for s in ragged],
         torch.from_numpy(nan_padded(ragged)),
+        np.array([*ragged, None], dtype=object)[:-1],
+        pack_sequence([torch.from_numpy(s) for s in ragged], enforce_sorted=False),
     ):
         model = SoftDTWKMeans(3, gamma=0.1, random_state=0).fit(form)
         np.testing.assert_array_equal(model.labels_, expected.labels_)

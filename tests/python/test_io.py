@@ -53,6 +53,23 @@ def test_csv_is_a_data_set_of_one_feature(tmp_path: Path) -> None:
     assert data.labels is None
 
 
+def test_pandas_index_is_no_feature(tmp_path: Path) -> None:
+    """Its first column has no name; columns that have none are numbered."""
+    assert read_series(write(tmp_path / "a.csv", ",x,y\n0,1,3\n1,2,4\n")).tolist() == [[1, 3], [2, 4]]
+    data = read_dataset(write(tmp_path / "b.csv", ",0,1\na,5.0,6.0\nb,7.0,\n"))
+    assert [one.tolist() for one in data.series] == [[[5], [6]], [[7]]]
+    with pytest.raises(InputError, match="b.csv:3: expected a number in column 2, got 'x'"):
+        read_series(write(tmp_path / "b.csv", ",a,b\n0,1,2\n1,x,3\n"))
+    with pytest.raises(InputError, match="c.csv:1: expected finite values, got nan at time step 0"):
+        read_dataset(write(tmp_path / "c.csv", ",2,3\n4,5,6\n"))  # no names
+
+
+def test_ts_with_targets_of_a_regression(tmp_path: Path) -> None:
+    head = "@targetLabel true\n@classLabel false\n@data\n"
+    data = read_dataset(write(tmp_path / "a.ts", head + "1,2,3:0.5\n"))
+    assert data.series[0].ravel().tolist() == [1, 2, 3] and data.labels == ["0.5"]
+
+
 def test_tsv_has_labels_in_front(tmp_path: Path) -> None:
     path = write(tmp_path / "Toy_TRAIN.tsv", "1\t0.5\t-1\t2\n-1\t7\t8\tNaN\n")
     data = read_dataset(path)

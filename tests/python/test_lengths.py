@@ -88,6 +88,35 @@ def test_full_lengths_change_nothing(device: torch.device) -> None:
         assert_close(got, expected, 1e-5)
 
 
+@pytest.mark.parametrize("filling", [math.nan, math.inf, 0.0])
+@pytest.mark.parametrize("gamma", [0.5, 0.0])
+def test_padding_never_leaks_through_the_callers_costs(
+    device: torch.device, gamma: float, filling: float
+) -> None:
+    """Nor through their derivative, which does not exist at 0."""
+
+    def cosine(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x, y = (t / t.square().sum(-1, keepdim=True).sqrt() for t in (x, y))
+        return 1 - x @ y.mT
+
+    x, y = pair(3, 7, 6, 2, device=device, dtype=torch.float64)
+    lengths = torch.tensor([7, 1, 4], device=device), torch.tensor([2, 6, 5], device=device)
+    for series, true in zip((x, y), lengths, strict=True):
+        series[torch.arange(series.shape[1], device=device) >= true[:, None]] = filling
+        series.requires_grad_()
+    value = warpalign.soft_dtw(x, y, gamma=gamma, cost=cosine, x_lengths=lengths[0], y_lengths=lengths[1])
+    grads = torch.autograd.grad(value.sum(), (x, y))
+    for b, (n, m) in enumerate(zip(*(true.tolist() for true in lengths), strict=True)):
+        one, other = x.detach()[b, :n].requires_grad_(), y.detach()[b, :m].requires_grad_()
+        expected = warpalign.soft_dtw(one, other, gamma=gamma, cost="cosine")
+        torch.testing.assert_close(value[b], expected)
+        for grad, length, wanted in zip(
+            grads, (n, m), torch.autograd.grad(expected, (one, other)), strict=True
+        ):
+            torch.testing.assert_close(grad[b, :length], wanted)
+            assert not grad[b, length:].any()
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
 def test_cost_matrix_padding_never_leaks(device: torch.device, dtype: torch.dtype) -> None:
     cost = randn(3, 20, 35, seed=1, device=device, dtype=dtype)

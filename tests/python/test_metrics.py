@@ -48,6 +48,13 @@ def test_mean_over_all_pairs(device: torch.device, metrics: ModuleType) -> None:
     torch.testing.assert_close(metric.compute(), values[1].mean())
 
 
+def test_hard_dtw_with_options(device: torch.device, metrics: ModuleType) -> None:
+    x, y = pair(4, 7, 9, 2, device=device)
+    metric = metrics.SoftDTWMetric(0, metric_params={"cost": "l1", "bandwidth": 3}).to(device)
+    metric.update(x, y)
+    torch.testing.assert_close(metric.compute(), soft_dtw(x, y, gamma=0, cost="l1", bandwidth=3).mean())
+
+
 def test_divergence_and_lengths(device: torch.device, metrics: ModuleType) -> None:
     x, y = pair(4, 7, 9, 2, device=device)
     n, m = torch.tensor([7, 3, 1, 5], device=device), torch.tensor([2, 9, 4, 8], device=device)

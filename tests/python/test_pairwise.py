@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from torch import Tensor
+from torch.nn.utils.rnn import pack_sequence
 
 import warpalign
 from reference import Array, hard_dtw_reference, numpy64, squared_distances, value_and_alignment
@@ -124,19 +125,16 @@ def test_half_of_a_symmetric_result_is_computed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_options_go_to_every_call_of_soft_dtw(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scaled(*arguments: Any, factor: float, **options: Any) -> Tensor:
-        return factor * warpalign.soft_dtw(*arguments, **options)
+    def scaled(*arguments: Any, step_penalty: float = 1.0, **options: Any) -> Tensor:
+        return step_penalty * warpalign.soft_dtw(*arguments, **options)
 
     X, Y = torch.randn(5, 4, 1, requires_grad=True), torch.randn(3, 4, 1)
     expected = cdist_soft_dtw(X, Y, normalize=True)
     (gradient,) = torch.autograd.grad(expected.sum(), X)
     monkeypatch.setattr(pairwise, "soft_dtw", scaled)
-    got = cdist_soft_dtw(X, Y, normalize=True, factor=2.0)
+    got = cdist_soft_dtw(X, Y, normalize=True, step_penalty=2.0)
     assert torch.equal(got, 2 * expected)
     assert torch.equal(torch.autograd.grad(got.sum(), X)[0], 2 * gradient)
-    monkeypatch.undo()
-    with pytest.raises(TypeError, match="unexpected keyword argument 'gama'"):
-        cdist_soft_dtw(X, Y, gama=1.0)
 
 
 def test_divergence_of_equal_series_is_zero(device: torch.device) -> None:
@@ -151,6 +149,9 @@ FORMS: dict[str, Callable[[list[Tensor]], object]] = {
     "tuple": tuple,
     "arrays": lambda X: [series.numpy() for series in X],
     "univariate arrays": lambda X: [series.numpy()[:, 0] for series in X],
+    "array of arrays": lambda X: np.array([*(one.numpy() for one in X), None], dtype=object)[:-1],
+    "packed": lambda X: pack_sequence(X, enforce_sorted=False),
+    "nested": lambda X: torch.nested.nested_tensor(X, layout=torch.jagged),
     "nested lists": lambda X: [series.tolist() for series in X],
     "univariate lists": lambda X: [series[:, 0].tolist() for series in X],
     "NaN-padded tensor": lambda X: nan_padded(X, 15),

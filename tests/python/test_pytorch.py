@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 import warpalign
@@ -58,6 +59,37 @@ def test_modules_are_copied_pickled_and_saved() -> None:
     for twin in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module), loaded):
         assert (twin.gamma, twin.reduction) == (0.3, "sum")
         assert torch.equal(twin(x, y), module(x, y))
+
+
+def test_a_tensor_as_gamma_belongs_to_the_module(device: torch.device) -> None:
+    module = warpalign.SoftDTW(gamma=torch.tensor(0.3, dtype=torch.float64))
+    assert not list(module.parameters()) and list(module.state_dict()) == ["gamma"]
+    assert isinstance(module.float().gamma, torch.Tensor) and module.gamma.dtype == torch.float32
+    x, y = pair(3, 9, 7, 2, device=device)
+    expected = warpalign.soft_dtw(x, y, gamma=0.3)
+    assert_tensors_close((module.to(device)(x, y), copy.deepcopy(module)(x, y)), (expected, expected))
+    learnt = warpalign.SoftDTW(gamma=torch.nn.Parameter(torch.tensor(0.3))).to(device)
+    learnt(x, y).sum().backward()
+    (gamma,) = learnt.parameters()
+    assert gamma.grad is not None and gamma.grad < 0
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("from_costs", [False, True], ids=["series", "costs"])
+def test_checkpoints(device: torch.device, from_costs: bool, use_reentrant: bool) -> None:
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return warpalign.soft_dtw(2 * x, y, gamma=0.3, cost=torch.cdist if from_costs else "sqeuclidean")
+
+    grads = []
+    for function in (
+        loss,
+        lambda x, y: checkpoint(loss, x, y, use_reentrant=use_reentrant),
+    ):
+        x, y = pair(3, 9, 7, 2, device=device, grad=True)
+        function(x, y).sum().backward()
+        assert x.grad is not None and y.grad is not None
+        grads.append((x.grad, y.grad))
+    assert_tensors_equal(*grads)
 
 
 def test_values_are_pickled() -> None:

@@ -37,7 +37,11 @@ from warpalign.cli._common import (
     "--max-iter", type=click.IntRange(min=1), default=50, show_default=True, help="Iterations at most."
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the choice of first centers."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of the choice of first centers.",
 )
 @click.option(
     "-o", "--output", type=OutputType(".npy", ".csv"), help="Write the cluster of every series, from 0."

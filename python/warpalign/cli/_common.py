@@ -94,6 +94,8 @@ def alignment_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
         options = {name: given.pop(name) for name in _ALIGNMENT_OPTIONS}
+        if options["band"] in ("abs", "slanted") and options["bandwidth"] is None:
+            raise click.UsageError(f"--band {options['band']}: expected --bandwidth too")
         command(**given, options=options)
 
     return _all_of(*_ALIGNMENT_OPTIONS.values())(with_options)

@@ -45,8 +45,8 @@ def soft_dtw_in_band(x: Tensor, y: Tensor, gamma: float, radius: int | None) -> 
     n, m = x.shape[1], y.shape[1]
     if radius is None:
         return warpalign.soft_dtw(x, y, gamma=gamma)
-    if x.is_cuda or radius < abs(n - m):
-        # warpalign refuses the second, where the originals have inf; and CUDA has no bands yet: a table of costs, as there.
+    if radius < abs(n - m):
+        # warpalign refuses that, where the originals have inf.
         return soft_dtw_of_table(squared_distances(x, y), gamma, absolute_band(n, m, radius, x.device))
     return warpalign.soft_dtw(x, y, gamma=gamma, band="abs", bandwidth=radius)
 

@@ -23,6 +23,7 @@ __all__ = [
     "SoftDTWLossPyTorch",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
+    "gamma_soft_dtw",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_normalized",
@@ -124,6 +125,28 @@ def cdist_soft_dtw_normalized(
     """Soft-DTW divergences of all pairs, as :func:`cdist_soft_dtw`: (n, m). gamma 0: DTW, not squared."""
     band = _Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     return _all_pairs(dataset1, dataset2, gamma, band, verbose, be, normalize=gamma != 0)
+
+
+def gamma_soft_dtw(dataset: Any, n_samples: int = 100, random_state: Any = None, be: Any = None) -> Number:
+    """A gamma for the data: 2 sz m^2, m being the median distance between `n_samples` time steps drawn from all series (Cuturi,
+    "Fast global alignment kernels", ICML 2011). Much smoothing: it grows with the length of the series.
+
+    Args:
+        dataset: as in :func:`cdist_soft_dtw`.
+        random_state: None, an int or a numpy RandomState.
+    """
+    values = _dataset(dataset, "dataset").values
+    steps = values.flatten(0, 1)
+    steps = steps[steps.isfinite().all(1)]
+    random: Any = np.random if random_state is None else random_state  # None: NumPy's own generator
+    if not hasattr(random, "choice"):
+        random = np.random.RandomState(random_state)
+    chosen = torch.from_numpy(random.choice(len(steps), n_samples, replace=len(steps) < n_samples))
+    distances = torch.pdist(steps[chosen.to(steps.device)])
+    as_tensor = _wants_tensor(be, dataset)
+    # Of an even number of distances torch takes the lower one of the two in the middle, NumPy their mean.
+    median = distances.median() if as_tensor else distances.quantile(0.5)
+    return _number(2 * values.shape[1] * median**2, as_tensor)
 
 
 class SoftDTWLossPyTorch(nn.Module):

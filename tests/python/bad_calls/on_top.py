@@ -40,7 +40,8 @@ SETS: dict[str, Wrong] = {
     "an empty list": ([], ValueError, "{X}: " + FORMS + "an empty list"),
     "integers": (torch.ones(3, 5, 2).long(), TypeError, "{X}: expected dtype float64, float32, float16 or bfloat16, got torch.int64"),
     "no steps": (torch.zeros(3, 0, 2), ValueError, "{X}: expected no empty axis in (N, D), got shape (3, 0, 2)"),
-    "nested": (jagged((3, 2), (4, 2)), TypeError, "{X}: expected a dense tensor (layout torch.strided), got a nested one"),
+    "nested without features": (jagged((3,), (4,)), ValueError, "{X}: expected a nested tensor of series (length, D), got 1 axes"),
+    "an array of objects": (np.array([1.0, None]), ValueError, "{X}[0]: expected (N, D) or (N,), got shape ()"),
     "an array in a list": ([torch.zeros(5, 2), torch.zeros(3, 5, 2)], ValueError, "{X}[1]: expected (N, D) or (N,), got shape (3, 5, 2)"),
     "numbers in a list": ([1.0, 2.0], ValueError, "{X}[0]: expected (N, D) or (N,), got shape ()"),
     "an empty series": ([torch.zeros(5, 2), torch.zeros(0, 2)], ValueError, "{X}[1]: expected no empty axis in (N, D), got shape (0, 2)"),
@@ -83,7 +84,6 @@ METRIC: dict[str, Wrong] = {
     "metric_params with a bad cost": ({"metric_params": {"cost": "l2"}}, ValueError, 'cost: expected one of "sqeuclidean", "euclidean", "l1", "cosine", "huber", or a function, got \'l2\''),
 }  # fmt: skip
 OPTIONS: dict[str, Wrong] = {
-    "an option that there is not": ({"gama": 1.0}, TypeError, "soft_dtw() got an unexpected keyword argument 'gama'"),
     "a negative bandwidth": ({"bandwidth": -1}, ValueError, "bandwidth: expected a radius >= 0, or None for no band, got -1"),
 }  # fmt: skip
 
@@ -113,6 +113,9 @@ def sets(name: str, function: Callable[[Any], object], X: str, cases: dict[str, 
 
 
 CDIST: dict[str, Wrong] = {
+    "an option that there is not": ({"gama": 1.0}, TypeError, "gama: expected no such argument of cdist_soft_dtw, got one"),
+    "an option of soft_dtw alone": ({"reduction": "mean"}, TypeError, "reduction: expected no such argument of cdist_soft_dtw, got one"),
+    "lengths of a nested tensor": (lambda g: {"Y": jagged((3, 2)), "y_lengths": torch.tensor([3])}, ValueError, "y_lengths: expected None with a nested tensor as Y, which has its lengths"),
     **NOT_NEGATIVE, **OPTIONS, **count("block_size", 1, 0),
     **{f"x_lengths {what}": ({"x_lengths": value}, error, f"x_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     **{f"y_lengths {what}": (lambda g, v=value: {"Y": g.x, "y_lengths": v}, error, f"y_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
@@ -122,14 +125,21 @@ CDIST: dict[str, Wrong] = {
     "devices a str": ({"devices": "cpu"}, TypeError, "devices: expected a sequence of devices, got str"),
     "no devices": ({"devices": []}, ValueError, "devices: expected at least one device, got none"),
     "devices that torch does not know": ({"devices": ["cpu", "tpu"]}, ValueError, "devices: expected a torch.device, or its name, got 'tpu'"),
+    "devices of another kind": ({"devices": ["meta"]}, ValueError, "devices: expected a CPU or CUDA device, got 'meta'"),
+    "devices that are not there": ({"devices": ["cuda:99"]}, ValueError, f"devices: expected a device of this machine, where torch sees {torch.cuda.device_count()} GPUs, got 'cuda:99'"),
     "distributed without processes": ({"distributed": True}, ValueError, "distributed: expected torch.distributed to be initialised (init_process_group), which it is not"),
 }  # fmt: skip
 
 BARYCENTER: dict[str, Wrong] = {
+    "an option that there is not": ({"y_lengths": None}, TypeError, "y_lengths: expected no such argument of soft_dtw_barycenter, got one"),
     **POSITIVE, **OPTIONS, **count("block_size", 1, 0), **count("barycenter_size", 1, 0), **count("max_iter", 0, -1),
     **not_a_number("tol", ">= 0"), **not_a_number("lr", ">= 0"),
     **{f"lengths {what}": ({"lengths": value}, error, f"lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     "too few groups": ({"groups": [0, 1]}, ValueError, "groups: expected shape (3,), one group per series, got (2,)"),
+    "groups of words": ({"groups": ["a", "b", "c"]}, TypeError, "groups: expected integers, got list of others"),
+    "weights of words": ({"weights": ["a", "b", "c"]}, TypeError, "weights: expected numbers, got list of others"),
+    "init of words": ({"init": ["a", "b"]}, TypeError, "init: expected floating-point numbers or integers, got list of <U1"),
+    "annealing a number": ({"annealing": 10}, TypeError, "annealing: expected a sequence of factors, got int"),
     "a negative group": ({"groups": [0, 1, -1]}, ValueError, "groups: expected numbers from 0, got -1"),
     "a group without series": ({"groups": [0, 2, 3]}, ValueError, "groups: expected every number from 0 to 3, got none of 1"),
     "groups of floats": ({"groups": [0.0, 1.0, 2.0]}, TypeError, "groups: expected integers, got torch.float32"),
@@ -228,7 +238,7 @@ CALLS: BadCalls = {
     ),
     **{
         f"SoftDTWMetric: {what}": BadCall(lambda g, o=options: metric(g, **o), error, message)
-        for what, (options, error, message) in POSITIVE.items()
+        for what, (options, error, message) in (NOT_NEGATIVE | METRIC).items()
     },
     "SoftDTWMetric: features": BadCall(
         lambda g: SoftDTWMetric().update(g.x, g.y[..., :1]), ValueError, "y: expected D = 2 features as in x, got shape (3, 6, 1)"
