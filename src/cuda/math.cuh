@@ -20,4 +20,11 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
+// A mantissa's bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one instruction.
+__device__ __forceinline__ int with_exponent_of_one(int bits) {
+  int result;
+  asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;" : "=r"(result) : "r"(bits), "r"(0x3f800000));
+  return result;
+}
+
 }  // namespace warpalign::cuda

@@ -91,7 +91,7 @@ void band_grid(int turn) {
       for (int n : {1, 2, 33, 130, 257, 300}) {
         for (int m : {1, 31, 129, 256, 300}) {
           if (!detail::band_holds_path(band, n, m)) continue;
-          ++turn;
+          if (++turn % kThinning != 0) continue;
           const int dim = dims[turn % 4];
           Batch<T> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
           batch.options.band = band;

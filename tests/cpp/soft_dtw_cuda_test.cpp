@@ -31,15 +31,15 @@ void compare(const Batch<T>& batch, Tolerance tolerance, Wanted wanted = kEveryt
 
 template <typename T>
 void grid(double gamma) {
-  unsigned seed = 1;
+  unsigned seed = 0;
   const int lengths[] = {1, 2, 31, 32, 33, 97, 255, 257};
   const int dims[] = {1, 2, 3, 8, 64};
   for (int n : lengths) {
     for (int m : lengths) {
+      if (++seed % kThinning != 0) continue;
       const int d = dims[seed % 5];
       compare(Batch<T>({1 + static_cast<int>(seed % 3), n, m, d}, gamma, seed), floor_at<T>(gamma),
               static_cast<Wanted>(seed % 3));
-      ++seed;
     }
   }
 }
@@ -131,7 +131,7 @@ TEST_F(SoftDtwCuda, CornersOfTheAlignmentAreOne) {
 TEST_F(SoftDtwCuda, RepeatedRunsAreBitwiseEqual) {
   const Batch<float> batch({9, 300, 270, 5}, 0.3, 61);
   const Outputs<float> first = run(batch, kEverything);
-  for (int repeat = 0; repeat < 100; ++repeat) {
+  for (int repeat = 0; repeat < 100 / (kThinning * kThinning) + 1; ++repeat) {
     ASSERT_TRUE(same_bits(run(batch, kEverything), first));
   }
 }

@@ -1,4 +1,5 @@
-// warpalign::soft_dtw_jvp on the CPU against central differences of the float64 reference, and its contract.
+// warpalign::soft_dtw_jvp on every path against central differences of the float64 reference, and its
+// contract.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,13 +23,15 @@ struct Dual {
       : batch(shape, gamma, seed), tangents(shape, 1, seed + 1000) {}
 };
 
-template <typename T>
+template <typename T, typename Buffer = HostBuffer>
 struct Call {
   const Dual<T>& dual;
-  HostBuffer x{dual.batch.x.data}, y{dual.batch.y.data}, cost{dual.batch.cost.data};
-  HostBuffer x_tangent{dual.tangents.x.data}, y_tangent{dual.tangents.y.data},
+  Buffer x{dual.batch.x.data}, y{dual.batch.y.data}, cost{dual.batch.cost.data};
+  Buffer x_lengths{dual.batch.x_lengths}, y_lengths{dual.batch.y_lengths};
+  Buffer x_mask{dual.batch.x_mask}, y_mask{dual.batch.y_mask}, gammas{dual.batch.gammas};
+  Buffer x_tangent{dual.tangents.x.data}, y_tangent{dual.tangents.y.data},
       cost_tangent{dual.tangents.cost.data};
-  HostBuffer value, grad_x, grad_y, alignment;
+  Buffer value, grad_x, grad_y, alignment;
   SoftDtwProblem problem;
   SoftDtwTangents tangents;
   SoftDtwOutputs out;
@@ -40,7 +43,7 @@ struct Call {
         grad_y(d.batch.y.data.size() * sizeof(T)),
         alignment(count(d.batch.shape.n * d.batch.shape.m) * sizeof(T)) {
     const Batch<T>& b = d.batch;
-    const auto view = [](const HostBuffer& buffer, const Tensor<T>& tensor) {
+    const auto view = [](const Buffer& buffer, const Tensor<T>& tensor) {
       return StridedTensor{buffer.data(), {tensor.stride[0], tensor.stride[1], tensor.stride[2]}};
     };
     problem.dtype = kDType<T>;
@@ -52,11 +55,11 @@ struct Call {
     problem.band = b.options.band;
     problem.step_penalty = b.options.step_penalty;
     problem.cost_kind = b.options.cost_kind;
-    if (!b.x_mask.empty()) problem.x_mask = b.x_mask.data();
-    if (!b.y_mask.empty()) problem.y_mask = b.y_mask.data();
-    if (!b.gammas.empty()) problem.gammas = b.gammas.data();
-    if (!b.x_lengths.empty()) problem.x_lengths = b.x_lengths.data();
-    if (!b.y_lengths.empty()) problem.y_lengths = b.y_lengths.data();
+    if (!b.x_mask.empty()) problem.x_mask = static_cast<const std::uint8_t*>(x_mask.data());
+    if (!b.y_mask.empty()) problem.y_mask = static_cast<const std::uint8_t*>(y_mask.data());
+    if (!b.gammas.empty()) problem.gammas = gammas.data();
+    if (!b.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
+    if (!b.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());
     if (b.shape.dim > 0) {
       problem.x = view(x, b.x);
       problem.y = view(y, b.y);
@@ -74,7 +77,7 @@ struct Call {
   }
   [[nodiscard]] Status run(const Execution& execution = Execution::host()) const {
     const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, out, execution);
-    const HostBuffer workspace(bytes);
+    const Buffer workspace(bytes);
     return soft_dtw_jvp(problem, tangents, out, {workspace.data(), bytes}, execution);
   }
   [[nodiscard]] Outputs<T> results() const {
@@ -83,6 +86,24 @@ struct Call {
             alignment.template read<T>(count(problem.n * problem.m))};
   }
 };
+
+// On the path of the test that runs; without tangents: null ones.
+template <typename Buffer, typename T>
+Outputs<T> results_on(const Dual<T>& dual, bool with_tangents, const Execution& execution) {
+  Call<T, Buffer> call(dual);
+  if (!with_tangents) call.tangents = {};
+  const Status status = call.run(execution);
+  EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
+  return call.results();
+}
+template <typename T>
+Outputs<T> results(const Dual<T>& dual, bool with_tangents = true) {
+#if WARPALIGN_TEST_CUDA
+  if (SoftDtw::GetParam().cuda)
+    return results_on<DeviceBuffer>(dual, with_tangents, Execution::cuda(0, nullptr));
+#endif
+  return results_on<HostBuffer>(dual, with_tangents, Execution::host());
+}
 
 // The reference at inputs moved along the tangents, in float64.
 template <typename T>
@@ -118,10 +139,7 @@ reference::Result moved(const Dual<T>& dual, int b, double step) {
 // Central differences lose half of float64's digits; where the truth is 0 they are judged by the gradient.
 template <typename T>
 void expect_directional(const Dual<T>& dual) {
-  const Call<T> call(dual);
-  const Status status = call.run();
-  ASSERT_TRUE(status.ok()) << status.argument << ": " << status.message;
-  const Outputs<T> got = call.results();
+  const Outputs<T> got = results(dual);
   const auto [pairs, n, m, dim] = dual.batch.shape;
   const double step = 1e-6;
   for (int b = 0; b < pairs; ++b) {
@@ -172,7 +190,7 @@ void grid(int turn) {
         batch.options.cost_kind = CostKind::kSquaredEuclidean;
       batch.options.step_penalty = penalties[turn % 3];
       if (turn % 4 == 0) batch.options.band = {BandKind::kSakoeChiba, turn % 50, 2.0};
-      if (turn % 7 == 0 && dim > 0) {
+      if (turn % 8 == 0 && dim > 0) {
         batch.x_mask.assign(static_cast<std::size_t>(batch.shape.batch) * n, 0);
         for (std::size_t k = 0; k < batch.x_mask.size(); k += 3) batch.x_mask[k] = 1;
       }
@@ -211,10 +229,7 @@ TEST_P(SoftDtw, JvpOfBands) {
 TEST_P(SoftDtw, JvpWithoutTangentsIsZero) {
   for (int dim : {0, 3}) {
     const Dual<float> dual({2, 20, 30, dim}, 1.0, 44);
-    Call<float> call(dual);
-    call.tangents = {};
-    ASSERT_TRUE(call.run().ok());
-    const Outputs<float> got = call.results();
+    const Outputs<float> got = results(dual, false);
     const auto zero = [](float v) { return v == 0; };
     EXPECT_TRUE(std::all_of(got.value.begin(), got.value.end(), zero));
     EXPECT_TRUE(std::all_of(got.grad_x.begin(), got.grad_x.end(), zero));
@@ -222,7 +237,19 @@ TEST_P(SoftDtw, JvpWithoutTangentsIsZero) {
   }
 }
 
+// Differences of exactly 1, which the step that is the slope of "l1" equals.
+TEST_P(SoftDtw, JvpAtDifferencesOfOne) {
+  for (CostKind kind : {CostKind::kL1, CostKind::kEuclidean, CostKind::kSquaredEuclidean}) {
+    Dual<double> dual({1, 40, 50, 3}, 0.7, 49);
+    dual.batch.options.cost_kind = kind;
+    for (double& v : dual.batch.x.data) v = 2 * std::round(v);
+    for (double& v : dual.batch.y.data) v = 2 * std::round(v) + 1;
+    expect_directional(dual);
+  }
+}
+
 TEST_P(SoftDtw, JvpOfTheValueAloneAndOnThreadsHasTheSameBits) {
+  if (GetParam().cuda) GTEST_SKIP() << "threads of a CPU";
   const Dual<float> dual({5, 150, 140, 3}, 1.0, 45);
   const Call<float> call(dual);
   ASSERT_TRUE(call.run().ok());
@@ -243,9 +270,7 @@ TEST_P(SoftDtw, JvpOfNanAndInf) {
   for (int j = 0; j < 30; ++j) dual.batch.cost.at(1, 7, j) = static_cast<float>(kInf);
   dual.batch.cost.at(2, 7, 7) = static_cast<float>(kInf);
   dual.tangents.cost.at(2, 7, 7) = static_cast<float>(kNan);  // of a forbidden cell
-  const Call<float> call(dual);
-  ASSERT_TRUE(call.run().ok());
-  const Outputs<float> got = call.results();
+  const Outputs<float> got = results(dual);
   EXPECT_TRUE(std::isnan(got.value[0]) && std::isnan(got.alignment[599]));
   EXPECT_EQ(got.value[1], 0);
   EXPECT_TRUE(std::all_of(&got.alignment[600], &got.alignment[1200], [](float v) { return v == 0; }));
@@ -275,12 +300,14 @@ TEST(SoftDtwJvp, RefusesWhatItDoesNotHave) {
     EXPECT_TRUE(call.value.untouched() && call.grad_x.untouched());
   };
   const Execution host = Execution::host();
-  const auto nothing = [](Call<float>&) {};
   refused(
       StatusCode::kUnsupported, "gamma", [](Call<float>& c) { c.problem.gamma = 0; }, host);
   refused(
       StatusCode::kUnsupported, "subsequence", [](Call<float>& c) { c.problem.subsequence = true; }, host);
+#if !WARPALIGN_TEST_CUDA
+  const auto nothing = [](Call<float>&) {};
   refused(StatusCode::kUnsupported, "execution", nothing, Execution::cuda(0, nullptr));
+#endif
   refused(
       StatusCode::kInvalidArgument, "grad_gamma", [](Call<float>& c) { c.out.grad_gamma = c.grad_y.data(); },
       host);
@@ -299,7 +326,7 @@ TEST(SoftDtwJvp, RefusesWhatItDoesNotHave) {
   EXPECT_STREQ(soft_dtw_jvp(call.problem, call.tangents, call.out, {}, host).argument, "workspace");
 }
 
-WARPALIGN_FOR_EVERY(instruction_sets);
+WARPALIGN_FOR_EVERY(all_paths);
 
 }  // namespace
 }  // namespace warpalign::test

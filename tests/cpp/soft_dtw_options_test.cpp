@@ -43,13 +43,13 @@ void options_grid(int turn) {
   for (int n : {1, 2, 33, 130, 257}) {
     for (int m : {1, 31, 129, 300}) {
       for (CostKind kind : kCosts) {
-        ++turn;
+        if (++turn % kThinning != 0) continue;
         const int dim = dims[turn % 5];
         Batch<T> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.2 : 1.0, turn);
         batch.options.step_penalty = penalties[turn % 3];
         batch.options.cost_kind = kind;
         if (turn % 4 == 0) batch.options.band = {BandKind::kSakoeChiba, turn % 50, 2.0};
-        if (turn % 7 == 0 && dim > 0)
+        if (turn % 8 == 0 && dim > 0)
           batch.x_mask = every<T>(3, static_cast<std::size_t>(batch.shape.batch) * n);
         if (turn % 6 == 0 && dim > 0)
           batch.y_mask = every<T>(4, static_cast<std::size_t>(batch.shape.batch) * m);

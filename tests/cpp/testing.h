@@ -20,6 +20,13 @@ namespace warpalign::test {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// Of a large grid every so manieth case, where one takes long: CUDA kernels on a CPU.
+#if WARPALIGN_SIMT
+constexpr int kThinning = 7;  // nothing else takes turns by sevens
+#else
+constexpr int kThinning = 1;
+#endif
+
 template <typename T>
 constexpr DType kDType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
 

@@ -80,12 +80,7 @@ struct Cell32 {
     return __viaddmax_s32(s.exponent, (__float_as_int(s.mantissa) >> 23) - 127, kDead);
   }
   static __device__ __forceinline__ State normal(State s) {
-    int mantissa;  // the mantissa bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one
-                   // instruction
-    asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;"
-        : "=r"(mantissa)
-        : "r"(__float_as_int(s.mantissa)), "r"(0x3f800000));
-    return {__int_as_float(mantissa), exponent_of(s)};
+    return {__int_as_float(cuda::with_exponent_of_one(__float_as_int(s.mantissa))), exponent_of(s)};
   }
   // Mantissa in units of 2^exponent; 0 where that is below 2^-126.
   static __device__ __forceinline__ float scaled(State s, int exponent) {

@@ -7,7 +7,7 @@
 // resident is needed.
 #pragma once
 
-#include "cuda/check.h"
+#include "cuda/launch.cuh"
 #include "soft_dtw/cuda/forward.cuh"
 #include "soft_dtw/cuda/reverse.cuh"
 
@@ -226,8 +226,8 @@ struct KernelOf {
       const Status status = cuda::to_status(cudaMemsetAsync(p.scratch, 0xff, l.cleared(), stream));
       if (!status.ok()) return status;
     }
-    kernel<<<l.grid, 32 * l.warps * l.pairs_per_block * Source::kRoles, l.shared_bytes, stream>>>(p);
-    return cuda::to_status(cudaGetLastError());
+    const int threads = 32 * l.warps * l.pairs_per_block * Source::kRoles;
+    return cuda::launch(kernel, l.grid, threads, l.shared_bytes, stream, p);
   }
 };
 

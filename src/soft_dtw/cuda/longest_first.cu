@@ -1,4 +1,4 @@
-#include "cuda/check.h"
+#include "cuda/launch.cuh"
 #include "soft_dtw/cuda/longest_first.h"
 #include "soft_dtw/cuda/params.cuh"
 
@@ -40,9 +40,8 @@ __global__ void longest_first_kernel(const std::int32_t* x_lengths, const std::i
 }  // namespace
 
 Status find_longest_first(const SoftDtwProblem& p, int* order, int* counter, cudaStream_t stream) {
-  longest_first_kernel<<<1, kBuckets, 0, stream>>>(p.x_lengths, p.y_lengths, p.batch, p.n, p.m, order,
-                                                   counter);
-  return cuda::to_status(cudaGetLastError());
+  return cuda::launch(longest_first_kernel, 1, kBuckets, 0, stream, p.x_lengths, p.y_lengths, p.batch, p.n,
+                      p.m, order, counter);
 }
 
 }  // namespace warpalign::softdtw

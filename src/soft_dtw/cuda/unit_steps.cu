@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "cuda/check.h"
+#include "cuda/launch.cuh"
 #include "cuda/math.cuh"
 #include "soft_dtw/cuda/unit_steps.h"
 
@@ -146,41 +146,35 @@ int blocks_for(const UnitSteps& side) {
   return static_cast<int>(std::min<std::int64_t>((rows + warps - 1) / warps, kMostBlocks));
 }
 
+// Calls act(In{}) with the type of the elements.
+template <class Act>
+Status in_its_type(const UnitSteps& side, const Act& act) {
+  return side.dtype == DType::kFloat32 ? act(float{}) : act(double{});
+}
+
 }  // namespace
 
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream) {
-  if (side.dtype == DType::kFloat32) {
-    unit_steps_kernel<float><<<blocks_for(side), kThreads, 0, stream>>>(side);
-  } else {
-    unit_steps_kernel<double><<<blocks_for(side), kThreads, 0, stream>>>(side);
-  }
-  return cuda::to_status(cudaGetLastError());
+  return in_its_type(side, [&]<class In>(In) {
+    return cuda::launch(unit_steps_kernel<In>, blocks_for(side), kThreads, 0, stream, side);
+  });
 }
 
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream) {
-  if (side.dtype == DType::kFloat32) {
-    unit_gradient_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
-        side, static_cast<const float*>(unit_gradient), static_cast<float*>(gradient));
-  } else {
-    unit_gradient_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
-        side, static_cast<const double*>(unit_gradient), static_cast<double*>(gradient));
-  }
-  return cuda::to_status(cudaGetLastError());
+  return in_its_type(side, [&]<class In>(In) {
+    return cuda::launch(unit_gradient_kernel<In>, blocks_for(side), kThreads, 0, stream, side,
+                        static_cast<const In*>(unit_gradient), static_cast<In*>(gradient));
+  });
 }
 
 Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
                          void* tangent, cudaStream_t stream) {
-  if (side.dtype == DType::kFloat32) {
-    unit_tangent_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
-        side, static_cast<const float*>(unit_gradient), static_cast<const float*>(unit_gradient_tangent),
-        static_cast<float*>(tangent));
-  } else {
-    unit_tangent_kernel<<<blocks_for(side), kThreads, 0, stream>>>(
-        side, static_cast<const double*>(unit_gradient), static_cast<const double*>(unit_gradient_tangent),
-        static_cast<double*>(tangent));
-  }
-  return cuda::to_status(cudaGetLastError());
+  return in_its_type(side, [&]<class In>(In) {
+    return cuda::launch(unit_tangent_kernel<In>, blocks_for(side), kThreads, 0, stream, side,
+                        static_cast<const In*>(unit_gradient), static_cast<const In*>(unit_gradient_tangent),
+                        static_cast<In*>(tangent));
+  });
 }
 
 }  // namespace warpalign::softdtw

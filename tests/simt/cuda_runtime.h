@@ -1,0 +1,161 @@
+// Stands in for the CUDA runtime's header where the kernels are compiled as C++, for tests on machines
+// without a GPU: the sources of src/soft_dtw/cuda, unchanged, on simt.h's threads. Device memory is the
+// host's, and every call has ended when it returns. Only what warpalign uses.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "simt.h"
+
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ thread_local  // a block is a thread of the operating system
+
+#define threadIdx (simt::thread_index())
+#define blockIdx (simt::block_index())
+#define blockDim (simt::block_size())
+#define gridDim (simt::grid_size())
+
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+
+using std::abs;
+using std::isnan;
+using std::log2;
+using std::sqrt;
+
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline float min(float a, float b) { return std::fmin(a, b); }
+inline float max(float a, float b) { return std::fmax(a, b); }
+inline double min(double a, double b) { return std::fmin(a, b); }
+inline double max(double a, double b) { return std::fmax(a, b); }
+
+inline int __float_as_int(float v) { return simt::bits_as<int>(v); }
+inline float __int_as_float(int v) { return simt::bits_as<float>(v); }
+inline int __double2hiint(double v) { return static_cast<int>(simt::bits_as<std::uint64_t>(v) >> 32); }
+inline int __double2loint(double v) { return static_cast<int>(simt::bits_as<std::uint64_t>(v)); }
+inline double __hiloint2double(int high, int low) {
+  return simt::bits_as<double>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 |
+                               static_cast<std::uint32_t>(low));
+}
+inline float __saturatef(float v) { return v > 0 ? (v < 1 ? v : 1.0f) : 0.0f; }  // NaN: 0
+inline int __viaddmax_s32(int a, int b, int c) {
+  return max(static_cast<int>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b)), c);
+}
+inline int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
+inline int __ffs(unsigned v) { return __builtin_ffs(static_cast<int>(v)); }
+
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+template <class T>
+T __ldcg(const T* p) {
+  return *p;
+}
+template <class T>
+void __stcg(T* p, T v) {
+  *p = v;
+}
+
+// Whoever polls with one of these lets the others go on.
+inline void __threadfence_block() {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  simt::yield();
+}
+inline void __threadfence() { __threadfence_block(); }
+inline int atomicAdd(int* p, int v) {
+  simt::yield();
+  return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+inline int atomicExch(int* p, int v) {
+  simt::yield();
+  return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+}
+inline int atomicMax(int* p, int v) {
+  int old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  return old;
+}
+
+inline void __syncthreads() { simt::sync_block(0); }
+inline int __syncthreads_or(int v) { return simt::sync_block(v != 0); }
+inline void __syncwarp(unsigned mask = ~0u) { simt::meet(simt::Meeting::kSync, mask, 0); }
+inline unsigned __ballot_sync(unsigned mask, int v) {
+  const std::uint64_t* const all = simt::meet(simt::Meeting::kBallot, mask, v != 0);
+  unsigned ballot = 0;
+  for (int lane = 0; lane < 32; ++lane) ballot |= static_cast<unsigned>(all[lane]) << lane;
+  return ballot;
+}
+inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }
+template <class T>
+T __shfl_sync(unsigned mask, T v, int from) {
+  return simt::shuffle(mask, v, from & 31);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T v, int delta) {
+  return simt::shuffle(mask, v, max(simt::lane() - delta, 0) + (simt::lane() < delta ? simt::lane() : 0));
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T v, int delta) {
+  return simt::shuffle(mask, v, simt::lane() + delta < 32 ? simt::lane() + delta : simt::lane());
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T v, int bits) {
+  return simt::shuffle(mask, v, simt::lane() ^ bits);
+}
+
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+using cudaStream_t = void*;
+
+inline const char* cudaGetErrorString(cudaError_t) { return "out of memory"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrMultiProcessorCount ? simt::kMultiprocessors : simt::kSharedBytes;
+  return cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *data ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFree(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(to, value, bytes);
+}
