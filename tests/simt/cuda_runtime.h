@@ -133,7 +133,7 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount ? simt::kMultiprocessors : simt::kSharedBytes;
+  *value = which == cudaDevAttrMultiProcessorCount ? simt::device.multiprocessors : simt::device.shared_bytes;
   return cudaSuccess;
 }
 template <class Kernel>

@@ -18,7 +18,7 @@
 #endif
 
 namespace warpalign::softdtw {
-alignas(256) thread_local unsigned char shared[simt::kSharedBytes];
+alignas(256) thread_local unsigned char shared[256 * 1024];
 }
 
 // Saves the registers that a call must keep on the stack, changes to another one, and takes them from there.
@@ -137,7 +137,7 @@ class Block {
       if (++place_ == order_.size()) {
         place_ = 0;
         std::shuffle(order_.begin(), order_.end(), random_);
-        sched_yield();  // for blocks that wait for each other
+        if (++cycles_ % 256 == 0) sched_yield();  // for blocks that wait for each other
       }
     } while (place_ + 1 < order_.size() && random_() % 4 == 0);  // some are slower
     return order_[place_];
@@ -149,6 +149,7 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;  // in which warps take turns
   std::size_t place_ = 0;
+  unsigned cycles_ = 0;
   std::minstd_rand random_;
   void* main_ = nullptr;
   unsigned live_ = 0;
@@ -199,8 +200,8 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
 int sync_block(int any) { return block->sync(any); }
 
 void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::function<void()>& thread) {
-  if (shared_bytes > kSharedBytes) fail("more shared memory than there is");
-  const std::size_t filled = std::min<std::size_t>(shared_bytes + 4096, kSharedBytes);
+  if (shared_bytes > static_cast<std::size_t>(device.shared_bytes)) fail("more shared memory than there is");
+  const std::size_t filled = shared_bytes + 4096;
   std::atomic<int> next{0};
   const auto work = [&] {
     _mm_setcsr(_mm_getcsr() | 0x8040);  // -ftz: denormal numbers are 0
@@ -216,7 +217,7 @@ void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::func
     }
   };
   std::vector<std::thread> residents;
-  for (int k = 0; k < kResident && k < blocks; ++k) residents.emplace_back(work);
+  for (int k = 0; k < device.resident && k < blocks; ++k) residents.emplace_back(work);
   for (std::thread& resident : residents) resident.join();
 }
 

@@ -1,6 +1,6 @@
 // Runs CUDA kernels that were compiled as C++: blocks are threads of the operating system, so many of them at
-// a time as simt::kResident, and a block's threads are fibers of its own. A fiber goes on until it waits for
-// others or polls; warps take turns in an order that changes all the time, so that what works by a lucky
+// a time as simt::device says, and a block's threads are fibers of its own. A fiber goes on until it waits
+// for others or polls; warps take turns in an order that changes all the time, so that what works by a lucky
 // order fails soon. Lanes of a warp meet at its collective operations only.
 //
 // It shows what a kernel computes, that it ends, and with a sanitizer that it stays within its memory. It
@@ -13,9 +13,13 @@
 
 namespace simt {
 
-constexpr int kMultiprocessors = 3;       // of the GPU that the host code sees
-constexpr int kSharedBytes = 227 * 1024;  // per block
-constexpr int kResident = 2;              // blocks: fewer than a kernel may hope for
+// The GPU that the host code sees; tests may change it.
+struct Device {
+  int multiprocessors = 3;
+  int shared_bytes = 227 * 1024;  // per block
+  int resident = 2;               // blocks: fewer than a kernel may hope for
+};
+inline Device device;
 
 struct Index {
   unsigned x, y, z;

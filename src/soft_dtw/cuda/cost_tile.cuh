@@ -10,7 +10,9 @@
 namespace warpalign::softdtw {
 
 constexpr int kTileRows = 16;
-constexpr int kRingTiles = 8;
+constexpr int kRingTiles = 8;  // that a strip has in shared memory
+// As many as the wave can need at once, where there is room for no more: nothing is made ahead.
+constexpr int kLeastRingTiles = 4;
 constexpr int kTilesBefore = 2;
 constexpr int kGradientWarps = 2;  // of a strip
 constexpr int kColumnStride = kTileRows + 4;
@@ -53,10 +55,10 @@ struct GradientMemory {
 };
 
 // Shared memory of one strip.
-template <class Cell, class In>
+template <class Cell, class In, int kRing>
 struct __align__(16) StripTiles {
   using Real = typename Cell::Real;
-  Real ring[kRingTiles * kTileStride];
+  Real ring[kRing * kTileStride];
   union {
     Staged<Element<Cell, In>> staged[2];  // one per warp that makes costs
     struct {                              // in the reverse sweep
@@ -64,13 +66,13 @@ struct __align__(16) StripTiles {
       GradientMemory<Real> gradients[kGradientWarps];
     } reverse;
   };
-  cuda::Barrier barriers[3 * kRingTiles];
+  cuda::Barrier barriers[3 * kRing];
   int rows_done[kGradientWarps];  // at the end of x, whose gradient is complete up to this strip
-  __device__ Real* tile(int order) { return ring + order % kRingTiles * kTileStride; }
+  __device__ Real* tile(int order) { return ring + order % kRing * kTileStride; }
   // Costs are there; the wave is done with the tile; its memory can be used again (by every gradient warp).
-  __device__ cuda::Barrier* full(int order) { return barriers + order % kRingTiles; }
-  __device__ cuda::Barrier* done(int order) { return barriers + kRingTiles + order % kRingTiles; }
-  __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRingTiles + order % kRingTiles; }
+  __device__ cuda::Barrier* full(int order) { return barriers + order % kRing; }
+  __device__ cuda::Barrier* done(int order) { return barriers + kRing + order % kRing; }
+  __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRing + order % kRing; }
 };
 
 // One bit per row of a tile, or per column of a strip: no step is there, or it is missing.

@@ -231,4 +231,18 @@ struct KernelOf {
   }
 };
 
+// Of two kernels the first, where the device has the shared memory for it, else the second.
+template <class Roomy, class Tight>
+struct EitherKernel {
+  static void describe(Request& r, int shared_bytes_per_block) {
+    Roomy::describe(r);
+    r.tight = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source) > shared_bytes_per_block;
+    if (r.tight) Tight::describe(r);
+  }
+  template <class In>
+  static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
+    return p.layout.tight ? Tight::launch(p, gradient, stream) : Roomy::launch(p, gradient, stream);
+  }
+};
+
 }  // namespace warpalign::softdtw

@@ -98,11 +98,11 @@ void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits d
     case Kernel::kOptions:
       return describe_options(r);
     case Kernel::kHard:
-      return describe_hard(r, float32_data);
+      return describe_hard(r, float32_data, device.shared_bytes_per_block);
     case Kernel::kDual:
-      return describe_dual(r, float32_data);
+      return describe_dual(r, float32_data, device.shared_bytes_per_block);
     case Kernel::kFloat64:
-      return describe_float64(r, float32_data);
+      return describe_float64(r, float32_data, device.shared_bytes_per_block);
   }
 }
 
@@ -303,7 +303,7 @@ Status run_plain(const Call& call, void* workspace) {
   const Plan plan = plan_for(call);
   if (!plan.fits()) {
     return Status::unsupported("execution",
-                               "the GPU has too little shared memory: 80 KiB per block are needed, and 124 "
+                               "the GPU has too little shared memory: 60 KiB per block are needed, and 83 "
                                "KiB for second derivatives");
   }
   return call.p.dtype == DType::kFloat32 ? run_as<float>(call, plan, workspace)

@@ -23,17 +23,17 @@ void describe_options(Request& request);
 Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 
 // CellHard, likewise.
-void describe_hard(Request& request, bool float32_data);
+void describe_hard(Request& request, bool float32_data, int shared_bytes_per_block);
 Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream);
 Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream);
 
 // CellDual, likewise.
-void describe_dual(Request& request, bool float32_data);
+void describe_dual(Request& request, bool float32_data, int shared_bytes_per_block);
 Status launch_dual(const Params<float>& p, bool gradient, cudaStream_t stream);
 Status launch_dual(const Params<double>& p, bool gradient, cudaStream_t stream);
 
 // Cell64, likewise.
-void describe_float64(Request& request, bool float32_data);
+void describe_float64(Request& request, bool float32_data, int shared_bytes_per_block);
 Status launch_float64(const Params<double>& p, bool gradient, cudaStream_t stream);
 Status launch_float64(const Params<float>& p, bool gradient, cudaStream_t stream);
 

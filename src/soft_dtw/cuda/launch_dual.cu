@@ -4,11 +4,14 @@
 
 namespace warpalign::softdtw {
 
+template <class In, int kRing>
+using Tiled = KernelOf<CellDual, In, Tiles<CellDual, In, true, kRing>, 1, 1>;
 template <class In>
-using Kernel = KernelOf<CellDual, In, Tiles<CellDual, In, true>, 1, 1>;
+using Kernel = EitherKernel<Tiled<In, kRingTiles>, Tiled<In, kLeastRingTiles>>;
 
-void describe_dual(Request& request, bool float32_data) {
-  float32_data ? Kernel<float>::describe(request) : Kernel<double>::describe(request);
+void describe_dual(Request& request, bool float32_data, int shared_bytes_per_block) {
+  float32_data ? Kernel<float>::describe(request, shared_bytes_per_block)
+               : Kernel<double>::describe(request, shared_bytes_per_block);
 }
 
 Status launch_dual(const Params<float>& p, bool gradient, cudaStream_t stream) {

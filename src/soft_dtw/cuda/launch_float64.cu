@@ -4,11 +4,14 @@
 
 namespace warpalign::softdtw {
 
+template <class In, int kRing, int kStrips>
+using Tiled = KernelOf<Cell64, In, Tiles<Cell64, In, true, kRing>, kStrips, 1>;
 template <class In>
-using Kernel = KernelOf<Cell64, In, Tiles<Cell64, In, true>, 3, 1>;
+using Kernel = EitherKernel<Tiled<In, kRingTiles, 3>, Tiled<In, kLeastRingTiles, 1>>;
 
-void describe_float64(Request& request, bool float32_data) {
-  float32_data ? Kernel<float>::describe(request) : Kernel<double>::describe(request);
+void describe_float64(Request& request, bool float32_data, int shared_bytes_per_block) {
+  float32_data ? Kernel<float>::describe(request, shared_bytes_per_block)
+               : Kernel<double>::describe(request, shared_bytes_per_block);
 }
 
 Status launch_float64(const Params<double>& p, bool gradient, cudaStream_t stream) {

@@ -4,18 +4,20 @@
 
 namespace warpalign::softdtw {
 
-template <class In>
-using Kernel = KernelOf<CellHard<In>, In, Tiles<CellHard<In>, In, true>, sizeof(In) == 4 ? 4 : 3, 1>;
+template <class In, int kRing, int kStrips>
+using Tiled = KernelOf<CellHard<In>, In, Tiles<CellHard<In>, In, true, kRing>, kStrips, 1>;
+using Kernel32 = Tiled<float, kRingTiles, 4>;
+using Kernel64 = EitherKernel<Tiled<double, kRingTiles, 3>, Tiled<double, kLeastRingTiles, 1>>;
 
-void describe_hard(Request& request, bool float32_data) {
-  float32_data ? Kernel<float>::describe(request) : Kernel<double>::describe(request);
+void describe_hard(Request& request, bool float32_data, int shared_bytes_per_block) {
+  float32_data ? Kernel32::describe(request) : Kernel64::describe(request, shared_bytes_per_block);
 }
 
 Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return Kernel<float>::launch(p, gradient, stream);
+  return Kernel32::launch(p, gradient, stream);
 }
 Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream) {
-  return Kernel<double>::launch(p, gradient, stream);
+  return Kernel64::launch(p, gradient, stream);
 }
 
 }  // namespace warpalign::softdtw

@@ -55,6 +55,7 @@ constexpr std::size_t kPartBytes = 16;     // of a strip
 struct Layout {
   int columns_per_lane;  // W
   int features;          // kept in registers; 0: costs come in tiles
+  bool tight;            // of two kernels that differ in their shared memory, the one with less
   int warps;             // strips of a panel
   int panels;            // of a pair
   int pairs_per_block;
@@ -99,6 +100,7 @@ struct Request {
   SourceSizes source;
   int columns_per_lane;
   int features;
+  bool tight;
   int most_strips;      // of a block, as the kernel's registers allow
   int resident_blocks;  // of a multiprocessor, likewise, if they have that many
 };
@@ -123,6 +125,7 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   Layout l{};
   l.columns_per_lane = r.columns_per_lane;
   l.features = r.features;
+  l.tight = r.tight;
   l.groups = groups_of(r.n);
   const int strips = strips_of(r.m, r.columns_per_lane);
   const int per_warp = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);

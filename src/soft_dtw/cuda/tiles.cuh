@@ -20,13 +20,13 @@
 
 namespace warpalign::softdtw {
 
-template <class Cell, class In_, bool kOptions_>
+template <class Cell, class In_, bool kOptions_, int kRing = kRingTiles>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
   using Scale = typename Cell::Scale;
   using Wave = softdtw::Wave<Cell, In, Tiles>;
-  using Memory = StripTiles<Cell, In>;
+  using Memory = StripTiles<Cell, In, kRing>;
   using Maker = CostMaker<Cell, In, kOptions_>;
 
  public:
@@ -46,14 +46,14 @@ class Tiles {
   // Once, and before every sweep of a panel; by the wave's warp.
   static __device__ void init(unsigned char* memory, int lane) {
     auto& m = *reinterpret_cast<Memory*>(memory);
-    if (lane < kRingTiles) {
+    if (lane < kRing) {
       cuda::barrier_init<cuda::kWarpSize>(m.full(lane));
       cuda::barrier_init<cuda::kWarpSize>(m.done(lane));
       cuda::barrier_init<cuda::kWarpSize * kGradientWarps>(m.free(lane));
     }
   }
   __device__ void begin_panel() const {
-    if (w_.lane < kRingTiles) {
+    if (w_.lane < kRing) {
       cuda::barrier_reset<cuda::kWarpSize>(m_.full(w_.lane));
       cuda::barrier_reset<cuda::kWarpSize>(m_.done(w_.lane));
       cuda::barrier_reset<cuda::kWarpSize * kGradientWarps>(m_.free(w_.lane));
@@ -78,7 +78,7 @@ class Tiles {
   __device__ __forceinline__ void begin_forward_group(int group) {
     if (group % 2 == 0) {
       const int tile = group / 2 - base() + kTilesBefore;
-      cuda::barrier_wait(m_.full(tile), tile / kRingTiles);
+      cuda::barrier_wait(m_.full(tile), tile / kRing);
     }
     load_costs(group);
   }
@@ -92,7 +92,7 @@ class Tiles {
   }
   __device__ void begin_reverse_segment(int segment, bool) {
     for (const int needed = tiles() - 2 * segment + base(); waited_ < needed; ++waited_) {
-      cuda::barrier_wait(m_.full(waited_), waited_ / kRingTiles);
+      cuda::barrier_wait(m_.full(waited_), waited_ / kRing);
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
@@ -118,7 +118,7 @@ class Tiles {
     reverse_ = false;
     Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[helper]);
     for (int tile = helper; tile < tiles(); tile += 2) {
-      if (tile >= kRingTiles) cuda::barrier_wait(m_.done(tile - kRingTiles), tile / kRingTiles - 1);
+      if (tile >= kRing) cuda::barrier_wait(m_.done(tile - kRing), tile / kRing - 1);
       maker.make(first_row(tile), m_.tile(tile));
       cuda::barrier_arrive(m_.full(tile));
     }
@@ -129,7 +129,7 @@ class Tiles {
     if (helper == 0) {
       Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[0]);
       for (int order = 0; order < tiles(); ++order) {
-        if (order >= kRingTiles) cuda::barrier_wait(m_.free(order - kRingTiles), order / kRingTiles - 1);
+        if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
         maker.make(first_row(tiles() - 1 - order), m_.tile(order));
         cuda::barrier_arrive(m_.full(order));
       }
@@ -142,7 +142,7 @@ class Tiles {
     for (int order = 0; order <= last; ++order) {
       const int row0 = first_row(tiles() - 1 - order);
       maker.look_ahead(row0);
-      cuda::barrier_wait(m_.done(order), order / kRingTiles);
+      cuda::barrier_wait(m_.done(order), order / kRing);
       if (row0 < w_.pair.n) consume(maker, row0, m_.tile(order), helper - 1);
       cuda::barrier_arrive(m_.free(order));
     }

@@ -1,0 +1,80 @@
+// The CUDA path on devices of other sizes than the one at hand; on the CPU alone, where they can be had.
+#include <gtest/gtest.h>
+
+#include "device_buffer.h"
+#include "simt.h"
+#include "tolerance.h"
+
+namespace warpalign::test {
+namespace {
+
+class Devices : public ::testing::Test {
+ protected:
+  void TearDown() override { simt::device = {}; }
+};
+
+template <typename T>
+Outputs<T> run(const Batch<T>& batch, Wanted wanted) {
+  return run_on<DeviceBuffer>(batch, wanted, Execution::cuda(0, nullptr));
+}
+
+// sm_75 has 64 KiB of shared memory per block, sm_86, 89 and 120 have 99.
+TEST_F(Devices, LittleSharedMemory) {
+  for (int kib : {64, 99}) {
+    simt::device.shared_bytes = kib * 1024;
+    for (int dim : {0, 9, 70}) {
+      Batch<float> single({2, 150, 170, dim}, 0.5, 1);
+      expect_close(single, run(single, kEverything), {1e-6, 5e-5});
+      single.gamma = 1e-12;  // reruns
+      expect_close(single, run(single, kEverything), {1e-6, 5e-5});
+      Batch<double> full({2, 170, 150, dim}, 0.5, 2);
+      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+      full.options.band = {BandKind::kSakoeChiba, 20, 2.0};
+      full.options.step_penalty = 0.3;
+      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+      full.gamma = 0;
+      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+    }
+  }
+}
+
+// The same bits as with more shared memory: the kernel is another one, its arithmetic is not.
+TEST_F(Devices, LittleSharedMemoryChangesNoBit) {
+  Batch<double> batch({2, 150, 300, 5}, 0.5, 3);
+  const Outputs<double> roomy = run(batch, kEverything);
+  simt::device.shared_bytes = 64 * 1024;
+  EXPECT_TRUE(same_bits(run(batch, kEverything), roomy));
+}
+
+TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
+  simt::device.shared_bytes = 48 * 1024;
+  float values[2] = {};
+  SoftDtwProblem problem;
+  problem.batch = problem.n = problem.m = problem.dim = 1;
+  problem.x = {values, {1, 1, 1}};
+  problem.y = problem.x;
+  problem.gamma = 0;
+  SoftDtwOutputs out;
+  out.value = values + 1;
+  const Status status = soft_dtw(problem, out, {}, Execution::cuda(0, nullptr));
+  EXPECT_EQ(status.code, StatusCode::kUnsupported);
+  EXPECT_STREQ(status.argument, "execution");
+}
+
+// Blocks wait for each other's panels, but for none that has not begun: one resident block is enough.
+TEST_F(Devices, AnyNumberOfBlocksAtATime) {
+  Batch<float> few({1, 300, 400, 2}, 0.5, 4);
+  Batch<float> wide({1, 300, 400, 9}, 0.5, 5);
+  wide.options.band = {BandKind::kSakoeChiba, 50, 2.0};
+  for (int multiprocessors : {1, 2, 5, 132}) {
+    simt::device.multiprocessors = multiprocessors;
+    for (int resident : {1, 3}) {
+      simt::device.resident = resident;
+      expect_close(few, run(few, kGradients), {1e-6, 5e-5});
+      expect_close(wide, run(wide, kEverything), {1e-6, 5e-5});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace warpalign::test
