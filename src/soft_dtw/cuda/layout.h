@@ -55,12 +55,12 @@ constexpr std::size_t kPartBytes = 16;     // of a strip
 struct Layout {
   int columns_per_lane;  // W
   int features;          // kept in registers; 0: costs come in tiles
-  bool tight;            // of two kernels that differ in their shared memory, the one with less
   int warps;             // strips of a panel
   int panels;            // of a pair
   int pairs_per_block;
   int groups;    // of the padded length
   bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
+  bool tight;    // of two kernels that differ in their shared memory, the one with less
   int slots;     // pairs in flight
   int grid;
   int shared_bytes;
