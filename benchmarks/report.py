@@ -343,10 +343,9 @@ def cpu_table() -> str:
 
 def band_table() -> str:
     """Times within bands on a CPU, and the share of the time without a band."""
-    rows = [row for row in load("*/*-cells.json") if "radius" in row and row["dtype"] == "float32"]
-    rows = newest(rows, "device", "what", "N", "D", "threads", "radius")
+    rows = [row for row in cell_rows() if row["threads"] == 1]
     whole = {
-        (row["device"], row["what"], row["N"], row["D"], row["threads"]): row["ns_per_cell"]
+        (row["device"], row["what"], row["N"], row["D"]): row["ns_per_cell"]
         for row in rows
         if row["radius"] is None
     }
@@ -359,10 +358,9 @@ def band_table() -> str:
             twin = next(
                 other
                 for other in rows
-                if other["what"] == what
-                and all(other[k] == row[k] for k in ("device", "N", "D", "threads", "radius"))
+                if other["what"] == what and all(other[k] == row[k] for k in ("device", "N", "D", "radius"))
             )
-            without = whole[row["device"], what, row["N"], row["D"], row["threads"]]
+            without = whole[row["device"], what, row["N"], row["D"]]
             ms = twin["ns_per_cell"] * row["N"] * row["M"] / 1e6
             cells += [f"**{number(ms)}**", f"{100 * twin['ns_per_cell'] / without:.1f} %"]
         body.append(cells)
@@ -370,13 +368,56 @@ def band_table() -> str:
     if not body:
         return NOTHING
     header = ["N × M", "D", "radius", "value, ms", "of no band", "with gradients, ms", "of no band"]
-    threads = sorted({row["threads"] for row in shown})
-    note = (
-        f"{', '.join(sorted({row['device'] for row in shown}))}, commit "
-        f"{', '.join(sorted({'`' + row['commit'] + '`' for row in shown}))}, {max(row['date'] for row in shown)}. One pair, float32, "
-        f"threads: {', '.join(map(str, threads))}. `benchmarks/soft_dtw_cpu_cells.py`: the least of many runs beside other programs."
+    return f"{markdown(header, body)}\n\n{origin_of_cells(shown)} One pair, one thread."
+
+
+def cell_rows() -> list[Row]:
+    """What soft_dtw_cpu_cells.py has measured in float32."""
+    rows = [row for row in load("*/*-cells.json") if row["dtype"] == "float32"]
+    return newest(rows, "device", "what", "N", "D", "threads", "B", "radius")
+
+
+def origin_of_cells(rows: list[Row]) -> str:
+    return (
+        f"{', '.join(sorted({row['device'] for row in rows}))}, commit "
+        f"{', '.join(sorted({'`' + row['commit'] + '`' for row in rows}))}, {max(row['date'] for row in rows)}. "
+        "`benchmarks/soft_dtw_cpu_cells.py`, float32, the least of many runs."
     )
-    return f"{markdown(header, body)}\n\n{note}"
+
+
+def one_pair_table() -> str:
+    """One pair on one thread and on several, on a CPU."""
+    rows = [row for row in cell_rows() if row["radius"] is None and row["B"] == 1]
+    body, shown = [], []
+    for row in rows:
+        if row["threads"] == 1 or row["what"] != "value":
+            continue
+        cells = [f"{row['N']} × {row['M']}", str(row["D"]), str(row["threads"])]
+        for what in ("value", "gradient"):
+            times_of = {
+                other["threads"]: other["ns_per_cell"]
+                for other in rows
+                if other["what"] == what and all(other[k] == row[k] for k in ("device", "N", "D"))
+            }
+            alone, together = times_of.get(1), times_of[row["threads"]]
+            cells += [number(alone) if alone else "–", f"**{number(together)}**"]
+            cells += [times(alone / together) if alone else "–"]
+        body.append(cells)
+        shown.append(row)
+    if not body:
+        return NOTHING
+    header = [
+        "N × M",
+        "D",
+        "threads",
+        "value on one",
+        "on all",
+        "faster",
+        "with gradients on one",
+        "on all",
+        "faster",
+    ]
+    return f"{markdown(header, body)}\n\n{origin_of_cells(shown)} One pair, ns per cell."
 
 
 def estimator_table() -> str:
@@ -426,6 +467,7 @@ TABLES = {
     "training": training_table,
     "cpu": cpu_table,
     "bands": band_table,
+    "one-pair": one_pair_table,
     "estimators": estimator_table,
     "images": images,
 }

@@ -154,12 +154,12 @@ def test_a_training_without_its_peer(tmp_path: Path) -> None:
 PROGRAM = """#!/bin/sh
 cat <<END
 {"context": {"instruction set": "avx2"}, "benchmarks": [
-  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 1.5},
-  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 1.0},
-  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 0.1},
-  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:-1/real_time", "ns_per_cell": 2.0},
-  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 0.5},
-  {"run_type": "aggregate", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/real_time", "ns_per_cell": 9.0}
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 1.5},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 1.0},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 0.1},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 2.0},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 0.5},
+  {"run_type": "aggregate", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 9.0}
 ]}
 END
 """
