@@ -116,7 +116,7 @@ WARPALIGN_INLINE V times_log2(V part) {
 // kEntropy: the entropy of paths is that of the choice of a predecessor in every cell, weighted by its E.
 template <class Cell, int kDim, bool kStoreE, bool kEntropy>
 void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows,
-                  const TileGradients<Cell>& gradients) {
+                  const TileGradients<Cell> gradients) {
   using Real = typename Cell::Real;
   using V = typename Cell::V;
   const int slots = t.h + 2 * kCpuPad;
@@ -124,6 +124,10 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
   for (int k = 0; k < 4 * slots; ++k) flow[k] = 0;
   const FlowBuffers<Real> buffers{flow, flow + slots, {flow + 2 * slots, flow + 3 * slots}};
   const auto lane = lanes(V{});
+  // Not read from memory in the loop, where a store of a vector may be to anything.
+  const Real* const x = kDim > 0 ? p.x + t.row0 : nullptr;
+  const Index x_stride = p.x_stride;
+  const Index y_stride = p.y_stride;
 
   Index offset = 0;
   for (int d = 0; d < t.h + t.w - 1; ++d) offset += slots_of<Cell>(rows_of<Cell>(p, t, d));
@@ -134,7 +138,8 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
     enter_borders(d, t.h, t.w, flows, buffers, diagonal);
     Real* const weight_up = p.weight_up + offset;
     const Real* const weight_left = p.weight_left + offset;
-    const Index y_begin = p.m - 1 - t.column0 - d;
+    const Real* const y = kDim > 0 ? p.y + (p.m - 1 - t.column0 - d) : nullptr;
+    Real* const grad_y = kDim > 0 ? gradients.y + (t.w - 1 - d) : nullptr;
     V entropy{};
     for (int r = rows.low; r <= rows.high; r += Cell::kLanes) {
       V e = load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
@@ -150,9 +155,8 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
       }
       if constexpr (kStoreE) store(weight_up + (r - rows.low), e);
       for (int k = 0; k < kDim; ++k) {
-        add_gradient<Cell>(e, p.x + k * p.x_stride + t.row0 + r, p.y + k * p.y_stride + y_begin + r,
-                           gradients.x + k * gradients.x_stride + r,
-                           gradients.y + k * gradients.y_stride + (t.w - 1 - d + r));
+        add_gradient<Cell>(e, x + k * x_stride + r, y + k * y_stride + r,
+                           gradients.x + k * gradients.x_stride + r, grad_y + k * gradients.y_stride + r);
       }
     }
     if constexpr (kEntropy) {
@@ -196,9 +200,11 @@ const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const 
 // in the first-level cache. Most vectors of E are zero unless gamma is large.
 template <class Cell, CpuMetric kMetric>
 void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* weights,
-                        const TileGradients<Cell>& gradients) {
+                        const TileGradients<Cell> gradients) {
   using V = typename Cell::V;
   constexpr int kFeatures = 8;
+  const Index x_stride = p.x_stride;
+  const Index y_stride = p.y_stride;
   for (int first = 0; first < p.dim; first += kFeatures) {
     const int count = smaller(kFeatures, p.dim - first);
     const typename Cell::Real* e_next = weights;
@@ -214,8 +220,8 @@ void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t, const
         typename Cell::Real* grad_y = gradients.y + first * gradients.y_stride + (t.w - 1 - d + r);
         for (int k = 0; k < count; ++k) {
           add_gradient<Cell, kMetric>(e, x, y, grad_x, grad_y);
-          x += p.x_stride;
-          y += p.y_stride;
+          x += x_stride;
+          y += y_stride;
           grad_x += gradients.x_stride;
           grad_y += gradients.y_stride;
         }
