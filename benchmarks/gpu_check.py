@@ -142,9 +142,13 @@ def python_tests(device: torch.device) -> Row:
 
 
 def cpp_tests() -> Row:
-    """The C++ tests of any build folder that has them: the programs themselves, which need no CMake to run."""
+    """The C++ tests of any build folder that has them: the programs themselves, which need no CMake to run.
+
+    Not those that run kernels on a CPU: they say nothing about this GPU.
+    """
     start = time.perf_counter()
-    programs = sorted((ROOT / "build").glob("*/tests/cpp/*_test"))
+    found = (ROOT / "build").glob("*/tests/cpp/*_test")
+    programs = sorted(program for program in found if not program.name.startswith("simt_"))
     if not programs:
         return check("C++ tests", "skipped", "no build folder with C++ tests", start)
     passed = failed = 0

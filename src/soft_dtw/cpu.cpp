@@ -107,11 +107,9 @@ struct PairSweep : SharedWork {
 template <class Real, class Exponent>
 CpuSweep run_sweep(const Job& job, const Place& place, const Extent& extent,
                    const CpuPair<Real, Exponent>& pair, CpuSweepKernel<CpuPair<Real, Exponent>> kernel) {
-  const int strips = (pair.n + pair.tile - 1) / pair.tile;
+  const int strips = strips_of(pair);
   std::fill_n(pair.reached, strips, 0);
   PairSweep<Real, Exponent> work{{&PairSweep<Real, Exponent>::run_one}, job.p, extent, pair, kernel, {}};
-  work.sweep.strips = strips;
-  work.sweep.reached = pair.reached;
   if (place.desk && strips > 1) {
     place.desk->share(work, place.scratch);
   } else {
@@ -122,7 +120,7 @@ CpuSweep run_sweep(const Job& job, const Place& place, const Extent& extent,
 
 template <class Real, class Exponent>
 CpuOutcome outcome_of(const CpuPair<Real, Exponent>& pair, const CpuSweep& sweep) {
-  const std::int64_t last = sweep.strips % pair.row_count * (pair.m + std::int64_t{1}) + pair.m;
+  const std::int64_t last = last_row(pair) + pair.m;
   return {static_cast<double>(pair.row_mantissa[last]), static_cast<double>(pair.row_exponent[last]),
           std::bit_cast<double>(sweep.largest_cost)};
 }
@@ -147,7 +145,7 @@ void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const 
   }
   if (job.out.grad_gamma) {
     double entropy = 0;
-    for (int k = 0; job.gamma > 0 && k < tiles(pair.n); ++k) entropy += pair.entropy[k];
+    for (int k = 0; job.gamma > 0 && k < strips_of(pair); ++k) entropy += pair.entropy[k];
     static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-entropy / kLog2E);
   }
   unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, factor, job.b, job.p.n,
@@ -170,9 +168,8 @@ CpuStart<Real, Exponent> start_of(bool hard, double penalty) {
 template <class Storage, class Real, class Exponent>
 CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& outcome,
                      const CpuPair<Real, Exponent>& pair) {
-  const std::int64_t row = (pair.n + pair.tile - 1) / pair.tile % pair.row_count;
-  const Real* const mantissa = pair.row_mantissa + row * (pair.m + 1) + 1;
-  const Exponent* const exponent = pair.row_exponent + row * (pair.m + 1) + 1;
+  const Real* const mantissa = pair.row_mantissa + last_row(pair) + 1;
+  const Exponent* const exponent = pair.row_exponent + last_row(pair) + 1;
   const auto log2_z = [&](int j) {  // hard: -R
     return hard ? -static_cast<double>(mantissa[j])
                 : static_cast<double>(exponent[j]) + std::log2(static_cast<double>(mantissa[j]));

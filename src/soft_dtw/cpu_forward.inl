@@ -49,7 +49,7 @@ struct Tile {
   Border<Cell>
       columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
   bool goes_on = false;  // there is a tile to the right: the last column is kept too
-  // Of a strip (CpuSweep::reached): the one above, and its end as a column of this one; null: all is there.
+  // Of a strip (CpuPair::reached): the one above, and its end as a column of this one; null: all is there.
   const std::int32_t* above = nullptr;
   int above_end = 0;
   std::int32_t* reached = nullptr;

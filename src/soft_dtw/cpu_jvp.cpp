@@ -134,8 +134,7 @@ void solve(const Job& job, const SoftDtwTangents& from, void* memory) {
     return write_constant<Storage>(job, nan, nan);
   }
   if (outcome.exponent < -1e298) return write_constant<Storage>(job, 0.0, 0.0);  // every path costs inf
-  const std::int64_t last_row = (job.n + pair.tile - 1) / pair.tile;
-  const double value = dual.tangents.row[last_row * (job.m + 1) + job.m];
+  const double value = dual.tangents.row[last_row(pair) + pair.m];
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
   if (!dual.tangents.want_gradient) return;
   job.kernels.reverse_jvp(pair, dual.tangents);

@@ -48,10 +48,7 @@ struct CpuStart {
 struct CpuSweep {
   static constexpr std::int32_t kEnd = INT32_MAX;
 
-  std::int32_t strips = 0;
   std::int32_t taken = 0;
-  // [strip]: columns whose border to the next strip is there, counted in the sweep's direction; kEnd: all.
-  std::int32_t* reached = nullptr;
   // Forward: the largest |c| as the bits of a double, which order NaN above inf above all numbers.
   std::int64_t largest_cost = 0;
 };
@@ -77,8 +74,10 @@ struct CpuPair {
   Exponent penalty_exponent = 0;
 
   const CpuColumns* strips = nullptr;  // one per `tile` rows; with gradients they begin at a tile's column
-  std::int32_t* reached = nullptr;     // of a sweep: one per strip
-  const CpuRows* band = nullptr;       // (n + m - 1); null: no band
+  // [strip], of a sweep: columns whose border to the next strip is there, counted in the sweep's direction;
+  // CpuSweep::kEnd: all. 0 when it begins.
+  std::int32_t* reached = nullptr;
+  const CpuRows* band = nullptr;  // (n + m - 1); null: no band
 
   // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
   // kCpuPad arbitrary ones in front. y runs

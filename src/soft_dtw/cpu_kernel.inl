@@ -64,12 +64,12 @@ double largest_cost(typename Cell::Range range) {
   return largest;
 }
 
-// The next strip, or -1.
-WARPALIGN_INLINE int take_strip(CpuSweep& sweep) {
+// The next of so many strips, or -1.
+WARPALIGN_INLINE int take_strip(CpuSweep& sweep, int strips) {
   // Looks first, so that workers who come again and again do not count on without end.
-  if (__atomic_load_n(&sweep.taken, __ATOMIC_RELAXED) >= sweep.strips) return -1;
+  if (__atomic_load_n(&sweep.taken, __ATOMIC_RELAXED) >= strips) return -1;
   const int taken = __atomic_fetch_add(&sweep.taken, 1, __ATOMIC_ACQ_REL);
-  return taken < sweep.strips ? taken : -1;
+  return taken < strips ? taken : -1;
 }
 
 inline void note_largest(CpuSweep& sweep, double cost) {
@@ -112,7 +112,7 @@ void complete_row_above(const typename Cell::Pair& p, int strip, Border<Cell> to
 // A tile's rows and all columns that the band leaves them; with gradient their borders are kept, and a pair
 // of one tile keeps its weights right away.
 template <class Cell>
-void forward_strip(const typename Cell::Pair& p, int k, CpuSweep& sweep, typename Cell::Range& range) {
+void forward_strip(const typename Cell::Pair& p, int k, typename Cell::Range& range) {
   const CpuColumns strip = p.strips[k];
   const int row0 = k * p.tile;
   const Border<Cell> top = row_above<Cell>(p, k);
@@ -127,9 +127,9 @@ void forward_strip(const typename Cell::Pair& p, int k, CpuSweep& sweep, typenam
                {},
                bottom + strip.begin,
                {}};
-  t.reached = sweep.reached + k;
+  t.reached = p.reached + k;
   if (k > 0) {
-    t.above = sweep.reached + (k - 1);
+    t.above = p.reached + (k - 1);
     t.above_end = p.strips[k - 1].end - strip.begin;
   }
   if (p.want_gradient && is_one_tile<Cell>(p)) {
@@ -144,7 +144,8 @@ template <class Cell>
 void forward_sweep(const typename Cell::Pair& p, CpuSweep& sweep) {
   const FlushToZero flush;
   typename Cell::Range range;
-  for (int k = take_strip(sweep); k >= 0; k = take_strip(sweep)) forward_strip<Cell>(p, k, sweep, range);
+  const int strips = tiles(p.n, p.tile);
+  for (int k = 0; (k = take_strip(sweep, strips)) >= 0;) forward_strip<Cell>(p, k, range);
   note_largest(sweep, largest_cost<Cell>(range));
 }
 
@@ -214,9 +215,9 @@ WARPALIGN_INLINE typename Cell::Real* flow_below(const typename Cell::Pair& p, i
 }
 
 template <class Cell>
-void reverse_strip(const typename Cell::Pair& p, int turn, CpuSweep& sweep) {
+void reverse_strip(const typename Cell::Pair& p, int turn) {
   using Real = typename Cell::Real;
-  const int s = sweep.strips - 1 - turn;
+  const int s = tiles(p.n, p.tile) - 1 - turn;
   const CpuColumns strip = p.strips[s];
   const int first = strip.begin / p.tile;
   const int row0 = s * p.tile;
@@ -240,22 +241,21 @@ void reverse_strip(const typename Cell::Pair& p, int turn, CpuSweep& sweep) {
     if (k > first) {
       t.left = Border<Cell>{p.column_mantissa, p.column_exponent} + (static_cast<Index>(k) * p.n + row0);
     }
-    if (turn > 0) wait_for(sweep.reached + s + 1, p.m - column0);
+    if (turn > 0) wait_for(p.reached + s + 1, p.m - column0);
     reverse_one<Cell>(p, t, {below + column0 + 1, right, above + column0, left});
-    tell(sweep.reached + s, p.m - column0);
+    tell(p.reached + s, p.m - column0);
     Real* const swap = right;
     right = left;
     left = swap;
   }
-  tell(sweep.reached + s, CpuSweep::kEnd);
+  tell(p.reached + s, CpuSweep::kEnd);
 }
 
 template <class Cell>
 void reverse_sweep(const typename Cell::Pair& p, CpuSweep& sweep) {
   const FlushToZero flush;
-  for (int turn = take_strip(sweep); turn >= 0; turn = take_strip(sweep)) {
-    reverse_strip<Cell>(p, turn, sweep);
-  }
+  const int strips = tiles(p.n, p.tile);
+  for (int turn = 0; (turn = take_strip(sweep, strips)) >= 0;) reverse_strip<Cell>(p, turn);
 }
 
 }  // namespace WARPALIGN_SIMD_NAMESPACE

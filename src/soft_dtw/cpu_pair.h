@@ -101,6 +101,16 @@ void lay_out_scratch(Arena& arena, const SoftDtwProblem& p, const Extent& extent
   }
 }
 
+template <class Pair>
+int strips_of(const Pair& pair) {
+  return (pair.n + pair.tile - 1) / pair.tile;
+}
+// Where the row below the last strip, which has the result, begins among the rows.
+template <class Pair>
+std::int64_t last_row(const Pair& pair) {
+  return strips_of(pair) % pair.row_count * (pair.m + std::int64_t{1});
+}
+
 // Each step's length, of cosine series in their packed order.
 struct Norms {
   double* x = nullptr;

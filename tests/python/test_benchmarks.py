@@ -34,6 +34,20 @@ def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
     assert rows[0]["step_ms"] > 0 and rows[0]["err_gx"] < 1e-5
 
 
+def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_check
+
+    folder = tmp_path / "build" / "dev" / "tests" / "cpp"
+    folder.mkdir(parents=True)
+    for name in ("soft_dtw_cuda_test", "simt_soft_dtw_cuda_test"):
+        program = folder / name
+        program.write_text("#!/bin/sh\necho '1 test from 1 test suite ran.'\necho '[  PASSED  ] 1 test.'\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(gpu_check, "ROOT", tmp_path)
+    assert gpu_check.cpp_tests()["detail"] == "1 passed, 0 failed, 1 programs"
+
+
 def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
     done = run("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
     assert done.returncode == 2
@@ -85,10 +99,10 @@ def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert all(row["same_bits"] and row["seconds"] > 0 for row in rows)
 
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report
+    import report_tables
 
-    monkeypatch.setattr(report, "load", lambda pattern: rows)
-    table = report.scaling_table()
+    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
+    table = report_tables.scaling_table()
     assert table.count("the same |") == 6 and "differ" not in table
 
 
@@ -128,17 +142,17 @@ def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
 
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report
+    import report_tables
 
     peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
     table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
-    monkeypatch.setattr(report, "gpu_rows", lambda: [table_row])
+    monkeypatch.setattr(report_tables, "gpu_rows", lambda: [table_row])
     monkeypatch.setattr(
-        report, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
+        report_tables, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
     )
-    (line,) = [line for line in report.training_table().splitlines() if "reckoned |" in line]
+    (line,) = [line for line in report_tables.training_table().splitlines() if "reckoned |" in line]
     # 2 steps per epoch, each 10 ms longer.
-    assert f"| {report.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
+    assert f"| {report_tables.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
 
 
 def test_a_training_without_its_peer(tmp_path: Path) -> None:
@@ -178,9 +192,9 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report
+    import report_tables
 
-    monkeypatch.setattr(report, "load", lambda pattern: rows)
-    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in report.band_table()
+    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
+    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in report_tables.band_table()
     failed = run("benchmarks/soft_dtw_cpu_cells.py", str(tmp_path / "missing"), "--out", str(tmp_path))
     assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1
