@@ -13,7 +13,7 @@ namespace warpalign::torch_binding {
 // Makes the tensor's device current while it lives. Does nothing on the CPU.
 class Placement {
  public:
-  explicit Placement(const torch::stable::Tensor& tensor);
+  Placement(const torch::stable::Tensor& tensor, Precision precision);
   ~Placement() = default;
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;

@@ -14,8 +14,9 @@ void run_tasks(void* /*context*/, int tasks, ParallelFor::Task task, void* state
 
 }  // namespace
 
-Placement::Placement(const torch::stable::Tensor& /*tensor*/)
+Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precision)
     : execution_(Execution::host({&run_tasks, nullptr, static_cast<int>(torch::stable::get_num_threads())})) {
+  execution_.precision = precision;  // changes nothing, but is checked
 }
 
 }  // namespace warpalign::torch_binding

@@ -20,14 +20,29 @@ struct ParallelFor {
 
 enum class Device { kHost, kCuda };
 
+// How products of float32 numbers may be made where an operator has matrix units do them; what it has no such
+// form of, and every host execution, stays as exact as kHighest. float64 is never touched.
+enum class Precision {
+  kHighest,  // in float32
+  kHigh,     // as three products of TF32 (10 bits of mantissa): rounding errors of float32's class
+  kMedium,   // as one of TF32: three digits
+};
+
 struct Execution {
   Device device = Device::kHost;
   ParallelFor parallel_for;  // host only
   int cuda_device = 0;       // CUDA only: ordinal; must be the current device of the calling thread
   void* stream = nullptr;    // CUDA only: a cudaStream_t; all work is enqueued there and never waited for
+  Precision precision = Precision::kHighest;
 
-  static Execution host(ParallelFor parallel_for = {}) { return {Device::kHost, parallel_for, 0, nullptr}; }
-  static Execution cuda(int device, void* stream) { return {Device::kCuda, {}, device, stream}; }
+  static Execution host(ParallelFor parallel_for = {}) {
+    Execution execution;
+    execution.parallel_for = parallel_for;
+    return execution;
+  }
+  static Execution cuda(int device, void* stream, Precision precision = Precision::kHighest) {
+    return {Device::kCuda, {}, device, stream, precision};
+  }
 };
 
 // Bytes that a workspace's address is a multiple of. cudaMalloc() gives no less.

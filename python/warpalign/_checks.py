@@ -12,13 +12,15 @@ from torch import Tensor
 
 from warpalign import _ops
 from warpalign._ops import Settings
+from warpalign._transforms import matmul_precision
 
 Reduction = Literal["none", "mean", "sum"]
+Precision = Literal["highest", "high", "medium"]
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
 # What soft_dtw takes besides series and gamma, and what is built on it passes on for all pairs.
-METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty")
+METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty", "precision")
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -165,9 +167,25 @@ def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | 
     return mask.expand(batch, steps).contiguous()
 
 
-def check_settings(bandwidth: object, band: object, max_slope: object, step_penalty: object) -> Settings:
+def check_settings(
+    bandwidth: object, band: object, max_slope: object, step_penalty: object, precision: object = None
+) -> Settings:
     penalty = check_number(step_penalty, "step_penalty")
-    return check_band(bandwidth, band, max_slope)._replace(step_penalty=penalty)
+    number = check_precision(precision)
+    return check_band(bandwidth, band, max_slope)._replace(step_penalty=penalty, precision=number)
+
+
+def check_precision(precision: object) -> int:
+    """Its number in the operators; None: that of torch's own float32 products."""
+    names = get_args(Precision)
+    if precision is None:
+        return names.index(matmul_precision())
+    if not isinstance(precision, str):
+        raise TypeError(f"precision: expected a str or None, got {type(precision).__name__}")
+    if precision not in names:
+        expected = ", ".join(f'"{name}"' for name in names)
+        raise ValueError(f"precision: expected one of {expected}, or None, got {precision!r}")
+    return names.index(precision)
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:

@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     radius: int = 0
     max_slope: float = 2.0
     step_penalty: float = 0.0
+    precision: int = 0
 
 
 def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:

@@ -52,6 +52,15 @@ def is_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def matmul_precision() -> str:
+    """That of torch's own products of float32: "highest", "high" or "medium"."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it was set by torch's newer names, which the older one does not know
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+
+
 def is_batched(tensor: Tensor) -> bool:
     """A backward for many grad_outputs at once (is_grads_batched, or vmap): then nothing can be written in place."""
     batched: bool = is_traced() or torch._C._functorch.is_legacy_batchedtensor(tensor)

@@ -10,6 +10,7 @@ from warpalign._checks import (
     Band,
     Cost,
     CostFunction,
+    Precision,
     Reduction,
     check_cost,
     check_gamma,
@@ -28,7 +29,7 @@ class SoftDTW(nn.Module):
     Args:
         gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
             the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow).
-        cost, bandwidth, band, max_slope, step_penalty, normalize: as in :func:`warpalign.soft_dtw`.
+        cost, bandwidth, band, max_slope, step_penalty, normalize, precision: as in :func:`warpalign.soft_dtw`.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
     Raises:
@@ -51,9 +52,10 @@ class SoftDTW(nn.Module):
         step_penalty: float = 0.0,
         normalize: bool = False,
         reduction: Reduction = "none",
+        precision: Precision | None = None,
     ) -> None:
         super().__init__()
-        check_settings(bandwidth, band, max_slope, step_penalty)
+        check_settings(bandwidth, band, max_slope, step_penalty, precision)
         check_cost(cost)
         self.gamma: float | Tensor
         checked = check_gamma(gamma)
@@ -69,6 +71,7 @@ class SoftDTW(nn.Module):
             "max_slope": max_slope,
             "step_penalty": step_penalty,
             "normalize": normalize,
+            "precision": precision,
         }
 
     def forward(

@@ -7,6 +7,10 @@
 
 namespace warpalign::detail {
 
+inline bool is_aligned(const void* data, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+}
+
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/arena.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
 
@@ -37,10 +38,6 @@ Status check_extents(const SoftDtwProblem& p) {
     return Status::invalid("dim", "at most 2^48 elements of x, B N D, and of y, B M D", p.dim);
   }
   return {};
-}
-
-bool is_aligned(const void* data, std::size_t alignment) {
-  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
 }
 
 Status misaligned(const char* name, const void* data) {
@@ -115,7 +112,7 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
       {"tangents", tangents.cost.data, size_of(p.dtype)},
   };
   for (const auto& input : inputs) {
-    if (!is_aligned(input.data, input.alignment)) return misaligned(input.name, input.data);
+    if (!detail::is_aligned(input.data, input.alignment)) return misaligned(input.name, input.data);
   }
   return {};
 }
@@ -139,7 +136,7 @@ Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspa
   };
   for (const auto& one : places) {
     const auto begin = reinterpret_cast<std::uintptr_t>(one.data);
-    if (!is_aligned(one.data, size)) return misaligned(one.name, one.data);
+    if (!detail::is_aligned(one.data, size)) return misaligned(one.name, one.data);
     for (const auto* other = places; one.data && other != &one; ++other) {
       const auto other_begin = reinterpret_cast<std::uintptr_t>(other->data);
       if (other->data && begin < other_begin + other->bytes && other_begin < begin + one.bytes) {
@@ -150,9 +147,14 @@ Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspa
   return {};
 }
 
-Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, Device device) {
+Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
+  const Device device = execution.device;
   if (device != Device::kHost && device != Device::kCuda) {
     return Status::invalid("execution", "one of the devices of Device", static_cast<double>(device));
+  }
+  if (execution.precision < Precision::kHighest || execution.precision > Precision::kMedium) {
+    return Status::invalid("precision", "one of the values of Precision",
+                           static_cast<double>(execution.precision));
   }
   if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
     return Status::invalid("dtype", "one of the types of DType", static_cast<double>(p.dtype));
@@ -217,7 +219,7 @@ Status check_workspace(Workspace workspace, std::size_t needed, Device device) {
     return Status::invalid("workspace", "as many bytes as its workspace function says",
                            static_cast<double>(workspace.bytes));
   }
-  if (!is_aligned(workspace.data, workspace_alignment(device))) {
+  if (!detail::is_aligned(workspace.data, workspace_alignment(device))) {
     return Status::invalid("workspace", "memory aligned to workspace_alignment(device) bytes",
                            static_cast<double>(reinterpret_cast<std::uintptr_t>(workspace.data)));
   }
@@ -241,7 +243,7 @@ std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDt
 
 Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Workspace workspace,
                 const Execution& execution) {
-  if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
+  if (Status s = check(problem, outputs, execution); !s.ok()) return s;
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, {}); !s.ok()) return s;
   const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
@@ -270,7 +272,7 @@ std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const So
 
 Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
                     const SoftDtwOutputs& outputs, Workspace workspace, const Execution& execution) {
-  if (Status s = check(problem, outputs, execution.device); !s.ok()) return s;
+  if (Status s = check(problem, outputs, execution); !s.ok()) return s;
   if (Status s = check_tangents(problem, tangents, outputs); !s.ok()) return s;
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, tangents); !s.ok()) return s;

@@ -19,8 +19,8 @@ class SoftDtwCuda : public ::testing::Test {
 };
 
 template <typename T>
-Outputs<T> run(const Batch<T>& batch, Wanted wanted) {
-  return run_on<DeviceBuffer>(batch, wanted, Execution::cuda(0, nullptr));
+Outputs<T> run(const Batch<T>& batch, Wanted wanted, Precision precision = Precision::kHighest) {
+  return run_on<DeviceBuffer>(batch, wanted, Execution::cuda(0, nullptr, precision));
 }
 
 // Held to the floors alone: the CUDA path does better than the naive formula everywhere below.
@@ -66,6 +66,45 @@ TEST_F(SoftDtwCuda, GradientDigitsAtLength512) {
   compare(Batch<float>({2, 512, 512, 64}, 0.01, 12), {1e-6, 1e-4}, kGradients);
   compare(Batch<float>({2, 512, 512, 1}, 1.0, 13), {1e-6, 1e-5}, kGradients);
   compare(Batch<float>({2, 512, 512, 1}, 0.01, 14), {1e-6, 1e-4}, kGradients);
+}
+
+// float32 on the matrix units: as three products of TF32 the error is of float32's class, as one it is not.
+void on_matrix_units(const Batch<float>& batch, Wanted wanted = kGradients) {
+  expect_close(batch, run(batch, wanted, Precision::kHigh), floor_at<float>(batch.gamma), true);
+  expect_close(batch, run(batch, wanted, Precision::kMedium), {2e-3, 3e-2}, true);
+}
+
+TEST_F(SoftDtwCuda, MatrixUnits) {
+  unsigned seed = 0;
+  const int lengths[] = {1, 15, 16, 17, 33, 100};
+  // Fewer features than a block, edges of blocks and of chunks, rows that are no multiple of 16 bytes.
+  const int dims[] = {5, 8, 16, 31, 32, 36, 64, 65, 129, 200};
+  for (int n : lengths) {
+    for (int m : lengths) {
+      if (++seed % kThinning != 0) continue;
+      for (int d : dims) on_matrix_units(Batch<float>({1 + static_cast<int>(seed % 3), n, m, d}, 1.0, seed));
+    }
+  }
+  on_matrix_units(Batch<float>({2, 130, 300, 64}, 10.0, 7));
+  on_matrix_units(Batch<float>({2, 90, 70, 24}, 1.0, 8), kEverything);
+  on_matrix_units(Batch<float>({2, 90, 70, 24}, 1.0, 8), kValue);
+}
+
+TEST_F(SoftDtwCuda, MatrixUnitsFarFromZero) {
+  on_matrix_units(Batch<float>({2, 70, 90, 12}, 1.0, 3, 1.0, 1000.0));
+}
+
+TEST_F(SoftDtwCuda, MatrixUnitsTakeRaggedLengthsAndNaN) {
+  Batch<float> batch({5, 90, 140, 20}, 0.5, 21);
+  batch.x_lengths = {1, 90, 33, 32, 64};
+  batch.y_lengths = {140, 1, 65, 64, 33};
+  batch.fill_padding_with_nan();
+  on_matrix_units(batch);
+  batch.x.at(1, 3, 7) = static_cast<float>(kNan);
+  batch.y.at(2, 30, 2) = static_cast<float>(kInf);
+  const Outputs<float> got = run(batch, kGradients, Precision::kHigh);
+  EXPECT_TRUE(std::isnan(got.value[1]));
+  EXPECT_EQ(got.value[2], static_cast<float>(kInf));
 }
 
 TEST_F(SoftDtwCuda, RaggedLengthsIgnorePadding) {

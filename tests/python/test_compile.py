@@ -43,6 +43,7 @@ def losses() -> dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
         "lengths": lambda x, y: warpalign.soft_dtw(x, y, x_lengths=lengths.to(x.device)).exp(),
         "broadcast": lambda x, y: warpalign.soft_dtw(x[:1], y),
         "unbatched": lambda x, y: warpalign.soft_dtw(x[0], y[0]),
+        "precision": lambda x, y: warpalign.soft_dtw(x, y, precision="high"),
         "half": lambda x, y: warpalign.soft_dtw(x.bfloat16(), y.bfloat16()),
         "mean": lambda x, y: warpalign.soft_dtw(x, y, reduction="mean"),
         "cost": lambda x, y: warpalign.soft_dtw_cost((x[:, :, None] - y[:, None]).square().sum(-1)),

@@ -28,6 +28,9 @@
 struct alignas(8) int2 {
   int x, y;
 };
+struct alignas(8) float2 {
+  float x, y;
+};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -122,7 +125,11 @@ T __shfl_xor_sync(unsigned mask, T v, int bits) {
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin,
+  cudaDevAttrComputeCapabilityMajor
+};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 using cudaStream_t = void*;
 
@@ -133,7 +140,10 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount ? simt::device.multiprocessors : simt::device.shared_bytes;
+  const simt::Device& d = simt::device;
+  *value = which == cudaDevAttrMultiProcessorCount            ? d.multiprocessors
+           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? d.shared_bytes
+                                                              : d.compute_capability_major;
   return cudaSuccess;
 }
 template <class Kernel>

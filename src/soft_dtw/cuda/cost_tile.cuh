@@ -54,18 +54,10 @@ struct GradientMemory {
   Real before_x[kTileRows * kGradientFeatures<Real>];
 };
 
-// Shared memory of one strip.
-template <class Cell, class In, int kRing>
-struct __align__(16) StripTiles {
-  using Real = typename Cell::Real;
+// Shared memory of one strip: the tiles,
+template <class Real, int kRing>
+struct __align__(16) TileRing {
   Real ring[kRing * kTileStride];
-  union {
-    Staged<Element<Cell, In>> staged[2];  // one per warp that makes costs
-    struct {                              // in the reverse sweep
-      Staged<Element<Cell, In>> only;
-      GradientMemory<Real> gradients[kGradientWarps];
-    } reverse;
-  };
   cuda::Barrier barriers[3 * kRing];
   int rows_done[kGradientWarps];  // at the end of x, whose gradient is complete up to this strip
   __device__ Real* tile(int order) { return ring + order % kRing * kTileStride; }
@@ -73,6 +65,21 @@ struct __align__(16) StripTiles {
   __device__ cuda::Barrier* full(int order) { return barriers + order % kRing; }
   __device__ cuda::Barrier* done(int order) { return barriers + kRing + order % kRing; }
   __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRing + order % kRing; }
+};
+// and what their makers need.
+template <class Cell, class In, int kRing>
+struct __align__(16) StripTiles : TileRing<typename Cell::Real, kRing> {
+  union {
+    Staged<Element<Cell, In>> staged[2];  // one per warp that makes costs
+    struct {                              // in the reverse sweep
+      Staged<Element<Cell, In>> only;
+      GradientMemory<typename Cell::Real> gradients[kGradientWarps];
+    } reverse;
+  };
+  // Nothing is common to the makers.
+  __device__ void init(int) const {}
+  __device__ void reset(int) const {}
+  __device__ void prepare(const Params<In>&, const Pair<In>&, int, int, int) const {}
 };
 
 // One bit per row of a tile, or per column of a strip: no step is there, or it is missing.
@@ -102,9 +109,10 @@ class CostMaker {
   static constexpr int kVector = 16 / sizeof(Element);
 
  public:
-  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane,
-                       Staged<Element>& staged)
-      : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(staged) {
+  template <class Memory>
+  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Memory& memory,
+                       int helper)
+      : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(memory.staged[helper]) {
     if (kOptions) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
 

@@ -60,8 +60,9 @@ class GradientMaker {
 
  public:
   // adds: to what grad_x is already.
+  template <class Memory>
   __device__ GradientMaker(const Params<In>& p, const Pair<In>& pair, int column0, int lane, int helper,
-                           bool adds, GradientMemory<Real>& memory)
+                           bool adds, Memory& memory)
       : p_(p),
         pair_(pair),
         column0_(column0),
@@ -73,7 +74,7 @@ class GradientMaker {
                    kFeatures)),
         first_feature_(helper * width_),
         keeps_(p.dim <= kGradientWarps * width_),
-        memory_(memory),
+        memory_(memory.reverse.gradients[helper]),
         slope_(kOptions ? p.metric : Metric::kSquared) {
     if (kOptions) absent_columns_ = absent_columns(p, pair, column0, lane);
     if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);

@@ -19,7 +19,7 @@ namespace {
 
 using namespace softdtw;  // NOLINT: one operator's own names
 
-enum class Kernel { kFewFeatures, kTiles, kOptions, kHard, kDual, kFloat64 };
+enum class Kernel { kFewFeatures, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
@@ -51,6 +51,7 @@ struct Call {
   const SoftDtwTangents* tangents;
   int device;
   cudaStream_t stream;
+  Precision precision;
 
   Call(const SoftDtwProblem& problem, const SoftDtwTangents* tangents_of, const SoftDtwOutputs& outputs,
        const Execution& execution)
@@ -58,8 +59,24 @@ struct Call {
         out(outputs),
         tangents(tangents_of),
         device(execution.cuda_device),
-        stream(static_cast<cudaStream_t>(execution.stream)) {}
+        stream(static_cast<cudaStream_t>(execution.stream)),
+        precision(execution.precision) {}
 };
+
+bool readable_as_float4(const StridedTensor& t, DType dtype, int dim) {
+  return dtype == DType::kFloat32 && dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
+         t.stride[1] % 4 == 0 && is_aligned(t.data, 16);
+}
+
+// Whether products are left to the matrix units: a permission, which needs vectors of features.
+bool uses_tensor_cores(const Call& call) {
+  const SoftDtwProblem& p = call.p;
+  return call.precision != Precision::kHighest && !p.cost.data && p.dim > kMostFeatures &&
+         p.dim <= kMostTensorFeatures && readable_as_float4(p.x, p.dtype, p.dim) &&
+         readable_as_float4(p.y, p.dtype, p.dim) && is_aligned(call.out.grad_x, 16) &&
+         is_aligned(call.out.grad_y, 16) &&
+         cuda::attribute(cudaDevAttrComputeCapabilityMajor, call.device) >= 8;
+}
 
 Kernel kernel_for(const Call& call) {
   const SoftDtwProblem& p = call.p;
@@ -68,6 +85,7 @@ Kernel kernel_for(const Call& call) {
   if (is_hard(p)) return Kernel::kHard;
   if (p.dtype == DType::kFloat64) return Kernel::kFloat64;
   if (has_options(p, out)) return Kernel::kOptions;
+  if (uses_tensor_cores(call)) return Kernel::kTensor;
   return p.cost.data || out.alignment || p.dim > kMostFeatures ? Kernel::kTiles : Kernel::kFewFeatures;
 }
 
@@ -95,6 +113,8 @@ void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits d
       return describe_few_features(r, p.dim, device);
     case Kernel::kTiles:
       return describe_tiles(r);
+    case Kernel::kTensor:
+      return describe_tensor(r, p.dim);
     case Kernel::kOptions:
       return describe_options(r);
     case Kernel::kHard:
@@ -145,11 +165,6 @@ void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const In*& d
   data = static_cast<const In*>(from.data);
 }
 
-bool readable_as_float4(const StridedTensor& t, DType dtype, int dim) {
-  return dtype == DType::kFloat32 && dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
-         t.stride[1] % 4 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
-}
-
 Metric metric_of(CostKind kind) {
   switch (kind) {
     case CostKind::kEuclidean:
@@ -193,6 +208,7 @@ Params<In> params_for(const Call& call) {
   p.half = is_cosine(problem) ? 0.5 : 1.0;
   p.vectorized = !problem.cost.data && readable_as_float4(problem.x, problem.dtype, problem.dim) &&
                  readable_as_float4(problem.y, problem.dtype, problem.dim);
+  p.three_terms = call.precision == Precision::kHigh;
   p.band = problem.band;
   p.step_penalty = problem.step_penalty;
   p.metric = metric_of(problem.cost_kind);
@@ -226,6 +242,8 @@ Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t
       return launch_few_features(p, gradient, stream);
     case Kernel::kTiles:
       return launch_tiles(p, gradient, stream);
+    case Kernel::kTensor:
+      return launch_tensor(p, gradient, stream);
     case Kernel::kOptions:
       return launch_options(p, gradient, stream);
     case Kernel::kHard:
@@ -290,9 +308,17 @@ Call alignment_alone(Call call) {
   return call;
 }
 
+// Enough whichever kernel the outputs' addresses, which need not be known yet, will call for.
+std::size_t planned_bytes(Call call) {
+  const std::size_t bytes = plan_for(call).workspace;
+  if (call.precision == Precision::kHighest) return bytes;
+  call.precision = Precision::kHighest;
+  return std::max(bytes, plan_for(call).workspace);
+}
+
 std::size_t plain_bytes(const Call& call) {
-  if (!runs_twice(call)) return plan_for(call).workspace;
-  return std::max(plan_for(without_alignment(call)).workspace, plan_for(alignment_alone(call)).workspace);
+  if (!runs_twice(call)) return planned_bytes(call);
+  return std::max(planned_bytes(without_alignment(call)), planned_bytes(alignment_alone(call)));
 }
 
 Status run_plain(const Call& call, void* workspace) {

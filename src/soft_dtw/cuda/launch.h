@@ -18,7 +18,12 @@ Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t s
 void describe_tiles(Request& request);
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Likewise, with all options but hard DTW.
+// Likewise, costs and gradients of series made by the matrix units: sm_80 and later.
+constexpr int kMostTensorFeatures = 2048;
+void describe_tensor(Request& request, int dim);
+Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream);
+
+// Cell32 with costs in tiles, and all options but hard DTW.
 void describe_options(Request& request);
 Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 

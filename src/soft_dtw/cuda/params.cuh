@@ -48,6 +48,7 @@ struct Params {
   const In* gammas;  // (B,) in its place, or null
   double half;       // of costs and values: 1, or 1/2 where the cost is half of what is computed
   bool vectorized;   // x and y can be read as float4 along D
+  bool three_terms;  // of matrix units: a product of float32 is three of TF32, not one
   const int* order;  // (B,): in which blocks take the pairs, or null: as they come
   int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
   Layout layout;

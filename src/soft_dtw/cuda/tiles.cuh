@@ -20,14 +20,25 @@
 
 namespace warpalign::softdtw {
 
-template <class Cell, class In_, bool kOptions_, int kRing = kRingTiles>
+// Who makes costs and gradients, and the memory that they need.
+template <class Cell, class In, bool kOptions, int kRing_>
+struct PlainMakers {
+  static constexpr int kRing = kRing_;
+  using Memory = StripTiles<Cell, In, kRing>;
+  using Costs = CostMaker<Cell, In, kOptions>;
+  using Gradients = GradientMaker<Cell, In, kOptions>;
+};
+
+template <class Cell, class In_, bool kOptions_, class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
   using Scale = typename Cell::Scale;
   using Wave = softdtw::Wave<Cell, In, Tiles>;
-  using Memory = StripTiles<Cell, In, kRing>;
-  using Maker = CostMaker<Cell, In, kOptions_>;
+  static constexpr int kRing = Makers::kRing;
+  using Memory = typename Makers::Memory;
+  using Costs = typename Makers::Costs;
+  using Gradients = typename Makers::Gradients;
 
  public:
   static constexpr int kColumns = 1;
@@ -51,6 +62,7 @@ class Tiles {
       cuda::barrier_init<cuda::kWarpSize>(m.done(lane));
       cuda::barrier_init<cuda::kWarpSize * kGradientWarps>(m.free(lane));
     }
+    m.init(lane);
   }
   __device__ void begin_panel() const {
     if (w_.lane < kRing) {
@@ -59,6 +71,7 @@ class Tiles {
       cuda::barrier_reset<cuda::kWarpSize * kGradientWarps>(m_.free(w_.lane));
     }
     if (w_.lane < kGradientWarps) m_.rows_done[w_.lane] = -1;
+    m_.reset(w_.lane);
   }
 
   static __device__ float largest_cost(int2 bits, int, double scale) {
@@ -114,9 +127,10 @@ class Tiles {
 
   // The helpers' side.
   __device__ void help_forward(int helper) {
+    m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
     if (helper > 1) return;
     reverse_ = false;
-    Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[helper]);
+    Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper);
     for (int tile = helper; tile < tiles(); tile += 2) {
       if (tile >= kRing) cuda::barrier_wait(m_.done(tile - kRing), tile / kRing - 1);
       maker.make(first_row(tile), m_.tile(tile));
@@ -125,9 +139,10 @@ class Tiles {
     w_.note_range({maker.range_bits(), -1});
   }
   __device__ void help_reverse(int helper) {
+    m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
     reverse_ = true;
     if (helper == 0) {
-      Maker maker(p_, w_.pair, w_.strip, w_.lane, m_.staged[0]);
+      Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, 0);
       for (int order = 0; order < tiles(); ++order) {
         if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
         maker.make(first_row(tiles() - 1 - order), m_.tile(order));
@@ -136,8 +151,7 @@ class Tiles {
       return;
     }
     const bool has_band = kOptions && p_.band.kind != BandKind::kNone;
-    GradientMaker<Cell, In, kOptions> maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1,
-                                            w_.has_right() || has_band, m_.reverse.gradients[helper - 1]);
+    Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band, m_);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
       const int row0 = first_row(tiles() - 1 - order);
@@ -178,8 +192,7 @@ class Tiles {
     for (int q = 0; q < kGroup; ++q) costs_[q] = (offset_ + q < kTileRows ? here_ : next_)[q];
   }
 
-  __device__ __forceinline__ void consume(GradientMaker<Cell, In, kOptions>& maker, int row0,
-                                          const Real* tile, int helper) {
+  __device__ __forceinline__ void consume(Gradients& maker, int row0, const Real* tile, int helper) {
     const Pair<In>& pair = w_.pair;
     if (pair.alignment && helper == 0)
       store_alignment<Real, In>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);

@@ -137,6 +137,8 @@ GAMMAS: dict[str, Wrong] = {
 }
 STEP_PENALTIES: dict[str, Wrong] = {
     **not_a_number("step_penalty", ">= 0"),
+    "precision an int": ({"precision": 1}, TypeError, "precision: expected a str or None, got int"),
+    "an unknown precision": ({"precision": "tf32"}, ValueError, 'precision: expected one of "highest", "high", "medium", or None, got \'tf32\''),
     "step_penalty None": ({"step_penalty": None}, TypeError, "step_penalty: expected a float, got NoneType"),
     "step_penalty a tensor": ({"step_penalty": torch.tensor(1.0)}, TypeError, "step_penalty: expected a float, got Tensor"),
 }  # fmt: skip

@@ -80,7 +80,7 @@ NOT_NEGATIVE = not_a_number("gamma", ">= 0") | {
 }
 METRIC: dict[str, Wrong] = {
     "metric_params a list": ({"metric_params": ["cost"]}, TypeError, "metric_params: expected a dict or None, got list"),
-    "metric_params that there are not": ({"metric_params": {"normalize": True}}, ValueError, "metric_params: expected only cost, bandwidth, band, max_slope, step_penalty, got 'normalize'"),
+    "metric_params that there are not": ({"metric_params": {"normalize": True}}, ValueError, "metric_params: expected only cost, bandwidth, band, max_slope, step_penalty, precision, got 'normalize'"),
     "metric_params with a bad cost": ({"metric_params": {"cost": "l2"}}, ValueError, 'cost: expected one of "sqeuclidean", "euclidean", "l1", "cosine", "huber", or a function, got \'l2\''),
 }  # fmt: skip
 OPTIONS: dict[str, Wrong] = {

@@ -53,6 +53,7 @@ SERIES: dict[str, tuple[Any, str]] = {
     "a gamma of NaN": ({"gamma": math.nan}, "gamma: expected finite and >= 0, got nan"),
     "an infinite gamma": ({"gamma": math.inf}, "gamma: expected finite and >= 0, got inf"),
     "a negative step_penalty": ({"step_penalty": -1.0}, "step_penalty: expected finite and >= 0, got -1"),
+    "an unknown precision": ({"precision": 3}, "precision: expected one of the values of Precision, got 3"),
     "an unknown cost": ({"cost_kind": 9}, "cost_kind: expected one of the kinds of CostKind, got 9"),
     "another device": (lambda g: {"y": g.y.to("meta")}, "y: expected the device of x, DEVICE, got meta"),
     "lengths elsewhere": (lambda g: {"x_lengths": ints(g, 1, 2, 3).to("meta")}, "x_lengths: expected the device of x, DEVICE, got meta"),

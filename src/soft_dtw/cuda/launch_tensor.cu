@@ -1,0 +1,36 @@
+#include "soft_dtw/cuda/kernel.cuh"
+#include "soft_dtw/cuda/launch.h"
+#include "soft_dtw/cuda/tensor_costs.cuh"
+#include "soft_dtw/cuda/tensor_gradients.cuh"
+#include "soft_dtw/cuda/tiles.cuh"
+
+namespace warpalign::softdtw {
+namespace {
+
+template <bool kKept>
+struct TensorMakers {
+  static constexpr int kRing = kRingTiles;
+  using Memory = TensorTiles<kKept, kRing>;
+  using Costs = TensorCosts<kKept, kRing>;
+  using Gradients = TensorGradients<kKept, kRing>;
+};
+
+template <bool kKept>
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, false, TensorMakers<kKept>>, 4, 1>;
+
+template <class Act>
+auto with_kernel(int dim, const Act& act) {
+  return dim <= kChunkFeatures ? act(Kernel<true>{}) : act(Kernel<false>{});
+}
+
+}  // namespace
+
+void describe_tensor(Request& request, int dim) {
+  with_kernel(dim, [&](auto kernel) { kernel.describe(request); });
+}
+
+Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream) {
+  return with_kernel(p.dim, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
+}
+
+}  // namespace warpalign::softdtw

@@ -1,0 +1,184 @@
+// What the makers of costs and of gradients on the matrix units share: squared distances of many features,
+// float32 only; the number of features is a multiple of 4, and rows begin at multiples of 16 bytes.
+//
+// Everything is taken relative to an origin, the mean of the strip's columns, so that series far from 0 keep
+// their digits. Features come in blocks of 16. Fragments want features t and t + 4 (t = lane % 4) of eight
+// side by side; since the order of the summed ones is free, lane t gets 4t to 4t + 3 of a block, in one load.
+// Columns likewise come as j and j + 8.
+#pragma once
+
+#include "cuda/mma.cuh"
+#include "soft_dtw/cuda/cost_tile.cuh"
+#include "soft_dtw/cuda/launch.h"
+
+namespace warpalign::softdtw {
+
+constexpr int kBlockFeatures = 16;
+constexpr int kChunkBlocks = 4;
+constexpr int kChunkFeatures = kBlockFeatures * kChunkBlocks;
+constexpr int kTensorHelpers = 1 + kGradientWarps;
+
+// A float32 as the sum of two TF32, hi the nearest one; hi alone, where products of one term are wanted.
+struct Split {
+  float hi;
+  float lo;
+};
+__device__ __forceinline__ Split split(float v) {
+  const float hi = __int_as_float((__float_as_int(v) + 0x1000) & ~0x1fff);
+  return {hi, v - hi};
+}
+
+// A fragment of kCount values, split.
+template <int kCount>
+struct Fragment {
+  float hi[kCount];
+  float lo[kCount];
+  __device__ __forceinline__ void set(int k, Split s) {
+    hi[k] = s.hi;
+    lo[k] = s.lo;
+  }
+};
+// sum[k] += a[k] b[k], the small terms first; side by side, so that none waits for the one before.
+template <int kCount, class A, class B>
+__device__ __forceinline__ void multiply(float (&sum)[kCount][4], bool three_terms, const A& a, const B& b) {
+  if (three_terms) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) cuda::mma_tf32(sum[k], a(k).lo, b(k).hi);
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) cuda::mma_tf32(sum[k], a(k).hi, b(k).lo);
+  }
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) cuda::mma_tf32(sum[k], a(k).hi, b(k).hi);
+}
+
+__device__ __forceinline__ void unpack(const float4& v, float (&to)[4]) {
+  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+// Features f to f + kCount - 1 of one time step; 0 behind the last feature. kCount divides f.
+__device__ __forceinline__ void load_features(const float* step, int f, int dim, float (&to)[4]) {
+  unpack(f < dim ? __ldg(reinterpret_cast<const float4*>(step + f)) : float4{0, 0, 0, 0}, to);
+}
+__device__ __forceinline__ void load_features(const float* step, int f, int dim, float (&to)[2]) {
+  const float2 v = f < dim ? __ldg(reinterpret_cast<const float2*>(step + f)) : float2{0, 0};
+  to[0] = v.x, to[1] = v.y;
+}
+
+// One strip's shared memory: the origin, and, with at most kChunkFeatures features, its columns of y relative
+// to that, split.
+struct OriginAlone {
+  float origin[kMostTensorFeatures];
+};
+struct KeptColumns {
+  float origin[kChunkFeatures];
+  // A unit of 16 bytes: features f and f + 1 (f even) of columns j and j + 8, {j f, j + 8 f, j f + 1,
+  // j + 8 f + 1}, which is a fragment of four, or two of two. The lowest three bits of a unit's place in its
+  // columns are exchanged by those of j: neither columns g = lane / 4 with features 4t nor columns 2t with
+  // features 2g conflict.
+  float4 hi[16 * kChunkFeatures / 2];
+  float4 lo[16 * kChunkFeatures / 2];
+
+  static __device__ __forceinline__ int place(int column, int f) {
+    const int pair = column % 8 + column / 16 * 8;
+    return pair * (kChunkFeatures / 2) + (f / 2 ^ column % 8);
+  }
+};
+
+// Of a warp that makes gradients: x of two tiles and what grad_x is already of one, of its features. Rows lie
+// so that no more than two of the lanes' accesses meet in a bank.
+struct TensorGradientRows {
+  static constexpr int kStride = 2 * kBlockFeatures + 4;
+  float x[2][kTileRows * kStride];
+  float before[kTileRows * kStride];
+};
+
+template <bool kKept, int kRing>
+struct __align__(16) TensorTiles : TileRing<float, kRing> {
+  std::conditional_t<kKept, KeptColumns, OriginAlone> of_strip;
+  TensorGradientRows rows[kGradientWarps];
+  cuda::Barrier is_prepared;
+
+  __device__ void init(int lane) {
+    if (lane == 0) cuda::barrier_init<kTensorHelpers * cuda::kWarpSize>(&is_prepared);
+  }
+  __device__ void reset(int lane) {
+    if (lane == 0) cuda::barrier_reset<kTensorHelpers * cuda::kWarpSize>(&is_prepared);
+  }
+
+  // By all helpers of the strip, at the start of a sweep: two features per lane.
+  __device__ void prepare(const Params<float>& p, const Pair<float>& pair, int strip, int lane, int helper) {
+    const int last = kKept ? kChunkFeatures : div_up(p.dim, kBlockFeatures) * kBlockFeatures;
+    for (int f = 2 * (kKept ? lane : helper * 32 + lane); f < last; f += 2 * kTensorHelpers * 32) {
+      float origin[2] = {}, v[2];
+#pragma unroll 8
+      for (int j = 0; j < 32; ++j) {
+        load_features(column_of(p, pair, strip * 32 + j), f, p.dim, v);
+        origin[0] += v[0] / 32;
+        origin[1] += v[1] / 32;
+      }
+      if (!kKept || helper == 0) {
+        of_strip.origin[f] = origin[0];
+        of_strip.origin[f + 1] = origin[1];
+      }
+      if constexpr (kKept) {
+#pragma unroll 1
+        for (int k = helper; k < 16; k += kTensorHelpers) {
+          const int j = k % 8 + k / 8 * 16;
+          float w[2];
+          load_features(column_of(p, pair, strip * 32 + j), f, p.dim, v);
+          load_features(column_of(p, pair, strip * 32 + j + 8), f, p.dim, w);
+          const Split a = split(v[0] - origin[0]), b = split(w[0] - origin[0]), c = split(v[1] - origin[1]),
+                      d = split(w[1] - origin[1]);
+          of_strip.hi[KeptColumns::place(j, f)] = {a.hi, b.hi, c.hi, d.hi};
+          of_strip.lo[KeptColumns::place(j, f)] = {a.lo, b.lo, c.lo, d.lo};
+        }
+      }
+    }
+    cuda::barrier_arrive(&is_prepared);
+    cuda::barrier_wait(&is_prepared, 0);
+  }
+
+  // Features f to f + 3 (a multiple of 4) of the origin, or f and f + 1.
+  __device__ __forceinline__ void origin(int f, float(&to)[4]) const {
+    unpack(*reinterpret_cast<const float4*>(of_strip.origin + f), to);
+  }
+  __device__ __forceinline__ void origin(int f, float(&to)[2]) const {
+    const float2 v = *reinterpret_cast<const float2*>(of_strip.origin + f);
+    to[0] = v.x, to[1] = v.y;
+  }
+
+  // Features f and f + 1 (f even) of columns j and j + 8 (bit 3 of j is 0) of the strip, relative to the
+  // origin: {j f, j + 8 f, j f + 1, j + 8 f + 1}.
+  __device__ __forceinline__ Fragment<4> columns(const Params<float>& p, const Pair<float>& pair, int column0,
+                                                 int j, int f) const {
+    Fragment<4> columns;
+    if constexpr (kKept) {
+      unpack(of_strip.hi[KeptColumns::place(j, f)], columns.hi);
+      unpack(of_strip.lo[KeptColumns::place(j, f)], columns.lo);
+    } else {
+      float from[2], v[2];
+      origin(f, from);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        load_features(column_of(p, pair, column0 + j + 8 * k), f, p.dim, v);
+        columns.set(k, split(v[0] - from[0]));
+        columns.set(2 + k, split(v[1] - from[1]));
+      }
+    }
+    return columns;
+  }
+
+ private:
+  static __device__ __forceinline__ const float* column_of(const Params<float>& p, const Pair<float>& pair,
+                                                           int j) {
+    return pair.y + min(j, pair.m - 1) * p.y_stride[1];
+  }
+};
+
+// Of the four lanes that share lane / 4.
+__device__ __forceinline__ float sum_of_four(float v) {
+  v += __shfl_xor_sync(cuda::kFullWarp, v, 1);
+  return v + __shfl_xor_sync(cuda::kFullWarp, v, 2);
+}
+
+}  // namespace warpalign::softdtw
