@@ -14,13 +14,13 @@
 
 namespace warpalign::detail {
 
-// Columns begin <= j < end; begin >= end: none. Neither falls from one row to the next.
-struct ColumnRange {
+// Columns (or rows) begin <= j < end; begin >= end: none. Neither falls from one row (column) to the next.
+struct IndexRange {
   std::int32_t begin;
   std::int32_t end;
 };
 
-WARPALIGN_ANYWHERE inline ColumnRange clipped(std::int64_t first, std::int64_t last, int m) {
+WARPALIGN_ANYWHERE inline IndexRange clipped(std::int64_t first, std::int64_t last, int m) {
   const std::int64_t begin = first > 0 ? (first < m ? first : m) : 0;
   const std::int64_t end = last < m - 1 ? (last < -1 ? 0 : last + 1) : m;
   return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
@@ -34,7 +34,7 @@ WARPALIGN_ANYWHERE inline std::int64_t floor_divided(std::int64_t a, std::int64_
 //   b j <= i <= a j   and   n-1 - a (m-1-j) <= i <= n-1 - b (m-1-j),
 // where tslearn rounds every bound on i to two decimals, so that a bound may be missed by 0.005. Solved for
 // j. There is no product next to a sum: no compiler can fuse them, and host and device agree.
-WARPALIGN_ANYWHERE inline ColumnRange itakura_columns(double max_slope, int i, int n, int m) {
+WARPALIGN_ANYWHERE inline IndexRange itakura_columns(double max_slope, int i, int n, int m) {
   constexpr double kSlack = 0.005;
   const double a = max_slope * (static_cast<double>(n) / m);
   const double b = (1.0 / max_slope) * (static_cast<double>(n) / m);
@@ -52,7 +52,7 @@ WARPALIGN_ANYWHERE inline ColumnRange itakura_columns(double max_slope, int i, i
 }
 
 // The columns of row i in an n x m table.
-WARPALIGN_ANYWHERE inline ColumnRange band_columns(const Band& band, int i, int n, int m) {
+WARPALIGN_ANYWHERE inline IndexRange band_columns(const Band& band, int i, int n, int m) {
   const std::int64_t row = i;
   const std::int64_t radius = band.radius;
   switch (band.kind) {
@@ -75,12 +75,31 @@ WARPALIGN_ANYWHERE inline ColumnRange band_columns(const Band& band, int i, int 
   return {0, m};
 }
 
+// The rows begin <= i < end of column j, likewise.
+WARPALIGN_ANYWHERE inline IndexRange band_rows(const Band& band, int j, int n, int m) {
+  if (band.kind != BandKind::kItakura) return band_columns(band, j, m, n);  // the definitions are symmetric
+  const auto first_row = [&](const auto& is_past) {
+    std::int32_t low = 0;
+    for (std::int32_t high = n; low < high;) {
+      const std::int32_t middle = low + (high - low) / 2;
+      if (is_past(band_columns(band, middle, n, m))) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  };
+  return {first_row([&](IndexRange row) { return row.end > j; }),
+          first_row([&](IndexRange row) { return row.begin > j; })};
+}
+
 // Whether a path from (0, 0) to (n-1, m-1) stays within the band. Both ends of the ranges only grow, so that
 // what can be reached in a row is all of it, if anything.
 inline bool band_holds_path(const Band& band, int n, int m) {
   if (band.kind == BandKind::kNone || band.kind == BandKind::kSakoeChiba) return true;
   std::int32_t reached = 1;  // columns up to here can be entered from the row before
-  ColumnRange row{0, 0};
+  IndexRange row{0, 0};
   for (int i = 0; i < n; ++i) {
     row = band_columns(band, i, n, m);
     if (row.begin >= row.end || row.begin >= reached) return false;

@@ -66,12 +66,15 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
   Batch<float> few({1, 300, 400, 2}, 0.5, 4);
   Batch<float> wide({1, 300, 400, 9}, 0.5, 5);
   wide.options.band = {BandKind::kSakoeChiba, 50, 2.0};
+  Batch<float> narrow({2, 700, 600, 1}, 0.5, 6);
+  narrow.options.band = {BandKind::kSakoeChiba, 10, 2.0};
   for (int multiprocessors : {1, 2, 5, 132}) {
     simt::device.multiprocessors = multiprocessors;
     for (int resident : {1, 3}) {
       simt::device.resident = resident;
       expect_close(few, run(few, kGradients), {1e-6, 5e-5});
       expect_close(wide, run(wide, kEverything), {1e-6, 5e-5});
+      expect_close(narrow, run(narrow, kGradients), {1e-6, 5e-5});
     }
   }
 }

@@ -46,15 +46,21 @@ TEST(Band, ColumnsAreTheDefinitions) {
         for (int m = 1; m <= most; ++m) {
           SCOPED_TRACE(::testing::Message() << "kind " << static_cast<int>(kind) << " radius " << band.radius
                                             << " slope " << band.max_slope << " " << n << "x" << m);
-          detail::ColumnRange before{0, 0};
+          detail::IndexRange before{0, 0};
           for (int i = 0; i < n; ++i) {
-            const detail::ColumnRange row = detail::band_columns(band, i, n, m);
+            const detail::IndexRange row = detail::band_columns(band, i, n, m);
             for (int j = 0; j < m; ++j) {
               ASSERT_EQ(row.begin <= j && j < row.end, reference::in_band(band, i, j, n, m)) << i << " " << j;
             }
             ASSERT_GE(row.begin, before.begin);
             ASSERT_GE(row.end, before.end);
             before = row;
+          }
+          for (int j = 0; j < m; ++j) {
+            const detail::IndexRange column = detail::band_rows(band, j, n, m);
+            for (int i = 0; i < n; ++i)
+              ASSERT_EQ(column.begin <= i && i < column.end, reference::in_band(band, i, j, n, m))
+                  << i << " " << j;
           }
           ASSERT_EQ(detail::band_holds_path(band, n, m), reachable(band, n, m));
         }
@@ -65,10 +71,10 @@ TEST(Band, ColumnsAreTheDefinitions) {
 
 TEST(Band, LongSeriesDoNotOverflow) {
   const int n = 2000000000, m = 2147483647;
-  const detail::ColumnRange slanted = detail::band_columns({BandKind::kSlanted, 3, 2.0}, n - 1, n, m);
+  const detail::IndexRange slanted = detail::band_columns({BandKind::kSlanted, 3, 2.0}, n - 1, n, m);
   EXPECT_EQ(slanted.end, m);
   EXPECT_EQ(slanted.begin, m - 1 - 3);  // 3 max(n-1, m-1) / (n-1) = 3.2
-  const detail::ColumnRange all = detail::band_columns({BandKind::kSlanted, m, 2.0}, 5, n, m);
+  const detail::IndexRange all = detail::band_columns({BandKind::kSlanted, m, 2.0}, 5, n, m);
   EXPECT_EQ(all.begin, 0);
   EXPECT_EQ(all.end, m);
 }
@@ -114,6 +120,7 @@ TEST_P(SoftDtw, BandOfEachPairsOwnLengths) {
     batch.options.band = {kind, 20, 1.5};
     batch.fill_padding_with_nan();
     check(batch);
+    check(batch, kGradients);
   }
 }
 
@@ -148,6 +155,7 @@ TEST_P(SoftDtw, AWideBandIsNone) {
     for (BandKind kind : {BandKind::kSakoeChiba, BandKind::kAbsolute, BandKind::kSlanted}) {
       wide.options.band = {kind, 300, 2.0};
       EXPECT_TRUE(same_bits(run(wide, kEverything), run(plain, kEverything)));
+      EXPECT_TRUE(same_bits(run(wide, kGradients), run(plain, kGradients)));
     }
   }
 }
@@ -169,6 +177,7 @@ TEST_P(SoftDtw, BandWithCostsBeyondFloat32) {
     Batch<float> batch({2, 200, 190, dim}, 1e-3, 35, 300.0);
     batch.options.band = {BandKind::kSakoeChiba, 12, 2.0};
     check(batch);
+    if (dim > 0) check(batch, kGradients);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "paths.h"
+#include "soft_dtw/band.h"
 #include "tolerance.h"
 
 namespace warpalign::test {
@@ -63,15 +64,81 @@ void options_grid(int turn) {
 TEST_P(SoftDtw, OptionsGridFloat32) { options_grid<float>(0); }
 TEST_P(SoftDtw, OptionsGridFloat64) { options_grid<double>(3); }
 
+// Without the alignment CUDA has kernels of their own for few features: one that knows bands and penalties,
+// one with everything. Every band, each beside a penalty or none, over lengths around the strips.
+TEST_P(SoftDtw, FewFeaturesInABand) {
+  const int shapes[][2] = {{1, 1}, {1, 70}, {45, 31}, {64, 64}, {100, 33}, {131, 257}, {300, 290}, {77, 300}};
+  const Band bands[] = {{BandKind::kSakoeChiba, 0, 2.0}, {BandKind::kSakoeChiba, 1, 2.0},
+                        {BandKind::kSakoeChiba, 7, 2.0}, {BandKind::kSakoeChiba, 64, 2.0},
+                        {BandKind::kSlanted, 1, 2.0},    {BandKind::kSlanted, 30, 2.0},
+                        {BandKind::kAbsolute, 40, 2.0},  {BandKind::kItakura, 0, 1.9},
+                        {BandKind::kItakura, 0, 1.0},    {BandKind::kNone, 0, 2.0}};
+  int turn = 0;
+  for (const auto& [n, m] : shapes) {
+    for (const Band& band : bands) {
+      for (int dim = 1; dim <= 5; ++dim) {
+        ++turn;
+        if (turn % (kThinning > 1 ? 3 : 1) != 0 || !detail::band_holds_path(band, n, m)) continue;
+        Batch<float> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
+        batch.options.band = band;
+        batch.options.step_penalty = turn % 4 == 0 ? 0.0 : 0.4;
+        expect_options(batch, kGradients);
+        if (turn % 5 == 0) expect_options(batch, kValue);
+      }
+    }
+  }
+}
+
+TEST_P(SoftDtw, FewFeaturesWithEverything) {
+  const int shapes[][2] = {{1, 1}, {3, 40}, {65, 33}, {131, 257}, {290, 130}};
+  int turn = 0;
+  for (const auto& [n, m] : shapes) {
+    for (CostKind kind : kCosts) {
+      for (int dim = 1; dim <= 5; ++dim) {
+        ++turn;
+        if (turn % (kThinning > 1 ? 2 : 1) != 0) continue;
+        Batch<float> batch({2, n, m, dim}, turn % 3 == 0 ? 0.2 : 1.0, turn);
+        batch.options.cost_kind = kind;
+        if (turn % 3 != 1) batch.options.step_penalty = 0.3;
+        if (turn % 4 != 1) batch.options.band = {BandKind::kSakoeChiba, turn % 40, 2.0};
+        if (turn % 5 != 1) batch.x_mask = every<float>(3, static_cast<std::size_t>(2) * n);
+        if (turn % 7 != 1) batch.y_mask = every<float>(4, static_cast<std::size_t>(2) * m);
+        if (n > 3) {
+          batch.x_lengths = {n - 2, n};
+          batch.y_lengths = {m, m / 2};
+          batch.fill_padding_with_nan();
+        }
+        // Ties of many missing steps: see MissingStepsMayHoldAnything.
+        expect_close(batch, run(batch, turn % 2 ? kGradients : kAllGradients), {1e-6, 3e-4});
+      }
+    }
+  }
+}
+
+// The least of the columns that a row has in the band is another strip's than the first one: rows are written
+// once each, whichever blocks the strips are in.
+TEST_P(SoftDtw, LongBandOfFewFeatures) {
+  for (int radius : {0, 20, 300}) {
+    for (int dim : {1, 3}) {
+      Batch<float> batch({2, 900, 1100, dim}, 0.5, 40 + radius);
+      batch.options.band = {BandKind::kSlanted, radius + 1, 2.0};
+      batch.x_lengths = {900, 860};
+      expect_options(batch, kGradients);
+    }
+  }
+}
+
 TEST_P(SoftDtw, StepPenalty) {
   for (int dim : {0, 1, 6}) {
     for (double penalty : {0.01, 1.0, 50.0}) {
       Batch<float> batch({2, 140, 300, dim}, 0.5, 41);
       batch.options.step_penalty = penalty;
       expect_options(batch, kAll);
+      if (dim > 0) expect_options(batch, kGradients);
       // Too large for float32's exponents.
       batch.options.step_penalty = 1e8;
       expect_options(batch, kEverything);
+      if (dim > 0) expect_options(batch, kGradients);
     }
   }
 }
@@ -85,6 +152,7 @@ TEST_P(SoftDtw, EveryCost) {
       batch.y_lengths = {101, 140};
       batch.fill_padding_with_nan();
       expect_options(batch, kGradients);
+      expect_options(batch, kAllGradients);
       Batch<double> wide({1, 61, 140, dim}, 0.1, 43);
       wide.options.cost_kind = kind;
       expect_options(wide, kAll);
@@ -111,6 +179,7 @@ TEST_P(SoftDtw, CostsAreFiniteAtKinks) {
         batch.x.at(0, 3, 0) = batch.y.at(0, 3, 0) + 1e-7f;
       }
       expect_options(batch, kAll);
+      expect_options(batch, kAllGradients);
     }
   }
 }
@@ -198,6 +267,7 @@ TEST_P(SoftDtw, MissingStepsMayHoldAnything) {
       batch.x_mask = every<float>(5, 2 * 131);
       batch.y_mask = every<float>(7, 2 * 97);
       const Outputs<float> expected = run(batch, kEverything);
+      const Outputs<float> gradients = run(batch, kGradients);
       // Ties of many steps: rounding shows more than elsewhere in float32, and in float64 nothing does.
       expect_close(batch, run(batch, kAll), {1e-6, 3e-4});
       Batch<double> wide({2, 131, 97, dim}, 0.5, 52);
@@ -216,6 +286,7 @@ TEST_P(SoftDtw, MissingStepsMayHoldAnything) {
         }
       }
       EXPECT_TRUE(same_bits(run(batch, kEverything), expected));
+      EXPECT_TRUE(same_bits(run(batch, kGradients), gradients));
     }
   }
 }
@@ -250,6 +321,13 @@ TEST_P(SoftDtw, Subsequence) {
         batch.options.step_penalty = turn % 2 ? 0.3 : 0.0;
         batch.options.cost_kind = kCosts[turn % 5];
         expect_subsequence(batch, static_cast<Wanted>(turn % 3));
+        if (batch.shape.dim == 1) {
+          for (int dim : {1, 2, 3}) {
+            Batch<float> few({2, n, m, dim}, gamma, turn);
+            few.options = batch.options;
+            expect_subsequence(few, kGradients);
+          }
+        }
         Batch<double> wide({2, n, m, dims[turn % 3]}, gamma, turn);
         wide.options = batch.options;
         if (n > 3 && m > 3) {

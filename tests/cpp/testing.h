@@ -144,8 +144,9 @@ bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
          same_bits(a.alignment, b.alignment);
 }
 
-// kAll: also the gradient by gamma, which not every path has.
-enum Wanted { kValue, kGradients, kEverything, kAll };
+// kGradients: of the series; kEverything: also the alignment. kAll, kAllGradients: also the gradient by
+// gamma, which not every path has.
+enum Wanted { kValue, kGradients, kEverything, kAll, kAllGradients };
 
 // Calls the library with all memory in Buffers: HostBuffer, or a device's buffer with the same interface.
 // Outputs and workspace start as NaN, so that a cell that is never written, or is read first, shows.
@@ -158,7 +159,7 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   const std::size_t pairs = s.batch;
   const std::size_t xs = series && wanted != kValue ? pairs * s.n * s.dim : 0;
   const std::size_t ys = series && wanted != kValue ? pairs * s.m * s.dim : 0;
-  const std::size_t table = wanted >= kEverything ? pairs * s.n * s.m : 0;
+  const std::size_t table = wanted == kEverything || wanted == kAll ? pairs * s.n * s.m : 0;
   Buffer value(pairs * sizeof(T)), grad_x(xs * sizeof(T)), grad_y(ys * sizeof(T)),
       alignment(table * sizeof(T));
 
@@ -188,7 +189,7 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   }
   if (!batch.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
   if (!batch.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());
-  const std::size_t gamma_slopes = wanted == kAll ? pairs : 0;
+  const std::size_t gamma_slopes = wanted >= kAll ? pairs : 0;
   problem.subsequence = batch.options.subsequence;
   const std::size_t ends = problem.subsequence ? pairs * s.m : 0;
   Buffer end_values(ends * sizeof(T));

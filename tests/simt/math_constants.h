@@ -5,4 +5,5 @@
 
 #define CUDART_INF (std::numeric_limits<double>::infinity())
 #define CUDART_INF_F (std::numeric_limits<float>::infinity())
+#define CUDART_NAN_F __builtin_nanf("")
 #define CUDART_NAN (std::numeric_limits<double>::quiet_NaN())

@@ -11,8 +11,7 @@
 // The third weight is (1 - p_up) - p_left: the three sum to 1 whatever the error of the reciprocal. A
 // predecessor that is out of reach has weight exactly 0.
 //
-// A penalty multiplies Z[i-1,j] and Z[i,j-1] by 2^-penalty, in units of c. A cell of infinite cost is out of
-// reach.
+// A penalty multiplies Z[i-1,j] and Z[i,j-1] by 2^-penalty, in units of c.
 #pragma once
 
 #include <math_constants.h>
@@ -65,9 +64,9 @@ struct Cell32 {
   static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
   static __device__ __forceinline__ State one() { return {1.0f, 0}; }
 
-  // Certified below 2^22.
+  // A power of two and the factor that is left. Certified below 2^22.
   struct Penalty {
-    float mantissa;
+    float factor;
     int exponent;
   };
   static __device__ __forceinline__ Penalty penalty(double c) {
@@ -90,27 +89,26 @@ struct Cell32 {
   template <bool kWantWeights, bool kOptions>
   static __device__ __forceinline__ State advance(float cost, float scale, const Penalty& penalty, State up,
                                                   State left, State diagonal, Weights<float>* weights) {
-    const bool forbidden = kOptions && cost == CUDART_INF_F;
-    if (kOptions) {
-      if (forbidden) cost = 0;
-      up.mantissa *= penalty.mantissa;
-      up.exponent -= penalty.exponent;
-      left.mantissa *= penalty.mantissa;
-      left.exponent -= penalty.exponent;
-    }
-    const int largest = __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
-    const float z_up = scaled(up, largest);
-    const float z_left = scaled(left, largest);
+    const int largest =
+        kOptions ? __viaddmax_s32(max(up.exponent, left.exponent), -penalty.exponent, diagonal.exponent)
+                 : __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
+    const int beside = kOptions ? largest + penalty.exponent : largest;
+    const float z_up = scaled(up, beside);  // but for the penalty's factor
+    const float z_left = scaled(left, beside);
     const float z_diagonal = scaled(diagonal, largest);
-    const float sum = z_up + z_left + z_diagonal;  // the same bits for exchanged series
-    if (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, cuda::reciprocal_fast(sum));
+    // The same bits for exchanged series.
+    const float sum = kOptions ? fmaf(z_up + z_left, penalty.factor, z_diagonal) : z_up + z_left + z_diagonal;
+    if (kWantWeights) {
+      const float factor = kOptions ? penalty.factor : 1.0f;
+      *weights = normalized(z_up * factor, z_left * factor, z_diagonal, cuda::reciprocal_fast(sum));
+    }
     // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
     constexpr float kRound = 12582912.0f;
     constexpr int kRoundBits = 0x4B400000;
     const float rounded = fmaf(cost, scale, kRound);
     const float fraction = fmaf(cost, -scale, rounded - kRound);
     const int exponent = largest + (kRoundBits - __float_as_int(rounded));
-    return {sum * cuda::exp2_fast(fraction), forbidden ? kDead : exponent};
+    return {sum * cuda::exp2_fast(fraction), exponent};
   }
 
   // log2 Z

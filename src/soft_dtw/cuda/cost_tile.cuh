@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "cuda/channel.cuh"
-#include "soft_dtw/cuda/dual.cuh"
+#include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
 namespace warpalign::softdtw {
@@ -88,22 +88,20 @@ __device__ __forceinline__ unsigned absent_rows(const Params<In>& p, const Pair<
                                                 int end_row, int lane) {
   const int row = row0 + lane % kTileRows;
   const bool inside = row >= 0 && row < end_row;
-  return __ballot_sync(
-      cuda::kFullWarp,
-      !inside || (p.x_mask && p.x_mask[static_cast<std::int64_t>(pair.index) * p.n + row] != 0));
+  return __ballot_sync(cuda::kFullWarp, !inside || is_missing(p.x_mask, pair.index, p.n, row));
 }
 template <class In>
 __device__ __forceinline__ unsigned absent_columns(const Params<In>& p, const Pair<In>& pair, int column0,
                                                    int lane) {
   const int column = column0 + lane;
   const bool inside = column < pair.m;
-  return __ballot_sync(
-      cuda::kFullWarp,
-      !inside || (p.y_mask && p.y_mask[static_cast<std::int64_t>(pair.index) * p.m + column] != 0));
+  return __ballot_sync(cuda::kFullWarp, !inside || is_missing(p.y_mask, pair.index, p.m, column));
 }
 
-template <class Cell, class In, bool kOptions>
+template <class Cell, class In, Options kOptions_>
 class CostMaker {
+  static constexpr bool kOptions = kOptions_ != Options::kNone;
+  static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
   using Element = softdtw::Element<Cell, In>;
   static constexpr int kVector = 16 / sizeof(Element);
@@ -127,23 +125,16 @@ class CostMaker {
       for (int k = lane_; k < kTileStride; k += 32) tile[k] = Real(0);
     } else if (p_.cost) {
       make_from_matrix(row0, tile);
-    } else if (!kOptions || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
+    } else if (!kAll || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
       make_from_series(row0, tile, [](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
         const Real a = x[0] - y[0], b = x[1] - y[1], e = x[2] - y[2], f = x[3] - y[3];
         sum += a * a + b * b + e * e + f * f;
       });
     } else {
-      // |t|, or h(t) = m (|t| - m/2) with m = min(|t|, 1).
-      const bool huber = p_.metric == Metric::kHuber;
-      const Real least = huber ? Real(0) : Real(1);
-      const Real part = huber ? Real(0.5) : Real(0);
-      const auto one = [&](Real x, Real y) {
-        const Real t = abs(x - y);
-        const Real m = max(min(t, Real(1)), least);
-        return m * (t - part * m);
-      };
+      const Distance<Real> distance(p_.metric);
       make_from_series(row0, tile, [&](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
-        sum += one(x[0], y[0]) + one(x[1], y[1]) + (one(x[2], y[2]) + one(x[3], y[3]));
+        sum += distance.of(x[0] - y[0]) + distance.of(x[1] - y[1]) +
+               (distance.of(x[2] - y[2]) + distance.of(x[3] - y[3]));
       });
     }
   }
@@ -162,7 +153,7 @@ class CostMaker {
   // What a cell of row r of the tile and column c of the strip costs, from what its steps do.
   [[nodiscard]] __device__ __forceinline__ Real final_cost(Real cost, int r, int c) {
     if constexpr (kOptions) {
-      if (!p_.cost && p_.metric == Metric::kNorm) cost = sqrt(cost);
+      if (kAll && !p_.cost && p_.metric == Metric::kNorm) cost = sqrt(cost);
       if (p_.band.kind != BandKind::kNone) {
         const int begin = __shfl_sync(cuda::kFullWarp, band_begin_, r);
         const int end = __shfl_sync(cuda::kFullWarp, band_end_, r);

@@ -3,15 +3,19 @@
 //
 // grad_y of a lane's columns is summed in registers over the strip. grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j])
 // is summed along the row as E is: from lane to lane, and from strip to strip through the channel; the
-// left-most strip writes it.
+// left-most strip writes it, with a band the left-most one that the row has cells in.
+//
+// With options a lane knows for which rows its column is in the band, and a missing step is NaN here, which
+// says so to all that is computed from it.
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/wave.cuh"
 
 namespace warpalign::softdtw {
 
-template <class Cell, class In_, int W, int F>
+template <class Cell, class In_, int W, int F, Options kOptions_>
 class FewFeatures {
   using In = In_;
   using Real = typename Cell::Real;
@@ -22,9 +26,11 @@ class FewFeatures {
   static constexpr int kCarried = F;
   static constexpr int kSegment = 8;
   static constexpr int kRoles = 1;
-  static constexpr bool kOptions = false;
+  static constexpr Options kOptions = kOptions_;
 
  private:
+  static constexpr bool kPaths = kOptions != Options::kNone;
+  static constexpr bool kAll = kOptions == Options::kAll;
   static constexpr int kBlock = kSegment * kGroup;
   static constexpr int kRows = 2 * kBlock;  // of x in shared memory, and a group of them twice
 
@@ -35,28 +41,39 @@ class FewFeatures {
       : w_(w),
         p_(w.params),
         scale_(static_cast<Real>(w.pair.scale)),
-        ring_(reinterpret_cast<Real*>(w.source_memory)) {}
+        ring_(reinterpret_cast<Real*>(w.source_memory)),
+        is_norm_(kAll && F > 1 && p_.metric == Metric::kNorm),
+        distance_(kAll ? metric() : Metric::kSquared),
+        slope_(kAll ? metric() : Metric::kSquared) {}
 
   // Which bounds every cost: how far x and y reach from y[0], as bits. Each strip looks at its share of x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
-  static __device__ float largest_cost(int2 bits, int dim, double scale) {
+  static __device__ float largest_cost(const Params<In>& p, int2 bits, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
-    return dim * reach * reach * static_cast<float>(scale);
+    float cost = p.dim * reach * reach;
+    if (kAll && p.metric == Metric::kNorm) cost = sqrt(cost);
+    if (kAll && (p.metric == Metric::kAbsolute || p.metric == Metric::kHuber)) cost = p.dim * reach;
+    return cost * static_cast<float>(scale);
   }
 
   __device__ void begin_forward() {
     begin_strip();
     x_reach_ = 0;
     y_reach_ = 0;
+    const In* const first = w_.pair.y + (kAll ? first_present() * p_.y_stride[1] : 0);
 #pragma unroll
     for (int f = 0; f < F; ++f) {
-      const Real origin = feature(w_.pair.y, p_.y_stride[2], f);
+      const Real origin = feature(first, p_.y_stride[2], f);
       for (int i = w_.strip * 32 + w_.lane; i < w_.pair.n; i += w_.strips * 32) {
+        if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, i)) continue;
         x_reach_ =
             largest_bits(x_reach_, feature(w_.pair.x + i * p_.x_stride[1], p_.x_stride[2], f) - origin);
       }
 #pragma unroll
-      for (int k = 0; k < W; ++k) y_reach_ = largest_bits(y_reach_, y_[k][f] - origin);
+      for (int k = 0; k < W; ++k) {
+        if (kAll && is_missing_column(k)) continue;
+        y_reach_ = largest_bits(y_reach_, y_[k][f] - origin);
+      }
     }
   }
 
@@ -67,15 +84,23 @@ class FewFeatures {
 #pragma unroll
       for (int f = 0; f < F; ++f) grad_y_[k][f] = Real(0);
     }
+    if constexpr (kPaths) {
+      const bool writes = w_.lane == 0 && w_.pair.grad_x;
+      const auto before = [&] {
+        return detail::band_rows(p_.band, w_.strip * 32 * W - 1, w_.pair.n, w_.pair.m).end;
+      };
+      own_rows_ = rows_as_steps(writes && w_.has_left() ? before() : 0, writes ? w_.end_row : 0);
+    }
   }
 
   // A segment meets the rows of its own block and of the one before, counted from row -shift. Blocks are
   // asked for a segment ahead.
   __device__ void begin_forward_segment(int segment) {
-    if (segment == 0) {
-      ask(-1);
-      put(-1);
-      ask(0);
+    const int first = kPaths ? w_.own.first / kSegment : 0;
+    if (segment == first) {
+      ask(first - 1);
+      put(first - 1);
+      ask(first);
     }
     put(segment);
     ask(segment + 1);
@@ -90,7 +115,14 @@ class FewFeatures {
     ask(segment - 2);
   }
   __device__ __forceinline__ void begin_forward_group(int group) { begin_group(group); }
-  __device__ __forceinline__ void begin_reverse_group(int group) { begin_group(group); }
+  __device__ __forceinline__ void begin_reverse_group(int group) {
+    begin_group(group);
+    if constexpr (kPaths) {
+      writes_ = steps_of_group(own_rows_, group);
+      const std::int64_t first = (group * kGroup - w_.shift) * static_cast<std::int64_t>(p_.dim);
+      grad_x_ = w_.pair.grad_x ? w_.pair.grad_x + first : nullptr;
+    }
+  }
   __device__ void end_forward_group(int) const {}
   __device__ void end_reverse_group(int) const {}
   static __device__ void init(unsigned char*, int) {}
@@ -99,36 +131,53 @@ class FewFeatures {
   __device__ void help_reverse(int) const {}
   __device__ __forceinline__ void begin_group(int group) {
     x_ = ring_ + ((group * kGroup - w_.lane) & (kRows - 1)) * F;
+    if constexpr (kPaths) allowed_ = steps_of_group(rows_, group);
   }
 
   [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int k) const {
     Real sum = 0;
 #pragma unroll
-    for (int f = 0; f < F; ++f) sum += (x_[q * F + f] - y_[k][f]) * (x_[q * F + f] - y_[k][f]);
-    return sum;
+    for (int f = 0; f < F; ++f) {
+      const Real difference = x_[q * F + f] - y_[k][f];
+      sum += kAll ? distance_.of(difference) : difference * difference;
+    }
+    if (is_norm_) sum = cuda::sqrt_fast(sum);
+    return kAll ? max(sum, Real(0)) : sum;  // 0 in place of NaN
+  }
+  [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
+    return kPaths && !(allowed_ >> q & 1);
   }
 
   // carried: F partial sums of grad_x over the columns on the right.
   __device__ __forceinline__ void take(int q, int k, Real e, Real* carried) {
-    const Real twice = e + e;
+    const Real weight = kAll ? weight_of(q, k, e) : e + e;
 #pragma unroll
     for (int f = 0; f < F; ++f) {
-      const Real g = twice * (x_[q * F + f] - y_[k][f]);
+      const Real difference = x_[q * F + f] - y_[k][f];
+      const Real g = weight * (kAll ? slope_.of(weight, difference) : difference);
       grad_y_[k][f] -= g;
       carried[f] += g;
+    }
+    if (kPaths && k == 0 && writes_ >> q & 1) {
+#pragma unroll
+      for (int f = 0; f < F; ++f) {
+        if (f < p_.dim) grad_x_[q * p_.dim + f] = static_cast<In>(carried[f]);
+      }
     }
   }
 
   // rows[q][1 + f]: the complete sums of grad_x of rows first + q, by the left-most strip.
   __device__ __forceinline__ void finish_rows(int first, const Real* rows) const {
-    if (!w_.pair.grad_x) return;
-    for (int i = w_.lane; i < kGroup * F; i += cuda::kWarpSize) {
-      const int row = first + i / F;
-      const int f = i % F;
-      if (row >= 0 && row < w_.pair.n && f < p_.dim) {
-        w_.pair.grad_x[static_cast<std::int64_t>(row) * p_.dim + f] =
-            static_cast<In>(rows[i / F * (1 + F) + 1 + f]);
+    if constexpr (!kPaths) {  // which have done it
+      if (!w_.pair.grad_x) return;
+      for (int i = w_.lane; i < kGroup * F; i += cuda::kWarpSize) {
+        const int row = first + i / F;
+        const int f = i % F;
+        if (row >= 0 && row < w_.pair.n && f < p_.dim) {
+          w_.pair.grad_x[static_cast<std::int64_t>(row) * p_.dim + f] =
+              static_cast<In>(rows[i / F * (1 + F) + 1 + f]);
+        }
       }
     }
   }
@@ -152,6 +201,51 @@ class FewFeatures {
     return F == 1 || f < p_.dim ? Real(__ldg(at + f * stride)) : Real(0);
   }
 
+  // Of one feature, the Euclidean distance is the absolute one.
+  [[nodiscard]] __device__ Metric metric() const {
+    return F == 1 && p_.metric == Metric::kNorm ? Metric::kAbsolute : p_.metric;
+  }
+  // Of E, what the slopes are multiplied with. Of a subsequence there is E before row 0.
+  [[nodiscard]] __device__ __forceinline__ Real weight_of(int q, int k, Real e) const {
+    Real weight = forbids(q, k) || isnan(x_[q * F] - y_[k][0]) ? Real(0) : slope_.factor * e;
+    if (is_norm_) {
+      Real squares = 0;
+#pragma unroll
+      for (int f = 0; f < F; ++f) squares += (x_[q * F + f] - y_[k][f]) * (x_[q * F + f] - y_[k][f]);
+      weight = squares > 0 ? weight * cuda::reciprocal_root_fast(squares) : Real(0);
+    }
+    return weight;
+  }
+
+  // Rows begin <= i < end of this lane, counted as its steps, and those of them that fall into a group, as
+  // bits.
+  struct Steps {
+    int begin;
+    int end;
+  };
+  [[nodiscard]] __device__ Steps rows_as_steps(int begin, int end) const {
+    return {begin + w_.shift + w_.lane, max(begin, end) + w_.shift + w_.lane};
+  }
+  [[nodiscard]] static __device__ __forceinline__ unsigned steps_of_group(Steps steps, int group) {
+    const int first = group * kGroup;
+    const int begin = min(max(steps.begin - first, 0), kGroup);
+    const int end = min(max(steps.end - first, 0), kGroup);
+    return (1u << end) - (1u << begin);
+  }
+
+  // The first step of y that is not missing: what a missing one holds is no origin to measure from.
+  [[nodiscard]] __device__ int first_present() const {
+    for (int j = 0; p_.y_mask && j < w_.pair.m; j += 32) {
+      const bool there = j + w_.lane < w_.pair.m && !is_missing(p_.y_mask, w_.pair.index, p_.m, j + w_.lane);
+      const unsigned present = __ballot_sync(cuda::kFullWarp, there);
+      if (present) return j + __ffs(present) - 1;
+    }
+    return 0;
+  }
+  [[nodiscard]] __device__ bool is_missing_column(int k) const {
+    return is_missing(p_.y_mask, w_.pair.index, p_.m, min(column_ + k, w_.pair.m - 1));
+  }
+
   // Rows [block * kBlock - shift, ...) of x, 2 F values a lane; rows outside repeat the first or the last
   // one.
   __device__ void ask(int block) {
@@ -160,6 +254,7 @@ class FewFeatures {
       const int element = i * 32 + w_.lane;
       const int row = min(max(block * kBlock + element / F - w_.shift, 0), w_.pair.n - 1);
       ahead_[i] = feature(w_.pair.x + row * p_.x_stride[1], p_.x_stride[2], element % F);
+      if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, row)) ahead_[i] = Real(CUDART_NAN_F);
     }
   }
   __device__ void put(int block) {
@@ -182,6 +277,11 @@ class FewFeatures {
       const In* y = w_.pair.y + min(column_ + k, w_.pair.m - 1) * p_.y_stride[1];
 #pragma unroll
       for (int f = 0; f < F; ++f) y_[k][f] = feature(y, p_.y_stride[2], f);
+      if (kAll && is_missing_column(k)) y_[k][0] = Real(CUDART_NAN_F);
+    }
+    if constexpr (kPaths) {
+      const auto rows = detail::band_rows(p_.band, min(column_, w_.pair.m - 1), w_.pair.n, w_.pair.m);
+      rows_ = rows_as_steps(rows.begin, rows.end);
     }
   }
 
@@ -196,6 +296,17 @@ class FewFeatures {
   const Real* x_ = nullptr;  // of this lane, at the group's first step
   Real ahead_[kPerLane];
   Real grad_y_[W][F];
+
+  // With options only.
+  static_assert(!kPaths || W == 1);
+  const bool is_norm_;
+  const Distance<Real> distance_;
+  const Slope<Real> slope_;
+  Steps rows_;        // of this lane's column in the band,
+  unsigned allowed_;  // and those of the group in work
+  Steps own_rows_;    // whose grad_x this lane writes,
+  unsigned writes_;   // and those of the group
+  In* grad_x_;        // of the group's first step
 };
 
 }  // namespace warpalign::softdtw

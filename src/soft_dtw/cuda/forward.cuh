@@ -59,18 +59,13 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   if (!w.has_left() && w.lane == 0) z.corner = Cell::one();
   GroupWeights<Cell, W> none;
   StepOptions<Cell> options = w.step_options();
-  [[maybe_unused]] State end = Cell::dead();
-  if (Wave::kOptions && !w.has_right()) {  // a band may have no path
-    if (w.lane == 0) w.record->last = Cell::dead();
-    __syncwarp();
-  }
+  [[maybe_unused]] State end = Cell::dead();  // with options, of row n - 1; a band may not come by it
   cuda::RemoteReader<Wave::kStateUnits> remote;
   if (left_is_remote && w.from_left.first < w.from_left.end) {
     remote.ask(left_column + w.from_left.first * kGroup, w.lane);
   }
   const State* border = nullptr;
   source.begin_forward();
-  const auto cost = [&](int q, int k) { return source.cost(q, k); };
   for (int group = w.own.first; group < w.own.end; ++group) {
     if (group % kSegment == 0) {
       if constexpr (kKeep) w.store(w.kept(group / kSegment), z);
@@ -94,9 +89,9 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
     State out[kGroup];
     const bool has_result = group == result_group;
     const bool is_mine = has_result && w.lane == result_lane;
-    if (Wave::kOptions && w.params.subsequence) options.start = w.lane + w.shift - group * kGroup;
+    if (Wave::kAll && w.params.subsequence) options.start = w.lane + w.shift - group * kGroup;
     const auto run = [&](const auto& note) {
-      run_group<false, Wave::kOptions>(w.lane, cost, source.scale(), options, border, z, out, none, note);
+      run_group<false>(w.lane, source, options, border, z, out, none, note);
     };
     if (W > 1 && has_result) {
       run([&](int q, int k, const State& here) {
@@ -105,16 +100,18 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
     } else {
       run([](int, int, const State&) {});
     }
-    if (W == 1 && is_mine) {  // out is all that there is
+    if constexpr (Wave::kOptions) {
+      if (has_result || (Wave::kAll && w.params.subsequence)) {
+#pragma unroll
+        for (int q = 0; q < kGroup; ++q) {
+          const State here = out[q];  // first of all: else out lies in memory
+          if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = here;
+        }
+      }
+    } else if (W == 1 && is_mine) {  // out is all that there is
 #pragma unroll
       for (int q = 0; q < kGroup; ++q) {
         if (q == result_step % kGroup) w.record->last = out[q];
-      }
-    }
-    if (Wave::kOptions && w.params.subsequence) {
-#pragma unroll
-      for (int q = 0; q < kGroup; ++q) {
-        if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = out[q];
       }
     }
 
@@ -136,8 +133,9 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       }
     }
   }
+  if (Wave::kOptions && !w.has_right() && w.lane == result_lane) w.record->last = end;
   w.note_range(source.range_bits());
-  if (Wave::kOptions && w.params.subsequence) note_ends(w, end);
+  if (Wave::kAll && w.params.subsequence) note_ends(w, end);
 }
 
 }  // namespace warpalign::softdtw

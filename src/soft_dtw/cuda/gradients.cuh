@@ -21,39 +21,15 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
   }
 }
 
-// The derivative of a metric by one difference, but for a factor: the difference itself, times `steepness`,
-// within +-limit. 0 where the weight is 0, which silences an infinite difference and missing steps.
-template <class Scale>
-struct Slope {
-  Scale steepness;
-  Scale limit;
-  Scale factor;
-
-  __device__ explicit Slope(Metric metric)
-      : steepness(metric == Metric::kAbsolute ? static_cast<Scale>(sizeof(Scale) == 4 ? 0x1p126 : 0x1p1000)
-                                              : Scale(1)),
-        limit(metric == Metric::kAbsolute || metric == Metric::kHuber ? Scale(1)
-                                                                      : static_cast<Scale>(INFINITY)),
-        factor(metric == Metric::kSquared ? Scale(2) : Scale(1)) {}
-
-  [[nodiscard]] __device__ __forceinline__ Scale of(Scale weight, Scale difference) const {
-    return weight == Scale(0) ? Scale(0) : max(min(difference * steepness, limit), -limit);
-  }
-  [[nodiscard]] __device__ __forceinline__ Dual of(Dual weight, Dual difference) const {
-    const double slope = of(weight.value, difference.value);
-    // A steep one is a step, whose height is 1: differences of 1 are no reason to take it for straight.
-    const bool is_straight = steepness == Scale(1) && slope == difference.value && weight.value != 0;
-    return {slope, is_straight ? difference.tangent : 0.0};
-  }
-};
-
 // One of the warps that make gradients from a strip's E: of every kGradientWarps blocks of features the one
 // that is its own. With one block or none it keeps y and the sums in shared memory for the whole strip, else
 // it fetches them for every tile.
 //
 // Lanes lie along the features, in 32 / width_ groups that share the columns.
-template <class Cell, class In, bool kOptions>
+template <class Cell, class In, Options kOptions_>
 class GradientMaker {
+  static constexpr bool kOptions = kOptions_ != Options::kNone;
+  static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
   using Element = softdtw::Element<Cell, In>;
   static constexpr int kFeatures = kGradientFeatures<Real>;
@@ -75,7 +51,7 @@ class GradientMaker {
         first_feature_(helper * width_),
         keeps_(p.dim <= kGradientWarps * width_),
         memory_(memory.reverse.gradients[helper]),
-        slope_(kOptions ? p.metric : Metric::kSquared) {
+        slope_(kAll ? p.metric : Metric::kSquared) {
     if (kOptions) absent_columns_ = absent_columns(p, pair, column0, lane);
     if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);
   }
@@ -226,7 +202,7 @@ class GradientMaker {
 #pragma unroll
         for (int r = 0; r < kTileRows; ++r) {
           Real difference = Real(x_[r]) - here[c];
-          if (kOptions) difference = slope_.of(e[c][r], difference);
+          if (kAll) difference = slope_.of(e[c][r], difference);
           by_row[r] += e[c][r] * difference;
           by_column[r % 4] += e[c][r] * difference;
         }

@@ -30,16 +30,16 @@ struct StepOptions {
   int start;  // the step at which this lane is at row 0, if paths may begin in any column of it; else -1
 };
 
-// cost(q, k): of step q, column k. border[q]: Z left of the strip, for lane 0; null at the left edge. out
-// gets the last column's values. Nothing is stored in memory between the steps, so that loads can run ahead.
-// note(q, k, state): sees every cell.
-template <bool kWantWeights, bool kOptions, class Cell, int W, class Cost, class Note>
-__device__ __forceinline__ void run_group(int lane, const Cost& cost, typename Cell::Scale scale,
-                                          const StepOptions<Cell>& options,
+// source.cost(q, k): of step q, column k; source.forbids(q, k): no path may use it. border[q]: Z left of the
+// strip, for lane 0; null at the left edge. out gets the last column's values. Nothing is stored in memory
+// between the steps, so that loads can run ahead. note(q, k, state): sees every cell.
+template <bool kWantWeights, class Source, class Cell, int W, class Note>
+__device__ __forceinline__ void run_group(int lane, const Source& source, const StepOptions<Cell>& options,
                                           const typename Cell::State* border, Lane<Cell, W>& z,
                                           typename Cell::State (&out)[kGroup], GroupWeights<Cell, W>& weights,
                                           const Note& note) {
   using State = typename Cell::State;
+  constexpr bool kOptions = Source::kOptions != Options::kNone;
   static_assert(!kOptions || W == 1);
 #pragma unroll
   for (int k = 0; k < W; ++k) z.above[k] = Cell::normal(z.above[k]);
@@ -50,15 +50,16 @@ __device__ __forceinline__ void run_group(int lane, const Cost& cost, typename C
     if (lane == 0) left = border ? Cell::normal(border[q]) : Cell::dead();
     State corner = z.corner;
     z.corner = left;
-    if (kOptions && q == options.start) {
+    if (Source::kOptions == Options::kAll && q == options.start) {
       corner = Cell::one();
 #pragma unroll
       for (int k = 0; k < W; ++k) z.above[k] = Cell::dead();
     }
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const State here = Cell::template advance<kWantWeights, kOptions>(
-          cost(q, k), scale, options.penalty, z.above[k], left, corner, &weights[q][k]);
+      State here = Cell::template advance<kWantWeights, kOptions>(
+          source.cost(q, k), source.scale(), options.penalty, z.above[k], left, corner, &weights[q][k]);
+      if (kOptions && source.forbids(q, k)) here = Cell::dead();
       corner = z.above[k];
       z.above[k] = here;
       left = here;

@@ -175,7 +175,7 @@ __device__ void work(Wave& wave) {
       const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
       if (task.exists && task.order == panels) wave.fill_outside(usable);
       if (usable && wave.active()) sweep_reverse(wave, source);
-      if constexpr (Wave::kOptions) {
+      if constexpr (Wave::kAll) {
         __syncthreads();
         if (usable && leads && p.grad_gamma) finish_reverse_panel(wave);
       }
@@ -198,7 +198,8 @@ struct KernelOf {
 
   static void describe(Request& r) {
     r.cell = sizes<Cell>();
-    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles, Source::kOptions};
+    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles,
+                Source::kOptions == Options::kAll};
     r.columns_per_lane = Source::kColumns;
     r.most_strips = kStrips;
     r.resident_blocks = kBlocks;

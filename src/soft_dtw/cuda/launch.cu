@@ -1,8 +1,8 @@
 // Host side of the CUDA path: layout of the workspace, choice of the kernel, one or two launches.
 //
 // float32 runs Cell32 and behind it Cell64, whose blocks look at every pair's flag and recompute only those
-// that Cell32 could not certify; float64 runs Cell64 alone, and hard DTW CellHard. Whatever but soft-DTW's
-// plain form with squared distances was asked for makes it a kernel with options.
+// that Cell32 could not certify; float64 runs Cell64 alone, and hard DTW CellHard. What was asked for beyond
+// soft-DTW's plain form with squared distances makes it a kernel with so many options.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace softdtw;  // NOLINT: one operator's own names
 
-enum class Kernel { kFewFeatures, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
+enum class Kernel { kFewFeatures, kFewFeaturesOptions, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
@@ -38,10 +38,10 @@ struct Plan {
 bool is_hard(const SoftDtwProblem& p) { return p.gamma == 0 && !p.gammas; }
 bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_kind == CostKind::kCosine; }
 
-bool has_options(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   const bool other_cost = !p.cost.data && p.cost_kind != CostKind::kSquaredEuclidean && !is_cosine(p);
-  return other_cost || p.band.kind != BandKind::kNone || p.step_penalty != 0 || p.x_mask || p.y_mask ||
-         p.subsequence || out.grad_gamma;
+  if (other_cost || p.x_mask || p.y_mask || p.subsequence || out.grad_gamma) return Options::kAll;
+  return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
 }
 
 // One call of one device. tangents: null for first order.
@@ -84,9 +84,10 @@ Kernel kernel_for(const Call& call) {
   if (call.tangents) return Kernel::kDual;
   if (is_hard(p)) return Kernel::kHard;
   if (p.dtype == DType::kFloat64) return Kernel::kFloat64;
-  if (has_options(p, out)) return Kernel::kOptions;
-  if (uses_tensor_cores(call)) return Kernel::kTensor;
-  return p.cost.data || out.alignment || p.dim > kMostFeatures ? Kernel::kTiles : Kernel::kFewFeatures;
+  const bool plain = options_of(p, out) == Options::kNone;
+  if (plain && uses_tensor_cores(call)) return Kernel::kTensor;
+  if (p.cost.data || out.alignment || p.dim > kMostFeatures) return plain ? Kernel::kTiles : Kernel::kOptions;
+  return plain ? Kernel::kFewFeatures : Kernel::kFewFeaturesOptions;
 }
 
 // Strips lie along the longer series, which gives the most warps something to do, where the problem is
@@ -97,8 +98,10 @@ bool exchanges_series(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   return symmetric && p.n > p.m;
 }
 
+int features_for(int dim) { return dim <= 2 ? dim : kMostFeatures; }
+
 void describe_few_features(Request& r, int dim, DeviceLimits device) {
-  r.features = dim <= 2 ? dim : kMostFeatures;
+  r.features = features_for(dim);
   // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
   const double warps_of_two = static_cast<double>(r.batch) * strips_of(r.m, 2);
   const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
@@ -111,6 +114,9 @@ void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits d
   switch (kernel) {
     case Kernel::kFewFeatures:
       return describe_few_features(r, p.dim, device);
+    case Kernel::kFewFeaturesOptions:
+      r.features = features_for(p.dim);
+      return describe_few_features_options(r);
     case Kernel::kTiles:
       return describe_tiles(r);
     case Kernel::kTensor:
@@ -140,6 +146,7 @@ Plan plan_for(const Call& call) {
   Request rerun = request;
   Plan plan{};
   plan.kernel = kernel_for(call);
+  request.options = options_of(problem, out);
   describe(plan.kernel, request, problem, limits);
   plan.main = layout_for(request, limits);
   const Layout& main = plan.main;
@@ -240,6 +247,8 @@ Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t
   switch (kernel) {
     case Kernel::kFewFeatures:
       return launch_few_features(p, gradient, stream);
+    case Kernel::kFewFeaturesOptions:
+      return launch_few_features_options(p, gradient, stream);
     case Kernel::kTiles:
       return launch_tiles(p, gradient, stream);
     case Kernel::kTensor:

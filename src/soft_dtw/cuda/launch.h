@@ -14,6 +14,10 @@ constexpr int kMostFeatures = 4;
 void describe_few_features(Request& request);
 Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t stream);
 
+// Likewise with the options that request.options and p.layout.options say; 1 column per lane.
+void describe_few_features_options(Request& request);
+Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream);
+
 // Cell32 with costs in tiles.
 void describe_tiles(Request& request);
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
@@ -23,11 +27,11 @@ constexpr int kMostTensorFeatures = 2048;
 void describe_tensor(Request& request, int dim);
 Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Cell32 with costs in tiles, and all options but hard DTW.
+// Cell32 with costs in tiles, and the options that request.options and p.layout.options say.
 void describe_options(Request& request);
 Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// CellHard, likewise.
+// CellHard, with all options.
 void describe_hard(Request& request, bool float32_data, int shared_bytes_per_block);
 Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream);
 Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream);

@@ -5,7 +5,9 @@
 namespace warpalign::softdtw {
 
 template <class In, int kRing>
-using Tiled = KernelOf<CellDual, In, Tiles<CellDual, In, true, PlainMakers<CellDual, In, true, kRing>>, 1, 1>;
+using Tiled =
+    KernelOf<CellDual, In,
+             Tiles<CellDual, In, Options::kAll, PlainMakers<CellDual, In, Options::kAll, kRing>>, 1, 1>;
 template <class In>
 using Kernel = EitherKernel<Tiled<In, kRingTiles>, Tiled<In, kLeastRingTiles>>;
 

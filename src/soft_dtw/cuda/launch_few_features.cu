@@ -6,7 +6,7 @@ namespace warpalign::softdtw {
 namespace {
 
 template <int W, int F>
-using Kernel = KernelOf<Cell32, float, FewFeatures<Cell32, float, W, F>, 8, 2>;
+using Kernel = KernelOf<Cell32, float, FewFeatures<Cell32, float, W, F, Options::kNone>, 8, 2>;
 
 // Calls act with the kernel of so many columns per lane and features.
 template <int F, class Act>

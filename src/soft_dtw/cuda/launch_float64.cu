@@ -5,7 +5,9 @@
 namespace warpalign::softdtw {
 
 template <class In, int kRing, int kStrips>
-using Tiled = KernelOf<Cell64, In, Tiles<Cell64, In, true, PlainMakers<Cell64, In, true, kRing>>, kStrips, 1>;
+using Tiled =
+    KernelOf<Cell64, In, Tiles<Cell64, In, Options::kAll, PlainMakers<Cell64, In, Options::kAll, kRing>>,
+             kStrips, 1>;
 template <class In>
 using Kernel = EitherKernel<Tiled<In, kRingTiles, 3>, Tiled<In, kLeastRingTiles, 1>>;
 

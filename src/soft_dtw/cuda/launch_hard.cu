@@ -5,8 +5,10 @@
 namespace warpalign::softdtw {
 
 template <class In, int kRing, int kStrips>
-using Tiled = KernelOf<CellHard<In>, In,
-                       Tiles<CellHard<In>, In, true, PlainMakers<CellHard<In>, In, true, kRing>>, kStrips, 1>;
+using Tiled =
+    KernelOf<CellHard<In>, In,
+             Tiles<CellHard<In>, In, Options::kAll, PlainMakers<CellHard<In>, In, Options::kAll, kRing>>,
+             kStrips, 1>;
 using Kernel32 = Tiled<float, kRingTiles, 4>;
 using Kernel64 = EitherKernel<Tiled<double, kRingTiles, 3>, Tiled<double, kLeastRingTiles, 1>>;
 

@@ -3,13 +3,24 @@
 #include "soft_dtw/cuda/tiles.cuh"
 
 namespace warpalign::softdtw {
+namespace {
 
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, true>, 4, 1>;
+template <Options kOptions>
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, kOptions>, 4, 1>;
 
-void describe_options(Request& request) { Kernel::describe(request); }
+template <class Act>
+auto with_kernel(Options options, const Act& act) {
+  return options == Options::kPaths ? act(Kernel<Options::kPaths>{}) : act(Kernel<Options::kAll>{});
+}
+
+}  // namespace
+
+void describe_options(Request& request) {
+  with_kernel(request.options, [&](auto kernel) { kernel.describe(request); });
+}
 
 Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return Kernel::launch(p, gradient, stream);
+  return with_kernel(p.layout.options, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
 }  // namespace warpalign::softdtw

@@ -16,7 +16,7 @@ struct TensorMakers {
 };
 
 template <bool kKept>
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, false, TensorMakers<kKept>>, 4, 1>;
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<kKept>>, 4, 1>;
 
 template <class Act>
 auto with_kernel(int dim, const Act& act) {

@@ -4,7 +4,7 @@
 
 namespace warpalign::softdtw {
 
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, false>, 4, 1>;
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone>, 4, 1>;
 
 void describe_tiles(Request& request) { Kernel::describe(request); }
 

@@ -39,8 +39,12 @@ struct SourceSizes {
   int warp_bytes;  // shared memory of one strip
   int segment;     // groups between two kept states
   int roles;       // warps that work on a strip
-  bool options;    // a number per strip is joined into the pair's results
+  bool parts;      // a number per strip is joined into the pair's results
 };
+
+// What a kernel can do beyond soft-DTW's plain form: nothing; restrict and weigh paths (bands and penalties),
+// of squared distances or a cost matrix; or everything.
+enum class Options : unsigned char { kNone, kPaths, kAll };
 
 struct DeviceLimits {
   int multiprocessors;
@@ -61,7 +65,8 @@ struct Layout {
   int groups;    // of the padded length
   bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
   bool tight;    // of two kernels that differ in their shared memory, the one with less
-  int slots;     // pairs in flight
+  Options options;
+  int slots;  // pairs in flight
   int grid;
   int shared_bytes;
   std::size_t columns;       // bytes from the start of scratch: border and flow columns of slot 0
@@ -100,6 +105,7 @@ struct Request {
   SourceSizes source;
   int columns_per_lane;
   int features;
+  Options options;
   bool tight;
   int most_strips;      // of a block, as the kernel's registers allow
   int resident_blocks;  // of a multiprocessor, likewise, if they have that many
@@ -115,7 +121,7 @@ inline void place(Layout& l, const Request& r, int strips) {
   l.flow = aligned(kept * rows * r.cell.state);
   l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
   l.parts = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
-  l.column_bytes = l.parts + (r.source.options ? aligned(strips * kPartBytes) : 0);
+  l.column_bytes = l.parts + (r.source.parts ? aligned(strips * kPartBytes) : 0);
   l.states = l.columns + l.slots * l.column_bytes;
   l.state_bytes = aligned(segments * strips * (r.columns_per_lane + 1) * 32 * r.cell.state);
   l.scratch = l.states + l.slots * l.state_bytes;
@@ -125,6 +131,7 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   Layout l{};
   l.columns_per_lane = r.columns_per_lane;
   l.features = r.features;
+  l.options = r.options;
   l.tight = r.tight;
   l.groups = groups_of(r.n);
   const int strips = strips_of(r.m, r.columns_per_lane);

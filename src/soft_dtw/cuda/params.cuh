@@ -87,6 +87,11 @@ __device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, i
   return lengths ? min(max(lengths[b], 1), limit) : limit;
 }
 
+// Whether step i of a series is missing. mask: (B, length), or null.
+__device__ __forceinline__ bool is_missing(const std::uint8_t* mask, int b, int length, int i) {
+  return mask && mask[static_cast<std::int64_t>(b) * length + i] != 0;
+}
+
 template <class Scale, class In>
 __device__ __forceinline__ double scale_of(const Params<In>& p, int b) {
   const double gamma = p.gammas ? static_cast<double>(p.gammas[b]) : p.gamma;

@@ -41,7 +41,7 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
     const Weights<Real> p = weights[k];
     if (k == inject_column) flow.up[k] = injected;  // nothing else is there yet
     const Real e = flow.up[k] + incoming;
-    if (Wave::kOptions) flow.last = e;
+    if (Wave::kAll) flow.last = e;
     // Only incoming is new since the step before: one multiply-add from column to column.
     incoming = incoming * p.left + (flow.up[k] * p.left + flow.diagonal[k]);
     flow.up[k] = e * p.up;
@@ -85,7 +85,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   const int last_column = w.pair.m - 1 - w.strip * 32 * W;
   const bool injects = !w.has_right() && last_column / W == w.lane;
   int inject_step = injects ? w.pair.n - 1 + w.lane + w.shift : -1;
-  const bool subsequence = Wave::kOptions && w.params.subsequence;
+  const bool subsequence = Wave::kAll && w.params.subsequence;
   if (subsequence && w.strip * 32 + w.lane < w.pair.m) inject_step = w.pair.n - 1 + w.lane + w.shift;
   StepOptions<Cell> options = w.step_options();
   [[maybe_unused]] double entropy = 0;
@@ -95,7 +95,6 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   if (right_is_remote && w.to_right.first < w.to_right.end) remote.ask(right_column, w.lane);
   Flow<Wave> flow;
   GroupWeights<Cell, W> weights;
-  const auto cost = [&](int q, int k) { return source.cost(q, k); };
   const auto ignore = [](int, int, const State&) {};
   State out_states[kGroup];
   const int segments = div_up(w.own.end, kSegment);
@@ -127,17 +126,16 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
       w.store(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(first + i);
       if (subsequence) options.start = w.lane + w.shift - (first + i) * kGroup;
-      run_group<false, Wave::kOptions>(w.lane, cost, source.scale(), options,
-                                       border ? border + i * kGroup : nullptr, z, out_states, weights,
-                                       ignore);
+      run_group<false>(w.lane, source, options, border ? border + i * kGroup : nullptr, z, out_states,
+                       weights, ignore);
     }
     for (int i = count - 1; i >= 0; --i) {
       const int group = first + i;
       if (i + 1 < count) w.load(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(group);
       if (subsequence) options.start = w.lane + w.shift - group * kGroup;
-      run_group<true, Wave::kOptions>(w.lane, cost, source.scale(), options,
-                                      border ? border + i * kGroup : nullptr, z, out_states, weights, ignore);
+      run_group<true>(w.lane, source, options, border ? border + i * kGroup : nullptr, z, out_states, weights,
+                      ignore);
 
       const Real* received = nullptr;
       const bool receives = w.to_right.hold(group);
@@ -163,19 +161,39 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
       const bool writes = w.lane == 0 && (sends || !w.has_left());
       if (left_is_local && sends) w.own_channel().reserve(sent);
       Real* const out = w.template slot_of<Real>(0, max(sent, 0));
+      Real injected = Real(1);
+      if (subsequence && group * kGroup <= inject_step && inject_step < (group + 1) * kGroup) {
+        State end = Cell::dead();
 #pragma unroll
-      for (int q = kGroup - 1; q >= 0; --q) {
-        const bool injects_now = group * kGroup + q == inject_step;
-        const Real injected = subsequence && injects_now ? end_share(w, out_states[q]) : Real(1);
-        sweep_step(w, source, q, flow, from_right[q], weights[q],
-                   injects_now ? (subsequence ? 0 : last_column % W) : -1, injected);
-        if constexpr (Wave::kOptions && !Cell::kDual) {
-          if (w.params.grad_gamma) entropy += static_cast<double>(flow.last * entropy_of(weights[q][0]));
+        for (int q = 0; q < kGroup; ++q) {
+          const State last = out_states[q];
+          if (group * kGroup + q == inject_step) end = last;
         }
-        if (writes) {
+        injected = end_share(w, end);
+      }
+      const auto sweep_back = [&](const auto& note) {
 #pragma unroll
-          for (int f = 0; f < kFlow; ++f) out[q * kFlow + f] = flow.sideways[f];
+        for (int q = kGroup - 1; q >= 0; --q) {
+          const bool injects_now = group * kGroup + q == inject_step;
+          sweep_step(w, source, q, flow, from_right[q], weights[q], injects_now ? last_column % W : -1,
+                     injected);
+          note(q);
+          if (writes) {
+#pragma unroll
+            for (int f = 0; f < kFlow; ++f) out[q * kFlow + f] = flow.sideways[f];
+          }
         }
+      };
+      if constexpr (Wave::kAll && !Cell::kDual) {
+        if (w.params.grad_gamma) {  // in its own copy, so that others have nothing of it
+          Real sum = 0;
+          sweep_back([&](int q) { sum += flow.last * entropy_of(weights[q][0]); });
+          entropy += static_cast<double>(sum);
+        } else {
+          sweep_back([](int) {});
+        }
+      } else {
+        sweep_back([](int) {});
       }
       source.end_reverse_group(group);
       if (receives && right_is_local && w.lane == 31) w.channel_of(1).release(arrival);
@@ -193,7 +211,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
     }
   }
   source.end_reverse();
-  if constexpr (Wave::kOptions) {
+  if constexpr (Wave::kAll) {
     if (!w.params.grad_gamma) return;
     for (int bit = 1; bit < 32; bit *= 2) entropy += __shfl_xor_sync(cuda::kFullWarp, entropy, bit);
     if (w.lane == 0) w.part(w.strip) = {entropy, 0};

@@ -21,7 +21,7 @@
 namespace warpalign::softdtw {
 
 // Who makes costs and gradients, and the memory that they need.
-template <class Cell, class In, bool kOptions, int kRing_>
+template <class Cell, class In, Options kOptions, int kRing_>
 struct PlainMakers {
   static constexpr int kRing = kRing_;
   using Memory = StripTiles<Cell, In, kRing>;
@@ -29,7 +29,8 @@ struct PlainMakers {
   using Gradients = GradientMaker<Cell, In, kOptions>;
 };
 
-template <class Cell, class In_, bool kOptions_, class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>>
+template <class Cell, class In_, Options kOptions_,
+          class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
@@ -45,7 +46,7 @@ class Tiles {
   static constexpr int kCarried = 0;
   static constexpr int kSegment = 4;
   static constexpr int kRoles = 2 + kGradientWarps;
-  static constexpr bool kOptions = kOptions_;
+  static constexpr Options kOptions = kOptions_;
   static constexpr int kWarpBytes = sizeof(Memory);
 
   __device__ explicit Tiles(const Wave& w)
@@ -74,7 +75,7 @@ class Tiles {
     m_.reset(w_.lane);
   }
 
-  static __device__ float largest_cost(int2 bits, int, double scale) {
+  static __device__ float largest_cost(const Params<In>&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
   [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
@@ -116,8 +117,12 @@ class Tiles {
   __device__ void end_reverse() const {}
 
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
+  // Cell64 and CellHard know infinity.
+  [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
+    return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
+  }
   __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
-    if (kOptions && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
+    if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
       const bool positive = value_of(costs_[q]) > 0;
       e = positive ? e / costs_[q] : Real(0);
     }
@@ -150,7 +155,7 @@ class Tiles {
       }
       return;
     }
-    const bool has_band = kOptions && p_.band.kind != BandKind::kNone;
+    const bool has_band = Wave::kOptions && p_.band.kind != BandKind::kNone;
     Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band, m_);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
@@ -169,9 +174,9 @@ class Tiles {
 
  private:
   // Tiles before the first one of a band.
-  [[nodiscard]] __device__ __forceinline__ int base() const { return kOptions ? w_.own.first / 2 : 0; }
+  [[nodiscard]] __device__ __forceinline__ int base() const { return Wave::kOptions ? w_.own.first / 2 : 0; }
   [[nodiscard]] __device__ int tiles() const {
-    if (kOptions && w_.own.first >= w_.own.end) return 0;
+    if (Wave::kOptions && w_.own.first >= w_.own.end) return 0;
     return (w_.own.end - 1) / 2 + 1 + kTilesBefore - base();
   }
   [[nodiscard]] __device__ int first_row(int tile) const {

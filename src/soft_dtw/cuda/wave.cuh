@@ -52,7 +52,8 @@ struct Wave {
   using State = typename Cell::State;
   using Record = PairRecord<Cell>;
   static constexpr int W = Source::kColumns;
-  static constexpr bool kOptions = Source::kOptions;
+  static constexpr bool kOptions = Source::kOptions != Options::kNone;
+  static constexpr bool kAll = Source::kOptions == Options::kAll;
   // Reals per row that a strip sends to the one on its left: E, and partial sums of grad_x where the source
   // carries them.
   static constexpr int kFlow = 1 + Source::kCarried;
@@ -118,7 +119,7 @@ struct Wave {
     borders_ = reinterpret_cast<State*>(columns);
     flows_ = reinterpret_cast<Real*>(columns + l.flow);
     rows_done_ = reinterpret_cast<int*>(columns + l.rows_done);
-    if constexpr (kOptions) parts_ = reinterpret_cast<Part*>(columns + l.parts);
+    if constexpr (kAll) parts_ = reinterpret_cast<Part*>(columns + l.parts);
     states_ = reinterpret_cast<State*>(params.scratch + l.states + index * l.state_bytes);
   }
   __device__ void begin_panel(int panel) {
@@ -216,7 +217,7 @@ struct Wave {
     }
     int2 bits{r->range_bits[0], r->range_bits[1]};
     double log2_z = Cell::log2_of(last);
-    if (kOptions && params.subsequence) log2_z = join_ends();
+    if (kAll && params.subsequence) log2_z = join_ends();
     double value = -log2_z * params.half / pair.scale;
     if constexpr (Cell::kDual) value = -last.tangent * params.half / pair.scale;
     bool usable;
@@ -233,7 +234,7 @@ struct Wave {
       if (bits.x > 0) value = CUDART_NAN;
     }
     params.value[pair.index] = static_cast<In>(value);
-    if (kOptions && !usable && params.end_values) {
+    if (kAll && !usable && params.end_values) {
       for (int j = 0; j < pair.m; ++j) end_values()[j] = static_cast<In>(value);
     }
     return usable;
@@ -257,7 +258,7 @@ struct Wave {
     fill(pair.grad_x, params.n, params.dim, pair.n, params.dim, usable, inside, In(0));
     fill(pair.grad_y, params.m, params.dim, pair.m, params.dim, usable, inside, In(0));
     fill(pair.alignment, params.n, params.m, pair.n, pair.m, usable, inside, In(0));
-    if constexpr (kOptions) {
+    if constexpr (kAll) {
       In* const grad_gamma = params.grad_gamma ? params.grad_gamma + pair.index : nullptr;
       fill(grad_gamma, 1, 1, 1, 1, usable, inside, In(0));
     }
@@ -268,7 +269,7 @@ struct Wave {
   // stays below 2^29, or, with costs that are never negative, where the last exponent is far from saturation.
   // What a band leaves no path to is out of reach, and Cell64's to tell.
   [[nodiscard]] __device__ bool certified(double log2_z, int2 bits) const {
-    double largest = Source::largest_cost(bits, params.dim, pair.scale);
+    double largest = Source::largest_cost(params, bits, pair.scale);
     constexpr double kSafe = 1 << 29;
     if constexpr (kOptions) {
       const double penalty = params.step_penalty * (pair.scale / params.half);
@@ -277,7 +278,7 @@ struct Wave {
     }
     if (!(largest < 4194304.0) || !(pair.scale > 0)) return false;
     if ((static_cast<double>(pair.n) + pair.m) * largest < kSafe) return true;
-    const bool only_sum_counts = !kOptions || !params.end_values;
+    const bool only_sum_counts = !kAll || !params.end_values;
     return !params.cost && only_sum_counts && log2_z > -kSafe;
   }
 
