@@ -15,8 +15,6 @@ constexpr int kRingTiles = 8;  // that a strip has in shared memory
 constexpr int kLeastRingTiles = 4;
 constexpr int kTilesBefore = 2;
 constexpr int kGradientWarps = 2;  // of a strip
-constexpr int kColumnStride = kTileRows + 4;
-constexpr int kTileStride = 32 * kColumnStride + 16;
 
 // What the series consist of: numbers, or numbers and their tangents.
 template <class Cell, class In>
@@ -55,12 +53,25 @@ struct GradientMemory {
 };
 
 // Shared memory of one strip: the tiles,
+//
+// Each column's rows of all tiles lie one behind the other, and the first eight once more behind the last
+// ones, so that a lane's rows of a group never wrap. Columns are kStride apart: neither a lane per column in
+// different rows nor 16-byte accesses to four rows conflict.
 template <class Real, int kRing>
 struct __align__(16) TileRing {
-  Real ring[kRing * kTileStride];
+  static constexpr int kRows = kRing * kTileRows;
+  static constexpr int kStride = kRows + kGroup + 4;
+  Real ring[32 * kStride];
   cuda::Barrier barriers[3 * kRing];
   int rows_done[kGradientWarps];  // at the end of x, whose gradient is complete up to this strip
-  __device__ Real* tile(int order) { return ring + order % kRing * kTileStride; }
+  // Row 0 of column 0 of a tile, and what is to be done when its costs are complete, a lane per column.
+  __device__ Real* tile(int index) { return ring + index % kRing * kTileRows; }
+  __device__ void repeat_first_rows(int index, int lane) {
+    if (index % kRing != 0) return;
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < kGroup; ++r) ring[lane * kStride + kRows + r] = ring[lane * kStride + r];
+  }
   // Costs are there; the wave is done with the tile; its memory can be used again (by every gradient warp).
   __device__ cuda::Barrier* full(int order) { return barriers + order % kRing; }
   __device__ cuda::Barrier* done(int order) { return barriers + kRing + order % kRing; }
@@ -98,7 +109,7 @@ __device__ __forceinline__ unsigned absent_columns(const Params<In>& p, const Pa
   return __ballot_sync(cuda::kFullWarp, !inside || is_missing(p.y_mask, pair.index, p.m, column));
 }
 
-template <class Cell, class In, Options kOptions_>
+template <class Cell, class In, Options kOptions_, int kStride>
 class CostMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
@@ -122,7 +133,7 @@ class CostMaker {
   __device__ __forceinline__ void make(int row0, Real* tile) {
     if (kOptions) look_at_rows(row0);
     if (row0 + kTileRows <= 0) {
-      for (int k = lane_; k < kTileStride; k += 32) tile[k] = Real(0);
+      for (int r = 0; r < kTileRows; ++r) tile[lane_ * kStride + r] = Real(0);
     } else if (p_.cost) {
       make_from_matrix(row0, tile);
     } else if (!kAll || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
@@ -178,7 +189,7 @@ class CostMaker {
       const Real cost = final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
                                                            of_pair(tangent, i * p_.tangents.cost_stride[1]))),
                                    r, lane_);
-      tile[lane_ * kColumnStride + r] = is_inside(row0 + r) ? cost : Real(0);
+      tile[lane_ * kStride + r] = is_inside(row0 + r) ? cost : Real(0);
     }
   }
 
@@ -231,7 +242,7 @@ class CostMaker {
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      Real* const to = tile + (c0 + 8 * c) * kColumnStride + r0;
+      Real* const to = tile + (c0 + 8 * c) * kStride + r0;
       Real out[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {

@@ -64,7 +64,7 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   if (left_is_remote && w.from_left.first < w.from_left.end) {
     remote.ask(left_column + w.from_left.first * kGroup, w.lane);
   }
-  const State* border = nullptr;
+  const State* border = w.dead_border();
   source.begin_forward();
   for (int group = w.own.first; group < w.own.end; ++group) {
     if (group % kSegment == 0) {
@@ -82,8 +82,9 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       remote.receive(w.template inbox<State>(), w.lane);
       remote.ask(left_column + min(group + 1, w.from_left.end - 1) * kGroup, w.lane);
       border = w.template inbox<State>();
-    } else if (Wave::kOptions) {  // else it stays: it is behind row n - 1, and reaches nothing
-      border = nullptr;
+    } else if (Wave::kOptions &&
+               w.has_left()) {  // else it stays: it is behind row n - 1, and reaches nothing
+      border = w.dead_border();
     }
     const bool sends = w.to_right.hold(group);
     State out[kGroup];
@@ -108,11 +109,11 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
           if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = here;
         }
       }
-    } else if (W == 1 && is_mine) {  // out is all that there is
+    } else if (W == 1 && is_mine) {  // out is all that there is; nobody else needs the slot
+      State* const slot = w.template slot_of<State>(0, 0);
 #pragma unroll
-      for (int q = 0; q < kGroup; ++q) {
-        if (q == result_step % kGroup) w.record->last = out[q];
-      }
+      for (int q = 0; q < kGroup; ++q) slot[q] = out[q];
+      w.record->last = slot[result_step % kGroup];
     }
 
     source.end_forward_group(group);

@@ -10,14 +10,14 @@
 namespace warpalign::softdtw {
 
 // E to the caller's (N, M) table.
-template <class Real, class In>
+template <int kStride, class Real, class In>
 __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<In>& pair, int row0,
                                                 int end_row, int column0, int lane, const Real* tile) {
   const int column = column0 + lane;
   if (column >= pair.m) return;
   for (int r = max(0, -row0); r < min(kTileRows, end_row - row0); ++r) {
     pair.alignment[static_cast<std::int64_t>(row0 + r) * p.m + column] =
-        static_cast<In>(result_of(tile[lane * kColumnStride + r]));
+        static_cast<In>(result_of(tile[lane * kStride + r]));
   }
 }
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
 // it fetches them for every tile.
 //
 // Lanes lie along the features, in 32 / width_ groups that share the columns.
-template <class Cell, class In, Options kOptions_>
+template <class Cell, class In, Options kOptions_, int kStride>
 class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
@@ -178,7 +178,7 @@ class GradientMaker {
     const int step = 32 / width_;
     int column = lane_ / width_;
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
-    const Real* from = tile + column * kColumnStride;
+    const Real* from = tile + column * kStride;
 #pragma unroll 1
     for (; column < 32; column += kBlock * step) {
       Real e[kBlock][kTileRows], here[kBlock], total[kBlock];
@@ -189,7 +189,7 @@ class GradientMaker {
 #pragma unroll
         for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
           *reinterpret_cast<float4*>(e[c] + r) =
-              *reinterpret_cast<const float4*>(from + c * step * kColumnStride + r);
+              *reinterpret_cast<const float4*>(from + c * step * kStride + r);
       }
 #pragma unroll
       for (int c = 0; c < kBlock; ++c) {
@@ -212,7 +212,7 @@ class GradientMaker {
 #pragma unroll
       for (int c = 0; c < kBlock; ++c) y[32 * (kFeatures + c)] = total[c];
       y += 32 * kBlock;
-      from += kBlock * step * kColumnStride;
+      from += kBlock * step * kStride;
     }
     cuda::await_copies();
     __syncwarp();

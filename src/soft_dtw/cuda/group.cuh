@@ -31,8 +31,11 @@ struct StepOptions {
 };
 
 // source.cost(q, k): of step q, column k; source.forbids(q, k): no path may use it. border[q]: Z left of the
-// strip, for lane 0; null at the left edge. out gets the last column's values. Nothing is stored in memory
-// between the steps, so that loads can run ahead. note(q, k, state): sees every cell.
+// strip, for lane 0. out gets the last column's values. Nothing is stored in memory between the steps, so
+// that loads can run ahead. note(q, k, state): sees every cell.
+//
+// Within a group mantissas drift, by less than 2^(2.1 W kGroup); so do those of the border, which may come as
+// they are where both together stay far from overflow.
 template <bool kWantWeights, class Source, class Cell, int W, class Note>
 __device__ __forceinline__ void run_group(int lane, const Source& source, const StepOptions<Cell>& options,
                                           const typename Cell::State* border, Lane<Cell, W>& z,
@@ -47,7 +50,7 @@ __device__ __forceinline__ void run_group(int lane, const Source& source, const 
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
     State left = Cell::shuffle_up(z.above[W - 1]);
-    if (lane == 0) left = border ? Cell::normal(border[q]) : Cell::dead();
+    if (lane == 0) left = W > 2 ? Cell::normal(border[q]) : border[q];
     State corner = z.corner;
     z.corner = left;
     if (Source::kOptions == Options::kAll && q == options.start) {
@@ -65,7 +68,7 @@ __device__ __forceinline__ void run_group(int lane, const Source& source, const 
       left = here;
       note(q, k, here);
     }
-    out[q] = Cell::normal(z.above[W - 1]);
+    out[q] = z.above[W - 1];
   }
 }
 

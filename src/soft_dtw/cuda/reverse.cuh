@@ -90,6 +90,9 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   StepOptions<Cell> options = w.step_options();
   [[maybe_unused]] double entropy = 0;
 
+  if (!w.has_left()) {
+    for (int i = w.lane; i < kSegment * kGroup; i += 32) w.phase_border[i] = Cell::dead();
+  }
   source.begin_reverse();
   cuda::RemoteReader<Wave::kFlowUnits> remote;
   if (right_is_remote && w.to_right.first < w.to_right.end) remote.ask(right_column, w.lane);
@@ -118,7 +121,6 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
         to[i] = cuda::load_relaxed(from + handed * Wave::kStateUnits + i % Wave::kStateUnits);
       }
     }
-    const State* const border = w.has_left() ? w.phase_border : nullptr;
     Lane<Cell, W> z;
     w.load(w.kept(s), z);
     __syncwarp();
@@ -126,16 +128,14 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
       w.store(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(first + i);
       if (subsequence) options.start = w.lane + w.shift - (first + i) * kGroup;
-      run_group<false>(w.lane, source, options, border ? border + i * kGroup : nullptr, z, out_states,
-                       weights, ignore);
+      run_group<false>(w.lane, source, options, w.phase_border + i * kGroup, z, out_states, weights, ignore);
     }
     for (int i = count - 1; i >= 0; --i) {
       const int group = first + i;
       if (i + 1 < count) w.load(w.phase_states + i * (W + 1) * 32 + w.lane, z);
       source.begin_reverse_group(group);
       if (subsequence) options.start = w.lane + w.shift - group * kGroup;
-      run_group<true>(w.lane, source, options, border ? border + i * kGroup : nullptr, z, out_states, weights,
-                      ignore);
+      run_group<true>(w.lane, source, options, w.phase_border + i * kGroup, z, out_states, weights, ignore);
 
       const Real* received = nullptr;
       const bool receives = w.to_right.hold(group);

@@ -9,9 +9,7 @@
 //   helper 2                                  gradients from E: of the other features
 //
 // A strip's tiles are counted from kTilesBefore, for the rows that the last lane passes through before row 0,
-// in rows that are shifted as its lanes' rows are. A tile lies column by column, kColumnStride values apart,
-// and tiles kTileStride apart, so that neither a lane per column in different rows nor 16-byte accesses to
-// four rows conflict.
+// in rows that are shifted as its lanes' rows are.
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
@@ -25,8 +23,8 @@ template <class Cell, class In, Options kOptions, int kRing_>
 struct PlainMakers {
   static constexpr int kRing = kRing_;
   using Memory = StripTiles<Cell, In, kRing>;
-  using Costs = CostMaker<Cell, In, kOptions>;
-  using Gradients = GradientMaker<Cell, In, kOptions>;
+  using Costs = CostMaker<Cell, In, kOptions, Memory::kStride>;
+  using Gradients = GradientMaker<Cell, In, kOptions, Memory::kStride>;
 };
 
 template <class Cell, class In_, Options kOptions_,
@@ -111,6 +109,7 @@ class Tiles {
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
   __device__ __forceinline__ void end_reverse_group(int group) const {
+    store_e(group);
     if (group % 2 != 0) return;
     cuda::barrier_arrive(m_.done(order_of(group / 2 - base() + kTilesBefore)));
   }
@@ -121,12 +120,12 @@ class Tiles {
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
     return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
   }
-  __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
+  __device__ __forceinline__ void take(int q, int, Real e, Real*) {
     if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
       const bool positive = value_of(costs_[q]) > 0;
       e = positive ? e / costs_[q] : Real(0);
     }
-    (offset_ + q < kTileRows ? here_ : next_)[q] = e;
+    costs_[q] = e;
   }
   __device__ void finish_rows(int, const Real*) const {}
 
@@ -139,6 +138,7 @@ class Tiles {
     for (int tile = helper; tile < tiles(); tile += 2) {
       if (tile >= kRing) cuda::barrier_wait(m_.done(tile - kRing), tile / kRing - 1);
       maker.make(first_row(tile), m_.tile(tile));
+      m_.repeat_first_rows(tile, w_.lane);
       cuda::barrier_arrive(m_.full(tile));
     }
     w_.note_range({maker.range_bits(), -1});
@@ -150,7 +150,9 @@ class Tiles {
       Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, 0);
       for (int order = 0; order < tiles(); ++order) {
         if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
-        maker.make(first_row(tiles() - 1 - order), m_.tile(order));
+        const int tile = tiles() - 1 - order;
+        maker.make(first_row(tile), m_.tile(tile));
+        m_.repeat_first_rows(tile, w_.lane);
         cuda::barrier_arrive(m_.full(order));
       }
       return;
@@ -159,10 +161,11 @@ class Tiles {
     Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band, m_);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
-      const int row0 = first_row(tiles() - 1 - order);
+      const int tile = tiles() - 1 - order;
+      const int row0 = first_row(tile);
       maker.look_ahead(row0);
       cuda::barrier_wait(m_.done(order), order / kRing);
-      if (row0 < w_.pair.n) consume(maker, row0, m_.tile(order), helper - 1);
+      if (row0 < w_.pair.n) consume(maker, row0, m_.tile(tile), helper - 1);
       cuda::barrier_arrive(m_.free(order));
     }
     maker.finish();
@@ -188,19 +191,27 @@ class Tiles {
   }
 
   __device__ __forceinline__ void load_costs(int group) {
-    const int row = group * kGroup - w_.lane;  // shifted
-    const int tile = (row >> 4) - base() + kTilesBefore;
-    offset_ = row & (kTileRows - 1);
-    here_ = m_.tile(order_of(tile)) + w_.lane * kColumnStride + offset_;
-    next_ = m_.tile(order_of(tile + 1)) + w_.lane * kColumnStride + offset_ - kTileRows;
+    const int row = group * kGroup - w_.lane + (kTilesBefore - base()) * kTileRows;
+    here_ = m_.ring + w_.lane * Memory::kStride + (row & (Memory::kRows - 1));
 #pragma unroll
-    for (int q = 0; q < kGroup; ++q) costs_[q] = (offset_ + q < kTileRows ? here_ : next_)[q];
+    for (int q = 0; q < kGroup; ++q) costs_[q] = here_[q];
+  }
+  // To where the costs were. In the groups at the start of the ring some lanes wrap.
+  __device__ __forceinline__ void store_e(int group) const {
+    if ((group + 2 * (kTilesBefore - base())) % (Memory::kRows / kGroup) < 32 / kGroup) {
+      const int left = static_cast<int>(m_.ring + w_.lane * Memory::kStride + Memory::kRows - here_);
+#pragma unroll
+      for (int q = 0; q < kGroup; ++q) here_[q < left ? q : q - Memory::kRows] = costs_[q];
+    } else {
+#pragma unroll
+      for (int q = 0; q < kGroup; ++q) here_[q] = costs_[q];
+    }
   }
 
   __device__ __forceinline__ void consume(Gradients& maker, int row0, const Real* tile, int helper) {
     const Pair<In>& pair = w_.pair;
     if (pair.alignment && helper == 0)
-      store_alignment<Real, In>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
+      store_alignment<Memory::kStride>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
@@ -238,10 +249,8 @@ class Tiles {
   Memory& m_;
   const Scale scale_;
   bool reverse_ = false;
-  int waited_ = 0;  // tiles that the reverse sweep has waited for
-  int offset_ = 0;  // of this lane's first row of the group, in its tile
-  Real* here_ = nullptr;
-  Real* next_ = nullptr;
+  int waited_ = 0;        // tiles that the reverse sweep has waited for
+  Real* here_ = nullptr;  // of this lane's first row of the group
   Real costs_[kGroup];
 };
 

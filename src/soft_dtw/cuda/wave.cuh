@@ -164,6 +164,14 @@ struct Wave {
     return reinterpret_cast<T*>(queue_ + kChannelGroups * kQueueBytes);
   }
 
+  // A column that is out of reach, in the inbox.
+  [[nodiscard]] __device__ const State* dead_border() const {
+    __syncwarp();
+    if (lane < kGroup) inbox<State>()[lane] = Cell::dead();
+    __syncwarp();
+    return inbox<State>();
+  }
+
   // The last column of a strip, in the next strip's groups of rows.
   [[nodiscard]] __device__ State* border_column(int of_strip, bool all_kept) const {
     const std::size_t index = all_kept ? of_strip : of_strip / params.layout.warps;
