@@ -97,6 +97,7 @@ class Tiles {
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
   __device__ __forceinline__ void end_reverse_group(int group) const {
+    if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) divide_by_costs();
     if (group % 2 != 0) return;
     cuda::barrier_arrive(m_.done(order_of(group / 2 - base() + kTilesBefore)));
   }
@@ -108,10 +109,6 @@ class Tiles {
     return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
   }
   __device__ __forceinline__ void take(int q, int, Real e, Real*) const {
-    if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
-      const bool positive = value_of(costs_[q]) > 0;
-      e = positive ? e / costs_[q] : Real(0);
-    }
     (offset_ + q < kTileRows ? here_ : next_)[q] = e;
   }
   __device__ void finish_rows(int, const Real*) const {}
@@ -147,14 +144,12 @@ class Tiles {
       const int row0 = first_row(tiles() - 1 - order);
       maker.look_ahead(row0);
       cuda::barrier_wait(m_.done(order), order / kRing);
-      if (row0 < w_.pair.n) consume(maker, row0, m_.tile(order), helper - 1);
+      if (has_cells(row0)) consume(maker, row0, m_.tile(order), helper - 1);
       cuda::barrier_arrive(m_.free(order));
     }
     maker.finish();
-    if (has_band && w_.pair.grad_x) {  // there may have been less to do than on the right
-      await_right(w_.pair.n, helper - 1);
-      if (w_.has_left()) tell_left(w_.pair.n, helper - 1);
-    }
+    // What is left are rows without cells here; nor has the strip on the right any there.
+    if (has_band && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, helper - 1);
   }
 
  private:
@@ -182,6 +177,20 @@ class Tiles {
     for (int q = 0; q < kGroup; ++q) costs_[q] = (offset_ + q < kTileRows ? here_ : next_)[q];
   }
 
+  // Whether a tile that starts at this row has cells of the pair, within the band.
+  [[nodiscard]] __device__ __forceinline__ bool has_cells(int row0) const {
+    if constexpr (!Wave::kOptions) return row0 < w_.pair.n;
+    return row0 < w_.end_row && row0 + kTileRows > w_.first_row;
+  }
+  // The E of a group, for the gradient of a Euclidean distance.
+  __device__ __forceinline__ void divide_by_costs() const {
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      Real& e = (offset_ + q < kTileRows ? here_ : next_)[q];
+      e = value_of(costs_[q]) > 0 ? e / costs_[q] : Real(0);
+    }
+  }
+
   __device__ __forceinline__ void consume(GradientMaker<Cell, In, kOptions>& maker, int row0,
                                           const Real* tile, int helper) {
     const Pair<In>& pair = w_.pair;
@@ -190,7 +199,10 @@ class Tiles {
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
-    maker.add(row0, w_.end_row, tile, [&] { await_right(done, helper); });
+    maker.add(row0, w_.end_row, tile, [&] {
+      // The first tile on the right may begin up to a tile before its first row there.
+      if (!Wave::kOptions || row0 + 2 * kTileRows > w_.right_first_row) await_right(done, helper);
+    });
     if (pair.grad_x && w_.has_left()) tell_left(done, helper);
   }
   __device__ __forceinline__ void await_right(int rows, int helper) const {
