@@ -43,6 +43,8 @@ class Tiles {
         m_(*reinterpret_cast<Memory*>(w.source_memory)),
         scale_(static_cast<Scale>(w.pair.scale)) {}
 
+  // Of a band's groups, in whole tiles.
+  static __device__ int first_band_group(int least, int) { return least / kSegment * kSegment; }
   // Once, and before every sweep of a panel; by the wave's warp.
   static __device__ void init(unsigned char* memory, int lane) {
     auto& m = *reinterpret_cast<Memory*>(memory);
@@ -91,7 +93,7 @@ class Tiles {
     waited_ = 0;
   }
   __device__ void begin_reverse_segment(int segment, bool) {
-    for (const int needed = tiles() - 2 * segment + base(); waited_ < needed; ++waited_) {
+    for (const int needed = tiles() - 2 * segment; waited_ < needed; ++waited_) {
       cuda::barrier_wait(m_.full(waited_), waited_ / kRing);
     }
   }

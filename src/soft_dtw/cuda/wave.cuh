@@ -335,9 +335,8 @@ struct Wave {
     if (end_row_of) *end_row_of = end;
     if (first >= end) return {0, 0};
     const int shifted = row_shift(of_strip);
-    constexpr int kSegmentRows = Source::kSegment * kGroup;
-    return {max(first - 1 + shifted, 0) / kSegmentRows * Source::kSegment,
-            min((end + 30 + shifted) / kGroup + 1, groups)};
+    const int end_group = min((end + 30 + shifted) / kGroup + 1, groups);
+    return {Source::first_band_group(max(first - 1 + shifted, 0) / kGroup, end_group), end_group};
   }
   // The first row that is past, by the whole warp; so are all behind it.
   template <class Past>
