@@ -181,6 +181,23 @@ TEST_P(SoftDtw, BandWithCostsBeyondFloat32) {
   }
 }
 
+// Differences outside the band that float32 cannot hold: 0 times them is still 0.
+TEST_P(SoftDtw, InfiniteDifferencesOutsideTheBand) {
+  for (int dim : {1, 6}) {
+    Batch<float> batch({1, 90, 90, dim}, 1.0, 37);
+    for (int i = 0; i < 90; ++i) {
+      for (int d = 0; d < dim; ++d) batch.x.at(0, i, d) = batch.y.at(0, i, d) = (i - 44.5f) * 7e36f;
+    }
+    batch.options.band = {BandKind::kSakoeChiba, 0, 2.0};
+    const Outputs<float> got = run(batch, kGradients);
+    EXPECT_EQ(got.value[0], 0.0f);
+    for (std::size_t k = 0; k < got.grad_x.size(); ++k) {
+      ASSERT_EQ(got.grad_x[k], 0.0f) << dim << " " << k;
+      ASSERT_EQ(got.grad_y[k], 0.0f) << dim << " " << k;
+    }
+  }
+}
+
 TEST_P(SoftDtw, TheValueOfABandNeedsNoGradient) {
   for (int dim : {1, 8}) {
     Batch<float> batch({1, 500, 431, dim}, 0.5, 36);

@@ -122,7 +122,7 @@ class CostMaker {
   __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Memory& memory,
                        int helper)
       : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(memory.staged[helper]) {
-    if (kOptions) absent_columns_ = absent_columns(p, pair, column0_, lane);
+    if (kAll) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
 
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
@@ -133,13 +133,19 @@ class CostMaker {
   __device__ __forceinline__ void make(int row0, Real* tile) {
     if (kOptions) look_at_rows(row0);
     if (row0 + kTileRows <= 0) {
-      for (int r = 0; r < kTileRows; ++r) tile[lane_ * kStride + r] = Real(0);
+      fill(tile, Real(0));
+    } else if (kOptions && !meets_band()) {
+      fill(tile, Real(CUDART_INF));
     } else if (p_.cost) {
       make_from_matrix(row0, tile);
     } else if (!kAll || p_.metric == Metric::kSquared || p_.metric == Metric::kNorm) {
       make_from_series(row0, tile, [](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
         const Real a = x[0] - y[0], b = x[1] - y[1], e = x[2] - y[2], f = x[3] - y[3];
         sum += a * a + b * b + e * e + f * f;
+      });
+    } else if (p_.metric == Metric::kAbsolute) {
+      make_from_series(row0, tile, [](Real& sum, const Real(&x)[4], const Real(&y)[4]) {
+        sum += abs(x[0] - y[0]) + abs(x[1] - y[1]) + (abs(x[2] - y[2]) + abs(x[3] - y[3]));
       });
     } else {
       const Distance<Real> distance(p_.metric);
@@ -154,23 +160,35 @@ class CostMaker {
   // Of every row: which columns of this strip the band leaves it (lane r knows row r's), and whether it is
   // there.
   __device__ void look_at_rows(int row0) {
-    absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
+    if (kAll) absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
     if (p_.band.kind == BandKind::kNone) return;
     const auto columns = detail::band_columns(p_.band, row(row0 + lane_ % kTileRows), pair_.n, pair_.m);
     // Lanes behind the pair's last column repeat it.
     band_begin_ = columns.begin - column0_;
     band_end_ = columns.end == pair_.m ? 32 : columns.end - column0_;
   }
+  // Whether any row of the tile has a cell in the band here.
+  [[nodiscard]] __device__ bool meets_band() const {
+    if (p_.band.kind == BandKind::kNone) return true;
+    return __any_sync(cuda::kFullWarp, max(band_begin_, 0) < min(band_end_, 32)) != 0;
+  }
+  __device__ void fill(Real* tile, Real cost) const {
+    for (int r = 0; r < kTileRows; ++r) tile[lane_ * kStride + r] = cost;
+  }
   // What a cell of row r of the tile and column c of the strip costs, from what its steps do.
   [[nodiscard]] __device__ __forceinline__ Real final_cost(Real cost, int r, int c) {
     if constexpr (kOptions) {
       if (kAll && !p_.cost && p_.metric == Metric::kNorm) cost = sqrt(cost);
+      if (kAll && (absent_rows_ >> r & 1 || absent_columns_ >> c & 1)) cost = Real(0);
       if (p_.band.kind != BandKind::kNone) {
         const int begin = __shfl_sync(cuda::kFullWarp, band_begin_, r);
         const int end = __shfl_sync(cuda::kFullWarp, band_end_, r);
-        if (c < begin || c >= end) return Real(CUDART_INF);
+        if (c < begin || c >= end) {
+          // No path comes here, but the gradients' differences do.
+          if (Cell::kCertifies && !p_.cost && !(value_of(cost) <= FLT_MAX)) range_.note(cost);
+          return Real(CUDART_INF);
+        }
       }
-      if (absent_rows_ >> r & 1 || absent_columns_ >> c & 1) return Real(0);
     }
     return range_.note(cost);
   }

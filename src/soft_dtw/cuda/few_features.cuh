@@ -93,14 +93,18 @@ class FewFeatures {
     }
   }
 
-  // A segment meets the rows of its own block and of the one before, counted from row -shift. Blocks are
-  // asked for a segment ahead.
+  // Of a band's groups, so that the reverse sweep, which goes from strip to strip, begins with a whole
+  // segment, whose states it recomputes before it has anything to wait for.
+  static __device__ int first_band_group(int least, int end) {
+    return max(end - div_up(end - least, kSegment) * kSegment, 0);
+  }
+  // A segment meets the rows of its own block and of the one before, counted from the first lane's first row.
+  // Blocks are asked for a segment ahead.
   __device__ void begin_forward_segment(int segment) {
-    const int first = kPaths ? w_.own.first / kSegment : 0;
-    if (segment == first) {
-      ask(first - 1);
-      put(first - 1);
-      ask(first);
+    if (segment == 0) {
+      ask(-1);
+      put(-1);
+      ask(0);
     }
     put(segment);
     ask(segment + 1);
@@ -130,7 +134,7 @@ class FewFeatures {
   __device__ void help_forward(int) const {}
   __device__ void help_reverse(int) const {}
   __device__ __forceinline__ void begin_group(int group) {
-    x_ = ring_ + ((group * kGroup - w_.lane) & (kRows - 1)) * F;
+    x_ = ring_ + (((group - first_group()) * kGroup - w_.lane) & (kRows - 1)) * F;
     if constexpr (kPaths) allowed_ = steps_of_group(rows_, group);
   }
 
@@ -246,13 +250,15 @@ class FewFeatures {
     return is_missing(p_.y_mask, w_.pair.index, p_.m, min(column_ + k, w_.pair.m - 1));
   }
 
-  // Rows [block * kBlock - shift, ...) of x, 2 F values a lane; rows outside repeat the first or the last
-  // one.
+  [[nodiscard]] __device__ __forceinline__ int first_group() const { return kPaths ? w_.own.first : 0; }
+  // Rows [block * kBlock - shift, ...) of x, with a band from its first group on, 2 F values a lane; rows
+  // outside repeat the first or the last one.
   __device__ void ask(int block) {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int element = i * 32 + w_.lane;
-      const int row = min(max(block * kBlock + element / F - w_.shift, 0), w_.pair.n - 1);
+      const int step = block * kBlock + element / F;
+      const int row = min(max(step - w_.shift + first_group() * kGroup, 0), w_.pair.n - 1);
       ahead_[i] = feature(w_.pair.x + row * p_.x_stride[1], p_.x_stride[2], element % F);
       if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, row)) ahead_[i] = Real(CUDART_NAN_F);
     }

@@ -67,9 +67,10 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   const State* border = w.dead_border();
   source.begin_forward();
   for (int group = w.own.first; group < w.own.end; ++group) {
-    if (group % kSegment == 0) {
-      if constexpr (kKeep) w.store(w.kept(group / kSegment), z);
-      source.begin_forward_segment(group / kSegment);
+    const int past_first = group - w.own.first;
+    if (past_first % kSegment == 0) {
+      if constexpr (kKeep) w.store(w.kept(past_first / kSegment), z);
+      source.begin_forward_segment(past_first / kSegment);
     }
     source.begin_forward_group(group);
 

@@ -51,8 +51,9 @@ class GradientMaker {
         first_feature_(helper * width_),
         keeps_(p.dim <= kGradientWarps * width_),
         memory_(memory.reverse.gradients[helper]),
-        slope_(kAll ? p.metric : Metric::kSquared) {
-    if (kOptions) absent_columns_ = absent_columns(p, pair, column0, lane);
+        slope_(kAll ? p.metric : Metric::kSquared),
+        is_straight_(Cell::kCertifies && (p.metric == Metric::kSquared || p.metric == Metric::kNorm)) {
+    if (kAll) absent_columns_ = absent_columns(p, pair, column0, lane);
     if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);
   }
 
@@ -70,7 +71,13 @@ class GradientMaker {
     for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kGradientWarps) {
       if (d0 != first_feature_) load_x(row0, d0);
       if (!keeps_) fetch(d0, is_first_);
-      add_block(row0, tile, absent, d0, await_right);
+      if (kAll && !is_straight_) {
+        add_block<kAll, kOptions>(row0, tile, absent, d0, await_right);
+      } else if (kOptions && (absent | absent_columns_)) {
+        add_block<false, kOptions>(row0, tile, absent, d0, await_right);
+      } else {
+        add_block<false, false>(row0, tile, 0, d0, await_right);
+      }
       if (!keeps_) put(d0);
     }
     is_first_ = false;
@@ -133,7 +140,11 @@ class GradientMaker {
 #pragma unroll 4
     for (int column = lane_ / width_; column < 32; column += 32 / width_) {
       const int there = min(column0_ + column, pair_.m - 1);
-      fetch_y(memory_.y + column * width_ + f, there, feature(d0));
+      if (kAll && is_straight_ && absent_columns_ >> column & 1) {
+        memory_.y[column * width_ + f] = Real(0);
+      } else {
+        fetch_y(memory_.y + column * width_ + f, there, feature(d0));
+      }
       if (sums_are_there) {
         fetch_sum(memory_.sums + column * width_ + f,
                   sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
@@ -157,7 +168,8 @@ class GradientMaker {
       *to = static_cast<In>(result_of(memory_.sums[column * width_ + f]));
   }
 
-  template <class Await>
+  // kBends: the slope is not the difference itself. kMasked: there may be E that does not count.
+  template <bool kBends, bool kMasked, class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
     constexpr int kBlock = 2;  // columns at once: few, so that the loop stays in the instruction cache
@@ -173,6 +185,10 @@ class GradientMaker {
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
         if (lane_ < width_ && inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
       }
+    }
+    if (kAll && kMasked && !kBends) {  // a missing step may hold anything
+#pragma unroll
+      for (int r = 0; r < kTileRows; ++r) x_[r] = absent >> r & 1 ? Element(0) : x_[r];
     }
     Real by_row[kTileRows] = {};
     const int step = 32 / width_;
@@ -193,7 +209,7 @@ class GradientMaker {
       }
 #pragma unroll
       for (int c = 0; c < kBlock; ++c) {
-        if (kOptions && (absent | absent_columns_)) {
+        if (kMasked && (!kBends || (absent | absent_columns_))) {
           const bool all = absent_columns_ >> (column + c * step) & 1;
 #pragma unroll
           for (int r = 0; r < kTileRows; ++r) e[c][r] = all || absent >> r & 1 ? Real(0) : e[c][r];
@@ -202,7 +218,7 @@ class GradientMaker {
 #pragma unroll
         for (int r = 0; r < kTileRows; ++r) {
           Real difference = Real(x_[r]) - here[c];
-          if (kAll) difference = slope_.of(e[c][r], difference);
+          if (kBends) difference = slope_.of(e[c][r], difference);
           by_row[r] += e[c][r] * difference;
           by_column[r % 4] += e[c][r] * difference;
         }
@@ -242,6 +258,7 @@ class GradientMaker {
   const bool keeps_;
   GradientMemory<Real>& memory_;
   const Slope<typename Cell::Scale> slope_;
+  const bool is_straight_;  // and differences are finite, where Cell certifies costs
   unsigned absent_columns_ = 0;
   bool is_first_ = true;
   Element x_[kTileRows];

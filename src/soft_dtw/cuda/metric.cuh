@@ -1,6 +1,7 @@
 // What a difference of two features means to each metric: its part of the cost, and its slope.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 #include <type_traits>
 
@@ -32,7 +33,7 @@ struct Distance {
 };
 
 // The derivative of a metric by one difference, but for a factor: the difference itself, times `steepness`,
-// within +-limit. 0 where the weight is 0, which silences an infinite difference and missing steps.
+// within +-limit. It is always finite: where the weight is 0 so is the product, whatever the difference.
 template <class Scale>
 struct Slope {
   Scale steepness;
@@ -42,12 +43,13 @@ struct Slope {
   __device__ explicit Slope(Metric metric)
       : steepness(metric == Metric::kAbsolute ? static_cast<Scale>(sizeof(Scale) == 4 ? 0x1p126 : 0x1p1000)
                                               : Scale(1)),
-        limit(metric == Metric::kAbsolute || metric == Metric::kHuber ? Scale(1)
-                                                                      : static_cast<Scale>(INFINITY)),
+        limit(metric == Metric::kAbsolute || metric == Metric::kHuber
+                  ? Scale(1)
+                  : static_cast<Scale>(sizeof(Scale) == 4 ? FLT_MAX : DBL_MAX)),
         factor(metric == Metric::kSquared ? Scale(2) : Scale(1)) {}
 
-  [[nodiscard]] __device__ __forceinline__ Scale of(Scale weight, Scale difference) const {
-    return weight == Scale(0) ? Scale(0) : max(min(difference * steepness, limit), -limit);
+  [[nodiscard]] __device__ __forceinline__ Scale of(Scale /*weight*/, Scale difference) const {
+    return max(min(difference * steepness, limit), -limit);  // limit for NaN
   }
   [[nodiscard]] __device__ __forceinline__ Dual of(Dual weight, Dual difference) const {
     const double slope = of(weight.value, difference.value);

@@ -100,9 +100,9 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   GroupWeights<Cell, W> weights;
   const auto ignore = [](int, int, const State&) {};
   State out_states[kGroup];
-  const int segments = div_up(w.own.end, kSegment);
-  for (int s = segments - 1; s >= w.own.first / kSegment; --s) {
-    const int first = s * kSegment;
+  const int segments = div_up(w.own.end - w.own.first, kSegment);
+  for (int s = segments - 1; s >= 0; --s) {
+    const int first = w.own.first + s * kSegment;
     const int count = min(kSegment, w.own.end - first);
     source.begin_reverse_segment(s, s == segments - 1);
     if (w.has_left()) {

@@ -53,6 +53,8 @@ class Tiles {
         m_(*reinterpret_cast<Memory*>(w.source_memory)),
         scale_(static_cast<Scale>(w.pair.scale)) {}
 
+  // Of a band's groups, in whole tiles.
+  static __device__ int first_band_group(int least, int) { return least / kSegment * kSegment; }
   // Once, and before every sweep of a panel; by the wave's warp.
   static __device__ void init(unsigned char* memory, int lane) {
     auto& m = *reinterpret_cast<Memory*>(memory);
@@ -103,12 +105,13 @@ class Tiles {
     waited_ = 0;
   }
   __device__ void begin_reverse_segment(int segment, bool) {
-    for (const int needed = tiles() - 2 * segment + base(); waited_ < needed; ++waited_) {
+    for (const int needed = tiles() - 2 * segment; waited_ < needed; ++waited_) {
       cuda::barrier_wait(m_.full(waited_), waited_ / kRing);
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
-  __device__ __forceinline__ void end_reverse_group(int group) const {
+  __device__ __forceinline__ void end_reverse_group(int group) {
+    if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) divide_by_costs();
     store_e(group);
     if (group % 2 != 0) return;
     cuda::barrier_arrive(m_.done(order_of(group / 2 - base() + kTilesBefore)));
@@ -120,13 +123,7 @@ class Tiles {
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
     return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
   }
-  __device__ __forceinline__ void take(int q, int, Real e, Real*) {
-    if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) {
-      const bool positive = value_of(costs_[q]) > 0;
-      e = positive ? e / costs_[q] : Real(0);
-    }
-    costs_[q] = e;
-  }
+  __device__ __forceinline__ void take(int q, int, Real e, Real*) { e_[q] = e; }
   __device__ void finish_rows(int, const Real*) const {}
 
   // The helpers' side.
@@ -165,14 +162,12 @@ class Tiles {
       const int row0 = first_row(tile);
       maker.look_ahead(row0);
       cuda::barrier_wait(m_.done(order), order / kRing);
-      if (row0 < w_.pair.n) consume(maker, row0, m_.tile(tile), helper - 1);
+      if (has_cells(row0)) consume(maker, row0, m_.tile(tile), helper - 1);
       cuda::barrier_arrive(m_.free(order));
     }
     maker.finish();
-    if (has_band && w_.pair.grad_x) {  // there may have been less to do than on the right
-      await_right(w_.pair.n, helper - 1);
-      if (w_.has_left()) tell_left(w_.pair.n, helper - 1);
-    }
+    // What is left are rows without cells here; nor has the strip on the right any there.
+    if (has_band && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, helper - 1);
   }
 
  private:
@@ -201,10 +196,23 @@ class Tiles {
     if ((group + 2 * (kTilesBefore - base())) % (Memory::kRows / kGroup) < 32 / kGroup) {
       const int left = static_cast<int>(m_.ring + w_.lane * Memory::kStride + Memory::kRows - here_);
 #pragma unroll
-      for (int q = 0; q < kGroup; ++q) here_[q < left ? q : q - Memory::kRows] = costs_[q];
+      for (int q = 0; q < kGroup; ++q) here_[q < left ? q : q - Memory::kRows] = e_[q];
     } else {
 #pragma unroll
-      for (int q = 0; q < kGroup; ++q) here_[q] = costs_[q];
+      for (int q = 0; q < kGroup; ++q) here_[q] = e_[q];
+    }
+  }
+
+  // Whether a tile that starts at this row has cells of the pair, within the band.
+  [[nodiscard]] __device__ __forceinline__ bool has_cells(int row0) const {
+    if constexpr (!Wave::kOptions) return row0 < w_.pair.n;
+    return row0 < w_.end_row && row0 + kTileRows > w_.first_row;
+  }
+  // The E of a group, for the gradient of a Euclidean distance.
+  __device__ __forceinline__ void divide_by_costs() {
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      e_[q] = value_of(costs_[q]) > 0 ? e_[q] / costs_[q] : Real(0);
     }
   }
 
@@ -215,7 +223,10 @@ class Tiles {
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
-    maker.add(row0, w_.end_row, tile, [&] { await_right(done, helper); });
+    maker.add(row0, w_.end_row, tile, [&] {
+      // The first tile on the right may begin up to a tile before its first row there.
+      if (!Wave::kOptions || row0 + 2 * kTileRows > w_.right_first_row) await_right(done, helper);
+    });
     if (pair.grad_x && w_.has_left()) tell_left(done, helper);
   }
   __device__ __forceinline__ void await_right(int rows, int helper) const {
@@ -252,6 +263,7 @@ class Tiles {
   int waited_ = 0;        // tiles that the reverse sweep has waited for
   Real* here_ = nullptr;  // of this lane's first row of the group
   Real costs_[kGroup];
+  Real e_[kGroup];
 };
 
 }  // namespace warpalign::softdtw

@@ -81,9 +81,12 @@ struct Wave {
   // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
   // of this strip.
   Groups own;
-  int end_row;
+  int end_row;  // of those with cells here
   Groups from_left;
   Groups to_right;
+  // With options: the first row with cells here, and on the right.
+  int first_row;
+  int right_first_row;
 
   __device__ Wave(const Params<In>& p, unsigned char* shared)
       : params(p),
@@ -137,6 +140,10 @@ struct Wave {
       to_right = handed_over(own, groups_of_strip(strip + 1, nullptr), lag(strip));
       to_right.first += lag(strip);
       to_right.end += lag(strip);
+    }
+    if constexpr (kOptions) {
+      first_row = first_row_of(strip);
+      right_first_row = first_row_of(strip + 1);
     }
   }
 
@@ -323,22 +330,25 @@ struct Wave {
     }
     return {0, groups};
   }
+  [[nodiscard]] __device__ int first_row_of(int of_strip) const {
+    if (params.band.kind == BandKind::kNone) return 0;
+    return first_row_where(
+        [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m).end > of_strip * 32; });
+  }
   [[nodiscard]] __device__ Groups groups_in_band(int of_strip, int* end_row_of) const {
-    const int first_column = of_strip * 32;
-    const int last_column = min(first_column + 31, pair.m - 1);
+    const int last_column = min(of_strip * 32 + 31, pair.m - 1);
     const auto columns = [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m); };
-    const int first = first_row([&](int i) { return columns(i).end > first_column; });
-    const int end = first_row([&](int i) { return columns(i).begin > last_column; });
+    const int first = first_row_of(of_strip);
+    const int end = first_row_where([&](int i) { return columns(i).begin > last_column; });
     if (end_row_of) *end_row_of = end;
     if (first >= end) return {0, 0};
     const int shifted = row_shift(of_strip);
-    constexpr int kSegmentRows = Source::kSegment * kGroup;
-    return {max(first - 1 + shifted, 0) / kSegmentRows * Source::kSegment,
-            min((end + 30 + shifted) / kGroup + 1, groups)};
+    const int end_group = min((end + 30 + shifted) / kGroup + 1, groups);
+    return {Source::first_band_group(max(first - 1 + shifted, 0) / kGroup, end_group), end_group};
   }
   // The first row that is past, by the whole warp; so are all behind it.
   template <class Past>
-  [[nodiscard]] __device__ int first_row(const Past& past) const {
+  [[nodiscard]] __device__ int first_row_where(const Past& past) const {
     int low = 0;
     int high = pair.n;
     while (low < high) {
