@@ -26,6 +26,7 @@ class FewFeatures {
   static constexpr int kCarried = F;
   static constexpr int kSegment = 8;
   static constexpr int kRoles = 1;
+  static constexpr bool kHasGradient = W <= 2;
   static constexpr Options kOptions = kOptions_;
 
  private:

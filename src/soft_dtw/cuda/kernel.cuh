@@ -206,7 +206,7 @@ struct KernelOf {
   }
 
   static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
-    if constexpr (Source::kColumns > 2) {
+    if constexpr (!Source::kHasGradient) {
       return launch_as<false>(p, stream);
     } else {
       return gradient ? launch_as<true>(p, stream) : launch_as<false>(p, stream);

@@ -72,9 +72,9 @@ bool readable_as_float4(const StridedTensor& t, DType dtype, int dim) {
 bool uses_tensor_cores(const Call& call) {
   const SoftDtwProblem& p = call.p;
   return call.precision != Precision::kHighest && !p.cost.data && p.dim > kMostFeatures &&
-         p.dim <= kMostTensorFeatures && readable_as_float4(p.x, p.dtype, p.dim) &&
-         readable_as_float4(p.y, p.dtype, p.dim) && is_aligned(call.out.grad_x, 16) &&
-         is_aligned(call.out.grad_y, 16) &&
+         p.dim <= (call.out.wants_gradient() ? kMostTensorGradientFeatures : kMostTensorFeatures) &&
+         readable_as_float4(p.x, p.dtype, p.dim) && readable_as_float4(p.y, p.dtype, p.dim) &&
+         is_aligned(call.out.grad_x, 16) && is_aligned(call.out.grad_y, 16) &&
          cuda::attribute(cudaDevAttrComputeCapabilityMajor, call.device) >= 8;
 }
 

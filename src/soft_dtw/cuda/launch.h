@@ -24,6 +24,7 @@ Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
 
 // Likewise, costs and gradients of series made by the matrix units: sm_80 and later.
 constexpr int kMostTensorFeatures = 2048;
+constexpr int kMostTensorGradientFeatures = 64;
 void describe_tensor(Request& request, int dim);
 Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream);
 

@@ -12,7 +12,8 @@ struct TensorMakers {
   static constexpr int kRing = kRingTiles;
   using Memory = TensorTiles<kKept, kRing>;
   using Costs = TensorCosts<kKept, kRing>;
-  using Gradients = TensorGradients<kKept, kRing>;
+  using Gradients = TensorGradients<kRing>;
+  static constexpr bool kHasGradient = kKept;
 };
 
 template <bool kKept>

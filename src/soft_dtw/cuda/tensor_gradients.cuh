@@ -8,13 +8,12 @@
 
 namespace warpalign::softdtw {
 
-// One of the warps that make gradients, as GradientMaker: of every 64 features (32, where there are no more)
-// its half. Where columns are kept, sums for grad_y stay in registers for the whole strip; else every tile
-// adds to grad_y in memory.
-template <bool kKept, int kRing>
+// One of the warps that make gradients, as GradientMaker: of up to kChunkFeatures features (32, where there
+// are no more) its half. Sums for grad_y stay in registers for the whole strip.
+template <int kRing>
 class TensorGradients {
-  using Memory = TensorTiles<kKept, kRing>;
-  static constexpr int kBlocks = 2;  // of features at a time, at most
+  using Memory = TensorTiles<true, kRing>;
+  static constexpr int kBlocks = 2;  // of features, at most
 
  public:
   __device__ TensorGradients(const Params<float>& p, const Pair<float>& pair, int column0, int lane,
@@ -29,97 +28,92 @@ class TensorGradients {
         blocks_(p.dim <= kGradientWarps * kBlockFeatures ? 1 : kBlocks),
         first_feature_(helper * blocks_ * kBlockFeatures),
         memory_(memory),
-        rows_(memory.rows[helper]) {
-    clear();
-  }
+        rows_(memory.of_strip.rows[helper]) {}
 
   // x of the tile that comes next: before there is anything to wait for.
   __device__ __forceinline__ void look_ahead(int row0) {
-    if (first_feature_ < p_.dim && asked_ != row0) ask_for_x(row0, first_feature_);
+    if (first_feature_ < p_.dim && asked_ != row0) ask_for_x(row0);
   }
 
   // await_right returns when what the strip on the right adds to these rows is there.
   template <class Await>
   __device__ __forceinline__ void add(int row0, int, const float* tile, const Await& await_right) {
-    if constexpr (kKept) {
-      if (first_feature_ < p_.dim) {
-        cuda::await_copies();
-        __syncwarp();
-        ask_for_x(row0 - kTileRows, first_feature_);  // the next tile's
-        add_blocks(first_feature_, row0, tile, await_right);
-      }
-    } else {
-#pragma unroll 1
-      for (int d0 = first_feature_; d0 < p_.dim; d0 += kGradientWarps * blocks_ * kBlockFeatures) {
-        if (d0 != first_feature_) ask_for_x(row0, d0);
-        cuda::await_copies();
-        __syncwarp();
-        add_blocks(d0, row0, tile, await_right);
-        put(d0, !is_first_);
-        clear();
-      }
-      is_first_ = false;
+    if (first_feature_ >= p_.dim) return;
+    cuda::await_copies();
+    __syncwarp();
+    ask_for_x(row0 - kTileRows);  // the next tile's
+    if (pair_.grad_x && adds_) {
+      await_right();
+      ask_for_gradients(row0);
     }
+    if (pair_.grad_y) add_to_sums(row0, tile);
+    if (pair_.grad_x) add_to_x(row0, tile);
   }
 
-  // When the strip is over.
-  __device__ void finish() {
-    if (kKept && first_feature_ < p_.dim) put(first_feature_, false);
+  // When the strip is over: the sums, to grad_y.
+  __device__ void finish() const {
+    if (first_feature_ >= p_.dim || !pair_.grad_y) return;
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      const float of_column[2] = {sum_of_four(weight_[m][0]), sum_of_four(weight_[m][1])};
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) {
+        if (b >= blocks_) break;
+        const int f = first_feature_ + b * kBlockFeatures + 4 * t_;
+        if (f >= p_.dim) continue;
+        Fragment<4> y[2];
+#pragma unroll
+        for (int s = 0; s < 2; ++s) y[s] = memory_.columns(p_, pair_, column0_, 16 * m + g_, f + 2 * s);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int j = column0_ + 16 * m + 8 * half + g_;
+          if (j >= pair_.m) continue;
+          auto* const to =
+              reinterpret_cast<float4*>(pair_.grad_y + static_cast<std::int64_t>(j) * p_.dim + f);
+          float gradient[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) {
+            const int at = half + 2 * (k % 2);
+            const float one = y[k / 2].hi[at] + y[k / 2].lo[at];
+            gradient[k] = 2.0f * (of_column[half] * one - sums_[m][b][k % 2][2 * half + k / 2]);
+          }
+          __stcg(to, {gradient[0], gradient[1], gradient[2], gradient[3]});
+        }
+      }
+    }
   }
 
  private:
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      weight_[m][0] = weight_[m][1] = 0;
-#pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) sums_[m][b][k / 4][k % 4] = 0;
-      }
-    }
-  }
-
   // To shared memory, without waiting: four features of every fourth row per lane.
   template <class RowOf>
-  __device__ __forceinline__ void ask(float* to, int d0, const RowOf& row_of) const {
+  __device__ __forceinline__ void ask(float* to, const RowOf& row_of) const {
     const int f = lane_ % 8 * 4;
 #pragma unroll
     for (int r = lane_ / 8; r < kTileRows; r += 4) {
       auto* const at = reinterpret_cast<float4*>(to + r * TensorGradientRows::kStride + f);
       const float* const from = row_of(r);
-      if (d0 + f < p_.dim && from) {
-        cuda::copy_async(at, reinterpret_cast<const float4*>(from + d0 + f));
+      if (first_feature_ + f < p_.dim && from) {
+        cuda::copy_async(at, reinterpret_cast<const float4*>(from + first_feature_ + f));
       } else {
         *at = {0, 0, 0, 0};
       }
     }
   }
   [[nodiscard]] __device__ __forceinline__ float* x_of(int row0) const { return rows_.x[row0 >> 4 & 1]; }
-  __device__ __forceinline__ void ask_for_x(int row0, int d0) {
+  __device__ __forceinline__ void ask_for_x(int row0) {
     asked_ = row0;
-    ask(x_of(row0), d0, [&](int r) { return pair_.x + min(max(row0 + r, 0), pair_.n - 1) * p_.x_stride[1]; });
+    ask(x_of(row0), [&](int r) { return pair_.x + min(max(row0 + r, 0), pair_.n - 1) * p_.x_stride[1]; });
   }
-  __device__ __forceinline__ void ask_for_gradients(int row0, int d0) const {
-    ask(rows_.before, d0, [&](int r) -> const float* {
+  __device__ __forceinline__ void ask_for_gradients(int row0) const {
+    ask(rows_.before, [&](int r) -> const float* {
       const int row = row0 + r;
       const bool is_inside = row >= 0 && row < pair_.n;
       return is_inside ? pair_.grad_x + static_cast<std::int64_t>(row) * p_.dim : nullptr;
     });
   }
 
-  template <class Await>
-  __device__ __forceinline__ void add_blocks(int d0, int row0, const float* tile, const Await& await_right) {
-    if (pair_.grad_x && adds_) {
-      await_right();
-      ask_for_gradients(row0, d0);
-    }
-    if (pair_.grad_y) add_to_sums(d0, row0, tile);
-    if (pair_.grad_x) add_to_x(d0, row0, tile);
-  }
-
   // sums_ += E^T x': of a lane's fragments the rows of the tile are 4t to 4t + 3 and the columns g, g + 8.
-  __device__ __forceinline__ void add_to_sums(int d0, int row0, const float* tile) {
+  __device__ __forceinline__ void add_to_sums(int row0, const float* tile) {
     Fragment<4> e[2][2];  // of columns 16 m + g (+ 8), rows 4t + 2s + {0, 1}
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
@@ -138,7 +132,7 @@ class TensorGradients {
     for (int b = 0; b < kBlocks; ++b) {
       if (b >= blocks_) break;
       float origin[2];
-      memory_.origin(d0 + b * kBlockFeatures + 2 * g_, origin);
+      memory_.origin(first_feature_ + b * kBlockFeatures + 2 * g_, origin);
       Fragment<2> x[2][2];  // of feature 2g + f, rows 4t + 2s + {0, 1}
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
@@ -161,7 +155,7 @@ class TensorGradients {
 
   // E y' of the tile, to grad_x: of a lane's fragments the rows are g and g + 8, and the columns 2t and
   // 2t + 8, or those one behind.
-  __device__ __forceinline__ void add_to_x(int d0, int row0, const float* tile) {
+  __device__ __forceinline__ void add_to_x(int row0, const float* tile) {
     float product[kBlocks][2][4] = {};
     float weight[2] = {};
 #pragma unroll
@@ -180,7 +174,8 @@ class TensorGradients {
 #pragma unroll
       for (int b = 0; b < kBlocks; ++b) {
         if (b >= blocks_) break;
-        const Fragment<4> y = memory_.columns(p_, pair_, column0_, j, d0 + b * kBlockFeatures + 2 * g_);
+        const Fragment<4> y =
+            memory_.columns(p_, pair_, column0_, j, first_feature_ + b * kBlockFeatures + 2 * g_);
         const Fragment<2> of_feature[2] = {{{y.hi[0], y.hi[1]}, {y.lo[0], y.lo[1]}},
                                            {{y.hi[2], y.hi[3]}, {y.lo[2], y.lo[3]}}};
         multiply(
@@ -200,14 +195,14 @@ class TensorGradients {
       const int r = 8 * half + g_;
       const int row = row0 + r;
       if (row < 0 || row >= pair_.n) continue;
-      float* const to = pair_.grad_x + static_cast<std::int64_t>(row) * p_.dim + d0 + 4 * t_;
+      float* const to = pair_.grad_x + static_cast<std::int64_t>(row) * p_.dim + first_feature_ + 4 * t_;
 #pragma unroll
       for (int b = 0; b < kBlocks; ++b) {
         const int f = b * kBlockFeatures;
-        if (b >= blocks_ || d0 + f + 4 * t_ >= p_.dim) break;
+        if (b >= blocks_ || first_feature_ + f + 4 * t_ >= p_.dim) break;
         float x[4], origin[4], gradient[4], before[4] = {};
         unpack(*reinterpret_cast<const float4*>(x_at + r * TensorGradientRows::kStride + f), x);
-        memory_.origin(d0 + f + 4 * t_, origin);
+        memory_.origin(first_feature_ + f + 4 * t_, origin);
         if (adds_) {
           const float* const at = before_at + r * TensorGradientRows::kStride + f;
           unpack(*reinterpret_cast<const float4*>(at), before);
@@ -223,40 +218,6 @@ class TensorGradients {
     __syncwarp();
   }
 
-  // The sums, to grad_y.
-  __device__ void put(int d0, bool adds) const {
-    if (!pair_.grad_y) return;
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      const float of_column[2] = {sum_of_four(weight_[m][0]), sum_of_four(weight_[m][1])};
-#pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
-        if (b >= blocks_) break;
-        const int f = d0 + b * kBlockFeatures + 4 * t_;
-        if (f >= p_.dim) continue;
-        Fragment<4> y[2];
-#pragma unroll
-        for (int s = 0; s < 2; ++s) y[s] = memory_.columns(p_, pair_, column0_, 16 * m + g_, f + 2 * s);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int j = column0_ + 16 * m + 8 * half + g_;
-          if (j >= pair_.m) continue;
-          auto* const to =
-              reinterpret_cast<float4*>(pair_.grad_y + static_cast<std::int64_t>(j) * p_.dim + f);
-          float gradient[4] = {};
-          if (adds) unpack(__ldcg(to), gradient);
-#pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            const int at = half + 2 * (k % 2);
-            const float one = y[k / 2].hi[at] + y[k / 2].lo[at];
-            gradient[k] += 2.0f * (of_column[half] * one - sums_[m][b][k % 2][2 * half + k / 2]);
-          }
-          __stcg(to, {gradient[0], gradient[1], gradient[2], gradient[3]});
-        }
-      }
-    }
-  }
-
   const Params<float>& p_;
   const Pair<float>& pair_;
   const int column0_;
@@ -268,11 +229,11 @@ class TensorGradients {
   const int first_feature_;
   Memory& memory_;
   TensorGradientRows& rows_;
-  bool is_first_ = true;
   int asked_ = INT_MIN;  // tile whose x is on its way, by its first row
-  float weight_[2][2];   // of columns 16 m + g (+ 8): sums of E over this lane's rows
-  float sums_[2][kBlocks][2]
-             [4];  // of columns 16 m + [0, 16), features 2 c + f of a block; c as in a fragment
+  // Of columns 16 m + g (+ 8): sums of E over this lane's rows; of columns 16 m + [0, 16) and features 2 c +
+  // f of a block, c as in a fragment.
+  float weight_[2][2] = {};
+  float sums_[2][kBlocks][2][4] = {};
 };
 
 }  // namespace warpalign::softdtw

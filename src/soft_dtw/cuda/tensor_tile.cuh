@@ -16,6 +16,7 @@ namespace warpalign::softdtw {
 constexpr int kBlockFeatures = 16;
 constexpr int kChunkBlocks = 4;
 constexpr int kChunkFeatures = kBlockFeatures * kChunkBlocks;
+static_assert(kChunkFeatures == kMostTensorGradientFeatures);
 constexpr int kTensorHelpers = 1 + kGradientWarps;
 
 // A float32 as the sum of two TF32, hi the nearest one; hi alone, where products of one term are wanted.
@@ -64,8 +65,16 @@ __device__ __forceinline__ void load_features(const float* step, int f, int dim,
   to[0] = v.x, to[1] = v.y;
 }
 
+// Of a warp that makes gradients: x of two tiles and what grad_x is already of one, of its features. Rows lie
+// so that no more than two of the lanes' accesses meet in a bank.
+struct TensorGradientRows {
+  static constexpr int kStride = 2 * kBlockFeatures + 4;
+  float x[2][kTileRows * kStride];
+  float before[kTileRows * kStride];
+};
+
 // One strip's shared memory: the origin, and, with at most kChunkFeatures features, its columns of y relative
-// to that, split.
+// to that, split. Only then there are gradients.
 struct OriginAlone {
   float origin[kMostTensorFeatures];
 };
@@ -77,6 +86,7 @@ struct KeptColumns {
   // features 2g conflict.
   float4 hi[16 * kChunkFeatures / 2];
   float4 lo[16 * kChunkFeatures / 2];
+  TensorGradientRows rows[kGradientWarps];
 
   static __device__ __forceinline__ int place(int column, int f) {
     const int pair = column % 8 + column / 16 * 8;
@@ -84,18 +94,9 @@ struct KeptColumns {
   }
 };
 
-// Of a warp that makes gradients: x of two tiles and what grad_x is already of one, of its features. Rows lie
-// so that no more than two of the lanes' accesses meet in a bank.
-struct TensorGradientRows {
-  static constexpr int kStride = 2 * kBlockFeatures + 4;
-  float x[2][kTileRows * kStride];
-  float before[kTileRows * kStride];
-};
-
 template <bool kKept, int kRing>
 struct __align__(16) TensorTiles : TileRing<float, kRing> {
   std::conditional_t<kKept, KeptColumns, OriginAlone> of_strip;
-  TensorGradientRows rows[kGradientWarps];
   cuda::Barrier is_prepared;
 
   __device__ void init(int lane) {

@@ -25,6 +25,7 @@ struct PlainMakers {
   using Memory = StripTiles<Cell, In, kRing>;
   using Costs = CostMaker<Cell, In, kOptions, Memory::kStride>;
   using Gradients = GradientMaker<Cell, In, kOptions, Memory::kStride>;
+  static constexpr bool kHasGradient = true;
 };
 
 template <class Cell, class In_, Options kOptions_,
@@ -44,6 +45,7 @@ class Tiles {
   static constexpr int kCarried = 0;
   static constexpr int kSegment = 4;
   static constexpr int kRoles = 2 + kGradientWarps;
+  static constexpr bool kHasGradient = Makers::kHasGradient;
   static constexpr Options kOptions = kOptions_;
   static constexpr int kWarpBytes = sizeof(Memory);
 
