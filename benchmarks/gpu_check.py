@@ -208,7 +208,7 @@ def table(sizes: list[Size], device: torch.device, name: str, budget_s: float) -
     for position, size in enumerate(sizes, 1):
         start = time.perf_counter()
         row: Row = {"op": "soft_dtw", **size._asdict(), "dtype": "float32"}
-        row |= {"precision": torch.get_float32_matmul_precision(), "device": name}
+        row["device"] = name
         try:
             row |= measure(size, device, budget_s)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -251,7 +251,7 @@ def print_table(rows: list[Row]) -> None:
         if row["op"] == "framework_step":
             print(f"{'an empty Function':22}{'':14}{row['step_ms']:>14}")
         if row["op"] == "soft_dtw":
-            name = Size(row["B"], row["N"], row["M"], row["D"], row["gamma"]).name
+            name = Size(*(row[field] for field in Size._fields)).name
             cells = ("-" if row.get(key) is None else f"{row[key]:.3g}" for key in columns)
             print(f"{name:22}" + "".join(f"{cell:>14}" for cell in cells) + ("  !" if "error" in row else ""))
 

@@ -46,6 +46,7 @@ TABLES = {
     "gpu": lambda: tables.gpu_table(SHORT),
     "gpu-all": lambda: tables.gpu_table(None),
     "gpu-detail": tables.gpu_detail,
+    "gpu-precision": tables.gpu_precision,
     "gpu-limits": tables.gpu_limits,
     "gpu-checks": tables.gpu_checks,
     "options": tables.options_table,

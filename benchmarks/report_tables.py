@@ -12,7 +12,7 @@ CELLS = "`benchmarks/soft_dtw_cpu_cells.py`, float32, the least of many runs."
 
 
 def size_of(row: Row) -> Size:
-    return Size(row["B"], row["N"], row["M"], row["D"], row["gamma"])
+    return Size(row["B"], row["N"], row["M"], row["D"], row["gamma"], row.get("precision", "highest"))
 
 
 def load(pattern: str) -> list[Row]:
@@ -26,10 +26,10 @@ def newest(rows: list[Row], *keys: str) -> list[Row]:
     return list({tuple(row.get(key) for key in keys): row for row in rows}.values())
 
 
-def gpu_rows() -> list[Row]:
+def gpu_rows(precision: str = "highest") -> list[Row]:
     rows = [row for row in load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
     rows = newest(rows, "device", "B", "N", "M", "D", "gamma", "dtype", "precision")
-    return [row for row in rows if row.get("step_ms") is not None]
+    return [row for row in rows if row.get("step_ms") is not None and row["precision"] == precision]
 
 
 def sweep_rows() -> list[Row]:
@@ -40,7 +40,10 @@ def sweep_rows() -> list[Row]:
 
 def peers_of(size: Size, device: str, peers: list[Row]) -> list[Row]:
     """What other packages took at this size on this device, the fastest first."""
-    found = [row for row in peers if size_of(row) == size and row["device"] == device and row.get("step_ms")]
+    shape = size[:5]
+    found = [
+        row for row in peers if size_of(row)[:5] == shape and row["device"] == device and row.get("step_ms")
+    ]
     return sorted(found, key=lambda row: row["step_ms"])
 
 
@@ -84,7 +87,7 @@ def gpu_table(sizes: list[Size] | None) -> str:
     """Training steps on a GPU next to the best published package, for some sizes or for all."""
     rows, peers = gpu_rows(), load("peers/*.json")
     if sizes is not None:
-        rows = [row for row in rows if size_of(row) in sizes and row["precision"] == "highest"]
+        rows = [row for row in rows if size_of(row) in sizes]
     if not rows:
         return NOTHING
     header = ["pairs", "N × M", "D", "gamma", "step, ms", "best peer, ms", "faster"]
@@ -139,6 +142,33 @@ def gpu_detail() -> str:
         for row in empty
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}"
+
+
+def gpu_precision() -> str:
+    """What the matrix units make of the sizes that were measured on them: times in a CUDA graph, errors of the gradient of x."""
+    by_size = {
+        precision: {size_of(row)[:5]: row for row in gpu_rows(precision)}
+        for precision in ("highest", "high", "medium")
+    }
+    shared = [size for size in by_size["high"] if all(size in rows for rows in by_size.values())]
+    if not shared:
+        return NOTHING
+    header, body = ["pairs", "N × M", "D", "gamma"], []
+    for precision in by_size:
+        header += [f"{precision}: forward, ms", "step, ms", "error"]
+    for size in shared:
+        cells = shape_cells(Size(*size))
+        for rows in by_size.values():
+            row = rows[size]
+            cells += [
+                number(row["graph_forward_ms"]),
+                f"**{number(row['graph_step_ms'])}**",
+                power(row["err_gx"]),
+            ]
+        body.append(cells)
+    shown = [rows[size] for rows in by_size.values() for size in shared]
+    note = f"{origin(shown)}. In CUDA graphs. Error: relative L2 error of the gradient of x against float64."
+    return f"{markdown(header, body)}\n\n{note}"
 
 
 def gpu_limits() -> str:

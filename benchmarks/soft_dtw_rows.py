@@ -13,10 +13,12 @@ class Size(NamedTuple):
     M: int
     D: int
     gamma: float = 1.0
+    precision: str = "highest"
 
     @property
     def name(self) -> str:
-        return f"{self.B}x{self.N}x{self.M}x{self.D}@{self.gamma:g}"
+        how = "" if self.precision == "highest" else f" {self.precision}"
+        return f"{self.B}x{self.N}x{self.M}x{self.D}@{self.gamma:g}{how}"
 
     @property
     def cells(self) -> int:
@@ -46,6 +48,19 @@ _ALL = [
     Size(32, 256, 8192, 16),
     _square(4, 8192, 16),
     _square(1, 16384, 4),
+    # On the matrix units.
+    *(
+        size._replace(precision=precision)
+        for size in (
+            *(_square(32, n, 64) for n in (128, 512, 1024, 2048)),
+            _square(32, 512, 64, 0.01),
+            *(_square(32, 256, d) for d in (8, 16, 32)),
+            _square(32, 2048, 128),
+            Size(32, 256, 2048, 16),
+            _square(4, 8192, 16),
+        )
+        for precision in ("high", "medium")
+    ),
 ]
 SIZES: list[Size] = list(dict.fromkeys(_ALL))
 

@@ -43,7 +43,7 @@ def measure(size: Size, device: torch.device) -> Row:
         return warpalign.soft_dtw(x, y, gamma=size.gamma)
 
     def step() -> tuple[torch.Tensor, torch.Tensor]:
-        return training_step(x, y, size.gamma)
+        return training_step(x, y, gamma=size.gamma)
 
     def timed(run: Callable[[], Any]) -> float | None:
         return rounded((graph_ms if device.type == "cuda" else median_ms)(run, device, BUDGET_S))

@@ -107,7 +107,7 @@ class Tiles {
     waited_ = 0;
   }
   __device__ void begin_reverse_segment(int segment, bool) {
-    for (const int needed = tiles() - 2 * segment; waited_ < needed; ++waited_) {
+    for (const int needed = tiles() - kSegment / 2 * segment; waited_ < needed; ++waited_) {
       cuda::barrier_wait(m_.full(waited_), waited_ / kRing);
     }
   }

@@ -137,10 +137,12 @@ GAMMAS: dict[str, Wrong] = {
 }
 STEP_PENALTIES: dict[str, Wrong] = {
     **not_a_number("step_penalty", ">= 0"),
-    "precision an int": ({"precision": 1}, TypeError, "precision: expected a str or None, got int"),
-    "an unknown precision": ({"precision": "tf32"}, ValueError, 'precision: expected one of "highest", "high", "medium", or None, got \'tf32\''),
     "step_penalty None": ({"step_penalty": None}, TypeError, "step_penalty: expected a float, got NoneType"),
     "step_penalty a tensor": ({"step_penalty": torch.tensor(1.0)}, TypeError, "step_penalty: expected a float, got Tensor"),
+}  # fmt: skip
+PRECISIONS: dict[str, Wrong] = {
+    "precision an int": ({"precision": 1}, TypeError, "precision: expected a str or None, got int"),
+    "an unknown precision": ({"precision": "tf32"}, ValueError, 'precision: expected one of "highest", "high", "medium", or None, got \'tf32\''),
 }  # fmt: skip
 BANDS: dict[str, Wrong] = {
     "a negative bandwidth": ({"bandwidth": -1}, ValueError, "bandwidth: expected a radius >= 0, or None for no band, got -1"),
@@ -229,7 +231,7 @@ def _series() -> BadCalls:
                 message = f"{argument}: expected lengths from 1 to {limit}, got {bad} at index 1"
                 add(f"{argument} {what}", lengths, ValueError, message, cpu_only=True)
         if name not in ("dtw", "dtw_path", "soft_dtw_subsequence"):
-            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS).items():
+            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS | PRECISIONS).items():
                 add(what, options, error, message)
             for what, (options, error, message) in GAMMAS_READ.items():
                 add(what, options, error, message, cpu_only=True)
@@ -307,7 +309,9 @@ CALLS: BadCalls = {
         f"SoftDTW: {what}, when constructed": BadCall(
             lambda g, options=options: SoftDTW(**made(options, g)), error, message
         )
-        for what, (options, error, message) in (GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS).items()
+        for what, (options, error, message) in (
+            GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS | PRECISIONS
+        ).items()
     },
     "soft_dtw: lengths of a nested tensor": BadCall(
         lambda g: soft_dtw(jagged((3, 2), (4, 2)), g.y[:2], x_lengths=g.ints(1, 2)), ValueError,

@@ -53,7 +53,6 @@ SERIES: dict[str, tuple[Any, str]] = {
     "a gamma of NaN": ({"gamma": math.nan}, "gamma: expected finite and >= 0, got nan"),
     "an infinite gamma": ({"gamma": math.inf}, "gamma: expected finite and >= 0, got inf"),
     "a negative step_penalty": ({"step_penalty": -1.0}, "step_penalty: expected finite and >= 0, got -1"),
-    "an unknown precision": ({"precision": 3}, "precision: expected one of the values of Precision, got 3"),
     "an unknown cost": ({"cost_kind": 9}, "cost_kind: expected one of the kinds of CostKind, got 9"),
     "another device": (lambda g: {"y": g.y.to("meta")}, "y: expected the device of x, DEVICE, got meta"),
     "lengths elsewhere": (lambda g: {"x_lengths": ints(g, 1, 2, 3).to("meta")}, "x_lengths: expected the device of x, DEVICE, got meta"),
@@ -68,6 +67,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "a band below them": ({"band": -7}, "band: expected one of the kinds of BandKind, got -7"),
     "a negative radius": ({"band": 1, "radius": -5}, "band: expected a radius of at least 0, got -5"),
     "a radius below int32": ({"band": 1, "radius": -(2**40)}, f"band: expected a radius of at least 0, got {-(2**31)}"),
+    "an unknown precision": ({"precision": 3}, "precision: expected one of the values of Precision, got 3"),
     "a flat slope": ({"band": 4, "max_slope": 0.5}, "band: expected a finite max_slope of at least 1, got 0.5"),
     "too few gammas": (lambda g: {"gammas": torch.ones(2)}, "gammas: " + PER_PAIR + "(2)"),
     "a negative gamma among others": (
