@@ -32,7 +32,9 @@ class TensorGradients {
 
   // x of the tile that comes next: before there is anything to wait for.
   __device__ __forceinline__ void look_ahead(int row0) {
-    if (first_feature_ < p_.dim && asked_ != row0) ask_for_x(row0);
+    if (first_feature_ >= p_.dim || asked_ == row0) return;
+    cuda::await_copies();  // of a tile that was passed over: this one's may go to the same place
+    ask_for_x(row0);
   }
 
   // await_right returns when what the strip on the right adds to these rows is there.
