@@ -1,7 +1,7 @@
 """Measures one row of the soft-DTW table: times, memory and errors of a training step.
 
 A step is forward, sum and backward to both inputs, x and y ~ N(0, 1). On a GPU, times are medians of CUDA
-events around single runs. `mib` is the peak of the allocator above the inputs during a step, less the two
+events around single runs; in eager mode the least of three. `mib` is the peak of the allocator above the inputs during a step, less the two
 gradients. Errors are relative L2 errors against float64 on a few pairs of the batch, first and last included.
 """
 
@@ -136,8 +136,9 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     def step() -> tuple[Tensor, Tensor]:
         return training_step(x, y, **options)
 
-    forward_ms = median_ms(forward, device, budget_s)
-    step_ms = median_ms(step, device, budget_s)
+    # Other work on the host only adds to what eager mode takes: the least of three medians.
+    forward_ms = min(median_ms(forward, device, budget_s / 3) for _ in range(3))
+    step_ms = min(median_ms(step, device, budget_s / 3) for _ in range(3))
     row: Row = {
         "forward_ms": rounded(forward_ms),
         "step_ms": rounded(step_ms),
@@ -184,7 +185,10 @@ def framework_step_ms(device: torch.device, budget_s: float) -> float:
     """PyTorch's own time for a training step through an autograd.Function that computes nothing."""
     x, y = inputs(Size(32, 128, 128, 1), device)
     apply: Callable[[Tensor, Tensor], Tensor] = _Trivial.apply
-    return median_ms(lambda: torch.autograd.grad(apply(x, y).sum(), (x, y)), device, budget_s)
+    return min(
+        median_ms(lambda: torch.autograd.grad(apply(x, y).sum(), (x, y)), device, budget_s / 3)
+        for _ in range(3)
+    )
 
 
 def not_reproducible(device: torch.device, runs: int) -> list[str]:

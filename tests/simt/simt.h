@@ -18,7 +18,7 @@ struct Device {
   int multiprocessors = 3;
   int shared_bytes = 227 * 1024;  // per block
   int compute_capability_major = 9;
-  int resident = 2;               // blocks: fewer than a kernel may hope for
+  int resident = 2;  // blocks: fewer than a kernel may hope for
 };
 inline Device device;
 
