@@ -243,7 +243,7 @@ def scaling_table() -> str:
 
 def options_table() -> str:
     """What options and second order cost on a GPU."""
-    rows = newest(load("nvidia-*/*-options.json"), "device", "case", "n", "D")
+    rows = newest(load("nvidia-*/*-options.json"), "device", "case", "B", "n", "D")
     if not rows:
         return NOTHING
     columns = ("forward_ms", "step_ms", "product_ms")
@@ -255,7 +255,7 @@ def options_table() -> str:
             str(row["D"]),
             *(number(row[key]) if key in row else "–" for key in columns),
         ]
-        for row in sorted(rows, key=lambda row: row["D"])
+        for row in sorted(rows, key=lambda row: (row["D"], row["B"]))
     ]
     header = ["option", "pairs", "N × M", "D", "forward, ms", "step, ms", "product, ms"]
     note = (

@@ -3,7 +3,7 @@
 
     python3 benchmarks/soft_dtw_options.py --commit C [--out DIR]
 
-32 pairs, x, y ~ N(0, 1), float32, eager, medians of events around the calls. Writes <device>/<date>-<commit>-options.json.
+x, y ~ N(0, 1), float32, eager, medians of events around the calls. Writes <device>/<date>-<commit>-options.json.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "missing steps": {"x_mask": torch.arange(2048) % 10 == 0},
 }
 
+MANY_PAIRS: dict[str, dict[str, Any]] = {
+    "none": {},
+    **{f"bandwidth {radius}": {"bandwidth": radius} for radius in (128, 32, 8)},
+    "step_penalty": {"step_penalty": 0.1},
+}
+
 
 def median_ms(run: Callable[[], object], runs: int = 7) -> float | None:
     times = []
@@ -46,8 +52,8 @@ def median_ms(run: Callable[[], object], runs: int = 7) -> float | None:
     return rounded(statistics.median(times[2:]))
 
 
-def measure(d: int, n: int, options: dict[str, Any]) -> Row:
-    x, y = (torch.randn(32, n, d, device="cuda").requires_grad_() for _ in range(2))
+def measure(pairs: int, d: int, n: int, options: dict[str, Any]) -> Row:
+    x, y = (torch.randn(pairs, n, d, device="cuda").requires_grad_() for _ in range(2))
     options = {k: v.cuda() if isinstance(v, Tensor) else v for k, v in options.items()}
 
     def step() -> tuple[Tensor, ...]:
@@ -75,15 +81,17 @@ def main() -> None:
     device = torch.cuda.get_device_name()
     rows: list[Row] = []
     for d in (1, 64):
-        cases = [(name, 2048, measure(d, 2048, options)) for name, options in OPTIONS.items()]
-        cases += [("Hessian-vector product", n, measure_product(d, n)) for n in (512, 2048)]
-        for name, n, found in cases:
+        cases = [(name, 32, 2048, measure(32, d, 2048, options)) for name, options in OPTIONS.items()]
+        cases += [("Hessian-vector product", 32, n, measure_product(d, n)) for n in (512, 2048)]
+        # Enough pairs for the cells to count, and not how long one pair takes.
+        cases += [(name, 1024, 512, measure(1024, d, 512, options)) for name, options in MANY_PAIRS.items()]
+        for name, pairs, n, found in cases:
             rows.append(
-                {"op": "soft_dtw_options", "case": name, "B": 32, "n": n, "D": d, "device": device}
+                {"op": "soft_dtw_options", "case": name, "B": pairs, "n": n, "D": d, "device": device}
                 | found
                 | stamp(commit)
             )
-            print(f"D {d:3} {name:24} {n:5}  {found}", flush=True)
+            print(f"D {d:3} {name:24} {pairs:5} {n:5}  {found}", flush=True)
     write_rows(rows, arguments.out / slug(device) / f"{today()}-{commit}-options.json")
 
 
