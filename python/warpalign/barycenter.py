@@ -80,7 +80,7 @@ def soft_dtw_barycenter(
         lr: Adam's step, in units of the series.
         block_size: series aligned at once. Default: at most 4096, fewer long ones.
         progress: show a progress bar (needs tqdm).
-        options: cost, bandwidth, band, max_slope, step_penalty and normalize of :func:`warpalign.soft_dtw`, the same for all
+        options: cost, bandwidth, band, max_slope, step_penalty, precision and normalize of :func:`warpalign.soft_dtw`, the same for all
             series; x is the barycenter there. "dba" takes bands and step_penalty alone.
 
     Returns:

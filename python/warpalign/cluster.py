@@ -43,7 +43,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         random_state: None, an int or a numpy RandomState, for init.
         verbose: 1 prints the inertia after every iteration.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
-        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
 
     Attributes:
         cluster_centers_: (k, sz, d), sz being the longest series' length or that of init.

@@ -61,7 +61,7 @@ class SoftDTWMetric(_Metric):
     Args:
         gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW.
         normalize: soft-DTW divergence, which is not negative and 0 for equal series, instead of soft-DTW.
-        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         options: further arguments of torchmetrics.Metric, dist_sync_on_step for instance.
 
     Example:

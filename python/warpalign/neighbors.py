@@ -40,7 +40,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
         normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
             of soft-DTW values, which can be; weights="distance" needs it.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
-        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope and step_penalty.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
 
     Attributes:
         classes_: (c,) the classes.

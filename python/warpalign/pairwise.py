@@ -72,7 +72,7 @@ def cdist_soft_dtw(
         progress: show a progress bar (needs tqdm). It waits for every block, which costs a little on a GPU.
         distributed: True, or a process group: every process of torch.distributed calls with the same arguments (devices
             may differ) and computes its share; all get the whole result. Not differentiable.
-        options: cost, bandwidth, band, max_slope and step_penalty of :func:`warpalign.soft_dtw`, the same for all pairs. A
+        options: cost, bandwidth, band, max_slope, step_penalty and precision of :func:`warpalign.soft_dtw`, the same for all pairs. A
             function as cost must be symmetric where Y is None.
 
     Returns:

@@ -14,8 +14,8 @@ class Devices : public ::testing::Test {
 };
 
 template <typename T>
-Outputs<T> run(const Batch<T>& batch, Wanted wanted) {
-  return run_on<DeviceBuffer>(batch, wanted, Execution::cuda(0, nullptr));
+Outputs<T> run(const Batch<T>& batch, Wanted wanted, Precision precision = Precision::kHighest) {
+  return run_on<DeviceBuffer>(batch, wanted, Execution::cuda(0, nullptr, precision));
 }
 
 // sm_75 has 64 KiB of shared memory per block, sm_86, 89 and 120 have 99.
@@ -44,6 +44,18 @@ TEST_F(Devices, LittleSharedMemoryChangesNoBit) {
   const Outputs<double> roomy = run(batch, kEverything);
   simt::device.shared_bytes = 64 * 1024;
   EXPECT_TRUE(same_bits(run(batch, kEverything), roomy));
+}
+
+// sm_75 has no TF32; from sm_80 on a strip with its columns split fits 99 KiB too.
+TEST_F(Devices, MatrixUnitsOfOtherDevices) {
+  const Batch<float> batch({2, 90, 70, 40}, 1.0, 4);
+  const Outputs<float> exact = run(batch, kGradients);
+  const Outputs<float> high = run(batch, kGradients, Precision::kHigh);
+  EXPECT_FALSE(same_bits(high, exact));
+  simt::device.shared_bytes = 99 * 1024;
+  EXPECT_TRUE(same_bits(run(batch, kGradients, Precision::kHigh), high));
+  simt::device.compute_capability_major = 7;
+  EXPECT_TRUE(same_bits(run(batch, kGradients, Precision::kHigh), exact));
 }
 
 TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
