@@ -20,8 +20,8 @@ struct ParallelFor {
 
 enum class Device { kHost, kCuda };
 
-// How products of float32 numbers may be made where an operator has matrix units do them; what it has no such
-// form of, and every host execution, stays as exact as kHighest. float64 is never touched.
+// How an operator may multiply float32 numbers where it can leave that to a GPU's matrix units. Whatever it
+// has no such form of stays as it is with kHighest, as do float64 and every host execution.
 enum class Precision {
   kHighest,  // in float32
   kHigh,     // as three products of TF32 (10 bits of mantissa): rounding errors of float32's class

@@ -102,9 +102,21 @@ TEST_F(SoftDtwCuda, MatrixUnitsTakeRaggedLengthsAndNaN) {
   on_matrix_units(batch);
   batch.x.at(1, 3, 7) = static_cast<float>(kNan);
   batch.y.at(2, 30, 2) = static_cast<float>(kInf);
+  for (Precision precision : {Precision::kHigh, Precision::kMedium}) {
+    const Outputs<float> got = run(batch, kGradients, precision);
+    EXPECT_TRUE(std::isnan(got.value[1]));
+    EXPECT_EQ(got.value[2], static_cast<float>(kInf));
+  }
+}
+
+// Where differences would be exact, the sum of squares and product cancels: what is left of it is small.
+TEST_F(SoftDtwCuda, MatrixUnitsOfEqualSeries) {
+  Batch<float> batch({2, 90, 90, 16}, 1.0, 5);
+  batch.y = batch.x;
   const Outputs<float> got = run(batch, kGradients, Precision::kHigh);
-  EXPECT_TRUE(std::isnan(got.value[1]));
-  EXPECT_EQ(got.value[2], static_cast<float>(kInf));
+  double squares = 0;
+  for (float v : batch.x.data) squares += static_cast<double>(v) * v;
+  for (int b = 0; b < 2; ++b) EXPECT_NEAR(got.value[b], batch.expected(b).value, 1e-6 * squares);
 }
 
 TEST_F(SoftDtwCuda, RaggedLengthsIgnorePadding) {

@@ -33,7 +33,9 @@ class TensorGradients {
   // x of the tile that comes next: before there is anything to wait for.
   __device__ __forceinline__ void look_ahead(int row0) {
     if (first_feature_ >= p_.dim || asked_ == row0) return;
-    cuda::await_copies();  // of a tile that was passed over: this one's may go to the same place
+    // Of a tile that was passed over, or before the first one of another strip, which was asked for in vain:
+    // this one's may go to the same place.
+    cuda::await_copies();
     ask_for_x(row0);
   }
 

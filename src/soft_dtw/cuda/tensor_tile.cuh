@@ -56,7 +56,7 @@ __device__ __forceinline__ void unpack(const float4& v, float (&to)[4]) {
   to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 
-// Features f to f + kCount - 1 of one time step; 0 behind the last feature. kCount divides f.
+// Features f to f + 3 of one time step (f a multiple of 4), or f and f + 1 (f even); 0 behind the last one.
 __device__ __forceinline__ void load_features(const float* step, int f, int dim, float (&to)[4]) {
   unpack(f < dim ? __ldg(reinterpret_cast<const float4*>(step + f)) : float4{0, 0, 0, 0}, to);
 }
