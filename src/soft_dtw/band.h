@@ -94,6 +94,12 @@ WARPALIGN_ANYWHERE inline IndexRange band_rows(const Band& band, int j, int n, i
           first_row([&](IndexRange row) { return row.begin > j; })};
 }
 
+// Whether every cell is in the band, of shorter pairs too.
+inline bool holds_everything(const Band& band, int n, int m) {
+  return band.kind != BandKind::kItakura && band.kind != BandKind::kNone &&
+         band.radius >= (n > m ? n : m) - 1;
+}
+
 // Whether a path from (0, 0) to (n-1, m-1) stays within the band. Both ends of the ranges only grow, so that
 // what can be reached in a row is all of it, if anything.
 inline bool band_holds_path(const Band& band, int n, int m) {

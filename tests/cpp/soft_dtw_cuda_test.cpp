@@ -61,6 +61,39 @@ TEST_F(SoftDtwCuda, LongSeriesGoThroughSeveralRoundsOfStrips) {
   compare(Batch<double>({1, 130, 1100, 2}, 0.1, 10), {1e-13, 1e-9}, kValue);
 }
 
+// Few pairs of 64 steps or more are swept from both ends: lengths at edges of strips, lanes and groups.
+TEST_F(SoftDtwCuda, SweepsThatMeet) {
+  unsigned seed = 0;
+  for (int n : {63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 77, 127, 200}) {
+    for (int m : {64, 65, 66, 127, 128, 129, 191, 193, 300, 640}) {
+      if (++seed % kThinning != 0) continue;
+      for (double gamma : {1e-3, 1.0, 1e3}) {
+        const Batch<float> batch({1 + static_cast<int>(seed % 2), n, m, 1 + static_cast<int>(seed % 3)},
+                                 gamma, seed);
+        for (Wanted wanted : {kValue, kGradients}) compare(batch, floor_at<float>(gamma), wanted);
+      }
+    }
+  }
+}
+
+TEST_F(SoftDtwCuda, SweepsThatMeetTakeRaggedLengthsAndNaN) {
+  for (int n : {1, 63, 64, 131, 200}) {
+    for (int m : {1, 31, 64, 65, 257, 333}) {
+      Batch<float> batch({2, 200, 333, 2}, 0.5, 61);
+      batch.x_lengths = {n, 200};
+      batch.y_lengths = {333, m};
+      batch.fill_padding_with_nan();
+      for (Wanted wanted : {kValue, kGradients}) compare(batch, floor_at<float>(0.5), wanted);
+    }
+  }
+  Batch<float> batch({2, 200, 333, 2}, 0.5, 62);
+  batch.x.at(0, 10, 1) = static_cast<float>(kNan);
+  const Outputs<float> got = run(batch, kGradients);
+  EXPECT_TRUE(std::isnan(got.value[0]));
+  EXPECT_TRUE(std::isnan(got.grad_x[0]));
+  EXPECT_TRUE(std::isfinite(got.value[1]));
+}
+
 TEST_F(SoftDtwCuda, GradientDigitsAtLength512) {
   compare(Batch<float>({2, 512, 512, 64}, 1.0, 11), {1e-6, 1e-5}, kGradients);
   compare(Batch<float>({2, 512, 512, 64}, 0.01, 12), {1e-6, 1e-4}, kGradients);

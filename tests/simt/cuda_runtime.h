@@ -85,6 +85,15 @@ inline int atomicAdd(int* p, int v) {
   simt::yield();
   return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
 }
+inline float atomicAdd(float* p, float v) {
+  simt::yield();
+  auto* const bits = reinterpret_cast<int*>(p);
+  int old = __atomic_load_n(bits, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(bits, &old, __float_as_int(__int_as_float(old) + v), false,
+                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  return __int_as_float(old);
+}
 inline int atomicExch(int* p, int v) {
   simt::yield();
   return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);

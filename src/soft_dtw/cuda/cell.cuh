@@ -81,6 +81,17 @@ struct Cell32 {
   static __device__ __forceinline__ State normal(State s) {
     return {__int_as_float(cuda::with_exponent_of_one(__float_as_int(s.mantissa))), exponent_of(s)};
   }
+  static __device__ __forceinline__ State product(State a, State b) {  // of normal ones
+    return {a.mantissa * b.mantissa, max(a.exponent + b.exponent, kDead)};
+  }
+  static __device__ __forceinline__ State sum(State a, State b) {
+    const int top = max(a.exponent, b.exponent);
+    return {scaled(a, top) + scaled(b, top), top};
+  }
+  static __device__ __forceinline__ State shuffle_xor(State s, int bits) {
+    return {__shfl_xor_sync(cuda::kFullWarp, s.mantissa, bits),
+            __shfl_xor_sync(cuda::kFullWarp, s.exponent, bits)};
+  }
   // Mantissa in units of 2^exponent; 0 where that is below 2^-126.
   static __device__ __forceinline__ float scaled(State s, int exponent) {
     return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, 127 - exponent, 0) << 23);

@@ -5,17 +5,19 @@
 // is summed along the row as E is: from lane to lane, and from strip to strip through the channel; the
 // left-most strip writes it, with a band the left-most one that the row has cells in.
 //
-// With options a lane knows for which rows its column is in the band, and a missing step is NaN here, which
+// With options a lane knows for which rows its columns are in the band, and a missing step is NaN here, which
 // says so to all that is computed from it.
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
 #include "soft_dtw/cuda/metric.cuh"
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/recompute.cuh"
 
 namespace warpalign::softdtw {
 
-template <class Cell, class In_, int W, int F, Options kOptions_>
+//
+// kHelpers: warps that recompute ahead of the wave in the reverse sweep.
+template <class Cell, class In_, int W, int F, Options kOptions_, int kHelpers_ = 0>
 class FewFeatures {
   using In = In_;
   using Real = typename Cell::Real;
@@ -25,29 +27,35 @@ class FewFeatures {
   static constexpr int kColumns = W;
   static constexpr int kCarried = F;
   static constexpr int kSegment = 8;
-  static constexpr int kRoles = 1;
+  static constexpr int kHelpers = kHelpers_;
+  static constexpr int kRoles = 1 + kHelpers;
   static constexpr bool kHasGradient = W <= 2;
   static constexpr Options kOptions = kOptions_;
+  static constexpr bool kMeets = kHasGradient && kOptions == Options::kNone;
 
  private:
   static constexpr bool kPaths = kOptions != Options::kNone;
   static constexpr bool kAll = kOptions == Options::kAll;
   static constexpr int kBlock = kSegment * kGroup;
   static constexpr int kRows = 2 * kBlock;  // of x in shared memory, and a group of them twice
+  using Queue = WeightQueue<Real, W>;
+  static constexpr int kRingBytes = (kRows + kGroup) * F * sizeof(Real);  // of each role
+  static_assert(kRingBytes % 16 == 0);
 
  public:
-  static constexpr int kWarpBytes = (kRows + kGroup) * F * sizeof(Real);
+  static constexpr int kWarpBytes = kRoles * kRingBytes + kHelpers * static_cast<int>(sizeof(Queue));
 
   __device__ explicit FewFeatures(const Wave& w)
       : w_(w),
         p_(w.params),
         scale_(static_cast<Real>(w.pair.scale)),
-        ring_(reinterpret_cast<Real*>(w.source_memory)),
+        ring_(reinterpret_cast<Real*>(w.source_memory + w.role * kRingBytes)),
         is_norm_(kAll && F > 1 && p_.metric == Metric::kNorm),
         distance_(kAll ? metric() : Metric::kSquared),
         slope_(kAll ? metric() : Metric::kSquared) {}
 
-  // Which bounds every cost: how far x and y reach from y[0], as bits. Each strip looks at its share of x.
+  // Which bounds every cost: how far x and y reach from y[0], as bits. The last strip, which has to wait
+  // longest, looks at x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
   static __device__ float largest_cost(const Params<In>& p, int2 bits, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
@@ -61,11 +69,12 @@ class FewFeatures {
     begin_strip();
     x_reach_ = 0;
     y_reach_ = 0;
+    if (w_.from_back) return;  // the other sweep has looked
     const In* const first = w_.pair.y + (kAll ? first_present() * p_.y_stride[1] : 0);
 #pragma unroll
     for (int f = 0; f < F; ++f) {
       const Real origin = feature(first, p_.y_stride[2], f);
-      for (int i = w_.strip * 32 + w_.lane; i < w_.pair.n; i += w_.strips * 32) {
+      for (int i = w_.lane; i < w_.pair.n && !w_.has_right(); i += 32) {
         if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, i)) continue;
         x_reach_ =
             largest_bits(x_reach_, feature(w_.pair.x + i * p_.x_stride[1], p_.x_stride[2], f) - origin);
@@ -76,6 +85,17 @@ class FewFeatures {
         y_reach_ = largest_bits(y_reach_, y_[k][f] - origin);
       }
     }
+  }
+
+  // Sweeps that meet add to gradients, two at most to each: the same bits whoever comes first.
+  __device__ void clear_gradients() const {
+    const auto clear = [&](In* to, int row) {
+      for (int f = 0; f < p_.dim; ++f) to[static_cast<std::int64_t>(row) * p_.dim + f] = In(0);
+    };
+    for (int i = w_.strip * 32 + w_.lane; w_.pair.grad_x && i < w_.pair.n; i += w_.strips * 32) {
+      clear(w_.pair.grad_x, i);
+    }
+    for (int j = column_; w_.pair.grad_y && j < min(column_ + W, w_.pair.m); ++j) clear(w_.pair.grad_y, j);
   }
 
   __device__ void begin_reverse() {
@@ -103,21 +123,23 @@ class FewFeatures {
   // Blocks are asked for a segment ahead.
   __device__ void begin_forward_segment(int segment) {
     if (segment == 0) {
-      ask(-1);
-      put(-1);
-      ask(0);
+      Real before[kPerLane];
+      ask(-1, before);
+      ask(0, ahead_);
+      put(-1, before);
     }
-    put(segment);
-    ask(segment + 1);
+    put(segment, ahead_);
+    ask(segment + 1, ahead_);
   }
   __device__ void begin_reverse_segment(int segment, bool is_first) {
     if (is_first) {
-      ask(segment);
-      put(segment);
-      ask(segment - 1);
+      Real last[kPerLane];
+      ask(segment, last);
+      ask(segment - 1, ahead_);
+      put(segment, last);
     }
-    put(segment - 1);
-    ask(segment - 2);
+    put(segment - 1, ahead_);
+    ask(segment - 2, ahead_);
   }
   __device__ __forceinline__ void begin_forward_group(int group) { begin_group(group); }
   __device__ __forceinline__ void begin_reverse_group(int group) {
@@ -130,13 +152,25 @@ class FewFeatures {
   }
   __device__ void end_forward_group(int) const {}
   __device__ void end_reverse_group(int) const {}
-  static __device__ void init(unsigned char*, int) {}
-  __device__ void begin_panel() const {}
+  static __device__ void init(unsigned char* memory, int lane) {
+    for (int h = 0; h < kHelpers; ++h) queue_in(memory, h).init(lane);
+  }
+  __device__ void begin_panel() const {
+    for (int h = 0; h < kHelpers; ++h) queue(h).reset(w_.lane);
+  }
+  [[nodiscard]] __device__ __forceinline__ Queue& queue(int helper) const {
+    return queue_in(w_.source_memory, helper);
+  }
   __device__ void help_forward(int) const {}
-  __device__ void help_reverse(int) const {}
+  __device__ void help_reverse(int helper) {
+    if constexpr (kHelpers > 0) recompute_strip(w_, *this, queue(helper), helper);
+  }
   __device__ __forceinline__ void begin_group(int group) {
     x_ = ring_ + (((group - first_group()) * kGroup - w_.lane) & (kRows - 1)) * F;
-    if constexpr (kPaths) allowed_ = steps_of_group(rows_, group);
+    if constexpr (kPaths) {
+#pragma unroll
+      for (int k = 0; k < W; ++k) allowed_[k] = steps_of_group(rows_[k], group);
+    }
   }
 
   [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
@@ -150,8 +184,8 @@ class FewFeatures {
     if (is_norm_) sum = cuda::sqrt_fast(sum);
     return kAll ? max(sum, Real(0)) : sum;  // 0 in place of NaN
   }
-  [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
-    return kPaths && !(allowed_ >> q & 1);
+  [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int k) const {
+    return kPaths && !(allowed_[k] >> q & 1);
   }
 
   // carried: F partial sums of grad_x over the columns on the right.
@@ -180,8 +214,7 @@ class FewFeatures {
         const int row = first + i / F;
         const int f = i % F;
         if (row >= 0 && row < w_.pair.n && f < p_.dim) {
-          w_.pair.grad_x[static_cast<std::int64_t>(row) * p_.dim + f] =
-              static_cast<In>(rows[i / F * (1 + F) + 1 + f]);
+          put_gradient(w_.pair.grad_x, w_.true_row(row), f, rows[i / F * (1 + F) + 1 + f]);
         }
       }
     }
@@ -191,19 +224,31 @@ class FewFeatures {
     if (!w_.pair.grad_y) return;
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      if (column_ + k >= w_.pair.m) break;
-      In* to = w_.pair.grad_y + static_cast<std::int64_t>(column_ + k) * p_.dim;
+      const int column = w_.true_column(column_ + k);
+      if (column >= w_.pair.m) continue;
 #pragma unroll
       for (int f = 0; f < F; ++f) {
-        if (f < p_.dim) to[f] = static_cast<In>(grad_y_[k][f]);
+        if (f < p_.dim) put_gradient(w_.pair.grad_y, column, f, grad_y_[k][f]);
       }
     }
   }
 
  private:
   static constexpr int kPerLane = kBlock * F / 32;
+  [[nodiscard]] static __device__ __forceinline__ Queue& queue_in(unsigned char* memory, int helper) {
+    return reinterpret_cast<Queue*>(memory + kRoles * kRingBytes)[helper];
+  }
   [[nodiscard]] __device__ __forceinline__ Real feature(const In* at, std::int64_t stride, int f) const {
     return F == 1 || f < p_.dim ? Real(__ldg(at + f * stride)) : Real(0);
+  }
+
+  __device__ __forceinline__ void put_gradient(In* gradient, int row, int f, Real value) const {
+    In* const to = gradient + static_cast<std::int64_t>(row) * p_.dim + f;
+    if (kMeets && w_.meets) {
+      atomicAdd(to, value);
+    } else {
+      *to = static_cast<In>(value);
+    }
   }
 
   // Of one feature, the Euclidean distance is the absolute one.
@@ -254,25 +299,25 @@ class FewFeatures {
   [[nodiscard]] __device__ __forceinline__ int first_group() const { return kPaths ? w_.own.first : 0; }
   // Rows [block * kBlock - shift, ...) of x, with a band from its first group on, 2 F values a lane; rows
   // outside repeat the first or the last one.
-  __device__ void ask(int block) {
+  __device__ __forceinline__ void ask(int block, Real (&values)[kPerLane]) const {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int element = i * 32 + w_.lane;
       const int step = block * kBlock + element / F;
       const int row = min(max(step - w_.shift + first_group() * kGroup, 0), w_.pair.n - 1);
-      ahead_[i] = feature(w_.pair.x + row * p_.x_stride[1], p_.x_stride[2], element % F);
-      if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, row)) ahead_[i] = Real(CUDART_NAN_F);
+      values[i] = feature(w_.pair.x + w_.true_row(row) * p_.x_stride[1], p_.x_stride[2], element % F);
+      if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, row)) values[i] = Real(CUDART_NAN_F);
     }
   }
-  __device__ void put(int block) {
+  __device__ __forceinline__ void put(int block, const Real (&values)[kPerLane]) const {
     Real* const to = ring_ + (block & 1) * kBlock * F;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int element = i * 32 + w_.lane;
-      to[element] = ahead_[i];
+      to[element] = values[i];
       // The first rows stand behind the last ones again, so that a group never wraps.
-      if (!(block & 1) && element < kGroup * F) to[kRows * F + element] = ahead_[i];
+      if (!(block & 1) && element < kGroup * F) to[kRows * F + element] = values[i];
     }
     __syncwarp();
   }
@@ -281,14 +326,17 @@ class FewFeatures {
     column_ = w_.strip * 32 * W + w_.lane * W;
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const In* y = w_.pair.y + min(column_ + k, w_.pair.m - 1) * p_.y_stride[1];
+      const In* y = w_.pair.y + min(w_.true_column(column_ + k), w_.pair.m - 1) * p_.y_stride[1];
 #pragma unroll
       for (int f = 0; f < F; ++f) y_[k][f] = feature(y, p_.y_stride[2], f);
       if (kAll && is_missing_column(k)) y_[k][0] = Real(CUDART_NAN_F);
     }
     if constexpr (kPaths) {
-      const auto rows = detail::band_rows(p_.band, min(column_, w_.pair.m - 1), w_.pair.n, w_.pair.m);
-      rows_ = rows_as_steps(rows.begin, rows.end);
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        const auto rows = detail::band_rows(p_.band, min(column_ + k, w_.pair.m - 1), w_.pair.n, w_.pair.m);
+        rows_[k] = rows_as_steps(rows.begin, rows.end);
+      }
     }
   }
 
@@ -305,15 +353,15 @@ class FewFeatures {
   Real grad_y_[W][F];
 
   // With options only.
-  static_assert(!kPaths || W == 1);
+  static_assert(!kAll || W == 1);
   const bool is_norm_;
   const Distance<Real> distance_;
   const Slope<Real> slope_;
-  Steps rows_;        // of this lane's column in the band,
-  unsigned allowed_;  // and those of the group in work
-  Steps own_rows_;    // whose grad_x this lane writes,
-  unsigned writes_;   // and those of the group
-  In* grad_x_;        // of the group's first step
+  Steps rows_[W];        // of this lane's columns in the band,
+  unsigned allowed_[W];  // and those of the group in work
+  Steps own_rows_;       // whose grad_x this lane writes,
+  unsigned writes_;      // and those of the group
+  In* grad_x_;           // of the group's first step
 };
 
 }  // namespace warpalign::softdtw

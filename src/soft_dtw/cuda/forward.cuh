@@ -6,7 +6,7 @@
 // the lanes' states at the start of every segment are kept in scratch.
 #pragma once
 
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/meeting.cuh"
 
 namespace warpalign::softdtw {
 
@@ -45,27 +45,32 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   const bool left_is_remote = w.has_left() && w.left_is_remote();
   const bool right_is_local = w.has_right() && !w.right_is_remote();
   const bool stores_column = w.has_right() && (kKeep || w.right_is_remote());
-  State* const column = stores_column ? w.border_column(w.strip, kKeep) : nullptr;
-  const State* const left_column = left_is_remote ? w.border_column(w.strip - 1, kKeep) : nullptr;
+  const auto left_group = [&](int group) { return w.border_group(w.strip - 1, group, kKeep); };
 
   // Z[n-1, m-1]: the lane, its column, and the group in which it is made.
   const int last_column = w.pair.m - 1 - w.strip * 32 * W;
   const int result_lane = last_column / W;
   const int result_step = w.pair.n - 1 + result_lane + w.shift;
-  const int result_group = w.has_right() ? -1 : result_step / kGroup;
+  const int result_group = w.has_right() || w.meets ? -1 : result_step / kGroup;
 
   Lane<Cell, W> z;
   z.clear();
-  if (!w.has_left() && w.lane == 0) z.corner = Cell::one();
+  const Start start = start_of(w);
+  if (!w.has_left() && !w.from_back && w.lane == 0) z.corner = Cell::one();
   GroupWeights<Cell, W> none;
   StepOptions<Cell> options = w.step_options();
-  [[maybe_unused]] State end = Cell::dead();  // with options, of row n - 1; a band may not come by it
+  // With options, of row n - 1: a band may not come by it.
+  [[maybe_unused]] State end = Cell::dead();
+  if (Wave::kOptions && W > 1 && !w.has_right() && w.lane == result_lane) w.record->last = end;
   cuda::RemoteReader<Wave::kStateUnits> remote;
   if (left_is_remote && w.from_left.first < w.from_left.end) {
-    remote.ask(left_column + w.from_left.first * kGroup, w.lane);
+    remote.ask(left_group(w.from_left.first), w.lane);
   }
   const State* border = w.dead_border();
   source.begin_forward();
+  if constexpr (kKeep && Wave::kMeets) {
+    if (w.meets && !w.from_back) source.clear_gradients();
+  }
   for (int group = w.own.first; group < w.own.end; ++group) {
     const int past_first = group - w.own.first;
     if (past_first % kSegment == 0) {
@@ -81,7 +86,7 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       border = w.template slot_of<State>(-1, received);
     } else if (receives) {
       remote.receive(w.template inbox<State>(), w.lane);
-      remote.ask(left_column + min(group + 1, w.from_left.end - 1) * kGroup, w.lane);
+      remote.ask(left_group(min(group + 1, w.from_left.end - 1)), w.lane);
       border = w.template inbox<State>();
     } else if (Wave::kOptions &&
                w.has_left()) {  // else it stays: it is behind row n - 1, and reaches nothing
@@ -92,17 +97,16 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
     const bool has_result = group == result_group;
     const bool is_mine = has_result && w.lane == result_lane;
     if (Wave::kAll && w.params.subsequence) options.start = w.lane + w.shift - group * kGroup;
-    const auto run = [&](const auto& note) {
-      run_group<false>(w.lane, source, options, border, z, out, none, note);
-    };
-    if (W > 1 && has_result) {
-      run([&](int q, int k, const State& here) {
-        if (is_mine && q == result_step % kGroup && k == last_column % W) w.record->last = here;
-      });
+    if ((W > 1 && has_result) || (Wave::kMeets && group == start.group)) {
+      run_group<false, Wave::kMeets>(w.lane, source, options, start, border, z, out, none,
+                                     [&](int q, int k, const State& here) {
+                                       if (is_mine && q == result_step % kGroup && k == last_column % W)
+                                         w.record->last = here;
+                                     });
     } else {
-      run([](int, int, const State&) {});
+      run_group<false, false>(w.lane, source, options, start, border, z, out, none, [](int, int, State) {});
     }
-    if constexpr (Wave::kOptions) {
+    if constexpr (Wave::kOptions && W == 1) {
       if (has_result || (Wave::kAll && w.params.subsequence)) {
 #pragma unroll
         for (int q = 0; q < kGroup; ++q) {
@@ -130,13 +134,17 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       }
       if (stores_column) {
         __syncwarp();
-        cuda::send_words<Wave::kStateUnits>(column + (group - lag(w.strip)) * kGroup, slot, w.lane);
+        State* const column = w.border_group(w.strip, group - lag(w.strip), kKeep);
+        cuda::send_words<Wave::kStateUnits>(column, slot, w.lane);
         __syncwarp();
       }
     }
   }
-  if (Wave::kOptions && !w.has_right() && w.lane == result_lane) w.record->last = end;
-  w.note_range(source.range_bits());
+  if (Wave::kOptions && W == 1 && !w.has_right() && w.lane == result_lane) w.record->last = end;
+  if (!w.from_back) w.note_range(source.range_bits());
+  if constexpr (Wave::kMeets) {
+    if (w.meets) w.store(w.last_states(w.true_strip(), w.from_back, w.lane), z);
+  }
   if (Wave::kAll && w.params.subsequence) note_ends(w, end);
 }
 

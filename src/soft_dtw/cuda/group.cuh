@@ -23,6 +23,14 @@ struct Lane {
 template <class Cell, int W>
 using GroupWeights = Weights<typename Cell::Real>[kGroup][W];
 
+// Where paths begin, if not at the sweep's very first step: in this group, and in this lane at this step and
+// column of it; -1: in none.
+struct Start {
+  int group;
+  int step;
+  int column;
+};
+
 // What kernels with options need besides.
 template <class Cell>
 struct StepOptions {
@@ -35,15 +43,15 @@ struct StepOptions {
 // that loads can run ahead. note(q, k, state): sees every cell.
 //
 // Within a group mantissas drift, by less than 2^(2.1 W kGroup); so do those of the border, which may come as
-// they are where both together stay far from overflow.
-template <bool kWantWeights, class Source, class Cell, int W, class Note>
+// they are where both together stay far from overflow. kStarts: paths begin in this group, at `first`.
+template <bool kWantWeights, bool kStarts, class Source, class Cell, int W, class Note>
 __device__ __forceinline__ void run_group(int lane, const Source& source, const StepOptions<Cell>& options,
-                                          const typename Cell::State* border, Lane<Cell, W>& z,
-                                          typename Cell::State (&out)[kGroup], GroupWeights<Cell, W>& weights,
-                                          const Note& note) {
+                                          const Start& first, const typename Cell::State* border,
+                                          Lane<Cell, W>& z, typename Cell::State (&out)[kGroup],
+                                          GroupWeights<Cell, W>& weights, const Note& note) {
   using State = typename Cell::State;
   constexpr bool kOptions = Source::kOptions != Options::kNone;
-  static_assert(!kOptions || W == 1);
+  static_assert(Source::kOptions != Options::kAll || W == 1);
 #pragma unroll
   for (int k = 0; k < W; ++k) z.above[k] = Cell::normal(z.above[k]);
   z.corner = Cell::normal(z.corner);
@@ -60,6 +68,7 @@ __device__ __forceinline__ void run_group(int lane, const Source& source, const 
     }
 #pragma unroll
     for (int k = 0; k < W; ++k) {
+      if (kStarts && q == first.step && k == first.column) corner = Cell::one();
       State here = Cell::template advance<kWantWeights, kOptions>(
           source.cost(q, k), source.scale(), options.penalty, z.above[k], left, corner, &weights[q][k]);
       if (kOptions && source.forbids(q, k)) here = Cell::dead();

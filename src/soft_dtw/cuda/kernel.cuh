@@ -39,7 +39,8 @@ __device__ void sweep_reverse(Wave& wave, typename Wave::Source& source) {
 }
 
 // What a block does next: the sweep number `order` of pair b; forward sweeps of all panels first, from the
-// first to the last, then the reverse sweeps, from the last to the first.
+// first to the last, then the reverse sweeps, from the last to the first. Where two sweeps meet, panels of
+// both take turns.
 struct Task {
   int b;
   int order;
@@ -124,15 +125,42 @@ __device__ inline bool take_ticket(int* counter, int batch, int orders, Task& ta
   return ticket / batch < orders;
 }
 
-// Counts a panel's forward sweep; by one thread. The last one of the pair finishes it.
+// Counts a panel's forward sweep; by one thread. Is it the last one of the pair?
 template <class Wave>
-__device__ void finish_panel(const Wave& wave) {
+__device__ bool is_last_panel(const Wave& wave) {
   __threadfence();
-  if (atomicAdd(&wave.record->done, 1) + 2 < wave.params.layout.panels) return;
+  const Layout& l = wave.params.layout;
+  const bool is_last = atomicAdd(&wave.record->done, 1) + 2 >= l.panels * l.ends();
   __threadfence();
+  return is_last;
+}
+
+template <class Wave>
+__device__ void finish_forward(const Wave& wave) {
   const int usable = wave.finish_forward();
   __threadfence();
   atomicExch(&wave.record->usable, usable);
+}
+
+// By the whole block. The last panel's finishes the pair.
+template <class Wave>
+__device__ void finish_panel(const Wave& wave, bool leads) {
+  if constexpr (Wave::kMeets) {
+    if (wave.params.layout.meets) {  // and every block has one pair at a time
+      __shared__ bool is_last;
+      if (leads) is_last = is_last_panel(wave);
+      __syncthreads();
+      if (!is_last) return;
+      if (wave.meets) {
+        __threadfence();
+        const typename Wave::State all = join_sweeps(wave);
+        if (leads) wave.record->last = all;
+      }
+      if (leads) finish_forward(wave);
+      return;
+    }
+  }
+  if (leads && is_last_panel(wave)) finish_forward(wave);
 }
 
 // Counts a panel's reverse sweep, where something is joined from all of them.
@@ -147,17 +175,20 @@ __device__ void finish_reverse_panel(const Wave& wave) {
 template <bool kGradient, class Wave>
 __device__ void work(Wave& wave) {
   const Params<typename Wave::In>& p = wave.params;
-  const int panels = p.layout.panels;
-  const int orders = kGradient ? 2 * panels : panels;
+  const int ends = Wave::kMeets ? p.layout.ends() : 1;
+  const int sweeps = p.layout.panels * ends;
+  const int orders = kGradient ? 2 * sweeps : sweeps;
   OwnPairs<Wave> own(wave, orders);
   for (Task task; p.layout.tickets ? take_ticket(reinterpret_cast<int*>(p.scratch), p.batch, orders, task)
                                    : own.next(task);) {
-    const bool is_forward = task.order < panels;
+    const bool is_forward = task.order < sweeps;
+    const int place = is_forward ? task.order : 2 * sweeps - 1 - task.order;
     const bool leads = task.exists && wave.role == 0 && wave.warp == 0 && wave.lane == 0;
     if (task.exists) {
-      wave.begin_pair(task.b, p.layout.tickets ? task.b : blockIdx.x * p.layout.pairs_per_block + wave.slot);
+      wave.begin_pair(task.b, p.layout.tickets ? task.b : blockIdx.x * p.layout.pairs_per_block + wave.slot,
+                      place % ends > 0);
     }
-    wave.begin_panel(is_forward ? task.order : 2 * panels - 1 - task.order);
+    wave.begin_panel(place / ends);
     typename Wave::Source source(wave);
     if (wave.role == 0) source.begin_panel();
     if (!p.layout.tickets && task.order == 0 && leads) wave.clear_record();
@@ -165,7 +196,7 @@ __device__ void work(Wave& wave) {
     if (is_forward) {
       if (task.exists && wave.active()) sweep_forward<kGradient>(wave, source);
       __syncthreads();
-      if (leads) finish_panel(wave);
+      finish_panel(wave, leads);
     } else if constexpr (kGradient) {
       if (leads) {
         while (cuda::load_acquire(&wave.record->usable) < 0) {
@@ -173,7 +204,7 @@ __device__ void work(Wave& wave) {
       }
       __syncthreads();
       const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
-      if (task.exists && task.order == panels) wave.fill_outside(usable);
+      if (task.exists && task.order == sweeps) wave.fill_outside(usable);
       if (usable && wave.active()) sweep_reverse(wave, source);
       if constexpr (Wave::kAll) {
         __syncthreads();
@@ -195,18 +226,26 @@ __global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __gri
 template <class Cell, class In, class Source, int kStrips, int kBlocks>
 struct KernelOf {
   static constexpr int kThreads = 32 * kStrips * Source::kRoles;
+  static_assert(kStrips <= kMostStrips);
 
   static void describe(Request& r) {
     r.cell = sizes<Cell>();
-    r.source = {Source::kCarried, Source::kWarpBytes, Source::kSegment, Source::kRoles,
-                Source::kOptions == Options::kAll};
+    r.source = {Source::kCarried,
+                Source::kWarpBytes,
+                Source::kSegment,
+                Source::kRoles,
+                std::max(Source::kHelpers, 1),
+                Source::kOptions == Options::kAll,
+                Source::kMeets};
     r.columns_per_lane = Source::kColumns;
     r.most_strips = kStrips;
     r.resident_blocks = kBlocks;
   }
 
   static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
-    if constexpr (!Source::kHasGradient) {
+    if constexpr (Source::kHelpers > 0) {
+      return launch_as<true>(p, stream);
+    } else if constexpr (!Source::kHasGradient) {
       return launch_as<false>(p, stream);
     } else {
       return gradient ? launch_as<true>(p, stream) : launch_as<false>(p, stream);

@@ -60,7 +60,9 @@ struct Call {
         tangents(tangents_of),
         device(execution.cuda_device),
         stream(static_cast<cudaStream_t>(execution.stream)),
-        precision(execution.precision) {}
+        precision(execution.precision) {
+    if (holds_everything(p.band, p.n, p.m)) p.band = {};  // and what knows no band is faster
+  }
 };
 
 bool readable_as_float4(const StridedTensor& t, DType dtype, int dim) {
@@ -106,7 +108,10 @@ void describe_few_features(Request& r, int dim, DeviceLimits device) {
   const double warps_of_two = static_cast<double>(r.batch) * strips_of(r.m, 2);
   const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
   r.columns_per_lane = r.m <= 32 ? 1 : !r.gradient && fills_device && r.m > 64 ? 4 : 2;
-  softdtw::describe_few_features(r);
+  const double sweeps = 2.0 * r.batch * strips_of(r.m, 2);  // that meet
+  r.ahead = r.gradient && r.n >= kShortestMeeting && r.batch < device.multiprocessors &&
+            sweeps <= static_cast<double>(kStripsOfMultiprocessorAhead) * device.multiprocessors;
+  return r.ahead ? describe_few_features_ahead(r) : softdtw::describe_few_features(r);
 }
 
 void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits device) {
@@ -210,9 +215,9 @@ Params<In> params_for(const Call& call) {
   p.n = problem.n;
   p.m = problem.m;
   p.dim = problem.dim;
-  p.gamma = problem.gamma;
   p.gammas = static_cast<const In*>(problem.gammas);
   p.half = is_cosine(problem) ? 0.5 : 1.0;
+  p.scale = is_hard(problem) ? 1.0 : scale_for(problem.gamma, p.half);
   p.vectorized = !problem.cost.data && readable_as_float4(problem.x, problem.dtype, problem.dim) &&
                  readable_as_float4(problem.y, problem.dtype, problem.dim);
   p.three_terms = call.precision == Precision::kHigh;
@@ -246,7 +251,7 @@ Status launch(Kernel kernel, const Params<double>& p, bool gradient, cudaStream_
 Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t stream) {
   switch (kernel) {
     case Kernel::kFewFeatures:
-      return launch_few_features(p, gradient, stream);
+      return p.layout.ahead ? launch_few_features_ahead(p, stream) : launch_few_features(p, gradient, stream);
     case Kernel::kFewFeaturesOptions:
       return launch_few_features_options(p, gradient, stream);
     case Kernel::kTiles:

@@ -14,7 +14,13 @@ constexpr int kMostFeatures = 4;
 void describe_few_features(Request& request);
 Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Likewise with the options that request.options and p.layout.options say; 1 column per lane.
+// Likewise, for gradients, 2 columns per lane, with warps that recompute ahead of the wave: twice as fast for
+// as few strips as a GPU can have at a time, and so many of them a multiprocessor.
+constexpr int kStripsOfMultiprocessorAhead = 4;
+void describe_few_features_ahead(Request& request);
+Status launch_few_features_ahead(const Params<float>& p, cudaStream_t stream);
+
+// With the options that request.options and p.layout.options say.
 void describe_few_features_options(Request& request);
 Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 

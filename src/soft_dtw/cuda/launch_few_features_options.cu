@@ -6,7 +6,8 @@ namespace warpalign::softdtw {
 namespace {
 
 template <int F, Options kOptions>
-using Kernel = KernelOf<Cell32, float, FewFeatures<Cell32, float, 1, F, kOptions>, 8, 2>;
+using Kernel =
+    KernelOf<Cell32, float, FewFeatures<Cell32, float, kOptions == Options::kAll ? 1 : 2, F, kOptions>, 8, 2>;
 
 // Calls act with the kernel of so many features.
 template <Options kOptions, class Act>

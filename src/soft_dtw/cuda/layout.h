@@ -23,6 +23,27 @@ constexpr int row_shift(int strip) { return strip * 7 % kGroup; }
 constexpr int lag(int strip) { return (row_shift(strip) + 31 - row_shift(strip + 1)) / kGroup; }
 static_assert(lag(0) == 3 && lag(1) == 4 && lag(7) == 4);
 
+// Where the sweeps from both ends of a pair meet. On the way back from its last step the second one has the
+// same strips, counted from the right, and rows from the last one on; its lanes are further_shift() rows
+// behind row_shift(), so that where it ends a group of steps the first one ends one too.
+constexpr int further_shift(int n, int strips) { return (strips - n) & (kGroup - 1); }
+// Of both together, in the first one's strip k.
+constexpr int groups_of_both(int n, int strips, int k) {
+  return (n + 31 + row_shift(k) + row_shift(strips - 1 - k) + further_shift(n, strips)) / kGroup;
+}
+// Of the first one: half, less lag() for every strip to the left, so that both come by the whole pair at the
+// same time, and that no step to the right leads from a strip's first sweep to the next one's second.
+constexpr int groups_before_meeting(int n, int strips, int k) {
+  const auto lags = [](int of) {
+    return (31 * of - row_shift(of)) / kGroup;
+  };  // the sum of lag(0 ... of - 1)
+  const int least = (groups_of_both(n, strips, strips - 1) + lags(strips - 1)) / 2 - lags(k);
+  return std::clamp(least, 0, groups_of_both(n, strips, k));
+}
+// Shorter pairs are swept from their start alone: the other sweep's first steps come before its first row.
+constexpr int kShortestMeeting = 64;
+constexpr int kMoreGroups = 2;  // than groups_of(n), for the second sweep's shifts
+
 // Groups after which every lane of every strip has left row n - 1.
 constexpr int groups_of(int n) { return div_up(n + 31 + kGroup - 1, kGroup); }
 constexpr int strips_of(int m, int columns_per_lane) { return div_up(m, 32 * columns_per_lane); }
@@ -39,7 +60,9 @@ struct SourceSizes {
   int warp_bytes;  // shared memory of one strip
   int segment;     // groups between two kept states
   int roles;       // warps that work on a strip
+  int phases;      // that recompute it, each with a segment in work
   bool parts;      // a number per strip is joined into the pair's results
+  bool meets;      // sweeps may start from both ends of a pair
 };
 
 // What a kernel can do beyond soft-DTW's plain form: nothing; restrict and weigh paths (bands and penalties),
@@ -63,8 +86,11 @@ struct Layout {
   int panels;            // of a pair
   int pairs_per_block;
   int groups;    // of the padded length
+  int segments;  // likewise, of kept states
   bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
+  bool meets;    // sweeps start from both ends of a pair (meeting.cuh)
   bool tight;    // of two kernels that differ in their shared memory, the one with less
+  bool ahead;    // of two kernels, the one with warps that recompute ahead of the wave
   Options options;
   int slots;  // pairs in flight
   int grid;
@@ -74,12 +100,14 @@ struct Layout {
   std::size_t flow;          // bytes from the start of a slot's columns: flow columns
   std::size_t rows_done;     // likewise: progress on grad_x
   std::size_t parts;         // likewise: what each strip adds to the pair's results
+  std::size_t meeting;       // likewise: lane states of both sweeps where they meet
   std::size_t states;        // bytes from the start of scratch: lane states of slot 0
   std::size_t state_bytes;   // of a slot
   std::size_t scratch;       // all of it
 
   // What has to be set to one-bits before a launch: nothing where blocks do not wait for each other.
   [[nodiscard]] std::size_t cleared() const { return tickets ? states : 0; }
+  [[nodiscard]] constexpr int ends() const { return meets ? 2 : 1; }
 };
 
 constexpr int queue_bytes(int carried, CellSizes cell) {
@@ -90,7 +118,7 @@ constexpr int shared_bytes_per_warp(int columns_per_lane, CellSizes cell, Source
       (kChannelGroups + 1) * queue_bytes(source.carried, cell);  // one more: what comes from outside
   const int states = source.segment * (columns_per_lane + 1) * 32 * cell.state;
   const int border = source.segment * kGroup * cell.state;
-  return source.warp_bytes + queues + states + border + kChannelBarriers * 8;
+  return source.warp_bytes + queues + source.phases * (states + border) + kChannelBarriers * 8;
 }
 
 // What is launched: everything that the layout follows from. n and m are the padded lengths.
@@ -107,6 +135,7 @@ struct Request {
   int features;
   Options options;
   bool tight;
+  bool ahead;
   int most_strips;      // of a block, as the kernel's registers allow
   int resident_blocks;  // of a multiprocessor, likewise, if they have that many
 };
@@ -114,17 +143,25 @@ struct Request {
 // Where everything is in the scratch.
 inline void place(Layout& l, const Request& r, int strips) {
   const std::size_t rows = static_cast<std::size_t>(l.groups) * kGroup;
-  const std::size_t kept = r.gradient ? strips - 1 : l.panels - 1;
-  const std::size_t flows = r.gradient ? l.panels - 1 : 0;
-  const std::size_t segments = r.gradient ? div_up(l.groups, r.source.segment) : 0;
+  const std::size_t kept = r.gradient ? strips - 1 : l.ends() * (l.panels - 1);
+  const std::size_t flows = r.gradient ? l.ends() * (l.panels - 1) : 0;
+  const std::size_t segments = r.gradient ? l.segments : 0;
+  const std::size_t lane_states = (r.columns_per_lane + 1) * 32 * r.cell.state;
   l.columns = kHeaderBytes + aligned(l.slots * kRecordBytes);
   l.flow = aligned(kept * rows * r.cell.state);
   l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
   l.parts = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
-  l.column_bytes = l.parts + (r.source.parts ? aligned(strips * kPartBytes) : 0);
+  l.meeting = l.parts + (r.source.parts ? aligned(strips * kPartBytes) : 0);
+  l.column_bytes = l.meeting + (l.meets ? aligned(2 * strips * lane_states) : 0);
   l.states = l.columns + l.slots * l.column_bytes;
-  l.state_bytes = aligned(segments * strips * (r.columns_per_lane + 1) * 32 * r.cell.state);
+  l.state_bytes = aligned(segments * strips * lane_states);
   l.scratch = l.states + l.slots * l.state_bytes;
+}
+
+// Few pairs are worked on from both ends at once, which takes half the time where there are idle
+// multiprocessors, and a little more work.
+inline bool meets(const Request& r, int strips, DeviceLimits device) {
+  return r.n >= kShortestMeeting && r.batch < device.multiprocessors && strips > 0;
 }
 
 inline Layout layout_for(const Request& r, DeviceLimits device) {
@@ -133,7 +170,7 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   l.features = r.features;
   l.options = r.options;
   l.tight = r.tight;
-  l.groups = groups_of(r.n);
+  l.ahead = r.ahead;
   const int strips = strips_of(r.m, r.columns_per_lane);
   const int per_warp = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);
   const int most = std::min(device.shared_bytes_per_block / per_warp, r.most_strips);
@@ -152,19 +189,23 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
     l.warps = warps;
     break;
   }
+  l.meets = r.source.meets && !r.rerun && meets(r, strips, device);
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
-    const int panels = std::min(device.multiprocessors / r.batch, strips);
-    const int narrowest = r.source.roles > 1 ? 1 : std::min(4, fused);
+    const int panels = std::clamp(device.multiprocessors / (r.batch * l.ends()), 1, strips);
+    const int narrowest = r.features == 0 ? 1 : std::min(4, fused);
     l.warps = std::clamp(div_up(strips, panels), narrowest, fused);
     l.tickets = strips > l.warps;
   }
+  l.tickets |= l.meets;
+  l.groups = groups_of(r.n) + (l.meets ? kMoreGroups : 0);
+  l.segments = div_up(l.groups, r.source.segment) + (l.meets ? 1 : 0);
   l.panels = div_up(strips, l.warps);
-  l.pairs_per_block = l.panels > 1 ? 1 : std::clamp(std::min(4, most) / l.warps, 1, r.batch);
+  l.pairs_per_block = l.tickets ? 1 : l.panels > 1 ? 1 : std::clamp(std::min(4, most) / l.warps, 1, r.batch);
   l.shared_bytes = l.pairs_per_block * l.warps * per_warp;
 
   const int by_registers = r.resident_blocks * r.most_strips / (l.warps * l.pairs_per_block);
   const int blocks = std::max(1, std::min(by_registers, device.shared_bytes_per_block / l.shared_bytes));
-  const int tasks = l.tickets ? r.batch * l.panels : div_up(r.batch, l.pairs_per_block);
+  const int tasks = l.tickets ? r.batch * l.panels * l.ends() : div_up(r.batch, l.pairs_per_block);
   l.grid = std::min(tasks, device.multiprocessors * blocks);
   l.slots = l.tickets ? r.batch : std::min(l.grid * l.pairs_per_block, r.batch);
 

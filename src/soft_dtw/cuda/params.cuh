@@ -44,8 +44,8 @@ struct Params {
   int n;
   int m;
   int dim;
-  double gamma;      // 0: hard DTW
-  const In* gammas;  // (B,) in its place, or null
+  double scale;      // of costs: log2(e) / gamma; 1 for hard DTW
+  const In* gammas;  // (B,): gammas of which to make it, or null
   double half;       // of costs and values: 1, or 1/2 where the cost is half of what is computed
   bool vectorized;   // x and y can be read as float4 along D
   bool three_terms;  // of matrix units: a product of float32 is three of TF32, not one
@@ -92,12 +92,16 @@ __device__ __forceinline__ bool is_missing(const std::uint8_t* mask, int b, int 
   return mask && mask[static_cast<std::int64_t>(b) * length + i] != 0;
 }
 
+// log2(e) / gamma, and finite for every gamma > 0. half: Params's.
+constexpr double scale_for(double gamma, double half) {
+  const double scale = 1.4426950408889634074 / gamma * half;
+  return gamma > 0 && scale > DBL_MAX ? DBL_MAX : scale;
+}
+
 template <class Scale, class In>
 __device__ __forceinline__ double scale_of(const Params<In>& p, int b) {
-  const double gamma = p.gammas ? static_cast<double>(p.gammas[b]) : p.gamma;
-  if (gamma == 0 && !p.gammas) return 1.0;
-  const double scale = 1.4426950408889634074 / gamma * p.half;  // log2(e) / gamma
-  return static_cast<Scale>(gamma > 0 ? fmin(scale, DBL_MAX) : scale);
+  if (!p.gammas) return static_cast<Scale>(p.scale);
+  return static_cast<Scale>(scale_for(static_cast<double>(p.gammas[b]), p.half));
 }
 
 template <class In>

@@ -3,13 +3,11 @@
 // where p[i,j] are the shares of Z[i-1,j], Z[i,j-1], Z[i-1,j-1] in their sum: in [0, 1], so that nothing
 // overflows for any gamma.
 //
-// Segments go from the last to the first. From a segment's kept state the lanes' states at the start of its
-// groups are recomputed into shared memory; then its groups, from the last to the first, with the transition
-// weights of their cells in registers, and each is swept backwards. Strips go from the right-most to the
-// left-most.
+// Segments go from the last to the first, and so do their groups, whose weights are recomputed
+// (recompute.cuh) and swept backwards. Strips go from the right-most to the left-most.
 #pragma once
 
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/recompute.cuh"
 
 namespace warpalign::softdtw {
 
@@ -66,6 +64,25 @@ __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename
   return static_cast<Real>(exp2(Wave::Cell::log2_of(end) - w.record->sum));
 }
 
+// What a lane begins with where its sweep is met by the other one: the shares of paths that take its steps
+// across.
+template <class Wave>
+__device__ Flow<Wave> flow_across(const Wave& w) {
+  using Cell = typename Wave::Cell;
+  using State = typename Wave::State;
+  const Crossings<Wave> c = crossings(w, w.true_strip(), w.from_back);
+  const State all = Cell::normal(w.record->last);
+  const auto share = [&](State part) { return Cell::scaled(part, all.exponent) / all.mantissa; };
+  Flow<Wave> flow;
+#pragma unroll
+  for (int k = 0; k < Wave::W; ++k) {
+    flow.up[k] = share(c.up[k]);
+    flow.diagonal[k] = share(c.diagonal[k]);
+  }
+  flow.sideways[0] = share(c.sideways);
+  return flow;
+}
+
 template <class Wave>
 __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   using Cell = typename Wave::Cell;
@@ -77,65 +94,43 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   const bool right_is_remote = w.has_right() && w.right_is_remote();
   const bool left_is_local = w.has_left() && !w.left_is_remote();
   const bool left_is_remote = w.has_left() && w.left_is_remote();
-  constexpr int kSegment = Wave::Source::kSegment;
+  constexpr int kHelpers = Wave::Source::kHelpers;
   // Hand-overs are counted from 0 in the order of the sweep.
   const Real* const right_column = right_is_remote ? w.flow_column(w.strip + 1) : nullptr;
   Real* const left_column = left_is_remote ? w.flow_column(w.strip) : nullptr;
 
   const int last_column = w.pair.m - 1 - w.strip * 32 * W;
-  const bool injects = !w.has_right() && last_column / W == w.lane;
+  const bool injects = !w.has_right() && !w.meets && last_column / W == w.lane;
   int inject_step = injects ? w.pair.n - 1 + w.lane + w.shift : -1;
   const bool subsequence = Wave::kAll && w.params.subsequence;
   if (subsequence && w.strip * 32 + w.lane < w.pair.m) inject_step = w.pair.n - 1 + w.lane + w.shift;
-  StepOptions<Cell> options = w.step_options();
   [[maybe_unused]] double entropy = 0;
 
-  if (!w.has_left()) {
-    for (int i = w.lane; i < kSegment * kGroup; i += 32) w.phase_border[i] = Cell::dead();
-  }
   source.begin_reverse();
   cuda::RemoteReader<Wave::kFlowUnits> remote;
   if (right_is_remote && w.to_right.first < w.to_right.end) remote.ask(right_column, w.lane);
   Flow<Wave> flow;
+  if constexpr (Wave::kMeets) {
+    if (w.meets) flow = flow_across(w);
+  }
+  Recomputation<Wave> recomputed(w, source);
   GroupWeights<Cell, W> weights;
-  const auto ignore = [](int, int, const State&) {};
-  State out_states[kGroup];
-  const int segments = div_up(w.own.end - w.own.first, kSegment);
+  const int segments = Recomputation<Wave>::segments(w);
   for (int s = segments - 1; s >= 0; --s) {
-    const int first = w.own.first + s * kSegment;
-    const int count = min(kSegment, w.own.end - first);
+    const int first = Recomputation<Wave>::first_group(w, s);
+    const int count = Recomputation<Wave>::groups(w, s);
     source.begin_reverse_segment(s, s == segments - 1);
-    if (w.has_left()) {
-      // The groups that nothing came for are behind row n - 1: any finite values do.
-      const auto* from = reinterpret_cast<const cuda::Word*>(w.border_column(w.strip - 1, true));
-      auto* to = reinterpret_cast<cuda::Word*>(w.phase_border);
-      __syncwarp();
-      for (int i = w.lane; i < count * Wave::kStateUnits; i += 32) {
-        const int group = first + i / Wave::kStateUnits;
-        if (Wave::kOptions && !w.from_left.hold(group)) {
-          const State dead = Cell::dead();
-          to[i] = reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
-          continue;
-        }
-        const int handed = min(group, w.from_left.end - 1);
-        to[i] = cuda::load_relaxed(from + handed * Wave::kStateUnits + i % Wave::kStateUnits);
-      }
-    }
-    Lane<Cell, W> z;
-    w.load(w.kept(s), z);
-    __syncwarp();
-    for (int i = 0; i + 1 < count; ++i) {
-      w.store(w.phase_states + i * (W + 1) * 32 + w.lane, z);
-      source.begin_reverse_group(first + i);
-      if (subsequence) options.start = w.lane + w.shift - (first + i) * kGroup;
-      run_group<false>(w.lane, source, options, w.phase_border + i * kGroup, z, out_states, weights, ignore);
-    }
+    if constexpr (kHelpers == 0) recomputed.begin(s);
     for (int i = count - 1; i >= 0; --i) {
       const int group = first + i;
-      if (i + 1 < count) w.load(w.phase_states + i * (W + 1) * 32 + w.lane, z);
-      source.begin_reverse_group(group);
-      if (subsequence) options.start = w.lane + w.shift - group * kGroup;
-      run_group<true>(w.lane, source, options, w.phase_border + i * kGroup, z, out_states, weights, ignore);
+      if constexpr (kHelpers == 0) {
+        recomputed.weigh(i, weights);
+      } else {
+        const int order = segments - 1 - s;
+        const int before = groups_of_helper_before(w, order);
+        source.queue(order % kHelpers).take(before + count - 1 - i, w.lane, weights);
+        source.begin_reverse_group(group);
+      }
 
       const Real* received = nullptr;
       const bool receives = w.to_right.hold(group);
@@ -166,7 +161,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
         State end = Cell::dead();
 #pragma unroll
         for (int q = 0; q < kGroup; ++q) {
-          const State last = out_states[q];
+          const State last = recomputed.out[q];
           if (group * kGroup + q == inject_step) end = last;
         }
         injected = end_share(w, end);

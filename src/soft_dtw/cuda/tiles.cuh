@@ -47,6 +47,8 @@ class Tiles {
   static constexpr int kRoles = 2 + kGradientWarps;
   static constexpr bool kHasGradient = Makers::kHasGradient;
   static constexpr Options kOptions = kOptions_;
+  static constexpr bool kMeets = false;
+  static constexpr int kHelpers = 0;
   static constexpr int kWarpBytes = sizeof(Memory);
 
   __device__ explicit Tiles(const Wave& w)

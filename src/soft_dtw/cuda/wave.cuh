@@ -54,6 +54,7 @@ struct Wave {
   static constexpr int W = Source::kColumns;
   static constexpr bool kOptions = Source::kOptions != Options::kNone;
   static constexpr bool kAll = Source::kOptions == Options::kAll;
+  static constexpr bool kMeets = Source::kMeets;
   // Reals per row that a strip sends to the one on its left: E, and partial sums of grad_x where the source
   // carries them.
   static constexpr int kFlow = 1 + Source::kCarried;
@@ -69,15 +70,17 @@ struct Wave {
   const int slot;  // of the pair within the block
   const int warp;  // of the strip within the panel
   unsigned char* source_memory;
+  // Of each warp that recomputes:
   State* phase_states;  // [segment][W + 1][32]: lane states at the start of each group of the segment in work
   State* phase_border;  // [segment * kGroup]: the column on the left, for the same groups
   // Of the task in work.
   Record* record;
   Pair<In> pair;
-  int strip;
+  bool meets;      // this pair is swept from both ends,
+  bool from_back;  // and this sweep is the one that started at the last step of both series
+  int strip;       // from where the sweep started
   int strips;
-  int groups;  // of a strip without a band
-  int shift;   // rows
+  int shift;  // rows
   // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
   // of this strip.
   Groups own;
@@ -97,12 +100,14 @@ struct Wave {
     const int warps = p.layout.warps * p.layout.pairs_per_block;
     const int index = slot * p.layout.warps + warp;
     constexpr int segment = Source::kSegment;
+    constexpr int phases = Source::kHelpers > 1 ? Source::kHelpers : 1;
+    const int phase = index * phases + (Source::kHelpers > 0 && role > 0 ? role - 1 : 0);
     source_memory = shared + index * Source::kWarpBytes;
     unsigned char* next = shared + warps * Source::kWarpBytes;
-    phase_states = reinterpret_cast<State*>(next) + index * segment * (W + 1) * 32;
-    next += warps * segment * (W + 1) * 32 * sizeof(State);
-    phase_border = reinterpret_cast<State*>(next) + index * segment * kGroup;
-    next += warps * segment * kGroup * sizeof(State);
+    phase_states = reinterpret_cast<State*>(next) + phase * segment * (W + 1) * 32;
+    next += warps * phases * segment * (W + 1) * 32 * sizeof(State);
+    phase_border = reinterpret_cast<State*>(next) + phase * segment * kGroup;
+    next += warps * phases * segment * kGroup * sizeof(State);
     queue_ = next + index * (kChannelGroups + 1) * kQueueBytes;
     next += warps * (kChannelGroups + 1) * kQueueBytes;
     barriers_ = reinterpret_cast<cuda::Barrier*>(next) + index * kChannelBarriers;
@@ -112,10 +117,11 @@ struct Wave {
   }
 
   // index: of the pair in the scratch.
-  __device__ void begin_pair(int b, int index) {
+  __device__ void begin_pair(int b, int index, bool is_from_back) {
     pair = pair_at<Cell>(params, b);
     strips = strips_of(pair.m, W);
-    groups = groups_of(pair.n);
+    from_back = kMeets && is_from_back;
+    meets = kMeets && params.layout.meets && pair.n >= kShortestMeeting;
     const Layout& l = params.layout;
     record = reinterpret_cast<Record*>(params.scratch + kHeaderBytes + index * kRecordBytes);
     unsigned char* columns = params.scratch + l.columns + index * l.column_bytes;
@@ -123,11 +129,12 @@ struct Wave {
     flows_ = reinterpret_cast<Real*>(columns + l.flow);
     rows_done_ = reinterpret_cast<int*>(columns + l.rows_done);
     if constexpr (kAll) parts_ = reinterpret_cast<Part*>(columns + l.parts);
+    if constexpr (kMeets) meeting_ = reinterpret_cast<State*>(columns + l.meeting);
     states_ = reinterpret_cast<State*>(params.scratch + l.states + index * l.state_bytes);
   }
   __device__ void begin_panel(int panel) {
     strip = panel * params.layout.warps + warp;
-    shift = row_shift(strip);
+    shift = row_shift(strip) + (from_back ? further_shift(pair.n, strips) : 0);
     if (role == 0 && lane < kChannelBarriers) cuda::barrier_reset(barriers_ + lane);
   }
 
@@ -147,13 +154,22 @@ struct Wave {
     }
   }
 
-  [[nodiscard]] __device__ bool active() const { return strip < strips; }
+  [[nodiscard]] __device__ bool active() const { return strip < strips && (meets || !from_back); }
   [[nodiscard]] __device__ bool has_left() const { return strip > 0; }
   [[nodiscard]] __device__ bool has_right() const { return strip + 1 < strips; }
   // Neighbours in another panel are reached through global memory.
   [[nodiscard]] __device__ bool left_is_remote() const { return warp == 0; }
   [[nodiscard]] __device__ bool right_is_remote() const { return warp + 1 == params.layout.warps; }
   [[nodiscard]] __device__ int row(int group, int q) const { return group * kGroup + q - shift - lane; }
+  // Rows and columns as the caller counts them: what starts at the end of a pair counts from there. Its
+  // strips are the other sweep's, so that its first columns may lie behind column m - 1.
+  [[nodiscard]] __device__ __forceinline__ int true_row(int i) const {
+    return from_back ? pair.n - 1 - i : i;
+  }
+  [[nodiscard]] __device__ __forceinline__ int true_column(int j) const {
+    return from_back ? strips * 32 * W - 1 - j : j;
+  }
+  [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
   // Channels hold what a warp sends: to the right in the forward sweep, to the left in the reverse one.
   [[nodiscard]] __device__ cuda::Channel own_channel() const { return cuda::Channel(barriers_); }
@@ -179,15 +195,21 @@ struct Wave {
     return inbox<State>();
   }
 
-  // The last column of a strip, in the next strip's groups of rows.
-  [[nodiscard]] __device__ State* border_column(int of_strip, bool all_kept) const {
-    const std::size_t index = all_kept ? of_strip : of_strip / params.layout.warps;
-    return borders_ + index * params.layout.groups * kGroup;
+  // The last column of a strip, in the next strip's groups of rows. Where all are kept, sweeps that meet
+  // share the memory: the second one fills it from its end.
+  [[nodiscard]] __device__ State* border_group(int of_strip, int group, bool all_kept) const {
+    const Layout& l = params.layout;
+    const std::size_t column = !all_kept   ? of_strip / l.warps + (from_back ? l.panels - 1 : 0)
+                               : from_back ? strips - 2 - of_strip
+                                           : of_strip;
+    const int place = all_kept && from_back ? l.groups - 1 - group : group;
+    return borders_ + (column * l.groups + place) * kGroup;
   }
   // What the first strip of a panel sends to the panel on its left.
   [[nodiscard]] __device__ Real* flow_column(int of_strip) const {
-    const std::size_t index = of_strip / params.layout.warps - 1;
-    return flows_ + index * params.layout.groups * kGroup * kFlow;
+    const Layout& l = params.layout;
+    const std::size_t index = of_strip / l.warps - 1 + (from_back ? l.panels - 1 : 0);
+    return flows_ + index * l.groups * kGroup * kFlow;
   }
   // Progress of the first strip of a panel on grad_x, where strips add to it one after the other.
   [[nodiscard]] __device__ int* rows_done_of(int of_strip, int helper) const {
@@ -200,8 +222,13 @@ struct Wave {
     return options;
   }
   [[nodiscard]] __device__ State* kept(int segment) const {
-    const std::size_t segments = div_up(params.layout.groups, Source::kSegment);
-    return states_ + (strip * segments + segment) * ((W + 1) * 32) + lane;
+    const std::size_t segments = params.layout.segments;
+    const int place = from_back ? params.layout.segments - 1 - segment : segment;
+    return states_ + (true_strip() * segments + place) * ((W + 1) * 32) + lane;
+  }
+  // States of this lane, or another one, behind the last row of a sweep that is met by another.
+  [[nodiscard]] __device__ State* last_states(int of_true_strip, bool of_back, int of_lane) const {
+    return meeting_ + (of_true_strip * 2 + of_back) * ((W + 1) * 32) + of_lane;
   }
 
   __device__ __forceinline__ void store(State* to, const Lane<Cell, W>& z) const {
@@ -328,22 +355,25 @@ struct Wave {
     if constexpr (kOptions) {
       if (params.band.kind != BandKind::kNone) return groups_in_band(of_strip, end_row_of);
     }
-    return {0, groups};
+    if (!meets) return {0, groups_of(pair.n)};
+    const int k = from_back ? strips - 1 - of_strip : of_strip;
+    const int before = groups_before_meeting(pair.n, strips, k);
+    return {0, from_back ? groups_of_both(pair.n, strips, k) - before : before};
   }
   [[nodiscard]] __device__ int first_row_of(int of_strip) const {
     if (params.band.kind == BandKind::kNone) return 0;
     return first_row_where(
-        [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m).end > of_strip * 32; });
+        [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m).end > of_strip * 32 * W; });
   }
   [[nodiscard]] __device__ Groups groups_in_band(int of_strip, int* end_row_of) const {
-    const int last_column = min(of_strip * 32 + 31, pair.m - 1);
+    const int last_column = min((of_strip + 1) * 32 * W - 1, pair.m - 1);
     const auto columns = [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m); };
     const int first = first_row_of(of_strip);
     const int end = first_row_where([&](int i) { return columns(i).begin > last_column; });
     if (end_row_of) *end_row_of = end;
     if (first >= end) return {0, 0};
     const int shifted = row_shift(of_strip);
-    const int end_group = min((end + 30 + shifted) / kGroup + 1, groups);
+    const int end_group = min((end + 30 + shifted) / kGroup + 1, groups_of(pair.n));
     return {Source::first_band_group(max(first - 1 + shifted, 0) / kGroup, end_group), end_group};
   }
   // The first row that is past, by the whole warp; so are all behind it.
@@ -380,6 +410,7 @@ struct Wave {
   Real* flows_;
   int* rows_done_;
   Part* parts_;
+  State* meeting_;
   State* states_;
 };
 

@@ -1,0 +1,94 @@
+// Where the two sweeps of a pair meet, one from the first step of both series, one from the last.
+//
+// Each makes Z of its own cells: the sum over all paths from where it started to the cell. A path changes
+// from the cells of one to those of the other in exactly one step, so that
+//   Z[n-1,m-1] = sum of (Z of one end of the step) (Z of the other),
+// over all steps across, and a step's part in that sum is the share of paths that take it: E of the cell
+// behind it times its transition weight, with which the reverse sweeps start, each on its own cells.
+//
+// Both have the same strips and end with whole groups of steps, in lane t one row earlier than in lane t - 1
+// and, from a strip's last lane to the next one's first, in the same row (layout.h). So of steps across there
+// are those that lead from a lane's last row to the next one, and those that lead to the right into what the
+// other sweep's lane has as its last two rows.
+#pragma once
+
+#include "soft_dtw/cuda/wave.cuh"
+
+namespace warpalign::softdtw {
+
+// Where paths begin, as the sweep from the back comes by it.
+template <class Wave>
+__device__ __forceinline__ Start start_of(const Wave& w) {
+  if (!Wave::kMeets || !w.from_back || w.has_left()) return {-1, -1, 0};
+  const int column = w.strips * 32 * Wave::W - w.pair.m;
+  const int lane = column / Wave::W;
+  const int step = lane + w.shift;
+  return {step / kGroup, w.lane == lane ? step % kGroup : -1, column % Wave::W};
+}
+
+// Products of Z over a lane's steps across: from its last row to the next one, straight and diagonally, the
+// latter from the column before; and from the last column of the lane before, which is one row further on,
+// straight and diagonally.
+template <class Wave>
+struct Crossings {
+  using State = typename Wave::State;
+  State up[Wave::W];
+  State diagonal[Wave::W];
+  State sideways;
+};
+
+template <class Wave>
+__device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back) {
+  using Cell = typename Wave::Cell;
+  using State = typename Wave::State;
+  constexpr int W = Wave::W;
+  Lane<Cell, W> own;
+  w.load(w.last_states(true_strip, of_back, w.lane), own);
+  State other[W];  // behind the own last row
+  const State* const across = w.last_states(true_strip, !of_back, 31 - w.lane);
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    own.above[k] = Cell::normal(own.above[k]);
+    other[k] = Cell::normal(across[(W - 1 - k) * 32]);
+  }
+  const State corner = Cell::normal(own.corner);
+  const State further = Cell::normal(across[W * 32 + (w.lane > 0)]);  // one row behind other[0]
+
+  Crossings<Wave> c;
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    c.up[k] = Cell::product(own.above[k], other[k]);
+    c.diagonal[k] = Cell::product(k > 0 ? own.above[k - 1] : corner, other[k]);
+  }
+  const State before = Cell::shuffle_up(own.above[W - 1]);
+  c.sideways = w.lane > 0 ? Cell::product(before, Cell::sum(other[0], further)) : Cell::dead();
+  return c;
+}
+
+constexpr int kMostStrips = 8;  // of a block
+
+// Z[n-1, m-1], by all warps of a block, where all sweeps are over; for the first thread.
+template <class Wave>
+__device__ typename Wave::State join_sweeps(const Wave& w) {
+  using Cell = typename Wave::Cell;
+  using State = typename Wave::State;
+  __shared__ State sums[kMostStrips];
+  State sum = Cell::dead();
+  for (int k = w.warp; k < w.strips && w.role == 0; k += w.params.layout.warps) {
+    const Crossings<Wave> c = crossings(w, k, false);
+    sum = Cell::sum(sum, c.sideways);
+#pragma unroll
+    for (int i = 0; i < Wave::W; ++i) sum = Cell::sum(sum, Cell::sum(c.up[i], c.diagonal[i]));
+  }
+#pragma unroll
+  for (int bit = 1; bit < 32; bit *= 2) sum = Cell::sum(sum, Cell::shuffle_xor(sum, bit));
+  if (w.role == 0 && w.lane == 0) sums[w.warp] = Cell::normal(sum);
+  __syncthreads();
+  if (threadIdx.x != 0) return Cell::dead();
+  sum = sums[0];
+#pragma unroll 1
+  for (int k = 1; k < w.params.layout.warps; ++k) sum = Cell::sum(sum, sums[k]);
+  return sum;
+}
+
+}  // namespace warpalign::softdtw

@@ -1,0 +1,174 @@
+// What the reverse sweep of a strip needs of the forward one: from a segment's kept state the lanes' states
+// at the start of its groups are recomputed into shared memory; then its groups, from the last to the first,
+// with the transition weights of their cells.
+//
+// The wave's warp does it itself, or, where multiprocessors would idle, other warps do it ahead of it, which
+// share the segments.
+#pragma once
+
+#include "soft_dtw/cuda/meeting.cuh"
+
+namespace warpalign::softdtw {
+
+template <class Wave>
+class Recomputation {
+  using Cell = typename Wave::Cell;
+  using State = typename Wave::State;
+  using Source = typename Wave::Source;
+  static constexpr int W = Wave::W;
+  static constexpr int kSegment = Source::kSegment;
+
+ public:
+  __device__ __forceinline__ Recomputation(const Wave& w, Source& source)
+      : w_(w), source_(source), options_(w.step_options()), start_(start_of(w)) {
+    if (!w.has_left()) {
+      for (int i = w.lane; i < kSegment * kGroup; i += 32) w.phase_border[i] = Cell::dead();
+    }
+  }
+
+  [[nodiscard]] static __device__ __forceinline__ int segments(const Wave& w) {
+    return div_up(w.own.end - w.own.first, kSegment);
+  }
+  [[nodiscard]] static __device__ __forceinline__ int first_group(const Wave& w, int segment) {
+    return w.own.first + segment * kSegment;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int groups(const Wave& w, int segment) {
+    return min(kSegment, w.own.end - first_group(w, segment));
+  }
+
+  __device__ __forceinline__ void begin(int segment) {
+    first_ = first_group(w_, segment);
+    count_ = groups(w_, segment);
+    if (w_.has_left()) load_border();
+    w_.load(w_.kept(segment), z_);
+    __syncwarp();
+    for (int i = 0; i + 1 < count_; ++i) {
+      w_.store(w_.phase_states + i * (W + 1) * 32 + w_.lane, z_);
+      GroupWeights<Cell, W> none;
+      run<false>(i, none);
+    }
+  }
+
+  // Of the segment's group i; to be called from the last to the first.
+  __device__ __forceinline__ void weigh(int i, GroupWeights<Cell, W>& weights) {
+    if (i + 1 < count_) w_.load(w_.phase_states + i * (W + 1) * 32 + w_.lane, z_);
+    run<true>(i, weights);
+  }
+
+  // The last column's states, of the group that was weighed last.
+  State out[kGroup];
+
+ private:
+  __device__ __forceinline__ void load_border() {
+    // The groups that nothing came for are behind row n - 1: any finite values do.
+    auto* to = reinterpret_cast<cuda::Word*>(w_.phase_border);
+    __syncwarp();
+    for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) {
+      const int group = first_ + i / Wave::kStateUnits;
+      if (Wave::kOptions && !w_.from_left.hold(group)) {
+        const State dead = Cell::dead();
+        to[i] = reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
+        continue;
+      }
+      const int handed = min(group, w_.from_left.end - 1);
+      const auto* from = reinterpret_cast<const cuda::Word*>(w_.border_group(w_.strip - 1, handed, true));
+      to[i] = cuda::load_relaxed(from + i % Wave::kStateUnits);
+    }
+  }
+
+  template <bool kWeights>
+  __device__ __forceinline__ void run(int i, GroupWeights<Cell, W>& weights) {
+    const int group = first_ + i;
+    const State* const border = w_.phase_border + i * kGroup;
+    source_.begin_reverse_group(group);
+    if (Wave::kAll && w_.params.subsequence) options_.start = w_.lane + w_.shift - group * kGroup;
+    const auto ignore = [](int, int, const State&) {};
+    if (Wave::kMeets && group == start_.group) {
+      run_group<kWeights, true>(w_.lane, source_, options_, start_, border, z_, out, weights, ignore);
+    } else {
+      run_group<kWeights, false>(w_.lane, source_, options_, start_, border, z_, out, weights, ignore);
+    }
+  }
+
+  const Wave& w_;
+  Source& source_;
+  StepOptions<Cell> options_;
+  const Start start_;
+  Lane<Cell, W> z_;
+  int first_;
+  int count_;
+};
+
+// Weights of groups, on their way from a warp that recomputes to the wave's, both of which count groups from
+// 0.
+template <class Real, int W>
+struct __align__(16) WeightQueue {
+  static constexpr int kDepth = 4;
+  struct __align__(2 * W * sizeof(Real)) Step {
+    Weights<Real> of[W];
+  };
+  Step steps[kDepth][kGroup][32];
+  cuda::Barrier barriers[2 * kDepth];
+
+  // By one warp, as the channels'.
+  __device__ void init(int lane) {
+    if (lane < 2 * kDepth) cuda::barrier_init<cuda::kWarpSize>(barriers + lane);
+  }
+  __device__ void reset(int lane) {
+    if (lane < 2 * kDepth) cuda::barrier_reset<cuda::kWarpSize>(barriers + lane);
+  }
+
+  __device__ __forceinline__ void put(int n, int lane, const Weights<Real>(&weights)[kGroup][W]) {
+    if (n >= kDepth) cuda::barrier_wait(barriers + kDepth + n % kDepth, n / kDepth - 1);
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      Step step;
+#pragma unroll
+      for (int k = 0; k < W; ++k) step.of[k] = weights[q][k];
+      steps[n % kDepth][q][lane] = step;
+    }
+    cuda::barrier_arrive(barriers + n % kDepth);
+  }
+  __device__ __forceinline__ void take(int n, int lane, Weights<Real>(&weights)[kGroup][W]) {
+    cuda::barrier_wait(barriers + n % kDepth, n / kDepth);
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      const Step step = steps[n % kDepth][q][lane];
+#pragma unroll
+      for (int k = 0; k < W; ++k) weights[q][k] = step.of[k];
+    }
+    cuda::barrier_arrive(barriers + kDepth + n % kDepth);
+  }
+};
+
+// Of the `order`th segment from the end: how many groups its helper has had to do before.
+template <class Wave>
+__device__ __forceinline__ int groups_of_helper_before(const Wave& w, int order) {
+  constexpr int kHelpers = Wave::Source::kHelpers;
+  const int last = Recomputation<Wave>::groups(w, Recomputation<Wave>::segments(w) - 1);
+  const int whole = order / kHelpers * Wave::Source::kSegment;
+  return order >= kHelpers && order % kHelpers == 0 ? whole - Wave::Source::kSegment + last : whole;
+}
+
+// By a helper: every so manieth segment.
+template <class Wave, class Queue>
+__device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Queue& queue, int helper) {
+  using Cell = typename Wave::Cell;
+  constexpr int kHelpers = Wave::Source::kHelpers;
+  source.begin_reverse();
+  Recomputation<Wave> recomputed(w, source);
+  const int segments = Recomputation<Wave>::segments(w);
+  int done = 0;
+  for (int order = helper; order < segments; order += kHelpers) {
+    const int segment = segments - 1 - order;
+    source.begin_reverse_segment(segment, true);
+    recomputed.begin(segment);
+    for (int i = Recomputation<Wave>::groups(w, segment) - 1; i >= 0; --i, ++done) {
+      GroupWeights<Cell, Wave::W> weights;
+      recomputed.weigh(i, weights);
+      queue.put(done, w.lane, weights);
+    }
+  }
+}
+
+}  // namespace warpalign::softdtw
