@@ -35,8 +35,8 @@ INT_FORWARD, INT_STEP = 11, 22
 # Per cell and feature, from the same issue slots: a cost is a difference and a multiply-add, made twice in training; gradients are
 # two multiply-adds.
 FP32_FORWARD, FP32_STEP = 2, 6
-# Cycles of the chain of dependent operations from one cell to the next; training goes through the table twice, and in its second
-# pass recomputes.
+# Cycles of the chain of dependent operations from one cell to the next, from both ends at once; training goes through the table
+# twice, and in its second pass recomputes.
 CHAIN_FORWARD, CHAIN_STEP = 70, 140
 
 
@@ -63,7 +63,7 @@ def limit(size: Size, device: str, *, step: bool, overhead_ms: float = 0.0) -> L
         "MUFU": mufu * size.cells / gpu.mufu,
         "integer units": integers * size.cells / gpu.int32,
         "issue": (integers + fp32 * size.D) * size.cells / gpu.issue,
-        "latency": chain * (size.N + size.M - 1) / gpu.clock,
+        "latency": chain * (size.N + size.M - 1) / 2 / gpu.clock,
         "memory": series_bytes * (2 if step else 1) / gpu.bytes,
         "framework": overhead_ms / 1e3,
     }

@@ -13,7 +13,7 @@ namespace warpalign::torch_binding {
 // Makes the tensor's device current while it lives. Does nothing on the CPU.
 class Placement {
  public:
-  Placement(const torch::stable::Tensor& tensor, Precision precision);
+  Placement(const torch::stable::Tensor& tensor, Precision precision, bool batch_invariant);
   ~Placement() = default;
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;

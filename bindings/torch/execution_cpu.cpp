@@ -14,9 +14,10 @@ void run_tasks(void* /*context*/, int tasks, ParallelFor::Task task, void* state
 
 }  // namespace
 
-Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precision)
+Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precision, bool batch_invariant)
     : execution_(Execution::host({&run_tasks, nullptr, static_cast<int>(torch::stable::get_num_threads())})) {
   execution_.precision = precision;  // changes nothing, but is checked
+  execution_.batch_invariant = batch_invariant;
 }
 
 }  // namespace warpalign::torch_binding

@@ -4,11 +4,11 @@
 #include <torch/csrc/stable/library.h>
 
 // Of every operator: the kind of band (BandKind's number), its radius and max_slope, and what a step that is
-// not diagonal costs; Precision's number; gammas is (B,) and takes gamma's place. Of series: CostKind's
-// number, and what is missing.
-#define WARPALIGN_CONSTANT_GAMMA                                                                     \
-  "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, int precision=0, Tensor? " \
-  "gammas=None"
+// not diagonal costs; Precision's number, and Execution's batch_invariant; gammas is (B,) and takes gamma's
+// place. Of series: CostKind's number, and what is missing.
+#define WARPALIGN_CONSTANT_GAMMA                                                                  \
+  "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, int precision=0, bool " \
+  "batch_invariant=False, Tensor? gammas=None"
 #define WARPALIGN_PATHS WARPALIGN_CONSTANT_GAMMA ", bool needs_grad_gamma=False"
 #define WARPALIGN_STEPS "int cost_kind=0, Tensor? x_mask=None, Tensor? y_mask=None"
 #define WARPALIGN_SERIES                                                                        \

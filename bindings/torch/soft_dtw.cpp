@@ -36,8 +36,8 @@ Precision precision_of(int64_t number) {
 }
 
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
-         int64_t precision = 0) {
-  const Placement placement(like, precision_of(precision));
+         int64_t precision = 0, bool batch_invariant = false) {
+  const Placement placement(like, precision_of(precision), batch_invariant);
   const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, placement.execution());
   const Tensor workspace = workspace_of(bytes, like);
   check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), bytes}, placement.execution()),
@@ -45,8 +45,8 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
 }
 
 void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
-             const Tensor& like, int64_t precision) {
-  const Placement placement(like, precision_of(precision));
+             const Tensor& like, int64_t precision, bool batch_invariant) {
+  const Placement placement(like, precision_of(precision), batch_invariant);
   const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, placement.execution());
   const Tensor workspace = workspace_of(bytes, like);
   check_status(
@@ -112,7 +112,7 @@ using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
                         double gamma, bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius,
-                        double max_slope, double step_penalty, int64_t precision,
+                        double max_slope, double step_penalty, int64_t precision, bool batch_invariant,
                         const std::optional<Tensor>& gammas, bool needs_grad_gamma, int64_t cost_kind,
                         const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask,
                         bool needs_alignment) {
@@ -128,30 +128,31 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
   run(problem,
       {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
        data_or_null(alignment, needs_alignment), data_or_null(grad_gamma, needs_grad_gamma)},
-      x, precision);
+      x, precision, batch_invariant);
   return {value, grad_x, grad_y, grad_gamma, alignment};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> soft_dtw_op(
     const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
     bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
-    int64_t precision, const std::optional<Tensor>& gammas, bool needs_grad_gamma, int64_t cost_kind,
-    const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
-  const auto [value, grad_x, grad_y, grad_gamma, none] =
-      run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope,
-                 step_penalty, precision, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, false);
+    int64_t precision, bool batch_invariant, const std::optional<Tensor>& gammas, bool needs_grad_gamma,
+    int64_t cost_kind, const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
+  const auto [value, grad_x, grad_y, grad_gamma, none] = run_series(
+      x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope, step_penalty,
+      precision, batch_invariant, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, false);
   return {value, grad_x, grad_y, grad_gamma};
 }
 
 SeriesResult soft_dtw_alignment_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
                                    const Lengths& y_lengths, double gamma, bool needs_grad_x,
                                    bool needs_grad_y, int64_t band, int64_t radius, double max_slope,
-                                   double step_penalty, int64_t precision,
+                                   double step_penalty, int64_t precision, bool batch_invariant,
                                    const std::optional<Tensor>& gammas, bool needs_grad_gamma,
                                    int64_t cost_kind, const std::optional<Tensor>& x_mask,
                                    const std::optional<Tensor>& y_mask) {
   return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope,
-                    step_penalty, precision, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, true);
+                    step_penalty, precision, batch_invariant, gammas, needs_grad_gamma, cost_kind, x_mask,
+                    y_mask, true);
 }
 
 SeriesResult soft_dtw_subsequence_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
@@ -180,7 +181,7 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Le
                                                     const Lengths& m_lengths, double gamma, bool needs_grad,
                                                     int64_t band, int64_t radius, double max_slope,
                                                     double step_penalty, int64_t precision,
-                                                    const std::optional<Tensor>& gammas,
+                                                    bool batch_invariant, const std::optional<Tensor>& gammas,
                                                     bool needs_grad_gamma) {
   SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
   set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
@@ -191,7 +192,7 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Le
   run(problem,
       {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad),
        data_or_null(grad_gamma, needs_grad_gamma)},
-      cost, precision);
+      cost, precision, batch_invariant);
   return {value, alignment, grad_gamma};
 }
 
@@ -213,7 +214,7 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
     const Tensor& x, const Tensor& y, const std::optional<Tensor>& x_tangent,
     const std::optional<Tensor>& y_tangent, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
     bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
-    int64_t precision, const std::optional<Tensor>& gammas, int64_t cost_kind,
+    int64_t precision, bool batch_invariant, const std::optional<Tensor>& gammas, int64_t cost_kind,
     const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
   set_steps(problem, x, y, cost_kind, x_mask, y_mask);
@@ -226,7 +227,7 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
   const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
   run_jvp(problem, tangents,
           {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y)},
-          x, precision);
+          x, precision, batch_invariant);
   return {value, grad_x, grad_y};
 }
 
@@ -234,7 +235,7 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor
                                                 const Lengths& n_lengths, const Lengths& m_lengths,
                                                 double gamma, bool needs_grad, int64_t band, int64_t radius,
                                                 double max_slope, double step_penalty, int64_t precision,
-                                                const std::optional<Tensor>& gammas) {
+                                                bool batch_invariant, const std::optional<Tensor>& gammas) {
   SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
   set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
   const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
@@ -242,7 +243,8 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor
   const Tensor value = allocate(cost, {b});
   const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
   run_jvp(problem, tangents,
-          {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost, precision);
+          {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost, precision,
+          batch_invariant);
   return {value, alignment};
 }
 

@@ -34,6 +34,9 @@ struct Execution {
   int cuda_device = 0;       // CUDA only: ordinal; must be the current device of the calling thread
   void* stream = nullptr;    // CUDA only: a cudaStream_t; all work is enqueued there and never waited for
   Precision precision = Precision::kHighest;
+  // CUDA only: what a pair gets has the same bits whatever else is in the batch. Else few pairs of soft_dtw()
+  // are swept from both ends at once, which takes less than half the time and sums up in another order.
+  bool batch_invariant = false;
 
   static Execution host(ParallelFor parallel_for = {}) {
     Execution execution;
@@ -41,7 +44,7 @@ struct Execution {
     return execution;
   }
   static Execution cuda(int device, void* stream, Precision precision = Precision::kHighest) {
-    return {Device::kCuda, {}, device, stream, precision};
+    return {Device::kCuda, {}, device, stream, precision, false};
   }
 };
 

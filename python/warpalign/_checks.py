@@ -168,11 +168,20 @@ def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | 
 
 
 def check_settings(
-    bandwidth: object, band: object, max_slope: object, step_penalty: object, precision: object = None
+    bandwidth: object,
+    band: object,
+    max_slope: object,
+    step_penalty: object,
+    precision: object = None,
+    batch_invariant: object = False,
 ) -> Settings:
     penalty = check_number(step_penalty, "step_penalty")
     number = check_precision(precision)
-    return check_band(bandwidth, band, max_slope)._replace(step_penalty=penalty, precision=number)
+    if not isinstance(batch_invariant, bool):
+        raise TypeError(f"batch_invariant: expected a bool, got {type(batch_invariant).__name__}")
+    return check_band(bandwidth, band, max_slope)._replace(
+        step_penalty=penalty, precision=number, batch_invariant=batch_invariant
+    )
 
 
 def check_precision(precision: object) -> int:

@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     max_slope: float = 2.0
     step_penalty: float = 0.0
     precision: int = 0
+    batch_invariant: bool = False
 
 
 def _if(wanted: bool, like: Tensor, *shape: int | torch.SymInt) -> Tensor:

@@ -167,7 +167,8 @@ class _Descent:
                 searches.append(
                     lbfgs(position, Criterion(self.max_iter, 3, self.tol, unit, epsilon), curvature)
                 )
-        options = {"gamma": gamma, **self.options}
+        # No group depends on how many others there are.
+        options = {"gamma": gamma, "batch_invariant": True, **self.options}
         evaluation = _Means if self.method == "dba" else _Loss
         loss = evaluation(self.series, self.membership, self.weights, start.shape[1:], self.block, options)
         minima = minimize(searches, loss, update)

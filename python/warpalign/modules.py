@@ -29,7 +29,7 @@ class SoftDTW(nn.Module):
     Args:
         gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
             the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow).
-        cost, bandwidth, band, max_slope, step_penalty, normalize, precision: as in :func:`warpalign.soft_dtw`.
+        cost, bandwidth, band, max_slope, step_penalty, normalize, precision, batch_invariant: as in :func:`warpalign.soft_dtw`.
         reduction: "none" for one value per pair, or their "mean" or "sum".
 
     Raises:
@@ -53,9 +53,10 @@ class SoftDTW(nn.Module):
         normalize: bool = False,
         reduction: Reduction = "none",
         precision: Precision | None = None,
+        batch_invariant: bool = False,
     ) -> None:
         super().__init__()
-        check_settings(bandwidth, band, max_slope, step_penalty, precision)
+        check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant)
         check_cost(cost)
         self.gamma: float | Tensor
         checked = check_gamma(gamma)
@@ -72,6 +73,7 @@ class SoftDTW(nn.Module):
             "step_penalty": step_penalty,
             "normalize": normalize,
             "precision": precision,
+            "batch_invariant": batch_invariant,
         }
 
     def forward(

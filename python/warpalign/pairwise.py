@@ -325,7 +325,9 @@ def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
         values = [x.new_empty(0, device=device)]
         for tile in tiles:
             (x_block, n), (y_block, m) = _pairs(tile, *sides)
-            values.append(soft_dtw(x_block, y_block, x_lengths=n, y_lengths=m, **job.options))
+            values.append(
+                soft_dtw(x_block, y_block, x_lengths=n, y_lengths=m, batch_invariant=True, **job.options)
+            )
             if job.step is not None:
                 if device.type == "cuda":
                     torch.cuda.current_stream(device).synchronize()
@@ -376,7 +378,9 @@ def _backward(
             blocks, lengths = zip(*_pairs(tile, *sides), strict=True)
             wanted = [block.requires_grad_(need) for block, need in zip(blocks, needs, strict=True)]
             with torch.enable_grad():
-                value = soft_dtw(*wanted, x_lengths=lengths[0], y_lengths=lengths[1], **job.options)
+                value = soft_dtw(
+                    *wanted, x_lengths=lengths[0], y_lengths=lengths[1], batch_invariant=True, **job.options
+                )
             weight = weights[tile.rows, tile.columns].to(device, non_blocking=True)
             if tile.is_triangle:
                 i, j = torch.triu_indices(height, width, device=device)
@@ -450,7 +454,9 @@ def self_values(
     parts = []
     for index in torch.arange(len(series.values)).split(block_size):
         block, lengths = series.take(index)
-        parts.append(soft_dtw(block, block, x_lengths=lengths, y_lengths=lengths, **options))
+        parts.append(
+            soft_dtw(block, block, x_lengths=lengths, y_lengths=lengths, batch_invariant=True, **options)
+        )
     return torch.cat(parts).to(home)
 
 

@@ -119,7 +119,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cells = 2048 * 512 * 512
     assert bound(2048, 512, 512, 1) == ("integer units", 1e3 * 11 * cells / (4 * 4.18e12))
-    assert bound(32, 512, 512, 1) == ("latency", 1e3 * 70 * 1023 * 16 * 132 / 4.18e12)
+    assert bound(32, 512, 512, 1) == ("latency", 1e3 * 70 * 1023 / 2 * 16 * 132 / 4.18e12)
     assert bound(2048, 512, 512, 64, step=True) == ("issue", 1e3 * (22 + 6 * 64) * cells / (8 * 4.18e12))
     assert bound(10**6, 1, 1, 1000) == ("memory", 1e3 * 8e9 / 4.3e12)
     assert bound(32, 128, 128, 1, step=True, overhead_ms=0.137) == ("framework", 0.137)

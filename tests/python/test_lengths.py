@@ -149,6 +149,18 @@ def test_a_pair_does_not_depend_on_its_batch_mates(device: torch.device, d: int)
         assert torch.equal(before[0], after[0])
 
 
+@pytest.mark.parametrize("d", [1, 3, 24])
+def test_batch_invariant(device: torch.device, d: int) -> None:
+    """The same bits in a batch of one, which a GPU would sweep from both ends, as in one that fills it."""
+    x, y = pair(300, 70, 100, d, device=device)
+    whole = value_and_gradients(x, y, batch_invariant=True)
+    for part in (slice(0, 1), slice(7, 40)):
+        alone = value_and_gradients(x[part], y[part], batch_invariant=True)
+        for got, expected in zip(alone, whole, strict=True):
+            assert torch.equal(got, expected[part])
+    assert "batch_invariant=True" in repr(warpalign.SoftDTW(batch_invariant=True))
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("d", [1, 3, 64])

@@ -194,8 +194,8 @@ class CostMaker {
   }
 
   [[nodiscard]] __device__ bool is_inside(int i) const { return i >= 0 && i < pair_.n; }
-  [[nodiscard]] __device__ int row(int i) const { return min(max(i, 0), pair_.n - 1); }
-  [[nodiscard]] __device__ int column(int j) const { return min(j, pair_.m - 1); }
+  [[nodiscard]] __device__ int row(int i) const { return pair_.true_row(min(max(i, 0), pair_.n - 1)); }
+  [[nodiscard]] __device__ int column(int j) const { return min(pair_.true_column(j), pair_.m - 1); }
 
   __device__ void make_from_matrix(int row0, Real* tile) {
     const int j = column(column0_ + lane_);

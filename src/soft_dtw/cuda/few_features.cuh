@@ -16,8 +16,9 @@
 namespace warpalign::softdtw {
 
 //
-// kHelpers: warps that recompute ahead of the wave in the reverse sweep.
-template <class Cell, class In_, int W, int F, Options kOptions_, int kHelpers_ = 0>
+// kMeets: sweeps may start from both ends of a pair. kHelpers: warps that recompute ahead of the wave in the
+// reverse sweep.
+template <class Cell, class In_, int W, int F, Options kOptions_, bool kMeets_ = false, int kHelpers_ = 0>
 class FewFeatures {
   using In = In_;
   using Real = typename Cell::Real;
@@ -31,7 +32,7 @@ class FewFeatures {
   static constexpr int kRoles = 1 + kHelpers;
   static constexpr bool kHasGradient = W <= 2;
   static constexpr Options kOptions = kOptions_;
-  static constexpr bool kMeets = kHasGradient && kOptions == Options::kNone;
+  static constexpr bool kMeets = kMeets_;
 
  private:
   static constexpr bool kPaths = kOptions != Options::kNone;
@@ -214,7 +215,7 @@ class FewFeatures {
         const int row = first + i / F;
         const int f = i % F;
         if (row >= 0 && row < w_.pair.n && f < p_.dim) {
-          put_gradient(w_.pair.grad_x, w_.true_row(row), f, rows[i / F * (1 + F) + 1 + f]);
+          put_gradient(w_.pair.grad_x, w_.pair.true_row(row), f, rows[i / F * (1 + F) + 1 + f]);
         }
       }
     }
@@ -224,7 +225,7 @@ class FewFeatures {
     if (!w_.pair.grad_y) return;
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const int column = w_.true_column(column_ + k);
+      const int column = w_.pair.true_column(column_ + k);
       if (column >= w_.pair.m) continue;
 #pragma unroll
       for (int f = 0; f < F; ++f) {
@@ -305,7 +306,7 @@ class FewFeatures {
       const int element = i * 32 + w_.lane;
       const int step = block * kBlock + element / F;
       const int row = min(max(step - w_.shift + first_group() * kGroup, 0), w_.pair.n - 1);
-      values[i] = feature(w_.pair.x + w_.true_row(row) * p_.x_stride[1], p_.x_stride[2], element % F);
+      values[i] = feature(w_.pair.x + w_.pair.true_row(row) * p_.x_stride[1], p_.x_stride[2], element % F);
       if (kAll && is_missing(p_.x_mask, w_.pair.index, p_.n, row)) values[i] = Real(CUDART_NAN_F);
     }
   }
@@ -326,7 +327,7 @@ class FewFeatures {
     column_ = w_.strip * 32 * W + w_.lane * W;
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const In* y = w_.pair.y + min(w_.true_column(column_ + k), w_.pair.m - 1) * p_.y_stride[1];
+      const In* y = w_.pair.y + min(w_.pair.true_column(column_ + k), w_.pair.m - 1) * p_.y_stride[1];
 #pragma unroll
       for (int f = 0; f < F; ++f) y_[k][f] = feature(y, p_.y_stride[2], f);
       if (kAll && is_missing_column(k)) y_[k][0] = Real(CUDART_NAN_F);

@@ -35,15 +35,16 @@ class GradientMaker {
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
-  // adds: to what grad_x is already.
+  // adds: to what grad_x is already. meets: and to grad_y, with the sweep from the other end.
   template <class Memory>
   __device__ GradientMaker(const Params<In>& p, const Pair<In>& pair, int column0, int lane, int helper,
-                           bool adds, Memory& memory)
+                           bool adds, Memory& memory, bool meets)
       : p_(p),
         pair_(pair),
         column0_(column0),
         lane_(lane),
         adds_(adds),
+        meets_(meets),
         width_(min(p.dim <= 16   ? 8
                    : p.dim <= 32 ? 16
                                  : 32,
@@ -102,13 +103,14 @@ class GradientMaker {
     const In* const x = pair_.x + feature(d0) * p_.x_stride[2];
     const In* const tangent = of_pair(pair_.x_tangent, feature(d0) * p_.tangents.x_stride[2]);
     if (!Cell::kDual && row0 >= 0 && row0 + kTileRows <= pair_.n) {
-      const In* at = x + row0 * p_.x_stride[1];
+      const In* at = x + pair_.true_row(row0) * p_.x_stride[1];
+      const std::int64_t step = pair_.from_back ? -p_.x_stride[1] : p_.x_stride[1];
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += p_.x_stride[1]) x_[r] = load_element<Cell>(at, at);
+      for (int r = 0; r < kTileRows; ++r, at += step) x_[r] = load_element<Cell>(at, at);
     } else {
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r) {
-        const int i = min(max(row0 + r, 0), pair_.n - 1);
+        const int i = pair_.true_row(min(max(row0 + r, 0), pair_.n - 1));
         x_[r] = load_element<Cell>(x + i * p_.x_stride[1], of_pair(tangent, i * p_.tangents.x_stride[1]));
       }
     }
@@ -139,7 +141,7 @@ class GradientMaker {
     const bool sums_are_there = !from_zero && pair_.grad_y;
 #pragma unroll 4
     for (int column = lane_ / width_; column < 32; column += 32 / width_) {
-      const int there = min(column0_ + column, pair_.m - 1);
+      const int there = min(pair_.true_column(column0_ + column), pair_.m - 1);
       if (kAll && is_straight_ && absent_columns_ >> column & 1) {
         memory_.y[column * width_ + f] = Real(0);
       } else {
@@ -159,6 +161,18 @@ class GradientMaker {
   __device__ void put(int d0) const {
     const int f = lane_ & (width_ - 1);
     if (!pair_.grad_y || d0 + f >= p_.dim) return;
+    if constexpr (!kOptions && std::is_same_v<In, float> && Cell::kCertifies) {
+      if (meets_) {  // two at most add to a column: the same bits whoever comes first
+        for (int column = lane_ / width_; column < 32; column += 32 / width_) {
+          const int there = pair_.true_column(column0_ + column);
+          if (there < pair_.m) {
+            atomicAdd(pair_.grad_y + static_cast<std::int64_t>(there) * p_.dim + d0 + f,
+                      memory_.sums[column * width_ + f]);
+          }
+        }
+        return;
+      }
+    }
     const int columns = min(32, pair_.m - column0_);
     int column = lane_ / width_;
     In* to = pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f;
@@ -253,6 +267,7 @@ class GradientMaker {
   const int column0_;
   const int lane_;
   const bool adds_;
+  const bool meets_;
   const int width_;
   const int first_feature_;
   const bool keeps_;

@@ -163,13 +163,32 @@ __device__ void finish_panel(const Wave& wave, bool leads) {
   if (leads && is_last_panel(wave)) finish_forward(wave);
 }
 
-// Counts a panel's reverse sweep, where something is joined from all of them.
+// Counts a panel's reverse sweep, where something is joined from all of them; by one thread. Is it the last
+// one of the pair?
 template <class Wave>
-__device__ void finish_reverse_panel(const Wave& wave) {
+__device__ bool is_last_reverse_panel(const Wave& wave) {
   __threadfence();
-  if (atomicAdd(&wave.record->swept, 1) + 2 < wave.params.layout.panels) return;
+  const Layout& l = wave.params.layout;
+  const bool is_last = atomicAdd(&wave.record->swept, 1) + 2 >= l.panels * l.ends();
   __threadfence();
-  wave.finish_reverse();
+  return is_last;
+}
+
+// By the whole block: where strips add to grad_x one after the other, the last panel's joins what both sweeps
+// have got.
+template <class Wave>
+__device__ void join_gradients(const Wave& wave, bool leads) {
+  __shared__ bool is_last;
+  if (leads) is_last = is_last_reverse_panel(wave);
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  const int dim = wave.params.dim;
+  for (int row = threadIdx.x / 32; row < wave.pair.n; row += blockDim.x / 32) {
+    auto* const to = wave.true_grad_x() + static_cast<std::int64_t>(row) * dim;
+    const auto* const back = wave.grad_x_from_back + static_cast<std::int64_t>(wave.pair.n - 1 - row) * dim;
+    for (int d = wave.lane; d < dim; d += 32) to[d] = __ldcg(to + d) + __ldcg(back + d);
+  }
 }
 
 template <bool kGradient, class Wave>
@@ -204,11 +223,15 @@ __device__ void work(Wave& wave) {
       }
       __syncthreads();
       const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
-      if (task.exists && task.order == sweeps) wave.fill_outside(usable);
+      if (task.exists && task.order == sweeps + ends - 1) wave.fill_outside(usable);
       if (usable && wave.active()) sweep_reverse(wave, source);
       if constexpr (Wave::kAll) {
         __syncthreads();
-        if (usable && leads && p.grad_gamma) finish_reverse_panel(wave);
+        if (usable && leads && p.grad_gamma && is_last_reverse_panel(wave)) wave.finish_reverse();
+      }
+      if constexpr (Wave::kMeets && Wave::Source::kCarried == 0) {
+        __syncthreads();
+        if (p.grad_x && usable && wave.meets) join_gradients(wave, leads);
       }
     }
     __syncthreads();
@@ -235,8 +258,7 @@ struct KernelOf {
                 Source::kSegment,
                 Source::kRoles,
                 std::max(Source::kHelpers, 1),
-                Source::kOptions == Options::kAll,
-                Source::kMeets};
+                Source::kOptions == Options::kAll};
     r.columns_per_lane = Source::kColumns;
     r.most_strips = kStrips;
     r.resident_blocks = kBlocks;

@@ -21,6 +21,8 @@ using namespace softdtw;  // NOLINT: one operator's own names
 
 enum class Kernel { kFewFeatures, kFewFeaturesOptions, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
+constexpr int kStaticSharedBytes = 256;  // more than any kernel has beside what is laid out for it
+
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
 struct Plan {
@@ -52,6 +54,7 @@ struct Call {
   int device;
   cudaStream_t stream;
   Precision precision;
+  bool batch_invariant;
 
   Call(const SoftDtwProblem& problem, const SoftDtwTangents* tangents_of, const SoftDtwOutputs& outputs,
        const Execution& execution)
@@ -60,7 +63,8 @@ struct Call {
         tangents(tangents_of),
         device(execution.cuda_device),
         stream(static_cast<cudaStream_t>(execution.stream)),
-        precision(execution.precision) {
+        precision(execution.precision),
+        batch_invariant(execution.batch_invariant) {
     if (holds_everything(p.band, p.n, p.m)) p.band = {};  // and what knows no band is faster
   }
 };
@@ -100,32 +104,48 @@ bool exchanges_series(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   return symmetric && p.n > p.m;
 }
 
+// Few pairs are swept from both ends at once, where there is room for all strips of both sweeps.
+bool has_room_for_both_ends(const Request& r, int strips_of_multiprocessor, DeviceLimits device) {
+  const double sweeps = 2.0 * r.batch * strips_of(r.m, r.columns_per_lane);
+  return r.n >= kShortestMeeting && r.batch < device.multiprocessors &&
+         sweeps <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
+}
+// What sweeps from both ends can do: other features sum up grad_y where the caller gets it, in training.
+bool may_meet(const Call& call) {
+  return !call.batch_invariant && !call.p.cost.data && !call.out.alignment &&
+         call.p.dim <= kMostTensorGradientFeatures;
+}
+
 int features_for(int dim) { return dim <= 2 ? dim : kMostFeatures; }
 
-void describe_few_features(Request& r, int dim, DeviceLimits device) {
+void describe_few_features(Request& r, int dim, bool may_meet, DeviceLimits device) {
   r.features = features_for(dim);
   // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
   const double warps_of_two = static_cast<double>(r.batch) * strips_of(r.m, 2);
   const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
   r.columns_per_lane = r.m <= 32 ? 1 : !r.gradient && fills_device && r.m > 64 ? 4 : 2;
-  const double sweeps = 2.0 * r.batch * strips_of(r.m, 2);  // that meet
-  r.ahead = r.gradient && r.n >= kShortestMeeting && r.batch < device.multiprocessors &&
-            sweeps <= static_cast<double>(kStripsOfMultiprocessorAhead) * device.multiprocessors;
-  return r.ahead ? describe_few_features_ahead(r) : softdtw::describe_few_features(r);
+  r.meets = may_meet && r.columns_per_lane == 2 && has_room_for_both_ends(r, kStripsOfMultiprocessor, device);
+  r.ahead = r.gradient && r.meets && has_room_for_both_ends(r, kStripsOfMultiprocessorAhead, device);
+  return r.meets ? describe_few_features_meeting(r) : softdtw::describe_few_features(r);
 }
 
-void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits device) {
+void describe(Kernel kernel, Request& r, const Call& call, DeviceLimits device) {
+  const SoftDtwProblem& p = call.p;
   const bool float32_data = p.dtype == DType::kFloat32;
   switch (kernel) {
     case Kernel::kFewFeatures:
-      return describe_few_features(r, p.dim, device);
+      return describe_few_features(r, p.dim, may_meet(call), device);
     case Kernel::kFewFeaturesOptions:
       r.features = features_for(p.dim);
       return describe_few_features_options(r);
     case Kernel::kTiles:
-      return describe_tiles(r);
+      describe_tiles(r);
+      r.meets = may_meet(call) && has_room_for_both_ends(r, kTiledStripsOfMultiprocessor, device);
+      return;
     case Kernel::kTensor:
-      return describe_tensor(r, p.dim);
+      describe_tensor(r, p.dim);
+      r.meets = may_meet(call) && has_room_for_both_ends(r, kTiledStripsOfMultiprocessor, device);
+      return;
     case Kernel::kOptions:
       return describe_options(r);
     case Kernel::kHard:
@@ -140,19 +160,21 @@ void describe(Kernel kernel, Request& r, const SoftDtwProblem& p, DeviceLimits d
 Plan plan_for(const Call& call) {
   const SoftDtwProblem& problem = call.p;
   const SoftDtwOutputs& out = call.out;
-  const DeviceLimits limits{cuda::attribute(cudaDevAttrMultiProcessorCount, call.device),
-                            cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device)};
+  const DeviceLimits limits{
+      cuda::attribute(cudaDevAttrMultiProcessorCount, call.device),
+      cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) - kStaticSharedBytes};
   Request request{};
   request.batch = problem.batch;
   request.n = problem.n;
   request.m = problem.m;
+  request.dim = problem.dim;
   request.gradient = out.wants_gradient();
   if (exchanges_series(problem, out)) std::swap(request.n, request.m);
   Request rerun = request;
   Plan plan{};
   plan.kernel = kernel_for(call);
   request.options = options_of(problem, out);
-  describe(plan.kernel, request, problem, limits);
+  describe(plan.kernel, request, call, limits);
   plan.main = layout_for(request, limits);
   const Layout& main = plan.main;
   const bool is_ragged = problem.x_lengths || problem.y_lengths;
@@ -161,7 +183,7 @@ Plan plan_for(const Call& call) {
     plan.order = aligned(sizeof(int) * static_cast<std::size_t>(problem.batch));
   plan.workspace = plan.order + main.scratch;
   if (!plan.has_rerun()) return plan;
-  describe(Kernel::kFloat64, rerun, problem, limits);
+  describe(Kernel::kFloat64, rerun, call, limits);
   rerun.rerun = true;
   // Reruns are rare: they make do with the memory that is there, but for one pair's.
   rerun.scratch_limit = plan.main.scratch;
@@ -251,7 +273,8 @@ Status launch(Kernel kernel, const Params<double>& p, bool gradient, cudaStream_
 Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t stream) {
   switch (kernel) {
     case Kernel::kFewFeatures:
-      return p.layout.ahead ? launch_few_features_ahead(p, stream) : launch_few_features(p, gradient, stream);
+      return p.layout.meets ? launch_few_features_meeting(p, gradient, stream)
+                            : launch_few_features(p, gradient, stream);
     case Kernel::kFewFeaturesOptions:
       return launch_few_features_options(p, gradient, stream);
     case Kernel::kTiles:

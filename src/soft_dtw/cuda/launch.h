@@ -14,17 +14,20 @@ constexpr int kMostFeatures = 4;
 void describe_few_features(Request& request);
 Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Likewise, for gradients, 2 columns per lane, with warps that recompute ahead of the wave: twice as fast for
-// as few strips as a GPU can have at a time, and so many of them a multiprocessor.
+// Likewise, 2 columns per lane, where sweeps from both ends meet; p.layout.ahead, for gradients: with warps
+// that recompute ahead of the wave, twice as fast for as few strips as a GPU can have at a time, and so many
+// of them a multiprocessor.
+constexpr int kStripsOfMultiprocessor = 16;
 constexpr int kStripsOfMultiprocessorAhead = 4;
-void describe_few_features_ahead(Request& request);
-Status launch_few_features_ahead(const Params<float>& p, cudaStream_t stream);
+void describe_few_features_meeting(Request& request);
+Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaStream_t stream);
 
 // With the options that request.options and p.layout.options say.
 void describe_few_features_options(Request& request);
 Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Cell32 with costs in tiles.
+// Cell32 with costs in tiles, from both ends where p.layout.meets.
+constexpr int kTiledStripsOfMultiprocessor = 4;
 void describe_tiles(Request& request);
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
 

@@ -16,22 +16,27 @@ struct TensorMakers {
   static constexpr bool kHasGradient = kKept;
 };
 
-template <bool kKept>
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<kKept>>, 4, 1>;
+template <bool kKept, bool kMeets>
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<kKept>, kMeets>,
+                        kTiledStripsOfMultiprocessor, 1>;
 
+template <bool kKept, class Act>
+auto with_ends(bool meets, const Act& act) {
+  return meets ? act(Kernel<kKept, true>{}) : act(Kernel<kKept, false>{});
+}
 template <class Act>
-auto with_kernel(int dim, const Act& act) {
-  return dim <= kChunkFeatures ? act(Kernel<true>{}) : act(Kernel<false>{});
+auto with_kernel(int dim, bool meets, const Act& act) {
+  return dim <= kChunkFeatures ? with_ends<true>(meets, act) : with_ends<false>(meets, act);
 }
 
 }  // namespace
 
 void describe_tensor(Request& request, int dim) {
-  with_kernel(dim, [&](auto kernel) { kernel.describe(request); });
+  with_kernel(dim, request.meets, [&](auto kernel) { kernel.describe(request); });
 }
 
 Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return with_kernel(p.dim, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
+  return with_kernel(p.dim, p.layout.meets, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
 }  // namespace warpalign::softdtw

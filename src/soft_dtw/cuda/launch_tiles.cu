@@ -4,12 +4,16 @@
 
 namespace warpalign::softdtw {
 
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone>, 4, 1>;
+using Makers = PlainMakers<Cell32, float, Options::kNone, kRingTiles>;
+template <bool kMeets>
+using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, Makers, kMeets>,
+                        kTiledStripsOfMultiprocessor, 1>;
 
-void describe_tiles(Request& request) { Kernel::describe(request); }
+void describe_tiles(Request& request) { Kernel<true>::describe(request); }
 
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return Kernel::launch(p, gradient, stream);
+  return p.layout.meets ? Kernel<true>::launch(p, gradient, stream)
+                        : Kernel<false>::launch(p, gradient, stream);
 }
 
 }  // namespace warpalign::softdtw

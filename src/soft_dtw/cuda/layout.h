@@ -62,7 +62,6 @@ struct SourceSizes {
   int roles;       // warps that work on a strip
   int phases;      // that recompute it, each with a segment in work
   bool parts;      // a number per strip is joined into the pair's results
-  bool meets;      // sweeps may start from both ends of a pair
 };
 
 // What a kernel can do beyond soft-DTW's plain form: nothing; restrict and weigh paths (bands and penalties),
@@ -103,6 +102,8 @@ struct Layout {
   std::size_t meeting;       // likewise: lane states of both sweeps where they meet
   std::size_t states;        // bytes from the start of scratch: lane states of slot 0
   std::size_t state_bytes;   // of a slot
+  std::size_t grad_x;        // bytes from the start of scratch: of slot 0 what the sweep from the back adds
+  std::size_t grad_x_bytes;  // of a slot
   std::size_t scratch;       // all of it
 
   // What has to be set to one-bits before a launch: nothing where blocks do not wait for each other.
@@ -126,6 +127,7 @@ struct Request {
   int batch;
   int n;
   int m;
+  int dim;
   bool gradient;
   bool rerun;                 // few pairs, if any: blocks take whole pairs,
   std::size_t scratch_limit;  // and as many at a time as fit into so many bytes, but one at least
@@ -136,6 +138,7 @@ struct Request {
   Options options;
   bool tight;
   bool ahead;
+  bool meets;
   int most_strips;      // of a block, as the kernel's registers allow
   int resident_blocks;  // of a multiprocessor, likewise, if they have that many
 };
@@ -150,18 +153,16 @@ inline void place(Layout& l, const Request& r, int strips) {
   l.columns = kHeaderBytes + aligned(l.slots * kRecordBytes);
   l.flow = aligned(kept * rows * r.cell.state);
   l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
-  l.parts = l.rows_done + (l.tickets ? aligned(l.panels * r.source.roles * sizeof(int)) : 0);
+  l.parts = l.rows_done + (l.tickets ? aligned(l.ends() * l.panels * r.source.roles * sizeof(int)) : 0);
   l.meeting = l.parts + (r.source.parts ? aligned(strips * kPartBytes) : 0);
   l.column_bytes = l.meeting + (l.meets ? aligned(2 * strips * lane_states) : 0);
   l.states = l.columns + l.slots * l.column_bytes;
   l.state_bytes = aligned(segments * strips * lane_states);
-  l.scratch = l.states + l.slots * l.state_bytes;
-}
-
-// Few pairs are worked on from both ends at once, which takes half the time where there are idle
-// multiprocessors, and a little more work.
-inline bool meets(const Request& r, int strips, DeviceLimits device) {
-  return r.n >= kShortestMeeting && r.batch < device.multiprocessors && strips > 0;
+  l.grad_x = l.states + l.slots * l.state_bytes;
+  l.grad_x_bytes = l.meets && r.gradient && r.features == 0
+                       ? aligned(sizeof(float) * static_cast<std::size_t>(r.n) * r.dim)
+                       : 0;
+  l.scratch = l.grad_x + l.slots * l.grad_x_bytes;
 }
 
 inline Layout layout_for(const Request& r, DeviceLimits device) {
@@ -189,7 +190,7 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
     l.warps = warps;
     break;
   }
-  l.meets = r.source.meets && !r.rerun && meets(r, strips, device);
+  l.meets = r.meets;
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
     const int panels = std::clamp(device.multiprocessors / (r.batch * l.ends()), 1, strips);
     const int narrowest = r.features == 0 ? 1 : std::min(4, fused);

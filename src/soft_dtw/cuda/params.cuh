@@ -81,6 +81,17 @@ struct Pair {
   int n;
   int m;
   double scale;  // of computed costs: log2(e) / gamma as the cell has it; 1 for hard DTW
+  // Of a sweep that starts at the last step of both series, whose rows and columns count from there: in front
+  // of its first column are those that its first strip has too many.
+  bool from_back;
+  int columns;  // of all strips
+
+  // Rows and columns as the caller counts them. What is behind column m - 1 is in front of a sweep's first
+  // one.
+  [[nodiscard]] __device__ __forceinline__ int true_row(int i) const { return from_back ? n - 1 - i : i; }
+  [[nodiscard]] __device__ __forceinline__ int true_column(int j) const {
+    return from_back ? columns - 1 - j : j;
+  }
 };
 
 __device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, int limit) {
@@ -125,7 +136,9 @@ __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
           b,
           true_length(p.x_lengths, b, p.n),
           true_length(p.y_lengths, b, p.m),
-          scale_of<typename Cell::Scale>(p, b)};
+          scale_of<typename Cell::Scale>(p, b),
+          false,
+          0};
 }
 
 }  // namespace warpalign::softdtw

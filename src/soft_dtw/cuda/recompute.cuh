@@ -20,11 +20,7 @@ class Recomputation {
 
  public:
   __device__ __forceinline__ Recomputation(const Wave& w, Source& source)
-      : w_(w), source_(source), options_(w.step_options()), start_(start_of(w)) {
-    if (!w.has_left()) {
-      for (int i = w.lane; i < kSegment * kGroup; i += 32) w.phase_border[i] = Cell::dead();
-    }
-  }
+      : w_(w), source_(source), options_(w.step_options()), start_(start_of(w)) {}
 
   [[nodiscard]] static __device__ __forceinline__ int segments(const Wave& w) {
     return div_up(w.own.end - w.own.first, kSegment);
@@ -39,7 +35,12 @@ class Recomputation {
   __device__ __forceinline__ void begin(int segment) {
     first_ = first_group(w_, segment);
     count_ = groups(w_, segment);
-    if (w_.has_left()) load_border();
+    __syncwarp();
+    if (w_.has_left()) {
+      load_border();
+    } else {
+      for (int i = w_.lane; i < kSegment * kGroup; i += 32) w_.phase_border[i] = Cell::dead();
+    }
     w_.load(w_.kept(segment), z_);
     __syncwarp();
     for (int i = 0; i + 1 < count_; ++i) {
@@ -62,7 +63,6 @@ class Recomputation {
   __device__ __forceinline__ void load_border() {
     // The groups that nothing came for are behind row n - 1: any finite values do.
     auto* to = reinterpret_cast<cuda::Word*>(w_.phase_border);
-    __syncwarp();
     for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) {
       const int group = first_ + i / Wave::kStateUnits;
       if (Wave::kOptions && !w_.from_left.hold(group)) {

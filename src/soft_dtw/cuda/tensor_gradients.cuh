@@ -17,7 +17,7 @@ class TensorGradients {
 
  public:
   __device__ TensorGradients(const Params<float>& p, const Pair<float>& pair, int column0, int lane,
-                             int helper, bool adds, Memory& memory)
+                             int helper, bool adds, Memory& memory, bool meets)
       : p_(p),
         pair_(pair),
         column0_(column0),
@@ -25,6 +25,7 @@ class TensorGradients {
         g_(lane / 4),
         t_(lane % 4),
         adds_(adds),
+        meets_(meets),
         blocks_(p.dim <= kGradientWarps * kBlockFeatures ? 1 : kBlocks),
         first_feature_(helper * blocks_ * kBlockFeatures),
         memory_(memory),
@@ -70,10 +71,9 @@ class TensorGradients {
         for (int s = 0; s < 2; ++s) y[s] = memory_.columns(p_, pair_, column0_, 16 * m + g_, f + 2 * s);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int j = column0_ + 16 * m + 8 * half + g_;
+          const int j = pair_.true_column(column0_ + 16 * m + 8 * half + g_);
           if (j >= pair_.m) continue;
-          auto* const to =
-              reinterpret_cast<float4*>(pair_.grad_y + static_cast<std::int64_t>(j) * p_.dim + f);
+          float* const to = pair_.grad_y + static_cast<std::int64_t>(j) * p_.dim + f;
           float gradient[4];
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
@@ -81,7 +81,12 @@ class TensorGradients {
             const float one = y[k / 2].hi[at] + y[k / 2].lo[at];
             gradient[k] = 2.0f * (of_column[half] * one - sums_[m][b][k % 2][2 * half + k / 2]);
           }
-          __stcg(to, {gradient[0], gradient[1], gradient[2], gradient[3]});
+          if (meets_) {  // two at most add to a column: the same bits whoever comes first
+#pragma unroll
+            for (int k = 0; k < 4; ++k) atomicAdd(to + k, gradient[k]);
+          } else {
+            __stcg(reinterpret_cast<float4*>(to), {gradient[0], gradient[1], gradient[2], gradient[3]});
+          }
         }
       }
     }
@@ -106,7 +111,8 @@ class TensorGradients {
   [[nodiscard]] __device__ __forceinline__ float* x_of(int row0) const { return rows_.x[row0 >> 4 & 1]; }
   __device__ __forceinline__ void ask_for_x(int row0) {
     asked_ = row0;
-    ask(x_of(row0), [&](int r) { return pair_.x + min(max(row0 + r, 0), pair_.n - 1) * p_.x_stride[1]; });
+    ask(x_of(row0),
+        [&](int r) { return pair_.x + pair_.true_row(min(max(row0 + r, 0), pair_.n - 1)) * p_.x_stride[1]; });
   }
   __device__ __forceinline__ void ask_for_gradients(int row0) const {
     ask(rows_.before, [&](int r) -> const float* {
@@ -229,6 +235,7 @@ class TensorGradients {
   const int g_;
   const int t_;
   const bool adds_;
+  const bool meets_;
   const int blocks_;
   const int first_feature_;
   Memory& memory_;

@@ -29,7 +29,7 @@ struct PlainMakers {
 };
 
 template <class Cell, class In_, Options kOptions_,
-          class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>>
+          class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>, bool kMeets_ = false>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
@@ -47,7 +47,7 @@ class Tiles {
   static constexpr int kRoles = 2 + kGradientWarps;
   static constexpr bool kHasGradient = Makers::kHasGradient;
   static constexpr Options kOptions = kOptions_;
-  static constexpr bool kMeets = false;
+  static constexpr bool kMeets = kMeets_;
   static constexpr int kHelpers = 0;
   static constexpr int kWarpBytes = sizeof(Memory);
 
@@ -79,6 +79,7 @@ class Tiles {
     m_.reset(w_.lane);
   }
 
+  __device__ void clear_gradients() const {}  // a helper does it
   static __device__ float largest_cost(const Params<In>&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
@@ -133,6 +134,7 @@ class Tiles {
   // The helpers' side.
   __device__ void help_forward(int helper) {
     m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
+    if (helper == kRoles - 2 && w_.meets) clear_sums();
     if (helper > 1) return;
     reverse_ = false;
     Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper);
@@ -153,13 +155,15 @@ class Tiles {
         if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
         const int tile = tiles() - 1 - order;
         maker.make(first_row(tile), m_.tile(tile));
+        if (w_.meets) clear_behind_meeting(first_row(tile), m_.tile(tile));
         m_.repeat_first_rows(tile, w_.lane);
         cuda::barrier_arrive(m_.full(order));
       }
       return;
     }
     const bool has_band = Wave::kOptions && p_.band.kind != BandKind::kNone;
-    Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band, m_);
+    Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band || w_.meets,
+                    m_, w_.meets);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
       const int tile = tiles() - 1 - order;
@@ -171,14 +175,36 @@ class Tiles {
     }
     maker.finish();
     // What is left are rows without cells here; nor has the strip on the right any there.
-    if (has_band && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, helper - 1);
+    if ((has_band || w_.meets) && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, helper - 1);
   }
 
  private:
+  // Gradients start as zeros where both sweeps add to them.
+  __device__ void clear_sums() const {
+    const auto clear = [&](In* sums, int begin, int end) {
+      if (!sums) return;
+      for (int row = begin; row < end; ++row) {
+        for (int d = w_.lane; d < p_.dim; d += 32) sums[static_cast<std::int64_t>(row) * p_.dim + d] = In(0);
+      }
+    };
+    const int rows = div_up(w_.pair.n, w_.strips);
+    clear(w_.pair.grad_x, w_.strip * rows, min((w_.strip + 1) * rows, w_.pair.n));
+    if (!w_.from_back) clear(w_.pair.grad_y, w_.strip * 32, min((w_.strip + 1) * 32, w_.pair.m));
+  }
+  // Where the other sweep's cells begin, and E never comes in place of the costs.
+  __device__ __forceinline__ void clear_behind_meeting(int row0, Real* tile) const {
+    const int end = w_.own.end * kGroup - w_.shift;  // in lane 0
+    if (row0 + kTileRows + 31 <= end) return;
+    __syncwarp();
+    for (int r = max(0, end - w_.lane - row0); r < kTileRows; ++r)
+      tile[w_.lane * Memory::kStride + r] = Real(0);
+    __syncwarp();
+  }
+
   // Tiles before the first one of a band.
   [[nodiscard]] __device__ __forceinline__ int base() const { return Wave::kOptions ? w_.own.first / 2 : 0; }
   [[nodiscard]] __device__ int tiles() const {
-    if (Wave::kOptions && w_.own.first >= w_.own.end) return 0;
+    if ((Wave::kOptions || kMeets) && w_.own.first >= w_.own.end) return 0;
     return (w_.own.end - 1) / 2 + 1 + kTilesBefore - base();
   }
   [[nodiscard]] __device__ int first_row(int tile) const {

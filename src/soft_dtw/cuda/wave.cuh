@@ -76,9 +76,10 @@ struct Wave {
   // Of the task in work.
   Record* record;
   Pair<In> pair;
-  bool meets;      // this pair is swept from both ends,
-  bool from_back;  // and this sweep is the one that started at the last step of both series
-  int strip;       // from where the sweep started
+  In* grad_x_from_back;  // (n, D), in its own order of rows: where strips add to it one after the other
+  bool meets;            // this pair is swept from both ends,
+  bool from_back;        // and this sweep is the one that started at the last step of both series
+  int strip;             // from where the sweep started
   int strips;
   int shift;  // rows
   // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
@@ -120,7 +121,8 @@ struct Wave {
   __device__ void begin_pair(int b, int index, bool is_from_back) {
     pair = pair_at<Cell>(params, b);
     strips = strips_of(pair.m, W);
-    from_back = kMeets && is_from_back;
+    pair.columns = strips * 32 * W;
+    pair.from_back = from_back = kMeets && is_from_back;
     meets = kMeets && params.layout.meets && pair.n >= kShortestMeeting;
     const Layout& l = params.layout;
     record = reinterpret_cast<Record*>(params.scratch + kHeaderBytes + index * kRecordBytes);
@@ -131,6 +133,10 @@ struct Wave {
     if constexpr (kAll) parts_ = reinterpret_cast<Part*>(columns + l.parts);
     if constexpr (kMeets) meeting_ = reinterpret_cast<State*>(columns + l.meeting);
     states_ = reinterpret_cast<State*>(params.scratch + l.states + index * l.state_bytes);
+    if constexpr (kMeets && Source::kCarried == 0) {
+      grad_x_from_back = reinterpret_cast<In*>(params.scratch + l.grad_x + index * l.grad_x_bytes);
+      if (from_back && pair.grad_x) pair.grad_x = grad_x_from_back;
+    }
   }
   __device__ void begin_panel(int panel) {
     strip = panel * params.layout.warps + warp;
@@ -161,14 +167,6 @@ struct Wave {
   [[nodiscard]] __device__ bool left_is_remote() const { return warp == 0; }
   [[nodiscard]] __device__ bool right_is_remote() const { return warp + 1 == params.layout.warps; }
   [[nodiscard]] __device__ int row(int group, int q) const { return group * kGroup + q - shift - lane; }
-  // Rows and columns as the caller counts them: what starts at the end of a pair counts from there. Its
-  // strips are the other sweep's, so that its first columns may lie behind column m - 1.
-  [[nodiscard]] __device__ __forceinline__ int true_row(int i) const {
-    return from_back ? pair.n - 1 - i : i;
-  }
-  [[nodiscard]] __device__ __forceinline__ int true_column(int j) const {
-    return from_back ? strips * 32 * W - 1 - j : j;
-  }
   [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
   // Channels hold what a warp sends: to the right in the forward sweep, to the left in the reverse one.
@@ -213,7 +211,8 @@ struct Wave {
   }
   // Progress of the first strip of a panel on grad_x, where strips add to it one after the other.
   [[nodiscard]] __device__ int* rows_done_of(int of_strip, int helper) const {
-    return rows_done_ + of_strip / params.layout.warps * Source::kRoles + helper;
+    const int panel = of_strip / params.layout.warps + (from_back ? params.layout.panels : 0);
+    return rows_done_ + panel * Source::kRoles + helper;
   }
   [[nodiscard]] __device__ Part& part(int of_strip) const { return parts_[of_strip]; }
   [[nodiscard]] __device__ StepOptions<Cell> step_options() const {
@@ -280,6 +279,9 @@ struct Wave {
       for (int j = 0; j < pair.m; ++j) end_values()[j] = static_cast<In>(value);
     }
     return usable;
+  }
+  [[nodiscard]] __device__ In* true_grad_x() const {
+    return params.grad_x + static_cast<std::int64_t>(pair.index) * params.n * params.dim;
   }
   [[nodiscard]] __device__ In* end_values() const {
     return params.end_values + static_cast<std::int64_t>(pair.index) * params.m;

@@ -140,8 +140,9 @@ STEP_PENALTIES: dict[str, Wrong] = {
     "step_penalty None": ({"step_penalty": None}, TypeError, "step_penalty: expected a float, got NoneType"),
     "step_penalty a tensor": ({"step_penalty": torch.tensor(1.0)}, TypeError, "step_penalty: expected a float, got Tensor"),
 }  # fmt: skip
-PRECISIONS: dict[str, Wrong] = {
+EXECUTIONS: dict[str, Wrong] = {
     "precision an int": ({"precision": 1}, TypeError, "precision: expected a str or None, got int"),
+    "batch_invariant an int": ({"batch_invariant": 1}, TypeError, "batch_invariant: expected a bool, got int"),
     "an unknown precision": ({"precision": "tf32"}, ValueError, 'precision: expected one of "highest", "high", "medium", or None, got \'tf32\''),
 }  # fmt: skip
 BANDS: dict[str, Wrong] = {
@@ -231,7 +232,7 @@ def _series() -> BadCalls:
                 message = f"{argument}: expected lengths from 1 to {limit}, got {bad} at index 1"
                 add(f"{argument} {what}", lengths, ValueError, message, cpu_only=True)
         if name not in ("dtw", "dtw_path", "soft_dtw_subsequence"):
-            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS | PRECISIONS).items():
+            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS | EXECUTIONS).items():
                 add(what, options, error, message)
             for what, (options, error, message) in GAMMAS_READ.items():
                 add(what, options, error, message, cpu_only=True)
@@ -310,7 +311,7 @@ CALLS: BadCalls = {
             lambda g, options=options: SoftDTW(**made(options, g)), error, message
         )
         for what, (options, error, message) in (
-            GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS | PRECISIONS
+            GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS | EXECUTIONS
         ).items()
     },
     "soft_dtw: lengths of a nested tensor": BadCall(
