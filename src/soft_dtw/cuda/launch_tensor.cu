@@ -20,14 +20,14 @@ template <bool kKept, bool kMeets>
 using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<kKept>, kMeets>,
                         kTiledStripsOfMultiprocessor, 1>;
 
-template <bool kKept, class Act>
-auto with_ends(bool meets, const Act& act) {
-  return meets ? act(Kernel<kKept, true>{}) : act(Kernel<kKept, false>{});
-}
+// Only with columns that are kept do sweeps meet.
 template <class Act>
 auto with_kernel(int dim, bool meets, const Act& act) {
-  return dim <= kChunkFeatures ? with_ends<true>(meets, act) : with_ends<false>(meets, act);
+  return dim > kChunkFeatures ? act(Kernel<false, false>{})
+         : meets              ? act(Kernel<true, true>{})
+                              : act(Kernel<true, false>{});
 }
+static_assert(kChunkFeatures == kMostTensorGradientFeatures);
 
 }  // namespace
 

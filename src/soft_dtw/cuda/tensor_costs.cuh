@@ -92,7 +92,8 @@ class TensorCosts {
     float x[2][kChunkBlocks][4];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const int row = pair_.true_row(min(max(row0 + g_ + 8 * n, 0), pair_.n - 1));
+      const int i = min(max(row0 + g_ + 8 * n, 0), pair_.n - 1);
+      const int row = kKept ? pair_.true_row(i) : i;
       const float* const step = pair_.x + row * p_.x_stride[1];
 #pragma unroll
       for (int b = 0; b < kChunkBlocks; ++b)

@@ -172,7 +172,7 @@ struct __align__(16) TensorTiles : TileRing<float, kRing> {
  private:
   static __device__ __forceinline__ const float* column_of(const Params<float>& p, const Pair<float>& pair,
                                                            int j) {
-    return pair.y + min(pair.true_column(j), pair.m - 1) * p.y_stride[1];
+    return pair.y + min(kKept ? pair.true_column(j) : j, pair.m - 1) * p.y_stride[1];
   }
 };
 
