@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -178,6 +179,19 @@ def test_all_pairs_wait_for_no_gpu(symmetric: bool) -> None:
         got = pairwise._forward(job, x, None if symmetric else y)
     expected = cdist_soft_dtw(x, None if symmetric else y, gamma=0.5)
     assert_equal((got,), (expected,))
+
+
+def test_threads_that_launch_a_kernel_with_more_or_less_shared_memory() -> None:
+    """What one thread allows the kernel must be enough for the others."""
+
+    def work(pairs: int) -> None:
+        x = torch.randn(pairs, 12, 3, device="cuda")
+        for _ in range(300):
+            soft_dtw(x, x)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, (1, 2, 3, 64)))
+    torch.cuda.synchronize()
 
 
 def test_all_pairs_on_two_gpus() -> None:

@@ -148,6 +148,10 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
 }
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
   const simt::Device& d = simt::device;
   *value = which == cudaDevAttrMultiProcessorCount            ? d.multiprocessors

@@ -280,8 +280,12 @@ struct KernelOf {
     const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
     const Layout& l = p.layout;
     if (l.shared_bytes > 48 * 1024) {
-      const Status status = cuda::to_status(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, l.shared_bytes));
+      // The same for all launches: other threads may be about to launch this kernel with more.
+      int device = 0;
+      if (const Status s = cuda::to_status(cudaGetDevice(&device)); !s.ok()) return s;
+      const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kStaticSharedBytes;
+      const Status status =
+          cuda::to_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
       if (!status.ok()) return status;
     }
     if (l.cleared() > 0) {

@@ -21,8 +21,6 @@ using namespace softdtw;  // NOLINT: one operator's own names
 
 enum class Kernel { kFewFeatures, kFewFeaturesOptions, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
-constexpr int kStaticSharedBytes = 256;  // more than any kernel has beside what is laid out for it
-
 // Where everything is in the workspace. The Cell64 rerun uses the scratch of the Cell32 run, which is over by
 // then.
 struct Plan {

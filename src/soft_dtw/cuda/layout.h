@@ -68,6 +68,8 @@ struct SourceSizes {
 // of squared distances or a cost matrix; or everything.
 enum class Options : unsigned char { kNone, kPaths, kAll };
 
+constexpr int kStaticSharedBytes = 256;  // more than any kernel has beside what is laid out for it
+
 struct DeviceLimits {
   int multiprocessors;
   int shared_bytes_per_block;
