@@ -58,6 +58,21 @@ TEST_F(Devices, MatrixUnitsOfOtherDevices) {
   EXPECT_TRUE(same_bits(run(batch, kGradients, Precision::kHigh), exact));
 }
 
+// Few pairs are swept from both ends, which rounds in another order, where there is room for both sweeps and
+// nobody asks for the same bits in any batch.
+TEST_F(Devices, BothEndsWhereThereIsRoom) {
+  for (int dim : {2, 20}) {
+    const Batch<float> batch({2, 200, 333, dim}, 1.0, 6);
+    Execution one_end = Execution::cuda(0, nullptr);
+    one_end.batch_invariant = true;
+    simt::device.multiprocessors = 132;
+    const Outputs<float> expected = run_on<DeviceBuffer>(batch, kGradients, one_end);
+    EXPECT_FALSE(same_bits(run(batch, kGradients), expected));
+    simt::device.multiprocessors = 1;
+    EXPECT_TRUE(same_bits(run(batch, kGradients), expected));
+  }
+}
+
 TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
   simt::device.shared_bytes = 48 * 1024;
   float values[2] = {};
