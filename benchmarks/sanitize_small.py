@@ -35,9 +35,18 @@ SHAPES = [
     (1, 65, 200, 24),
     (1100, 2, 66, 1),
     (1100, 2, 66, 3),
+    (280, 18, 20, 8),  # so many strips that each has few warps
+    (2, 20, 70, 132),
 ]
 # Of these, with the products of TF32: one and two blocks of features, two chunks.
-MATRIX_SHAPES = [(2, 70, 33, 8), (2, 33, 130, 40), (1, 20, 280, 64), (2, 40, 70, 132), (1, 66, 130, 24)]
+MATRIX_SHAPES = [
+    (2, 70, 33, 8),
+    (2, 33, 130, 40),
+    (1, 20, 280, 64),
+    (2, 40, 70, 132),
+    (1, 66, 130, 24),
+    (540, 18, 20, 8),
+]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 

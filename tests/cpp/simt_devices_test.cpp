@@ -44,6 +44,11 @@ TEST_F(Devices, LittleSharedMemoryChangesNoBit) {
   const Outputs<double> roomy = run(batch, kEverything);
   simt::device.shared_bytes = 64 * 1024;
   EXPECT_TRUE(same_bits(run(batch, kEverything), roomy));
+  simt::device.shared_bytes = 227 * 1024;
+  const Batch<float> wide({2, 50, 70, 90}, 0.5, 3);
+  const Outputs<float> by_more_warps = run(wide, kEverything);
+  simt::device.shared_bytes = 64 * 1024;
+  EXPECT_TRUE(same_bits(run(wide, kEverything), by_more_warps));
 }
 
 // sm_75 has no TF32; from sm_80 on a strip with its columns split fits 99 KiB too.
@@ -93,6 +98,7 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
   Batch<float> few({1, 300, 400, 2}, 0.5, 4);
   Batch<float> wide({1, 300, 400, 9}, 0.5, 5);
   wide.options.band = {BandKind::kSakoeChiba, 50, 2.0};
+  const Batch<float> many_features({1, 150, 200, 70}, 0.5, 5);
   Batch<float> narrow({2, 700, 600, 1}, 0.5, 6);
   narrow.options.band = {BandKind::kSakoeChiba, 10, 2.0};
   for (int multiprocessors : {1, 2, 5, 132}) {
@@ -101,6 +107,8 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
       simt::device.resident = resident;
       expect_close(few, run(few, kGradients), {1e-6, 5e-5});
       expect_close(wide, run(wide, kEverything), {1e-6, 5e-5});
+      expect_close(many_features, run(many_features, kGradients), {1e-6, 5e-5});
+      expect_close(many_features, run(many_features, kGradients, Precision::kHigh), {1e-6, 5e-5});
       expect_close(narrow, run(narrow, kGradients), {1e-6, 5e-5});
     }
   }

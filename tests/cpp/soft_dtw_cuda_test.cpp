@@ -232,6 +232,20 @@ TEST_F(SoftDtwCuda, ManyTinyPairsAndManyPairs) {
   compare(Batch<float>({1500, 33, 17, 2}, 1.0, 72), floor_at<float>(1.0), kGradients);
 }
 
+// Strips for more than two or four on a multiprocessor, which have fewer warps each; 128 features and more
+// have the most.
+TEST_F(SoftDtwCuda, ManyStripsOfManyFeatures) {
+  for (int d : {5, 20, 40, 64}) {
+    const Batch<float> batch({560 / kThinning, 37, 21, d}, 1.0, 73);
+    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(1.0), wanted);
+    if (d % 4 == 0) on_matrix_units(batch);
+  }
+  for (int d : {65, 127, 128, 129, 300}) {
+    const Batch<float> batch({3, 70, 90, d}, 1.0, 74);
+    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(1.0), wanted);
+  }
+}
+
 TEST_F(SoftDtwCuda, CostMatrixWithNegativeAndForbiddenCells) {
   Batch<float> batch({3, 45, 70, 0}, 0.7, 81);
   for (int k = 5; k < 40; ++k) batch.cost.at(1, k, k) = static_cast<float>(kInf);

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda/channel.cuh"
+#include "soft_dtw/cuda/crew.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
@@ -14,7 +15,7 @@ constexpr int kRingTiles = 8;  // that a strip has in shared memory
 // As many as the wave can need at once, where there is room for no more: nothing is made ahead.
 constexpr int kLeastRingTiles = 4;
 constexpr int kTilesBefore = 2;
-constexpr int kGradientWarps = 2;  // of a strip
+constexpr int kTileGroups = 4;  // between two kept states
 
 // What the series consist of: numbers, or numbers and their tangents.
 template <class Cell, class In>
@@ -34,11 +35,10 @@ constexpr int kChunk = 256 / sizeof(Element);
 template <class Element>
 constexpr int kStagedStride = kChunk<Element> + 16 / sizeof(Element);
 
-// Rows of x and columns of y of a chunk.
-template <class Element>
-struct Staged {
-  Element x[kTileRows * kStagedStride<Element>];
-  Element y[32 * kStagedStride<Element>];
+// Rows of x or columns of y of a chunk.
+template <class Element, int kCount>
+struct __align__(16) Staged {
+  Element of[kCount * kStagedStride<Element>];
 };
 
 // Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for
@@ -57,13 +57,14 @@ struct GradientMemory {
 // Each column's rows of all tiles lie one behind the other, and the first eight once more behind the last
 // ones, so that a lane's rows of a group never wrap. Columns are kStride apart: neither a lane per column in
 // different rows nor 16-byte accesses to four rows conflict.
-template <class Real, int kRing>
+template <class Real, int kRing, class Crew>
 struct __align__(16) TileRing {
   static constexpr int kRows = kRing * kTileRows;
   static constexpr int kStride = kRows + kGroup + 4;
   Real ring[32 * kStride];
   cuda::Barrier barriers[3 * kRing];
-  int rows_done[kGradientWarps];  // at the end of x, whose gradient is complete up to this strip
+  SegmentWeights<Real, kTileGroups, Crew::kWeighing> weights;
+  Several<int, Crew::kGradients> rows_done;  // at the end of x, whose gradient is complete up to this strip
   // Row 0 of column 0 of a tile, and what is to be done when its costs are complete, a lane per column.
   __device__ Real* tile(int index) { return ring + index % kRing * kTileRows; }
   __device__ void repeat_first_rows(int index, int lane) {
@@ -78,18 +79,28 @@ struct __align__(16) TileRing {
   __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRing + order % kRing; }
 };
 // and what their makers need.
-template <class Cell, class In, int kRing>
-struct __align__(16) StripTiles : TileRing<typename Cell::Real, kRing> {
+template <class Cell, class In, int kRing, class Crew>
+struct __align__(16) StripTiles : TileRing<typename Cell::Real, kRing, Crew> {
+  using Rows = Staged<Element<Cell, In>, kTileRows>;
+  using Columns = Staged<Element<Cell, In>, 32>;
+  cuda::Barrier is_staged;  // y, where all warps that make costs share one chunk of it
   union {
-    Staged<Element<Cell, In>> staged[2];  // one per warp that makes costs
-    struct {                              // in the reverse sweep
-      Staged<Element<Cell, In>> only;
-      GradientMemory<typename Cell::Real> gradients[kGradientWarps];
+    struct {  // a warp that makes costs has its own x, and y where that is not shared
+      Columns y[Crew::kForwardCosts];
+      Rows x[Crew::kMakers];
+    } forward;
+    struct {
+      Columns y[Crew::kCosts];
+      Rows x[Crew::kCosts];
+      Several<GradientMemory<typename Cell::Real>, Crew::kGradients> gradients;
     } reverse;
   };
-  // Nothing is common to the makers.
-  __device__ void init(int) const {}
-  __device__ void reset(int) const {}
+  __device__ void init(int lane) {
+    if (lane == 0) cuda::barrier_init<cuda::kWarpSize>(&is_staged);
+  }
+  __device__ void reset(int lane) {
+    if (lane == 0) cuda::barrier_reset<cuda::kWarpSize>(&is_staged);
+  }
   __device__ void prepare(const Params<In>&, const Pair<In>&, int, int, int) const {}
 };
 
@@ -120,11 +131,29 @@ class CostMaker {
  public:
   template <class Memory>
   __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Memory& memory,
-                       int helper)
-      : p_(p), pair_(pair), column0_(strip * 32), lane_(lane), staged_(memory.staged[helper]) {
+                       int helper, bool is_forward)
+      : p_(p),
+        pair_(pair),
+        column0_(strip * 32),
+        lane_(lane),
+        rows_(is_forward ? memory.forward.x[helper].of : memory.reverse.x[helper].of),
+        columns_((is_forward ? memory.forward.y : memory.reverse.y)[shares_columns(p) ? 0 : helper].of) {
+    if (shares_columns(p)) {
+      if (helper == 0) {
+        if (!p.cost) stage_columns(0, p.dim);
+        cuda::barrier_arrive(&memory.is_staged);
+      } else {
+        cuda::barrier_wait(&memory.is_staged, 0);
+      }
+    }
     if (kAll) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
 
+  // Of a crew, in the forward sweep: where they share y, and there is enough to do, all of them.
+  template <class Crew>
+  [[nodiscard]] static __device__ int makers(const Params<In>& p) {
+    return shares_columns(p) && p.dim > 8 ? Crew::kMakers : Crew::kForwardCosts;
+  }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
 
   // Costs of rows row0 + [0, kTileRows). Columns behind the pair's last one repeat it: harmless, and no new
@@ -157,6 +186,9 @@ class CostMaker {
   }
 
  private:
+  [[nodiscard]] static __device__ bool shares_columns(const Params<In>& p) {
+    return p.dim <= kChunk<Element>;
+  }
   // Of every row: which columns of this strip the band leaves it (lane r knows row r's), and whether it is
   // there.
   __device__ void look_at_rows(int row0) {
@@ -223,32 +255,37 @@ class CostMaker {
     for (int d0 = 0; d0 < p_.dim; d0 += kChunk<Element>) {
       const int length = min(kChunk<Element>, p_.dim - d0);
       __syncwarp();
-      stage<kTileRows>(staged_.x, d0, length, pair_.x, p_.x_stride, pair_.x_tangent, p_.tangents.x_stride,
+      stage<kTileRows>(rows_, d0, length, pair_.x, p_.x_stride, pair_.x_tangent, p_.tangents.x_stride,
                        [&](int r) { return row(row0 + r); });
-      if (p_.dim > kChunk<Element> || !y_is_staged_) {
-        stage<32>(staged_.y, d0, length, pair_.y, p_.y_stride, pair_.y_tangent, p_.tangents.y_stride,
-                  [&](int c) { return column(column0_ + c); });
-        y_is_staged_ = true;
-      }
+      if (!shares_columns(p_)) stage_columns(d0, length);
       __syncwarp();
       Real sum[4][4] = {};
-      const Element* const x = staged_.x + r0 * kStagedStride<Element>;
-      const Element* const y = staged_.y + c0 * kStagedStride<Element>;
+      const Element* const x = rows_ + r0 * kStagedStride<Element>;
+      const Element* const y = columns_ + c0 * kStagedStride<Element>;
+      // Rows of x are loaded a row ahead, columns of y when they have been used for the last time.
+      const auto row = [&](Element(&to)[4], int r, int d) {
+        copy_four(to, x + r * kStagedStride<Element> + d);
+      };
+      const auto column = [&](Element(&to)[4], int c, int d) {
+        copy_four(to, y + 8 * c * kStagedStride<Element> + d);
+      };
+      Element xv[2][4], yv[4][4];
+      row(xv[0], 0, 0);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) column(yv[c], c, 0);
 #pragma unroll 1  // a loop that stays in the instruction cache
       for (int d = 0; d < length; d += 4) {
-        Element xv[4][4], yv[4][4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          copy_four(xv[k], x + k * kStagedStride<Element> + d);
-          copy_four(yv[k], y + 8 * k * kStagedStride<Element> + d);
-        }
+        const int next = d + 4 < length ? d + 4 : d;
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
+          row(xv[(r + 1) % 2], (r + 1) % 4, r < 3 ? d : next);
+          const Element(&here)[4] = xv[r % 2];
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            const Real a[4] = {Real(xv[r][0]), Real(xv[r][1]), Real(xv[r][2]), Real(xv[r][3])};
+            const Real a[4] = {Real(here[0]), Real(here[1]), Real(here[2]), Real(here[3])};
             const Real b[4] = {Real(yv[c][0]), Real(yv[c][1]), Real(yv[c][2]), Real(yv[c][3])};
             add(sum[r][c], a, b);
+            if (r == 3) column(yv[c], c, next);
           }
         }
       }
@@ -279,6 +316,10 @@ class CostMaker {
     }
   }
 
+  __device__ __forceinline__ void stage_columns(int d0, int length) const {
+    stage<32>(columns_, d0, length, pair_.y, p_.y_stride, pair_.y_tangent, p_.tangents.y_stride,
+              [&](int c) { return column(column0_ + c); });
+  }
   // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane
   // and half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
   template <int kRows, class RowOf>
@@ -318,8 +359,8 @@ class CostMaker {
   const Pair<In>& pair_;
   const int column0_;
   const int lane_;
-  Staged<Element>& staged_;
-  bool y_is_staged_ = false;
+  Element* const rows_;  // staged
+  Element* const columns_;
   unsigned absent_rows_ = 0;
   unsigned absent_columns_ = 0;
   int band_begin_ = 0;

@@ -30,6 +30,9 @@ class FewFeatures {
   static constexpr int kSegment = 8;
   static constexpr int kHelpers = kHelpers_;
   static constexpr int kRoles = 1 + kHelpers;
+  static constexpr bool kTakesWeights = kHelpers > 0;  // from other warps
+  static constexpr int kPhases = kTakesWeights ? kHelpers : 1;
+  static constexpr int kStartsInWork = kSegment;
   static constexpr bool kHasGradient = W <= 2;
   static constexpr Options kOptions = kOptions_;
   static constexpr bool kMeets = kMeets_;
@@ -164,7 +167,18 @@ class FewFeatures {
   }
   __device__ void help_forward(int) const {}
   __device__ void help_reverse(int helper) {
-    if constexpr (kHelpers > 0) recompute_strip(w_, *this, queue(helper), helper);
+    if constexpr (kTakesWeights) recompute_strip(w_, *this, queue(helper), helper);
+  }
+  __device__ void begin_taking(const Recomputation<Wave>&, int order, int segment) {
+    begin_reverse_segment(segment, order == 0);
+  }
+  // Of group i of the segment that is number `order` from the end.
+  __device__ __forceinline__ void take_weights(int order, int i, int group,
+                                               Weights<Real> (&weights)[kGroup][W]) {
+    using Strip = Recomputation<Wave>;
+    const int count = Strip::groups(w_, Strip::segments(w_) - 1 - order);
+    queue(order % kPhases).take(groups_of_helper_before(w_, order) + count - 1 - i, w_.lane, weights);
+    begin_reverse_group(group);
   }
   __device__ __forceinline__ void begin_group(int group) {
     x_ = ring_ + (((group - first_group()) * kGroup - w_.lane) & (kRows - 1)) * F;

@@ -21,12 +21,12 @@ __device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<
   }
 }
 
-// One of the warps that make gradients from a strip's E: of every kGradientWarps blocks of features the one
+// One of the warps that make gradients from a strip's E: of every kWarps blocks of features the one
 // that is its own. With one block or none it keeps y and the sums in shared memory for the whole strip, else
 // it fetches them for every tile.
 //
 // Lanes lie along the features, in 32 / width_ groups that share the columns.
-template <class Cell, class In, Options kOptions_, int kStride>
+template <class Cell, class In, Options kOptions_, int kStride, int kWarps>
 class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
@@ -45,13 +45,13 @@ class GradientMaker {
         lane_(lane),
         adds_(adds),
         meets_(meets),
-        width_(min(p.dim <= 16   ? 8
-                   : p.dim <= 32 ? 16
-                                 : 32,
+        width_(min(p.dim <= 8 * kWarps    ? 8
+                   : p.dim <= 16 * kWarps ? 16
+                                          : 32,
                    kFeatures)),
         first_feature_(helper * width_),
-        keeps_(p.dim <= kGradientWarps * width_),
-        memory_(memory.reverse.gradients[helper]),
+        keeps_(p.dim <= kWarps * width_),
+        memory_(memory.reverse.gradients.of[helper]),
         slope_(kAll ? p.metric : Metric::kSquared),
         is_straight_(Cell::kCertifies && (p.metric == Metric::kSquared || p.metric == Metric::kNorm)) {
     if (kAll) absent_columns_ = absent_columns(p, pair, column0, lane);
@@ -69,7 +69,7 @@ class GradientMaker {
     // Where a band ends the wavefront does too, and leaves costs; of a subsequence there is E before row 0.
     const unsigned absent = kOptions ? absent_rows(p_, pair_, row0, end_row, lane_) : 0u;
 #pragma unroll 1
-    for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kGradientWarps) {
+    for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kWarps) {
       if (d0 != first_feature_) load_x(row0, d0);
       if (!keeps_) fetch(d0, is_first_);
       if (kAll && !is_straight_) {
@@ -186,7 +186,6 @@ class GradientMaker {
   template <bool kBends, bool kMasked, class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
-    constexpr int kBlock = 2;  // columns at once: few, so that the loop stays in the instruction cache
     const bool in_range = d0 + (lane_ & (width_ - 1)) < p_.dim;
     In* const out_x = pair_.grad_x + static_cast<std::int64_t>(row0) * p_.dim + feature(d0);
     const unsigned inside = rows_inside(row0);
@@ -209,40 +208,46 @@ class GradientMaker {
     int column = lane_ / width_;
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
     const Real* from = tile + column * kStride;
-#pragma unroll 1
-    for (; column < 32; column += kBlock * step) {
-      Real e[kBlock][kTileRows], here[kBlock], total[kBlock];
+    // Two columns in turn: one is loaded while the other one is used.
+    struct Column {
+      Real e[kTileRows];
+      Real y;
+      Real total;
+    };
+    const auto load = [&](Column& c, int k) {
+      c.y = y[32 * k];  // step * width_ on
+      c.total = y[32 * (kFeatures + k)];
 #pragma unroll
-      for (int c = 0; c < kBlock; ++c) {
-        here[c] = y[32 * c];  // step * width_ on
-        total[c] = y[32 * (kFeatures + c)];
+      for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
+        *reinterpret_cast<float4*>(c.e + r) = *reinterpret_cast<const float4*>(from + k * step * kStride + r);
+    };
+    const auto use = [&](Column& c, int k) {
+      if (kMasked && (!kBends || (absent | absent_columns_))) {
+        const bool all = absent_columns_ >> (column + k * step) & 1;
 #pragma unroll
-        for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
-          *reinterpret_cast<float4*>(e[c] + r) =
-              *reinterpret_cast<const float4*>(from + c * step * kStride + r);
+        for (int r = 0; r < kTileRows; ++r) c.e[r] = all || absent >> r & 1 ? Real(0) : c.e[r];
       }
+      Real by_column[4] = {};
 #pragma unroll
-      for (int c = 0; c < kBlock; ++c) {
-        if (kMasked && (!kBends || (absent | absent_columns_))) {
-          const bool all = absent_columns_ >> (column + c * step) & 1;
-#pragma unroll
-          for (int r = 0; r < kTileRows; ++r) e[c][r] = all || absent >> r & 1 ? Real(0) : e[c][r];
-        }
-        Real by_column[4] = {};
-#pragma unroll
-        for (int r = 0; r < kTileRows; ++r) {
-          Real difference = Real(x_[r]) - here[c];
-          if (kBends) difference = slope_.of(e[c][r], difference);
-          by_row[r] += e[c][r] * difference;
-          by_column[r % 4] += e[c][r] * difference;
-        }
-        const Real all_rows = by_column[0] + by_column[1] + (by_column[2] + by_column[3]);
-        total[c] -= slope_.factor * all_rows;
+      for (int r = 0; r < kTileRows; ++r) {
+        Real difference = Real(x_[r]) - c.y;
+        if (kBends) difference = slope_.of(c.e[r], difference);
+        by_row[r] += c.e[r] * difference;
+        by_column[r % 4] += c.e[r] * difference;
       }
-#pragma unroll
-      for (int c = 0; c < kBlock; ++c) y[32 * (kFeatures + c)] = total[c];
-      y += 32 * kBlock;
-      from += kBlock * step * kStride;
+      const Real all_rows = by_column[0] + by_column[1] + (by_column[2] + by_column[3]);
+      y[32 * (kFeatures + k)] = c.total - slope_.factor * all_rows;
+    };
+    Column even, odd;
+    load(even, 0);
+#pragma unroll 1  // few columns at once, so that the loop stays in the instruction cache
+    for (; column < 32; column += 2 * step) {
+      load(odd, 1);
+      use(even, 0);
+      if (column + 2 * step < 32) load(even, 2);
+      use(odd, 1);
+      y += 64;
+      from += 2 * step * kStride;
     }
     cuda::await_copies();
     __syncwarp();

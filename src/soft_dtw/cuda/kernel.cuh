@@ -246,7 +246,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __gri
 }
 
 // A kernel for blocks of at most kStrips strips, of which kBlocks fit the registers of a multiprocessor.
-template <class Cell, class In, class Source, int kStrips, int kBlocks>
+// kAlone: there is one for values alone too.
+template <class Cell, class In, class Source, int kStrips, int kBlocks, bool kAlone = true>
 struct KernelOf {
   static constexpr int kThreads = 32 * kStrips * Source::kRoles;
   static_assert(kStrips <= kMostStrips);
@@ -257,7 +258,8 @@ struct KernelOf {
                 Source::kWarpBytes,
                 Source::kSegment,
                 Source::kRoles,
-                std::max(Source::kHelpers, 1),
+                Source::kPhases,
+                Source::kStartsInWork,
                 Source::kOptions == Options::kAll};
     r.columns_per_lane = Source::kColumns;
     r.most_strips = kStrips;
@@ -265,7 +267,7 @@ struct KernelOf {
   }
 
   static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
-    if constexpr (Source::kHelpers > 0) {
+    if constexpr (!kAlone) {
       return launch_as<true>(p, stream);
     } else if constexpr (!Source::kHasGradient) {
       return launch_as<false>(p, stream);

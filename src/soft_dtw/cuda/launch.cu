@@ -127,6 +127,29 @@ void describe_few_features(Request& r, int dim, bool may_meet, DeviceLimits devi
   return r.meets ? describe_few_features_meeting(r) : softdtw::describe_few_features(r);
 }
 
+// Costs in tiles. A strip that has more warps to itself is over sooner: few strips do, and those of many
+// features. Bits are the same, but for sums over columns in grad_x.
+template <class Describe>
+void describe_tiled(Request& r, const Describe& describe, bool on_matrix_units, const Call& call,
+                    DeviceLimits device) {
+  r.columns_per_lane = 1;
+  const auto meets_with = [&](int strips_of_multiprocessor) {
+    return may_meet(call) && has_room_for_both_ends(r, strips_of_multiprocessor, device);
+  };
+  const double strips = static_cast<double>(r.batch) * strips_of(r.m, 1) / device.multiprocessors;
+  // Matrix units gain even in two rounds; without them both ends at once are worth more.
+  const bool only_small_crews_meet = meets_with(kTiledStrips) && !meets_with(kTiledStripsAhead);
+  const bool is_over_sooner = on_matrix_units ? strips <= 2 * kTiledStripsAhead
+                                              : strips <= kTiledStripsAhead && !only_small_crews_meet;
+  r.ahead = r.dim > kMostTensorGradientFeatures || (r.gradient && is_over_sooner && !call.batch_invariant);
+  r.meets = meets_with(r.ahead && r.gradient ? kTiledStripsAhead : kTiledStrips);
+  describe(r);
+  if (!r.ahead || shared_bytes_per_warp(1, r.cell, r.source) <= device.shared_bytes_per_block) return;
+  r.ahead = false;
+  r.meets = meets_with(kTiledStrips);
+  describe(r);
+}
+
 void describe(Kernel kernel, Request& r, const Call& call, DeviceLimits device) {
   const SoftDtwProblem& p = call.p;
   const bool float32_data = p.dtype == DType::kFloat32;
@@ -137,13 +160,9 @@ void describe(Kernel kernel, Request& r, const Call& call, DeviceLimits device) 
       r.features = features_for(p.dim);
       return describe_few_features_options(r);
     case Kernel::kTiles:
-      describe_tiles(r);
-      r.meets = may_meet(call) && has_room_for_both_ends(r, kTiledStripsOfMultiprocessor, device);
-      return;
+      return describe_tiled(r, describe_tiles, false, call, device);
     case Kernel::kTensor:
-      describe_tensor(r, p.dim);
-      r.meets = may_meet(call) && has_room_for_both_ends(r, kTiledStripsOfMultiprocessor, device);
-      return;
+      return describe_tiled(r, describe_tensor, true, call, device);
     case Kernel::kOptions:
       return describe_options(r);
     case Kernel::kHard:

@@ -26,15 +26,30 @@ Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaSt
 void describe_few_features_options(Request& request);
 Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Cell32 with costs in tiles, from both ends where p.layout.meets.
-constexpr int kTiledStripsOfMultiprocessor = 4;
+// Cell32 with costs in tiles. Kernels differ in whether sweeps from both ends meet, and in the warps of a
+// strip: few, or, with `ahead`, many.
+struct TiledKernel {
+  bool gradient;
+  bool meets;
+  bool ahead;
+  bool many_features;
+};
+// So many strips a multiprocessor can have.
+constexpr int kTiledStrips = 4;
+constexpr int kTiledStripsAhead = 2;
 void describe_tiles(Request& request);
 Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream);
 
 // Likewise, costs and gradients of series made by the matrix units: sm_80 and later.
 constexpr int kMostTensorFeatures = 2048;
 constexpr int kMostTensorGradientFeatures = 64;
-void describe_tensor(Request& request, int dim);
+inline TiledKernel tiled_kernel(const Request& r) {
+  return {r.gradient, r.meets, r.ahead, r.dim > kMostTensorGradientFeatures};
+}
+inline TiledKernel tiled_kernel(const Params<float>& p, bool gradient) {
+  return {gradient, p.layout.meets, p.layout.ahead, p.dim > kMostTensorGradientFeatures};
+}
+void describe_tensor(Request& request);
 Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream);
 
 // Cell32 with costs in tiles, and the options that request.options and p.layout.options say.

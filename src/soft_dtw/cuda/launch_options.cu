@@ -5,12 +5,16 @@
 namespace warpalign::softdtw {
 namespace {
 
-template <Options kOptions>
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, kOptions>, 4, 1>;
+template <Options kOptions, class Crew>
+using Kernel =
+    KernelOf<Cell32, float,
+             Tiles<Cell32, float, kOptions, PlainMakers<Cell32, float, kOptions, kRingTiles, Crew>>,
+             kTiledStrips, 1>;
 
 template <class Act>
 auto with_kernel(Options options, const Act& act) {
-  return options == Options::kPaths ? act(Kernel<Options::kPaths>{}) : act(Kernel<Options::kAll>{});
+  return options == Options::kPaths ? act(Kernel<Options::kPaths, SmallCrew>{})
+                                    : act(Kernel<Options::kAll, FrugalCrew>{});
 }
 
 }  // namespace

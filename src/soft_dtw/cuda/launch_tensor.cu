@@ -7,36 +7,43 @@
 namespace warpalign::softdtw {
 namespace {
 
-template <bool kKept>
+template <class Crew_, bool kKept>
 struct TensorMakers {
+  using Crew = Crew_;
   static constexpr int kRing = kRingTiles;
-  using Memory = TensorTiles<kKept, kRing>;
-  using Costs = TensorCosts<kKept, kRing>;
-  using Gradients = TensorGradients<kRing>;
-  static constexpr bool kHasGradient = kKept;
+  using Memory = TensorTiles<kKept, kRing, Crew>;
+  using Costs = TensorCosts<kKept, Memory>;
+  using Gradients = TensorGradients<Memory, Crew::kGradients>;
 };
 
-template <bool kKept, bool kMeets>
-using Kernel = KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<kKept>, kMeets>,
-                        kTiledStripsOfMultiprocessor, 1>;
+template <class Crew, int kStrips, bool kAlone, bool kMeets = false, bool kKept = true>
+using Kernel =
+    KernelOf<Cell32, float, Tiles<Cell32, float, Options::kNone, TensorMakers<Crew, kKept>, kMeets>, kStrips,
+             1, kAlone>;
 
-// Only with columns that are kept do sweeps meet.
+// Only with columns that are kept there are gradients, and do sweeps meet.
+template <bool kMeets, class Act>
+auto with_crew(const TiledKernel& kernel, const Act& act) {
+  return kernel.gradient && kernel.ahead ? act(Kernel<LargeCrew, kTiledStripsAhead, false, kMeets>{})
+                                         : act(Kernel<SmallCrew, kTiledStrips, true, kMeets>{});
+}
 template <class Act>
-auto with_kernel(int dim, bool meets, const Act& act) {
-  return dim > kChunkFeatures ? act(Kernel<false, false>{})
-         : meets              ? act(Kernel<true, true>{})
-                              : act(Kernel<true, false>{});
+auto with_kernel(const TiledKernel& kernel, const Act& act) {
+  return kernel.many_features ? act(Kernel<ForwardCrew<3>, kTiledStrips, true, false, false>{})
+         : kernel.meets       ? with_crew<true>(kernel, act)
+                              : with_crew<false>(kernel, act);
 }
 static_assert(kChunkFeatures == kMostTensorGradientFeatures);
 
 }  // namespace
 
-void describe_tensor(Request& request, int dim) {
-  with_kernel(dim, request.meets, [&](auto kernel) { kernel.describe(request); });
+void describe_tensor(Request& request) {
+  with_kernel(tiled_kernel(request), [&](auto kernel) { kernel.describe(request); });
 }
 
 Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return with_kernel(p.dim, p.layout.meets, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
+  return with_kernel(tiled_kernel(p, gradient),
+                     [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
 }  // namespace warpalign::softdtw

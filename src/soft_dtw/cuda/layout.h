@@ -60,7 +60,8 @@ struct SourceSizes {
   int warp_bytes;  // shared memory of one strip
   int segment;     // groups between two kept states
   int roles;       // warps that work on a strip
-  int phases;      // that recompute it, each with a segment in work
+  int phases;      // that recompute it, each with a segment in work,
+  int starts;      // and the lanes' states at the start of so many groups of it
   bool parts;      // a number per strip is joined into the pair's results
 };
 
@@ -119,7 +120,7 @@ constexpr int queue_bytes(int carried, CellSizes cell) {
 constexpr int shared_bytes_per_warp(int columns_per_lane, CellSizes cell, SourceSizes source) {
   const int queues =
       (kChannelGroups + 1) * queue_bytes(source.carried, cell);  // one more: what comes from outside
-  const int states = source.segment * (columns_per_lane + 1) * 32 * cell.state;
+  const int states = source.starts * (columns_per_lane + 1) * 32 * cell.state;
   const int border = source.segment * kGroup * cell.state;
   return source.warp_bytes + queues + source.phases * (states + border) + kChannelBarriers * 8;
 }

@@ -1,14 +1,32 @@
-// What the reverse sweep of a strip needs of the forward one: from a segment's kept state the lanes' states
-// at the start of its groups are recomputed into shared memory; then its groups, from the last to the first,
-// with the transition weights of their cells.
+// What the reverse sweep of a strip needs of the forward one: the transition weights of its cells, from the
+// last group to the first.
 //
-// The wave's warp does it itself, or, where multiprocessors would idle, other warps do it ahead of it, which
-// share the segments.
+// From a segment's kept state the lanes' states at the start of its groups are recomputed into shared memory;
+// then its groups, from the last to the first, with their weights. The wave's warp does it itself, or, where
+// multiprocessors would idle, other warps do it ahead of it, which share the segments.
+//
+// Where shared memory can hold the weights of a whole segment, they are made in one pass (weigh_segment()),
+// by the wave's warp or by another one ahead of it (weigh_strip()).
 #pragma once
 
 #include "soft_dtw/cuda/meeting.cuh"
 
 namespace warpalign::softdtw {
+
+// Word i of the column on the left of a strip, from the start of group `first` on. The groups that nothing
+// came for are behind row n - 1: any finite values do.
+template <class Wave>
+__device__ __forceinline__ cuda::Word border_word(const Wave& w, int first, int i) {
+  using State = typename Wave::State;
+  const int group = first + i / Wave::kStateUnits;
+  if (!w.has_left() || (Wave::kOptions && !w.from_left.hold(group))) {
+    const State dead = Wave::Cell::dead();
+    return reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
+  }
+  const int handed = min(group, w.from_left.end - 1);
+  const auto* from = reinterpret_cast<const cuda::Word*>(w.border_group(w.strip - 1, handed, true));
+  return cuda::load_relaxed(from + i % Wave::kStateUnits);
+}
 
 template <class Wave>
 class Recomputation {
@@ -36,11 +54,8 @@ class Recomputation {
     first_ = first_group(w_, segment);
     count_ = groups(w_, segment);
     __syncwarp();
-    if (w_.has_left()) {
-      load_border();
-    } else {
-      for (int i = w_.lane; i < kSegment * kGroup; i += 32) w_.phase_border[i] = Cell::dead();
-    }
+    auto* const border = reinterpret_cast<cuda::Word*>(w_.phase_border);
+    for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) border[i] = border_word(w_, first_, i);
     w_.load(w_.kept(segment), z_);
     __syncwarp();
     for (int i = 0; i + 1 < count_; ++i) {
@@ -56,25 +71,32 @@ class Recomputation {
     run<true>(i, weights);
   }
 
+  // The other way, in one pass: what it takes can be asked for before.
+  __device__ __forceinline__ void ask(int segment) {
+    w_.load(w_.kept(segment), asked_);
+#pragma unroll
+    for (int k = 0; k < kWords; ++k)
+      asked_border_[k] = border_word(w_, first_group(w_, segment), k * 32 + w_.lane);
+  }
+  __device__ __forceinline__ void begin_asked(int segment) {
+    first_ = first_group(w_, segment);
+    count_ = groups(w_, segment);
+    z_ = asked_;
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < kWords; ++k)
+      reinterpret_cast<cuda::Word*>(w_.phase_border)[k * 32 + w_.lane] = asked_border_[k];
+    __syncwarp();
+  }
+  [[nodiscard]] __device__ __forceinline__ int groups_in_work() const { return count_; }
+  // To be called from the first group to the last.
+  __device__ __forceinline__ void weigh_next(int i, GroupWeights<Cell, W>& weights) { run<true>(i, weights); }
+
   // The last column's states, of the group that was weighed last.
   State out[kGroup];
 
  private:
-  __device__ __forceinline__ void load_border() {
-    // The groups that nothing came for are behind row n - 1: any finite values do.
-    auto* to = reinterpret_cast<cuda::Word*>(w_.phase_border);
-    for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) {
-      const int group = first_ + i / Wave::kStateUnits;
-      if (Wave::kOptions && !w_.from_left.hold(group)) {
-        const State dead = Cell::dead();
-        to[i] = reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
-        continue;
-      }
-      const int handed = min(group, w_.from_left.end - 1);
-      const auto* from = reinterpret_cast<const cuda::Word*>(w_.border_group(w_.strip - 1, handed, true));
-      to[i] = cuda::load_relaxed(from + i % Wave::kStateUnits);
-    }
-  }
+  static constexpr int kWords = div_up(kSegment * Wave::kStateUnits, 32);  // a lane's, of a segment's border
 
   template <bool kWeights>
   __device__ __forceinline__ void run(int i, GroupWeights<Cell, W>& weights) {
@@ -97,6 +119,8 @@ class Recomputation {
   Lane<Cell, W> z_;
   int first_;
   int count_;
+  Lane<Cell, W> asked_;
+  cuda::Word asked_border_[kWords];
 };
 
 // Weights of groups, on their way from a warp that recomputes to the wave's, both of which count groups from
@@ -169,6 +193,32 @@ __device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Qu
       queue.put(done, w.lane, weights);
     }
   }
+}
+
+// A segment that has been asked for, from its first group on, to source.put_weights(); it is number `order`
+// from the end.
+template <class Wave>
+__device__ __forceinline__ void weigh_segment(Recomputation<Wave>& recomputed, typename Wave::Source& source,
+                                              int order, int segment) {
+  recomputed.begin_asked(segment);
+  if (Wave::Source::kAsksAhead && segment > 0) recomputed.ask(segment - 1);
+  source.begin_reverse_segment(segment, order == 0);
+  for (int i = 0; i < recomputed.groups_in_work(); ++i) {
+    GroupWeights<typename Wave::Cell, Wave::W> weights;
+    recomputed.weigh_next(i, weights);
+    source.put_weights(order, i, weights);
+  }
+}
+
+// All of a strip, by a warp that works ahead of the wave.
+template <class Wave>
+__device__ void weigh_strip(const Wave& w, typename Wave::Source& source) {
+  source.begin_reverse();
+  Recomputation<Wave> recomputed(w, source);
+  const int segments = Recomputation<Wave>::segments(w);
+  if (segments > 0) recomputed.ask(segments - 1);
+  for (int order = 0; order < segments; ++order)
+    weigh_segment(recomputed, source, order, segments - 1 - order);
 }
 
 }  // namespace warpalign::softdtw

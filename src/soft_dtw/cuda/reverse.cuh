@@ -94,7 +94,6 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   const bool right_is_remote = w.has_right() && w.right_is_remote();
   const bool left_is_local = w.has_left() && !w.left_is_remote();
   const bool left_is_remote = w.has_left() && w.left_is_remote();
-  constexpr int kHelpers = Wave::Source::kHelpers;
   // Hand-overs are counted from 0 in the order of the sweep.
   const Real* const right_column = right_is_remote ? w.flow_column(w.strip + 1) : nullptr;
   Real* const left_column = left_is_remote ? w.flow_column(w.strip) : nullptr;
@@ -119,17 +118,18 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   for (int s = segments - 1; s >= 0; --s) {
     const int first = Recomputation<Wave>::first_group(w, s);
     const int count = Recomputation<Wave>::groups(w, s);
-    source.begin_reverse_segment(s, s == segments - 1);
-    if constexpr (kHelpers == 0) recomputed.begin(s);
+    if constexpr (!Wave::Source::kTakesWeights) {
+      source.begin_reverse_segment(s, s == segments - 1);
+      recomputed.begin(s);
+    } else {
+      source.begin_taking(recomputed, segments - 1 - s, s);
+    }
     for (int i = count - 1; i >= 0; --i) {
       const int group = first + i;
-      if constexpr (kHelpers == 0) {
+      if constexpr (!Wave::Source::kTakesWeights) {
         recomputed.weigh(i, weights);
       } else {
-        const int order = segments - 1 - s;
-        const int before = groups_of_helper_before(w, order);
-        source.queue(order % kHelpers).take(before + count - 1 - i, w.lane, weights);
-        source.begin_reverse_group(group);
+        source.take_weights(segments - 1 - s, i, group, weights);
       }
 
       const Real* received = nullptr;

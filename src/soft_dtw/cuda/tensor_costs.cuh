@@ -7,13 +7,11 @@
 
 namespace warpalign::softdtw {
 
-template <bool kKept, int kRing>
+template <bool kKept, class Memory>
 class TensorCosts {
-  using Memory = TensorTiles<kKept, kRing>;
-
  public:
   __device__ TensorCosts(const Params<float>& p, const Pair<float>& pair, int strip, int lane, Memory& memory,
-                         int)
+                         int, bool)
       : p_(p),
         pair_(pair),
         column0_(strip * 32),
@@ -38,6 +36,10 @@ class TensorCosts {
     for (int k = 0; k < 4; ++k) y_norm_[k] = sum_of_four(sum[k]);
   }
 
+  template <class Crew>
+  [[nodiscard]] static __device__ int makers(const Params<float>&) {
+    return Crew::kForwardCosts;
+  }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
 
   // As CostMaker::make().

@@ -10,10 +10,9 @@ namespace warpalign::softdtw {
 
 // One of the warps that make gradients, as GradientMaker: of up to kChunkFeatures features (32, where there
 // are no more) its half. Sums for grad_y stay in registers for the whole strip.
-template <int kRing>
+template <class Memory, int kWarps>
 class TensorGradients {
-  using Memory = TensorTiles<true, kRing>;
-  static constexpr int kBlocks = 2;  // of features, at most
+  static constexpr int kBlocks = kChunkBlocks / kWarps;  // of features, at most
 
  public:
   __device__ TensorGradients(const Params<float>& p, const Pair<float>& pair, int column0, int lane,
@@ -26,10 +25,10 @@ class TensorGradients {
         t_(lane % 4),
         adds_(adds),
         meets_(meets),
-        blocks_(p.dim <= kGradientWarps * kBlockFeatures ? 1 : kBlocks),
+        blocks_(p.dim <= kWarps * kBlockFeatures ? 1 : kBlocks),
         first_feature_(helper * blocks_ * kBlockFeatures),
         memory_(memory),
-        rows_(memory.of_strip.rows[helper]) {}
+        rows_(memory.rows.of[helper]) {}
 
   // x of the tile that comes next: before there is anything to wait for.
   __device__ __forceinline__ void look_ahead(int row0) {
@@ -93,33 +92,51 @@ class TensorGradients {
   }
 
  private:
-  // To shared memory, without waiting: four features of every fourth row per lane.
-  template <class RowOf>
-  __device__ __forceinline__ void ask(float* to, const RowOf& row_of) const {
-    const int f = lane_ % 8 * 4;
-#pragma unroll
-    for (int r = lane_ / 8; r < kTileRows; r += 4) {
-      auto* const at = reinterpret_cast<float4*>(to + r * TensorGradientRows::kStride + f);
-      const float* const from = row_of(r);
-      if (first_feature_ + f < p_.dim && from) {
-        cuda::copy_async(at, reinterpret_cast<const float4*>(from + first_feature_ + f));
-      } else {
-        *at = {0, 0, 0, 0};
-      }
-    }
-  }
+  // Rows of a tile to shared memory, without waiting: a lane has four features of every kRowsAtOnce-th row.
+  static constexpr int kLanesOfRow = kBlocks * kBlockFeatures / 4;
+  static constexpr int kRowsAtOnce = 32 / kLanesOfRow;
   [[nodiscard]] __device__ __forceinline__ float* x_of(int row0) const { return rows_.x[row0 >> 4 & 1]; }
   __device__ __forceinline__ void ask_for_x(int row0) {
     asked_ = row0;
-    ask(x_of(row0),
-        [&](int r) { return pair_.x + pair_.true_row(min(max(row0 + r, 0), pair_.n - 1)) * p_.x_stride[1]; });
+    const int f = lane_ % kLanesOfRow * 4;
+    const int r0 = lane_ / kLanesOfRow;
+    float* to = x_of(row0) + r0 * TensorGradientRows::kStride + f;
+    if (first_feature_ + f >= p_.dim) {
+#pragma unroll
+      for (int r = 0; r < kTileRows; r += kRowsAtOnce, to += kRowsAtOnce * TensorGradientRows::kStride)
+        *reinterpret_cast<float4*>(to) = {0, 0, 0, 0};
+      return;
+    }
+    const float* const x = pair_.x + first_feature_ + f;
+    if (row0 >= 0 && row0 + kTileRows <= pair_.n) {
+      const float* from = x + pair_.true_row(row0 + r0) * p_.x_stride[1];
+      const std::int64_t step = kRowsAtOnce * (pair_.from_back ? -p_.x_stride[1] : p_.x_stride[1]);
+#pragma unroll
+      for (int r = 0; r < kTileRows; r += kRowsAtOnce, from += step) copy_row(to, r, from);
+    } else {
+#pragma unroll
+      for (int r = 0; r < kTileRows; r += kRowsAtOnce) {
+        const int row = pair_.true_row(min(max(row0 + r0 + r, 0), pair_.n - 1));
+        copy_row(to, r, x + row * p_.x_stride[1]);
+      }
+    }
   }
+  // What is outside of the pair is not read again.
   __device__ __forceinline__ void ask_for_gradients(int row0) const {
-    ask(rows_.before, [&](int r) -> const float* {
-      const int row = row0 + r;
-      const bool is_inside = row >= 0 && row < pair_.n;
-      return is_inside ? pair_.grad_x + static_cast<std::int64_t>(row) * p_.dim : nullptr;
-    });
+    const int f = lane_ % kLanesOfRow * 4;
+    const int r0 = lane_ / kLanesOfRow;
+    if (first_feature_ + f >= p_.dim) return;
+    const float* from = pair_.grad_x + static_cast<std::int64_t>(row0 + r0) * p_.dim + (first_feature_ + f);
+    float* const to = rows_.before + r0 * TensorGradientRows::kStride + f;
+#pragma unroll
+    for (int r = 0; r < kTileRows; r += kRowsAtOnce, from += kRowsAtOnce * p_.dim) {
+      const int row = row0 + r0 + r;
+      if (row >= 0 && row < pair_.n) copy_row(to, r, from);
+    }
+  }
+  static __device__ __forceinline__ void copy_row(float* to, int r, const float* from) {
+    cuda::copy_async(reinterpret_cast<float4*>(to + r * TensorGradientRows::kStride),
+                     reinterpret_cast<const float4*>(from));
   }
 
   // sums_ += E^T x': of a lane's fragments the rows of the tile are 4t to 4t + 3 and the columns g, g + 8.

@@ -17,7 +17,6 @@ constexpr int kBlockFeatures = 16;
 constexpr int kChunkBlocks = 4;
 constexpr int kChunkFeatures = kBlockFeatures * kChunkBlocks;
 static_assert(kChunkFeatures == kMostTensorGradientFeatures);
-constexpr int kTensorHelpers = 1 + kGradientWarps;
 
 // A float32 as the sum of two TF32, hi the nearest one; hi alone, where products of one term are wanted.
 struct Split {
@@ -86,7 +85,6 @@ struct KeptColumns {
   // features 2g conflict.
   float4 hi[16 * kChunkFeatures / 2];
   float4 lo[16 * kChunkFeatures / 2];
-  TensorGradientRows rows[kGradientWarps];
 
   static __device__ __forceinline__ int place(int column, int f) {
     const int pair = column % 8 + column / 16 * 8;
@@ -94,22 +92,24 @@ struct KeptColumns {
   }
 };
 
-template <bool kKept, int kRing>
-struct __align__(16) TensorTiles : TileRing<float, kRing> {
+template <bool kKept, int kRing, class Crew>
+struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
+  static constexpr int kHelpers = Crew::kMakers;
   std::conditional_t<kKept, KeptColumns, OriginAlone> of_strip;
+  Several<TensorGradientRows, Crew::kGradients> rows;
   cuda::Barrier is_prepared;
 
   __device__ void init(int lane) {
-    if (lane == 0) cuda::barrier_init<kTensorHelpers * cuda::kWarpSize>(&is_prepared);
+    if (lane == 0) cuda::barrier_init<kHelpers * cuda::kWarpSize>(&is_prepared);
   }
   __device__ void reset(int lane) {
-    if (lane == 0) cuda::barrier_reset<kTensorHelpers * cuda::kWarpSize>(&is_prepared);
+    if (lane == 0) cuda::barrier_reset<kHelpers * cuda::kWarpSize>(&is_prepared);
   }
 
   // By all helpers of the strip, at the start of a sweep: two features per lane.
   __device__ void prepare(const Params<float>& p, const Pair<float>& pair, int strip, int lane, int helper) {
     const int last = kKept ? kChunkFeatures : div_up(p.dim, kBlockFeatures) * kBlockFeatures;
-    for (int f = 2 * (kKept ? lane : helper * 32 + lane); f < last; f += 2 * kTensorHelpers * 32) {
+    for (int f = 2 * (kKept ? lane : helper * 32 + lane); f < last; f += 2 * kHelpers * 32) {
       float origin[2] = {}, v[2];
 #pragma unroll 8
       for (int j = 0; j < 32; ++j) {
@@ -123,7 +123,7 @@ struct __align__(16) TensorTiles : TileRing<float, kRing> {
       }
       if constexpr (kKept) {
 #pragma unroll 1
-        for (int k = helper; k < 16; k += kTensorHelpers) {
+        for (int k = helper; k < 16; k += kHelpers) {
           const int j = k % 8 + k / 8 * 16;
           float w[2];
           load_features(column_of(p, pair, strip * 32 + j), f, p.dim, v);

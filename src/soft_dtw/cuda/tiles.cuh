@@ -2,11 +2,12 @@
 // kTileRows rows by a strip's 32 columns in shared memory. More warps per strip make the costs ahead of the
 // wavefront and, in the reverse sweep, turn the E that it leaves behind into gradients:
 //
-//              forward                        reverse
-//   wave       reads costs                    reads costs, puts E in their place
-//   helper 0   costs of every other tile      costs
-//   helper 1   costs of the others            gradients from E: of every other 32 features; alignment
-//   helper 2                                  gradients from E: of the other features
+//             forward            reverse
+//   wave      reads costs        takes weights, puts E where the costs were
+//   makers    costs              some costs, the others gradients and the alignment
+//   one more                     weights, from costs; without it the wave does that too
+//
+// Makers of costs take turns by tiles, makers of gradients share the features.
 //
 // A strip's tiles are counted from kTilesBefore, for the rows that the last lane passes through before row 0,
 // in rows that are shifted as its lanes' rows are.
@@ -14,18 +15,18 @@
 
 #include "soft_dtw/cuda/cost_range.cuh"
 #include "soft_dtw/cuda/gradients.cuh"
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/recompute.cuh"
 
 namespace warpalign::softdtw {
 
 // Who makes costs and gradients, and the memory that they need.
-template <class Cell, class In, Options kOptions, int kRing_>
+template <class Cell, class In, Options kOptions, int kRing_, class Crew_ = FrugalCrew>
 struct PlainMakers {
+  using Crew = Crew_;
   static constexpr int kRing = kRing_;
-  using Memory = StripTiles<Cell, In, kRing>;
+  using Memory = StripTiles<Cell, In, kRing, Crew>;
   using Costs = CostMaker<Cell, In, kOptions, Memory::kStride>;
-  using Gradients = GradientMaker<Cell, In, kOptions, Memory::kStride>;
-  static constexpr bool kHasGradient = true;
+  using Gradients = GradientMaker<Cell, In, kOptions, Memory::kStride, Crew::kGradients>;
 };
 
 template <class Cell, class In_, Options kOptions_,
@@ -39,16 +40,22 @@ class Tiles {
   using Memory = typename Makers::Memory;
   using Costs = typename Makers::Costs;
   using Gradients = typename Makers::Gradients;
+  using Crew = typename Makers::Crew;
+  static constexpr int kDoneWithTile = cuda::kWarpSize * Crew::kGradients;  // arrivals
 
  public:
   static constexpr int kColumns = 1;
   static constexpr int kCarried = 0;
-  static constexpr int kSegment = 4;
-  static constexpr int kRoles = 2 + kGradientWarps;
-  static constexpr bool kHasGradient = Makers::kHasGradient;
+  static constexpr int kSegment = kTileGroups;
+  static constexpr int kRoles = 1 + Crew::kHelpers;
+  static constexpr Weighing kWeighing = Crew::kWeighing;
+  static constexpr bool kTakesWeights = kWeighing != Weighing::kByGroup;  // of whole segments
+  static constexpr bool kAsksAhead = kWeighing == Weighing::kAhead;
+  static constexpr int kPhases = 1;
+  static constexpr int kStartsInWork = kTakesWeights || Crew::kGradients == 0 ? 0 : kSegment;
+  static constexpr bool kHasGradient = Crew::kGradients > 0;
   static constexpr Options kOptions = kOptions_;
   static constexpr bool kMeets = kMeets_;
-  static constexpr int kHelpers = 0;
   static constexpr int kWarpBytes = sizeof(Memory);
 
   __device__ explicit Tiles(const Wave& w)
@@ -65,17 +72,21 @@ class Tiles {
     if (lane < kRing) {
       cuda::barrier_init<cuda::kWarpSize>(m.full(lane));
       cuda::barrier_init<cuda::kWarpSize>(m.done(lane));
-      cuda::barrier_init<cuda::kWarpSize * kGradientWarps>(m.free(lane));
+      if constexpr (kHasGradient) cuda::barrier_init<kDoneWithTile>(m.free(lane));
     }
+    m.weights.init(lane);
     m.init(lane);
   }
   __device__ void begin_panel() const {
     if (w_.lane < kRing) {
       cuda::barrier_reset<cuda::kWarpSize>(m_.full(w_.lane));
       cuda::barrier_reset<cuda::kWarpSize>(m_.done(w_.lane));
-      cuda::barrier_reset<cuda::kWarpSize * kGradientWarps>(m_.free(w_.lane));
+      if constexpr (kHasGradient) cuda::barrier_reset<kDoneWithTile>(m_.free(w_.lane));
     }
-    if (w_.lane < kGradientWarps) m_.rows_done[w_.lane] = -1;
+    m_.weights.reset(w_.lane);
+    if constexpr (kHasGradient) {
+      if (w_.lane < Crew::kGradients) m_.rows_done.of[w_.lane] = -1;
+    }
     m_.reset(w_.lane);
   }
 
@@ -108,6 +119,7 @@ class Tiles {
   __device__ void begin_reverse() {
     reverse_ = true;
     waited_ = 0;
+    first_count_ = (w_.own.end - w_.own.first - 1) % kSegment + 1;
   }
   __device__ void begin_reverse_segment(int segment, bool) {
     for (const int needed = tiles() - kSegment / 2 * segment; waited_ < needed; ++waited_) {
@@ -115,6 +127,22 @@ class Tiles {
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
+  // Weights of group i of the segment that is number `order` from the end.
+  __device__ __forceinline__ void put_weights(int order, int i, const Weights<Real> (&weights)[kGroup][1]) {
+    m_.weights.put(order, i, first_count_, w_.lane, here_, weights);
+  }
+  // Before the groups of a segment, number `order` from the end.
+  __device__ __forceinline__ void begin_taking(Recomputation<Wave>& recomputed, int order, int segment) {
+    if constexpr (kWeighing == Weighing::kBySegment) {
+      recomputed.ask(segment);
+      weigh_segment(recomputed, *this, order, segment);
+    }
+  }
+  __device__ __forceinline__ void take_weights(int order, int i, int group,
+                                               Weights<Real> (&weights)[kGroup][1]) {
+    find_costs(group);
+    m_.weights.take(order, i, first_count_, w_.lane, here_, weights);
+  }
   __device__ __forceinline__ void end_reverse_group(int group) {
     if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) divide_by_costs();
     store_e(group);
@@ -133,12 +161,13 @@ class Tiles {
 
   // The helpers' side.
   __device__ void help_forward(int helper) {
-    m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
-    if (helper == kRoles - 2 && w_.meets) clear_sums();
-    if (helper > 1) return;
+    if (helper < Crew::kMakers) m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
+    if (helper == Crew::kHelpers - 1 && w_.meets) clear_sums();
+    const int makers = Costs::template makers<Crew>(p_);
+    if (helper >= makers) return;
     reverse_ = false;
-    Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper);
-    for (int tile = helper; tile < tiles(); tile += 2) {
+    Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper, true);
+    for (int tile = helper; tile < tiles(); tile += makers) {
       if (tile >= kRing) cuda::barrier_wait(m_.done(tile - kRing), tile / kRing - 1);
       maker.make(first_row(tile), m_.tile(tile));
       m_.repeat_first_rows(tile, w_.lane);
@@ -147,11 +176,14 @@ class Tiles {
     w_.note_range({maker.range_bits(), -1});
   }
   __device__ void help_reverse(int helper) {
+    if constexpr (kWeighing == Weighing::kAhead) {
+      if (helper == Crew::kMakers) return weigh_strip(w_, *this);
+    }
     m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
     reverse_ = true;
-    if (helper == 0) {
-      Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, 0);
-      for (int order = 0; order < tiles(); ++order) {
+    if (helper < Crew::kCosts) {
+      Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper, false);
+      for (int order = helper; order < tiles(); order += Crew::kCosts) {
         if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
         const int tile = tiles() - 1 - order;
         maker.make(first_row(tile), m_.tile(tile));
@@ -162,20 +194,21 @@ class Tiles {
       return;
     }
     const bool has_band = Wave::kOptions && p_.band.kind != BandKind::kNone;
-    Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, helper - 1, w_.has_right() || has_band || w_.meets,
-                    m_, w_.meets);
+    const int part = helper - Crew::kCosts;
+    Gradients maker(p_, w_.pair, w_.strip * 32, w_.lane, part, w_.has_right() || has_band || w_.meets, m_,
+                    w_.meets);
     const int last = tiles() - kTilesBefore - 1;
     for (int order = 0; order <= last; ++order) {
       const int tile = tiles() - 1 - order;
       const int row0 = first_row(tile);
       maker.look_ahead(row0);
       cuda::barrier_wait(m_.done(order), order / kRing);
-      if (has_cells(row0)) consume(maker, row0, m_.tile(tile), helper - 1);
+      if (has_cells(row0)) consume(maker, row0, m_.tile(tile), part);
       cuda::barrier_arrive(m_.free(order));
     }
     maker.finish();
     // What is left are rows without cells here; nor has the strip on the right any there.
-    if ((has_band || w_.meets) && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, helper - 1);
+    if ((has_band || w_.meets) && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, part);
   }
 
  private:
@@ -215,9 +248,12 @@ class Tiles {
     return reverse_ ? tiles() - 1 - tile : tile;
   }
 
-  __device__ __forceinline__ void load_costs(int group) {
+  __device__ __forceinline__ void find_costs(int group) {
     const int row = group * kGroup - w_.lane + (kTilesBefore - base()) * kTileRows;
     here_ = m_.ring + w_.lane * Memory::kStride + (row & (Memory::kRows - 1));
+  }
+  __device__ __forceinline__ void load_costs(int group) {
+    find_costs(group);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) costs_[q] = here_[q];
   }
@@ -263,7 +299,7 @@ class Tiles {
     if (!w_.has_right()) return;
     if (!w_.right_is_remote()) {
       if (w_.lane == 0) {
-        while (atomicAdd((&m_ + 1)->rows_done + helper, 0) < rows) {
+        while (atomicAdd((&m_ + 1)->rows_done.of + helper, 0) < rows) {
         }
         __threadfence_block();
       }
@@ -278,7 +314,7 @@ class Tiles {
     if (w_.lane != 0) return;
     if (!w_.left_is_remote()) {
       __threadfence_block();
-      atomicExch(m_.rows_done + helper, rows);
+      atomicExch(m_.rows_done.of + helper, rows);
     } else if (p_.layout.tickets) {
       __threadfence();
       *const_cast<volatile int*>(w_.rows_done_of(w_.strip, helper)) = rows;
@@ -291,6 +327,7 @@ class Tiles {
   const Scale scale_;
   bool reverse_ = false;
   int waited_ = 0;        // tiles that the reverse sweep has waited for
+  int first_count_ = 0;   // groups of the segment that it begins with
   Real* here_ = nullptr;  // of this lane's first row of the group
   Real costs_[kGroup];
   Real e_[kGroup];

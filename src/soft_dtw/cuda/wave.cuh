@@ -71,7 +71,7 @@ struct Wave {
   const int warp;  // of the strip within the panel
   unsigned char* source_memory;
   // Of each warp that recomputes:
-  State* phase_states;  // [segment][W + 1][32]: lane states at the start of each group of the segment in work
+  State* phase_states;  // [starts][W + 1][32]: lane states at the start of groups of the segment in work
   State* phase_border;  // [segment * kGroup]: the column on the left, for the same groups
   // Of the task in work.
   Record* record;
@@ -101,12 +101,13 @@ struct Wave {
     const int warps = p.layout.warps * p.layout.pairs_per_block;
     const int index = slot * p.layout.warps + warp;
     constexpr int segment = Source::kSegment;
-    constexpr int phases = Source::kHelpers > 1 ? Source::kHelpers : 1;
-    const int phase = index * phases + (Source::kHelpers > 0 && role > 0 ? role - 1 : 0);
+    constexpr int starts = Source::kStartsInWork;
+    constexpr int phases = Source::kPhases;
+    const int phase = index * phases + (phases > 1 && role > 0 ? role - 1 : 0);
     source_memory = shared + index * Source::kWarpBytes;
     unsigned char* next = shared + warps * Source::kWarpBytes;
-    phase_states = reinterpret_cast<State*>(next) + phase * segment * (W + 1) * 32;
-    next += warps * phases * segment * (W + 1) * 32 * sizeof(State);
+    phase_states = reinterpret_cast<State*>(next) + phase * starts * (W + 1) * 32;
+    next += warps * phases * starts * (W + 1) * 32 * sizeof(State);
     phase_border = reinterpret_cast<State*>(next) + phase * segment * kGroup;
     next += warps * phases * segment * kGroup * sizeof(State);
     queue_ = next + index * (kChannelGroups + 1) * kQueueBytes;
