@@ -236,13 +236,13 @@ TEST_F(SoftDtwCuda, ManyTinyPairsAndManyPairs) {
 // have the most.
 TEST_F(SoftDtwCuda, ManyStripsOfManyFeatures) {
   for (int d : {5, 20, 40, 64}) {
-    const Batch<float> batch({560 / kThinning, 37, 21, d}, 1.0, 73);
-    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(1.0), wanted);
+    const Batch<float> batch({560 / kThinning, 37, 21, d}, 10.0, 73);
+    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(10.0), wanted);
     if (d % 4 == 0) on_matrix_units(batch);
   }
   for (int d : {65, 127, 128, 129, 300}) {
-    const Batch<float> batch({3, 70, 90, d}, 1.0, 74);
-    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(1.0), wanted);
+    const Batch<float> batch({3, 70, 90, d}, 10.0, 74);
+    for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, floor_at<float>(10.0), wanted);
   }
 }
 

@@ -127,8 +127,8 @@ void describe_few_features(Request& r, int dim, bool may_meet, DeviceLimits devi
   return r.meets ? describe_few_features_meeting(r) : softdtw::describe_few_features(r);
 }
 
-// Costs in tiles. A strip that has more warps to itself is over sooner: few strips do, and those of many
-// features. Bits are the same, but for sums over columns in grad_x.
+// Costs in tiles. A strip that has more warps, or registers, to itself is over sooner: few strips do, and
+// those of many features. Bits are the same, but for sums over columns in grad_x.
 template <class Describe>
 void describe_tiled(Request& r, const Describe& describe, bool on_matrix_units, const Call& call,
                     DeviceLimits device) {
@@ -139,9 +139,11 @@ void describe_tiled(Request& r, const Describe& describe, bool on_matrix_units, 
   const double strips = static_cast<double>(r.batch) * strips_of(r.m, 1) / device.multiprocessors;
   // Matrix units gain even in two rounds; without them both ends at once are worth more.
   const bool only_small_crews_meet = meets_with(kTiledStrips) && !meets_with(kTiledStripsAhead);
-  const bool is_over_sooner = on_matrix_units ? strips <= 2 * kTiledStripsAhead
-                                              : strips <= kTiledStripsAhead && !only_small_crews_meet;
-  r.ahead = r.dim > kMostTensorGradientFeatures || (r.gradient && is_over_sooner && !call.batch_invariant);
+  const bool is_over_sooner = !r.gradient       ? strips <= kTiledStripsAhead
+                              : on_matrix_units ? strips <= 2 * kTiledStripsAhead
+                                                : strips <= kTiledStripsAhead && !only_small_crews_meet;
+  const bool keeps_bits = !r.gradient || !call.batch_invariant;
+  r.ahead = r.dim > kMostTensorGradientFeatures || (is_over_sooner && keeps_bits);
   r.meets = meets_with(r.ahead && r.gradient ? kTiledStripsAhead : kTiledStrips);
   describe(r);
   if (!r.ahead || shared_bytes_per_warp(1, r.cell, r.source) <= device.shared_bytes_per_block) return;

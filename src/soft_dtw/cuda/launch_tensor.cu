@@ -24,8 +24,9 @@ using Kernel =
 // Only with columns that are kept there are gradients, and do sweeps meet.
 template <bool kMeets, class Act>
 auto with_crew(const TiledKernel& kernel, const Act& act) {
-  return kernel.gradient && kernel.ahead ? act(Kernel<LargeCrew, kTiledStripsAhead, false, kMeets>{})
-                                         : act(Kernel<SmallCrew, kTiledStrips, true, kMeets>{});
+  return !kernel.ahead     ? act(Kernel<SmallCrew, kTiledStrips, true, kMeets>{})
+         : kernel.gradient ? act(Kernel<LargeCrew, kTiledStripsAhead, false, kMeets>{})
+                           : act(Kernel<ForwardCrew<2>, kTiledStrips, true, kMeets>{});
 }
 template <class Act>
 auto with_kernel(const TiledKernel& kernel, const Act& act) {

@@ -13,13 +13,13 @@
 
 namespace warpalign::softdtw {
 
-// Word i of the column on the left of a strip, from the start of group `first` on. The groups that nothing
-// came for are behind row n - 1: any finite values do.
+// Word i of the column on the left of a strip that has a neighbour there, from the start of group `first` on.
+// The groups that nothing came for are behind row n - 1: any finite values do.
 template <class Wave>
 __device__ __forceinline__ cuda::Word border_word(const Wave& w, int first, int i) {
   using State = typename Wave::State;
   const int group = first + i / Wave::kStateUnits;
-  if (!w.has_left() || (Wave::kOptions && !w.from_left.hold(group))) {
+  if (Wave::kOptions && !w.from_left.hold(group)) {
     const State dead = Wave::Cell::dead();
     return reinterpret_cast<const cuda::Word*>(&dead)[i % (sizeof(State) / 8)];
   }
@@ -54,8 +54,12 @@ class Recomputation {
     first_ = first_group(w_, segment);
     count_ = groups(w_, segment);
     __syncwarp();
-    auto* const border = reinterpret_cast<cuda::Word*>(w_.phase_border);
-    for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) border[i] = border_word(w_, first_, i);
+    if (w_.has_left()) {
+      auto* const border = reinterpret_cast<cuda::Word*>(w_.phase_border);
+      for (int i = w_.lane; i < count_ * Wave::kStateUnits; i += 32) border[i] = border_word(w_, first_, i);
+    } else {
+      put_dead_border();
+    }
     w_.load(w_.kept(segment), z_);
     __syncwarp();
     for (int i = 0; i + 1 < count_; ++i) {
@@ -74,6 +78,7 @@ class Recomputation {
   // The other way, in one pass: what it takes can be asked for before.
   __device__ __forceinline__ void ask(int segment) {
     w_.load(w_.kept(segment), asked_);
+    if (!w_.has_left()) return;
 #pragma unroll
     for (int k = 0; k < kWords; ++k)
       asked_border_[k] = border_word(w_, first_group(w_, segment), k * 32 + w_.lane);
@@ -83,9 +88,13 @@ class Recomputation {
     count_ = groups(w_, segment);
     z_ = asked_;
     __syncwarp();
+    if (w_.has_left()) {
 #pragma unroll
-    for (int k = 0; k < kWords; ++k)
-      reinterpret_cast<cuda::Word*>(w_.phase_border)[k * 32 + w_.lane] = asked_border_[k];
+      for (int k = 0; k < kWords; ++k)
+        reinterpret_cast<cuda::Word*>(w_.phase_border)[k * 32 + w_.lane] = asked_border_[k];
+    } else {
+      put_dead_border();
+    }
     __syncwarp();
   }
   [[nodiscard]] __device__ __forceinline__ int groups_in_work() const { return count_; }
@@ -96,6 +105,10 @@ class Recomputation {
   State out[kGroup];
 
  private:
+  __device__ __forceinline__ void put_dead_border() const {
+    for (int i = w_.lane; i < kSegment * kGroup; i += 32) w_.phase_border[i] = Cell::dead();
+  }
+
   static constexpr int kWords = div_up(kSegment * Wave::kStateUnits, 32);  // a lane's, of a segment's border
 
   template <bool kWeights>
