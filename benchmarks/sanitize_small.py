@@ -29,10 +29,12 @@ SHAPES = [
     (1, 18, 530, 1),
     (1, 18, 530, 3),
     (1, 18, 530, 20),
-    (2, 66, 130, 1),  # from both ends, as the next three
+    (2, 66, 130, 1),  # from both ends, as the next ones
     (1, 70, 330, 2),
     (1, 100, 65, 3),
     (1, 65, 200, 24),
+    (100, 66, 200, 1),  # the same with fewer warps per strip
+    (80, 66, 200, 3),
     (1100, 2, 66, 1),
     (1100, 2, 66, 3),
     (280, 18, 20, 8),  # so many strips that each has few warps

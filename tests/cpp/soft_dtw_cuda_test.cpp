@@ -85,6 +85,14 @@ TEST_F(SoftDtwCuda, SweepsThatMeet) {
   }
 }
 
+// So many strips that each has two warps, or the wave's alone.
+TEST_F(SoftDtwCuda, ManySweepsThatMeet) {
+  for (int d : {1, 2, 3}) {
+    compare(Batch<float>({100 / kThinning, 70, 200, d}, 1.0, 63), floor_at<float>(1.0), kGradients);
+    compare(Batch<float>({131 / kThinning, 70, 300, d}, 1.0, 64), floor_at<float>(1.0), kGradients);
+  }
+}
+
 TEST_F(SoftDtwCuda, SweepsThatMeetTakeRaggedLengthsAndNaN) {
   for (int d : {2, 20}) {
     for (int n : {1, 63, 64, 131, 200}) {

@@ -123,8 +123,18 @@ void describe_few_features(Request& r, int dim, bool may_meet, DeviceLimits devi
   const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
   r.columns_per_lane = r.m <= 32 ? 1 : !r.gradient && fills_device && r.m > 64 ? 4 : 2;
   r.meets = may_meet && r.columns_per_lane == 2 && has_room_for_both_ends(r, kStripsOfMultiprocessor, device);
-  r.ahead = r.gradient && r.meets && has_room_for_both_ends(r, kStripsOfMultiprocessorAhead, device);
-  return r.meets ? describe_few_features_meeting(r) : softdtw::describe_few_features(r);
+  if (!r.meets) return softdtw::describe_few_features(r);
+  // Few strips have more warps each.
+  for (const bool tight : {false, true}) {
+    r.ahead = true;
+    r.tight = tight;
+    describe_few_features_meeting(r);
+    const int per_strip = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);
+    const int most = std::min(device.shared_bytes_per_block / per_strip, r.most_strips);
+    if (r.gradient && has_room_for_both_ends(r, most, device)) return;
+  }
+  r.ahead = r.tight = false;
+  describe_few_features_meeting(r);
 }
 
 // Costs in tiles. A strip that has more warps, or registers, to itself is over sooner: few strips do, and

@@ -14,11 +14,10 @@ constexpr int kMostFeatures = 4;
 void describe_few_features(Request& request);
 Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Likewise, 2 columns per lane, where sweeps from both ends meet; p.layout.ahead, for gradients: with warps
-// that recompute ahead of the wave, for as few strips as a GPU can have of them at a time. So many strips of
-// each a multiprocessor can have.
+// Likewise, 2 columns per lane, where sweeps from both ends meet, as far as a multiprocessor can have so many
+// strips. With `ahead`, for gradients, warps recompute ahead of the wave: two for a strip, or, with `tight`,
+// one.
 constexpr int kStripsOfMultiprocessor = 16;
-constexpr int kStripsOfMultiprocessorAhead = 4;
 void describe_few_features_meeting(Request& request);
 Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaStream_t stream);
 

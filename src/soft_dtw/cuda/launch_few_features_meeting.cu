@@ -9,30 +9,32 @@ template <int F, int kHelpers>
 using Source = FewFeatures<Cell32, float, 2, F, Options::kNone, true, kHelpers>;
 template <int F>
 using Kernel = KernelOf<Cell32, float, Source<F, 0>, 8, 2>;
+// Two warps, or one, that recompute ahead of the wave: in as many registers.
 template <int F>
-using KernelAhead = KernelOf<Cell32, float, Source<F, 2>, kStripsOfMultiprocessorAhead, 1>;
+using KernelAhead = KernelOf<Cell32, float, Source<F, 2>, 4, 1, false>;
+template <int F>
+using TightKernelAhead = KernelOf<Cell32, float, Source<F, 1>, 8, 1, false>;
 
 // Calls act with the kernel of so many features.
 template <int F, class Act>
-auto with_helpers(bool ahead, const Act& act) {
-  return ahead ? act(KernelAhead<F>{}) : act(Kernel<F>{});
+auto with_helpers(bool ahead, bool tight, const Act& act) {
+  return !ahead ? act(Kernel<F>{}) : tight ? act(TightKernelAhead<F>{}) : act(KernelAhead<F>{});
 }
-template <class Act>
-auto with_kernel(bool ahead, int features, const Act& act) {
-  return features == 1   ? with_helpers<1>(ahead, act)
-         : features == 2 ? with_helpers<2>(ahead, act)
-                         : with_helpers<kMostFeatures>(ahead, act);
+template <class Of, class Act>  // of Request or Layout
+auto with_kernel(const Of& of, const Act& act) {
+  return of.features == 1   ? with_helpers<1>(of.ahead, of.tight, act)
+         : of.features == 2 ? with_helpers<2>(of.ahead, of.tight, act)
+                            : with_helpers<kMostFeatures>(of.ahead, of.tight, act);
 }
 
 }  // namespace
 
 void describe_few_features_meeting(Request& request) {
-  with_kernel(request.ahead, request.features, [&](auto kernel) { kernel.describe(request); });
+  with_kernel(request, [&](auto kernel) { kernel.describe(request); });
 }
 
 Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return with_kernel(p.layout.ahead, p.layout.features,
-                     [&](auto kernel) { return kernel.launch(p, gradient, stream); });
+  return with_kernel(p.layout, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
 }  // namespace warpalign::softdtw
