@@ -240,8 +240,8 @@ TEST_F(SoftDtwCuda, ManyTinyPairsAndManyPairs) {
   compare(Batch<float>({1500, 33, 17, 2}, 1.0, 72), floor_at<float>(1.0), kGradients);
 }
 
-// Strips for more than two or four on a multiprocessor, which have fewer warps each; 128 features and more
-// have the most.
+// More strips than two or four for every multiprocessor, which have fewer warps each; with more than 64
+// features they always have the most.
 TEST_F(SoftDtwCuda, ManyStripsOfManyFeatures) {
   for (int d : {5, 20, 40, 64}) {
     const Batch<float> batch({560 / kThinning, 37, 21, d}, 10.0, 73);

@@ -25,8 +25,8 @@ Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaSt
 void describe_few_features_options(Request& request);
 Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-// Cell32 with costs in tiles. Kernels differ in whether sweeps from both ends meet, and in the warps of a
-// strip: few, or, with `ahead`, many.
+// Cell32 with costs in tiles. Kernels differ in whether sweeps from both ends meet, and in what a strip has:
+// with `ahead` more warps or, for values alone, registers.
 struct TiledKernel {
   bool gradient;
   bool meets;

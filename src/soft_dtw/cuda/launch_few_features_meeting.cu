@@ -9,7 +9,7 @@ template <int F, int kHelpers>
 using Source = FewFeatures<Cell32, float, 2, F, Options::kNone, true, kHelpers>;
 template <int F>
 using Kernel = KernelOf<Cell32, float, Source<F, 0>, 8, 2>;
-// Two warps, or one, that recompute ahead of the wave: in as many registers.
+// With two warps, or one, that recompute ahead of each strip's wave.
 template <int F>
 using KernelAhead = KernelOf<Cell32, float, Source<F, 2>, 4, 1, false>;
 template <int F>

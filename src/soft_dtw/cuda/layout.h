@@ -91,8 +91,8 @@ struct Layout {
   int segments;  // likewise, of kept states
   bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
   bool meets;    // sweeps start from both ends of a pair (meeting.cuh)
-  bool tight;    // of two kernels that differ in their shared memory, the one with less
-  bool ahead;    // of two kernels, the one with warps that recompute ahead of the wave
+  bool tight;    // of two kernels, the one with less for each strip: of shared memory, or of warps
+  bool ahead;    // of two kernels, the one with more for each strip, that few of them have (launch.h)
   Options options;
   int slots;  // pairs in flight
   int grid;
