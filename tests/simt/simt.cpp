@@ -17,7 +17,7 @@
 #error "simt.cpp switches stacks in x86-64's own way"
 #endif
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 alignas(256) thread_local unsigned char shared[256 * 1024];
 }
 
@@ -205,7 +205,7 @@ void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::func
   std::atomic<int> next{0};
   const auto work = [&] {
     _mm_setcsr(_mm_getcsr() | 0x8040);  // -ftz: denormal numbers are 0
-    unsigned char* const shared = warpalign::softdtw::shared;
+    unsigned char* const shared = warpalign::detail::soft_dtw::shared;
     Block own(threads, thread);
     for (int b = next++; b < blocks; b = next++) {
       std::memset(shared, kUnused, filled);

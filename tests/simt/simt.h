@@ -66,6 +66,6 @@ void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::func
 }  // namespace simt
 
 // The kernels' dynamic shared memory, of which there is one array.
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 extern thread_local unsigned char shared[];
 }

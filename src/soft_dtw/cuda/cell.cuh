@@ -18,7 +18,7 @@
 
 #include "cuda/math.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 template <class Real>
 struct Weights {
@@ -239,4 +239,4 @@ struct CellHard {
   }
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

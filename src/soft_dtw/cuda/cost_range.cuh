@@ -5,7 +5,7 @@
 
 #include "soft_dtw/cuda/cell.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Largest |value| so far as bits, which order NaN above inf above all numbers.
 __device__ __forceinline__ int largest_bits(int bits, float value) {
@@ -41,4 +41,4 @@ struct CostRange<Cell64> {
   }
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

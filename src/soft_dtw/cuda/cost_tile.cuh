@@ -8,7 +8,7 @@
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 constexpr int kTileRows = 16;
 constexpr int kRingTiles = 8;  // that a strip has in shared memory
@@ -125,7 +125,7 @@ class CostMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
-  using Element = softdtw::Element<Cell, In>;
+  using Element = soft_dtw::Element<Cell, In>;
   static constexpr int kVector = 16 / sizeof(Element);
 
  public:
@@ -368,4 +368,4 @@ class CostMaker {
   CostRange<Cell> range_;
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

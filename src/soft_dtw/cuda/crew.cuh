@@ -3,7 +3,7 @@
 
 #include "soft_dtw/cuda/segment_weights.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // The warps of a strip beside the wave's: so many make costs in the reverse sweep, so many gradients, and
 // one, where that is so, weights ahead of the wave. In the forward sweep at least kForwardCosts of them make
@@ -35,4 +35,4 @@ struct Several {
 template <class T>
 struct Several<T, 0> {};
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -8,7 +8,7 @@
 #include "soft_dtw/cuda/cell.cuh"
 #include "soft_dtw/cuda/cost_range.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 struct __align__(16) Dual {
   double value;
@@ -128,4 +128,4 @@ struct CostRange<CellDual> {
   }
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

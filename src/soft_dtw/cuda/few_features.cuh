@@ -13,7 +13,7 @@
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 //
 // kMeets: sweeps may start from both ends of a pair. kHelpers: warps that recompute ahead of the wave in the
@@ -22,7 +22,7 @@ template <class Cell, class In_, int W, int F, Options kOptions_, bool kMeets_ =
 class FewFeatures {
   using In = In_;
   using Real = typename Cell::Real;
-  using Wave = softdtw::Wave<Cell, In, FewFeatures>;
+  using Wave = soft_dtw::Wave<Cell, In, FewFeatures>;
 
  public:
   static constexpr int kColumns = W;
@@ -379,4 +379,4 @@ class FewFeatures {
   In* grad_x_;           // of the group's first step
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

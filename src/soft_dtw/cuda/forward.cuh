@@ -8,7 +8,7 @@
 
 #include "soft_dtw/cuda/meeting.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Of a subsequence, when the strip is over: its part of the last row, whose Z each lane has of its column.
 template <class Wave>
@@ -148,4 +148,4 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   if (Wave::kAll && w.params.subsequence) note_ends(w, end);
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -7,7 +7,7 @@
 #include "cuda/copy_async.cuh"
 #include "soft_dtw/cuda/cost_tile.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // E to the caller's (N, M) table.
 template <int kStride, class Real, class In>
@@ -31,7 +31,7 @@ class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
-  using Element = softdtw::Element<Cell, In>;
+  using Element = soft_dtw::Element<Cell, In>;
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
@@ -284,4 +284,4 @@ class GradientMaker {
   Element x_[kTileRows];
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -4,7 +4,7 @@
 #include "soft_dtw/cuda/dual.cuh"
 #include "soft_dtw/cuda/layout.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // What lies above and to the left of a lane's next row: Z of the row before in each of its W columns, and in
 // the last column of the lane on its left, one row further up.
@@ -81,4 +81,4 @@ __device__ __forceinline__ void run_group(int lane, const Source& source, const 
   }
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -11,7 +11,7 @@
 #include "soft_dtw/cuda/forward.cuh"
 #include "soft_dtw/cuda/reverse.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 template <class Cell>
 constexpr CellSizes sizes() {
@@ -313,4 +313,4 @@ struct EitherKernel {
   }
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

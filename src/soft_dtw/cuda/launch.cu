@@ -17,7 +17,7 @@
 namespace warpalign::detail {
 namespace {
 
-using namespace softdtw;  // NOLINT: one operator's own names
+using namespace soft_dtw;  // NOLINT: one operator's own names
 
 enum class Kernel { kFewFeatures, kFewFeaturesOptions, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
@@ -123,7 +123,7 @@ void describe_few_features(Request& r, int dim, bool may_meet, DeviceLimits devi
   const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
   r.columns_per_lane = r.m <= 32 ? 1 : !r.gradient && fills_device && r.m > 64 ? 4 : 2;
   r.meets = may_meet && r.columns_per_lane == 2 && has_room_for_both_ends(r, kStripsOfMultiprocessor, device);
-  if (!r.meets) return softdtw::describe_few_features(r);
+  if (!r.meets) return soft_dtw::describe_few_features(r);
   // Few strips have more warps each.
   for (const bool tight : {false, true}) {
     r.ahead = true;

@@ -7,7 +7,7 @@
 #include "soft_dtw/cuda/params.cuh"
 #include "warpalign/status.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Cell32 with costs in registers: 1, 2 or 4 features; 1, 2 or (without gradient) 4 columns per lane.
 constexpr int kMostFeatures = 4;
@@ -70,4 +70,4 @@ void describe_float64(Request& request, bool float32_data, int shared_bytes_per_
 Status launch_float64(const Params<double>& p, bool gradient, cudaStream_t stream);
 Status launch_float64(const Params<float>& p, bool gradient, cudaStream_t stream);
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

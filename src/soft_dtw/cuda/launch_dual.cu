@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/launch.h"
 #include "soft_dtw/cuda/tiles.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 template <class In, int kRing>
 using Tiled =
@@ -23,4 +23,4 @@ Status launch_dual(const Params<double>& p, bool gradient, cudaStream_t stream) 
   return Kernel<double>::launch(p, gradient, stream);
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/kernel.cuh"
 #include "soft_dtw/cuda/launch.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <int W, int F>
@@ -31,4 +31,4 @@ Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t s
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

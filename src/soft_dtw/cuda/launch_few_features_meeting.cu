@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/kernel.cuh"
 #include "soft_dtw/cuda/launch.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <int F, int kHelpers>
@@ -37,4 +37,4 @@ Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaSt
   return with_kernel(p.layout, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

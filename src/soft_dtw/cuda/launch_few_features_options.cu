@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/kernel.cuh"
 #include "soft_dtw/cuda/launch.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <int F, Options kOptions>
@@ -33,4 +33,4 @@ Status launch_few_features_options(const Params<float>& p, bool gradient, cudaSt
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/launch.h"
 #include "soft_dtw/cuda/tiles.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <Options kOptions, class Crew>
@@ -27,4 +27,4 @@ Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream
   return with_kernel(p.layout.options, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

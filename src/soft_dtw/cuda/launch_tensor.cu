@@ -4,7 +4,7 @@
 #include "soft_dtw/cuda/tensor_gradients.cuh"
 #include "soft_dtw/cuda/tiles.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <class Crew_, bool kKept>
@@ -47,4 +47,4 @@ Status launch_tensor(const Params<float>& p, bool gradient, cudaStream_t stream)
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

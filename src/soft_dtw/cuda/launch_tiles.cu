@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/launch.h"
 #include "soft_dtw/cuda/tiles.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <class Crew, int kStrips, bool kAlone, bool kMeets = false>
@@ -37,4 +37,4 @@ Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream) 
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

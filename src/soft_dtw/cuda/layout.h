@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 constexpr int kGroup = 8;          // steps between two handshakes with the neighbouring strips
 constexpr int kChannelGroups = 8;  // groups that a strip may run ahead of its neighbour
@@ -223,4 +223,4 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   return l;
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

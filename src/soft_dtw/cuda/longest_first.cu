@@ -2,7 +2,7 @@
 #include "soft_dtw/cuda/longest_first.h"
 #include "soft_dtw/cuda/params.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 constexpr int kBuckets = 1024;  // and threads
@@ -44,4 +44,4 @@ Status find_longest_first(const SoftDtwProblem& p, int* order, int* counter, cud
                       p.m, order, counter);
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -14,7 +14,7 @@
 
 #include "soft_dtw/cuda/wave.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Where paths begin, as the sweep from the back comes by it.
 template <class Wave>
@@ -91,4 +91,4 @@ __device__ typename Wave::State join_sweeps(const Wave& w) {
   return sum;
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -8,7 +8,7 @@
 #include "soft_dtw/cuda/dual.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // t^2, |t| or h(t), as m (|t| - part m) where m is |t| within [least, most]. A Euclidean distance is the root
 // of the sum of squares.
@@ -59,4 +59,4 @@ struct Slope {
   }
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -8,7 +8,7 @@
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Of the differences of two steps. Cosine comes as kSquared of unit vectors.
 enum class Metric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
@@ -141,4 +141,4 @@ __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
           0};
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

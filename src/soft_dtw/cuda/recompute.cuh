@@ -11,7 +11,7 @@
 
 #include "soft_dtw/cuda/meeting.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Word i of the column on the left of a strip that has a neighbour there, from the start of group `first` on.
 // The groups that nothing came for are behind row n - 1: any finite values do.
@@ -234,4 +234,4 @@ __device__ void weigh_strip(const Wave& w, typename Wave::Source& source) {
     weigh_segment(recomputed, source, order, segments - 1 - order);
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

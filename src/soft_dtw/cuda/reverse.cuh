@@ -9,7 +9,7 @@
 
 #include "soft_dtw/cuda/recompute.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // E on its way through a lane: what row i + 1 sends up to row i of each column, and diagonally to the column
 // before; sideways is what goes to the lane before, for the row that it is about to compute, and the source's
@@ -213,4 +213,4 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   }
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

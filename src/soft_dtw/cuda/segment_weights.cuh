@@ -6,7 +6,7 @@
 #include "soft_dtw/cuda/cell.cuh"
 #include "soft_dtw/cuda/layout.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Who makes them: the wave, group by group, of which it keeps none; the wave, here; or another warp.
 enum class Weighing : unsigned char { kByGroup, kBySegment, kAhead };
@@ -87,4 +87,4 @@ struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
   };
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

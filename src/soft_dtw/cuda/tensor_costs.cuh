@@ -5,7 +5,7 @@
 #include "soft_dtw/cuda/cost_range.cuh"
 #include "soft_dtw/cuda/tensor_tile.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 template <bool kKept, class Memory>
 class TensorCosts {
@@ -151,4 +151,4 @@ class TensorCosts {
   CostRange<Cell32> range_;
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -6,7 +6,7 @@
 #include "cuda/copy_async.cuh"
 #include "soft_dtw/cuda/tensor_tile.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // One of the warps that make gradients, as GradientMaker: of up to kChunkFeatures features (32, where there
 // are no more) its half. Sums for grad_y stay in registers for the whole strip.
@@ -264,4 +264,4 @@ class TensorGradients {
   float sums_[2][kBlocks][2][4] = {};
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

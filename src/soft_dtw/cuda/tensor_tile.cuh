@@ -11,7 +11,7 @@
 #include "soft_dtw/cuda/cost_tile.cuh"
 #include "soft_dtw/cuda/launch.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 constexpr int kBlockFeatures = 16;
 constexpr int kChunkBlocks = 4;
@@ -182,4 +182,4 @@ __device__ __forceinline__ float sum_of_four(float v) {
   return v + __shfl_xor_sync(cuda::kFullWarp, v, 2);
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -17,7 +17,7 @@
 #include "soft_dtw/cuda/gradients.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Who makes costs and gradients, and the memory that they need.
 template <class Cell, class In, Options kOptions, int kRing_, class Crew_ = FrugalCrew>
@@ -35,7 +35,7 @@ class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
   using Scale = typename Cell::Scale;
-  using Wave = softdtw::Wave<Cell, In, Tiles>;
+  using Wave = soft_dtw::Wave<Cell, In, Tiles>;
   static constexpr int kRing = Makers::kRing;
   using Memory = typename Makers::Memory;
   using Costs = typename Makers::Costs;
@@ -333,4 +333,4 @@ class Tiles {
   Real e_[kGroup];
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -5,7 +5,7 @@
 #include "cuda/math.cuh"
 #include "soft_dtw/cuda/unit_steps.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 constexpr int kThreads = 256;
@@ -177,4 +177,4 @@ Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const
   });
 }
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

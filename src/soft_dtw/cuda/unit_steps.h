@@ -7,7 +7,7 @@
 
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 // Features of a unit step: the step's own, the two directions of steps of length 0, and what makes rows
 // multiples of 16 bytes.
@@ -39,4 +39,4 @@ Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void
 Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
                          void* tangent, cudaStream_t stream);
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw

@@ -9,7 +9,7 @@
 #include "soft_dtw/cuda/group.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
-namespace warpalign::softdtw {
+namespace warpalign::detail::soft_dtw {
 
 static_assert(kChannelGroups == cuda::kChannelGroups && kChannelBarriers == cuda::Channel::kBarriers);
 
@@ -417,4 +417,4 @@ struct Wave {
   State* states_;
 };
 
-}  // namespace warpalign::softdtw
+}  // namespace warpalign::detail::soft_dtw
