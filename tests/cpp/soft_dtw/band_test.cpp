@@ -1,4 +1,6 @@
 // Bands: which cells they hold, and every path within them.
+#include "soft_dtw/band.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "paths.h"
-#include "soft_dtw/band.h"
 #include "tolerance.h"
 
 namespace warpalign::test {

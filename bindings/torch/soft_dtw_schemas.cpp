@@ -1,4 +1,4 @@
-// Schemas of torch.ops.warpalign.*: pure functions without autograd, which Python adds
+// Schemas of torch.ops.warpalign.soft_dtw*: pure functions without autograd, which Python adds
 // (warpalign/_autograd.py). Gradients are those of each pair's value: d value[b] / d x[b]. What is not asked
 // for comes back with 0 elements.
 #include <torch/csrc/stable/library.h>
@@ -15,7 +15,7 @@
   "(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, " \
   "bool needs_grad_y, *, " WARPALIGN_PATHS ", " WARPALIGN_STEPS ")"
 
-STABLE_TORCH_LIBRARY(warpalign, library) {
+STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("soft_dtw" WARPALIGN_SERIES
               " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma)");
   library.def("soft_dtw_alignment" WARPALIGN_SERIES
