@@ -13,19 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "warpalign/cost_kind.h"
 #include "warpalign/dtype.h"
 #include "warpalign/execution.h"
 #include "warpalign/status.h"
+#include "warpalign/tensor.h"
 
 namespace warpalign {
-
-// A batch of series (B, length, D), or of cost matrices (B, N, M), in any strided layout. Strides count
-// elements; 0 broadcasts an axis, and one below 0 runs backwards from data. All that the strides reach must
-// be readable, within true lengths at least.
-struct StridedTensor {
-  const void* data = nullptr;
-  std::int64_t stride[3] = {0, 0, 0};
-};
 
 // Which cells (i, j) of a pair's n x m table paths may use; n and m are the pair's own true lengths. The
 // others are not computed, and their alignment is 0.
@@ -43,22 +37,10 @@ struct Band {
   double max_slope = 2.0;   // >= 1 and finite
 };
 
-// The cost C[i,j] of aligning step x[i] with y[j], and its gradient by x[i]; that by y[j] is its negative, of
-// cosine the same with x and y exchanged. Where a cost is not differentiable its gradient is 0.
-enum class CostKind : std::int32_t {
-  kSquaredEuclidean,  // sum_d (x - y)^2               2 (x - y)
-  kEuclidean,         // sqrt(sum_d (x - y)^2)         (x - y) / C, 0 where x = y
-  kL1,                // sum_d |x - y|                 sign(x - y), 0 where equal
-  kCosine,            // 1 - <x, y> / (|x| |y|)        (<u, v> u - v) / |x| with u = x / |x|, v = y / |y|;
-                      //                               against a zero vector cost 1, gradient 0
-  kHuber,             // sum_d h(x - y)                x - y within [-1, 1], beyond it the sign;
-                      //                               h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2
-};
-
 // What is computed. Pointers live on the execution's device, aligned to the size of their elements. Either x
 // and y are given, or cost (then dim = 0). B N D, B M D and B N M are at most 2^48.
 struct SoftDtwProblem {
-  DType dtype = DType::kFloat32;  // of x, y, cost and every output
+  DType dtype = DType::kFloat32;  // of x, y, cost and every output: float32 or float64
   std::int32_t batch = 0;         // B >= 0
   std::int32_t n = 0;             // N, 1 to 2^29: rows of the alignment
   std::int32_t m = 0;             // M, 1 to 2^29: columns

@@ -3,57 +3,27 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/arena.h"
+#include "core/contract.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign {
 namespace {
 
-#if !WARPALIGN_HAS_CUDA
-constexpr Status kNoCuda = Status::unsupported("execution", "this build of warpalign has no CUDA path");
-#endif
-
 // Sums of two lengths, with what vectors and tiles overrun, fit into int32.
 constexpr std::int32_t kLongest = 1 << 29;
-// Bytes of workspace, for a float64 worker per pair, then fit into int64.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
-
-// a b c <= kMostElements, for numbers of 0 to 2^31.
-bool few_enough(std::int64_t a, std::int64_t b, std::int64_t c) {
-  return a == 0 || b * c <= kMostElements / a;
-}
-
 Status check_extents(const SoftDtwProblem& p) {
   if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
   if (p.n < 1) return Status::invalid("n", "at least 1 time step in x", p.n);
   if (p.m < 1) return Status::invalid("m", "at least 1 time step in y", p.m);
   if (p.n > kLongest) return Status::invalid("n", "at most 2^29 time steps in x", p.n);
   if (p.m > kLongest) return Status::invalid("m", "at most 2^29 time steps in y", p.m);
-  if (!few_enough(p.batch, p.n, p.m)) return Status::invalid("m", "at most 2^48 cells, B N M", p.m);
+  if (!detail::few_enough({p.batch, p.n, p.m})) return Status::invalid("m", "at most 2^48 cells, B N M", p.m);
   if (p.cost.data) return {};
   if (p.batch > 0 && p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
   if (p.dim > kLongest) return Status::invalid("dim", "at most 2^29 features", p.dim);
-  if (!few_enough(p.batch, p.n, p.dim) || !few_enough(p.batch, p.m, p.dim)) {
+  if (!detail::few_enough({p.batch, p.n, p.dim}) || !detail::few_enough({p.batch, p.m, p.dim})) {
     return Status::invalid("dim", "at most 2^48 elements of x, B N D, and of y, B M D", p.dim);
-  }
-  return {};
-}
-
-Status misaligned(const char* name, const void* data) {
-  return Status::invalid(name, "a pointer aligned to the size of its elements",
-                         static_cast<double>(reinterpret_cast<std::uintptr_t>(data)));
-}
-
-Status check_series(const StridedTensor& tensor, const char* name) {
-  if (!tensor.data) return Status::invalid(name, "a pointer to its data, because the batch is not empty", 0);
-  return {};
-}
-
-Status check_lengths(const std::int32_t* lengths, const char* name, const char* expected, int batch,
-                     int limit) {
-  for (int b = 0; lengths && b < batch; ++b) {
-    if (lengths[b] < 1 || lengths[b] > limit) return Status::invalid(name, expected, lengths[b], b);
   }
   return {};
 }
@@ -112,49 +82,30 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
       {"tangents", tangents.cost.data, size_of(p.dtype)},
   };
   for (const auto& input : inputs) {
-    if (!detail::is_aligned(input.data, input.alignment)) return misaligned(input.name, input.data);
+    if (Status s = detail::check_aligned(input.name, input.data, input.alignment); !s.ok()) return s;
   }
   return {};
 }
 
-// Each output is written to the end, by several threads at once: none may be, or lie in, another.
 Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
                      std::size_t workspace_bytes) {
   const std::size_t b = p.batch, n = p.n, m = p.m, d = p.dim, size = size_of(p.dtype);
-  const struct {
-    const char* name;
-    const void* data;
-    std::size_t bytes;
-  } places[] = {
-      {"value", out.value, b * size},
-      {"grad_x", out.grad_x, b * n * d * size},
-      {"grad_y", out.grad_y, b * m * d * size},
-      {"alignment", out.alignment, b * n * m * size},
-      {"grad_gamma", out.grad_gamma, b * size},
-      {"end_values", out.end_values, b * m * size},
-      {"workspace", workspace_bytes > 0 ? workspace.data : nullptr, workspace_bytes},
+  const detail::WrittenMemory written[] = {
+      {"value", out.value, b * size, size},
+      {"grad_x", out.grad_x, b * n * d * size, size},
+      {"grad_y", out.grad_y, b * m * d * size, size},
+      {"alignment", out.alignment, b * n * m * size, size},
+      {"grad_gamma", out.grad_gamma, b * size, size},
+      {"end_values", out.end_values, b * m * size, size},
+      {"workspace", workspace_bytes > 0 ? workspace.data : nullptr, workspace_bytes, size},
   };
-  for (const auto& one : places) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(one.data);
-    if (!detail::is_aligned(one.data, size)) return misaligned(one.name, one.data);
-    for (const auto* other = places; one.data && other != &one; ++other) {
-      const auto other_begin = reinterpret_cast<std::uintptr_t>(other->data);
-      if (other->data && begin < other_begin + other->bytes && other_begin < begin + one.bytes) {
-        return Status::invalid(one.name, "memory that no other output uses", static_cast<double>(begin));
-      }
-    }
-  }
-  return {};
+  return detail::check_written(written);
 }
 
 Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
-  const Device device = execution.device;
-  if (device != Device::kHost && device != Device::kCuda) {
-    return Status::invalid("execution", "one of the devices of Device", static_cast<double>(device));
-  }
-  if (execution.precision < Precision::kHighest || execution.precision > Precision::kMedium) {
-    return Status::invalid("precision", "one of the values of Precision",
-                           static_cast<double>(execution.precision));
+  if (Status s = detail::check_execution(execution); !s.ok()) return s;
+  if (p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16) {
+    return Status::unsupported("dtype", "soft-DTW takes float32 and float64; convert half types first");
   }
   if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
     return Status::invalid("dtype", "one of the types of DType", static_cast<double>(p.dtype));
@@ -184,17 +135,19 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution
     if (p.x_mask) return Status::invalid("x_mask", "null with a cost matrix, which has no x", 1);
     if (p.y_mask) return Status::invalid("y_mask", "null with a cost matrix, which has no y", 1);
   } else {
-    if (Status s = check_series(p.x, "x"); !s.ok()) return s;
-    if (Status s = check_series(p.y, "y"); !s.ok()) return s;
+    if (Status s = detail::check_not_null("x", p.x.data); !s.ok()) return s;
+    if (Status s = detail::check_not_null("y", p.y.data); !s.ok()) return s;
   }
-  if (device == Device::kHost) {  // on a device they stay there: the kernel clamps them
-    if (Status s = check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, p.n); !s.ok())
+  if (execution.device == Device::kHost) {  // on a device they stay there: the kernel clamps them
+    if (Status s = detail::check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, 1, p.n);
+        !s.ok())
       return s;
-    if (Status s = check_lengths(p.y_lengths, "y_lengths", "between 1 and M", p.batch, p.m); !s.ok())
+    if (Status s = detail::check_lengths(p.y_lengths, "y_lengths", "between 1 and M", p.batch, 1, p.m);
+        !s.ok())
       return s;
     if (Status s = check_gammas(p); !s.ok()) return s;
   }
-  return check_path(p, device);
+  return check_path(p, execution.device);
 }
 
 // What only second order demands.
@@ -209,19 +162,6 @@ Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, 
   }
   if (!p.cost.data && tangents.cost.data) {
     return Status::invalid("tangents", "those of x and y alone, because the problem has no cost", 1);
-  }
-  return {};
-}
-
-Status check_workspace(Workspace workspace, std::size_t needed, Device device) {
-  if (needed == 0) return {};
-  if (!workspace.data || workspace.bytes < needed) {
-    return Status::invalid("workspace", "as many bytes as its workspace function says",
-                           static_cast<double>(workspace.bytes));
-  }
-  if (!detail::is_aligned(workspace.data, workspace_alignment(device))) {
-    return Status::invalid("workspace", "memory aligned to workspace_alignment(device) bytes",
-                           static_cast<double>(reinterpret_cast<std::uintptr_t>(workspace.data)));
   }
   return {};
 }
@@ -247,13 +187,13 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, {}); !s.ok()) return s;
   const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
-  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   if (execution.device == Device::kHost) return detail::soft_dtw_cpu(problem, outputs, workspace, execution);
 #if WARPALIGN_HAS_CUDA
   return detail::soft_dtw_cuda(problem, outputs, workspace, execution);
 #else
-  return kNoCuda;
+  return detail::kNoCudaPath;
 #endif
 }
 
@@ -277,7 +217,7 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, tangents); !s.ok()) return s;
   const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
-  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   if (execution.device == Device::kHost) {
     return detail::soft_dtw_jvp_cpu(problem, tangents, outputs, workspace, execution);
@@ -285,7 +225,7 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
 #if WARPALIGN_HAS_CUDA
   return detail::soft_dtw_jvp_cuda(problem, tangents, outputs, workspace, execution);
 #else
-  return kNoCuda;
+  return detail::kNoCudaPath;
 #endif
 }
 

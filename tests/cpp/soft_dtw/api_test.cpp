@@ -171,7 +171,7 @@ const BadArgument kBadArguments[] = {
        c.problem.band = {BandKind::kAbsolute, 3, 2.0};
      },
      1},
-    {"UnknownDtype", "dtype", [](Call& c) { c.problem.dtype = static_cast<DType>(2); }},
+    {"UnknownDtype", "dtype", [](Call& c) { c.problem.dtype = static_cast<DType>(4); }},
     {"UnknownDevice", "execution", [](Call& c) { c.execution.device = static_cast<Device>(7); }},
     {"CostWithFeatures", "dim",
      [](Call& c) {
@@ -237,6 +237,17 @@ TEST(SoftDtwApi, TheUnspoiledCallsAreRight) {
   Call cost;
   cost.use_cost();
   EXPECT_TRUE(cost.run().ok());
+}
+
+TEST(SoftDtwApi, HalfTypesAreUnsupported) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    Call call;
+    call.problem.dtype = dtype;
+    const Status status = call.run();
+    EXPECT_EQ(status.code, StatusCode::kUnsupported);
+    EXPECT_STREQ(status.argument, "dtype");
+    EXPECT_TRUE(call.value.untouched());
+  }
 }
 
 TEST(SoftDtwApi, SaysWhatCame) {

@@ -1,0 +1,110 @@
+// Checks of a call's contract that every operator's api.cpp makes. Each returns an ok Status, or the first
+// violation with the argument's name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "core/arena.h"
+#include "warpalign/execution.h"
+#include "warpalign/status.h"
+
+namespace warpalign::detail {
+
+// What a CUDA execution gets from a build without nvcc.
+inline constexpr Status kNoCudaPath =
+    Status::unsupported("execution", "this build of warpalign has no CUDA path");
+
+// Bytes of a workspace that holds a few float64 numbers per element still fit into int64.
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+
+// Whether the product of the extents is at most kMostElements. Each extent is between 0 and 2^31.
+constexpr bool few_enough(std::initializer_list<std::int64_t> extents) {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : extents) {
+    if (extent == 0) return true;
+  }
+  for (const std::int64_t extent : extents) {
+    if (product > kMostElements / extent) return false;
+    product *= extent;
+  }
+  return true;
+}
+
+inline Status check_execution(const Execution& execution) {
+  if (execution.device != Device::kHost && execution.device != Device::kCuda) {
+    return Status::invalid("execution", "one of the devices of Device",
+                           static_cast<double>(execution.device));
+  }
+  if (execution.precision < Precision::kHighest || execution.precision > Precision::kMedium) {
+    return Status::invalid("precision", "one of the values of Precision",
+                           static_cast<double>(execution.precision));
+  }
+  return {};
+}
+
+inline double address_of(const void* data) {
+  return static_cast<double>(reinterpret_cast<std::uintptr_t>(data));
+}
+
+// A null pointer is aligned.
+inline Status check_aligned(const char* name, const void* data, std::size_t alignment) {
+  if (is_aligned(data, alignment)) return {};
+  return Status::invalid(name, "a pointer aligned to the size of its elements", address_of(data));
+}
+
+inline Status check_not_null(const char* name, const void* data) {
+  if (data) return {};
+  return Status::invalid(name, "a pointer to its data, because the batch is not empty", 0);
+}
+
+// smallest <= lengths[b] <= largest for every b < batch. The lengths lie on the host; null: nothing to check.
+// `expected` says the same in the words of the operator's header.
+inline Status check_lengths(const std::int32_t* lengths, const char* name, const char* expected, int batch,
+                            int smallest, int largest) {
+  for (int b = 0; lengths && b < batch; ++b) {
+    if (lengths[b] < smallest || lengths[b] > largest) return Status::invalid(name, expected, lengths[b], b);
+  }
+  return {};
+}
+
+// Memory that a call writes.
+struct WrittenMemory {
+  const char* name;
+  const void* data;  // null: not wanted
+  std::size_t bytes;
+  std::size_t alignment;
+};
+
+// Each output is written to the end, by several threads at once: none may be, or lie in, another.
+inline Status check_written(std::span<const WrittenMemory> all) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const WrittenMemory& one = all[k];
+    if (Status s = check_aligned(one.name, one.data, one.alignment); !s.ok()) return s;
+    const auto begin = reinterpret_cast<std::uintptr_t>(one.data);
+    for (const WrittenMemory& other : all.first(one.data ? k : 0)) {
+      const auto other_begin = reinterpret_cast<std::uintptr_t>(other.data);
+      if (other.data && begin < other_begin + other.bytes && other_begin < begin + one.bytes) {
+        return Status::invalid(one.name, "memory that no other output uses", address_of(one.data));
+      }
+    }
+  }
+  return {};
+}
+
+inline Status check_workspace(Workspace workspace, std::size_t needed, Device device) {
+  if (needed == 0) return {};
+  if (!workspace.data || workspace.bytes < needed) {
+    return Status::invalid("workspace", "as many bytes as its workspace function says",
+                           static_cast<double>(workspace.bytes));
+  }
+  if (!is_aligned(workspace.data, workspace_alignment(device))) {
+    return Status::invalid("workspace", "memory aligned to workspace_alignment(device) bytes",
+                           address_of(workspace.data));
+  }
+  return {};
+}
+
+}  // namespace warpalign::detail
