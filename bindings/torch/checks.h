@@ -4,14 +4,14 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdint>
-#include <iomanip>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
-#include "warpalign/soft_dtw.h"
+#include "warpalign/dtype.h"
+#include "warpalign/tensor.h"
 
 namespace warpalign::torch_binding {
 
@@ -56,8 +56,12 @@ inline DType check_table(const Tensor& tensor, const char* name, const char* axe
   fail(name, "dtype float32 or float64", dtype_of(tensor));
 }
 
-inline StridedTensor strided(const Tensor& tensor) {
-  return {tensor.const_data_ptr(), {tensor.stride(0), tensor.stride(1), tensor.stride(2)}};
+// A tensor of kRank axes as the core sees it.
+template <int kRank>
+StridedTensorOf<kRank> strided(const Tensor& tensor) {
+  StridedTensorOf<kRank> view{tensor.const_data_ptr()};
+  for (int axis = 0; axis < kRank; ++axis) view.stride[axis] = tensor.stride(axis);
+  return view;
 }
 
 inline const std::int32_t* check_lengths(const std::optional<Tensor>& lengths, const char* name,
@@ -93,22 +97,6 @@ inline const std::uint8_t* check_mask(const Tensor& mask, const char* name, cons
          shape_of(mask));
   }
   return static_cast<const std::uint8_t*>(mask.const_data_ptr());
-}
-
-// The lengths of a cost matrix go by other names here than in the core.
-inline std::string name_of(const std::string& argument, bool is_cost_matrix) {
-  if (is_cost_matrix && argument == "x_lengths") return "n_lengths";
-  return is_cost_matrix && argument == "y_lengths" ? "m_lengths" : argument;
-}
-
-inline void check_status(const Status& status, bool is_cost_matrix) {
-  if (status.ok()) return;
-  if (status.code != StatusCode::kInvalidArgument)
-    throw std::runtime_error(std::string("warpalign: ") + status.message);
-  std::ostringstream came;
-  came << std::setprecision(17) << status.value;  // lengths in full
-  if (status.batch_index >= 0) came << " at index " << status.batch_index;
-  fail(name_of(status.argument, is_cost_matrix), status.message, came.str());
 }
 
 }  // namespace warpalign::torch_binding

@@ -1,57 +1,48 @@
 // torch.ops.warpalign.soft_dtw*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
 // library; the outputs and the workspace come from torch's allocator.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
+#include "warpalign/soft_dtw.h"
 
-#include <algorithm>
+#include <torch/csrc/stable/library.h>
+
+#include <optional>
+#include <string_view>
 #include <tuple>
 
+#include "call.h"
 #include "checks.h"
-#include "execution.h"
 
 namespace warpalign::torch_binding {
 namespace {
 
-Tensor allocate(const Tensor& like, std::initializer_list<int64_t> sizes, bool wanted = true) {
-  const std::vector<int64_t> shape = wanted ? std::vector<int64_t>(sizes) : std::vector<int64_t>{0};
-  return torch::stable::new_empty(like, shape);
-}
-
-void* data_or_null(const Tensor& tensor, bool wanted) { return wanted ? tensor.mutable_data_ptr() : nullptr; }
-
-Tensor workspace_of(std::size_t bytes, const Tensor& like) {
-  return torch::stable::new_empty(like, std::vector<int64_t>{static_cast<int64_t>(bytes)},
-                                  std::make_optional(ScalarType::Byte));
-}
-
-// The nearest int32: as a radius it means the same, as an enumerator the core refuses it.
-std::int32_t narrowed(int64_t v) {
-  using Limits = std::numeric_limits<std::int32_t>;
-  return static_cast<std::int32_t>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
-}
-
-Precision precision_of(int64_t number) {
-  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): the core checks it
-  return static_cast<Precision>(narrowed(number));
+// The lengths of a cost matrix go by other names here than in the core.
+Status renamed(Status status, bool is_cost_matrix) {
+  if (!is_cost_matrix) return status;
+  if (std::string_view(status.argument) == "x_lengths") status.argument = "n_lengths";
+  if (std::string_view(status.argument) == "y_lengths") status.argument = "m_lengths";
+  return status;
 }
 
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
          int64_t precision = 0, bool batch_invariant = false) {
-  const Placement placement(like, precision_of(precision), batch_invariant);
-  const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, placement.execution());
-  const Tensor workspace = workspace_of(bytes, like);
-  check_status(soft_dtw(problem, outputs, {workspace.mutable_data_ptr(), bytes}, placement.execution()),
-               problem.cost.data != nullptr);
+  call_core(
+      like, precision, batch_invariant,
+      [&](const Execution& execution) { return soft_dtw_workspace_bytes(problem, outputs, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return renamed(soft_dtw(problem, outputs, workspace, execution), problem.cost.data != nullptr);
+      });
 }
 
 void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
              const Tensor& like, int64_t precision, bool batch_invariant) {
-  const Placement placement(like, precision_of(precision), batch_invariant);
-  const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, placement.execution());
-  const Tensor workspace = workspace_of(bytes, like);
-  check_status(
-      soft_dtw_jvp(problem, tangents, outputs, {workspace.mutable_data_ptr(), bytes}, placement.execution()),
-      problem.cost.data != nullptr);
+  call_core(
+      like, precision, batch_invariant,
+      [&](const Execution& execution) {
+        return soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
+      },
+      [&](Workspace workspace, const Execution& execution) {
+        return renamed(soft_dtw_jvp(problem, tangents, outputs, workspace, execution),
+                       problem.cost.data != nullptr);
+      });
 }
 
 // What all operators take, in the order of the schemas.
@@ -59,9 +50,7 @@ void set_paths(SoftDtwProblem& problem, const Tensor& first, const char* first_n
                int64_t band, int64_t radius, double max_slope, double step_penalty,
                const std::optional<Tensor>& gammas) {
   problem.gamma = gamma;
-  // The core checks the range of both enumerations.
-  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
-  problem.band = {static_cast<BandKind>(narrowed(band)), narrowed(radius), max_slope};
+  problem.band = {enumerator<BandKind>(band), narrowed(radius), max_slope};
   problem.step_penalty = step_penalty;
   if (gammas) problem.gammas = check_vector(*gammas, "gammas", first, first_name);
 }
@@ -81,8 +70,8 @@ SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x
   problem.n = static_cast<std::int32_t>(x.size(1));
   problem.m = static_cast<std::int32_t>(y.size(1));
   problem.dim = static_cast<std::int32_t>(x.size(2));
-  problem.x = strided(x);
-  problem.y = strided(y);
+  problem.x = strided<3>(x);
+  problem.y = strided<3>(y);
   problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
   problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
   return problem;
@@ -90,8 +79,7 @@ SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x
 
 void set_steps(SoftDtwProblem& problem, const Tensor& x, const Tensor& y, int64_t cost_kind,
                const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
-  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
-  problem.cost_kind = static_cast<CostKind>(narrowed(cost_kind));
+  problem.cost_kind = enumerator<CostKind>(cost_kind);
   if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
   if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
 }
@@ -102,7 +90,7 @@ SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& n_lengths, const 
   problem.batch = static_cast<std::int32_t>(cost.size(0));
   problem.n = static_cast<std::int32_t>(cost.size(1));
   problem.m = static_cast<std::int32_t>(cost.size(2));
-  problem.cost = strided(cost);
+  problem.cost = strided<3>(cost);
   problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
   problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
   return problem;
@@ -207,7 +195,7 @@ StridedTensor check_tangent(const std::optional<Tensor>& tangent, const char* na
   if (shape_of(*tangent) != shape_of(of)) {
     fail(name, std::string("the shape of ") + of_name + ", " + shape_of(of), shape_of(*tangent));
   }
-  return strided(*tangent);
+  return strided<3>(*tangent);
 }
 
 std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
