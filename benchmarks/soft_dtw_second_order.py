@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import torch
 
-from warpalign import _ops
+from warpalign._soft_dtw import ops
 
 SIZES = ((64, 128, 1), (4, 512, 1), (1, 1024, 1), (4, 512, 8), (2, 512, 64))  # pairs, N = M, D
 RUNS = 25
@@ -39,9 +39,9 @@ def main() -> None:
         for dtype in (torch.float32, torch.float64):
             x, y, v, w = (torch.randn(batch, n, d, dtype=dtype) for _ in range(4))
             cells = batch * n * n
-            step = least_ns(lambda: _ops.series(x, y, None, None, 1.0, True, True), cells)  # noqa: B023
-            product = least_ns(lambda: _ops.series_jvp(x, y, v, w, None, None, 1.0, True, True), cells)  # noqa: B023
-            value = least_ns(lambda: _ops.series_jvp(x, y, v, w, None, None, 1.0, False, False), cells)  # noqa: B023
+            step = least_ns(lambda: ops.series(x, y, None, None, 1.0, True, True), cells)  # noqa: B023
+            product = least_ns(lambda: ops.series_jvp(x, y, v, w, None, None, 1.0, True, True), cells)  # noqa: B023
+            value = least_ns(lambda: ops.series_jvp(x, y, v, w, None, None, 1.0, False, False), cells)  # noqa: B023
             name = str(dtype).removeprefix("torch.")
             print(
                 f"| {batch} | {n} x {n} | {d} | {name} | {step:.2f} | {product:.2f} | {product / step:.1f} | {value:.2f} |"

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from warpalign import _optional
-from warpalign._checks import check_device, check_metric_params, check_positive_gamma
-from warpalign._series import SeriesSet, as_list, as_series, check_finite
+from warpalign._core import optional
+from warpalign._core.checks import check_device
+from warpalign._core.series import SeriesSet, as_list, as_series, check_finite
+from warpalign._soft_dtw.checks import check_metric_params, check_positive_gamma
 
-_optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
+optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
 
 from sklearn.base import BaseEstimator  # noqa: E402  (after the message that says how to get it)
 from sklearn.utils.validation import check_array, validate_data  # noqa: E402

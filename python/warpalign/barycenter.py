@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from warpalign import _optional
-from warpalign._checks import check_count, check_number, check_options, check_positive_gamma
+from warpalign._core import optional
+from warpalign._core.checks import check_count, check_number
+from warpalign._core.series import SeriesSet, as_series, as_tensor, check_finite, resampled
+from warpalign._core.transforms import not_compiled
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
-from warpalign._series import SeriesSet, as_series, as_tensor, check_finite, resampled
-from warpalign._transforms import not_compiled
+from warpalign._soft_dtw.checks import check_options, check_positive_gamma
 from warpalign.functional import soft_dtw, soft_dtw_alignment
 from warpalign.pairwise import default_block_size
 
@@ -358,7 +359,7 @@ def _progress_bar(wanted: bool, groups: int) -> Iterator[Callable[[int], None]]:
     if not wanted:
         yield lambda remaining: None
         return
-    tqdm: Any = _optional.load("tqdm.auto", "progress=True", "progress").tqdm
+    tqdm: Any = optional.load("tqdm.auto", "progress=True", "progress").tqdm
     with tqdm(desc="barycenters", unit="evaluation") as bar:
 
         def update(remaining: int) -> None:

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from warpalign._checks import check_count, check_number
+from warpalign._core.checks import check_count, check_number
+from warpalign._core.series import SeriesSet, as_series, resampled
 from warpalign._estimator import SeriesEstimator
-from warpalign._series import SeriesSet, as_series, resampled
 from warpalign.barycenter import soft_dtw_barycenter
 from warpalign.pairwise import cdist_soft_dtw, self_values
 

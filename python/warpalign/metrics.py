@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from warpalign._checks import check_metric_params, check_number
+from warpalign._core.checks import check_number
+from warpalign._soft_dtw.checks import check_metric_params
 from warpalign.functional import soft_dtw
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warpalign._checks import check_count
+from warpalign._core.checks import check_count
+from warpalign._core.series import SeriesSet
 from warpalign._estimator import SeriesEstimator
-from warpalign._series import SeriesSet
 from warpalign.pairwise import cdist_soft_dtw
 
 # isort: split

@@ -21,10 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from warpalign import _optional
-from warpalign._checks import check_count, check_device, check_number, check_options
-from warpalign._series import SeriesSet, as_series, check_alike
-from warpalign._transforms import not_compiled
+from warpalign._core import optional
+from warpalign._core.checks import check_count, check_device, check_number
+from warpalign._core.series import SeriesSet, as_series, check_alike
+from warpalign._core.transforms import not_compiled
+from warpalign._soft_dtw.checks import check_options
 from warpalign.functional import soft_dtw
 
 Device = torch.device | str | int
@@ -465,7 +466,7 @@ def _progress_bar(wanted: bool, job: _Job) -> Iterator[Callable[[int], None] | N
     if not wanted:
         yield None
         return
-    tqdm: Any = _optional.load("tqdm.auto", "progress=True", "progress").tqdm
+    tqdm: Any = optional.load("tqdm.auto", "progress=True", "progress").tqdm
     total = sum(tile.pairs for tiles in job.tiles for tile in tiles)
     with tqdm(total=total, desc="soft-DTW", unit="pair", unit_scale=True) as bar:
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from warpalign import _optional
-from warpalign._series import as_series
+from warpalign._core import optional
+from warpalign._core.series import as_series
 from warpalign.barycenter import BarycenterResult
 from warpalign.functional import soft_dtw_alignment
 
-_optional.load("matplotlib", "warpalign.plot", "plot")
+optional.load("matplotlib", "warpalign.plot", "plot")
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the message that says how to get it)
 

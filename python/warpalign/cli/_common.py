@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from warpalign import io
-from warpalign._checks import Band, Cost
+from warpalign._soft_dtw.settings import Band, Cost
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")

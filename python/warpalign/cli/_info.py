@@ -8,7 +8,8 @@ from typing import Any
 import click
 import torch
 
-from warpalign import __version__, _ops
+from warpalign import __version__
+from warpalign._core import library
 from warpalign.cli._common import json_option, report
 
 
@@ -21,8 +22,8 @@ def info(as_json: bool) -> None:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda_of_torch": torch.version.cuda or "none",
-        "libraries": sorted(path.name for path in _ops.LIBRARIES.glob("*.so")),
-        "cuda_operators": "loaded" if _ops.has_cuda else "none",
+        "libraries": sorted(path.name for path in library.LIBRARIES.glob("*.so")),
+        "cuda_operators": "loaded" if library.has_cuda else "none",
         "cpu": platform.machine(),
         "instruction_sets": instruction_sets(),
         "threads": torch.get_num_threads(),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import warpalign
-from warpalign._series import SeriesSet, as_series, check_alike, resampled
+from warpalign._core.series import SeriesSet, as_series, check_alike, resampled
 from warpalign.compat._common import check_shapes
 
 __all__ = [
@@ -214,7 +214,7 @@ def softdtw_barycenter(
         n_jobs: kept for the signature.
         metric_params: a band, by the arguments of :func:`soft_dtw`.
     """
-    from warpalign import _optional
+    from warpalign._core import optional
 
     band = _Band(**metric_params)
     series = _dataset(X, "X")
@@ -240,7 +240,7 @@ def softdtw_barycenter(
         assert center.grad is not None
         return total.item(), center.grad.flatten().cpu().numpy()
 
-    minimize = _optional.load("scipy.optimize", "softdtw_barycenter", "cluster").minimize
+    minimize = optional.load("scipy.optimize", "softdtw_barycenter", "cluster").minimize
     result = minimize(
         loss, start.ravel(), method="L-BFGS-B", tol=tol, jac=True, options={"maxiter": max_iter}
     )

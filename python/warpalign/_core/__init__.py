@@ -1,0 +1,1 @@
+"""What every operator needs; nothing here knows one."""

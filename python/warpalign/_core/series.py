@@ -1,0 +1,202 @@
+"""Sets of series in the forms that they come in: tensors, arrays, lists of unequal series, NaN as padding."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
+
+from warpalign._core.checks import check_lengths, check_table
+
+SeriesInput = Tensor | PackedSequence
+
+_FORMS = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,)"
+
+
+class SeriesSet(NamedTuple):
+    """n series behind each other in one tensor."""
+
+    values: Tensor
+    """(n, N, D), float64 or float32; what lies behind a series' length is arbitrary, NaN for instance."""
+    lengths: Tensor | None
+    """(n,) true lengths, int64 on the CPU: work is planned with them. None: all are N long."""
+
+    def true_lengths(self) -> Tensor:
+        n, size, _ = self.values.shape
+        return torch.full((n,), size) if self.lengths is None else self.lengths
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The series of an index (CPU), no longer than the longest of them, and their lengths on their device."""
+        # non_blocking: torch would otherwise wait for all that runs on the device. CUDA has read the index when it returns.
+        on_device = index.to(self.values.device, non_blocking=True)
+        if self.lengths is None:
+            return self.values.index_select(0, on_device), None
+        lengths = self.lengths[index]
+        values = self.values[:, : int(lengths.max())].index_select(0, on_device)
+        return values, lengths.to(values.device, non_blocking=True)
+
+
+def as_series(given: object, name: str, lengths: object = None, lengths_name: str = "lengths") -> SeriesSet:
+    """The set of series behind an argument of a public function.
+
+    Without `lengths`, time steps at the end of a series whose features are all NaN are padding. Half-precision values
+    are widened to float32, integers of arrays and lists become float64. A PackedSequence or a nested tensor has its own lengths.
+    """
+    given, lengths = padded(as_list(given), lengths, name, lengths_name)
+    if isinstance(given, (list, tuple)):
+        values = _stacked(given, name)
+    else:
+        values = as_tensor(given, name)
+        if values.dim() == 2:
+            values = values.unsqueeze(-1)
+    if values.dim() != 3:
+        raise ValueError(f"{name}: {_FORMS}, got shape {tuple(values.shape)}")
+    values = check_table(values, name, "N, D")
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()
+    if lengths is not None:
+        checked = check_lengths(lengths, lengths_name, "N", values, len(values))
+        assert checked is not None
+        known = checked.cpu().long().clamp(1, values.shape[1])  # on a GPU nothing has checked the range
+    else:
+        known = _lengths_before_padding(values.detach(), name)
+    return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known)
+
+
+def as_list(given: Any) -> Any:
+    """NumPy's and pandas' way to hold series of unequal lengths, an array of arrays, as a list; all else as it is."""
+    holds_objects = getattr(getattr(given, "dtype", None), "kind", None) == "O"
+    return list(given) if holds_objects and given.ndim == 1 else given
+
+
+def check_alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> None:
+    """Two sets whose series can be aligned with each other."""
+    x, y = first.values, other.values
+    if y.dtype != x.dtype:
+        raise TypeError(f"{name}: expected the dtype of {first_name}, {x.dtype}, got {y.dtype}")
+    if y.device != x.device:
+        raise ValueError(f"{name}: expected the device of {first_name}, {x.device}, got {y.device}")
+    if y.shape[2] != x.shape[2]:
+        raise ValueError(f"{name}: expected D = {x.shape[2]} features as in {first_name}, got {y.shape[2]}")
+
+
+def check_finite(series: SeriesSet, name: str) -> None:
+    """At least one series, and only finite values within the true lengths."""
+    if not len(series.values):
+        raise ValueError(f"{name}: expected at least one series, got none")
+    steps = torch.arange(series.values.shape[1])
+    is_true = (steps < series.true_lengths()[:, None]).to(series.values.device)
+    bad = (~series.values.isfinite().all(-1) & is_true).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity in series {int(bad[0])}")
+
+
+def resampled(series: SeriesSet, size: int) -> Tensor:
+    """Every series linearly interpolated to `size` time steps from its first to its last: (n, size, D)."""
+    values = series.values
+    last = (series.true_lengths() - 1).to(values)
+    fractions = torch.linspace(0, 1, size, dtype=values.dtype, device=values.device)
+    if size == 1:
+        fractions.fill_(0.5)
+    positions = last[:, None] * fractions
+    before = positions.floor().clamp(max=(last - 1).clamp(min=0)[:, None])
+    share = (positions - before).unsqueeze(-1)
+    rows = torch.arange(len(values), device=values.device)[:, None]
+    left = before.long()
+    right = torch.minimum(left + 1, last.long()[:, None])
+    # Not left + share * (right - left): at share 1 that is not exactly `right`.
+    return (1 - share) * values[rows, left] + share * values[rows, right]
+
+
+def as_tensor(given: object, name: str) -> Tensor:
+    """A tensor as it is; arrays and lists of numbers as one that shares their memory where torch can."""
+    if isinstance(given, Tensor):
+        return given
+    import numpy as np  # only for those who bring arrays or lists
+
+    try:
+        array: Any = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name}: {_FORMS}, got {type(given).__name__}: {error}") from error
+    if array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype not in (np.float64, np.float32, np.float16):
+        raise TypeError(
+            f"{name}: expected floating-point numbers or integers, got {type(given).__name__} of {array.dtype}"
+        )
+    if not (array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)):
+        array = array.astype(
+            array.dtype.newbyteorder("=")
+        )  # torch has no read-only, swapped or mirrored memory
+    return torch.from_numpy(array)
+
+
+def _stacked(given: list[Any] | tuple[Any, ...], name: str) -> Tensor:
+    """Series of a list behind each other, padded with NaN."""
+    if not given:
+        raise ValueError(f"{name}: {_FORMS}, got an empty list")
+    parts: list[Tensor] = []
+    for index, one in enumerate(given):
+        part = as_tensor(one, f"{name}[{index}]")
+        if part.dim() == 1:
+            part = part.unsqueeze(-1)
+        if part.dim() != 2:
+            raise ValueError(f"{name}[{index}]: expected (N, D) or (N,), got shape {tuple(part.shape)}")
+        check_table(part, f"{name}[{index}]", "N, D")
+        first = parts[0] if parts else part
+        if part.shape[1] != first.shape[1]:
+            raise ValueError(
+                f"{name}[{index}]: expected D = {first.shape[1]} features as in {name}[0], got {part.shape[1]}"
+            )
+        if part.dtype != first.dtype:
+            raise TypeError(
+                f"{name}[{index}]: expected the dtype of {name}[0], {first.dtype}, got {part.dtype}"
+            )
+        if part.device != first.device:
+            raise ValueError(
+                f"{name}[{index}]: expected the device of {name}[0], {first.device}, got {part.device}"
+            )
+        parts.append(part)
+    return pad_sequence(parts, batch_first=True, padding_value=torch.nan)
+
+
+def _lengths_before_padding(values: Tensor, name: str) -> Tensor:
+    n, size, _ = values.shape
+    if not bool(values[:, -1].isnan().all(-1).any()):
+        return torch.full((n,), size)
+    is_step = ~values.isnan().all(-1)
+    lengths = torch.where(is_step, torch.arange(1, size + 1, device=values.device), 0).amax(1).cpu()
+    empty = (lengths == 0).nonzero()
+    if len(empty):
+        raise ValueError(
+            f"{name}: expected a time step in every series, got only NaN in series {int(empty[0])}"
+        )
+    return lengths
+
+
+def padded(series: object, lengths: Any, name: str, lengths_name: str) -> tuple[Any, Any]:
+    """Packed and nested series as a padded tensor and lengths; others as they are."""
+    packed = isinstance(series, PackedSequence)
+    if not packed and not (isinstance(series, Tensor) and series.is_nested):
+        return series, lengths
+    kind = "a PackedSequence" if packed else "a nested tensor"
+    if lengths is not None:
+        raise ValueError(f"{lengths_name}: expected None with {kind} as {name}, which has its lengths")
+    if isinstance(series, PackedSequence):
+        values, own = pad_packed_sequence(series, batch_first=True)
+        own = own.to(values.device)
+    else:
+        assert isinstance(series, Tensor)
+        values = series.to_padded_tensor(0.0)
+        steps = [part.shape[0] for part in series.unbind()]
+        own = torch.tensor(steps, device=series.device)
+    if values.dim() != 3:
+        raise ValueError(f"{name}: expected {kind} of series (length, D), got {values.dim() - 1} axes")
+    return values, own
+
+
+def widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -1,0 +1,55 @@
+"""All that the package takes from torch besides its documented API; tests/python/core/test_torch_internals.py names each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def is_transforming() -> bool:
+    """Whether a transform of torch.func (grad, vmap, jvp, ...) is active."""
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active
+
+
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a transform of torch.func hides the tensor's values."""
+    wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return wrapped
+
+
+def is_legacy_batched(tensor: Tensor) -> bool:
+    """Whether torch.autograd.grad(..., is_grads_batched=True) made a batch of the tensor."""
+    batched: bool = torch._C._functorch.is_legacy_batchedtensor(tensor)
+    return batched
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_forward_mode() -> bool:
+    """Inputs may carry tangents, of torch.func.jvp or of torch.autograd.forward_ad."""
+    return forward_ad._current_level >= 0
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_second_order() -> bool:
+    """Within forward mode, or torch.func.grad of torch.func.grad."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    grads = [level for level in stack if level.key() == torch._C._functorch.TransformType.Grad]
+    return forward_ad._current_level >= 0 or len(grads) > 1
+
+
+def apply_unbound(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """What function.apply calls once it has bound its arguments to the signature of forward."""
+    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def matmul_precision() -> str:
+    """That of torch's own products of float32: "highest", "high" or "medium"."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it was set by torch's newer names, which the older one does not know
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"

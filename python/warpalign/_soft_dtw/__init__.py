@@ -1,0 +1,1 @@
+"""Soft-DTW; warpalign.functional and warpalign.modules hand on what is public."""

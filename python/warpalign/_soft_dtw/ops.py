@@ -1,0 +1,133 @@
+"""Soft-DTW's operators, and the shapes of what they return, for torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpalign._core.library import check_devices, empty_unless
+
+
+@torch.library.register_fake("warpalign::soft_dtw")  # type: ignore[untyped-decorator]
+def _of_series(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
+    check_devices("x", x=x, y=y, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
+    return (
+        x.new_empty(x.shape[0]),
+        empty_unless(needs_grad_x, x, *x.shape),
+        empty_unless(needs_grad_y, y, *y.shape),
+        empty_unless(needs_grad_gamma, x, x.shape[0]),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
+def _(x: Tensor, y: Tensor, *rest: Any, **options: Any) -> tuple[Tensor, ...]:
+    return *_of_series(x, y, *rest, **options), x.new_empty(x.shape[0], x.shape[1], y.shape[1])
+
+
+@torch.library.register_fake("warpalign::soft_dtw_subsequence")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    step_penalty: float = 0.0,
+    cost_kind: int = 0,
+    needs_alignment: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
+    batch, n, _ = x.shape
+    return (
+        x.new_empty(batch),
+        empty_unless(needs_grad_x, x, *x.shape),
+        empty_unless(needs_grad_y, y, *y.shape),
+        empty_unless(needs_alignment, x, batch, n, y.shape[1]),
+        x.new_empty(batch, y.shape[1]),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
+def _(
+    cost: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float,
+    needs_grad: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths, gammas=gammas)
+    return (
+        cost.new_empty(cost.shape[0]),
+        empty_unless(needs_grad, cost, *cost.shape),
+        empty_unless(needs_grad_gamma, cost, cost.shape[0]),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_jvp")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_tangent: Tensor | None,
+    y_tangent: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    tangents = {"x_tangent": x_tangent, "y_tangent": y_tangent}
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
+    check_devices("x", x=x, y=y, **tangents, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
+    return (
+        x.new_empty(x.shape[0]),
+        empty_unless(needs_grad_x, x, *x.shape),
+        empty_unless(needs_grad_y, y, *y.shape),
+    )
+
+
+@torch.library.register_fake("warpalign::soft_dtw_cost_jvp")  # type: ignore[untyped-decorator]
+def _(
+    cost: Tensor,
+    cost_tangent: Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    gamma: float,
+    needs_grad: bool,
+    gammas: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    lengths = {"n_lengths": n_lengths, "m_lengths": m_lengths}
+    check_devices("cost", cost=cost, cost_tangent=cost_tangent, **lengths, gammas=gammas)
+    return cost.new_empty(cost.shape[0]), empty_unless(needs_grad, cost, *cost.shape)
+
+
+series = torch.ops.warpalign.soft_dtw.default
+alignment = torch.ops.warpalign.soft_dtw_alignment.default
+cost_matrix = torch.ops.warpalign.soft_dtw_cost.default
+subsequences = torch.ops.warpalign.soft_dtw_subsequence.default
+series_jvp = torch.ops.warpalign.soft_dtw_jvp.default
+cost_matrix_jvp = torch.ops.warpalign.soft_dtw_cost_jvp.default

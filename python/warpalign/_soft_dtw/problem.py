@@ -1,0 +1,145 @@
+"""From the public functions' arguments to the operators: checked, padded, broadcast, widened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_lengths, check_mask, check_pair, check_table
+from warpalign._core.series import SeriesInput, padded, widened
+from warpalign._soft_dtw import autograd
+from warpalign._soft_dtw.autograd import Series
+from warpalign._soft_dtw.checks import check_cost, check_costs, check_gamma, gamma_of_pairs
+from warpalign._soft_dtw.settings import CostFunction, Settings
+
+
+class Problem(NamedTuple):
+    """Batches of pairs, ready to be aligned."""
+
+    of: Series
+    gamma: float | Tensor
+    cost: int | CostFunction
+    settings: Settings
+    unbatched: bool
+
+    def value_and_alignment(self, with_alignment: bool) -> tuple[Tensor, Tensor]:
+        """(B,) and (B, N, M); the alignment is empty if not wanted."""
+        if isinstance(self.cost, int):
+            with naming_the_band(self.settings):
+                return autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
+        of = self.of
+        # What a missing step or padding holds must not come back through the function's derivative either.
+        x = _without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
+        y = _without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
+        costs = check_costs(self.cost(x, y), x, y)
+        if of.x_mask is not None:
+            costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
+        if of.y_mask is not None:
+            costs = costs.masked_fill(of.y_mask[:, None, :], 0.0)
+        with naming_the_band(self.settings):
+            return autograd.cost_matrix(
+                costs, of.x_lengths, of.y_lengths, self.gamma, self.settings, with_alignment
+            )
+
+    def subsequence(self, with_alignment: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Value, alignment (empty if not wanted) and end values of x within y; gamma and cost are numbers."""
+        assert isinstance(self.cost, int) and not isinstance(self.gamma, Tensor)
+        return autograd.subsequence(
+            self.of, self.gamma, self.cost, self.settings.step_penalty, with_alignment
+        )
+
+    def value(self) -> Tensor:
+        return self.value_and_alignment(False)[0]
+
+    def divergence(self) -> Tensor:
+        """s(x, y) - (s(x, x) + s(y, y)) / 2."""
+        x, y, n, m, x_mask, y_mask = self.of
+        of_x = self._replace(of=Series(x, x, n, n, x_mask, x_mask)).value()
+        of_y = self._replace(of=Series(y, y, m, m, y_mask, y_mask)).value()
+        return self.value() - (of_x + of_y) / 2
+
+    def pairs(self, first: int, last: int) -> Problem:
+        """A part of the batch."""
+        cut = slice(first, last)
+        parts = Series(*(None if t is None else t[cut] for t in self.of))  # type: ignore[arg-type]
+        gamma = self.gamma[cut] if isinstance(self.gamma, Tensor) else self.gamma
+        return self._replace(of=parts, gamma=gamma)
+
+
+def problem(
+    x: SeriesInput,
+    y: SeriesInput,
+    *,
+    gamma: float | Tensor,
+    cost: object,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    x_mask: Tensor | None,
+    y_mask: Tensor | None,
+    settings: Settings,
+    names: tuple[str, str] = ("x", "y"),
+) -> Problem:
+    gamma, cost = check_gamma(gamma), check_cost(cost)
+    padded_x, x_lengths = padded(x, x_lengths, names[0], f"{names[0]}_lengths")
+    padded_y, y_lengths = padded(y, y_lengths, names[1], f"{names[1]}_lengths")
+    x, y = check_pair(padded_x, padded_y, names)
+    unbatched = x.dim() == 2
+    if unbatched:
+        x, y = x.unsqueeze(0), y.unsqueeze(0)
+    batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
+    masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
+    # Widened before they are repeated: the gradients of a series' pairs are then summed in float32.
+    x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
+    n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
+    m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
+    gamma = gamma_of_pairs(gamma, x)
+    return Problem(Series(x, y, n, m, *masks), gamma, cost, settings, unbatched)
+
+
+def cost_problem(
+    cost_matrix: object,
+    *,
+    gamma: float | Tensor,
+    n_lengths: Tensor | None,
+    m_lengths: Tensor | None,
+    settings: Settings,
+) -> Tensor:
+    """The values of the caller's own costs."""
+    gamma = check_gamma(gamma)
+    cost = check_table(cost_matrix, "cost_matrix", "N, M")
+    unbatched = cost.dim() == 2
+    cost = widened(cost.unsqueeze(0) if unbatched else cost)
+    n = check_lengths(n_lengths, "n_lengths", "N", cost, cost.shape[0])
+    m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), cost.shape[0])
+    gamma = gamma_of_pairs(gamma, cost)
+    with naming_the_band(settings):
+        value, _ = autograd.cost_matrix(cost, n, m, gamma, settings)
+    return value.squeeze(0) if unbatched else value
+
+
+@contextmanager
+def naming_the_band(settings: Settings) -> Iterator[None]:
+    """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0]
+        if settings.band and message.startswith("warpalign: band: "):
+            raise ValueError(message.removeprefix("warpalign: ")) from None
+        raise
+
+
+def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:
+    return series if mask is None else series.masked_fill(mask[:, :, None], 0.0)
+
+
+def _without_padding(series: Tensor, lengths: Tensor | None) -> Tensor:
+    """The first time step in place of padding: where the caller's function can be differentiated, as at 0 it may not."""
+    if lengths is None:
+        return series
+    steps = torch.arange(series.shape[1], device=series.device)
+    return torch.where((steps < lengths[:, None])[:, :, None], series, series[:, :1])

@@ -1,0 +1,193 @@
+"""Every bad call is refused by its exact error, and the list of them in bad_calls/ is complete."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import warpalign
+from tests.python.bad_calls import BadCall, Given
+from tests.python.core.bad_calls import files
+from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
+
+PARTS = (functional, operators, on_top, files, compat)
+CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
+ON_GPU = [name for part in (functional, operators) for name, call in part.CALLS.items() if not call.cpu_only]
+
+
+def refused(name: str, given: Given) -> BaseException:
+    """The error, once it is the one expected."""
+    call, error, message, _ = CALLS[name]
+    with pytest.raises(error) as caught:
+        call(given)
+    # The operators' messages are followed by torch's trace.
+    came = str(caught.value).split("\n")[0] if error is RuntimeError else str(caught.value)
+    assert came == message.replace("FOLDER", str(given.folder)).replace("DEVICE", str(given.device))
+    assert type(caught.value) is error
+    return caught.value
+
+
+def test_no_name_is_used_twice() -> None:
+    assert len(CALLS) == sum(len(part.CALLS) for part in PARTS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bad_call(name: str, tmp_path: Path) -> None:
+    refused(name, Given(tmp_path, torch.device("cpu")))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ON_GPU)
+def test_bad_call_on_a_gpu(cuda: torch.device, name: str, tmp_path: Path) -> None:
+    refused(name, Given(tmp_path, torch.device("cuda:0")))
+
+
+# Arguments that take anything, by its truth; that are handed on as they are; or whose errors are another package's.
+UNCHECKED = {"normalize", "with_match", "progress", "verbose", "options", "random_state"}
+
+
+def parameters() -> list[tuple[str, str]]:
+    """(function, parameter) of what is public at the top level."""
+    names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier"]
+    functions = {name: getattr(warpalign, name) for name in names}
+    return [
+        (name, parameter)
+        for name, function in functions.items()
+        if callable(function) and not hasattr(function, "_fields")
+        for parameter in inspect.signature(function).parameters
+        if parameter not in UNCHECKED
+    ]
+
+
+@pytest.mark.parametrize(("name", "parameter"), parameters())
+def test_every_argument_of_a_function_has_a_bad_call(name: str, parameter: str) -> None:
+    messages = [call.message for key, call in CALLS.items() if key.startswith(f"{name}: ")]
+    assert any(message.startswith((f"{parameter}: ", f"{parameter}[")) for message in messages)
+
+
+# Errors that no call here can reach: they are about GPUs, missing packages, derivatives that are not available
+# (test_second_order.py), or are no answers to bad calls.
+UNREACHED = {
+    "cli/__init__.py": {"SystemExit"},
+    "_soft_dtw/autograd.py": {"no_derivative"},
+    "_soft_dtw/second_order.py": {"no_derivative"},
+    "_core/checks.py": {"without its CUDA operators"},
+    "_core/library.py": {"is missing; install the package"},
+    "_core/optional.py": {"which is not installed"},
+    "metrics.py": {""},  # abstract methods
+    "_core/series.py": {"expected the device of {first_name}"},
+    "pairwise.py": {"second derivatives of cdist_soft_dtw", "a bool or a ProcessGroup", "that require no gradient"},
+}  # fmt: skip
+
+
+def raises() -> dict[tuple[str, int, int], str]:
+    """Every `raise` of an error with a text of its own in the package: (file, first line, last line) -> source."""
+    package = Path(warpalign.__file__).parent
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                text = ast.get_source_segment(source, node) or ""
+                found[str(path), node.lineno, node.end_lineno or node.lineno] = text
+    return {
+        place: text
+        for place, text in found.items()
+        if not any(part in text for part in UNREACHED.get(str(Path(place[0]).relative_to(package)), ()))
+    }
+
+
+def frames(error: BaseException | None) -> Iterator[tuple[str, int]]:
+    """Files and lines that an error and those behind it came through."""
+    while error is not None:
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            yield frame.f_code.co_filename, line
+        error = error.__cause__ or error.__context__
+
+
+def test_every_error_of_the_package_has_a_bad_call(tmp_path: Path) -> None:
+    seen = set()
+    for index, name in enumerate(CALLS):
+        folder = tmp_path / str(index)
+        folder.mkdir()
+        seen |= set(frames(refused(name, Given(folder, torch.device("cpu")))))
+    missing = [
+        f"{file}:{first}: {text}"
+        for (file, first, last), text in raises().items()
+        if not any(at == file and first <= line <= last for at, line in seen)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+# Where what is wrong is not in the arguments.
+
+
+def test_cuda_without_cuda_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    monkeypatch.setattr("warpalign._core.library.has_cuda", False)
+    with FakeTensorMode():
+        x = torch.empty(3, 5, 2, device="cuda")
+        with pytest.raises(ValueError) as caught:
+            warpalign.soft_dtw(x, x)
+    message = "x: expected a CPU tensor, because warpalign was installed without its CUDA operators, got one on cuda:0"
+    assert str(caught.value) == message
+
+
+@pytest.mark.gpu
+def test_cpu_and_cuda_mixed(cuda: torch.device) -> None:
+    x, lengths = torch.zeros(3, 5, 2), torch.tensor([1, 2, 3])
+    for call, message in (
+        (lambda: warpalign.soft_dtw(x, x.to(cuda)), "y: expected the device of x, cpu, got cuda:0"),
+        (lambda: warpalign.soft_dtw(x.to(cuda), x), "y: expected the device of x, cuda:0, got cpu"),
+        (
+            lambda: warpalign.soft_dtw(x.to(cuda), x.to(cuda), x_lengths=lengths),
+            "x_lengths: expected the series' device, cuda:0, got cpu",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert str(caught.value) == message
+    raw = torch.ops.warpalign.soft_dtw
+    for call in (
+        lambda: raw(x, x.to(cuda), None, None, 1.0, True, True),
+        lambda: raw(x.to(cuda), x, None, None, 1.0, True, True),
+        lambda: raw(x.to(cuda), x.to(cuda), lengths.int(), None, 1.0, True, True),
+    ):
+        with pytest.raises(RuntimeError, match="expected the device of"):
+            call()
+
+
+@pytest.mark.parametrize(("bad", "came"), [(0, 0), (9, 9), (2**32 + 3, 2**31 - 1)])
+def test_lengths_out_of_range_where_python_cannot_look(bad: int, came: int) -> None:
+    """Under torch.compile and torch.func.vmap the operator itself refuses them."""
+    x, lengths = torch.zeros(3, 5, 2), torch.tensor([1, 2, bad])
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda n: warpalign.soft_dtw(x, x, x_lengths=n), fullgraph=True, backend="aot_eager"
+    )
+    mapped = torch.func.vmap(lambda n: warpalign.soft_dtw(x, x, x_lengths=n))
+    for call in (lambda: compiled(lengths), lambda: mapped(lengths.expand(2, 3))):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert str(caught.value) == f"warpalign: x_lengths: expected between 1 and N, got {came} at index 2"
+
+
+def test_raw_operators_refuse_what_is_no_tensor() -> None:
+    for bad in (None, 1.0, "x", [1.0]):
+        with pytest.raises((RuntimeError, TypeError)):
+            torch.ops.warpalign.soft_dtw(bad, torch.zeros(3, 5, 2), None, None, 1.0, True, True)
+
+
+def test_a_bad_call_leaves_no_trace(device: torch.device) -> None:
+    x = torch.arange(30.0, device=device).view(2, 5, 3)
+    before = warpalign.soft_dtw(x, x)
+    with pytest.raises(ValueError, match="^gamma"):
+        warpalign.soft_dtw(x, x, gamma=-1.0)
+    assert torch.equal(warpalign.soft_dtw(x, x), before)

@@ -1,0 +1,200 @@
+"""The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_tables_are_fresh() -> None:
+    done = run("benchmarks/report.py", "--check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
+    options = ["--device", "cpu", "--quick", "--no-build", "--skip-tests", "--rows", "^128x17", "--sweep"]
+    done = run("benchmarks/gpu_check.py", *options, "--commit", "test", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test.json")
+    found = json.loads(file.read_text())
+    (sweep,) = [row for row in found if row.get("name") == "sweep"]
+    assert (sweep["status"], sweep["detail"].partition(",")[0]) == ("passed", "10 sizes")
+    assert len(list(tmp_path.glob("*/*-test-sweep.json"))) == 1
+    rows = [row for row in found if row["op"] == "soft_dtw"]
+    assert [(row["B"], row["N"], row["M"]) for row in rows] == [(128, 17, 15)]
+    assert rows[0]["step_ms"] > 0 and rows[0]["err_gx"] < 1e-5
+
+
+def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_check
+
+    folder = tmp_path / "build" / "dev" / "tests" / "cpp"
+    folder.mkdir(parents=True)
+    for name in ("soft_dtw_cuda_test", "simt_soft_dtw_cuda_test"):
+        program = folder / name
+        program.write_text("#!/bin/sh\necho '1 test from 1 test suite ran.'\necho '[  PASSED  ] 1 test.'\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(gpu_check, "ROOT", tmp_path)
+    assert gpu_check.cpp_tests()["detail"] == "1 passed, 0 failed, 1 programs"
+
+
+def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
+    done = run("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_sanitizer_cases_on_the_cpu() -> None:
+    done = run("benchmarks/sanitize_small.py", "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-sweep.json")
+    rows = json.loads(file.read_text())
+    assert [(row["D"], row["N"]) for row in rows] == [(d, n) for d in (1, 64) for n in (1, 2, 31, 32, 33)]
+    assert all(row["step_ms"] > 0 and row["forward_ms"] > 0 for row in rows)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from report_plots import draw_sweep
+
+    graphed = [{**row, "graph_forward_ms": row["forward_ms"], "graph_step_ms": None} for row in rows]
+    assert draw_sweep(graphed, tmp_path).stat().st_size > 10_000
+
+
+def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
+    done = run(
+        *("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick"),
+        "--limit",
+        "0",
+        "--out",
+        str(tmp_path),
+    )
+    assert done.returncode == 1
+    assert "0 sizes, 0 with a failure, 10 not measured for want of time" in done.stdout
+
+
+def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads and two processes of torchrun give one device's bits."""
+    options = ["--device", "cpu", "--quick", "--repeats", "1", "--commit", "test", "--out", str(tmp_path)]
+    done = run("benchmarks/cdist_scaling.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test-scaling.json")
+    rows = json.loads(file.read_text())
+    shapes = [(row["D"], row["how"], row["devices"]) for row in rows]
+    assert sorted(shapes) == [
+        (d, *how) for d in (1, 16) for how in (("devices", 1), ("devices", 2), ("torchrun", 2))
+    ]
+    assert all(row["same_bits"] and row["seconds"] > 0 for row in rows)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report_tables
+
+    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
+    table = report_tables.scaling_table()
+    assert table.count("the same |") == 6 and "differ" not in table
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked out by hand from the rates."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from soft_dtw_limits import limit
+    from soft_dtw_rows import Size
+
+    def bound(*shape: int, step: bool = False, overhead_ms: float = 0.0) -> tuple[str, float]:
+        found = limit(Size(*shape), "NVIDIA H200", step=step, overhead_ms=overhead_ms)
+        assert found is not None
+        return found.name, pytest.approx(found.ms, rel=1e-3)
+
+    cells = 2048 * 512 * 512
+    assert bound(2048, 512, 512, 1) == ("integer units", 1e3 * 11 * cells / (4 * 4.18e12))
+    assert bound(32, 512, 512, 1) == ("latency", 1e3 * 70 * 1023 / 2 * 16 * 132 / 4.18e12)
+    assert bound(2048, 512, 512, 64, step=True) == ("issue", 1e3 * (22 + 6 * 64) * cells / (8 * 4.18e12))
+    assert bound(10**6, 1, 1, 1000) == ("memory", 1e3 * 8e9 / 4.3e12)
+    assert bound(32, 128, 128, 1, step=True, overhead_ms=0.137) == ("framework", 0.137)
+    assert limit(Size(1, 1, 1, 1), "another GPU", step=False) is None
+
+
+def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """warpalign's and pysdtw's losses train the same model, and both learn."""
+    pytest.importorskip("pysdtw")
+    options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
+    done = run("benchmarks/training_impact.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test-training.json")
+    rows = json.loads(file.read_text())
+    assert [(row["task"], row["impl"]) for row in rows] == [
+        (task, impl) for task in ("forecast", "represent") for impl in ("warpalign", "pysdtw")
+    ]
+    for ours, theirs in (rows[:2], rows[2:]):
+        assert ours["metric_after"] < ours["metric_before"] == theirs["metric_before"]
+        assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report_tables
+
+    peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
+    table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
+    monkeypatch.setattr(report_tables, "gpu_rows", lambda: [table_row])
+    monkeypatch.setattr(
+        report_tables, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
+    )
+    (line,) = [line for line in report_tables.training_table().splitlines() if "reckoned |" in line]
+    # 2 steps per epoch, each 10 ms longer.
+    assert f"| {report_tables.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
+
+
+def test_a_training_without_its_peer(tmp_path: Path) -> None:
+    """A row that fails is told, and the others are there."""
+    (tmp_path / "pysdtw.py").write_text("raise ImportError('not today')")
+    options = ["--device", "cpu", "--quick", "--tasks", "forecast", "--out", str(tmp_path / "out")]
+    done = run("benchmarks/training_impact.py", *options, "--peer-path", str(tmp_path))
+    assert done.returncode == 1
+    assert "pysdtw     ImportError: not today" in done.stdout
+    assert "2 rows, 1 with a failure" in done.stdout
+
+
+PROGRAM = """#!/bin/sh
+cat <<END
+{"context": {"instruction set": "avx2"}, "benchmarks": [
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 1.5},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 1.0},
+  {"run_type": "iteration", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 0.1},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:-1/pairs:1/real_time", "ns_per_cell": 2.0},
+  {"run_type": "iteration", "run_name": "gradient/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 0.5},
+  {"run_type": "aggregate", "run_name": "value/float32/N:2048/D:1/threads:1/band:64/pairs:1/real_time", "ns_per_cell": 9.0}
+]}
+END
+"""
+
+
+def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    done = run("benchmarks/soft_dtw_cpu_cells.py", str(program), "--commit", "test", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.glob("*/*-test-cells.json")
+    rows = json.loads(file.read_text())
+    assert [(row["what"], row["radius"], row["ns_per_cell"]) for row in rows] == [
+        *(("value", None, 1.0), ("value", 64, 0.1), ("gradient", None, 2.0), ("gradient", 64, 0.5))
+    ]
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import report_tables
+
+    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
+    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in report_tables.band_table()
+    failed = run("benchmarks/soft_dtw_cpu_cells.py", str(tmp_path / "missing"), "--out", str(tmp_path))
+    assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1

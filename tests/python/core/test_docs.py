@@ -1,0 +1,69 @@
+"""What the documentation shows runs: the Python code of every page, the commands of the command line's, the docstrings' examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+import warpalign
+from docs_code import python_blocks, run_page
+from warpalign._soft_dtw import functional
+from warpalign.cli import _app
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if python_blocks(page))
+MODULES = [
+    name for _, name, _ in pkgutil.walk_packages(warpalign.__path__, "warpalign.") if "__main__" not in name
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_pages_run_and_show_what_they_write(page: Path, tmp_path: Path) -> None:
+    written = {path.name for path in run_page(page, tmp_path)}
+    shown = set(re.findall(r"!\[[^\]]*\]\(([\w-]+\.png)\)", page.read_text()))
+    assert written == shown
+    if page.parent.name == "howto":
+        assert shown, "an example ends in a plot"
+    assert all((tmp_path / name).stat().st_size > 5000 for name in written)
+
+
+def test_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = DOCS / "cli.md"
+    run_page(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^\$ warpalign (.*)$", page.read_text(), re.MULTILINE)
+    for command in commands:
+        assert _app.run(shlex.split(command)) == 0, capsys.readouterr().err
+    missing = _app.warpalign.commands.keys() - {command.split()[0] for command in commands}
+    assert not missing, "every sub-command has an example"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name: str) -> None:
+    torch.manual_seed(0)
+    result = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
+    assert result.failed == 0
+
+
+def test_examples_are_found() -> None:
+    counts = [len(t.examples) for t in doctest.DocTestFinder().find(functional)]
+    assert sum(counts) > 5
+
+
+def test_a_fault_of_a_page_is_seen_with_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n")
+    before = Path.cwd()
+    with pytest.raises(AssertionError) as caught:
+        run_page(page, tmp_path / "out")
+    assert caught.traceback[-1].lineno == 9  # counted from 0
+    assert Path.cwd() == before

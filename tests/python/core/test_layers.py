@@ -1,0 +1,74 @@
+"""The dependency direction of docs/architecture.md holds, and the check that says so can see a violation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from check_layers import check_tree
+
+ROOT = Path(__file__).resolve().parents[3]
+
+TREE = {
+    "include/warpalign/status.h": "#pragma once\n",
+    "src/core/views.h": '#include "warpalign/status.h"\n',
+    "src/cpu/simd.h": '#include "core/views.h"\n',
+    "src/cuda/warp.cuh": '#include <cuda_runtime.h>\n#include "core/views.h"\n',
+    "src/soft_dtw/problem.h": '#include "warpalign/status.h"\n',
+    "src/soft_dtw/cpu.cpp": '#include <vector>\n#include "cpu/simd.h"\n#include "problem.h"\n',
+    "src/soft_dtw/launch.cu": '#include "cuda/warp.cuh"\n#include "soft_dtw/problem.h"\n',
+    "src/transducer/problem.h": '#include "core/views.h"\n',
+    "bindings/torch/ops.cpp": '#include <torch/csrc/stable/library.h>\n#include "warpalign/status.h"\n',
+}
+
+
+def write_tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_this_tree_keeps_the_direction() -> None:
+    assert check_tree(ROOT) == []
+
+
+def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
+    write_tree(tmp_path, TREE)
+    assert check_tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("include/warpalign/bad.h", '#include "core/views.h"'),
+        ("include/warpalign/bad.h", "#include <cuda_runtime.h>"),
+        ("include/warpalign/bad.h", "__global__ void kernel();"),
+        ("include/warpalign/bad.h", "#include <torch/torch.h>"),
+        ("src/core/bad.h", '#include "cpu/simd.h"'),
+        ("src/core/bad.h", "#include <Python.h>"),
+        ("src/cpu/bad.h", '#include "soft_dtw/problem.h"'),
+        ("src/cpu/bad.h", '#include "../cuda/warp.cuh"'),
+        ("src/cuda/bad.cuh", '#include "cpu/simd.h"'),
+        ("src/soft_dtw/bad.cpp", '#include "cuda/warp.cuh"'),
+        ("src/soft_dtw/bad.cpp", '#include "transducer/problem.h"'),
+        ("src/soft_dtw/bad.cpp", '#include "../transducer/problem.h"'),
+        ("src/soft_dtw/bad.cu", "#include <ATen/ATen.h>"),
+        ("src/soft_dtw/bad.cu", "  #  include <c10/cuda/CUDAStream.h>"),
+        ("src/transducer/bad.h", '#include "bindings/torch/ops.cpp"'),
+        ("bindings/torch/bad.cpp", '#include "soft_dtw/problem.h"'),
+    ],
+)
+def test_a_planted_violation_is_seen(tmp_path: Path, file: str, line: str) -> None:
+    write_tree(tmp_path, TREE | {file: line + "\n"})
+    violations = check_tree(tmp_path)
+    assert violations
+    assert all(violation.startswith(file) for violation in violations)
+
+
+def test_comments_do_not_count(tmp_path: Path) -> None:
+    write_tree(
+        tmp_path, TREE | {"include/warpalign/fine.h": "// __global__\n/* #include <torch/torch.h> */\n"}
+    )
+    assert check_tree(tmp_path) == []

@@ -1,0 +1,67 @@
+"""What the tests of all operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Outputs = TypeVar("Outputs")
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+HALF_DTYPES = [torch.float16, torch.bfloat16]
+
+
+def randn(
+    *shape: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    grad: bool = False,
+) -> torch.Tensor:
+    """The same numbers on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return numbers.to(device=device, dtype=dtype).requires_grad_(grad)
+
+
+def numpy64(tensor: torch.Tensor) -> Array:
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+def relative_error(got: torch.Tensor, expected: Array) -> float:
+    """In the Euclidean norm over the whole tensor."""
+    difference = float(np.linalg.norm(numpy64(got) - expected))
+    norm = float(np.linalg.norm(expected))
+    return difference / norm if norm > 0 else difference
+
+
+def assert_tensors_close(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def assert_tensors_equal(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def assert_close(got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    assert got.shape == expected.shape
+    assert relative_error(got, numpy64(expected)) <= tolerance
+
+
+def captured(run: Callable[[], Outputs]) -> tuple[torch.cuda.CUDAGraph, Outputs]:
+    """A CUDA graph of a call, and the tensors that its replays write."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = run()
+    return graph, outputs

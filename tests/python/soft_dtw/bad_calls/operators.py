@@ -1,0 +1,181 @@
+"""The raw operators: they refuse what would break the core's contract, for whoever calls them directly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tests.python.bad_calls import BadCall, BadCalls, Given
+
+OPS = torch.ops.warpalign
+AXES = "expected every axis of {} below 2^31, and none but the batch empty, got shape {}"
+BATCH = "expected (B, M, D) with the B and D of x, which has shape (3, 5, 2), got shape "
+PER_PAIR = "expected a contiguous tensor (B,) with B = 3, got shape "
+
+
+def ints(given: Given, *values: int) -> torch.Tensor:
+    return given.ints(*values, dtype=torch.int32)
+
+
+def long(given: Given, *shape: int) -> torch.Tensor:
+    return torch.zeros(1, 1, 1, device=given.device).expand(shape)
+
+
+# What changes of a good call of soft_dtw, soft_dtw_alignment and soft_dtw_subsequence: arguments, message; the arguments' name.
+SERIES: dict[str, tuple[Any, str]] = {
+    "x of 0 axes": (lambda g: {"x": g.x.sum()}, "x: expected 3 axes (B, N, D), got shape ()"),
+    "x of 2 axes": (lambda g: {"x": g.x[0]}, "x: expected 3 axes (B, N, D), got shape (5, 2)"),
+    "x of 4 axes": (lambda g: {"x": g.x[None]}, "x: expected 3 axes (B, N, D), got shape (1, 3, 5, 2)"),
+    "y of 2 axes": (lambda g: {"y": g.y[0]}, "y: expected 3 axes (B, M, D), got shape (6, 2)"),
+    "y of another batch": (lambda g: {"y": g.y[:2]}, "y: " + BATCH + "(2, 6, 2)"),
+    "y of one series": (lambda g: {"y": g.y[:1]}, "y: " + BATCH + "(1, 6, 2)"),
+    "y of other features": (lambda g: {"y": g.y[..., :1]}, "y: " + BATCH + "(3, 6, 1)"),
+    "x without steps": (lambda g: {"x": g.x[:, :0]}, "x: " + AXES.format("(B, N, D)", "(3, 0, 2)")),
+    "y without steps": (lambda g: {"y": g.y[:, :0]}, "y: " + AXES.format("(B, M, D)", "(3, 0, 2)")),
+    "x without features": (lambda g: {"x": g.x[..., :0]}, "x: " + AXES.format("(B, N, D)", "(3, 5, 0)")),
+    "2^31 steps": (lambda g: {"x": long(g, 1, 2**31, 1)}, "x: " + AXES.format("(B, N, D)", f"(1, {2**31}, 1)")),
+    "2^31 features": (lambda g: {"x": long(g, 1, 1, 2**31)}, "x: " + AXES.format("(B, N, D)", f"(1, 1, {2**31})")),
+    "2^31 pairs": (lambda g: {"x": long(g, 2**31, 1, 1)}, "x: " + AXES.format("(B, N, D)", f"({2**31}, 1, 1)")),
+    "2^31 steps of y": (lambda g: {"y": long(g, 1, 2**31, 1)}, "y: " + AXES.format("(B, M, D)", f"(1, {2**31}, 1)")),
+    "integers": (lambda g: {"x": g.x.long()}, "x: expected dtype float32 or float64, got dtype Long"),
+    "complex": (lambda g: {"x": g.x.to(torch.complex64)}, "x: expected dtype float32 or float64, got dtype ComplexFloat"),
+    "float16": (lambda g: {"x": g.x.half()}, "x: expected dtype float32 or float64, got dtype Half"),
+    "two dtypes": (lambda g: {"y": g.y.double()}, "y: expected the dtype of x, dtype Float, got dtype Double"),
+    "lengths of int64": (lambda g: {"x_lengths": g.ints(1, 2, 3)}, "x_lengths: expected dtype int32, got dtype Long"),
+    "lengths of float": (lambda g: {"y_lengths": ints(g, 1, 2, 3).float()}, "y_lengths: expected dtype int32, got dtype Float"),
+    "too few lengths": (lambda g: {"x_lengths": ints(g, 1, 2)}, "x_lengths: " + PER_PAIR + "(2)"),
+    "lengths of 0 axes": (lambda g: {"x_lengths": ints(g, 1)[0]}, "x_lengths: " + PER_PAIR + "()"),
+    "lengths of 2 axes": (lambda g: {"y_lengths": ints(g, 1, 2, 3)[:, None]}, "y_lengths: " + PER_PAIR + "(3, 1)"),
+    "strided lengths": (lambda g: {"x_lengths": ints(g, 1, 2, 3, 4, 5, 6)[::2]}, "x_lengths: " + PER_PAIR + "(3)"),
+    "a negative gamma": ({"gamma": -1.5}, "gamma: expected finite and >= 0, got -1.5"),
+    "a gamma of NaN": ({"gamma": math.nan}, "gamma: expected finite and >= 0, got nan"),
+    "an infinite gamma": ({"gamma": math.inf}, "gamma: expected finite and >= 0, got inf"),
+    "a negative step_penalty": ({"step_penalty": -1.0}, "step_penalty: expected finite and >= 0, got -1"),
+    "an unknown cost": ({"cost_kind": 9}, "cost_kind: expected one of the kinds of CostKind, got 9"),
+    "another device": (lambda g: {"y": g.y.to("meta")}, "y: expected the device of x, DEVICE, got meta"),
+    "lengths elsewhere": (lambda g: {"x_lengths": ints(g, 1, 2, 3).to("meta")}, "x_lengths: expected the device of x, DEVICE, got meta"),
+}  # fmt: skip
+CPU_ONLY: dict[str, tuple[Any, str]] = {
+    f"{name} {bad}": ({name: torch.tensor([1, 1, bad], dtype=torch.int32)}, f"{name}: expected between 1 and {limit}, got {bad} at index 2")
+    for name, limit in (("x_lengths", "N"), ("y_lengths", "M"))
+    for bad in (0, -1, 7, 2**31 - 1, -(2**31))
+}  # fmt: skip
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "an unknown band": ({"band": 9}, "band: expected one of the kinds of BandKind, got 9"),
+    "a band below them": ({"band": -7}, "band: expected one of the kinds of BandKind, got -7"),
+    "a negative radius": ({"band": 1, "radius": -5}, "band: expected a radius of at least 0, got -5"),
+    "a radius below int32": ({"band": 1, "radius": -(2**40)}, f"band: expected a radius of at least 0, got {-(2**31)}"),
+    "an unknown precision": ({"precision": 3}, "precision: expected one of the values of Precision, got 3"),
+    "a flat slope": ({"band": 4, "max_slope": 0.5}, "band: expected a finite max_slope of at least 1, got 0.5"),
+    "too few gammas": (lambda g: {"gammas": torch.ones(2)}, "gammas: " + PER_PAIR + "(2)"),
+    "a negative gamma among others": (
+        lambda g: {"gammas": torch.tensor([1.0, -1.0, 1.0])}, "gammas: expected finite and > 0, got -1 at index 1"
+    ),
+}  # fmt: skip
+MASKS: dict[str, tuple[Any, str]] = {
+    "gammas of another dtype": (lambda g: {"gammas": torch.ones(3).double()}, "gammas: expected the dtype of x, dtype Float, got dtype Double"),
+    "a mask elsewhere": (
+        lambda g: {"y_mask": torch.zeros(3, 6, dtype=torch.bool, device="meta")}, "y_mask: expected the device of x, DEVICE, got meta"
+    ),
+    "a mask of float": (lambda g: {"x_mask": g.x[..., 0]}, "x_mask: expected dtype bool, got dtype Float"),
+    "a mask of another length": (
+        lambda g: {"y_mask": g.x[..., 0].bool()},
+        "y_mask: expected a contiguous tensor of the first two axes of the series, which has shape (3, 6, 2), got shape (3, 5)",
+    ),
+}  # fmt: skip
+COSTS: dict[str, tuple[Any, str]] = {
+    "2 axes": (lambda g: {"cost": g.cost[0]}, "cost: expected 3 axes (B, N, M), got shape (5, 6)"),
+    "4 axes": (lambda g: {"cost": g.cost[None]}, "cost: expected 3 axes (B, N, M), got shape (1, 3, 5, 6)"),
+    "no rows": (lambda g: {"cost": g.cost[:, :0]}, "cost: " + AXES.format("(B, N, M)", "(3, 0, 6)")),
+    "no columns": (lambda g: {"cost": g.cost[..., :0]}, "cost: " + AXES.format("(B, N, M)", "(3, 5, 0)")),
+    "2^31 rows": (lambda g: {"cost": long(g, 1, 2**31, 1)}, "cost: " + AXES.format("(B, N, M)", f"(1, {2**31}, 1)")),
+    "integers": (lambda g: {"cost": g.cost.long()}, "cost: expected dtype float32 or float64, got dtype Long"),
+    "lengths of int64": (lambda g: {"n_lengths": g.ints(1, 2, 3)}, "n_lengths: expected dtype int32, got dtype Long"),
+    "too few lengths": (lambda g: {"m_lengths": ints(g, 1)}, "m_lengths: " + PER_PAIR + "(1)"),
+    "lengths elsewhere": (lambda g: {"n_lengths": ints(g, 1, 2, 3).to("meta")}, "n_lengths: expected the device of cost, DEVICE, got meta"),
+    "a negative gamma": ({"gamma": -0.5}, "gamma: expected finite and >= 0, got -0.5"),
+}  # fmt: skip
+
+
+HARD: dict[str, tuple[Any, str]] = {
+    "a gamma of 0": ({"gamma": 0.0}, "hard DTW (gamma = 0) has no second derivatives"),
+}
+TANGENTS: dict[str, tuple[Any, str]] = {
+    "a tangent of another shape": (
+        lambda g: {"x_tangent": g.y}, "x_tangent: expected the shape of x, shape (3, 5, 2), got shape (3, 6, 2)"
+    ),
+    "a tangent of 2 axes": (
+        lambda g: {"y_tangent": g.y[0]}, "y_tangent: expected the shape of y, shape (3, 6, 2), got shape (6, 2)"
+    ),
+    "a tangent of another dtype": (
+        lambda g: {"y_tangent": g.y.double()}, "y_tangent: expected the dtype of y, dtype Float, got dtype Double"
+    ),
+    "a tangent elsewhere": (
+        lambda g: {"y_tangent": g.y.to("meta")}, "y_tangent: expected the device of x, DEVICE, got meta"
+    ),
+}  # fmt: skip
+COST_TANGENTS: dict[str, tuple[Any, str]] = {
+    "a tangent of another shape": (
+        lambda g: {"cost_tangent": g.cost.mT}, "cost_tangent: expected the shape of cost, shape (3, 5, 6), got shape (3, 6, 5)"
+    ),
+    "a tangent of another dtype": (
+        lambda g: {"cost_tangent": g.cost.half()}, "cost_tangent: expected the dtype of cost, dtype Float, got dtype Half"
+    ),
+    "a tangent elsewhere": (
+        lambda g: {"cost_tangent": g.cost.to("meta")}, "cost_tangent: expected the device of cost, DEVICE, got meta"
+    ),
+}  # fmt: skip
+
+
+def _call(name: str, change: Any, given: Given) -> object:
+    options = change(given) if callable(change) else change
+    operator = getattr(OPS, name)
+    if name.startswith("soft_dtw_cost"):
+        good = {"cost": given.cost, "n_lengths": None, "m_lengths": None, "gamma": 1.0, "needs_grad": True}
+    else:
+        good = {"x": given.x, "y": given.y, "x_lengths": None, "y_lengths": None, "gamma": 1.0}
+        good |= {"needs_grad_x": True, "needs_grad_y": True}
+    changed = good | options
+    if name == "soft_dtw_cost_jvp":  # a tangent as the input is, if not given
+        changed = {"cost_tangent": changed["cost"]} | changed
+    elif name == "soft_dtw_jvp":
+        changed = {"x_tangent": changed["x"], "y_tangent": changed["y"]} | changed
+    return operator(**changed)
+
+
+def _calls() -> BadCalls:
+    calls: BadCalls = {}
+    for name, changes, cpu_only in (
+        ("soft_dtw", SERIES, False),
+        ("soft_dtw", CPU_ONLY | SETTINGS | MASKS, True),
+        ("soft_dtw_alignment", SERIES, False),
+        ("soft_dtw_alignment", CPU_ONLY | SETTINGS | MASKS, True),
+        ("soft_dtw_subsequence", SERIES | CPU_ONLY, True),
+        ("soft_dtw_cost", COSTS, False),
+        ("soft_dtw_cost", SETTINGS, True),
+        ("soft_dtw_jvp", SERIES | TANGENTS | HARD, False),
+        ("soft_dtw_jvp", CPU_ONLY | SETTINGS | MASKS, True),
+        ("soft_dtw_cost_jvp", COSTS | COST_TANGENTS | HARD, False),
+        ("soft_dtw_cost_jvp", SETTINGS, True),
+    ):
+        for what, (change, message) in changes.items():
+            calls[f"torch.ops.warpalign.{name}: {what}"] = BadCall(
+                lambda g, name=name, change=change: _call(name, change, g),
+                RuntimeError,
+                "warpalign: " + message,
+                cpu_only,
+            )
+    for name, limit in (("n_lengths", "N"), ("m_lengths", "M")):
+        for bad in (0, 7, -(2**31)):
+            calls[f"torch.ops.warpalign.soft_dtw_cost: {name} {bad}"] = BadCall(
+                lambda g, name=name, bad=bad: _call("soft_dtw_cost", {name: ints(g, 1, 1, bad)}, g),
+                RuntimeError,
+                f"warpalign: {name}: expected between 1 and {limit}, got {bad} at index 2",
+                True,
+            )
+    return calls
+
+
+CALLS: BadCalls = _calls()
