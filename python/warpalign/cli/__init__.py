@@ -1,4 +1,4 @@
-"""The command `warpalign`; `python -m warpalign.cli` is the same. Needs the extra `cli`: pip install "warpalign[cli]"."""
+"""The command `warpalign`; `python -m warpalign` is the same. Needs the extra `cli`: pip install "warpalign[cli]"."""
 
 from __future__ import annotations
 
