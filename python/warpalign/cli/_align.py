@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 import warpalign
 from warpalign import io
 from warpalign.cli._common import (
-    DTYPES,
     OutputType,
     alignment_options,
     computing,
@@ -20,6 +19,8 @@ from warpalign.cli._common import (
     report,
     save_plot,
 )
+from warpalign.cli._progress import waiting
+from warpalign.cli._series import Reader, check_stdin, reading_options
 
 
 @click.command()
@@ -35,6 +36,7 @@ from warpalign.cli._common import (
     "--normalize", is_flag=True, help="The divergence s(a, b) - (s(a, a) + s(b, b)) / 2: 0 for equal series."
 )
 @plot_option
+@reading_options
 @alignment_options
 @computing("float64", gamma=">= 0, 0 being hard DTW")
 def align(
@@ -44,24 +46,25 @@ def align(
     normalize: bool,
     plot: Path | None,
     options: dict[str, Any],
+    reader: Reader,
     gamma: float,
-    dtype: str,
-    device: torch.device,
     as_json: bool,
 ) -> None:
     """Align the series A with the series B.
 
-    A and B are .npy, .npz or .csv files of one series (a row per time step), or FILE:INDEX.
+    A and B are .npy, .npz or .csv files of one series (a row per time step), FILE:INDEX, FILE.npz:NAME, or - for stdin.
     """
-    x, y = (torch.from_numpy(io.read_series(source)).to(device, DTYPES[dtype]) for source in (a, b))
+    check_stdin(A=a, B=b)
+    x, y = reader.one(a), reader.one(b)
     if x.shape[1] != y.shape[1]:
         raise click.UsageError(f"{b}: expected {x.shape[1]} features, as {a} has, got {y.shape[1]}")
     result: dict[str, Any] = {"n": len(x), "m": len(y), "features": x.shape[1], "gamma": gamma}
-    if normalize or (output is None and plot is None):
-        value = warpalign.soft_dtw(x, y, gamma=gamma, normalize=normalize, **options)
-    if output is not None or plot is not None:
-        found = warpalign.soft_dtw_alignment(x, y, gamma=gamma, **options)
-        value, alignment = (value if normalize else found.value), found.alignment
+    with waiting("aligning"):
+        if normalize or (output is None and plot is None):
+            value = warpalign.soft_dtw(x, y, gamma=gamma, normalize=normalize, **options)
+        if output is not None or plot is not None:
+            found = warpalign.soft_dtw_alignment(x, y, gamma=gamma, **options)
+            value, alignment = (value if normalize else found.value), found.alignment
     if output is not None:
         io.write_array(output, alignment.cpu().numpy())
         result["output"] = str(output)

@@ -24,8 +24,8 @@ WRONG_INPUT, FAILED, STOPPED = 2, 1, 130
 def warpalign() -> None:
     """Differentiable alignment of time series: soft-DTW on CPUs and GPUs.
 
-    Series come from .npy, .npz, .csv, .ts and .tsv files. FILE:INDEX is one series of a data set, FILE.npz:NAME one
-    array of an archive.
+    Series come from .npy, .npz, .csv, .ts and .tsv files, also with .gz, and from stdin, which is -. FILE:INDEX is one
+    series of a data set, FILE.npz:NAME one array of an archive. What was read is said on stderr.
     """
 
 
@@ -50,7 +50,9 @@ def run(arguments: Sequence[str] | None) -> int:
         if not _is_check(error):
             raise
         return _say(str(error), WRONG_INPUT)
-    except (OSError, torch.OutOfMemoryError, MemoryError) as error:
+    except OSError as error:
+        return _say(_of_file(error), FAILED)
+    except (torch.OutOfMemoryError, MemoryError) as error:
         return _say(str(error) or type(error).__name__, FAILED)
 
 
@@ -60,6 +62,12 @@ def _is_check(error: Exception) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("warpalign")
+
+
+def _of_file(error: OSError) -> str:
+    """The file and what the system says about it, as far as they are known."""
+    parts = [str(part) for part in (error.filename, error.strerror) if part]
+    return ": ".join(parts) or str(error) or type(error).__name__
 
 
 def _say(message: str, code: int) -> int:

@@ -17,11 +17,11 @@ from warpalign.cli._common import (
     alignment_options,
     computing,
     plot_option,
-    read_series_set,
     report,
     save_plot,
-    show_progress,
 )
+from warpalign.cli._progress import show_progress
+from warpalign.cli._series import Reader, reading_options
 
 
 @click.command()
@@ -41,6 +41,7 @@ from warpalign.cli._common import (
 )
 @click.option("-o", "--output", type=OutputType(".npy", ".csv"), help="Write the barycenter (N, D).")
 @plot_option
+@reading_options
 @alignment_options
 @computing("float64")
 def barycenter(
@@ -51,13 +52,12 @@ def barycenter(
     output: Path | None,
     plot: Path | None,
     options: dict[str, Any],
+    reader: Reader,
     gamma: float,
-    dtype: str,
-    device: torch.device,
     as_json: bool,
 ) -> None:
     """The series with the least sum of soft-DTW to all series of X: an average that keeps their shape."""
-    series, _ = read_series_set(x, dtype, device)
+    series, _ = reader.all(x)
     found = warpalign.soft_dtw_barycenter(
         series,
         gamma=gamma,

@@ -10,12 +10,8 @@ import click
 import torch
 
 import warpalign
-from warpalign.cli._common import (
-    DTYPES,
-    computing,
-    progress,
-    report,
-)
+from warpalign.cli._common import DTYPES, computing, report
+from warpalign.cli._progress import progress
 
 POSITIVE = click.IntRange(min=1)
 

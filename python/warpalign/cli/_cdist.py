@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -18,11 +17,11 @@ from warpalign.cli._common import (
     alignment_options,
     computing,
     plot_option,
-    read_series_set,
     report,
     save_plot,
-    show_progress,
 )
+from warpalign.cli._progress import show_progress
+from warpalign.cli._series import Reader, check_stdin, reading_options
 
 
 @click.command()
@@ -38,6 +37,7 @@ from warpalign.cli._common import (
     help="Write the table (n, m) there instead of to stdout.",
 )
 @plot_option
+@reading_options
 @alignment_options
 @computing("float64", gamma=">= 0, 0 being hard DTW")
 def cdist(
@@ -47,16 +47,16 @@ def cdist(
     output: Path | None,
     plot: Path | None,
     options: dict[str, Any],
+    reader: Reader,
     gamma: float,
-    dtype: str,
-    device: torch.device,
     as_json: bool,
 ) -> None:
     """Soft-DTW between all series of X and all of Y (default: of X itself)."""
-    rows, _ = read_series_set(x, dtype, device)
+    check_stdin(X=x, Y=y)
+    rows, _ = reader.all(x)
     columns = None
     if y is not None:
-        columns, _ = read_series_set(y, dtype, device)
+        columns, _ = reader.all(y)
         if columns[0].shape[1] != rows[0].shape[1]:
             raise click.UsageError(
                 f"{y}: expected {rows[0].shape[1]} features, as {x} has, got {columns[0].shape[1]}"

@@ -17,10 +17,11 @@ from warpalign.cli._common import (
     alignment_options,
     computing,
     plot_option,
-    read_series_set,
     report,
     save_plot,
 )
+from warpalign.cli._progress import waiting
+from warpalign.cli._series import Reader, reading_options
 
 
 @click.command()
@@ -48,6 +49,7 @@ from warpalign.cli._common import (
 )
 @click.option("--centers", type=OutputType(".npy"), help="Write the centers (K, N, D).")
 @plot_option
+@reading_options
 @alignment_options
 @computing("float64")
 def cluster(
@@ -60,13 +62,12 @@ def cluster(
     centers: Path | None,
     plot: Path | None,
     options: dict[str, Any],
+    reader: Reader,
     gamma: float,
-    dtype: str,
-    device: torch.device,
     as_json: bool,
 ) -> None:
     """k-means of the series of X under soft-DTW. Where the file has labels, the adjusted Rand index compares them."""
-    series, labels = read_series_set(x, dtype, device)
+    series, labels = reader.all(x)
     if clusters > len(series):
         raise click.UsageError(f"-k: expected at most the {len(series)} series of {x}, got {clusters}")
     model = warpalign.SoftDTWKMeans(
@@ -76,8 +77,10 @@ def cluster(
         n_init=n_init,
         random_state=seed,
         metric_params=options,
-        device=str(device),
-    ).fit(series)
+        device=str(reader.device),
+    )
+    with waiting("clustering"):
+        model.fit(series)
     result: dict[str, Any] = {
         "series": len(series),
         "clusters": clusters,

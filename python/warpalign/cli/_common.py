@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 import torch
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from warpalign import io
 from warpalign._soft_dtw.settings import Band, Cost
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Item = TypeVar("Item")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -61,12 +59,22 @@ class OutputType(click.ParamType[Path]):
             self.fail(f"{path.parent} is not a folder", param, ctx)
         if path.is_dir():
             self.fail(f"{path} is a folder", param, ctx)
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()  # permissions alone do not tell
+        except OSError as error:
+            self.fail(f"{path} cannot be written: {error.strerror}", param, ctx)
+        written: dict[Path, click.Parameter | None] = (
+            {} if ctx is None else ctx.meta.setdefault("written", {})
+        )
+        if path.absolute() in written:
+            self.fail(f"{path} is written twice", param, ctx)
+        written[path.absolute()] = param
         return path
 
 
 def computing(dtype: str, *, gamma: str = "> 0") -> Callable[[Command], Command]:
     """What every command that computes takes: --gamma, --dtype (by default `dtype`), --device and --json."""
-    return _all_of(
+    return all_of(
         click.option(
             "--gamma",
             type=float,
@@ -98,10 +106,11 @@ def alignment_options(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError(f"--band {options['band']}: expected --bandwidth too")
         command(**given, options=options)
 
-    return _all_of(*_ALIGNMENT_OPTIONS.values())(with_options)
+    return all_of(*_ALIGNMENT_OPTIONS.values())(with_options)
 
 
-def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, listed by --help in this order."""
     return lambda command: functools.reduce(lambda taken, option: option(taken), reversed(options), command)
 
 
@@ -146,25 +155,6 @@ def save_plot(path: Path, draw: Callable[[Figure], None]) -> None:
     draw(figure)
     with io.atomic_path(path) as beside:
         figure.savefig(beside)
-
-
-def read_series_set(
-    path: str, dtype: str, device: torch.device
-) -> tuple[list[torch.Tensor], list[str] | None]:
-    """The series (N_i, D) of a file, and their labels if it has them."""
-    data = io.read_dataset(path)
-    return [torch.from_numpy(series).to(device, DTYPES[dtype]) for series in data.series], data.labels
-
-
-def show_progress() -> bool:
-    """Whether somebody looks at stderr."""
-    return sys.stderr.isatty()
-
-
-def progress(items: Iterable[Item], label: str) -> Iterable[Item]:
-    """A progress bar on stderr, where that is a terminal and it takes longer than a second."""
-    bar: Iterable[Item] = tqdm(items, desc=label, delay=1.0, leave=False, disable=None)
-    return bar
 
 
 def report(values: dict[str, Any], *, as_json: bool) -> None:

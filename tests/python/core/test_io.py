@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io as streams
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,10 @@ def test_npz(tmp_path: Path) -> None:
     assert read_series(f"{path}:y").tolist() == np.ones((3, 2)).tolist()
     assert [one.shape for one in read_dataset(path).series] == [(4, 2), (3, 2)]
     assert read_series(f"{path}:0").shape == (4, 2)
+    assert [one.shape for one in read_dataset(f"{path}:x").series] == [(2, 1)] * 4
+    np.savez(path, z=np.zeros((4, 5, 2)), y=np.ones(3))
+    assert [one.shape for one in read_dataset(f"{path}:z").series] == [(5, 2)] * 4
+    assert read_series(f"{path}:z:3").shape == (5, 2)
     np.savez(path, np.zeros((4, 5, 2)))
     assert len(read_dataset(path).series) == 4
     np.savez_compressed(path, np.zeros((4, 2)))
@@ -232,3 +239,87 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     write_array(tmp_path / "a.npy", np.zeros(3))
     plain = write(tmp_path / "plain", "")
     assert os.stat(tmp_path / "a.npy").st_mode == os.stat(plain).st_mode
+
+
+# Separators, headers, compression, stdin.
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("0,1,2\n1.5,2,3\n", ["0", "1", "2"], [[1.5, 2, 3]]),
+        ("0,1,2\n1,2,3\n", ["0", "1", "2"], [[1, 2, 3]]),
+        (",0\n0,7\n1,8\n", ["0"], [[7], [8]]),
+        ("0\n0.5\n0.7\n", ["0"], [[0.5], [0.7]]),
+        ("0,1\n2,3\n", None, [[0, 1], [2, 3]]),  # integers all through: a series may begin so
+        ("0\n1\n", None, [[0], [1]]),
+        ("0,1,2\n", None, [[0, 1, 2]]),  # names of nothing
+        ("1,2,3\n4.5,5,6\n", None, [[1, 2, 3], [4.5, 5, 6]]),
+        ("0.0,1.0,2.0\n3,4,5\n", None, [[0, 1, 2], [3, 4, 5]]),
+        ("a;b\n1,5;2\n-3;4e1\n", ["a", "b"], [[1.5, 2], [-3, 40]]),
+        ("1;2\n3;4.5\n", None, [[1, 2], [3, 4.5]]),
+        ("x\ty\n1\t2\n", ["x", "y"], [[1, 2]]),
+        ('"a;b",c\n1,2\n', ["a;b", "c"], [[1, 2]]),
+    ],
+)
+def test_header_and_separator_of_a_csv(
+    tmp_path: Path, text: str, names: list[str] | None, rows: list[list[float]]
+) -> None:
+    path = write(tmp_path / "a.csv", text)
+    assert read_series(path).tolist() == rows
+    assert read_dataset(path).columns == names
+    assert [one.ravel().tolist() for one in read_dataset(path).series] == rows
+
+
+def test_header_where_it_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "0,1\n2,3\n")
+    assert read_series(path, header=True).tolist() == [[2, 3]]
+    path = write(tmp_path / "a.csv", "0,1,2\n1.5,2,3\n")
+    assert read_series(path, header=False).tolist() == [[0, 1, 2], [1.5, 2, 3]]
+
+
+def test_pandas_files_come_back(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = np.random.default_rng(0).normal(size=(5, 4))
+    for options in ({"index": False}, {}, {"sep": ";", "decimal": ",", "index": False}, {"sep": "\t"}):
+        for path in (tmp_path / "a.csv", tmp_path / "a.csv.gz"):
+            pandas.DataFrame(table).to_csv(path, **options)
+            assert np.array_equal(read_series(path), table)
+
+
+def test_transposed_columns_of_unequal_length(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "u,v\n1,2\n3,\n5\n")
+    data = read_dataset(path, transpose=True)
+    assert [one.ravel().tolist() for one in data.series] == [[1, 3, 5], [2]] and data.columns == ["u", "v"]
+    with pytest.raises(InputError, match="a.csv: column 2: expected a number in column 2, got 'x'"):
+        read_dataset(write(tmp_path / "a.csv", "1,2\n3,x\n"), transpose=True)
+
+
+def one_array_of(contents: bytes, suffix: str, folder: Path) -> bytes:
+    """The contents, or a valid .npz of one array, where several differ in their features."""
+    if suffix == ".npz":
+        np.savez(folder / "valid.npz", np.arange(6.0).reshape(2, 3))
+        return (folder / "valid.npz").read_bytes()
+    return contents
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".ts", ".npy", ".npz"])
+def test_gzip(tmp_path: Path, suffix: str) -> None:
+    contents = one_array_of(valid_bytes(suffix, tmp_path), suffix, tmp_path)
+    (tmp_path / f"b{suffix}").write_bytes(contents)
+    (tmp_path / f"b{suffix}.gz").write_bytes(gzip.compress(contents))
+    plain, packed = (read_dataset(tmp_path / f"b{suffix}{end}") for end in ("", ".gz"))
+    assert plain.labels == packed.labels
+    assert all(np.array_equal(a, b) for a, b in zip(plain.series, packed.series, strict=True))
+    assert np.array_equal(read_series(tmp_path / f"b{suffix}.gz:0"), plain.series[0])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".ts", ".npy", ".npz"])
+def test_stdin_is_known_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    contents = one_array_of(valid_bytes(suffix, tmp_path), suffix, tmp_path)
+    plain = read_dataset(tmp_path / f"valid{suffix}")
+    for sent in (contents, gzip.compress(contents)):
+        monkeypatch.setattr(sys, "stdin", streams.TextIOWrapper(streams.BytesIO(sent)))
+        found = read_dataset("-")
+        assert found.labels == plain.labels
+        assert all(np.array_equal(a, b) for a, b in zip(found.series, plain.series, strict=True))

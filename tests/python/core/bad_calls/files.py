@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io as streams
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,8 +37,11 @@ def command(*arguments: object) -> None:
         contextlib.redirect_stderr(err),
     ):
         code = _app.run([str(argument) for argument in arguments])
-    line = err.getvalue()
-    assert (code, out.getvalue()) == (2, ""), (code, line)
+    said = err.getvalue().splitlines(keepends=True)
+    assert (code, out.getvalue()) == (2, ""), (code, said)
+    # Lines before the last one may say what was read, and nothing else.
+    assert all(re.search(r": \d+ series of ", line) for line in said[:-1]), said
+    line = said[-1]
     assert line.startswith("warpalign: ") and line.count("\n") == 1 and line.endswith("\n"), line
     raise Refused(line[len("warpalign: ") : -1]) from errors[0]
 
@@ -56,7 +60,10 @@ SERIES: dict[str, tuple[str, str | bytes, str]] = {
     "a word": ("a.csv", "1,2\n3,four\n", ":2: expected a number in column 2, got 'four'"),
     "Python's underscore": ("a.csv", "1,2\n3,4_0\n", ":2: expected a number in column 2, got '4_0'"),
     "half a header": ("a.csv", "x,2\n", ":1: expected a number in column 1, got 'x'"),
-    "decimal commas": ("a.csv", "1;5\n2;5\n3\n", ":2: expected a number in column 1, got '2;5'"),
+    "semicolons": ("a.csv", "1;5\n2;5\n3\n", ":3: expected 2 columns, as in the first row, got 1"),
+    "thousands": ("a.csv", "1;5\n2;5.000,1\n", ":2: expected a number in column 2, got '5.000,1'"),
+    "no gzip": ("a.csv.gz", "1,2\n", ": cannot be decompressed (Not a gzipped file (b'1,'))"),
+    "half a gzip": ("a.csv.gz", gzip.compress(b"1,2", mtime=0)[:-4], ": cannot be decompressed (Compressed file ended before the end-of-stream marker was reached)"),
     "only a header": ("a.csv", "x,y\n", ": " + NOTHING),
     "an empty file": ("a.csv", "", ": " + NOTHING),
     "a long row": ("a.csv", "1,2\n3,4\n5,6,7\n", ":3: expected 2 columns, as in the first row, got 3"),
@@ -70,7 +77,7 @@ SERIES: dict[str, tuple[str, str | bytes, str]] = {
     "half an archive": ("a.npz", b"PK\x03\x04", ": cannot be read (BadZipFile: File is not a zip file)"),
     "an empty numpy file": ("a.npy", b"", ": No data left in file"),
     "a data set": ("a.tsv", "1\t2\n", ": expected one series, got a data set; {}:INDEX picks one, counted from 0"),
-    "another suffix": ("a.txt", "1", ": expected a name that ends in .npy, .npz, .csv, .ts or .tsv"),
+    "another suffix": ("a.txt", "1", ": expected a name that ends in .npy, .npz, .csv, .ts or .tsv, or in one of these and .gz"),
 }  # fmt: skip
 DATASETS: dict[str, tuple[str, str, str]] = {
     "nothing": ("a.csv", "\n\n", ": expected at least one series, got none"),
@@ -120,6 +127,11 @@ def xy(g: Given) -> Path:
     return archive(g, x=np.zeros(3), y=np.zeros(3))
 
 
+def without_stdin(given: Given) -> None:
+    with mock.patch.object(sys, "stdin", None):
+        read_series("-")
+
+
 KEYS: dict[str, tuple[Callable[[Given], object], str]] = {
     "no key in an archive": (lambda g: read_series(xy(g)), "FOLDER/a.npz: expected one array, or FOLDER/a.npz:NAME with one of x, y"),
     "another key": (lambda g: read_series(f"{xy(g)}:z"), "FOLDER/a.npz: expected an array named x, y, got z"),
@@ -132,6 +144,11 @@ KEYS: dict[str, tuple[Callable[[Given], object], str]] = {
     "three axes": (lambda g: read_series(saved(g, "a.npy", np.zeros((2, 3, 4)))), "FOLDER/a.npy: expected one series of shape (N,) or (N, D), got (2, 3, 4)"),
     "an archive as an array": (lambda g: read_series(archive(g, "a.npy", x=np.zeros(3))), "FOLDER/a.npy: expected a .npy file, got a .npz archive"),
     "an array as an archive": (lambda g: read_series(saved(g, "b.npy", np.zeros(3)).rename(g.folder / "a.npz")), "FOLDER/a.npz: expected a .npz archive, got a .npy file"),
+    "a list that is to be transposed": (lambda g: read_series(saved(g, "a.npy", np.zeros(3)), transpose=True), "FOLDER/a.npy: expected a table of two axes to transpose, got shape (3,)"),
+    "an archive's cases to be transposed": (lambda g: read_dataset(g.file("a.tsv", "1	2"), transpose=True), "FOLDER/a.tsv: expected a table to transpose, .csv or .npy, got .tsv"),
+    "two keys": (lambda g: read_series(f"{g.file('a.tsv', '1	2')}:0:0"), "FOLDER/a.tsv: expected an index from 0 to 0, got '0:0'"),
+    "an index of a named array": (lambda g: read_series(f"{archive(g, x=np.zeros((2, 3)), y=np.zeros(3))}:x:2"), "FOLDER/a.npz:x: expected an index from 0 to 1, got '2'"),
+    "no stdin": (without_stdin, "stdin: expected a file or a pipe, got none"),
     "an empty archive": (lambda g: read_series(archive(g)), "FOLDER/a.npz: expected at least one array, got none"),
 }  # fmt: skip
 
@@ -158,6 +175,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align: an output nowhere": ("align a.csv b.npy -o nowhere/e.npy", "Invalid value for '-o' / '--output': FOLDER/nowhere is not a folder"),
     "align: a folder as output": ("align a.csv b.npy -o folder.npy", "Invalid value for '-o' / '--output': FOLDER/folder.npy is a folder"),
     "align: a plot of another kind": ("align a.csv b.npy --plot e.pdf", "Invalid value for '--plot': expected a name that ends in .png, got 'FOLDER/e.pdf'"),
+    "cluster: one file written twice": ("cluster waves.npy -k 2 -o l.npy --centers l.npy", "Invalid value for '--centers': FOLDER/l.npy is written twice"),
+    "align: twice stdin": ("align - -", "B: expected a file, because A is stdin, got -"),
+    "align: an unknown scale": ("align a.csv b.npy --scale log", "Invalid value for '--scale': 'log' is not one of 'zscore', 'minmax'."),
     "align: an unknown device": ("align a.csv b.npy --device tpu", "Invalid value for '--device': expected cpu, cuda or cuda:N, got 'tpu'"),
     "align: no such device": ("align a.csv b.npy --device cuda:99", "Invalid value for '--device': expected a device of this machine, which has DEVICES, got 'cuda:99'"),
     "align: an unknown dtype": ("align a.csv b.npy --dtype int", "Invalid value for '--dtype': 'int' is not one of 'float32', 'float64'."),
@@ -232,6 +252,10 @@ CALLS: BadCalls = {
     "io.write_array: three axes": BadCall(
         lambda g: write_array(g.folder / "a.csv", np.zeros((1, 2, 3))), ValueError,
         "FOLDER/a.csv: expected at most 2 axes for .csv, got shape (1, 2, 3)",
+    ),
+    "io.write_array: no such folder": BadCall(
+        lambda g: write_array(g.folder / "nowhere" / "a.npy", np.zeros(3)), FileNotFoundError,
+        "[Errno 2] No such file or directory: 'FOLDER/nowhere/a.npy'",
     ),
     "io.write_arrays: another suffix": BadCall(
         lambda g: write_arrays(g.folder / "a.npy", {}), ValueError, "FOLDER/a.npy: expected a name that ends in .npz"

@@ -1,0 +1,114 @@
+"""Reading series for a command: its options, what it says about a file, scaling."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+import torch
+
+from warpalign.cli._common import DTYPES, all_of
+from warpalign.cli._progress import waiting
+from warpalign.io import Dataset, Series, _read
+
+SCALES = ("zscore", "minmax")
+
+
+class Reader(NamedTuple):
+    """How the files of one command are read, and into what."""
+
+    header: bool | None
+    transpose: bool
+    scale: str | None
+    dtype: torch.dtype
+    device: torch.device
+
+    def one(self, source: str) -> torch.Tensor:
+        """The series (N, D) of a file, or the one that a key picks."""
+        return self._taken(source, _read.one)[0][0]
+
+    def all(self, source: str) -> tuple[list[torch.Tensor], list[str] | None]:
+        """The series (N_i, D) of a file, and their labels if it has them."""
+        return self._taken(source, _read.dataset)
+
+    def _taken(
+        self, source: str, read: Callable[[str, bool | None, bool], Dataset]
+    ) -> tuple[list[torch.Tensor], list[str] | None]:
+        with waiting(f"reading {source}"):
+            data = read(source, self.header, self.transpose)
+        click.echo(f"{source}: {description(data)}", err=True)
+        return [self._tensor(series) for series in data.series], data.labels
+
+    def _tensor(self, series: Series) -> torch.Tensor:
+        return torch.from_numpy(scaled(series, self.scale)).to(self.device, self.dtype)
+
+
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """--header, --transpose and --scale; the command gets them as `reader`, with its dtype and device."""
+
+    @functools.wraps(command)
+    def with_reader(**given: Any) -> None:
+        options = {name: given.pop(name) for name in ("header", "transpose", "scale")}
+        reader = Reader(**options, dtype=DTYPES[given.pop("dtype")], device=given.pop("device"))
+        command(**given, reader=reader)
+
+    return all_of(
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether the first row of a .csv is column names.  [default: guessed]",
+        ),
+        click.option("--transpose", is_flag=True, help="The columns of a table are the series."),
+        click.option(
+            "--scale",
+            type=click.Choice(SCALES),
+            help="Scale every feature of every series to mean 0 and deviation 1, or to [0, 1].",
+        ),
+    )(with_reader)
+
+
+def check_stdin(**sources: str | None) -> None:
+    """At most one of the files is stdin."""
+    named = [
+        name for name, source in sources.items() if source is not None and source.split(":")[0] == _read.STDIN
+    ]
+    if len(named) > 1:
+        raise click.UsageError(f"{named[1]}: expected a file, because {named[0]} is stdin, got {_read.STDIN}")
+
+
+def description(data: Dataset) -> str:
+    """What was read, in a line: 44 series of 24 steps."""
+    lengths = [len(series) for series in data.series]
+    shortest, longest = min(lengths), max(lengths)
+    steps = (
+        f"{longest} step{'s' * (longest > 1)}" if shortest == longest else f"{shortest} to {longest} steps"
+    )
+    features = data.series[0].shape[1]
+    parts = [f"{len(lengths)} series of {steps}"]
+    if features > 1:
+        parts.append(f"{features} features")
+    if data.labels is not None:
+        classes = len(set(data.labels))
+        parts.append(f"{classes} label{'s' * (classes > 1)}")
+    if data.columns is not None:
+        shown = data.columns if len(data.columns) < 5 else [*data.columns[:3], "…", data.columns[-1]]
+        parts.append(f"first row taken as column names ({' '.join(shown)})")
+    return ", ".join(parts)
+
+
+def scaled(series: Series, scale: str | None) -> Series:
+    """Every feature of a series (N, D) at mean 0 and standard deviation 1, or between 0 and 1; a constant one at 0."""
+    if scale is None:
+        return series
+    low, high = series.min(axis=0), series.max(axis=0)
+    if scale == "minmax":
+        middle, width = low, high - low
+    else:
+        middle, width = series.mean(axis=0), series.std(axis=0)
+    # A constant feature's deviation is what rounding leaves of it, not 0.
+    is_constant = low == high
+    moved: Series = np.where(is_constant, 0.0, series - middle)
+    return moved / np.where(is_constant, 1.0, width)

@@ -1,0 +1,77 @@
+"""Series in files: .npy, .npz, .csv, and the UCR/UEA archive's .tsv and .ts. Needs NumPy.
+
+What a file holds:
+
+| suffix | as one series (N, D) | as a data set |
+| --- | --- | --- |
+| .npy | an array (N,) or (N, D) | an array (B, N) or (B, N, D) |
+| .npz | its only array | its only array as in .npy, else one series each |
+| .csv | a row per time step, a column per feature | a row per series of one feature |
+| .tsv | ``FILE.tsv:INDEX`` | a row per series: its label, then its values |
+| .ts | ``FILE.ts:INDEX`` | a row per series: features, then its label |
+
+``FILE:INDEX`` picks a series of any data set, counted from 0. ``FILE.npz:NAME`` picks one array of an archive, and
+``FILE.npz:NAME:INDEX`` one series of that array. ``FILE.csv.gz`` is decompressed; so is every other suffix with ``.gz``.
+``-`` is stdin. There the contents tell the format: gzip, .npy and .npz begin with their marks, .ts begins with ``@`` or
+``#``, and all else is .csv.
+
+A .csv is separated by semicolons, tabs or commas: by the first of these that its first row has. Between semicolons,
+``1,5`` is 1.5. Its first row is column names if no cell is a number, or if the cells are 0, 1, 2, … as pandas numbers
+columns. (One or two such cells are names only if the row below holds more than integers.) Then a first column without a
+name is an index, as pandas writes it, and is passed over. `header` says it where the guess is wrong.
+
+Missing values (NaN, "?", nothing) at a series' end make it shorter, as the archive pads. Elsewhere they are an error, as
+is infinity.
+
+Every fault of a file raises :class:`InputError`. Its message begins with the file and, where there is one, the line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warpalign.io import _read
+from warpalign.io._series import Dataset, InputError, Series
+from warpalign.io._write import atomic_path, print_table, write_array, write_arrays
+
+__all__ = [
+    "Dataset",
+    "InputError",
+    "Series",
+    "atomic_path",
+    "print_table",
+    "read_dataset",
+    "read_series",
+    "write_array",
+    "write_arrays",
+]
+
+
+def read_dataset(path: str | Path, *, header: bool | None = None, transpose: bool = False) -> Dataset:
+    """All series of a file.
+
+    Args:
+        path: a .npy, .npz, .csv, .ts or .tsv file, ``FILE.npz:NAME``, or ``-`` for stdin. The table above says how it is
+            read. ``FILE:INDEX`` is a data set of one series.
+        header: whether the first row of a .csv is column names; None: guessed. Other files have none.
+        transpose: the table's columns are the series: a .csv, or an array of two axes.
+
+    Raises:
+        InputError: there is no such file, or its contents are not series of numbers with equal numbers of features.
+    """
+    return _read.dataset(path, header, transpose)
+
+
+def read_series(source: str | Path, *, header: bool | None = None, transpose: bool = False) -> Series:
+    """One series (N, D), float64.
+
+    Args:
+        source: ``FILE``, or ``FILE:KEY`` with the index of a series in a data set or the name of an array in a .npz; ``-``
+            is stdin.
+        header: as for :func:`read_dataset`.
+        transpose: the table has a row per feature and a column per time step. With an index, as for :func:`read_dataset`.
+
+    Raises:
+        InputError: as :func:`read_dataset`, or no series has that key.
+    """
+    return _read.one(source, header, transpose).series[0]
