@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "cuda/math.cuh"
+#include "cuda/warp.cuh"
 
 namespace warpalign::cuda {
 

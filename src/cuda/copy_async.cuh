@@ -1,8 +1,6 @@
 // Copies from global to shared memory that need no registers on the way and do not make the warp wait.
 #pragma once
 
-#include "cuda/math.cuh"
-
 namespace warpalign::cuda {
 
 // One element by this thread; other types, and GPUs before sm_80, wait for it.

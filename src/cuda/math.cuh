@@ -1,10 +1,7 @@
-// Device math that every operator shares: single-instruction base-2 functions and warp reductions.
+// Device math that every operator shares: functions of one GPU instruction each.
 #pragma once
 
 namespace warpalign::cuda {
-
-constexpr int kWarpSize = 32;
-constexpr unsigned kFullWarp = 0xffffffffu;
 
 // 2^x, relative error 2^-22, denormal results flushed to 0.
 __device__ __forceinline__ float exp2_fast(float x) {

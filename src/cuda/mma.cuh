@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "cuda/math.cuh"
-
 namespace warpalign::cuda {
 
 // sum += a b: a is 16 x 8, b 8 x 8, of float32 of which the units see the upper 19 bits. With g = lane / 4

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "cuda/math.cuh"
 #include "cuda/remote_access.cuh"
+#include "cuda/warp.cuh"
 
 namespace warpalign::cuda {
 

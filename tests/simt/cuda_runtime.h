@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "simt.h"
 
@@ -20,10 +21,21 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ thread_local  // a block is a thread of the operating system
 
-#define threadIdx (simt::thread_index())
-#define blockIdx (simt::block_index())
-#define blockDim (simt::block_size())
-#define gridDim (simt::grid_size())
+// The built-in variables. Members of structs may have the same names, so that they are no macros.
+template <simt::Index (*kGet)(), unsigned simt::Index::*kAxis>
+struct SimtCoordinate {
+  operator unsigned() const { return kGet().*kAxis; }  // NOLINT: reads as a number
+};
+template <simt::Index (*kGet)()>
+struct SimtIndex {
+  SimtCoordinate<kGet, &simt::Index::x> x;
+  SimtCoordinate<kGet, &simt::Index::y> y;
+  SimtCoordinate<kGet, &simt::Index::z> z;
+};
+inline constexpr SimtIndex<simt::thread_index> threadIdx{};
+inline constexpr SimtIndex<simt::block_index> blockIdx{};
+inline constexpr SimtIndex<simt::block_size> blockDim{};
+inline constexpr SimtIndex<simt::grid_size> gridDim{};
 
 struct alignas(8) int2 {
   int x, y;
@@ -132,18 +144,49 @@ T __shfl_xor_sync(unsigned mask, T v, int bits) {
   return simt::shuffle(mask, v, simt::lane() ^ bits);
 }
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorInvalidValue,
+  cudaErrorMemoryAllocation,
+  cudaErrorInvalidConfiguration,
+  cudaErrorInvalidDevice,
+  cudaErrorNotSupported,
+  cudaErrorCooperativeLaunchTooLarge,
+  cudaErrorInvalidClusterSize
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
   cudaDevAttrMaxSharedMemoryPerBlockOptin,
   cudaDevAttrComputeCapabilityMajor
 };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncAttributeNonPortableClusterSizeAllowed
+};
 using cudaStream_t = void*;
 
-inline const char* cudaGetErrorString(cudaError_t) { return "out of memory"; }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+  constexpr const char* kNames[] = {"no error",
+                                    "invalid argument",
+                                    "out of memory",
+                                    "invalid configuration argument",
+                                    "invalid device ordinal",
+                                    "operation not supported",
+                                    "too many blocks in cooperative launch",
+                                    "invalid cluster size"};
+  return kNames[error];
+}
+
+// The error of the thread's last call that had one, until somebody takes it.
+inline thread_local cudaError_t simt_last_error = cudaSuccess;
+inline cudaError_t simt_return(cudaError_t error) {
+  if (error != cudaSuccess) simt_last_error = error;
+  return error;
+}
+inline cudaError_t cudaPeekAtLastError() { return simt_last_error; }
+inline cudaError_t cudaGetLastError() { return std::exchange(simt_last_error, cudaSuccess); }
+
 inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
@@ -152,20 +195,17 @@ inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  if (device != 0) return simt_return(cudaErrorInvalidDevice);
   const simt::Device& d = simt::device;
   *value = which == cudaDevAttrMultiProcessorCount            ? d.multiprocessors
            : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? d.shared_bytes
                                                               : d.compute_capability_major;
   return cudaSuccess;
 }
-template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-  return cudaSuccess;
-}
 inline cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return *data ? cudaSuccess : cudaErrorMemoryAllocation;
+  return simt_return(*data ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 inline cudaError_t cudaFree(void* data) {
   std::free(data);
@@ -181,4 +221,72 @@ inline cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   return cudaMemset(to, value, bytes);
+}
+
+// Launches.
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension, cudaLaunchAttributeCooperative };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    dim3 clusterDim;
+    int cooperative;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute which, int value) {
+  simt::Limits& limits = simt::limits_of(reinterpret_cast<const void*>(kernel));
+  if (which == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+    limits.large_clusters = value != 0;
+  } else {
+    if (value < 0 || value > simt::device.shared_bytes) return simt_return(cudaErrorInvalidValue);
+    limits.shared_bytes = value;
+  }
+  return cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int,
+                                                          std::size_t shared_bytes) {
+  *blocks = simt::blocks_of_multiprocessor(shared_bytes);
+  return cudaSuccess;
+}
+
+inline cudaError_t simt_check(const simt::Launch& launch) {
+  const simt::Limits& limits = simt::limits_of(launch.kernel);
+  if (launch.blocks < 1 || launch.threads < 1 || launch.threads > 1024) return cudaErrorInvalidConfiguration;
+  if (launch.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
+  if (launch.cluster > 1) {
+    if (simt::device.compute_capability_major < 9) return cudaErrorNotSupported;
+    if (launch.cluster > (limits.large_clusters ? 16 : 8)) return cudaErrorInvalidClusterSize;
+    if (launch.blocks % launch.cluster != 0) return cudaErrorInvalidConfiguration;
+  }
+  const int resident = simt::blocks_of_multiprocessor(launch.shared_bytes) * simt::device.multiprocessors;
+  return launch.cooperative && launch.blocks > resident ? cudaErrorCooperativeLaunchTooLarge : cudaSuccess;
+}
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  simt::Launch launch{reinterpret_cast<const void*>(kernel), static_cast<int>(config->gridDim.x),
+                      static_cast<int>(config->blockDim.x), config->dynamicSmemBytes};
+  for (unsigned k = 0; k < config->numAttrs; ++k) {
+    const cudaLaunchAttribute& attribute = config->attrs[k];
+    if (attribute.id == cudaLaunchAttributeCooperative) {
+      launch.cooperative = attribute.val.cooperative != 0;
+    } else {
+      launch.cluster = static_cast<int>(attribute.val.clusterDim.x);
+    }
+  }
+  if (const cudaError_t error = simt_check(launch); error != cudaSuccess) return simt_return(error);
+  simt::run_grid(launch, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  return cudaSuccess;
 }

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -17,7 +19,8 @@
 #error "simt.cpp switches stacks in x86-64's own way"
 #endif
 
-namespace warpalign::detail::soft_dtw {
+// The array that src/cuda/shared.cuh declares.
+namespace warpalign::cuda {
 alignas(256) thread_local unsigned char shared[256 * 1024];
 }
 
@@ -199,25 +202,83 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
 }
 int sync_block(int any) { return block->sync(any); }
 
-void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::function<void()>& thread) {
-  if (shared_bytes > static_cast<std::size_t>(device.shared_bytes)) fail("more shared memory than there is");
-  const std::size_t filled = shared_bytes + 4096;
+namespace {
+
+// One block after the other, on this thread.
+class Resident {
+ public:
+  Resident(const Launch& launch, const std::function<void()>& thread)
+      : launch_(launch), filled_(launch.shared_bytes + kGuard), block_(launch.threads, thread) {
+    _mm_setcsr(_mm_getcsr() | 0x8040);  // -ftz: denormal numbers are 0
+  }
+  void run(int index) {
+    unsigned char* const shared = warpalign::cuda::shared;
+    std::memset(shared, kUnused, filled_);
+    block_.run({static_cast<unsigned>(index), 0, 0}, {static_cast<unsigned>(launch_.threads), 1, 1},
+               {static_cast<unsigned>(launch_.blocks), 1, 1});
+    for (std::size_t k = launch_.shared_bytes; k < filled_; ++k) {
+      if (shared[k] != kUnused) fail("written behind the block's shared memory");
+    }
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 4096;
+  const Launch& launch_;
+  const std::size_t filled_;
+  Block block_;
+};
+
+struct Kernel {
+  Limits limits;
+  int launches = 0;
+};
+struct Kernels {
+  std::mutex mutex;
+  std::map<const void*, Kernel> all;  // references to elements stay valid
+};
+Kernels& kernels() {
+  static Kernels known;
+  return known;
+}
+
+}  // namespace
+
+Limits& limits_of(const void* kernel) {
+  const std::lock_guard lock(kernels().mutex);
+  return kernels().all[kernel].limits;
+}
+int launched(const void* kernel) {
+  const std::lock_guard lock(kernels().mutex);
+  return kernels().all[kernel].launches;
+}
+
+void run_grid(const Launch& launch, const std::function<void()>& thread) {
+  if (launch.shared_bytes > static_cast<std::size_t>(device.shared_bytes))
+    fail("more shared memory than there is");
+  {
+    const std::lock_guard lock(kernels().mutex);
+    ++kernels().all[launch.kernel].launches;
+  }
+  // Blocks that run together: all of a cooperative launch, else those of a cluster.
+  const int together = launch.cooperative ? launch.blocks : launch.cluster;
+  const int teams = launch.blocks / together;
   std::atomic<int> next{0};
   const auto work = [&] {
-    _mm_setcsr(_mm_getcsr() | 0x8040);  // -ftz: denormal numbers are 0
-    unsigned char* const shared = warpalign::detail::soft_dtw::shared;
-    Block own(threads, thread);
-    for (int b = next++; b < blocks; b = next++) {
-      std::memset(shared, kUnused, filled);
-      own.run({static_cast<unsigned>(b), 0, 0}, {static_cast<unsigned>(threads), 1, 1},
-              {static_cast<unsigned>(blocks), 1, 1});
-      for (std::size_t k = shared_bytes; k < filled; ++k) {
-        if (shared[k] != kUnused) fail("written behind the block's shared memory");
-      }
+    if (together == 1) {
+      Resident resident(launch, thread);
+      for (int b = next++; b < launch.blocks; b = next++) resident.run(b);
+      return;
+    }
+    for (int team = next++; team < teams; team = next++) {
+      std::vector<std::thread> blocks;
+      for (int k = 0; k < together; ++k)
+        blocks.emplace_back([&, k] { Resident(launch, thread).run(team * together + k); });
+      for (std::thread& one : blocks) one.join();
     }
   };
+  const int at_a_time = std::clamp(device.resident / together, 1, teams);
   std::vector<std::thread> residents;
-  for (int k = 0; k < device.resident && k < blocks; ++k) residents.emplace_back(work);
+  for (int k = 0; k < at_a_time; ++k) residents.emplace_back(work);
   for (std::thread& resident : residents) resident.join();
 }
 

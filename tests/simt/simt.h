@@ -1,10 +1,13 @@
-// Runs CUDA kernels that were compiled as C++: blocks are threads of the operating system, so many of them at
-// a time as simt::device says, and a block's threads are fibers of its own. A fiber goes on until it waits
-// for others or polls; warps take turns in an order that changes all the time, so that what works by a lucky
-// order fails soon. Lanes of a warp meet at its collective operations only.
+// Runs CUDA kernels that were compiled as C++. A block is a thread of the operating system; its threads are
+// fibers. A fiber runs until it waits for others or polls. Warps take turns in an order that changes all the
+// time, so that what works by a lucky order fails soon. Lanes of a warp meet at its collective operations
+// only.
 //
-// It shows what a kernel computes, that it ends, and with a sanitizer that it stays within its memory. It
-// knows no weak memory order and says nothing about speed.
+// simt::device.resident says how many blocks run at a time. The blocks of a cluster always run together, and
+// so do all blocks of a cooperative launch.
+//
+// The emulator shows what a kernel computes, that it ends, and with a sanitizer that it stays within its
+// memory. It knows no weak memory order and says nothing about speed.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +19,21 @@ namespace simt {
 // The GPU that the host code sees; tests may change it.
 struct Device {
   int multiprocessors = 3;
-  int shared_bytes = 227 * 1024;  // per block
+  int shared_bytes = 227 * 1024;  // of a block, and of a multiprocessor
   int compute_capability_major = 9;
-  int resident = 2;  // blocks: fewer than a kernel may hope for
+  // Blocks that run at a time, of a launch that is not cooperative: fewer than a kernel may hope for.
+  // Clusters run as many at a time as fit into this number, but one at least.
+  int resident = 2;
 };
 inline Device device;
+
+// Blocks that the runtime says a multiprocessor can hold; shared memory alone limits them.
+inline int blocks_of_multiprocessor(std::size_t shared_bytes) {
+  constexpr std::size_t kMost = 2;
+  const std::size_t fitting =
+      static_cast<std::size_t>(device.shared_bytes) / (shared_bytes > 0 ? shared_bytes : 1);
+  return static_cast<int>(fitting < kMost ? fitting : kMost);
+}
 
 struct Index {
   unsigned x, y, z;
@@ -59,13 +72,28 @@ T shuffle(unsigned mask, T v, int from) {
   return v;
 }
 
-// Runs `thread` as every thread of the grid, and returns when all have ended. The process ends with a message
-// where CUDA would be undefined: a lane that does not come, memory written behind the block's share.
-void run_grid(int blocks, int threads, std::size_t shared_bytes, const std::function<void()>& thread);
+struct Launch {
+  const void* kernel;
+  int blocks;
+  int threads;  // of a block
+  std::size_t shared_bytes = 0;
+  int cluster = 1;
+  bool cooperative = false;
+};
+
+// Runs `thread` as every thread of the grid, and returns when all have ended. The launch is one that CUDA
+// would take. The process ends with a message where CUDA would be undefined: a lane that does not come,
+// memory written behind the block's share.
+void run_grid(const Launch& launch, const std::function<void()>& thread);
+
+// What a kernel has been allowed by cudaFuncSetAttribute().
+struct Limits {
+  int shared_bytes = 48 * 1024;
+  bool large_clusters = false;
+};
+Limits& limits_of(const void* kernel);
+
+// How often this process has launched the kernel.
+int launched(const void* kernel);
 
 }  // namespace simt
-
-// The kernels' dynamic shared memory, of which there is one array.
-namespace warpalign::detail::soft_dtw {
-extern thread_local unsigned char shared[];
-}

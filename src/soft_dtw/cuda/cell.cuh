@@ -16,7 +16,7 @@
 
 #include <math_constants.h>
 
-#include "cuda/math.cuh"
+#include "cuda/scaled_number.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -54,15 +54,11 @@ struct Cell32 {
   static constexpr bool kDual = false;
   static constexpr bool kHard = false;
   static constexpr bool kCertifies = true;  // its range may be too small for a pair
-  struct __align__(8) State {
-    float mantissa;
-    int exponent;
-  };
+  using State = cuda::ScaledNumber<std::int32_t>;
 
-  static constexpr int kDead = -(1 << 30);  // exponents saturate here: out of reach
-
-  static __device__ __forceinline__ State dead() { return {1.0f, kDead}; }
-  static __device__ __forceinline__ State one() { return {1.0f, 0}; }
+  static __device__ __forceinline__ State dead() { return State::zero(); }
+  static __device__ __forceinline__ State one() { return State::one(); }
+  static __device__ __forceinline__ State normal(State s) { return cuda::normal(s); }
 
   // A power of two and the factor that is left. Certified below 2^22.
   struct Penalty {
@@ -74,29 +70,6 @@ struct Cell32 {
     return {static_cast<float>(exp2(whole - c)), static_cast<int>(whole)};
   }
 
-  // Whole exponent, with that of the mantissa.
-  static __device__ __forceinline__ int exponent_of(State s) {
-    return __viaddmax_s32(s.exponent, (__float_as_int(s.mantissa) >> 23) - 127, kDead);
-  }
-  static __device__ __forceinline__ State normal(State s) {
-    return {__int_as_float(cuda::with_exponent_of_one(__float_as_int(s.mantissa))), exponent_of(s)};
-  }
-  static __device__ __forceinline__ State product(State a, State b) {  // of normal ones
-    return {a.mantissa * b.mantissa, max(a.exponent + b.exponent, kDead)};
-  }
-  static __device__ __forceinline__ State sum(State a, State b) {
-    const int top = max(a.exponent, b.exponent);
-    return {scaled(a, top) + scaled(b, top), top};
-  }
-  static __device__ __forceinline__ State shuffle_xor(State s, int bits) {
-    return {__shfl_xor_sync(cuda::kFullWarp, s.mantissa, bits),
-            __shfl_xor_sync(cuda::kFullWarp, s.exponent, bits)};
-  }
-  // Mantissa in units of 2^exponent; 0 where that is below 2^-126.
-  static __device__ __forceinline__ float scaled(State s, int exponent) {
-    return s.mantissa * __int_as_float(__viaddmax_s32(s.exponent, 127 - exponent, 0) << 23);
-  }
-
   template <bool kWantWeights, bool kOptions>
   static __device__ __forceinline__ State advance(float cost, float scale, const Penalty& penalty, State up,
                                                   State left, State diagonal, Weights<float>* weights) {
@@ -104,9 +77,9 @@ struct Cell32 {
         kOptions ? __viaddmax_s32(max(up.exponent, left.exponent), -penalty.exponent, diagonal.exponent)
                  : __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
     const int beside = kOptions ? largest + penalty.exponent : largest;
-    const float z_up = scaled(up, beside);  // but for the penalty's factor
-    const float z_left = scaled(left, beside);
-    const float z_diagonal = scaled(diagonal, largest);
+    const float z_up = cuda::scaled(up, beside);  // but for the penalty's factor
+    const float z_left = cuda::scaled(left, beside);
+    const float z_diagonal = cuda::scaled(diagonal, largest);
     // The same bits for exchanged series.
     const float sum = kOptions ? fmaf(z_up + z_left, penalty.factor, z_diagonal) : z_up + z_left + z_diagonal;
     if (kWantWeights) {
@@ -123,11 +96,7 @@ struct Cell32 {
   }
 
   // log2 Z
-  static __device__ double log2_of(State s) { return s.exponent + log2(static_cast<double>(s.mantissa)); }
-
-  static __device__ __forceinline__ State shuffle_up(State s) {
-    return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1)};
-  }
+  static __device__ double log2_of(State s) { return cuda::log2_of(s); }
 };
 
 // float64 mantissa, and a double that holds an integer as exponent: exact below 2^53 and graceful beyond, so
@@ -189,10 +158,6 @@ struct Cell64 {
   }
 
   static __device__ double log2_of(State s) { return s.exponent + log2(s.mantissa); }
-
-  static __device__ __forceinline__ State shuffle_up(State s) {
-    return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1)};
-  }
 };
 
 // Hard DTW, gamma = 0: R itself, summed in float64, and all the weight on one predecessor; of equal ones on
@@ -233,10 +198,6 @@ struct CellHard {
 
   // R counts as -log2 Z.
   static __device__ double log2_of(State s) { return -s.value; }
-
-  static __device__ __forceinline__ State shuffle_up(State s) {
-    return {__shfl_up_sync(cuda::kFullWarp, s.value, 1)};
-  }
 };
 
 }  // namespace warpalign::detail::soft_dtw

@@ -5,67 +5,14 @@
 // and the reverse sweep and the gradients are multiplications and additions of duals.
 #pragma once
 
+#include "cuda/dual.cuh"
 #include "soft_dtw/cuda/cell.cuh"
 #include "soft_dtw/cuda/cost_range.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-struct __align__(16) Dual {
-  double value;
-  double tangent;
-
-  Dual() = default;
-  __device__ __forceinline__ Dual(double v, double t = 0.0)  // NOLINT: numbers are duals
-      : value(v), tangent(t) {}
-
-  __device__ __forceinline__ friend Dual operator+(Dual a, Dual b) {
-    return {a.value + b.value, a.tangent + b.tangent};
-  }
-  __device__ __forceinline__ friend Dual operator-(Dual a, Dual b) {
-    return {a.value - b.value, a.tangent - b.tangent};
-  }
-  __device__ __forceinline__ friend Dual operator*(Dual a, Dual b) {
-    return {a.value * b.value, a.value * b.tangent + a.tangent * b.value};
-  }
-  __device__ __forceinline__ friend Dual operator/(Dual a, Dual b) {
-    const double quotient = a.value / b.value;
-    return {quotient, (a.tangent - quotient * b.tangent) / b.value};
-  }
-  __device__ __forceinline__ Dual& operator+=(Dual a) { return *this = *this + a; }
-  __device__ __forceinline__ Dual& operator-=(Dual a) { return *this = *this - a; }
-
-  // Where there is no derivative it counts as 0.
-  __device__ __forceinline__ friend Dual abs(Dual a) {
-    return a.value == 0 ? Dual(0) : a.value < 0 ? Dual(0) - a : a;
-  }
-  __device__ __forceinline__ friend Dual min(Dual a, Dual b) { return a.value < b.value ? a : b; }
-  __device__ __forceinline__ friend Dual max(Dual a, Dual b) { return a.value > b.value ? a : b; }
-  __device__ __forceinline__ friend Dual sqrt(Dual a) {
-    const double root = ::sqrt(a.value);
-    return {root, root > 0 ? 0.5 * a.tangent / root : 0.0};
-  }
-};
-
-template <class Real>
-__device__ __forceinline__ Real shuffle_down(Real a) {
-  return __shfl_down_sync(cuda::kFullWarp, a, 1);
-}
-__device__ __forceinline__ Dual shuffle_down(Dual a) {
-  return {__shfl_down_sync(cuda::kFullWarp, a.value, 1), __shfl_down_sync(cuda::kFullWarp, a.tangent, 1)};
-}
-template <class Real>
-__device__ __forceinline__ Real shuffle_xor(Real a, int bit) {
-  return __shfl_xor_sync(cuda::kFullWarp, a, bit);
-}
-__device__ __forceinline__ Dual shuffle_xor(Dual a, int bit) {
-  return {__shfl_xor_sync(cuda::kFullWarp, a.value, bit), __shfl_xor_sync(cuda::kFullWarp, a.tangent, bit)};
-}
-
-template <class Real>
-__device__ __forceinline__ Real value_of(Real a) {
-  return a;
-}
-__device__ __forceinline__ double value_of(Dual a) { return a.value; }
+using cuda::Dual;
+using cuda::value_of;
 
 // What the caller gets of a number.
 template <class Real>
@@ -112,11 +59,6 @@ struct CellDual {
   }
 
   static __device__ double log2_of(State s) { return s.exponent + log2(s.mantissa); }
-
-  static __device__ __forceinline__ State shuffle_up(State s) {
-    return {__shfl_up_sync(cuda::kFullWarp, s.mantissa, 1), __shfl_up_sync(cuda::kFullWarp, s.exponent, 1),
-            __shfl_up_sync(cuda::kFullWarp, s.tangent, 1)};
-  }
 };
 
 template <>

@@ -24,11 +24,9 @@ __device__ void note_ends(const Wave& w, typename Wave::State end) {
     }
     for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32) w.end_values()[j] = inf;
   }
-  double top = log2_z;
-  for (int bit = 1; bit < 32; bit *= 2) top = fmax(top, __shfl_xor_sync(cuda::kFullWarp, top, bit));
+  const double top = cuda::reduce_max(log2_z);
   const int best = __ffs(__ballot_sync(cuda::kFullWarp, log2_z == top)) - 1;
-  double sum = top > -CUDART_INF ? exp2(log2_z - top) : 0.0;
-  for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(cuda::kFullWarp, sum, bit);
+  const double sum = cuda::reduce_sum(top > -CUDART_INF ? exp2(log2_z - top) : 0.0);
   if (w.lane == 0) {
     const bool one_counts = Wave::Cell::kHard || !(sum > 0);
     w.part(w.strip) = {one_counts ? top : top + log2(sum), w.strip * 32 + best};

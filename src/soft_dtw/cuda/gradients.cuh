@@ -254,7 +254,7 @@ class GradientMaker {
     if (!pair_.grad_x) return;
     for (int bit = width_; bit < 32; bit *= 2) {
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r) by_row[r] += shuffle_xor(by_row[r], bit);
+      for (int r = 0; r < kTileRows; ++r) by_row[r] += cuda::shuffle_xor(by_row[r], bit);
     }
     if (lane_ < width_ && in_range) {
       In* at = out_x;

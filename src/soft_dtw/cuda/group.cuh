@@ -1,6 +1,7 @@
 // One group of kGroup steps of a warp: the recursion itself.
 #pragma once
 
+#include "cuda/warp.cuh"
 #include "soft_dtw/cuda/dual.cuh"
 #include "soft_dtw/cuda/layout.h"
 
@@ -57,7 +58,7 @@ __device__ __forceinline__ void run_group(int lane, const Source& source, const 
   z.corner = Cell::normal(z.corner);
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
-    State left = Cell::shuffle_up(z.above[W - 1]);
+    State left = cuda::shuffle_up(z.above[W - 1]);
     if (lane == 0) left = W > 2 ? Cell::normal(border[q]) : border[q];
     State corner = z.corner;
     z.corner = left;

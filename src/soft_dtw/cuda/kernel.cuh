@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/launch.cuh"
+#include "cuda/shared.cuh"
 #include "soft_dtw/cuda/forward.cuh"
 #include "soft_dtw/cuda/reverse.cuh"
 
@@ -240,8 +241,7 @@ __device__ void work(Wave& wave) {
 
 template <class Cell, class In, class Source, bool kGradient, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __grid_constant__ Params<In> p) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  Wave<Cell, In, Source> wave(p, shared);
+  Wave<Cell, In, Source> wave(p, cuda::dynamic_shared());
   work<kGradient>(wave);
 }
 
@@ -281,21 +281,9 @@ struct KernelOf {
   static Status launch_as(const Params<In>& p, cudaStream_t stream) {
     const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
     const Layout& l = p.layout;
-    if (l.shared_bytes > 48 * 1024) {
-      // The same for all launches: other threads may be about to launch this kernel with more.
-      int device = 0;
-      if (const Status s = cuda::to_status(cudaGetDevice(&device)); !s.ok()) return s;
-      const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kStaticSharedBytes;
-      const Status status =
-          cuda::to_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
-      if (!status.ok()) return status;
-    }
-    if (l.cleared() > 0) {
-      const Status status = cuda::to_status(cudaMemsetAsync(p.scratch, 0xff, l.cleared(), stream));
-      if (!status.ok()) return status;
-    }
+    if (Status s = cuda::set_memory(p.scratch, 0xff, l.cleared(), stream); !s.ok()) return s;
     const int threads = 32 * l.warps * l.pairs_per_block * Source::kRoles;
-    return cuda::launch(kernel, l.grid, threads, l.shared_bytes, stream, p);
+    return cuda::launch(kernel, {l.grid, threads, static_cast<std::size_t>(l.shared_bytes), stream}, p);
   }
 };
 

@@ -9,8 +9,8 @@
 
 #include "core/arena.h"
 #include "cuda/check.h"
+#include "cuda/ragged.h"
 #include "soft_dtw/cuda/launch.h"
-#include "soft_dtw/cuda/longest_first.h"
 #include "soft_dtw/cuda/unit_steps.h"
 #include "soft_dtw/problem.h"
 
@@ -191,7 +191,7 @@ Plan plan_for(const Call& call) {
   const SoftDtwOutputs& out = call.out;
   const DeviceLimits limits{
       cuda::attribute(cudaDevAttrMultiProcessorCount, call.device),
-      cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) - kStaticSharedBytes};
+      cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device) - cuda::kStaticSharedBytes};
   Request request{};
   request.batch = problem.batch;
   request.n = problem.n;
@@ -347,7 +347,12 @@ Status run_as(const Call& call, const Plan& plan, void* workspace) {
   if (plan.order > 0) {
     int* const order = reinterpret_cast<int*>(base + plan.flags);
     auto* const counter = reinterpret_cast<int*>(p.scratch);
-    if (Status s = find_longest_first(call.p, order, counter, call.stream); !s.ok()) return s;
+    const SoftDtwProblem& problem = call.p;
+    if (Status s = cuda::find_longest_first({problem.x_lengths, problem.n}, {problem.y_lengths, problem.m},
+                                            problem.batch, order, counter, call.stream);
+        !s.ok()) {
+      return s;
+    }
     p.order = order;
   }
   p.layout = plan.main;

@@ -8,13 +8,17 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "cuda/device.h"
+
 namespace warpalign::detail::soft_dtw {
+
+using cuda::aligned;
+using cuda::DeviceLimits;
+using cuda::div_up;
 
 constexpr int kGroup = 8;          // steps between two handshakes with the neighbouring strips
 constexpr int kChannelGroups = 8;  // groups that a strip may run ahead of its neighbour
 constexpr int kChannelBarriers = 2 * kChannelGroups;
-
-constexpr int div_up(int a, int b) { return a / b + (a % b != 0); }
 
 // At step s lane t of strip k is at row s - t - row_shift(k). The shifts make what the last lane of a strip
 // computes in one group of steps what the first lane of the next strip needs in one group, lag(k) groups
@@ -69,14 +73,6 @@ struct SourceSizes {
 // of squared distances or a cost matrix; or everything.
 enum class Options : unsigned char { kNone, kPaths, kAll };
 
-constexpr int kStaticSharedBytes = 256;  // more than any kernel has beside what is laid out for it
-
-struct DeviceLimits {
-  int multiprocessors;
-  int shared_bytes_per_block;
-};
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 constexpr std::size_t kHeaderBytes = 256;  // the ticket counter
 constexpr std::size_t kRecordBytes = 64;   // of a pair in flight
 constexpr std::size_t kPartBytes = 16;     // of a strip

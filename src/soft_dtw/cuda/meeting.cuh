@@ -57,11 +57,11 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
   Crossings<Wave> c;
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    c.up[k] = Cell::product(own.above[k], other[k]);
-    c.diagonal[k] = Cell::product(k > 0 ? own.above[k - 1] : corner, other[k]);
+    c.up[k] = cuda::product(own.above[k], other[k]);
+    c.diagonal[k] = cuda::product(k > 0 ? own.above[k - 1] : corner, other[k]);
   }
-  const State before = Cell::shuffle_up(own.above[W - 1]);
-  c.sideways = w.lane > 0 ? Cell::product(before, Cell::sum(other[0], further)) : Cell::dead();
+  const State before = cuda::shuffle_up(own.above[W - 1]);
+  c.sideways = w.lane > 0 ? cuda::product(before, cuda::sum(other[0], further)) : Cell::dead();
   return c;
 }
 
@@ -76,18 +76,17 @@ __device__ typename Wave::State join_sweeps(const Wave& w) {
   State sum = Cell::dead();
   for (int k = w.warp; k < w.strips && w.role == 0; k += w.params.layout.warps) {
     const Crossings<Wave> c = crossings(w, k, false);
-    sum = Cell::sum(sum, c.sideways);
+    sum = cuda::sum(sum, c.sideways);
 #pragma unroll
-    for (int i = 0; i < Wave::W; ++i) sum = Cell::sum(sum, Cell::sum(c.up[i], c.diagonal[i]));
+    for (int i = 0; i < Wave::W; ++i) sum = cuda::sum(sum, cuda::sum(c.up[i], c.diagonal[i]));
   }
-#pragma unroll
-  for (int bit = 1; bit < 32; bit *= 2) sum = Cell::sum(sum, Cell::shuffle_xor(sum, bit));
+  sum = cuda::reduce(sum, [](State a, State b) { return cuda::sum(a, b); });
   if (w.role == 0 && w.lane == 0) sums[w.warp] = Cell::normal(sum);
   __syncthreads();
   if (threadIdx.x != 0) return Cell::dead();
   sum = sums[0];
 #pragma unroll 1
-  for (int k = 1; k < w.params.layout.warps; ++k) sum = Cell::sum(sum, sums[k]);
+  for (int k = 1; k < w.params.layout.warps; ++k) sum = cuda::sum(sum, sums[k]);
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
 
@@ -94,10 +95,6 @@ struct Pair {
   }
 };
 
-__device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, int limit) {
-  return lengths ? min(max(lengths[b], 1), limit) : limit;
-}
-
 // Whether step i of a series is missing. mask: (B, length), or null.
 __device__ __forceinline__ bool is_missing(const std::uint8_t* mask, int b, int length, int i) {
   return mask && mask[static_cast<std::int64_t>(b) * length + i] != 0;
@@ -134,8 +131,8 @@ __device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
           p.grad_y ? p.grad_y + i * p.m * p.dim : nullptr,
           p.alignment ? p.alignment + i * p.n * p.m : nullptr,
           b,
-          true_length(p.x_lengths, b, p.n),
-          true_length(p.y_lengths, b, p.m),
+          cuda::true_length(p.x_lengths, b, p.n),
+          cuda::true_length(p.y_lengths, b, p.m),
           scale_of<typename Cell::Scale>(p, b),
           false,
           0};

@@ -30,7 +30,7 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
   using Real = typename Wave::Real;
 #pragma unroll
   for (int f = 0; f < Wave::kFlow; ++f) {
-    const Real incoming = shuffle_down(flow.sideways[f]);
+    const Real incoming = cuda::shuffle_down(flow.sideways[f]);
     flow.sideways[f] = w.lane == 31 ? from_right[f] : incoming;
   }
   Real incoming = flow.sideways[0];
@@ -72,7 +72,7 @@ __device__ Flow<Wave> flow_across(const Wave& w) {
   using State = typename Wave::State;
   const Crossings<Wave> c = crossings(w, w.true_strip(), w.from_back);
   const State all = Cell::normal(w.record->last);
-  const auto share = [&](State part) { return Cell::scaled(part, all.exponent) / all.mantissa; };
+  const auto share = [&](State part) { return cuda::scaled(part, all.exponent) / all.mantissa; };
   Flow<Wave> flow;
 #pragma unroll
   for (int k = 0; k < Wave::W; ++k) {
@@ -208,7 +208,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   source.end_reverse();
   if constexpr (Wave::kAll) {
     if (!w.params.grad_gamma) return;
-    for (int bit = 1; bit < 32; bit *= 2) entropy += __shfl_xor_sync(cuda::kFullWarp, entropy, bit);
+    entropy = cuda::reduce_sum(entropy);
     if (w.lane == 0) w.part(w.strip) = {entropy, 0};
   }
 }

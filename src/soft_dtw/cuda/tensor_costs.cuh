@@ -33,7 +33,7 @@ class TensorCosts {
       }
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) y_norm_[k] = sum_of_four(sum[k]);
+    for (int k = 0; k < 4; ++k) y_norm_[k] = cuda::reduce_sum<4>(sum[k]);
   }
 
   template <class Crew>
@@ -59,7 +59,7 @@ class TensorCosts {
     float norm[2][2];  // of rows 8 n + 2 t + {0, 1}
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const float whole = sum_of_four(x_norm[n]);
+      const float whole = cuda::reduce_sum<4>(x_norm[n]);
       norm[n][0] = __shfl_sync(cuda::kFullWarp, whole, 8 * t_);
       norm[n][1] = __shfl_sync(cuda::kFullWarp, whole, 8 * t_ + 4);
     }

@@ -59,7 +59,7 @@ class TensorGradients {
     if (first_feature_ >= p_.dim || !pair_.grad_y) return;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      const float of_column[2] = {sum_of_four(weight_[m][0]), sum_of_four(weight_[m][1])};
+      const float of_column[2] = {cuda::reduce_sum<4>(weight_[m][0]), cuda::reduce_sum<4>(weight_[m][1])};
 #pragma unroll
       for (int b = 0; b < kBlocks; ++b) {
         if (b >= blocks_) break;
@@ -218,7 +218,7 @@ class TensorGradients {
     const float* const before_at = rows_.before + 4 * t_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float of_row = sum_of_four(weight[half]);
+      const float of_row = cuda::reduce_sum<4>(weight[half]);
       const int r = 8 * half + g_;
       const int row = row0 + r;
       if (row < 0 || row >= pair_.n) continue;

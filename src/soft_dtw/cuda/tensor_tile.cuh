@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/mma.cuh"
+#include "cuda/warp.cuh"
 #include "soft_dtw/cuda/cost_tile.cuh"
 #include "soft_dtw/cuda/launch.h"
 
@@ -175,11 +176,5 @@ struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
     return pair.y + min(kKept ? pair.true_column(j) : j, pair.m - 1) * p.y_stride[1];
   }
 };
-
-// Of the four lanes that share lane / 4.
-__device__ __forceinline__ float sum_of_four(float v) {
-  v += __shfl_xor_sync(cuda::kFullWarp, v, 1);
-  return v + __shfl_xor_sync(cuda::kFullWarp, v, 2);
-}
 
 }  // namespace warpalign::detail::soft_dtw

@@ -2,7 +2,8 @@
 #include <cfloat>
 
 #include "cuda/launch.cuh"
-#include "cuda/math.cuh"
+#include "cuda/ragged.h"
+#include "cuda/warp.cuh"
 #include "soft_dtw/cuda/unit_steps.h"
 
 namespace warpalign::detail::soft_dtw {
@@ -10,15 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 1 << 20;
-
-__device__ double largest_in_warp(double v) {
-  for (int bit = 1; bit < cuda::kWarpSize; bit *= 2) v = fmax(v, __shfl_xor_sync(cuda::kFullWarp, v, bit));
-  return v;
-}
-__device__ double sum_over_warp(double v) {
-  for (int bit = 1; bit < cuda::kWarpSize; bit *= 2) v += __shfl_xor_sync(cuda::kFullWarp, v, bit);
-  return v;
-}
 
 // A step of the series, or nothing where it is missing or behind the true length.
 template <class In>
@@ -38,17 +30,15 @@ struct Step {
     if (tangents) tangents += b * side.tangents.stride[0] + i * side.tangents.stride[1];
     tangent_stride = side.tangents.stride[2];
     length = 0;
-    if ((side.lengths && i >= min(max(side.lengths[b], 1), side.length)) || (side.mask && side.mask[row])) {
-      return;
-    }
+    if (i >= cuda::true_length(side.lengths, b, side.length) || (side.mask && side.mask[row])) return;
     double largest = 0;
     for (int d = lane; d < side.dim; d += cuda::kWarpSize) largest = fmax(largest, fabs(at(d)));
-    largest = largest_in_warp(largest);
+    largest = cuda::reduce_max(largest);
     constexpr double kLeast = sizeof(In) == 4 ? FLT_MIN : DBL_MIN;
     const double unit = largest < kLeast ? 1.0 : largest;
     double squares = 0;
     for (int d = lane; d < side.dim; d += cuda::kWarpSize) squares += at(d) / unit * (at(d) / unit);
-    squares = sum_over_warp(squares);
+    squares = cuda::reduce_sum(squares);
     if (largest >= kLeast || isnan(squares)) length = unit * sqrt(squares);
   }
   [[nodiscard]] __device__ double at(int d) const { return static_cast<double>(data[d * stride]); }
@@ -61,7 +51,7 @@ struct Step {
   [[nodiscard]] __device__ double sum(int dim, int lane, const Of& of) const {
     double total = 0;
     for (int d = lane; length != 0 && d < dim; d += cuda::kWarpSize) total += of(d);
-    return sum_over_warp(total);
+    return cuda::reduce_sum(total);
   }
 };
 
@@ -142,8 +132,8 @@ __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradien
 
 int blocks_for(const UnitSteps& side) {
   const std::int64_t rows = static_cast<std::int64_t>(side.batch) * side.length;
-  const std::int64_t warps = kThreads / cuda::kWarpSize;
-  return static_cast<int>(std::min<std::int64_t>((rows + warps - 1) / warps, kMostBlocks));
+  return static_cast<int>(
+      std::min<std::int64_t>(cuda::div_up(rows, kThreads / cuda::kWarpSize), kMostBlocks));
 }
 
 // Calls act(In{}) with the type of the elements.
@@ -156,14 +146,14 @@ Status in_its_type(const UnitSteps& side, const Act& act) {
 
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_steps_kernel<In>, blocks_for(side), kThreads, 0, stream, side);
+    return cuda::launch(unit_steps_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side);
   });
 }
 
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_gradient_kernel<In>, blocks_for(side), kThreads, 0, stream, side,
+    return cuda::launch(unit_gradient_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side,
                         static_cast<const In*>(unit_gradient), static_cast<In*>(gradient));
   });
 }
@@ -171,7 +161,7 @@ Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void
 Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
                          void* tangent, cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_tangent_kernel<In>, blocks_for(side), kThreads, 0, stream, side,
+    return cuda::launch(unit_tangent_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side,
                         static_cast<const In*>(unit_gradient), static_cast<const In*>(unit_gradient_tangent),
                         static_cast<In*>(tangent));
   });

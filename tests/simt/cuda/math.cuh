@@ -5,9 +5,6 @@
 
 namespace warpalign::cuda {
 
-constexpr int kWarpSize = 32;
-constexpr unsigned kFullWarp = 0xffffffffu;
-
 inline float exp2_fast(float x) { return std::exp2(x); }
 inline float reciprocal_fast(float x) { return 1.0f / x; }
 inline float sqrt_fast(float x) { return std::sqrt(x); }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/math.cuh"
+#include "cuda/warp.cuh"
 #include "simt.h"
 
 namespace warpalign::cuda {

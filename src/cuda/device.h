@@ -1,0 +1,27 @@
+// Plain numbers about the GPU and its memory, for code that lays out a launch. No CUDA syntax, no runtime.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace warpalign::cuda {
+
+// a / b rounded up, for a >= 0 and b > 0. A negative a is rounded towards 0, then 1 is added.
+template <class T>
+constexpr T div_up(T a, std::type_identity_t<T> b) {
+  return a / b + (a % b != 0);
+}
+
+// Bytes rounded up, so that the array behind them begins where cudaMalloc() could have put it.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The most static shared memory (`__shared__` variables) of a kernel that also uses dynamic shared memory
+// beyond 48 KiB: launch() allows the rest of a block's share for the dynamic one.
+constexpr int kStaticSharedBytes = 256;
+
+struct DeviceLimits {
+  int multiprocessors;
+  int shared_bytes_per_block;  // dynamic
+};
+
+}  // namespace warpalign::cuda
