@@ -5,6 +5,10 @@ namespace warpalign::cpu {
 
 enum class Isa { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 
+// An instruction set as a type, for overloads (cpu/dispatch.h).
+template <Isa kIsa>
+struct IsaTag {};
+
 // The best one that this build has kernels for and this processor runs.
 Isa best_isa();
 

@@ -30,7 +30,7 @@ Status check_extents(const SoftDtwProblem& p) {
 
 Status check_gammas(const SoftDtwProblem& p) {
   for (int b = 0; p.gammas && b < p.batch; ++b) {
-    const double gamma = detail::gamma_of(p, b);
+    const double gamma = detail::soft_dtw::gamma_of(p, b);
     if (!(gamma > 0.0) || !std::isfinite(gamma)) return Status::invalid("gammas", "finite and > 0", gamma, b);
   }
   return {};
@@ -54,7 +54,7 @@ Status check_path(const SoftDtwProblem& p, Device device) {
   for (int b = 0; b < (ragged ? p.batch : 1); ++b) {
     const int n = p.x_lengths ? p.x_lengths[b] : p.n;
     const int m = p.y_lengths ? p.y_lengths[b] : p.m;
-    if (detail::band_holds_path(p.band, n, m)) continue;
+    if (detail::soft_dtw::band_holds_path(p.band, n, m)) continue;
     const bool slope = p.band.kind == BandKind::kItakura;
     return Status::invalid("band",
                            slope ? "a max_slope that leaves a path between the pair's ends"
@@ -172,10 +172,10 @@ std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDt
                                      const Execution& execution) {
   if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
   if (execution.device == Device::kHost) {
-    return detail::soft_dtw_cpu_workspace_bytes(problem, outputs, execution);
+    return detail::soft_dtw::workspace_bytes_cpu(problem, outputs, execution);
   }
 #if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw_cuda_workspace_bytes(problem, outputs, execution);
+  return detail::soft_dtw::workspace_bytes_cuda(problem, outputs, execution);
 #else
   return 0;
 #endif
@@ -189,9 +189,10 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
   const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
-  if (execution.device == Device::kHost) return detail::soft_dtw_cpu(problem, outputs, workspace, execution);
+  if (execution.device == Device::kHost)
+    return detail::soft_dtw::run_cpu(problem, outputs, workspace, execution);
 #if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw_cuda(problem, outputs, workspace, execution);
+  return detail::soft_dtw::run_cuda(problem, outputs, workspace, execution);
 #else
   return detail::kNoCudaPath;
 #endif
@@ -201,10 +202,10 @@ std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const So
                                          const SoftDtwOutputs& outputs, const Execution& execution) {
   if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
   if (execution.device == Device::kHost) {
-    return detail::soft_dtw_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
+    return detail::soft_dtw::jvp_workspace_bytes_cpu(problem, tangents, outputs, execution);
   }
 #if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw_jvp_cuda_workspace_bytes(problem, tangents, outputs, execution);
+  return detail::soft_dtw::jvp_workspace_bytes_cuda(problem, tangents, outputs, execution);
 #else
   return 0;
 #endif
@@ -220,10 +221,10 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   if (execution.device == Device::kHost) {
-    return detail::soft_dtw_jvp_cpu(problem, tangents, outputs, workspace, execution);
+    return detail::soft_dtw::jvp_cpu(problem, tangents, outputs, workspace, execution);
   }
 #if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw_jvp_cuda(problem, tangents, outputs, workspace, execution);
+  return detail::soft_dtw::jvp_cuda(problem, tangents, outputs, workspace, execution);
 #else
   return detail::kNoCudaPath;
 #endif

@@ -12,7 +12,7 @@
 #define WARPALIGN_ANYWHERE
 #endif
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 
 // Columns (or rows) begin <= j < end; begin >= end: none. Neither falls from one row (column) to the next.
 struct IndexRange {
@@ -114,4 +114,4 @@ inline bool band_holds_path(const Band& band, int n, int m) {
   return row.end == m;
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -1,42 +1,15 @@
 // The CPU path's driver: which cell a pair needs, and outputs. The sweeps themselves are in cpu_kernel.inl,
 // one copy per instruction set.
-#include <sched.h>
-
 #include <bit>
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
-#include "cpu/isa.h"
+#include "cpu/team.h"
 #include "soft_dtw/cpu_pair.h"
 
-namespace warpalign::detail {
-
-const CpuKernels& selected_cpu_kernels() {
-#if WARPALIGN_X86_KERNELS
-  switch (cpu::selected_isa()) {
-    case cpu::Isa::kAvx512:
-      return cpu_kernels_avx512();
-    case cpu::Isa::kAvx2:
-      return cpu_kernels_avx2();
-    case cpu::Isa::kBaseline:
-      break;
-  }
-#endif
-  return cpu_kernels_baseline();
-}
-
-void cpu_pause(int turn) {
-  if (turn % 64 == 63) {
-    sched_yield();
-    return;
-  }
-#if WARPALIGN_X86_KERNELS
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
+namespace warpalign::detail::soft_dtw {
 
 namespace {
 
@@ -58,16 +31,16 @@ constexpr std::int64_t kCellsWorthHelp = 1 << 17;
 // With so many pairs for each thread the last ones make little difference.
 constexpr int kPairsEnough = 8;
 
-Extent extent_of(const SoftDtwOutputs& out, const Team& team) {
-  return {out.wants_gradient(), out.grad_x || out.grad_y, out.grad_gamma != nullptr, team.workers_of_pair};
+Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
+  return {out.wants_gradient(), out.grad_x || out.grad_y, out.grad_gamma != nullptr, team.workers_per_item};
 }
 
-Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
-  const int threads = Team::threads_of(execution);
+cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
+  const int threads = cpu::Team::threads_of(execution);
   const bool several_tiles = p.n > kCpuOneTile || p.m > kCpuOneTile;
   const bool worth_help = several_tiles && static_cast<std::int64_t>(p.n) * p.m >= kCellsWorthHelp &&
                           p.batch < std::int64_t{kPairsEnough} * threads;
-  Team team = Team::of(p, execution, worth_help ? tiles(p.n) : 1);
+  cpu::Team team = cpu::Team::of(p.batch, execution, worth_help ? tiles(p.n) : 1);
 
   // A float32 pair may turn out to need the float64 cell, in the same memory.
   const Extent extent = extent_of(out, team);
@@ -80,21 +53,21 @@ Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution
   auto pair = lay_out<double, double>(memory[1], p, extent);
   lay_out_scratch(scratch[1], p, extent, pair);
   for (Arena& arena : memory) lay_out_norms(arena, p);
-  team.pair_bytes = rounded_to_worker(std::max(memory[0].used(), memory[1].used()));
-  team.scratch_bytes = rounded_to_worker(std::max(scratch[0].used(), scratch[1].used()));
+  team.item_bytes = cpu::rounded_to_worker(std::max(memory[0].used(), memory[1].used()));
+  team.scratch_bytes = cpu::rounded_to_worker(std::max(scratch[0].used(), scratch[1].used()));
   return team;
 }
 
 // One sweep over a pair, for its worker and those that help.
 template <class Real, class Exponent>
-struct PairSweep : SharedWork {
+struct PairSweep : cpu::SharedWork {
   const SoftDtwProblem& p;
   const Extent extent;
   const CpuPair<Real, Exponent>& pair;
   const CpuSweepKernel<CpuPair<Real, Exponent>> kernel;
   CpuSweep sweep;
 
-  static void run_one(SharedWork& work, void* scratch) {
+  static void run_one(cpu::SharedWork& work, void* scratch) {
     auto& self = static_cast<PairSweep&>(work);
     CpuPair<Real, Exponent> pair = self.pair;
     Arena arena(scratch);
@@ -105,15 +78,15 @@ struct PairSweep : SharedWork {
 
 // All of its strips; what the sweep leaves behind.
 template <class Real, class Exponent>
-CpuSweep run_sweep(const Job& job, const Place& place, const Extent& extent,
+CpuSweep run_sweep(const Job& job, const cpu::ItemMemory& memory, const Extent& extent,
                    const CpuPair<Real, Exponent>& pair, CpuSweepKernel<CpuPair<Real, Exponent>> kernel) {
   const int strips = strips_of(pair);
   std::fill_n(pair.reached, strips, 0);
   PairSweep<Real, Exponent> work{{&PairSweep<Real, Exponent>::run_one}, job.p, extent, pair, kernel, {}};
-  if (place.desk && strips > 1) {
-    place.desk->share(work, place.scratch);
+  if (memory.slot && strips > 1) {
+    memory.slot->run_shared(work, memory.scratch);
   } else {
-    work.run(work, place.scratch);
+    work.run(work, memory.scratch);
   }
   return work.sweep;
 }
@@ -137,7 +110,7 @@ bool certified(const CpuPair64&, const CpuOutcome&) { return true; }
 
 template <class Storage, class Real, class Exponent>
 void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const Norms& norms) {
-  const bool squared = pair.metric == CpuMetric::kSquared && !norms.x;
+  const bool squared = pair.metric == Metric::kSquared && !norms.x;
   const Real factor = squared ? Real(2) : Real(1);
   if (pair.grad_x && norms.x) {
     denormalize_gradient(pair.x, pair.x_stride, job.n, job.p.dim, norms.x, pair.grad_x);
@@ -146,7 +119,7 @@ void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const 
   if (job.out.grad_gamma) {
     double entropy = 0;
     for (int k = 0; job.gamma > 0 && k < strips_of(pair); ++k) entropy += pair.entropy[k];
-    static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-entropy / kLog2E);
+    static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-entropy / std::numbers::log2e);
   }
   unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, factor, job.b, job.p.n,
                            job.out.grad_x);
@@ -200,12 +173,12 @@ CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& 
 
 // False: the cell's range is too small for this pair, and nothing has been written.
 template <class Storage, class Real, class Exponent>
-bool solve(const Job& job, const Place& place, const Extent& extent) {
+bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) {
   const bool hard = job.gamma == 0;
   const double scale =
-      hard ? 1.0 : static_cast<double>(static_cast<Real>(std::min(kLog2E / job.gamma, DBL_MAX)));
+      hard ? 1.0 : static_cast<double>(static_cast<Real>(std::min(std::numbers::log2e / job.gamma, DBL_MAX)));
   if (sizeof(Real) == sizeof(float) && (hard || !std::isnormal(static_cast<float>(scale)))) return false;
-  Arena arena(place.memory);
+  Arena arena(memory.item);
   CpuPair<Real, Exponent> pair = lay_out<Real, Exponent>(arena, job.p, extent);
   const Norms norms = lay_out_norms(arena, job.p);
   pair.scale = static_cast<Real>(norms.x ? scale / 2 : scale);
@@ -218,7 +191,7 @@ bool solve(const Job& job, const Place& place, const Extent& extent) {
   if (job.p.subsequence) pair.start = &start;
 
   CpuOutcome outcome =
-      outcome_of(pair, run_sweep(job, place, extent, pair, forward_kernel(job.kernels, pair, hard)));
+      outcome_of(pair, run_sweep(job, memory, extent, pair, forward_kernel(job.kernels, pair, hard)));
   if (!certified(pair, outcome)) return false;
   if (std::isnan(outcome.largest_cost)) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -234,30 +207,32 @@ bool solve(const Job& job, const Place& place, const Extent& extent) {
   const double value = hard ? outcome.mantissa : -log2_z / scale;
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
   if (!pair.want_gradient) return true;
-  run_sweep(job, place, extent, pair, reverse_kernel(job.kernels, pair, hard));
+  run_sweep(job, memory, extent, pair, reverse_kernel(job.kernels, pair, hard));
   write_gradients<Storage>(job, pair, norms);
   return true;
 }
 
 }  // namespace
 
-std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem& p, const SoftDtwOutputs& out,
-                                         const Execution& execution) {
+std::size_t workspace_bytes_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out,
+                                const Execution& execution) {
   return team_of(p, out, execution).bytes();
 }
 
-Status soft_dtw_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
-                    const Execution& execution) {
-  const Team team = team_of(p, out, execution);
+Status run_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
+               const Execution& execution) {
+  const cpu::Team team = team_of(p, out, execution);
   const Extent extent = extent_of(out, team);
-  TeamWork(team, p, out, selected_cpu_kernels(), workspace, [&extent](const Job& job, const Place& place) {
-    if (job.p.dtype == DType::kFloat64) {
-      solve<double, double, double>(job, place, extent);
-    } else if (!solve<float, float, std::int32_t>(job, place, extent)) {
-      solve<float, double, double>(job, place, extent);
+  const CpuKernels& kernels = selected_kernels();
+  cpu::run_team(team, workspace, execution, [&](int b, const cpu::ItemMemory& memory) {
+    const Job job = job_of(p, out, kernels, b);
+    if (p.dtype == DType::kFloat64) {
+      solve<double, double, double>(job, memory, extent);
+    } else if (!solve<float, float, std::int32_t>(job, memory, extent)) {
+      solve<float, double, double>(job, memory, extent);
     }
-  }).run(execution);
+  });
   return {};
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -1,4 +1,4 @@
-// The CPU kernels for one instruction set; src/CMakeLists.txt has its compiler flags.
-#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::isa_avx2
-#define WARPALIGN_CPU_KERNELS cpu_kernels_avx2
+// The CPU kernels for AVX2 with FMA; cmake/WarpalignOperator.cmake has the compiler's flags.
+#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::soft_dtw::isa_avx2
+#define WARPALIGN_ISA kAvx2
 #include "soft_dtw/cpu_kernel.inl"

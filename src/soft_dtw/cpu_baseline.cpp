@@ -1,4 +1,5 @@
-// The CPU kernels for one instruction set; src/CMakeLists.txt has its compiler flags.
-#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::isa_baseline
-#define WARPALIGN_CPU_KERNELS cpu_kernels_baseline
+// The CPU kernels for the instruction set that every machine of the architecture has;
+// cmake/WarpalignOperator.cmake has the compiler's flags.
+#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::soft_dtw::isa_baseline
+#define WARPALIGN_ISA kBaseline
 #include "soft_dtw/cpu_kernel.inl"

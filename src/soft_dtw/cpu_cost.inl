@@ -43,27 +43,27 @@ class SeriesCost {
 };
 
 // One feature's part of a cost, by the difference.
-template <CpuMetric kMetric, class V>
+template <Metric kMetric, class V>
 WARPALIGN_INLINE V metric_term(V difference) {
-  if constexpr (kMetric == CpuMetric::kSquared || kMetric == CpuMetric::kNorm) return squared(difference);
+  if constexpr (kMetric == Metric::kSquared || kMetric == Metric::kNorm) return squared(difference);
   const V magnitude = max(difference, -difference);
-  if constexpr (kMetric == CpuMetric::kAbsolute) return magnitude;
+  if constexpr (kMetric == Metric::kAbsolute) return magnitude;
   const V inner = magnitude < 1 ? magnitude : V{} + 1;
   return inner * (magnitude - inner / 2);
 }
 
 // Calls body.template operator()<metric>().
 template <class Body>
-WARPALIGN_INLINE void with_metric(CpuMetric metric, Body body) {
+WARPALIGN_INLINE void with_metric(Metric metric, Body body) {
   switch (metric) {
-    case CpuMetric::kSquared:
-      return body.template operator()<CpuMetric::kSquared>();
-    case CpuMetric::kNorm:
-      return body.template operator()<CpuMetric::kNorm>();
-    case CpuMetric::kAbsolute:
-      return body.template operator()<CpuMetric::kAbsolute>();
-    case CpuMetric::kHuber:
-      return body.template operator()<CpuMetric::kHuber>();
+    case Metric::kSquared:
+      return body.template operator()<Metric::kSquared>();
+    case Metric::kNorm:
+      return body.template operator()<Metric::kNorm>();
+    case Metric::kAbsolute:
+      return body.template operator()<Metric::kAbsolute>();
+    case Metric::kHuber:
+      return body.template operator()<Metric::kHuber>();
   }
 }
 
@@ -93,11 +93,11 @@ class BufferedCost {
     first_ = d;
     high = high + kCpuCostDiagonals - 1 < h_ - 1 ? high + kCpuCostDiagonals - 1 : h_ - 1;
     const Real scale = p_.scale;
-    with_metric(p_.metric, [&]<CpuMetric kMetric>() { compute_metric<kMetric>(d, low, high, scale); });
+    with_metric(p_.metric, [&]<Metric kMetric>() { compute_metric<kMetric>(d, low, high, scale); });
     if (p_.x_weight) forget_missing(d, low, high);
   }
 
-  template <CpuMetric kMetric>
+  template <Metric kMetric>
   WARPALIGN_INLINE void compute_metric(int d, int low, int high, Real scale) {
     // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
     for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
@@ -111,8 +111,8 @@ class BufferedCost {
       Real* const to = p_.diagonal_cost + r;
       for (int u = 0; u < kCpuCostDiagonals; ++u) {
         Real* const costs = to + u * slots_;
-        store(costs, kMetric == CpuMetric::kNorm ? sum[u] : sum[u] * scale);
-        if constexpr (kMetric == CpuMetric::kNorm) {
+        store(costs, kMetric == Metric::kNorm ? sum[u] : sum[u] * scale);
+        if constexpr (kMetric == Metric::kNorm) {
           for (int k = 0; k < Cell::kLanes; ++k) costs[k] = scale * root(costs[k]);
         }
       }

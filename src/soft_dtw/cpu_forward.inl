@@ -59,7 +59,7 @@ WARPALIGN_INLINE int wait_for(const std::int32_t* reached, int columns) {
   for (int turn = 0;; ++turn) {
     const std::int32_t now = __atomic_load_n(reached, __ATOMIC_ACQUIRE);
     if (now >= columns) return now;
-    cpu_pause(turn);
+    cpu::pause(turn);
   }
 }
 WARPALIGN_INLINE void tell(std::int32_t* reached, int columns) {

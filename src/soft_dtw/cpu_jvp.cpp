@@ -3,10 +3,12 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
+#include "cpu/team.h"
 #include "soft_dtw/cpu_pair.h"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 namespace {
 
 // One pair with its tangents.
@@ -55,11 +57,11 @@ DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& ou
   return dual;
 }
 
-Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
+cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
   Arena arena;
   lay_out(arena, p, out);
-  Team team = Team::of(p, execution, 1);
-  team.pair_bytes = rounded_to_worker(arena.used());
+  cpu::Team team = cpu::Team::of(p.batch, execution, 1);
+  team.item_bytes = cpu::rounded_to_worker(arena.used());
   return team;
 }
 
@@ -92,7 +94,7 @@ void bind_tangents(const Job& job, const SoftDtwTangents& from, DualPair& dual) 
   if (dual.norms.x) {
     normalize_tangents(pair.x, pair.x_stride, job.p.dim, dual.norms.x, x, dual.norm_tangents.x);
     normalize_tangents(pair.y, pair.y_stride, job.p.dim, dual.norms.y, y, dual.norm_tangents.y);
-  } else if (pair.metric == CpuMetric::kSquared) {
+  } else if (pair.metric == Metric::kSquared) {
     q.cost_factor = 2;
   }
   if (!q.grad_x) return;
@@ -122,7 +124,7 @@ void solve(const Job& job, const SoftDtwTangents& from, void* memory) {
   Arena arena(memory);
   DualPair dual = lay_out(arena, job.p, job.out);
   CpuPair64& pair = dual.pair;
-  const double scale = std::min(kLog2E / job.gamma, DBL_MAX);
+  const double scale = std::min(std::numbers::log2e / job.gamma, DBL_MAX);
   pair.scale = dual.norms.x ? scale / 2 : scale;
   bind_penalty(job.p.step_penalty * scale, pair);
   bind_pair<Storage>(job, dual.norms, pair);
@@ -143,19 +145,21 @@ void solve(const Job& job, const SoftDtwTangents& from, void* memory) {
 
 }  // namespace
 
-std::size_t soft_dtw_jvp_cpu_workspace_bytes(const SoftDtwProblem& p, const SoftDtwTangents&,
-                                             const SoftDtwOutputs& out, const Execution& execution) {
+std::size_t jvp_workspace_bytes_cpu(const SoftDtwProblem& p, const SoftDtwTangents&,
+                                    const SoftDtwOutputs& out, const Execution& execution) {
   return team_of(p, out, execution).bytes();
 }
 
-Status soft_dtw_jvp_cpu(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out,
-                        Workspace workspace, const Execution& execution) {
-  const Team team = team_of(p, out, execution);
-  TeamWork(team, p, out, selected_cpu_kernels(), workspace, [&tangents](const Job& job, const Place& place) {
-    job.p.dtype == DType::kFloat64 ? solve<double>(job, tangents, place.memory)
-                                   : solve<float>(job, tangents, place.memory);
-  }).run(execution);
+Status jvp_cpu(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out,
+               Workspace workspace, const Execution& execution) {
+  const cpu::Team team = team_of(p, out, execution);
+  const CpuKernels& kernels = selected_kernels();
+  cpu::run_team(team, workspace, execution, [&](int b, const cpu::ItemMemory& memory) {
+    const Job job = job_of(p, out, kernels, b);
+    visit_float32_float64(
+        p.dtype, [&](auto type) { solve<typename decltype(type)::Type>(job, tangents, memory.item); });
+  });
   return {};
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

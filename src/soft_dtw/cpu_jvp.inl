@@ -27,7 +27,7 @@ WARPALIGN_INLINE DualTile dual_tile(const CpuPair64& p, const CpuTangents& q, in
 inline void forward_dual(const CpuPair64& p, const CpuTangents& q, const DualTile& t, Cell64::Range& range) {
   forward_any_cost<Cell64, true>(p, t.primal, range);
   if (p.dim == 0) return tangent_tile(p, q, t.tangent, MatrixTangent(p, q, t.tangent));
-  with_metric(p.metric, [&]<CpuMetric kMetric>() {
+  with_metric(p.metric, [&]<Metric kMetric>() {
     tangent_tile(p, q, t.tangent, SeriesTangent<kMetric>(p, q, t.tangent));
   });
 }
@@ -66,8 +66,8 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
 }
 
 inline void series_jvp(const CpuPair64& p, const CpuTangents& q, const DualTile& t) {
-  const bool plain = p.metric != CpuMetric::kNorm && !p.x_weight;
-  with_metric(p.metric, [&]<CpuMetric kMetric>() {
+  const bool plain = p.metric != Metric::kNorm && !p.x_weight;
+  with_metric(p.metric, [&]<Metric kMetric>() {
     if (!plain) weigh_slopes<kMetric>(p, q, t.tangent);
     const double* const w = plain ? p.weight_up : p.weight_left;
     gradient_tangents<kMetric>(p, q, t.tangent, w, plain ? q.weight_up : q.weight_left);

@@ -4,7 +4,11 @@
 
 #include <cstdint>
 
-namespace warpalign::detail {
+#include "cpu/isa.h"
+#include "cpu/pause.h"
+#include "soft_dtw/metric.h"
+
+namespace warpalign::detail::soft_dtw {
 
 // Largest vector in elements: every array that vectors run over has so many slots to spare.
 constexpr int kCpuPad = 16;
@@ -33,9 +37,6 @@ struct CpuColumns {
   std::int32_t end;
 };
 
-// Of the differences of two steps. Cosine comes as kSquared of unit vectors.
-enum class CpuMetric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
-
 template <class Real, class Exponent>
 struct CpuStart {
   Real mantissa;
@@ -53,9 +54,6 @@ struct CpuSweep {
   std::int64_t largest_cost = 0;
 };
 
-// For who waits in a loop: a short pause, after many of them the processor for somebody else.
-void cpu_pause(int turn);
-
 // One pair. Exponents are int32 for float, double for double. Its workers differ in their scratch alone.
 template <class Real, class Exponent>
 struct CpuPair {
@@ -64,7 +62,7 @@ struct CpuPair {
   int dim = 0;     // 0: from a cost matrix
   int tile = 0;    // rows and columns of a tile
   Real scale = 0;  // of costs: log2(e) / gamma; 1 for hard DTW
-  CpuMetric metric = CpuMetric::kSquared;
+  Metric metric = Metric::kSquared;
   // Costs by buffers, whatever dim is; gradients from the stored E.
   bool buffered = false;
 
@@ -189,8 +187,8 @@ struct CpuKernels {
   void (*reverse_jvp)(const CpuPair64&, const CpuTangents&);
 };
 
-const CpuKernels& cpu_kernels_baseline();
-const CpuKernels& cpu_kernels_avx2();
-const CpuKernels& cpu_kernels_avx512();
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kBaseline>);
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kAvx2>);
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kAvx512>);
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

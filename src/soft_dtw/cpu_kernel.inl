@@ -1,5 +1,5 @@
 // One pair: which tiles are swept in which order, and what is kept between them. Included once per
-// instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_CPU_KERNELS (the name of its table) defined.
+// instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA (the name in cpu::Isa) defined.
 #include "cpu/simd.h"
 #include "soft_dtw/cpu_kernel.h"
 
@@ -262,9 +262,9 @@ void reverse_sweep(const typename Cell::Pair& p, CpuSweep& sweep) {
 
 #include "soft_dtw/cpu_jvp.inl"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 
-const CpuKernels& WARPALIGN_CPU_KERNELS() {
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
   static constexpr CpuKernels kKernels{&isa::forward_sweep<isa::Cell32>,
                                        &isa::reverse_sweep<isa::Cell32>,
@@ -277,4 +277,4 @@ const CpuKernels& WARPALIGN_CPU_KERNELS() {
   return kKernels;
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -8,7 +8,7 @@
 #include "soft_dtw/cpu_kernel.h"
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 
 template <class Storage>
 const Storage* element(const StridedTensor& tensor, int b) {
@@ -176,4 +176,4 @@ void zero_padding(void* output, int b, int rows, int columns, int true_rows, int
   }
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -7,25 +7,43 @@
 #include <limits>
 
 #include "core/arena.h"
+#include "cpu/dispatch.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cpu_kernel.h"
 #include "soft_dtw/cpu_pack.h"
-#include "soft_dtw/cpu_team.h"
 #include "soft_dtw/problem.h"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 
-inline constexpr double kLog2E = 1.4426950408889634074;
+inline const CpuKernels& selected_kernels() {
+  return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
+}
 
-// Of the best instruction set that this machine has.
-const CpuKernels& selected_cpu_kernels();
+// One call of the operator, and one pair b of its batch: true lengths n and m, and its gamma.
+struct Job {
+  const SoftDtwProblem& p;
+  const SoftDtwOutputs& out;
+  const CpuKernels& kernels;
+  int b;
+  int n;
+  int m;
+  double gamma;
+};
+
+inline Job job_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const CpuKernels& kernels, int b) {
+  return {p,
+          out,
+          kernels,
+          b,
+          p.x_lengths ? p.x_lengths[b] : p.n,
+          p.y_lengths ? p.y_lengths[b] : p.m,
+          gamma_of(p, b)};
+}
 
 // Vectors overrun by less than one vector; the costs of many features by two, and some anti-diagonals.
 inline std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 static_assert(kCpuCostDiagonals <= kCpuPad);
 inline int tiles(int length) { return (length + kCpuTile - 1) / kCpuTile; }
-
-inline bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_kind == CostKind::kCosine; }
 
 // Features that a packed step can have: the cosine may add two (add_own_direction()).
 inline int most_features(const SoftDtwProblem& p) { return is_cosine(p) ? p.dim + 2 : p.dim; }
@@ -158,21 +176,6 @@ inline void lay_out_strips(const Band& band, int n, int m, int tile, bool gradie
   }
 }
 
-inline CpuMetric metric_of(CostKind kind) {
-  switch (kind) {
-    case CostKind::kEuclidean:
-      return CpuMetric::kNorm;
-    case CostKind::kL1:
-      return CpuMetric::kAbsolute;
-    case CostKind::kHuber:
-      return CpuMetric::kHuber;
-    case CostKind::kSquaredEuclidean:
-    case CostKind::kCosine:  // of unit steps
-      break;
-  }
-  return CpuMetric::kSquared;
-}
-
 template <class Real, class Exponent>
 void bind_masks(const Job& job, CpuPair<Real, Exponent>& pair) {
   const SoftDtwProblem& p = job.p;
@@ -242,11 +245,11 @@ void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair
   if (pair.x_weight) bind_masks(job, pair);
   if (norms.x) bind_unit_steps(norms, pair);
   pair.metric = metric_of(p.cost_kind);
-  pair.buffered = pair.dim > kCpuFewFeatures || pair.metric != CpuMetric::kSquared || pair.x_weight;
+  pair.buffered = pair.dim > kCpuFewFeatures || pair.metric != Metric::kSquared || pair.x_weight;
   if (pair.grad_x) {
     std::fill_n(pair.grad_x, pair.x_stride * pair.dim, Real(0));
     std::fill_n(pair.grad_y, pair.y_stride * pair.dim, Real(0));
   }
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -55,15 +55,15 @@ struct FlowBuffers {
 // Adds E times the metric's derivative by x (of kSquared half of it) to both gradients for a vector of cells;
 // y's sign is left to the driver. E = 0 adds 0 even against an infinite difference, which only Cell64 can
 // meet.
-template <class Cell, CpuMetric kMetric = CpuMetric::kSquared>
+template <class Cell, Metric kMetric = Metric::kSquared>
 WARPALIGN_INLINE void add_gradient(typename Cell::V e, const typename Cell::Real* x,
                                    const typename Cell::Real* y, typename Cell::Real* grad_x,
                                    typename Cell::Real* grad_y) {
   using V = typename Cell::V;
   const V difference = load(x) - load(y);
   V g = e * difference;
-  if constexpr (kMetric == CpuMetric::kAbsolute) g = difference > 0 ? e : (difference < 0 ? -e : V{});
-  if constexpr (kMetric == CpuMetric::kHuber) g = difference > 1 ? e : (difference < -1 ? -e : g);
+  if constexpr (kMetric == Metric::kAbsolute) g = difference > 0 ? e : (difference < 0 ? -e : V{});
+  if constexpr (kMetric == Metric::kHuber) g = difference > 1 ? e : (difference < -1 ? -e : g);
   if constexpr (sizeof(typename Cell::Real) == 8) g = e == V{} ? V{} : g;
   store(grad_x, load(grad_x) + g);
   store(grad_y, load(grad_y) + g);
@@ -174,7 +174,7 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
 template <class Cell>
 const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const Tile<Cell>& t) {
   using V = typename Cell::V;
-  const bool norm = p.metric == CpuMetric::kNorm;
+  const bool norm = p.metric == Metric::kNorm;
   if (!norm && !p.x_weight) return p.weight_up;
   BufferedCost<Cell> cost(p, t.row0, t.column0, t.h);
   Index offset = 0;
@@ -198,7 +198,7 @@ const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const 
 
 // Gradients from the E that reverse_tile() has stored: a few features at a time, so that their four rows stay
 // in the first-level cache. Most vectors of E are zero unless gamma is large.
-template <class Cell, CpuMetric kMetric>
+template <class Cell, Metric kMetric>
 void stored_gradient_of(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* weights,
                         const TileGradients<Cell> gradients) {
   using V = typename Cell::V;
@@ -235,7 +235,7 @@ void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t,
                      const TileGradients<Cell>& gradients) {
   const typename Cell::Real* const weights = gradient_weights<Cell>(p, t);
   with_metric(p.metric,
-              [&]<CpuMetric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights, gradients); });
+              [&]<Metric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights, gradients); });
 }
 
 // The tile's E, as reverse_tile() has stored it, to the caller's matrix.

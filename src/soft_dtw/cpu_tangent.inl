@@ -21,22 +21,22 @@ struct Tangent {
 WARPALIGN_INLINE Border<Tangent> tangent_border(double* values) { return {values, values}; }
 
 // The metric's slope by one feature's difference, but for the cost's factor; and the slope's derivative.
-template <CpuMetric kMetric>
+template <Metric kMetric>
 WARPALIGN_INLINE F64 slope_of(F64 difference) {
-  if constexpr (kMetric == CpuMetric::kAbsolute)
+  if constexpr (kMetric == Metric::kAbsolute)
     return difference > 0 ? splat(1.0) : (difference < 0 ? splat(-1.0) : F64{});
-  if constexpr (kMetric == CpuMetric::kHuber) return max(min(difference, splat(1.0)), splat(-1.0));
+  if constexpr (kMetric == Metric::kHuber) return max(min(difference, splat(1.0)), splat(-1.0));
   return difference;
 }
-template <CpuMetric kMetric>
+template <Metric kMetric>
 WARPALIGN_INLINE F64 bend_of(F64 difference) {
-  if constexpr (kMetric == CpuMetric::kAbsolute) return F64{};
-  if constexpr (kMetric == CpuMetric::kHuber) return (max(difference, -difference) <= 1) ? splat(1.0) : F64{};
+  if constexpr (kMetric == Metric::kAbsolute) return F64{};
+  if constexpr (kMetric == Metric::kHuber) return (max(difference, -difference) <= 1) ? splat(1.0) : F64{};
   return splat(1.0);
 }
 
 // C' of two series. As BufferedCost, those of kCpuCostDiagonals anti-diagonals at a time.
-template <CpuMetric kMetric>
+template <Metric kMetric>
 class SeriesTangent {
  public:
   SeriesTangent(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t)
@@ -68,7 +68,7 @@ class SeriesTangent {
         for (int u = 0; u < kCpuCostDiagonals; ++u) {
           const F64 difference = here - load(y - u);
           sum[u] += slope_of<kMetric>(difference) * (moving - load(y + y_tangent - u));
-          if constexpr (kMetric == CpuMetric::kNorm) squares[u] += squared(difference);
+          if constexpr (kMetric == Metric::kNorm) squares[u] += squared(difference);
         }
       }
       for (int u = 0; u < kCpuCostDiagonals; ++u) put(d + u, r, sum[u] * q_.cost_factor, squares[u]);
@@ -77,7 +77,7 @@ class SeriesTangent {
 
   WARPALIGN_INLINE void put(int d, int r, F64 sum, F64 squares) {
     const Index to = (d - first_) * slots_ + r;
-    if constexpr (kMetric == CpuMetric::kNorm) {
+    if constexpr (kMetric == Metric::kNorm) {
       F64 norm;
       for (int k = 0; k < Cell64::kLanes; ++k) norm[k] = __builtin_sqrt(squares[k]);
       const F64 inverse = norm > 0 ? 1.0 / norm : F64{};
@@ -247,17 +247,17 @@ inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Til
 
 // What the slopes are multiplied by, w and w', in place of the `left` weights, if they are not E and E' as
 // they are: without missing steps, and for kNorm w = E / C.
-template <CpuMetric kMetric>
+template <Metric kMetric>
 void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t) {
   SeriesTangent<kMetric> cost(p, q, t);
   Index offset = 0;
   for (int d = 0; d < t.h + t.w - 1; ++d) {
     const Rows rows = rows_of<Tangent>(p, t, d);
-    if (kMetric == CpuMetric::kNorm && rows.low <= rows.high) cost.begin_diagonal(d, rows.low, rows.high);
+    if (kMetric == Metric::kNorm && rows.low <= rows.high) cost.begin_diagonal(d, rows.low, rows.high);
     for (int r = rows.low; r <= rows.high; r += Cell64::kLanes, offset += Cell64::kLanes) {
       F64 e = load(p.weight_up + offset);
       F64 e_dot = load(q.weight_up + offset);
-      if constexpr (kMetric == CpuMetric::kNorm) {
+      if constexpr (kMetric == Metric::kNorm) {
         const F64 inverse = cost.inverse_at(r);
         e *= inverse;
         e_dot = (e_dot - e * cost.at(r)) * inverse;
@@ -275,7 +275,7 @@ void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>&
 
 // Adds w' slope + w bend (x' - y') to the tangents of both gradients; a few features at a time, as
 // stored_gradient_of().
-template <CpuMetric kMetric>
+template <Metric kMetric>
 void gradient_tangents(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t, const double* w,
                        const double* w_dot) {
   constexpr int kFeatures = 4;

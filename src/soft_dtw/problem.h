@@ -2,31 +2,51 @@
 // have been checked by api.cpp; a path checks only what it alone can know.
 #pragma once
 
+#include "core/visit_dtype.h"
+#include "soft_dtw/metric.h"
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 
 // Pair b's gamma, on the host.
 inline double gamma_of(const SoftDtwProblem& p, int b) {
   if (!p.gammas) return p.gamma;
-  return p.dtype == DType::kFloat32 ? static_cast<double>(static_cast<const float*>(p.gammas)[b])
-                                    : static_cast<const double*>(p.gammas)[b];
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    return static_cast<double>(static_cast<const typename decltype(type)::Type*>(p.gammas)[b]);
+  });
 }
 
-std::size_t soft_dtw_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
-Status soft_dtw_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
+inline bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_kind == CostKind::kCosine; }
 
-std::size_t soft_dtw_jvp_cpu_workspace_bytes(const SoftDtwProblem&, const SoftDtwTangents&,
-                                             const SoftDtwOutputs&, const Execution&);
-Status soft_dtw_jvp_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
-                        const Execution&);
+inline Metric metric_of(CostKind kind) {
+  switch (kind) {
+    case CostKind::kEuclidean:
+      return Metric::kNorm;
+    case CostKind::kL1:
+      return Metric::kAbsolute;
+    case CostKind::kHuber:
+      return Metric::kHuber;
+    case CostKind::kSquaredEuclidean:
+    case CostKind::kCosine:
+      break;
+  }
+  return Metric::kSquared;
+}
 
-std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
-Status soft_dtw_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
+std::size_t workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
+Status run_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
 
-std::size_t soft_dtw_jvp_cuda_workspace_bytes(const SoftDtwProblem&, const SoftDtwTangents&,
-                                              const SoftDtwOutputs&, const Execution&);
-Status soft_dtw_jvp_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
-                         const Execution&);
+std::size_t jvp_workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&,
+                                    const Execution&);
+Status jvp_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
+               const Execution&);
 
-}  // namespace warpalign::detail
+std::size_t workspace_bytes_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
+Status run_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
+
+std::size_t jvp_workspace_bytes_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&,
+                                     const Execution&);
+Status jvp_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
+                const Execution&);
+
+}  // namespace warpalign::detail::soft_dtw

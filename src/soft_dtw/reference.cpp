@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace warpalign::reference {
+namespace warpalign::detail::soft_dtw::reference {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -219,4 +219,4 @@ double dtw(const std::vector<double>& cost, int n, int m) {
   return row[m - 1];
 }
 
-}  // namespace warpalign::reference
+}  // namespace warpalign::detail::soft_dtw::reference

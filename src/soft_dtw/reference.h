@@ -7,7 +7,7 @@
 
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::reference {
+namespace warpalign::detail::soft_dtw::reference {
 
 struct Result {
   double value;
@@ -42,4 +42,4 @@ Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int 
 // Hard DTW (the limit gamma -> 0): value of the cheapest path.
 double dtw(const std::vector<double>& cost, int n, int m);
 
-}  // namespace warpalign::reference
+}  // namespace warpalign::detail::soft_dtw::reference

@@ -194,7 +194,7 @@ class CostMaker {
   __device__ void look_at_rows(int row0) {
     if (kAll) absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
     if (p_.band.kind == BandKind::kNone) return;
-    const auto columns = detail::band_columns(p_.band, row(row0 + lane_ % kTileRows), pair_.n, pair_.m);
+    const auto columns = band_columns(p_.band, row(row0 + lane_ % kTileRows), pair_.n, pair_.m);
     // Lanes behind the pair's last column repeat it.
     band_begin_ = columns.begin - column0_;
     band_end_ = columns.end == pair_.m ? 32 : columns.end - column0_;

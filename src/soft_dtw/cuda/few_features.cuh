@@ -111,9 +111,7 @@ class FewFeatures {
     }
     if constexpr (kPaths) {
       const bool writes = w_.lane == 0 && w_.pair.grad_x;
-      const auto before = [&] {
-        return detail::band_rows(p_.band, w_.strip * 32 * W - 1, w_.pair.n, w_.pair.m).end;
-      };
+      const auto before = [&] { return band_rows(p_.band, w_.strip * 32 * W - 1, w_.pair.n, w_.pair.m).end; };
       own_rows_ = rows_as_steps(writes && w_.has_left() ? before() : 0, writes ? w_.end_row : 0);
     }
   }
@@ -349,7 +347,7 @@ class FewFeatures {
     if constexpr (kPaths) {
 #pragma unroll
       for (int k = 0; k < W; ++k) {
-        const auto rows = detail::band_rows(p_.band, min(column_ + k, w_.pair.m - 1), w_.pair.n, w_.pair.m);
+        const auto rows = band_rows(p_.band, min(column_ + k, w_.pair.m - 1), w_.pair.n, w_.pair.m);
         rows_[k] = rows_as_steps(rows.begin, rows.end);
       }
     }

@@ -14,10 +14,8 @@
 #include "soft_dtw/cuda/unit_steps.h"
 #include "soft_dtw/problem.h"
 
-namespace warpalign::detail {
+namespace warpalign::detail::soft_dtw {
 namespace {
-
-using namespace soft_dtw;  // NOLINT: one operator's own names
 
 enum class Kernel { kFewFeatures, kFewFeaturesOptions, kTiles, kTensor, kOptions, kHard, kDual, kFloat64 };
 
@@ -36,7 +34,6 @@ struct Plan {
 };
 
 bool is_hard(const SoftDtwProblem& p) { return p.gamma == 0 && !p.gammas; }
-bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_kind == CostKind::kCosine; }
 
 Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   const bool other_cost = !p.cost.data && p.cost_kind != CostKind::kSquaredEuclidean && !is_cosine(p);
@@ -226,21 +223,6 @@ template <class In>
 void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const In*& data) {
   std::copy(from.stride, from.stride + 3, to);
   data = static_cast<const In*>(from.data);
-}
-
-Metric metric_of(CostKind kind) {
-  switch (kind) {
-    case CostKind::kEuclidean:
-      return Metric::kNorm;
-    case CostKind::kL1:
-      return Metric::kAbsolute;
-    case CostKind::kHuber:
-      return Metric::kHuber;
-    case CostKind::kSquaredEuclidean:
-    case CostKind::kCosine:  // of unit steps
-      break;
-  }
-  return Metric::kSquared;
 }
 
 template <class In>
@@ -497,22 +479,22 @@ Status run(const Call& call, void* workspace) {
 
 }  // namespace
 
-std::size_t soft_dtw_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
-                                          const Execution& execution) {
+std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out,
+                                 const Execution& execution) {
   return bytes_of(Call(problem, nullptr, out, execution));
 }
-Status soft_dtw_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
-                     const Execution& execution) {
+Status run_cuda(const SoftDtwProblem& problem, const SoftDtwOutputs& out, Workspace workspace,
+                const Execution& execution) {
   return run(Call(problem, nullptr, out, execution), workspace.data);
 }
 
-std::size_t soft_dtw_jvp_cuda_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
-                                              const SoftDtwOutputs& out, const Execution& execution) {
+std::size_t jvp_workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
+                                     const SoftDtwOutputs& out, const Execution& execution) {
   return bytes_of(Call(problem, &tangents, out, execution));
 }
-Status soft_dtw_jvp_cuda(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
-                         const SoftDtwOutputs& out, Workspace workspace, const Execution& execution) {
+Status jvp_cuda(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& out,
+                Workspace workspace, const Execution& execution) {
   return run(Call(problem, &tangents, out, execution), workspace.data);
 }
 
-}  // namespace warpalign::detail
+}  // namespace warpalign::detail::soft_dtw

@@ -8,11 +8,9 @@
 #include "cuda/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/metric.h"
 
 namespace warpalign::detail::soft_dtw {
-
-// Of the differences of two steps. Cosine comes as kSquared of unit vectors.
-enum class Metric : std::int32_t { kSquared, kNorm, kAbsolute, kHuber };
 
 // Of second order alone: the inputs' tangents, likewise; null: 0.
 template <class In>

@@ -366,11 +366,11 @@ struct Wave {
   [[nodiscard]] __device__ int first_row_of(int of_strip) const {
     if (params.band.kind == BandKind::kNone) return 0;
     return first_row_where(
-        [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m).end > of_strip * 32 * W; });
+        [&](int i) { return band_columns(params.band, i, pair.n, pair.m).end > of_strip * 32 * W; });
   }
   [[nodiscard]] __device__ Groups groups_in_band(int of_strip, int* end_row_of) const {
     const int last_column = min((of_strip + 1) * 32 * W - 1, pair.m - 1);
-    const auto columns = [&](int i) { return detail::band_columns(params.band, i, pair.n, pair.m); };
+    const auto columns = [&](int i) { return band_columns(params.band, i, pair.n, pair.m); };
     const int first = first_row_of(of_strip);
     const int end = first_row_where([&](int i) { return columns(i).begin > last_column; });
     if (end_row_of) *end_row_of = end;
