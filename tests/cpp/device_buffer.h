@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "testing_memory.h"
+#include "host_buffer.h"
 
 namespace warpalign::test {
 

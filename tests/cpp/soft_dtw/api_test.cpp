@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "testing_memory.h"
+#include "host_buffer.h"
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 constexpr int kBatch = 3, kN = 4, kM = 5, kDim = 2;
@@ -47,7 +47,7 @@ struct Call {
     problem.cost = {cost.data(), {kN * kM, kM, 1}};
     out.grad_x = out.grad_y = nullptr;
   }
-  [[nodiscard]] Status run() const { return soft_dtw(problem, out, workspace, execution); }
+  [[nodiscard]] Status run() const { return warpalign::soft_dtw(problem, out, workspace, execution); }
   [[nodiscard]] bool untouched() const {
     return value.untouched() && grad_x.untouched() && grad_y.untouched() && alignment.untouched() &&
            scratch.untouched();
@@ -369,7 +369,7 @@ TEST(SoftDtwApi, AnEmptyBatchNeedsNoPointers) {
   problem.m = kM;
   problem.dim = kDim;
   EXPECT_EQ(soft_dtw_workspace_bytes(problem, {}, Execution::host()), 0u);
-  EXPECT_TRUE(soft_dtw(problem, {}, {}, Execution::host()).ok());
+  EXPECT_TRUE(warpalign::soft_dtw(problem, {}, {}, Execution::host()).ok());
 }
 
 TEST(SoftDtwApi, CudaWithoutACudaPathIsUnsupported) {
@@ -385,4 +385,4 @@ TEST(SoftDtwApi, CudaWithoutACudaPathIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

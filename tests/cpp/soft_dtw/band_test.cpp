@@ -7,11 +7,15 @@
 #include <cmath>
 #include <vector>
 
-#include "paths.h"
-#include "tolerance.h"
+#include "fixture.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
+
+using detail::soft_dtw::band_columns;
+using detail::soft_dtw::band_holds_path;
+using detail::soft_dtw::band_rows;
+using detail::soft_dtw::IndexRange;
 
 const BandKind kKinds[] = {BandKind::kSakoeChiba, BandKind::kAbsolute, BandKind::kSlanted,
                            BandKind::kItakura};
@@ -47,9 +51,9 @@ TEST(Band, ColumnsAreTheDefinitions) {
         for (int m = 1; m <= most; ++m) {
           SCOPED_TRACE(::testing::Message() << "kind " << static_cast<int>(kind) << " radius " << band.radius
                                             << " slope " << band.max_slope << " " << n << "x" << m);
-          detail::IndexRange before{0, 0};
+          IndexRange before{0, 0};
           for (int i = 0; i < n; ++i) {
-            const detail::IndexRange row = detail::band_columns(band, i, n, m);
+            const IndexRange row = band_columns(band, i, n, m);
             for (int j = 0; j < m; ++j) {
               ASSERT_EQ(row.begin <= j && j < row.end, reference::in_band(band, i, j, n, m)) << i << " " << j;
             }
@@ -58,12 +62,12 @@ TEST(Band, ColumnsAreTheDefinitions) {
             before = row;
           }
           for (int j = 0; j < m; ++j) {
-            const detail::IndexRange column = detail::band_rows(band, j, n, m);
+            const IndexRange column = band_rows(band, j, n, m);
             for (int i = 0; i < n; ++i)
               ASSERT_EQ(column.begin <= i && i < column.end, reference::in_band(band, i, j, n, m))
                   << i << " " << j;
           }
-          ASSERT_EQ(detail::band_holds_path(band, n, m), reachable(band, n, m));
+          ASSERT_EQ(band_holds_path(band, n, m), reachable(band, n, m));
         }
       }
     }
@@ -72,10 +76,10 @@ TEST(Band, ColumnsAreTheDefinitions) {
 
 TEST(Band, LongSeriesDoNotOverflow) {
   const int n = 2000000000, m = 2147483647;
-  const detail::IndexRange slanted = detail::band_columns({BandKind::kSlanted, 3, 2.0}, n - 1, n, m);
+  const IndexRange slanted = band_columns({BandKind::kSlanted, 3, 2.0}, n - 1, n, m);
   EXPECT_EQ(slanted.end, m);
   EXPECT_EQ(slanted.begin, m - 1 - 3);  // 3 max(n-1, m-1) / (n-1) = 3.2
-  const detail::IndexRange all = detail::band_columns({BandKind::kSlanted, m, 2.0}, 5, n, m);
+  const IndexRange all = band_columns({BandKind::kSlanted, m, 2.0}, 5, n, m);
   EXPECT_EQ(all.begin, 0);
   EXPECT_EQ(all.end, m);
 }
@@ -83,9 +87,9 @@ TEST(Band, LongSeriesDoNotOverflow) {
 TEST(Band, SakoeChibaAndWideSlantsAlwaysHoldAPath) {
   for (int n : {1, 2, 3, 50}) {
     for (int m : {1, 2, 7, 90}) {
-      EXPECT_TRUE(detail::band_holds_path({BandKind::kSakoeChiba, 0, 2.0}, n, m));
-      EXPECT_TRUE(detail::band_holds_path({BandKind::kSlanted, 1, 2.0}, n, m));
-      EXPECT_EQ(detail::band_holds_path({BandKind::kAbsolute, 5, 2.0}, n, m), std::abs(n - m) <= 5);
+      EXPECT_TRUE(band_holds_path({BandKind::kSakoeChiba, 0, 2.0}, n, m));
+      EXPECT_TRUE(band_holds_path({BandKind::kSlanted, 1, 2.0}, n, m));
+      EXPECT_EQ(band_holds_path({BandKind::kAbsolute, 5, 2.0}, n, m), std::abs(n - m) <= 5);
     }
   }
 }
@@ -97,7 +101,7 @@ void band_grid(int turn) {
     for (const Band& band : bands_of(kind, {0, 1, 5, 40, 1000})) {
       for (int n : {1, 2, 33, 130, 257, 300}) {
         for (int m : {1, 31, 129, 256, 300}) {
-          if (!detail::band_holds_path(band, n, m)) continue;
+          if (!band_holds_path(band, n, m)) continue;
           if (++turn % kThinning != 0) continue;
           const int dim = dims[turn % 4];
           Batch<T> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
@@ -209,7 +213,7 @@ TEST_P(SoftDtw, TheValueOfABandNeedsNoGradient) {
   }
 }
 
-WARPALIGN_FOR_EVERY(all_paths);
+WARPALIGN_FOR_EVERY(SoftDtw, all_paths);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

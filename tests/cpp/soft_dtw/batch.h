@@ -1,4 +1,4 @@
-// What the tests of every path share: batches, guarded memory, the call itself, and the tolerance rule.
+// Batches of soft-DTW problems with their data and float64 results, and the call itself in guarded memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,24 +11,14 @@
 #include <random>
 #include <vector>
 
+#include "host_buffer.h"
 #include "soft_dtw/reference.h"
-#include "testing_memory.h"
+#include "values.h"
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Of a large grid every so manieth case, where one takes long: CUDA kernels on a CPU.
-#if WARPALIGN_SIMT
-constexpr int kThinning = 7;  // nothing else takes turns by sevens
-#else
-constexpr int kThinning = 1;
-#endif
-
-template <typename T>
-constexpr DType kDType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+namespace reference = detail::soft_dtw::reference;
 
 struct Shape {
   int batch, n, m, dim;  // dim 0: a batch of cost matrices
@@ -133,11 +123,8 @@ struct Outputs {
   std::vector<T> value, grad_x, grad_y, alignment, grad_gamma = {}, end_values = {};
 };
 
-// Bit by bit: NaN equals NaN, and -0 differs from 0.
-template <typename T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
+using test::same_bits;
+
 template <typename T>
 bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
   return same_bits(a.value, b.value) && same_bits(a.grad_x, b.grad_x) && same_bits(a.grad_y, b.grad_y) &&
@@ -202,7 +189,7 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
                                ends ? end_values.data() : nullptr};
   const std::size_t bytes = soft_dtw_workspace_bytes(problem, outputs, execution);
   Buffer workspace(bytes);
-  const Status status = soft_dtw(problem, outputs, {workspace.data(), bytes}, execution);
+  const Status status = warpalign::soft_dtw(problem, outputs, {workspace.data(), bytes}, execution);
   EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
   return {value.template read<T>(pairs),
           grad_x.template read<T>(xs),
@@ -235,4 +222,4 @@ double error(const T* got, const std::vector<double>& expected, int rows, int co
   return std::sqrt(difference / std::max(norm, 1e-60));
 }
 
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

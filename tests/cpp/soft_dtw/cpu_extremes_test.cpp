@@ -5,10 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "paths.h"
-#include "tolerance.h"
+#include "fixture.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 template <typename T>
@@ -229,7 +228,7 @@ TEST_P(SoftDtw, ForbiddenCorners) {
   }
 }
 
-WARPALIGN_FOR_EVERY(instruction_sets);
+WARPALIGN_FOR_EVERY(SoftDtw, instruction_sets);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

@@ -9,11 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "paths.h"
-#include "tolerance.h"
+#include "fixture.h"
 #include "warpalign/thread_pool.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 template <typename T>
@@ -167,7 +166,7 @@ TEST_P(SoftDtw, AnyCombinationOfOutputs) {
                                mask & 2 ? grad_y.data() : nullptr, mask & 4 ? table.data() : nullptr};
       const std::size_t bytes = soft_dtw_workspace_bytes(problem, out, Execution::host());
       HostBuffer workspace(bytes);
-      ASSERT_TRUE(soft_dtw(problem, out, {workspace.data(), bytes}, Execution::host()).ok());
+      ASSERT_TRUE(warpalign::soft_dtw(problem, out, {workspace.data(), bytes}, Execution::host()).ok());
       EXPECT_TRUE(same_bits(value.read<float>(2), all.value)) << mask;
       if (mask & 1) {
         EXPECT_TRUE(same_bits(grad_x.read<float>(2 * 140 * dim), all.grad_x)) << mask;
@@ -304,7 +303,7 @@ TEST_P(SoftDtw, ManyTinyPairs) {
   check(Batch<float>({300, 33, 17, 2}, 1.0, 88), kGradients);
 }
 
-WARPALIGN_FOR_EVERY(instruction_sets);
+WARPALIGN_FOR_EVERY(SoftDtw, instruction_sets);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

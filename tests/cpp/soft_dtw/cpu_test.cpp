@@ -5,10 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "paths.h"
-#include "tolerance.h"
+#include "fixture.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 // Every pair of lengths around the vector widths and tile sizes; features, batch and outputs take turns, and
@@ -214,7 +213,7 @@ TEST_P(SoftDtw, WantingTheGradientDoesNotChangeTheValue) {
   }
 }
 
-WARPALIGN_FOR_EVERY(instruction_sets);
+WARPALIGN_FOR_EVERY(SoftDtw, instruction_sets);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

@@ -8,7 +8,7 @@
 #include "device_buffer.h"
 #include "tolerance.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 class SoftDtwCuda : public ::testing::Test {
@@ -278,4 +278,4 @@ TEST_F(SoftDtwCuda, NoRoundingNoiseInTheAlignment) {
 }
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <vector>
 
-#include "paths.h"
+#include "fixture.h"
 #include "warpalign/thread_pool.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 const CostKind kCosts[] = {CostKind::kSquaredEuclidean, CostKind::kEuclidean, CostKind::kL1,
@@ -78,7 +78,7 @@ struct Call {
   [[nodiscard]] Status run(const Execution& execution = Execution::host()) const {
     const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, out, execution);
     const Buffer workspace(bytes);
-    return soft_dtw_jvp(problem, tangents, out, {workspace.data(), bytes}, execution);
+    return warpalign::soft_dtw_jvp(problem, tangents, out, {workspace.data(), bytes}, execution);
   }
   [[nodiscard]] Outputs<T> results() const {
     return {value.template read<T>(count(1)), grad_x.template read<T>(dual.batch.x.data.size()),
@@ -323,10 +323,11 @@ TEST(SoftDtwJvp, RefusesWhatItDoesNotHave) {
   refused(
       StatusCode::kInvalidArgument, "dim", [](Call<float>& c) { c.problem.dim = 1 << 30; }, host);
   Call<float> call(dual);
-  EXPECT_STREQ(soft_dtw_jvp(call.problem, call.tangents, call.out, {}, host).argument, "workspace");
+  EXPECT_STREQ(warpalign::soft_dtw_jvp(call.problem, call.tangents, call.out, {}, host).argument,
+               "workspace");
 }
 
-WARPALIGN_FOR_EVERY(all_paths);
+WARPALIGN_FOR_EVERY(SoftDtw, all_paths);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

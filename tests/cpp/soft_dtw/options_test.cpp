@@ -6,11 +6,10 @@
 #include <cmath>
 #include <vector>
 
-#include "paths.h"
+#include "fixture.h"
 #include "soft_dtw/band.h"
-#include "tolerance.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 const CostKind kCosts[] = {CostKind::kSquaredEuclidean, CostKind::kEuclidean, CostKind::kL1,
@@ -78,7 +77,7 @@ TEST_P(SoftDtw, FewFeaturesInABand) {
     for (const Band& band : bands) {
       for (int dim = 1; dim <= 5; ++dim) {
         ++turn;
-        if (turn % (kThinning > 1 ? 3 : 1) != 0 || !detail::band_holds_path(band, n, m)) continue;
+        if (turn % (kThinning > 1 ? 3 : 1) != 0 || !detail::soft_dtw::band_holds_path(band, n, m)) continue;
         Batch<float> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
         batch.options.band = band;
         batch.options.step_penalty = turn % 4 == 0 ? 0.0 : 0.4;
@@ -366,7 +365,7 @@ TEST_P(SoftDtw, SubsequenceWithCostsBeyondFloat32AndNan) {
   EXPECT_TRUE(std::isnan(got.end_values[60]));
 }
 
-WARPALIGN_FOR_EVERY(all_paths);
+WARPALIGN_FOR_EVERY(SoftDtw, all_paths);
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

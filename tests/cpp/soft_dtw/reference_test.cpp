@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace warpalign::reference {
+namespace warpalign::detail::soft_dtw::reference {
 namespace {
 
 std::vector<double> normal(std::size_t count, unsigned seed) {
@@ -133,4 +133,4 @@ TEST(Reference, NanAndInfinity) {
 }
 
 }  // namespace
-}  // namespace warpalign::reference
+}  // namespace warpalign::detail::soft_dtw::reference

@@ -5,7 +5,7 @@
 #include "simt.h"
 #include "tolerance.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 namespace {
 
 class Devices : public ::testing::Test {
@@ -88,7 +88,7 @@ TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
   problem.gamma = 0;
   SoftDtwOutputs out;
   out.value = values + 1;
-  const Status status = soft_dtw(problem, out, {}, Execution::cuda(0, nullptr));
+  const Status status = warpalign::soft_dtw(problem, out, {}, Execution::cuda(0, nullptr));
   EXPECT_EQ(status.code, StatusCode::kUnsupported);
   EXPECT_STREQ(status.argument, "execution");
 }
@@ -115,4 +115,4 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
 }
 
 }  // namespace
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw

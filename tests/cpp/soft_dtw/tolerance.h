@@ -10,9 +10,9 @@
 #include <limits>
 #include <vector>
 
-#include "testing.h"
+#include "batch.h"
 
-namespace warpalign::test {
+namespace warpalign::test::soft_dtw {
 
 struct Tolerance {
   double value;     // relative
@@ -196,4 +196,4 @@ void expect_close(const Batch<T>& batch, const Outputs<T>& got) {
   expect_close(batch, got, floor_at<T>(batch.gamma));
 }
 
-}  // namespace warpalign::test
+}  // namespace warpalign::test::soft_dtw
