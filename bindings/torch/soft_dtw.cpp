@@ -22,10 +22,26 @@ Status renamed(Status status, bool is_cost_matrix) {
   return status;
 }
 
+// What an operator takes besides tensors and lengths, by the names of soft_dtw_schemas.cpp. The functions
+// that are registered at the end list these in the schemas' order; nothing else here depends on that order.
+struct Settings {
+  double gamma = 1.0;
+  int64_t band = 0;
+  int64_t radius = 0;
+  double max_slope = 2.0;
+  double step_penalty = 0.0;
+  int64_t precision = 0;
+  bool batch_invariant = false;
+  std::optional<Tensor> gammas = {};
+  int64_t cost_kind = 0;
+  std::optional<Tensor> x_mask = {};
+  std::optional<Tensor> y_mask = {};
+};
+
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
-         int64_t precision = 0, bool batch_invariant = false) {
+         const Settings& settings) {
   call_core(
-      like, precision, batch_invariant,
+      like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return soft_dtw_workspace_bytes(problem, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return renamed(soft_dtw(problem, outputs, workspace, execution), problem.cost.data != nullptr);
@@ -33,9 +49,9 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
 }
 
 void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
-             const Tensor& like, int64_t precision, bool batch_invariant) {
+             const Tensor& like, const Settings& settings) {
   call_core(
-      like, precision, batch_invariant,
+      like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
         return soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
       },
@@ -43,16 +59,6 @@ void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, con
         return renamed(soft_dtw_jvp(problem, tangents, outputs, workspace, execution),
                        problem.cost.data != nullptr);
       });
-}
-
-// What all operators take, in the order of the schemas.
-void set_paths(SoftDtwProblem& problem, const Tensor& first, const char* first_name, double gamma,
-               int64_t band, int64_t radius, double max_slope, double step_penalty,
-               const std::optional<Tensor>& gammas) {
-  problem.gamma = gamma;
-  problem.band = {enumerator<BandKind>(band), narrowed(radius), max_slope};
-  problem.step_penalty = step_penalty;
-  if (gammas) problem.gammas = check_vector(*gammas, "gammas", first, first_name);
 }
 
 using Lengths = std::optional<Tensor>;
@@ -77,13 +83,6 @@ SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x
   return problem;
 }
 
-void set_steps(SoftDtwProblem& problem, const Tensor& x, const Tensor& y, int64_t cost_kind,
-               const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
-  problem.cost_kind = enumerator<CostKind>(cost_kind);
-  if (x_mask) problem.x_mask = check_mask(*x_mask, "x_mask", x);
-  if (y_mask) problem.y_mask = check_mask(*y_mask, "y_mask", y);
-}
-
 SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& n_lengths, const Lengths& m_lengths) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(cost, "cost", "(B, N, M)");
@@ -96,73 +95,157 @@ SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& n_lengths, const 
   return problem;
 }
 
-using SeriesResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+// The settings that a problem of series and one of costs share. `first` is the problem's first tensor.
+void set_paths(SoftDtwProblem& problem, const Settings& settings, const Tensor& first,
+               const char* first_name) {
+  problem.gamma = settings.gamma;
+  problem.band = {enumerator<BandKind>(settings.band), narrowed(settings.radius), settings.max_slope};
+  problem.step_penalty = settings.step_penalty;
+  if (settings.gammas) problem.gammas = check_vector(*settings.gammas, "gammas", first, first_name);
+}
+
+void set_steps(SoftDtwProblem& problem, const Settings& settings, const Tensor& x, const Tensor& y) {
+  problem.cost_kind = enumerator<CostKind>(settings.cost_kind);
+  if (settings.x_mask) problem.x_mask = check_mask(*settings.x_mask, "x_mask", x);
+  if (settings.y_mask) problem.y_mask = check_mask(*settings.y_mask, "y_mask", y);
+}
+
+// Which outputs of a problem of series are wanted besides the value. end_values: the problem is a
+// subsequence.
+struct Wanted {
+  bool grad_x = false;
+  bool grad_y = false;
+  bool grad_gamma = false;
+  bool alignment = false;
+  bool end_values = false;
+};
+
+struct SeriesResult {
+  Tensor value, grad_x, grad_y, grad_gamma, alignment, end_values;
+};
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
-                        double gamma, bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius,
-                        double max_slope, double step_penalty, int64_t precision, bool batch_invariant,
-                        const std::optional<Tensor>& gammas, bool needs_grad_gamma, int64_t cost_kind,
-                        const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask,
-                        bool needs_alignment) {
+                        const Settings& settings, Wanted wanted) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
-  set_steps(problem, x, y, cost_kind, x_mask, y_mask);
-  set_paths(problem, x, "x", gamma, band, radius, max_slope, step_penalty, gammas);
+  set_steps(problem, settings, x, y);
+  set_paths(problem, settings, x, "x");
+  problem.subsequence = wanted.end_values;
+  const int64_t b = x.size(0);
+  const SeriesResult result{allocate(x, {b}),
+                            allocate(x, {b, problem.n, problem.dim}, wanted.grad_x),
+                            allocate(x, {b, problem.m, problem.dim}, wanted.grad_y),
+                            allocate(x, {b}, wanted.grad_gamma),
+                            allocate(x, {b, problem.n, problem.m}, wanted.alignment),
+                            allocate(x, {b, problem.m}, wanted.end_values)};
+  run(problem,
+      {result.value.mutable_data_ptr(), data_or_null(result.grad_x, wanted.grad_x),
+       data_or_null(result.grad_y, wanted.grad_y), data_or_null(result.alignment, wanted.alignment),
+       data_or_null(result.grad_gamma, wanted.grad_gamma),
+       data_or_null(result.end_values, wanted.end_values)},
+      x, settings);
+  return result;
+}
+
+std::tuple<Tensor, Tensor, Tensor> run_cost(const Tensor& cost, const Lengths& n_lengths,
+                                            const Lengths& m_lengths, const Settings& settings,
+                                            bool needs_grad, bool needs_grad_gamma) {
+  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
+  set_paths(problem, settings, cost, "cost");
+  const int64_t b = cost.size(0);
+  const Tensor value = allocate(cost, {b});
+  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
+  const Tensor grad_gamma = allocate(cost, {b}, needs_grad_gamma);
+  run(problem,
+      {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad),
+       data_or_null(grad_gamma, needs_grad_gamma)},
+      cost, settings);
+  return {value, alignment, grad_gamma};
+}
+
+// A tangent has the shape and the dtype of its primal, in any strided layout. No tensor: nothing.
+StridedTensor check_tangent(const std::optional<Tensor>& tangent, const char* name, const Tensor& primal,
+                            const char* primal_name) {
+  if (!tangent) return {};
+  check_same_device(*tangent, name, primal, primal_name);
+  if (tangent->scalar_type() != primal.scalar_type()) {
+    fail(name, std::string("the dtype of ") + primal_name + ", " + dtype_of(primal), dtype_of(*tangent));
+  }
+  if (shape_of(*tangent) != shape_of(primal)) {
+    fail(name, std::string("the shape of ") + primal_name + ", " + shape_of(primal), shape_of(*tangent));
+  }
+  return strided<3>(*tangent);
+}
+
+std::tuple<Tensor, Tensor, Tensor> run_series_jvp(const Tensor& x, const Tensor& y,
+                                                  const std::optional<Tensor>& x_tangent,
+                                                  const std::optional<Tensor>& y_tangent,
+                                                  const Lengths& x_lengths, const Lengths& y_lengths,
+                                                  const Settings& settings, Wanted wanted) {
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  set_steps(problem, settings, x, y);
+  set_paths(problem, settings, x, "x");
+  const SoftDtwTangents tangents{
+      check_tangent(x_tangent, "x_tangent", x, "x"), check_tangent(y_tangent, "y_tangent", y, "y"), {}};
   const int64_t b = x.size(0);
   const Tensor value = allocate(x, {b});
-  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
-  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
-  const Tensor grad_gamma = allocate(x, {b}, needs_grad_gamma);
-  const Tensor alignment = allocate(x, {b, problem.n, problem.m}, needs_alignment);
-  run(problem,
-      {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
-       data_or_null(alignment, needs_alignment), data_or_null(grad_gamma, needs_grad_gamma)},
-      x, precision, batch_invariant);
-  return {value, grad_x, grad_y, grad_gamma, alignment};
+  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, wanted.grad_x);
+  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, wanted.grad_y);
+  run_jvp(
+      problem, tangents,
+      {value.mutable_data_ptr(), data_or_null(grad_x, wanted.grad_x), data_or_null(grad_y, wanted.grad_y)}, x,
+      settings);
+  return {value, grad_x, grad_y};
 }
+
+std::tuple<Tensor, Tensor> run_cost_jvp(const Tensor& cost, const Tensor& cost_tangent,
+                                        const Lengths& n_lengths, const Lengths& m_lengths,
+                                        const Settings& settings, bool needs_grad) {
+  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
+  set_paths(problem, settings, cost, "cost");
+  const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
+  const int64_t b = cost.size(0);
+  const Tensor value = allocate(cost, {b});
+  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
+  run_jvp(problem, tangents,
+          {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost, settings);
+  return {value, alignment};
+}
+
+// The registered functions. Their parameters are their schema's, in its order.
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> soft_dtw_op(
     const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
     bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
     int64_t precision, bool batch_invariant, const std::optional<Tensor>& gammas, bool needs_grad_gamma,
     int64_t cost_kind, const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
-  const auto [value, grad_x, grad_y, grad_gamma, none] = run_series(
-      x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope, step_penalty,
-      precision, batch_invariant, gammas, needs_grad_gamma, cost_kind, x_mask, y_mask, false);
-  return {value, grad_x, grad_y, grad_gamma};
+  const SeriesResult result =
+      run_series(x, y, x_lengths, y_lengths,
+                 {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas, cost_kind,
+                  x_mask, y_mask},
+                 {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .grad_gamma = needs_grad_gamma});
+  return {result.value, result.grad_x, result.grad_y, result.grad_gamma};
 }
 
-SeriesResult soft_dtw_alignment_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
-                                   const Lengths& y_lengths, double gamma, bool needs_grad_x,
-                                   bool needs_grad_y, int64_t band, int64_t radius, double max_slope,
-                                   double step_penalty, int64_t precision, bool batch_invariant,
-                                   const std::optional<Tensor>& gammas, bool needs_grad_gamma,
-                                   int64_t cost_kind, const std::optional<Tensor>& x_mask,
-                                   const std::optional<Tensor>& y_mask) {
-  return run_series(x, y, x_lengths, y_lengths, gamma, needs_grad_x, needs_grad_y, band, radius, max_slope,
-                    step_penalty, precision, batch_invariant, gammas, needs_grad_gamma, cost_kind, x_mask,
-                    y_mask, true);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_alignment_op(
+    const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
+    bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
+    int64_t precision, bool batch_invariant, const std::optional<Tensor>& gammas, bool needs_grad_gamma,
+    int64_t cost_kind, const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
+  const SeriesResult result = run_series(
+      x, y, x_lengths, y_lengths,
+      {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas, cost_kind, x_mask,
+       y_mask},
+      {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .grad_gamma = needs_grad_gamma, .alignment = true});
+  return {result.value, result.grad_x, result.grad_y, result.grad_gamma, result.alignment};
 }
 
-SeriesResult soft_dtw_subsequence_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
-                                     const Lengths& y_lengths, double gamma, bool needs_grad_x,
-                                     bool needs_grad_y, double step_penalty, int64_t cost_kind,
-                                     bool needs_alignment) {
-  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
-  problem.gamma = gamma;
-  problem.step_penalty = step_penalty;
-  set_steps(problem, x, y, cost_kind, std::nullopt, std::nullopt);
-  problem.subsequence = true;
-  const int64_t b = x.size(0);
-  const Tensor value = allocate(x, {b});
-  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
-  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
-  const Tensor alignment = allocate(x, {b, problem.n, problem.m}, needs_alignment);
-  const Tensor end_values = allocate(x, {b, problem.m});
-  run(problem,
-      {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
-       data_or_null(alignment, needs_alignment), nullptr, end_values.mutable_data_ptr()},
-      x);
-  return {value, grad_x, grad_y, alignment, end_values};
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
+    const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths, double gamma,
+    bool needs_grad_x, bool needs_grad_y, double step_penalty, int64_t cost_kind, bool needs_alignment) {
+  const SeriesResult result = run_series(
+      x, y, x_lengths, y_lengths, {.gamma = gamma, .step_penalty = step_penalty, .cost_kind = cost_kind},
+      {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .alignment = needs_alignment, .end_values = true});
+  return {result.value, result.grad_x, result.grad_y, result.alignment, result.end_values};
 }
 
 std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& n_lengths,
@@ -171,31 +254,9 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Le
                                                     double step_penalty, int64_t precision,
                                                     bool batch_invariant, const std::optional<Tensor>& gammas,
                                                     bool needs_grad_gamma) {
-  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
-  set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
-  const int64_t b = cost.size(0);
-  const Tensor value = allocate(cost, {b});
-  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
-  const Tensor grad_gamma = allocate(cost, {b}, needs_grad_gamma);
-  run(problem,
-      {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad),
-       data_or_null(grad_gamma, needs_grad_gamma)},
-      cost, precision, batch_invariant);
-  return {value, alignment, grad_gamma};
-}
-
-// Laid out like `of`, and of its dtype; no tensor: nothing.
-StridedTensor check_tangent(const std::optional<Tensor>& tangent, const char* name, const Tensor& of,
-                            const char* of_name) {
-  if (!tangent) return {};
-  check_same_device(*tangent, name, of, of_name);
-  if (tangent->scalar_type() != of.scalar_type()) {
-    fail(name, std::string("the dtype of ") + of_name + ", " + dtype_of(of), dtype_of(*tangent));
-  }
-  if (shape_of(*tangent) != shape_of(of)) {
-    fail(name, std::string("the shape of ") + of_name + ", " + shape_of(of), shape_of(*tangent));
-  }
-  return strided<3>(*tangent);
+  return run_cost(cost, n_lengths, m_lengths,
+                  {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas},
+                  needs_grad, needs_grad_gamma);
 }
 
 std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
@@ -204,19 +265,10 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
     bool needs_grad_x, bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty,
     int64_t precision, bool batch_invariant, const std::optional<Tensor>& gammas, int64_t cost_kind,
     const std::optional<Tensor>& x_mask, const std::optional<Tensor>& y_mask) {
-  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
-  set_steps(problem, x, y, cost_kind, x_mask, y_mask);
-  set_paths(problem, x, "x", gamma, band, radius, max_slope, step_penalty, gammas);
-  const SoftDtwTangents tangents{
-      check_tangent(x_tangent, "x_tangent", x, "x"), check_tangent(y_tangent, "y_tangent", y, "y"), {}};
-  const int64_t b = x.size(0);
-  const Tensor value = allocate(x, {b});
-  const Tensor grad_x = allocate(x, {b, problem.n, problem.dim}, needs_grad_x);
-  const Tensor grad_y = allocate(x, {b, problem.m, problem.dim}, needs_grad_y);
-  run_jvp(problem, tangents,
-          {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y)},
-          x, precision, batch_invariant);
-  return {value, grad_x, grad_y};
+  return run_series_jvp(x, y, x_tangent, y_tangent, x_lengths, y_lengths,
+                        {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas,
+                         cost_kind, x_mask, y_mask},
+                        {.grad_x = needs_grad_x, .grad_y = needs_grad_y});
 }
 
 std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor& cost_tangent,
@@ -224,16 +276,9 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor
                                                 double gamma, bool needs_grad, int64_t band, int64_t radius,
                                                 double max_slope, double step_penalty, int64_t precision,
                                                 bool batch_invariant, const std::optional<Tensor>& gammas) {
-  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
-  set_paths(problem, cost, "cost", gamma, band, radius, max_slope, step_penalty, gammas);
-  const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
-  const int64_t b = cost.size(0);
-  const Tensor value = allocate(cost, {b});
-  const Tensor alignment = allocate(cost, {b, problem.n, problem.m}, needs_grad);
-  run_jvp(problem, tangents,
-          {value.mutable_data_ptr(), nullptr, nullptr, data_or_null(alignment, needs_grad)}, cost, precision,
-          batch_invariant);
-  return {value, alignment};
+  return run_cost_jvp(cost, cost_tangent, n_lengths, m_lengths,
+                      {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas},
+                      needs_grad);
 }
 
 }  // namespace
