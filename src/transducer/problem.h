@@ -1,0 +1,23 @@
+// What the transducer's paths share: the entry points behind the public header, one set per device. api.cpp
+// has checked the arguments; a path checks only what it alone can know.
+#pragma once
+
+#include "warpalign/transducer.h"
+
+namespace warpalign::detail::transducer {
+
+std::size_t saved_bytes_cpu(const TransducerProblem&, const Execution&);
+std::size_t workspace_bytes_cpu(const TransducerProblem&, const TransducerOutputs&, const Execution&);
+Status forward_cpu(const TransducerProblem&, const TransducerOutputs&, Workspace, const Execution&);
+std::size_t gradient_workspace_bytes_cpu(const TransducerProblem&, const TransducerGradient&,
+                                         const Execution&);
+Status gradient_cpu(const TransducerProblem&, const TransducerGradient&, Workspace, const Execution&);
+
+std::size_t saved_bytes_cuda(const TransducerProblem&, const Execution&);
+std::size_t workspace_bytes_cuda(const TransducerProblem&, const TransducerOutputs&, const Execution&);
+Status forward_cuda(const TransducerProblem&, const TransducerOutputs&, Workspace, const Execution&);
+std::size_t gradient_workspace_bytes_cuda(const TransducerProblem&, const TransducerGradient&,
+                                          const Execution&);
+Status gradient_cuda(const TransducerProblem&, const TransducerGradient&, Workspace, const Execution&);
+
+}  // namespace warpalign::detail::transducer
