@@ -144,12 +144,14 @@ struct TransducerGradient {
   // all.
   const void* grad_loss = nullptr;
   std::int64_t grad_loss_stride = 1;
-  // grad_loss[b] times the gradient by the logits, of problem.dtype and of their shape. Every entry is
-  // written, padding as exactly 0; a packed one has no padding. data may be the logits' own, with their
-  // strides: in place. Otherwise nothing may overlap. Rows whose S is below 2^-40 (float64: is 0) are
-  // written as 0 without their logits being read.
-  StridedTensorOf<4> logits;
-  StridedTensorOf<4> duration_logits;  // TDT
+  // grad_loss[b] times the gradient by the logits, of problem.dtype and of their shape, in strides of its own
+  // (packed: row stride last). Every entry is written, padding as exactly 0; packed logits have no padding.
+  // It may be the logits' memory with the logits' strides: in place. Otherwise nothing may overlap. Rows
+  // whose S is below 2^-40 (float64: is 0) are written as 0 without their logits being read.
+  void* logits = nullptr;
+  std::int64_t logits_stride[3] = {};
+  void* duration_logits = nullptr;  // TDT
+  std::int64_t duration_logits_stride[3] = {};
 };
 
 std::size_t transducer_gradient_workspace_bytes(const TransducerProblem& problem,
