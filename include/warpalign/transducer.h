@@ -145,7 +145,8 @@ struct TransducerGradient {
   const void* grad_loss = nullptr;
   std::int64_t grad_loss_stride = 1;
   // grad_loss[b] times the gradient by the logits, of problem.dtype and of their shape, in strides of its own
-  // (packed: row stride last). Every entry is written, padding as exactly 0; packed logits have no padding.
+  // (packed: row stride last). Every entry is written, padding and packed rows of no utterance
+  // as exactly 0.
   // It may be the logits' memory with the logits' strides: in place. Otherwise nothing may overlap. Rows
   // whose S is below 2^-40 (float64: is 0) are written as 0 without their logits being read.
   void* logits = nullptr;
