@@ -119,8 +119,8 @@ struct TransducerProblem {
 // a true node's logits: loss NaN and all its true nodes' gradients NaN, for that utterance alone.
 struct TransducerOutputs {
   void* loss = nullptr;  // (B,): float64 for float64 logits, else float32
-  // transducer_saved_bytes() bytes, aligned to 256. Its layout is the device's own. Null: no gradient will be
-  // asked for.
+  // transducer_saved_bytes() bytes, aligned as a workspace is. Its layout is the device's own. Null: no
+  // gradient will be asked for.
   void* saved = nullptr;
 };
 

@@ -8,7 +8,7 @@
 
 #include "transducer/reference.h"
 
-namespace warpalign::testing {
+namespace warpalign::test {
 
 // One utterance's logits; TDT's duration logits stand in the last columns of the same rows.
 struct TransducerCase {
@@ -45,4 +45,4 @@ inline TransducerCase pattern_case(const std::string& name, const reference::Tra
   return result;
 }
 
-}  // namespace warpalign::testing
+}  // namespace warpalign::test

@@ -5,7 +5,7 @@
 
 #include "cases.h"
 
-namespace warpalign::testing {
+namespace warpalign::test {
 
 struct Golden {
   TransducerCase input;
@@ -161,4 +161,4 @@ inline std::vector<Golden> golden_results() {
   return all;
 }
 
-}  // namespace warpalign::testing
+}  // namespace warpalign::test

@@ -11,7 +11,7 @@
 
 #include "golden.h"
 
-namespace warpalign::testing {
+namespace warpalign::test {
 namespace {
 
 using reference::Transducer;
@@ -247,4 +247,4 @@ TEST(TransducerReference, SpecialValues) {
 }
 
 }  // namespace
-}  // namespace warpalign::testing
+}  // namespace warpalign::test

@@ -1,0 +1,86 @@
+// What the CPU path's driver (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per instruction set) share.
+// Plain data only: no inline function here may be compiled under two sets of flags.
+#pragma once
+
+#include <cstdint>
+
+namespace warpalign::detail::transducer {
+
+// Columns that arcs of one node can name: blank, big blanks and a label, or all durations.
+constexpr int kCpuColumns = 16;
+
+// Elements in front of and behind an utterance's slots that vectors may read (and that hold finite numbers).
+constexpr int kCpuPad = 96;
+
+// One row's gradient: out[k] = upstream (clip(p_k S - g_k)), p_k = exp(x[k] - lse); with log_probs p_k = 0.
+// g is 0 but for `columns` columns, which are all different. out may be x.
+template <class Real>
+struct CpuRowGradient {
+  Real lse;
+  Real scored;    // S
+  Real upstream;  // G
+  Real clip;      // +inf: not clipped
+  bool log_probs;
+  std::int32_t columns;
+  std::int32_t column[kCpuColumns];
+  Real g[kCpuColumns];
+};
+
+// An utterance's lattice. Nodes are numbered along anti-diagonals: diagonal d = t + u has positions
+// low(d) .. high(d), t or u, whichever has fewer values; node (d, position) is number
+// begin(d) + position - low(d). A slot's array is indexed by the node that the arc leaves.
+template <class Real>
+struct CpuLattice {
+  std::int32_t frames;  // T >= 1
+  std::int32_t states;  // U + 1
+  std::int32_t arcs;    // of arcs.h
+  std::int32_t blanks;
+  std::int32_t depth;           // of the rings: diagonals that an arc can cross, and one more
+  const std::int32_t* advance;  // [slot]: frames
+  // [slot][node], node_count apart. On entry log2 weights; after forward the arc's share of the node that it
+  // leads to; after reverse its posterior.
+  Real* slots;
+  std::int64_t slot_stride;
+  // [diagonal modulo depth][position], ring_stride apart, position 0 at kCpuPad: alpha = mantissa 2^exponent,
+  // and on the way back the node's posterior (in mantissa's place).
+  double* mantissa;
+  double* exponent;
+  std::int64_t ring_stride;
+};
+
+// log2 of the sum over all paths = exponent + log2(mantissa); exponent below kCpuNoPath: there is none.
+struct CpuOutcome {
+  double mantissa;
+  double exponent;
+};
+constexpr double kCpuNoPath = -0.5e299;
+
+// Of one storage type: Half types compute in float.
+template <class Real>
+struct CpuRowKernels {
+  // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
+  double (*lse)(const void* row, std::int32_t columns);
+  void (*gradient)(const void* x, void* out, std::int32_t columns, const CpuRowGradient<Real>& gradient);
+};
+
+template <class Real>
+struct CpuLatticeKernels {
+  CpuOutcome (*forward)(const CpuLattice<Real>&, bool want_shares);
+  void (*reverse)(const CpuLattice<Real>&, const CpuOutcome&);
+};
+
+// The kernels of one instruction set.
+struct CpuKernels {
+  CpuRowKernels<float> rows32;
+  CpuRowKernels<double> rows64;
+  CpuRowKernels<float> rows16;    // binary16
+  CpuRowKernels<float> rows_b16;  // bfloat16
+  CpuLatticeKernels<float> lattice32;
+  CpuLatticeKernels<double> lattice64;
+};
+
+const CpuKernels& cpu_kernels_baseline();
+const CpuKernels& cpu_kernels_avx2();
+const CpuKernels& cpu_kernels_avx512();
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,274 @@
+// The losses and gradients of every path against known results and the float64 reference.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "golden.h"
+#include "paths.h"
+#include "warpalign/thread_pool.h"
+
+namespace warpalign::test {
+namespace {
+
+using reference::Transducer;
+
+constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+
+Transducer plain(int frames, int labels_u, int v, std::mt19937& random) {
+  Transducer p;
+  p.frames = frames;
+  p.labels = v;
+  p.blank = v - 1;
+  for (int u = 0; v > 1 && u < labels_u; ++u) p.targets.push_back(static_cast<int>(random() % (v - 1)));
+  return p;
+}
+
+Transducer with_big_blanks(Transducer p, std::vector<int> durations) {
+  p.durations = std::move(durations);
+  for (int i = 0; i < static_cast<int>(p.durations.size()); ++i) p.ids.push_back(p.labels - 2 - i);
+  for (int& label : p.targets) label %= p.labels - 1 - static_cast<int>(p.durations.size());
+  return p;
+}
+
+Transducer with_durations(Transducer p, std::vector<int> durations) {
+  p.tdt = true;
+  p.durations = std::move(durations);
+  return p;
+}
+
+// Family number 0 .. 5 at the given size, V >= 12.
+Transducer family(int number, int frames, int labels_u, int v, std::mt19937& random) {
+  const Transducer p = plain(frames, labels_u, v, random);
+  switch (number) {
+    case 1:
+      return with_big_blanks(p, {2, 4, 8});
+    case 2:
+      return with_durations(p, {0, 1, 2, 3, 4});
+    case 3:
+      return with_durations(p, {3, 1});
+    case 4:
+      return with_big_blanks(p, {64, 2, 3, 5, 7, 11, 13, 17});
+    case 5:
+      return with_durations(p, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 64});
+    default:
+      return p;
+  }
+}
+constexpr int kFamilies = 6;
+
+TEST_P(TransducerPath, KnownResults) {
+  for (const Golden& golden : golden_results()) {
+    SCOPED_TRACE(golden.input.name);
+    TransducerBatch batch;
+    batch.dtype = DType::kFloat64;
+    batch.add(golden.input);
+    const TransducerRun result = run(batch);
+    expect_close(batch, result);
+    EXPECT_NEAR(result.loss[0], golden.loss, golden.tolerance);
+    double sum = 0;
+    for (const double g : result.gradient[0]) sum += std::abs(g);
+    if (golden.sum_of_gradient >= 0) {
+      EXPECT_NEAR(sum, golden.sum_of_gradient, 1e-10);
+    }
+  }
+}
+
+TEST_P(TransducerPath, EverySize) {
+  int turn = 0;
+  for (const int frames : {1, 2, 31, 32, 33, 97}) {
+    for (const int states : {1, 2, 31, 32, 33, 97}) {
+      for (const int v : {1, 2, 29, 64, 65}) {
+        if (turn++ % kThinning || (v == 1 && states > 1)) continue;
+        SCOPED_TRACE(::testing::Message() << frames << " x " << states << " x " << v);
+        std::mt19937 random(turn);
+        TransducerBatch batch;
+        batch.dtype = kEveryDType[turn / kThinning % 2];
+        batch.add(plain(frames, states - 1, v, random), random);
+        expect_close(batch, run(batch));
+      }
+    }
+  }
+}
+
+TEST_P(TransducerPath, EveryFamilyAndPenaltyInRaggedBatches) {
+  int turn = 0;
+  for (int kind = 0; kind < kFamilies; ++kind) {
+    for (int penalty = 0; penalty < 8; ++penalty) {
+      for (const DType dtype : kEveryDType) {
+        if (turn++ % kThinning) continue;
+        SCOPED_TRACE(::testing::Message() << "family " << kind << ", penalty " << penalty << ", dtype "
+                                          << static_cast<int>(dtype));
+        std::mt19937 random(turn);
+        TransducerBatch batch;
+        batch.dtype = dtype;
+        batch.gap = turn % 3;
+        batch.in_place = turn % 2 != 0;
+        batch.packed = turn % 5 == 0;
+        batch.flat_targets = turn % 4 == 0;
+        for (const auto& [frames, u] : {std::pair{40, 9}, {1, 0}, {3, 12}, {0, 4}, {70, 33}, {17, 17}}) {
+          Transducer p = family(kind, frames, u, 14, random);
+          if (penalty == 1) p.sigma = .05;
+          if (penalty == 2) p.delay = .01;
+          if (penalty == 3 || penalty == 6) p.eos = 3, p.eos_penalty = .1;
+          if ((penalty == 4 || penalty == 6) && !p.tdt) p.star = 2, p.star_penalty = .5;
+          if (penalty == 5) p.log_probs = true;
+          if (penalty == 6) p.sigma = .02, p.delay = .003, p.fastemit = .1, p.clamp = .05;
+          if (penalty == 7)
+            p.zero_infinity = true, p.fastemit = .01, p.without_durations = p.tdt && u % 2 == 0;
+          batch.add(p, random);
+          batch.grad_loss.push_back(penalty % 2 ? -.75 + .5 * static_cast<double>(batch.cases.size()) : 1);
+        }
+        expect_close(batch, run(batch));
+      }
+    }
+  }
+}
+
+TEST_P(TransducerPath, LongArcs) {
+  for (const auto& [frames, u] : {std::pair{64, 3}, {63, 2}, {65, 40}, {200, 70}, {130, 130}}) {
+    for (const int kind : {4, 5}) {
+      SCOPED_TRACE(::testing::Message() << frames << " x " << u << ", family " << kind);
+      std::mt19937 random(frames);
+      TransducerBatch batch;
+      batch.dtype = DType::kFloat64;
+      batch.add(family(kind, frames, u, 12, random), random);
+      expect_close(batch, run(batch));
+    }
+  }
+}
+
+TEST_P(TransducerPath, WideRows) {
+  for (const int v : {127, 1025, 4096}) {
+    for (const DType dtype : kEveryDType) {
+      SCOPED_TRACE(::testing::Message() << v << ", dtype " << static_cast<int>(dtype));
+      std::mt19937 random(v);
+      TransducerBatch batch;
+      batch.dtype = dtype;
+      batch.add(plain(7, 4, v, random), random, 3);
+      batch.add(plain(5, 2, v, random), random, 3);
+      expect_close(batch, run(batch));
+    }
+  }
+}
+
+TEST_P(TransducerPath, SteepLogits) {
+  for (const double scale : {30.0, 1000.0, 1e5}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      SCOPED_TRACE(scale);
+      std::mt19937 random(5);
+      TransducerBatch batch;
+      batch.dtype = dtype;
+      batch.add(plain(50, 20, 30, random), random, scale);
+      const TransducerRun result = run(batch);
+      const auto& one = batch.cases[0];
+      const auto expected = reference::transducer(one.problem, one.logits());
+      // Ties between paths of such weights are decided by rounding: only the loss is a stable number.
+      EXPECT_NEAR(result.loss[0], expected.loss, (dtype == DType::kFloat64 ? 1e-15 : 4e-7) * expected.loss);
+      for (const double g : result.gradient[0]) ASSERT_TRUE(std::isfinite(g));
+    }
+  }
+}
+
+TEST_P(TransducerPath, SpecialValuesStayInTheirUtterance) {
+  for (const DType dtype : kEveryDType) {
+    for (const bool zero_infinity : {false, true}) {
+      std::mt19937 random(3);
+      TransducerBatch batch;
+      batch.dtype = dtype;
+      Transducer p = plain(9, 4, 12, random);
+      p.zero_infinity = zero_infinity;
+      for (int b = 0; b < 8; ++b) batch.add(p, random);
+      const auto at = [&](int b, int t, int u, int k) -> double& {
+        return batch.cases[b].rows[(t * 5 + u) * 12 + k];
+      };
+      at(0, 3, 2, 5) = kNan;
+      at(1, 8, 4, 0) = kInf;
+      at(2, 4, 1, 11) = -kInf;                              // one blank
+      for (int u = 0; u < 5; ++u) at(3, 6, u, 11) = -kInf;  // no blank leaves frame 6: no path
+      for (int k = 0; k < 12; ++k) at(4, 5, 3, k) = -kInf;  // a whole row
+      for (int k = 0; k < 12; ++k) at(5, 0, 0, k) = -kInf;  // no path
+      for (int u = 0; u < 5; ++u) at(6, 6, u, 11) = -kInf;  // no path and a NaN
+      at(6, 1, 1, 2) = kNan;
+      batch.grad_loss = {1, 1, -1, 1, 0, 1, 1, 0};
+      for (const bool in_place : {false, true}) {
+        batch.in_place = in_place;
+        expect_close(batch, run(batch));
+      }
+    }
+  }
+}
+
+TEST_P(TransducerPath, BitsDependOnTheUtteranceAlone) {
+  for (int kind = 0; kind < 3; ++kind) {
+    for (const DType dtype : kEveryDType) {
+      std::mt19937 random(kind + 1);
+      TransducerBatch padded;
+      padded.dtype = dtype;
+      for (const auto& [frames, u] : {std::pair{30, 11}, {64, 5}, {7, 20}}) {
+        padded.add(family(kind, frames, u, 37, random), random);
+      }
+      const TransducerRun expected = run(padded);
+      TransducerBatch packed = padded;
+      packed.packed = packed.flat_targets = true;
+      EXPECT_EQ(run(packed).bits, expected.bits);
+      TransducerBatch in_place = padded;
+      in_place.in_place = true;
+      in_place.gap = 1;
+      EXPECT_EQ(run(in_place).bits, expected.bits);
+      EXPECT_EQ(run(padded).bits, expected.bits);
+      for (std::size_t b = 0; b < padded.cases.size(); ++b) {
+        TransducerBatch alone;
+        alone.dtype = dtype;
+        alone.add(padded.cases[b]);
+        alone.lengths = false;
+        const TransducerRun result = run(alone);
+        EXPECT_EQ(result.loss[0], expected.loss[b]);
+        EXPECT_EQ(result.gradient[0], expected.gradient[b]);
+      }
+      EXPECT_EQ(run(padded, false).loss, expected.loss);
+    }
+  }
+}
+
+TEST_P(TransducerPath, ShiftsOfRowsAndBigBlanksWithoutWeightChangeNothing) {
+  std::mt19937 random(11);
+  TransducerBatch batch;
+  batch.dtype = DType::kFloat64;
+  batch.add(plain(20, 6, 15, random), random);
+  const TransducerRun expected = run(batch);
+  TransducerBatch shifted = batch;
+  for (std::size_t n = 0; n < shifted.cases[0].rows.size(); ++n)
+    shifted.cases[0].rows[n] += 3.0 * static_cast<double>(n / 15 % 7);
+  const TransducerRun moved = run(shifted);
+  EXPECT_NEAR(moved.loss[0], expected.loss[0], 1e-12);
+  for (std::size_t n = 0; n < expected.gradient[0].size(); ++n) {
+    EXPECT_NEAR(moved.gradient[0][n], expected.gradient[0][n], 1e-13);
+  }
+  for (std::size_t row = 0; row < expected.gradient[0].size(); row += 15) {
+    double sum = 0;
+    for (int k = 0; k < 15; ++k) sum += expected.gradient[0][row + k];
+    EXPECT_NEAR(sum, 0, 1e-15);
+  }
+  TransducerBatch big = batch;
+  Transducer& p = big.cases[0].problem;
+  for (int& label : p.targets) label %= 12;
+  TransducerBatch plain_again = big;
+  p.durations = {2, 3};
+  p.ids = {13, 12};
+  for (TransducerBatch* one : {&big, &plain_again}) {
+    for (std::size_t n = 0; n < one->cases[0].rows.size(); ++n) {
+      if (n % 15 == 12 || n % 15 == 13) one->cases[0].rows[n] = -kInf;
+    }
+  }
+  const TransducerRun with = run(big), without = run(plain_again);
+  EXPECT_NEAR(with.loss[0], without.loss[0], 1e-13);
+  for (std::size_t n = 0; n < with.gradient[0].size(); ++n) {
+    EXPECT_NEAR(with.gradient[0][n], without.gradient[0][n], 1e-14);
+  }
+}
+
+WARPALIGN_TRANSDUCER_PATHS;
+
+}  // namespace
+}  // namespace warpalign::test

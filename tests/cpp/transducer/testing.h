@@ -1,0 +1,335 @@
+// What the tests of every path share: batches in memory, the two calls, and the tolerances.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cases.h"
+#include "core/visit_dtype.h"
+#include "testing_memory.h"
+#include "transducer/reference.h"
+#include "warpalign/transducer.h"
+
+namespace warpalign::test {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+inline bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// `value` as an element of dtype, and back.
+inline void write_element(DType dtype, unsigned char* to, double value) {
+  detail::visit_dtype(dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    T element{};
+    if constexpr (std::is_same_v<T, double>) {
+      element = value;
+    } else {
+      element = detail::rounded_to<T>(static_cast<float>(value));
+    }
+    std::memcpy(to, &element, sizeof(T));
+  });
+}
+inline double read_element(DType dtype, const unsigned char* from) {
+  double value = 0;
+  detail::visit_dtype(dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    T element{};
+    std::memcpy(&element, from, sizeof(T));
+    if constexpr (std::is_same_v<T, double>) {
+      value = element;
+    } else {
+      value = static_cast<double>(static_cast<float>(element));
+    }
+  });
+  return value;
+}
+inline double rounded(DType dtype, double value) {
+  unsigned char bytes[8];
+  write_element(dtype, bytes, value);
+  return read_element(dtype, bytes);
+}
+
+// Utterances of one family, and how they lie in memory. Label and duration logits are columns of the same
+// rows, with `gap` columns behind them that belong to nobody.
+struct TransducerBatch {
+  DType dtype = DType::kFloat32;
+  int frames = 0;  // T
+  int states = 1;  // U + 1
+  std::vector<TransducerCase> cases;
+  std::vector<double> grad_loss;  // one for each; empty: 1
+  bool packed = false;
+  bool flat_targets = false;
+  bool in_place = false;
+  bool lengths = true;  // given; else all have T frames and U labels
+  int gap = 0;
+
+  [[nodiscard]] const reference::Transducer& family() const { return cases.front().problem; }
+  [[nodiscard]] int columns() const { return cases.front().width(); }
+  [[nodiscard]] int width() const { return columns() + gap; }
+  [[nodiscard]] double upstream(std::size_t b) const { return grad_loss.empty() ? 1 : grad_loss[b]; }
+
+  // Rows of N(0, scale), as dtype has them.
+  void add(const reference::Transducer& problem, std::mt19937& random, double scale = 1) {
+    TransducerCase one{"", problem, {}};
+    std::normal_distribution<double> normal;
+    const std::size_t count = static_cast<std::size_t>(problem.frames) * problem.states() * one.width();
+    for (std::size_t n = 0; n < count; ++n) {
+      one.rows.push_back(rounded(dtype, scale * normal(random) - (problem.log_probs ? 2 : 0)));
+    }
+    add(one);
+  }
+  void add(TransducerCase one) {
+    for (double& x : one.rows) x = rounded(dtype, x);
+    frames = std::max(frames, one.problem.frames);
+    states = std::max(states, one.problem.states());
+    cases.push_back(std::move(one));
+  }
+};
+
+// What the two calls have written.
+struct TransducerRun {
+  Status status;
+  std::vector<double> loss;
+  std::vector<std::vector<double>> gradient;  // of an utterance: (T_b, U_b+1, V + D)
+  std::vector<unsigned char> bits;            // of losses and gradients, utterance by utterance
+  bool padding_is_zero = true;
+  bool gap_is_untouched = true;
+};
+
+// Where row (t, u) of utterance b lies, in rows; -1: nowhere, in packed memory.
+class RowMap {
+ public:
+  explicit RowMap(const TransducerBatch& batch) : batch_(batch) {
+    for (const auto& one : batch.cases) {
+      first_.push_back(rows_);
+      rows_ += batch.packed ? one.problem.frames * one.problem.states() : batch.frames * batch.states;
+    }
+  }
+  [[nodiscard]] int rows() const { return rows_; }
+  [[nodiscard]] int row(std::size_t b, int t, int u) const {
+    return first_[b] + t * (batch_.packed ? batch_.cases[b].problem.states() : batch_.states) + u;
+  }
+
+ private:
+  const TransducerBatch& batch_;
+  std::vector<int> first_;
+  int rows_ = 0;
+};
+
+// The problem's settings, from the reference's.
+inline TransducerProblem problem_of(const TransducerBatch& batch) {
+  const reference::Transducer& family = batch.family();
+  TransducerProblem p;
+  p.dtype = batch.dtype;
+  p.labels = family.labels;
+  p.packed = batch.packed;
+  p.log_probs = family.log_probs;
+  TransducerLattice& l = p.lattice;
+  l.batch = static_cast<std::int32_t>(batch.cases.size());
+  l.frames = batch.frames;
+  l.states = batch.states;
+  l.tdt = family.tdt;
+  l.blank = family.blank;
+  l.durations = static_cast<std::int32_t>(family.durations.size());
+  for (int i = 0; i < l.durations; ++i) {
+    l.duration[i] = family.durations[i];
+    if (!family.tdt) l.id[i] = family.ids[i];
+  }
+  l.sigma = family.sigma;
+  l.fastemit = family.fastemit;
+  l.delay = family.delay;
+  l.eos = family.eos;
+  l.eos_penalty = family.eos_penalty;
+  l.star = family.star;
+  l.star_penalty = family.star_penalty;
+  l.clamp = family.clamp;
+  l.zero_infinity = family.zero_infinity;
+  return p;
+}
+
+// All memory is in Buffers. Results, saved memory and workspace start as NaN, padding and gap as NaN too.
+template <class Buffer>
+TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, bool want_gradient = true) {
+  const RowMap map(batch);
+  const int v = batch.family().labels, width = batch.width();
+  const std::size_t size = size_of(batch.dtype), cases = batch.cases.size();
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(map.rows()) * width * size, kPoison);
+  std::vector<std::int32_t> logit_lengths, target_lengths, targets;
+  std::vector<std::uint8_t> without_durations;
+  for (std::size_t b = 0; b < cases; ++b) {
+    const auto& one = batch.cases[b];
+    for (int t = 0; t < one.problem.frames; ++t) {
+      for (int u = 0; u < one.problem.states(); ++u) {
+        for (int k = 0; k < batch.columns(); ++k) {
+          write_element(
+              batch.dtype, &bytes[(static_cast<std::size_t>(map.row(b, t, u)) * width + k) * size],
+              one.rows[(static_cast<std::size_t>(t) * one.problem.states() + u) * batch.columns() + k]);
+        }
+      }
+    }
+    logit_lengths.push_back(one.problem.frames);
+    target_lengths.push_back(one.problem.states() - 1);
+    targets.insert(targets.end(), one.problem.targets.begin(), one.problem.targets.end());
+    if (!batch.flat_targets) targets.resize((b + 1) * (batch.states - 1), -77);
+    without_durations.push_back(one.problem.without_durations ? 1 : 0);
+  }
+  std::vector<float> upstream32;
+  std::vector<double> upstream64;
+  for (std::size_t b = 0; b < cases; ++b) {
+    upstream32.push_back(static_cast<float>(batch.upstream(b)));
+    upstream64.push_back(batch.upstream(b));
+  }
+  const bool wide = batch.dtype == DType::kFloat64;
+  const std::size_t loss_size = wide ? 8 : 4;
+
+  const Buffer logits(bytes), gradient(want_gradient && !batch.in_place ? bytes.size() : 0);
+  const Buffer t_lengths(logit_lengths), u_lengths(target_lengths), labels(targets), plain(without_durations);
+  const Buffer upstream = wide ? Buffer(upstream64) : Buffer(upstream32);
+  const Buffer loss(cases * loss_size);
+  TransducerProblem p = problem_of(batch);
+  const std::int64_t row = width;
+  const auto strided = [&](const Buffer& buffer, int column) {
+    return StridedTensorOf<4>{static_cast<unsigned char*>(buffer.data()) + column * size,
+                              {row * batch.frames * batch.states, row * batch.states, row, 1}};
+  };
+  p.logits = strided(logits, 0);
+  if (p.lattice.tdt) p.duration_logits = strided(logits, v);
+  p.packed_rows = batch.packed ? map.rows() : 0;
+  if (batch.lengths) {
+    p.lattice.logit_lengths = static_cast<const std::int32_t*>(t_lengths.data());
+    p.lattice.target_lengths = static_cast<const std::int32_t*>(u_lengths.data());
+  }
+  p.lattice.targets = static_cast<const std::int32_t*>(labels.data());
+  p.lattice.target_stride = batch.states - 1;
+  p.lattice.flat_targets = batch.flat_targets;
+  p.lattice.target_count = static_cast<std::int64_t>(targets.size());
+  if (p.lattice.tdt) p.lattice.without_durations = static_cast<const std::uint8_t*>(plain.data());
+
+  const Buffer saved(want_gradient ? transducer_saved_bytes(p, execution) : 0);
+  const TransducerOutputs outputs{loss.data(), want_gradient ? saved.data() : nullptr};
+  TransducerRun run;
+  {
+    const std::size_t needed = transducer_workspace_bytes(p, outputs, execution);
+    const Buffer workspace(needed);
+    run.status = transducer(p, outputs, {workspace.data(), needed}, execution);
+    if (!run.status.ok()) return run;
+    const auto keep = [&](const auto& values) {
+      run.loss.assign(values.begin(), values.end());
+      const auto* const begin = reinterpret_cast<const unsigned char*>(values.data());
+      run.bits.assign(begin, begin + cases * loss_size);
+    };
+    wide ? keep(loss.template read<double>(cases)) : keep(loss.template read<float>(cases));
+  }
+  if (!want_gradient) return run;
+
+  const Buffer& written = batch.in_place ? logits : gradient;
+  TransducerGradient g;
+  g.saved = saved.data();
+  g.grad_loss = upstream.data();
+  g.logits = written.data();
+  if (p.lattice.tdt) g.duration_logits = static_cast<unsigned char*>(written.data()) + v * size;
+  for (int axis = 0; axis < 3; ++axis) {
+    g.logits_stride[axis] = g.duration_logits_stride[axis] = p.logits.stride[axis];
+  }
+  const std::size_t needed = transducer_gradient_workspace_bytes(p, g, execution);
+  const Buffer workspace(needed);
+  run.status = transducer_gradient(p, g, {workspace.data(), needed}, execution);
+  if (!run.status.ok()) return run;
+  const std::vector<unsigned char> result = written.template read<unsigned char>(bytes.size());
+  for (std::size_t b = 0; b < cases; ++b) {
+    const auto& one = batch.cases[b].problem;
+    std::vector<double> rows;
+    const int all_frames = batch.packed ? one.frames : batch.frames,
+              all_states = batch.packed ? one.states() : batch.states;
+    for (int t = 0; t < all_frames; ++t) {
+      for (int u = 0; u < all_states; ++u) {
+        const unsigned char* const at = &result[static_cast<std::size_t>(map.row(b, t, u)) * width * size];
+        const bool real = t < one.frames && u < one.states();
+        for (int k = 0; k < width; ++k) {
+          const unsigned char* const element = at + k * size;
+          if (k >= batch.columns()) {
+            for (std::size_t n = 0; n < size; ++n) run.gap_is_untouched &= element[n] == kPoison;
+          } else if (real) {
+            rows.push_back(read_element(batch.dtype, element));
+          } else {
+            for (std::size_t n = 0; n < size; ++n) run.padding_is_zero &= element[n] == 0;
+          }
+        }
+        if (real) run.bits.insert(run.bits.end(), at, at + batch.columns() * size);
+      }
+    }
+    run.gradient.push_back(std::move(rows));
+  }
+  return run;
+}
+
+// Gradient rows of the reference, both heads' columns, times the upstream factor.
+inline std::vector<double> expected_gradient(const TransducerCase& one,
+                                             const reference::TransducerResult& result, double upstream) {
+  const int v = one.problem.labels, d = one.width() - v;
+  std::vector<double> rows;
+  for (int node = 0; node < one.problem.frames * one.problem.states(); ++node) {
+    for (int k = 0; k < v; ++k)
+      rows.push_back(upstream * result.grad_logits[static_cast<std::size_t>(node) * v + k]);
+    for (int k = 0; k < d; ++k)
+      rows.push_back(upstream * result.grad_durations[static_cast<std::size_t>(node) * d + k]);
+  }
+  return rows;
+}
+
+// Holds a run to the float64 reference on the rounded logits.
+//
+// Loss: 4 epsilon |loss| + 2 (T + U) epsilon: each of a path's arcs has a weight that is rounded once.
+// Gradient: relative L2 1e-5 and 1e-10, as docs/numerics.md has it. Half types besides: their own rounding,
+// and half the smallest number that the type has.
+inline void expect_close(const TransducerBatch& batch, const TransducerRun& run) {
+  ASSERT_TRUE(run.status.ok()) << run.status.argument << ": " << run.status.message << " "
+                               << run.status.value;
+  EXPECT_TRUE(run.padding_is_zero);
+  EXPECT_TRUE(run.gap_is_untouched);
+  const double epsilon = batch.dtype == DType::kFloat64 ? 2.3e-16 : 1.2e-7;
+  const double limit = batch.dtype == DType::kFloat64 ? 1e-10 : 1e-5;
+  const double rounding = batch.dtype == DType::kFloat16    ? 0x1p-11
+                          : batch.dtype == DType::kBFloat16 ? 0x1p-8
+                                                            : 0;
+  const double smallest = batch.dtype == DType::kFloat16 ? 0x1p-25 : 0;
+  for (std::size_t b = 0; b < batch.cases.size(); ++b) {
+    SCOPED_TRACE("utterance " + std::to_string(b));
+    const auto& one = batch.cases[b];
+    const auto result = reference::transducer(one.problem, one.logits(), one.duration_logits());
+    const double expected = result.loss;
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(run.loss[b]));
+    } else if (std::isinf(expected)) {
+      EXPECT_EQ(run.loss[b], expected);
+    } else {
+      const double steps = one.problem.frames + one.problem.states();
+      EXPECT_NEAR(run.loss[b], expected, 4 * epsilon * std::abs(expected) + 2 * steps * epsilon);
+    }
+    if (run.gradient.empty()) continue;
+    const std::vector<double> wanted = expected_gradient(one, result, batch.upstream(b));
+    double error = 0, norm = 0;
+    for (std::size_t n = 0; n < wanted.size(); ++n) {
+      if (std::isnan(wanted[n])) {
+        ASSERT_TRUE(std::isnan(run.gradient[b][n])) << n;
+        continue;
+      }
+      const double difference = run.gradient[b][n] - wanted[n];
+      ASSERT_FALSE(std::isnan(difference)) << n;
+      const double own = std::max(std::abs(difference) - rounding * std::abs(wanted[n]) - smallest, 0.0);
+      error += own * own;
+      norm += wanted[n] * wanted[n];
+    }
+    EXPECT_LE(std::sqrt(error), limit * std::sqrt(norm)) << "norm " << std::sqrt(norm);
+  }
+}
+
+}  // namespace warpalign::test
