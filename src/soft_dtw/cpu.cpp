@@ -162,7 +162,7 @@ CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& 
     Storage* const ends =
         static_cast<Storage*>(job.out.end_values) + static_cast<std::int64_t>(job.b) * job.p.m;
     for (int j = 0; j < job.p.m; ++j) {
-      const double value = j < pair.m ? -log2_z(j) / scale : std::numeric_limits<double>::infinity();
+      const double value = j < pair.m ? (0.0 - log2_z(j)) / scale : std::numeric_limits<double>::infinity();
       ends[j] = static_cast<Storage>(value * scale > 1e298 ? std::numeric_limits<double>::infinity() : value);
     }
   }
@@ -204,7 +204,7 @@ bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) 
     return true;
   }
   const double log2_z = outcome.exponent + std::log2(outcome.mantissa);
-  const double value = hard ? outcome.mantissa : -log2_z / scale;
+  const double value = hard ? outcome.mantissa : (0.0 - log2_z) / scale;  // not -0 of log2_z = 0
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
   if (!pair.want_gradient) return true;
   run_sweep(job, memory, extent, pair, reverse_kernel(job.kernels, pair, hard));

@@ -20,7 +20,8 @@ __device__ void note_ends(const Wave& w, typename Wave::State end) {
     const In inf = static_cast<In>(CUDART_INF);
     const bool reachable = log2_z > -1e298;
     if (column < w.pair.m) {
-      w.end_values()[column] = reachable ? static_cast<In>(-log2_z * w.params.half / w.pair.scale) : inf;
+      w.end_values()[column] =
+          reachable ? static_cast<In>((0.0 - log2_z) * w.params.half / w.pair.scale) : inf;
     }
     for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32) w.end_values()[j] = inf;
   }

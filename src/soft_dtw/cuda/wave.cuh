@@ -260,7 +260,7 @@ struct Wave {
     int2 bits{r->range_bits[0], r->range_bits[1]};
     double log2_z = Cell::log2_of(last);
     if (kAll && params.subsequence) log2_z = join_ends();
-    double value = -log2_z * params.half / pair.scale;
+    double value = (0.0 - log2_z) * params.half / pair.scale;  // not -0 of log2_z = 0
     if constexpr (Cell::kDual) value = -last.tangent * params.half / pair.scale;
     bool usable;
     if constexpr (Cell::kCertifies) {

@@ -365,6 +365,30 @@ TEST_P(SoftDtw, SubsequenceWithCostsBeyondFloat32AndNan) {
   EXPECT_TRUE(std::isnan(got.end_values[60]));
 }
 
+// log2 Z of one free step is 0, whose negation is no value that anybody expects.
+template <typename T>
+void expect_no_negative_zero() {
+  for (const int dim : {1, 5, 9}) {
+    for (const double gamma : {0.0, 1.0}) {
+      Batch<T> batch({2, 1, 1, dim}, gamma, 70);
+      batch.y = batch.x;
+      for (const Wanted wanted : {kValue, kGradients, kEverything}) {
+        const Outputs<T> got = run(batch, wanted);
+        EXPECT_TRUE(same_bits(got.value, std::vector<T>(2, T(0)))) << "dim " << dim << " gamma " << gamma;
+      }
+      batch.options.subsequence = true;
+      const Outputs<T> ends = run(batch, kValue);
+      EXPECT_TRUE(same_bits(ends.value, std::vector<T>(2, T(0)))) << "subsequence of dim " << dim;
+      EXPECT_TRUE(same_bits(ends.end_values, std::vector<T>(2, T(0)))) << "ends of dim " << dim;
+    }
+  }
+}
+
+TEST_P(SoftDtw, EqualStepsAreNoNegativeZero) {
+  expect_no_negative_zero<float>();
+  expect_no_negative_zero<double>();
+}
+
 WARPALIGN_FOR_EVERY(SoftDtw, all_paths);
 
 }  // namespace

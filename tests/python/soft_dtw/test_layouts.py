@@ -169,3 +169,22 @@ def test_equal_series_and_large_values_stay_finite(device: torch.device) -> None
         for other in (x, -x):
             value, grad_x, grad_y = value_and_gradients(x, other, gamma=gamma)
             assert value.isfinite().all() and grad_x.isfinite().all() and grad_y.isfinite().all()
+
+
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_equal_series_of_one_step_give_no_negative_zero(
+    device: torch.device, dtype: torch.dtype, d: int
+) -> None:
+    x = randn(2, 1, d, seed=0, device=device, dtype=dtype)
+    values = [
+        warpalign.soft_dtw(x, x),
+        warpalign.dtw(x, x),
+        warpalign.soft_dtw(x, x, normalize=True),
+        warpalign.soft_dtw_alignment(x, x).value,
+        warpalign.soft_dtw_subsequence(x, x).end_values,
+        warpalign.soft_dtw_cost(x.new_zeros(2, 1, 1)),
+        warpalign.cdist_soft_dtw(x).diagonal(),
+    ]
+    for value in values:
+        assert (value == 0).all() and not value.signbit().any()
