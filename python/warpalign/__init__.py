@@ -1,7 +1,7 @@
 """Differentiable alignment: soft-DTW on CPUs and GPUs.
 
 What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans and SoftDTWKNeighborsClassifier
-(scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there).
+(scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
 """
 
 from importlib import import_module
@@ -42,13 +42,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from warpalign import cluster as cluster
+    from warpalign import compat as compat
+    from warpalign import io as io
     from warpalign import metrics as metrics
+    from warpalign import neighbors as neighbors
     from warpalign import plot as plot
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
 
 _LAZY = {"SoftDTWKMeans": "cluster", "SoftDTWKNeighborsClassifier": "neighbors"}
-_LAZY_MODULES = {"metrics", "plot"}
+_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot"}
+_LOADED_MODULES = {"barycenter", "functional", "modules", "pairwise"}
 
 
 def __getattr__(name: str) -> Any:
@@ -60,4 +65,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *_LAZY_MODULES])
+    """The public names alone."""
+    return sorted([*__all__, *_LAZY, *_LAZY_MODULES, *_LOADED_MODULES])

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def constant_when_compiled(function: Function) -> Function:
+    """What torch.compiler.assume_constant_result does. That function imports the compiler, which takes longer than all else here."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def is_transforming() -> bool:
@@ -27,13 +36,13 @@ def is_legacy_batched(tensor: Tensor) -> bool:
     return batched
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_when_compiled
 def is_forward_mode() -> bool:
     """Inputs may carry tangents, of torch.func.jvp or of torch.autograd.forward_ad."""
     return forward_ad._current_level >= 0
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_when_compiled
 def is_second_order() -> bool:
     """Within forward mode, or torch.func.grad of torch.func.grad."""
     stack = torch._C._functorch.get_interpreter_stack() or []
@@ -46,7 +55,7 @@ def apply_unbound(function: type[torch.autograd.Function], *arguments: Any) -> A
     return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_when_compiled
 def matmul_precision() -> str:
     """That of torch's own products of float32: "highest", "high" or "medium"."""
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,9 +22,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def not_compiled(function: Function) -> Function:
-    """A function that runs eagerly within torch.compile, as what it does depends on values that the compiler does not see."""
-    eager: Function = torch.compiler.disable(function)
-    return eager
+    """A function that runs eagerly within torch.compile, as what it does depends on values that the compiler does not see.
+
+    torch.compiler.disable imports the compiler, which takes longer than the whole package. So a call disables it, once somebody
+    has imported it.
+    """
+
+    @functools.wraps(function)
+    def eager(*arguments: Any, **keywords: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return function(*arguments, **keywords)
+        return torch.compiler.disable(function)(*arguments, **keywords)
+
+    return eager  # type: ignore[return-value]
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

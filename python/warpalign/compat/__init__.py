@@ -12,3 +12,18 @@ What differs, everywhere: costs are formed from differences, in the precision of
 value is a number; a pair without any path has value inf and gradient 0; float16 and bfloat16 are accepted, with results in
 float32; ``use_cuda`` that contradicts the tensors' device warns, and nothing is ever moved to another device.
 """
+
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["pysdtw", "soft_dtw_cuda", "softdtw_cuda", "tslearn"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return import_module(f"warpalign.compat.{name}")
+    raise AttributeError(f"module 'warpalign.compat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

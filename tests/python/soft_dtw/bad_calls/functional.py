@@ -352,4 +352,7 @@ CALLS: BadCalls = {
     "warpalign: a name that there is not": BadCall(
         lambda g: warpalign.SoftDTWKMean, AttributeError, "module 'warpalign' has no attribute 'SoftDTWKMean'"  # type: ignore[attr-defined]
     ),
+    "warpalign.compat: a package that there is not": BadCall(
+        lambda g: warpalign.compat.dtaidistance, AttributeError, "module 'warpalign.compat' has no attribute 'dtaidistance'"  # type: ignore[attr-defined]
+    ),
 }  # fmt: skip

@@ -1,0 +1,61 @@
+"""What `import warpalign` brings, and what it leaves until it is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import warpalign
+from warpalign import compat
+
+
+def in_a_new_process(code: str) -> str:
+    environment = {"PYTHONPATH": str(Path(warpalign.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_compiler_is_not_imported() -> None:
+    """torch._dynamo takes 1.3 s to import, and nothing but torch.compile needs it; calls do without it too."""
+    code = """
+import sys, torch, warpalign
+x = torch.randn(3, 8, 2, requires_grad=True)
+warpalign.soft_dtw(x, x).sum().backward()
+x = x.detach()
+warpalign.cdist_soft_dtw(x), warpalign.dtw_path(x, x), warpalign.soft_dtw_barycenter(x, max_iter=1)
+print([name for name in ("torch._dynamo", "sklearn", "matplotlib") if name in sys.modules])
+"""
+    assert in_a_new_process(code) == "[]\n"
+
+
+def test_modules_load_when_they_are_named() -> None:
+    code = """
+import warpalign
+print(warpalign.io.__name__, warpalign.compat.tslearn.soft_dtw.__name__, warpalign.compat.pysdtw.SoftDTW.__name__)
+"""
+    assert in_a_new_process(code) == "warpalign.io soft_dtw SoftDTW\n"
+    for name in ("cluster", "neighbors"):
+        pytest.importorskip("sklearn")
+        assert getattr(warpalign, name).__name__ == f"warpalign.{name}"
+
+
+def test_dir_has_public_names_alone() -> None:
+    names = dir(warpalign)
+    assert set(warpalign.__all__) <= set(names)
+    assert [name for name in names if name.startswith("_")] == ["__version__"]
+    assert not {"Any", "TYPE_CHECKING", "import_module"} & set(names)
+    for name in names:
+        assert getattr(warpalign, name) is not None
+    assert dir(compat) == compat.__all__
+
+
+@pytest.mark.parametrize("module", [warpalign, compat])
+def test_an_unknown_name(module: object) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        module.nothing  # noqa: B018
