@@ -81,7 +81,7 @@ bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 
 gpu-check: $(dev_stamp)  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
 	$(call build_libraries,ON)
-	$(python) benchmarks/gpu_check.py --no-build $(GPU_CHECK_ARGS)
+	$(python) -m benchmarks.gpu_check --no-build $(GPU_CHECK_ARGS)
 
 # The PyTorch libraries for this machine, put beside the Python sources.
 build: $(demo_stamp)

@@ -2,9 +2,9 @@
 """Everything that a GPU machine has to say about warpalign: build, tests, sanitizer, determinism, timings.
 
 Needs Python with torch, numpy and pytest, CMake and nvcc, and no network. Writes one JSON file of flat rows,
-benchmarks/results/<gpu>/<date>-<commit>.json, and prints a short table last. A step that fails is recorded
-and the others still run; the exit status is then 1. With --device cpu the same steps run on the CPU, as far
-as they exist there.
+benchmarks/results/<gpu>/<date>-<commit>.json, and prints a short table last. What it measures of an operator is
+described by benchmarks/<operator>/suite.py. A step that fails is recorded and the others still run; the exit
+status is then 1. With --device cpu the same steps run on the CPU, as far as they exist there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,21 @@ from pathlib import Path
 
 import torch
 
-from results import RESULTS, ROOT, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
-from soft_dtw_rows import QUICK_CELLS, SIZES, Size
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that it runs as a script and with -m alike
+
+from benchmarks.harness import suite as suites  # noqa: E402
+from benchmarks.harness.results import (  # noqa: E402
+    ROOT,
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.suite import Size, Suite  # noqa: E402
+from benchmarks.harness.timing import framework_step_ms  # noqa: E402
 
 PYTHON = ROOT / "python"
 LIBRARIES = PYTHON / "warpalign" / "lib"
@@ -36,7 +49,15 @@ MORE_SANITIZERS = ("initcheck", "synccheck")
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--device", default="cuda", help="cuda (default), cuda:N or cpu")
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only sizes whose BxNxMxD@gamma matches")
+    known = suites.operators("suite")
+    parser.add_argument(
+        "--suite",
+        type=lambda names: names.split(","),
+        default=known,
+        metavar="NAME,...",
+        help=f"only these operators, of {', '.join(known)} (default: all)",
+    )
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only sizes whose name matches")
     parser.add_argument("--quick", action="store_true", help="small sizes, fewer runs")
     parser.add_argument(
         "--no-build", action="store_true", help=f"use what is in {LIBRARIES.relative_to(ROOT)}"
@@ -45,12 +66,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--skip-sanitizer", action="store_true")
     parser.add_argument("--all-sanitizers", action="store_true", help=f"also {' and '.join(MORE_SANITIZERS)}")
     parser.add_argument("--skip-table", action="store_true")
-    parser.add_argument("--sweep", action="store_true", help="also benchmarks/soft_dtw_sweep.py: a minute")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
     parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
+        "--sweep", action="store_true", help="also times over every length: a minute for an operator"
     )
-    return parser.parse_args()
+    add_arguments(parser)
+    arguments = parser.parse_args()
+    for name in arguments.suite:
+        if name not in known:
+            parser.error(f"--suite: expected names out of {', '.join(known)}, got {name}")
+    return arguments
 
 
 def command(arguments: list[str], limit_s: float, **environment: str) -> tuple[int, str]:
@@ -76,11 +100,12 @@ def command(arguments: list[str], limit_s: float, **environment: str) -> tuple[i
     return done.returncode, done.stdout
 
 
-def check(name: str, status: str, detail: str, start: float) -> Row:
-    """One row about a step that is no measurement; status: passed, failed or skipped."""
+def check(name: str, status: str, detail: str, start: float, suite: str | None = None) -> Row:
+    """One row about a step that is no measurement; status: passed, failed or skipped; suite: of one operator."""
     seconds = time.perf_counter() - start
-    print(f"{name:14} {status:8} {detail}  ({seconds:.0f} s)", flush=True)
-    return {"op": "check", "name": name, "status": status, "detail": detail, "seconds": rounded(seconds, 3)}
+    print(f"{name:14} {suite or '':12} {status:8} {detail}  ({seconds:.0f} s)", flush=True)
+    row: Row = {"op": "check", "name": name, "status": status, "detail": detail}
+    return row | ({} if suite is None else {"suite": suite}) | {"seconds": rounded(seconds, 3)}
 
 
 def last_line(output: str) -> str:
@@ -120,12 +145,13 @@ def build(device: torch.device) -> Row:
     return check("build", "passed", options[-1].removeprefix("-DWARPALIGN_"), start)
 
 
-def python_tests(device: torch.device) -> Row:
+def python_tests(device: torch.device, operators: list[str]) -> Row:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         marks = "gpu" if device.type == "cuda" else "not gpu"
-        arguments = ["-m", "pytest", "-q", "-m", marks, "tests/python", "-p", "no:cacheprovider"]
+        folders = [f"tests/python/{name}" for name in ("core", *operators)]
+        arguments = ["-m", "pytest", "-q", "-m", marks, *folders, "-p", "no:cacheprovider"]
         if importlib.util.find_spec("xdist"):
             arguments += ["-n", str(min(8, os.cpu_count() or 1))]
         status, output = command([sys.executable, *arguments, f"--junitxml={report}"], 400)
@@ -164,13 +190,13 @@ def cpp_tests() -> Row:
     return check("C++ tests", "failed" if failed else "passed", detail, start)
 
 
-def sanitizer(tool: str) -> Row:
-    """Small shapes of every kernel under one tool of compute-sanitizer."""
+def sanitizer(tool: str, suite: Suite) -> Row:
+    """Small shapes of every kernel of an operator under one tool of compute-sanitizer."""
     start = time.perf_counter()
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(program).exists():
-        return check(tool, "skipped", "compute-sanitizer was not found", start)
-    script = [sys.executable, str(ROOT / "benchmarks" / "sanitize_small.py")]
+        return check(tool, "skipped", "compute-sanitizer was not found", start, suite.name)
+    script = [sys.executable, "-m", suite.sanitizer]
     status, output = command(
         [program, "--tool", tool, "--error-exitcode", "99", "--print-limit", "5", *script],
         150,
@@ -178,45 +204,54 @@ def sanitizer(tool: str) -> Row:
     )
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
     if re.search(r"Device not supported|Unable to find injection library|not supported on this", output):
-        return check(tool, "skipped", "compute-sanitizer does not work on this machine", start)
+        return check(tool, "skipped", "compute-sanitizer does not work on this machine", start, suite.name)
     if status != 0:
         tail(output, 40)
         return check(
-            tool, "failed", summary[-1] if summary else f"exit status {status}: {last_line(output)}", start
+            tool,
+            "failed",
+            summary[-1] if summary else f"exit status {status}: {last_line(output)}",
+            start,
+            suite.name,
         )
-    return check(tool, "passed", summary[-1] if summary else "no error", start)
+    return check(tool, "passed", summary[-1] if summary else "no error", start, suite.name)
 
 
-def determinism(device: torch.device, runs: int) -> Row:
-    from soft_dtw_table import not_reproducible
-
+def determinism(device: torch.device, runs: int, suite: Suite) -> Row:
     start = time.perf_counter()
     try:
-        different = not_reproducible(device, runs)
+        different = suite.not_reproducible(device, runs)
     except RuntimeError as error:
-        return check("determinism", "failed", str(error).splitlines()[0][:200], start)
-    detail = f"{runs} runs of value and gradients, bit by bit"
-    return check("determinism", "failed" if different else "passed", ", ".join(different) or detail, start)
+        return check("determinism", "failed", str(error).splitlines()[0][:200], start, suite.name)
+    detail = ", ".join(different) or f"{runs} runs of value and gradients, bit by bit"
+    return check("determinism", "failed" if different else "passed", detail, start, suite.name)
 
 
-def table(sizes: list[Size], device: torch.device, name: str, budget_s: float) -> list[Row]:
-    from soft_dtw_table import framework_step_ms, measure
+def kernels(suite: Suite) -> list[Row]:
+    """Whether the sizes of the table have launched every kernel of the library."""
+    if suite.unreached is None:
+        return []
+    start = time.perf_counter()
+    missing = suite.unreached()
+    detail = f"no size reaches {', '.join(missing)}" if missing else "the sizes of the table reach all"
+    return [check("kernels", "failed" if missing else "passed", detail, start, suite.name)]
 
+
+def table(suite: Suite, sizes: list[Size], device: torch.device, name: str, budget_s: float) -> list[Row]:
     rows: list[Row] = []
-    overhead = framework_step_ms(device, budget_s)
-    rows.append({"op": "framework_step", "device": name, "step_ms": rounded(overhead)})
     for position, size in enumerate(sizes, 1):
         start = time.perf_counter()
-        row: Row = {"op": "soft_dtw", **size._asdict(), "dtype": "float32"}
+        row: Row = {"op": suite.name, **size._asdict()}
+        row.setdefault("dtype", "float32")
         row["device"] = name
         try:
-            row |= measure(size, device, budget_s)
+            row |= suite.measure(size, device, budget_s)
         except (RuntimeError, ValueError, TypeError) as error:
             row["error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
         if device.type == "cuda":
             torch.cuda.empty_cache()
         rows.append(row)
-        told = row.get("error") or f"step {row['step_ms']} ms"
+        told = row.get("error") or ", ".join(f"{key} {row.get(key)}" for key in suite.columns[:2])
         print(
             f"[{position}/{len(sizes)}] {size.name:22} {told}  ({time.perf_counter() - start:.1f} s)",
             flush=True,
@@ -224,36 +259,30 @@ def table(sizes: list[Size], device: torch.device, name: str, budget_s: float) -
     return rows
 
 
-def length_sweep(device: torch.device, commit: str, out: Path, quick: bool) -> Row:
+def length_sweep(suite: Suite, device: torch.device, commit: str, out: Path, quick: bool) -> Row:
     """Its own program and file: 1200 rows would drown the others."""
     start = time.perf_counter()
-    script = [sys.executable, str(ROOT / "benchmarks" / "soft_dtw_sweep.py"), "--device", str(device)]
+    assert suite.sweep is not None
+    script = [sys.executable, "-m", suite.sweep, "--device", str(device)]
     options = ["--commit", commit, "--out", str(out), *(["--quick"] if quick else [])]
     status, output = command([*script, *options], 150)
     if status != 0:
         tail(output)
-    return check("sweep", "failed" if status else "passed", last_line(output).partition(", in ")[0], start)
+    detail = last_line(output).partition(", in ")[0]
+    return check("sweep", "failed" if status else "passed", detail, start, suite.name)
 
 
-def print_table(rows: list[Row]) -> None:
-    columns = (
-        "forward_ms",
-        "step_ms",
-        "graph_forward_ms",
-        "graph_step_ms",
-        "mib",
-        "err_loss",
-        "err_gx",
-        "err_gy",
-    )
-    print("\n" + f"{'BxNxMxD@gamma':22}" + "".join(f"{name.removesuffix('_ms'):>14}" for name in columns))
-    for row in rows:
-        if row["op"] == "framework_step":
-            print(f"{'an empty Function':22}{'':14}{row['step_ms']:>14}")
-        if row["op"] == "soft_dtw":
-            name = Size(*(row[field] for field in Size._fields)).name
-            cells = ("-" if row.get(key) is None else f"{row[key]:.3g}" for key in columns)
-            print(f"{name:22}" + "".join(f"{cell:>14}" for cell in cells) + ("  !" if "error" in row else ""))
+def print_table(suite: Suite, sizes: list[Size], rows: list[Row]) -> None:
+    width = max((len(size.name) for size in sizes), default=0) + 1
+    columns = [name.removesuffix("_ms") for name in suite.columns]
+    print("\n" + f"{suite.name:{width}}" + "".join(f"{name:>14}" for name in columns))
+    for size, row in zip(sizes, rows, strict=True):
+        cells = ("-" if row.get(key) is None else f"{row[key]:.3g}" for key in suite.columns)
+        print(
+            f"{size.name:{width}}"
+            + "".join(f"{cell:>14}" for cell in cells)
+            + ("  !" if "error" in row else "")
+        )
 
 
 def main() -> int:
@@ -267,9 +296,8 @@ def main() -> int:
         )
         return 2
     cuda = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if cuda else cpu_name()
-    commit = arguments.commit or current_commit()
-    target = arguments.out / slug(name) / f"{today()}-{commit}.json"
+    name = device_name(device)
+    target, commit = result_path(arguments, name)
     print(f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}, commit {commit}", flush=True)
     rows: list[Row] = []
 
@@ -279,26 +307,38 @@ def main() -> int:
 
     if not arguments.no_build:
         record(build(device))
-    sys.path[:0] = [str(PYTHON)]
     try:
-        importlib.import_module("warpalign")
+        chosen = [suites.load(operator) for operator in arguments.suite]
     except (ImportError, OSError) as error:
         record(check("import", "failed", str(error).splitlines()[0][:200], time.perf_counter()))
         return 1
     if not arguments.skip_tests:
-        record(python_tests(device), cpp_tests())
+        record(python_tests(device, arguments.suite), cpp_tests())
     if cuda and not arguments.skip_sanitizer:
-        for tool in SANITIZERS + (MORE_SANITIZERS if arguments.all_sanitizers else ()):
-            record(sanitizer(tool))
-    record(determinism(device, 5 if arguments.quick else 100))
+        for suite in chosen:
+            for tool in SANITIZERS + (MORE_SANITIZERS if arguments.all_sanitizers else ()):
+                record(sanitizer(tool, suite))
+    for suite in chosen:
+        record(determinism(device, 5 if arguments.quick else 100, suite))
+    measured: list[tuple[Suite, list[Size], list[Row]]] = []
     if not arguments.skip_table:
-        wanted = [size for size in SIZES if re.search(arguments.rows, size.name)]
-        if arguments.quick:
-            wanted = [size for size in wanted if size.cells <= QUICK_CELLS]
-        record(*table(wanted, device, name, 0.1 if arguments.quick else 0.4))
-    if arguments.sweep:
-        record(length_sweep(device, commit, arguments.out.absolute(), arguments.quick))
-    print_table(rows)
+        budget_s = 0.1 if arguments.quick else 0.4
+        overhead = rounded(framework_step_ms(device, budget_s))
+        record({"op": "framework_step", "device": name, "step_ms": overhead})
+        for suite in chosen:
+            sizes = suite.quick_sizes if arguments.quick else suite.sizes
+            wanted = [size for size in sizes if re.search(arguments.rows, size.name)]
+            measured.append((suite, wanted, table(suite, wanted, device, name, budget_s)))
+            record(*measured[-1][2])
+            if not arguments.rows and not arguments.quick:
+                record(*kernels(suite))
+    for suite in chosen:
+        if arguments.sweep and suite.sweep is not None:
+            record(length_sweep(suite, device, commit, arguments.out.absolute(), arguments.quick))
+    if measured:
+        print(f"\nA step through an autograd.Function that computes nothing: {overhead} ms")
+    for suite, sizes, found in measured:
+        print_table(suite, sizes, found)
     failed = [row for row in rows if row.get("status") == "failed" or "error" in row]
     print(f"\n{len(rows)} rows, {len(failed)} with a failure, in {target}")
     return 1 if failed else 0

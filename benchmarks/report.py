@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Writes the benchmark tables of README.md and docs/benchmarks.md from the committed result files.
 
-A table (report_tables.py) stands between the comments <!-- report: NAME --> and <!-- /report -->. --check changes nothing and
-exits with 1 if a table is stale.
+    python -m benchmarks.report [--check]
+
+A table stands between the comments <!-- report: NAME --> and <!-- /report -->. `TABLES` in benchmarks/<operator>/tables.py has
+the tables by name. --check changes nothing and exits with 1 if a table is stale.
 """
 
 from __future__ import annotations
@@ -10,64 +12,37 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from importlib import import_module
 
-import report_tables as tables
-from results import ROOT
-from soft_dtw_rows import Size
+from benchmarks.harness.results import ROOT
+from benchmarks.harness.suite import operators
+from benchmarks.harness.tables import check_table
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
 IMAGES = ROOT / "docs" / "images"
-# The sizes that the README shows; docs/benchmarks.md has all.
-SHORT = [
-    Size(32, 128, 128, 1),
-    Size(32, 512, 512, 1),
-    Size(32, 512, 512, 64),
-    Size(32, 512, 512, 64, 0.01),
-    Size(32, 1024, 1024, 1),
-    Size(32, 2048, 2048, 64),
-    Size(512, 64, 64, 2),
-    Size(32, 256, 2048, 16),
-    Size(4, 8192, 8192, 16),
-]
+MODULES = [import_module(f"benchmarks.{operator}.tables") for operator in operators("tables")]
 
 
-def images() -> str:
-    """Links to the plots, where there are results to draw."""
-    names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
-    if not tables.gpu_rows():
-        return tables.NOTHING
-    if tables.sweep_rows():
-        names["sweep"] = "Time over every length"
-    return "\n\n".join(f"![{text}](images/soft_dtw_{name}.png)" for name, text in names.items())
-
-
-TABLES = {
-    "gpu": lambda: tables.gpu_table(SHORT),
-    "gpu-all": lambda: tables.gpu_table(None),
-    "gpu-detail": tables.gpu_detail,
-    "gpu-precision": tables.gpu_precision,
-    "gpu-limits": tables.gpu_limits,
-    "gpu-checks": tables.gpu_checks,
-    "options": tables.options_table,
-    "scaling": tables.scaling_table,
-    "training": tables.training_table,
-    "cpu": tables.cpu_table,
-    "bands": tables.band_table,
-    "one-pair": tables.one_pair_table,
-    "estimators": tables.estimator_table,
-    "images": images,
-}
+def tables() -> dict[str, Callable[[], str]]:
+    """The tables of all operators by name."""
+    found: dict[str, Callable[[], str]] = {"gpu-checks": check_table}
+    for module in MODULES:
+        if twice := found.keys() & module.TABLES.keys():
+            raise ValueError(f"{module.__name__}: tables of other operators have these names: {twice}")
+        found |= module.TABLES
+    return found
 
 
 def filled(text: str) -> str:
     """The page with every table written anew."""
+    known = tables()
 
     def table(match: re.Match[str]) -> str:
         name = match[1]
-        if name not in TABLES:
-            raise ValueError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
-        return f"<!-- report: {name} -->\n\n{TABLES[name]()}\n\n<!-- /report -->"
+        if name not in known:
+            raise ValueError(f"no table is called {name!r}; there are {', '.join(known)}")
+        return f"<!-- report: {name} -->\n\n{known[name]()}\n\n<!-- /report -->"
 
     return re.sub(r"<!-- report: ([\w-]+) -->.*?<!-- /report -->", table, text, flags=re.DOTALL)
 
@@ -88,15 +63,11 @@ def main() -> int:
             if not arguments.check:
                 page.write_text(after)
     for name in stale:
-        print(f"{name}: {'stale, run benchmarks/report.py' if arguments.check else 'written'}")
-    if not arguments.check and not arguments.no_plots and tables.gpu_rows():
-        from report_plots import draw, draw_sweep
-
-        drawn = draw(tables.gpu_rows(), tables.load("peers/*.json"), IMAGES)
-        if tables.sweep_rows():
-            drawn.append(draw_sweep(tables.sweep_rows(), IMAGES))
-        for path in drawn:
-            print(f"{Path(path).relative_to(ROOT)}: drawn")
+        print(f"{name}: {'stale, run python -m benchmarks.report' if arguments.check else 'written'}")
+    if not (arguments.check or arguments.no_plots):
+        for module in MODULES:
+            for path in module.draw(IMAGES):
+                print(f"{path.relative_to(ROOT)}: drawn")
     return 1 if stale and arguments.check else 0
 
 

@@ -7,6 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import gpu_check
+from benchmarks.harness import tables as harness
+from benchmarks.soft_dtw import cpu_tables, tables
+from benchmarks.soft_dtw.limits import limit
+from benchmarks.soft_dtw.plots import draw_sweep
+from benchmarks.soft_dtw.sizes import Size
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -16,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_tables_are_fresh() -> None:
-    done = run("benchmarks/report.py", "--check")
+    done = run("-m", "benchmarks.report", "--check")
     assert done.returncode == 0, done.stdout
 
 
@@ -35,9 +42,6 @@ def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
 
 
 def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import gpu_check
-
     folder = tmp_path / "build" / "dev" / "tests" / "cpp"
     folder.mkdir(parents=True)
     for name in ("soft_dtw_cuda_test", "simt_soft_dtw_cuda_test"):
@@ -55,27 +59,24 @@ def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
 
 
 def test_sanitizer_cases_on_the_cpu() -> None:
-    done = run("benchmarks/sanitize_small.py", "--device", "cpu")
+    done = run("-m", "benchmarks.soft_dtw.sanitize", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick", "--out", str(tmp_path))
+    done = run("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-sweep.json")
     rows = json.loads(file.read_text())
     assert [(row["D"], row["N"]) for row in rows] == [(d, n) for d in (1, 64) for n in (1, 2, 31, 32, 33)]
     assert all(row["step_ms"] > 0 and row["forward_ms"] > 0 for row in rows)
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from report_plots import draw_sweep
-
     graphed = [{**row, "graph_forward_ms": row["forward_ms"], "graph_step_ms": None} for row in rows]
     assert draw_sweep(graphed, tmp_path).stat().st_size > 10_000
 
 
 def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
     done = run(
-        *("benchmarks/soft_dtw_sweep.py", "--device", "cpu", "--quick"),
+        *("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick"),
         "--limit",
         "0",
         "--out",
@@ -88,7 +89,7 @@ def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
 def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads and two processes of torchrun give one device's bits."""
     options = ["--device", "cpu", "--quick", "--repeats", "1", "--commit", "test", "--out", str(tmp_path)]
-    done = run("benchmarks/cdist_scaling.py", *options)
+    done = run("-m", "benchmarks.soft_dtw.cdist_scaling", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test-scaling.json")
     rows = json.loads(file.read_text())
@@ -98,19 +99,13 @@ def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ]
     assert all(row["same_bits"] and row["seconds"] > 0 for row in rows)
 
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report_tables
-
-    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
-    table = report_tables.scaling_table()
+    monkeypatch.setattr(harness, "load", lambda pattern: rows)
+    table = tables.scaling_table()
     assert table.count("the same |") == 6 and "differ" not in table
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worked out by hand from the rates."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from soft_dtw_limits import limit
-    from soft_dtw_rows import Size
 
     def bound(*shape: int, step: bool = False, overhead_ms: float = 0.0) -> tuple[str, float]:
         found = limit(Size(*shape), "NVIDIA H200", step=step, overhead_ms=overhead_ms)
@@ -130,7 +125,7 @@ def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """warpalign's and pysdtw's losses train the same model, and both learn."""
     pytest.importorskip("pysdtw")
     options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
-    done = run("benchmarks/training_impact.py", *options)
+    done = run("-m", "benchmarks.soft_dtw.training_impact", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test-training.json")
     rows = json.loads(file.read_text())
@@ -141,25 +136,22 @@ def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert ours["metric_after"] < ours["metric_before"] == theirs["metric_before"]
         assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
 
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report_tables
-
     peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
     table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
-    monkeypatch.setattr(report_tables, "gpu_rows", lambda: [table_row])
+    monkeypatch.setattr(tables, "gpu_rows", lambda: [table_row])
     monkeypatch.setattr(
-        report_tables, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
+        harness, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
     )
-    (line,) = [line for line in report_tables.training_table().splitlines() if "reckoned |" in line]
+    (line,) = [line for line in tables.training_table().splitlines() if "reckoned |" in line]
     # 2 steps per epoch, each 10 ms longer.
-    assert f"| {report_tables.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
+    assert f"| {harness.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
 
 
 def test_a_training_without_its_peer(tmp_path: Path) -> None:
     """A row that fails is told, and the others are there."""
     (tmp_path / "pysdtw.py").write_text("raise ImportError('not today')")
     options = ["--device", "cpu", "--quick", "--tasks", "forecast", "--out", str(tmp_path / "out")]
-    done = run("benchmarks/training_impact.py", *options, "--peer-path", str(tmp_path))
+    done = run("-m", "benchmarks.soft_dtw.training_impact", *options, "--peer-path", str(tmp_path))
     assert done.returncode == 1
     assert "pysdtw     ImportError: not today" in done.stdout
     assert "2 rows, 1 with a failure" in done.stdout
@@ -183,7 +175,9 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    done = run("benchmarks/soft_dtw_cpu_cells.py", str(program), "--commit", "test", "--out", str(tmp_path))
+    done = run(
+        "-m", "benchmarks.soft_dtw.cpu_cells", str(program), "--commit", "test", "--out", str(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.glob("*/*-test-cells.json")
     rows = json.loads(file.read_text())
@@ -191,10 +185,7 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
         *(("value", None, 1.0), ("value", 64, 0.1), ("gradient", None, 2.0), ("gradient", 64, 0.5))
     ]
 
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import report_tables
-
-    monkeypatch.setattr(report_tables, "load", lambda pattern: rows)
-    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in report_tables.band_table()
-    failed = run("benchmarks/soft_dtw_cpu_cells.py", str(tmp_path / "missing"), "--out", str(tmp_path))
+    monkeypatch.setattr(harness, "load", lambda pattern: rows)
+    assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in cpu_tables.band_table()
+    failed = run("-m", "benchmarks.soft_dtw.cpu_cells", str(tmp_path / "missing"), "--out", str(tmp_path))
     assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1

@@ -1,16 +1,16 @@
-"""Soft-DTW in float64 numpy, written from the definition and apart from the package, and what the tests share."""
+"""Soft-DTW in float64, written from the definition and apart from the package, and what its tests and benchmarks share."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tests.python.helpers import Array, randn
 from warpalign import soft_dtw
@@ -24,13 +24,17 @@ class Reference(NamedTuple):
 
 
 def squared_distances(x: Array, y: Array) -> Array:
-    return ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
+    distances: Array = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
+    return distances
 
 
 def band_mask(
     band: str, n: int, m: int, *, bandwidth: int | None = None, max_slope: float = 2.0
 ) -> NDArray[np.bool_]:
     """(N, M): whether a path may use a cell, by the definitions of warpalign.soft_dtw."""
+    i: NDArray[Any]
+    j: NDArray[Any]
+    mask: NDArray[np.bool_]
     i, j = np.arange(n)[:, None], np.arange(m)[None, :]
     if band == "itakura":
         bounds = [j * k * n / m for k in (1 / max_slope, max_slope)]
@@ -38,22 +42,98 @@ def band_mask(
         low, high = np.round(bounds[0], 2), np.round(bounds[1], 2)
         low = np.maximum(low, np.round(n - 1 - steep * (m - 1 - j), 2))
         high = np.minimum(high, np.round(n - 1 - flat * (m - 1 - j), 2))
-        return (low <= i) & (i <= high)
-    if bandwidth is None:
-        return np.ones((n, m), dtype=bool)
-    if band == "abs":
-        return np.abs(i - j) <= bandwidth
-    if band == "slanted":
-        return np.abs(i * (m - 1) - j * (n - 1)) <= bandwidth * (max(n, m) - 1)
-    longer = m - n
-    return (i - bandwidth + min(longer, 0) <= j) & (j <= i + max(longer, 0) + bandwidth)
+        mask = (low <= i) & (i <= high)
+    elif bandwidth is None:
+        mask = np.ones((n, m), dtype=bool)
+    elif band == "abs":
+        mask = np.abs(i - j) <= bandwidth
+    elif band == "slanted":
+        mask = np.abs(i * (m - 1) - j * (n - 1)) <= bandwidth * (max(n, m) - 1)
+    else:
+        longer = m - n
+        mask = (i - bandwidth + min(longer, 0) <= j) & (j <= i + max(longer, 0) + bandwidth)
+    return mask
 
 
-def antidiagonals(n: int, m: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Row and column indices, counted from 1, of the cells of each anti-diagonal."""
-    for total in range(2, n + m + 1):
-        rows = np.arange(max(1, total - m), min(n, total - 1) + 1)
-        yield rows, total - rows
+FORBIDDEN = 1e30  # stands for an infinite cost: its derivatives are finite
+
+
+def values(
+    cost: Tensor,
+    gamma: float | Tensor,
+    n: Tensor | None = None,
+    m: Tensor | None = None,
+    *,
+    penalty: float = 0.0,
+) -> Tensor:
+    """The recursion of Cuturi & Blondel 2017, equation 2, as torch's autograd differentiates it, as often as one likes.
+
+        R[i, j] = C[i, j] + softmin_gamma(R[i-1, j-1], R[i-1, j] + penalty, R[i, j-1] + penalty)
+
+    Args:
+        cost: (B, N, M) float64; inf, or FORBIDDEN, where a path must not go.
+        gamma: one number, or (B,) one per pair. The number 0 takes the best step: of equal ones the diagonal one, then the
+            one from i - 1.
+        n: (B,) true lengths, beyond which costs do not matter as long as they are no NaN; None: N.
+        m: likewise of columns.
+        penalty: of steps that are not diagonal.
+
+    Returns:
+        (B,) R[n-1, m-1]; FORBIDDEN or more where there is no path.
+    """
+    batch, height, width = cost.shape
+    # One anti-diagonal k = i + j after the other: cell (i, k - i) is at [k][:, i + 1], column 0 is the border.
+    diagonals = height + width - 1
+    padded = torch.nn.functional.pad(cost.clamp(max=FORBIDDEN), (0, height), value=FORBIDDEN)
+    skewed = padded.flatten(1)[:, : height * diagonals].view(batch, height, diagonals).unbind(2)
+    border = cost.new_full((batch, 1), FORBIDDEN)
+    before = last = cost.new_full((batch, height + 1), FORBIDDEN)
+    before = torch.cat([torch.zeros_like(border), before[:, 1:]], 1)  # the one cell before (0, 0)
+    smoothing = gamma.view(-1, 1) if isinstance(gamma, Tensor) else gamma
+    rows = []
+    for costs in skewed:
+        diagonal, down, right = before[:, :-1], last[:, :-1] + penalty, last[:, 1:] + penalty
+        if isinstance(smoothing, Tensor) or smoothing > 0:
+            steps = torch.stack([diagonal, down, right])
+            best = -smoothing * torch.logsumexp(-steps / smoothing, 0)
+        else:
+            best = torch.where(diagonal <= down, diagonal, down)
+            best = torch.where(best <= right, best, right)
+        before, last = last, torch.cat([border, costs + best], 1)
+        rows.append(last)
+    table = torch.stack(rows)
+    ends = torch.tensor([height, width], device=cost.device).expand(batch, 2)
+    last_row, last_column = ends[:, 0] if n is None else n.long(), ends[:, 1] if m is None else m.long()
+    return table[last_row + last_column - 2, torch.arange(batch, device=cost.device), last_row]
+
+
+def alignments(cost: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    """values(), inf where there is no path, and E = d value / d cost (B, N, M)."""
+    with torch.enable_grad():
+        cost = cost.detach().clamp(max=FORBIDDEN).requires_grad_()
+        value = values(cost, *arguments, **options)
+        reached = value < FORBIDDEN / 2
+        (expected,) = torch.autograd.grad(value[reached].sum(), cost)
+    return torch.where(reached, value, torch.inf).detach(), expected
+
+
+class Reference64(NamedTuple):
+    """Value (B,), gradients (B, N, D) and (B, M, D), and expected alignment (B, N, M), all float64."""
+
+    value: Tensor
+    grad_x: Tensor
+    grad_y: Tensor
+    alignment: Tensor
+
+
+def soft_dtw_float64(x: Tensor, y: Tensor, gamma: float = 1.0) -> Reference64:
+    """Squared distances of x (B, N, D) and y (B, M, D), on their device; about 10 tables of (N + M) N doubles per pair."""
+    x, y = x.detach().double(), y.detach().double()
+    cost = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+    value, e = alignments(cost, gamma)
+    grad_x = 2.0 * (e.sum(2, keepdim=True) * x - e @ y)
+    grad_y = 2.0 * (e.sum(1).unsqueeze(2) * y - e.transpose(1, 2) @ x)
+    return Reference64(value, grad_x, grad_y, e)
 
 
 def values_and_alignments(
@@ -64,56 +144,11 @@ def values_and_alignments(
     *,
     penalty: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Of a batch (B, N, M), with true lengths n and m (B,), beyond which costs do not matter: values (B,), E (B, N, M).
-
-    gamma is one number, or one per pair; 0 takes the best step, of equal ones the diagonal, then the downward one. The
-    penalty is for steps that are not diagonal.
-
-    The recursion over anti-diagonals; then the expected alignment, from the probabilities of the steps into each cell. Cells
-    are counted from 1, so that row 0 and column 0 are the border of the recursion.
-    """
-    batch, height, width = cost.shape
-    smoothing = np.broadcast_to(gamma, batch)[:, None]
-    is_hard = bool((smoothing == 0).all())
-    n = np.full(batch, height) if n is None else n
-    m = np.full(batch, width) if m is None else m
-    table = np.full((batch, height + 1, width + 1), np.inf)
-    table[:, 0, 0] = 0.0
-    steps = np.zeros((3, batch, height + 2, width + 2))  # into each cell: diagonally, downwards, to the right
-    diagonals = list(antidiagonals(height, width))
-    for rows, columns in diagonals:
-        before = np.stack(
-            [
-                table[:, rows - 1, columns - 1],
-                table[:, rows - 1, columns] + penalty,
-                table[:, rows, columns - 1] + penalty,
-            ]
-        )
-        best = before.min(axis=0)
-        with np.errstate(invalid="ignore"):
-            if is_hard:
-                weights = 1.0 * (before.argmin(axis=0) == np.arange(3)[:, None, None])
-            else:
-                weights = np.exp((best - before) / smoothing)
-            weights = np.where(np.isinf(best), 0.0, weights)
-        total = weights.sum(axis=0)
-        reached = total > 0
-        safe = np.where(reached, total, 1.0)
-        table[:, rows, columns] = cost[:, rows - 1, columns - 1] + np.where(
-            reached, best - smoothing * np.log(safe), np.inf
-        )
-        steps[:, :, rows, columns] = weights / safe
-    pairs = np.arange(batch)
-    values = table[pairs, n, m]
-    expected = np.zeros((batch, height + 2, width + 2))
-    expected[pairs, n, m] = np.isfinite(values)
-    for rows, columns in reversed(diagonals):
-        expected[:, rows, columns] += (
-            expected[:, rows + 1, columns + 1] * steps[0][:, rows + 1, columns + 1]
-            + expected[:, rows + 1, columns] * steps[1][:, rows + 1, columns]
-            + expected[:, rows, columns + 1] * steps[2][:, rows, columns + 1]
-        )
-    return values, expected[:, 1:-1, 1:-1]
+    """alignments() of arrays."""
+    smoothing = float(gamma) if np.ndim(gamma) == 0 else torch.as_tensor(gamma, dtype=torch.float64)
+    lengths = (None if one is None else torch.as_tensor(one) for one in (n, m))
+    value, expected = alignments(torch.from_numpy(cost), smoothing, *lengths, penalty=penalty)
+    return value.numpy(), expected.numpy()
 
 
 def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
@@ -124,20 +159,15 @@ def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
 
 def soft_dtw_reference(x: Array, y: Array, gamma: float) -> Reference:
     """Of one pair: x (N, D) and y (M, D)."""
-    value, alignment = value_and_alignment(squared_distances(x, y), gamma)
-    grad_x = 2 * (alignment.sum(axis=1)[:, None] * x - alignment @ y)
-    grad_y = 2 * (alignment.sum(axis=0)[:, None] * y - alignment.T @ x)
-    return Reference(value, alignment, grad_x, grad_y)
+    found = soft_dtw_float64(torch.from_numpy(x)[None], torch.from_numpy(y)[None], gamma)
+    grad_x, grad_y, alignment = (one[0].numpy() for one in found[1:])
+    return Reference(float(found.value), alignment, grad_x, grad_y)
 
 
 def hard_dtw_reference(cost: Array) -> float:
-    n, m = cost.shape
-    table = np.full((n + 1, m + 1), np.inf)
-    table[0, 0] = 0.0
-    for rows, columns in antidiagonals(n, m):
-        before = np.minimum(table[rows - 1, columns - 1], table[rows - 1, columns])
-        table[rows, columns] = cost[rows - 1, columns - 1] + np.minimum(before, table[rows, columns - 1])
-    return float(table[n, m])
+    """Of one pair (N, M)."""
+    value = float(values(torch.from_numpy(cost[None]), 0.0))
+    return value if value < FORBIDDEN / 2 else math.inf
 
 
 @cache
@@ -197,7 +227,7 @@ def gradient_tolerance(gamma: float, dtype: torch.dtype) -> float:
     return rounding_of_the_result + (1e-5 if gamma > 0.01 else 1e-4)
 
 
-def training_step(x: torch.Tensor, y: torch.Tensor, **options: object) -> tuple[torch.Tensor, ...]:
+def training_step(x: torch.Tensor, y: torch.Tensor, **options: Any) -> tuple[torch.Tensor, ...]:
     """Value and both gradients, with another weight for every pair."""
     x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
     value = soft_dtw(x, y, **options)
@@ -207,7 +237,7 @@ def training_step(x: torch.Tensor, y: torch.Tensor, **options: object) -> tuple[
 
 
 def value_and_gradients(
-    x: torch.Tensor, y: torch.Tensor, **options: object
+    x: torch.Tensor, y: torch.Tensor, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Of leaves made from x and y, with a gradient of 1 into every value."""
     x, y = x.detach().requires_grad_(), y.detach().requires_grad_()

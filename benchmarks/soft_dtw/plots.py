@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib
 
-from results import Row
+from benchmarks.harness.results import Row
 
 matplotlib.use("Agg")
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import warpalign
-from reference64 import soft_dtw_float64
+from tests.python.soft_dtw.reference import soft_dtw_float64
 
 # B, N, M, D: few and many features, lanes of every width, one strip of columns and several rounds of strips.
 SHAPES = [

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from results import RESULTS, Row, cpu_name, current_commit, rounded, slug, today, write_rows
+from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, today, write_rows
 
 
 def measured(program: Path, pattern: str, repetitions: int, min_time: str) -> dict[str, Any]:
@@ -55,17 +55,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="runs of the program (default: 3)")
     parser.add_argument("--repetitions", type=int, default=5, help="of each case in a run (default: 5)")
     parser.add_argument("--min-time", default="0.1", help="of a repetition, as the program takes it")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
-    )
+    add_arguments(parser)
     arguments = parser.parse_args()
     least: dict[str, Row] = {}
     for _ in range(arguments.runs):
         try:
             answer = measured(arguments.program, arguments.filter, arguments.repetitions, arguments.min_time)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            print(f"soft_dtw_cpu_cells: {arguments.program}: {error}", file=sys.stderr)
+            print(f"cpu_cells: {arguments.program}: {error}", file=sys.stderr)
             return 2
         for run in answer["benchmarks"]:
             if run["run_type"] != "iteration":
@@ -73,14 +70,13 @@ def main() -> int:
             row = row_of(run, answer["context"]["instruction set"])
             best = least.setdefault(run["run_name"], row)
             best["ns_per_cell"] = min(best["ns_per_cell"], row["ns_per_cell"])
-    commit = arguments.commit or current_commit()
+    target, commit = result_path(arguments, cpu_name(), "-cells")
     rows = [
         {**row, "ns_per_cell": rounded(row["ns_per_cell"]), "commit": commit, "date": today()}
         for row in least.values()
     ]
     for name, row in zip(least, rows, strict=True):
         print(f"{name:70} {row['ns_per_cell']:>8} ns")
-    target = arguments.out / slug(cpu_name()) / f"{today()}-{commit}-cells.json"
     write_rows(rows, target)
     print(f"{len(rows)} rows, in {target}")
     return 0

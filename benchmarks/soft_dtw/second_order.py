@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hessian-vector products of soft-DTW on one CPU core, next to the first-order step: ns per cell of the N x M tables.
 
-    PYTHONPATH=python python benchmarks/soft_dtw_second_order.py
+    python -m benchmarks.soft_dtw.second_order
 
 The step is the operator's value and both gradients, the product its directional derivative (which computes in float64
 whatever the dtype), forward mode that of the value alone; gamma = 1, x, y and tangents ~ N(0, 1). Times are CPU
@@ -10,11 +10,11 @@ times of the thread and the least of the runs, because other programs may run be
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import torch
 
+from benchmarks.harness.timing import least_thread_s
 from warpalign._soft_dtw import ops
 
 SIZES = ((64, 128, 1), (4, 512, 1), (1, 1024, 1), (4, 512, 8), (2, 512, 64))  # pairs, N = M, D
@@ -22,12 +22,7 @@ RUNS = 25
 
 
 def least_ns(run: Callable[[], object], cells: int) -> float:
-    times = []
-    for _ in range(RUNS):
-        start = time.thread_time()
-        run()
-        times.append(time.thread_time() - start)
-    return 1e9 * min(times) / cells
+    return 1e9 * least_thread_s(run, RUNS) / cells
 
 
 def main() -> None:

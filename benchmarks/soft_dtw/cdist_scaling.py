@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from results import RESULTS, ROOT, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
+import warpalign
+from benchmarks.harness.results import (
+    ROOT,
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.timing import wall_s
 
 
 class Case(NamedTuple):
@@ -55,10 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--block-size", type=int, default=None, help="of cdist_soft_dtw (default: its own)")
     parser.add_argument("--skip-torchrun", action="store_true")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
-    )
+    add_arguments(parser)
     parser.add_argument("--as-rank", type=Path, default=None, help=argparse.SUPPRESS)  # what torchrun starts
     return parser.parse_args()
 
@@ -90,8 +97,6 @@ def synchronize(devices: list[str]) -> None:
 
 def measure(case: Case, home: str, devices: list[str], repeats: int, **options: Any) -> tuple[Row, str]:
     """Seconds and peak memory of the best run, and the digest of the result."""
-    import warpalign
-
     x, y = inputs(case, home)
 
     def run() -> Tensor:
@@ -105,11 +110,8 @@ def measure(case: Case, home: str, devices: list[str], repeats: int, **options: 
     for _ in range(repeats):
         if dist.is_initialized():
             dist.barrier()
-        synchronize(devices)
-        start = time.perf_counter()
-        result = run()
-        synchronize(devices)
-        seconds.append(time.perf_counter() - start)
+        result, taken = wall_s(run, lambda: synchronize(devices))
+        seconds.append(taken)
     peaks = [torch.cuda.max_memory_allocated(device) / 2**20 for device in devices if device != "cpu"]
     return {"seconds": min(seconds), "mib": max(peaks, default=None)}, digest(result)
 
@@ -165,7 +167,8 @@ def under_torchrun(arguments: argparse.Namespace, count: int) -> list[Row]:
         if arguments.block_size is not None:
             options += ["--block-size", str(arguments.block_size)]
         with subprocess.Popen(
-            [*torchrun, str(Path(__file__).resolve()), *options],
+            [*torchrun, "-m", "benchmarks.soft_dtw.cdist_scaling", *options],
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -198,7 +201,6 @@ def told(row: Row) -> str:
 
 def main() -> int:
     arguments = parse_arguments()
-    sys.path[:0] = [str(ROOT / "python")]
     if arguments.as_rank is not None:
         return rank_main(arguments)
     cases = QUICK_CASES if arguments.quick else CASES
@@ -206,9 +208,8 @@ def main() -> int:
     if not counts:
         print("cdist_scaling: no GPU (--device cpu runs without)", file=sys.stderr)
         return 2
-    name = torch.cuda.get_device_name() if arguments.device == "cuda" else cpu_name()
-    commit = arguments.commit or current_commit()
-    target = arguments.out / slug(name) / f"{today()}-{commit}-scaling.json"
+    name = device_name(torch.device(arguments.device))
+    target, commit = result_path(arguments, name, "-scaling")
     single: dict[Case, tuple[float, str]] = {}  # what one device took and gave
     rows: list[Row] = []
 

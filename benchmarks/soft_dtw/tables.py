@@ -1,40 +1,47 @@
-"""The benchmark tables, made from the committed result files. Where a size was measured more than once, the newest row counts."""
+"""Soft-DTW's tables by name, and those of GPUs; of CPUs in cpu_tables.py."""
 
 from __future__ import annotations
 
-from results import RESULTS, Row, read_rows
-from soft_dtw_limits import limit
-from soft_dtw_rows import Size
+from collections.abc import Callable
+from pathlib import Path
 
-OURS = "warpalign"
-NOTHING = "Not measured yet."
-CELLS = "`benchmarks/soft_dtw_cpu_cells.py`, float32, the least of many runs."
+from benchmarks.harness import tables
+from benchmarks.harness.results import Row
+from benchmarks.harness.tables import NOTHING, OURS, markdown, newest, number, origin, power, times
+from benchmarks.soft_dtw.cpu_tables import (
+    band_table,
+    cpu_table,
+    estimator_table,
+    one_pair_table,
+    shape_cells,
+    size_of,
+)
+from benchmarks.soft_dtw.limits import limit
+from benchmarks.soft_dtw.sizes import Size
 
-
-def size_of(row: Row) -> Size:
-    return Size(row["B"], row["N"], row["M"], row["D"], row["gamma"], row.get("precision", "highest"))
-
-
-def load(pattern: str) -> list[Row]:
-    """Rows of all files that match, the oldest first."""
-    rows = [row for path in sorted(RESULTS.glob(pattern)) for row in read_rows(path)]
-    return sorted(rows, key=lambda row: (row["date"], row.get("time", "")))
-
-
-def newest(rows: list[Row], *keys: str) -> list[Row]:
-    """The last of the rows that agree in `keys`."""
-    return list({tuple(row.get(key) for key in keys): row for row in rows}.values())
+# The sizes that the README shows; docs/benchmarks.md has all.
+SHORT = [
+    Size(32, 128, 128, 1),
+    Size(32, 512, 512, 1),
+    Size(32, 512, 512, 64),
+    Size(32, 512, 512, 64, 0.01),
+    Size(32, 1024, 1024, 1),
+    Size(32, 2048, 2048, 64),
+    Size(512, 64, 64, 2),
+    Size(32, 256, 2048, 16),
+    Size(4, 8192, 8192, 16),
+]
 
 
 def gpu_rows(precision: str = "highest") -> list[Row]:
-    rows = [row for row in load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
+    rows = [row for row in tables.load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
     rows = newest(rows, "device", "B", "N", "M", "D", "gamma", "dtype", "precision")
     return [row for row in rows if row.get("step_ms") is not None and row["precision"] == precision]
 
 
 def sweep_rows() -> list[Row]:
     """The newest sweep over lengths on a GPU, from one run."""
-    rows = [row for row in load("nvidia-*/*-sweep.json") if row["op"] == "soft_dtw_sweep"]
+    rows = [row for row in tables.load("nvidia-*/*-sweep.json") if row["op"] == "soft_dtw_sweep"]
     return [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
 
 
@@ -47,45 +54,9 @@ def peers_of(size: Size, device: str, peers: list[Row]) -> list[Row]:
     return sorted(found, key=lambda row: row["step_ms"])
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Significant digits without an exponent."""
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}g}"
-    return f"{value:.0f}" if "e" in text and value >= 1 else f"{value:.3f}" if "e" in text else text
-
-
-def power(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0e}".replace("e-0", "e-")
-
-
-def times(value: float) -> str:
-    """A ratio of two times: "12 x"."""
-    return f"{value:.0f} ×" if value >= 10 else f"{value:.1f} ×"
-
-
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + " ---: |" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def origin(rows: list[Row]) -> str:
-    """Where the numbers come from, for the line under a table; torch is not always part of it."""
-    devices = ", ".join(sorted({row["device"] for row in rows}))
-    commits = ", ".join(sorted({f"`{row['commit']}`" for row in rows}))
-    dates = sorted({row["date"] for row in rows})
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    torch = f"torch {max(row['torch'] for row in rows)}, " if "torch" in rows[0] else ""
-    return f"{devices}, {torch}commit {commits}, {when}"
-
-
-def shape_cells(size: Size) -> list[str]:
-    return [str(size.B), f"{size.N} × {size.M}", str(size.D), f"{size.gamma:g}"]
-
-
 def gpu_table(sizes: list[Size] | None) -> str:
     """Training steps on a GPU next to the best published package, for some sizes or for all."""
-    rows, peers = gpu_rows(), load("peers/*.json")
+    rows, peers = gpu_rows(), tables.load("peers/*.json")
     if sizes is not None:
         rows = [row for row in rows if size_of(row) in sizes]
     if not rows:
@@ -136,7 +107,7 @@ def gpu_detail() -> str:
         ]
         for row in rows
     ]
-    empty = newest([row for row in load("nvidia-*/*.json") if row["op"] == "framework_step"], "device")
+    empty = newest([row for row in tables.load("nvidia-*/*.json") if row["op"] == "framework_step"], "device")
     floor = "".join(
         f" A step through an autograd.Function that computes nothing takes {number(row['step_ms'])} ms there."
         for row in empty
@@ -177,7 +148,9 @@ def gpu_precision() -> str:
 def gpu_limits() -> str:
     """Each row next to the limit that binds it: forward and training step in a CUDA graph, and the step in eager mode."""
     empty = {
-        row["device"]: row["step_ms"] for row in load("nvidia-*/*.json") if row["op"] == "framework_step"
+        row["device"]: row["step_ms"]
+        for row in tables.load("nvidia-*/*.json")
+        if row["op"] == "framework_step"
     }
     body, shown = [], []
     for row in gpu_rows():
@@ -202,23 +175,15 @@ def gpu_limits() -> str:
     for what in ("forward", "step", "eager step"):
         header += [f"{what}: limit, ms", "binds", "reached"]
     note = (
-        f"{origin(shown)}. Limits: `benchmarks/soft_dtw_limits.py`. Forward and step are inside a CUDA graph, the last three columns "
+        f"{origin(shown)}. Limits: `benchmarks/soft_dtw/limits.py`. Forward and step are inside a CUDA graph, the last three columns "
         "in eager mode, where PyTorch's own time for a step is a limit too. Reached: limit over measured time."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
 
-def gpu_checks() -> str:
-    rows = newest([row for row in load("nvidia-*/*.json") if row["op"] == "check"], "name")
-    if not rows:
-        return NOTHING
-    body = [[row["name"], row["status"], row["detail"], f"`{row['commit']}`", row["date"]] for row in rows]
-    return markdown(["check", "status", "detail", "commit", "date"], body)
-
-
 def scaling_table() -> str:
     """cdist_soft_dtw on several GPUs."""
-    rows = newest(load("nvidia-*/*-scaling.json"), "device", "case", "how", "devices")
+    rows = newest(tables.load("nvidia-*/*-scaling.json"), "device", "case", "how", "devices")
     rows = [row for row in rows if row.get("seconds") is not None]
     if not rows:
         return NOTHING
@@ -238,7 +203,7 @@ def scaling_table() -> str:
         for row in sorted(rows, key=lambda row: (row["D"], row["how"], row["devices"]))
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU over "
+        f"{origin(rows)}. `benchmarks/soft_dtw/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU over "
         "(GPUs × time). MiB: the largest peak of any GPU, series and result included. Bits: compared with one GPU's result."
     )
     return f"{markdown(header, body)}\n\n{note}"
@@ -246,7 +211,7 @@ def scaling_table() -> str:
 
 def options_table() -> str:
     """What options and second order cost on a GPU."""
-    rows = newest(load("nvidia-*/*-options.json"), "device", "case", "B", "n", "D")
+    rows = newest(tables.load("nvidia-*/*-options.json"), "device", "case", "B", "n", "D")
     if not rows:
         return NOTHING
     columns = ("forward_ms", "step_ms", "product_ms")
@@ -270,12 +235,12 @@ def options_table() -> str:
 
 def training_table() -> str:
     """Whole trainings with warpalign's loss and with others'."""
-    rows = newest(load("nvidia-*/*-training.json"), "device", "task", "impl")
+    rows = newest(tables.load("nvidia-*/*-training.json"), "device", "task", "impl")
     rows = [row for row in rows if row.get("seconds_per_epoch") is not None]
     if not rows:
         return NOTHING
     steps = {(row["device"], size_of(row)): row["step_ms"] for row in gpu_rows()}
-    peers = load("peers/*.json")
+    peers = tables.load("peers/*.json")
     body = []
     for task in dict.fromkeys(row["task"] for row in rows):
         trained = [row for row in rows if row["task"] == task]
@@ -310,140 +275,45 @@ def training_table() -> str:
         "metric, before → after",
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/training_impact.py`: the same weights, batches and seeds for every loss that was trained. "
+        f"{origin(rows)}. `benchmarks/soft_dtw/training_impact.py`: the same weights, batches and seeds for every loss that was trained. "
         "Loss: one forward and backward by itself. Reckoned: warpalign's epoch with the difference of the recorded "
         "steps of that package and of warpalign at this shape (forward and both gradients, table above) in it."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
 
-def cpu_table() -> str:
-    """warpalign, tslearn and pysdtw on a CPU, from one run of the side-by-side script."""
-    rows = load("*/*-peers.json")
-    if not rows:
+def images() -> str:
+    """Links to the plots, where there are results to draw."""
+    names = {"time": "Time of a training step against N and D", "memory": "Memory against N and D"}
+    if not gpu_rows():
         return NOTHING
-    latest = max((row["date"], row["time"]) for row in rows if row["impl"] == OURS)
-    commit = next(row["commit"] for row in rows if (row["date"], row["time"]) == latest)
-    rows = newest(
-        [row for row in rows if row["commit"] == commit and row["date"] == latest[0]],
-        *("impl", "threads", "device", "B", "N", "M", "D", "gamma"),
-    )
-    keys = ("B", "N", "M", "D", "gamma", "threads", "device")
-    header = ["pairs", "N × M", "D", "threads", "forward, ns/cell", "best peer", "faster"]
-    header += ["step, ns/cell", "best peer", "faster", "gradient error"]
-    body = []
-    for row in (row for row in rows if row["impl"] == OURS):
-        size = size_of(row)
-        cells = [*shape_cells(size)[:3], str(row["threads"])]
-        for column in ("forward_ms", "step_ms"):
-            peer = min(
-                other[column]
-                for other in rows
-                if other["impl"] != OURS and other[column] and all(other[key] == row[key] for key in keys)
-            )
-            scale = 1e6 / size.cells
-            ours = row[column]
-            cells += [f"**{number(scale * ours)}**", number(scale * peer), times(peer / ours)]
-        body.append([*cells, power(row["err_gx"])])
-    note = (
-        f"{origin(rows)}. One run of `benchmarks/soft_dtw_cpu_peers.py`, float32; wall-clock time over "
-        "B·N·M cells, median. Peers: the best of tslearn and pysdtw (Numba), on as many threads."
-    )
-    return f"{markdown(header, body)}\n\n{note}"
+    if sweep_rows():
+        names["sweep"] = "Time over every length"
+    return "\n\n".join(f"![{text}](images/soft_dtw_{name}.png)" for name, text in names.items())
 
 
-def band_table() -> str:
-    """Times within bands on a CPU, and the share of the time without a band."""
-    rows = [row for row in cell_rows() if row["threads"] == 1]
-    whole = {
-        (row["device"], row["what"], row["N"], row["D"]): row["ns_per_cell"]
-        for row in rows
-        if row["radius"] is None
-    }
-    body, shown = [], []
-    for row in rows:
-        if row["radius"] is None or row["what"] != "value":
-            continue
-        cells = [f"{row['N']} × {row['M']}", str(row["D"]), str(row["radius"])]
-        for what in ("value", "gradient"):
-            twin = next(
-                other
-                for other in rows
-                if other["what"] == what and all(other[k] == row[k] for k in ("device", "N", "D", "radius"))
-            )
-            without = whole[row["device"], what, row["N"], row["D"]]
-            ms = twin["ns_per_cell"] * row["N"] * row["M"] / 1e6
-            cells += [f"**{number(ms)}**", f"{100 * twin['ns_per_cell'] / without:.1f} %"]
-        body.append(cells)
-        shown.append(row)
-    if not body:
-        return NOTHING
-    header = ["N × M", "D", "radius", "value, ms", "of no band", "with gradients, ms", "of no band"]
-    return f"{markdown(header, body)}\n\n{origin(shown)}. {CELLS} One pair, one thread."
+def draw(folder: Path) -> list[Path]:
+    """The plots that images() links to."""
+    from benchmarks.soft_dtw import plots
+
+    if not gpu_rows():
+        return []
+    drawn = plots.draw(gpu_rows(), tables.load("peers/*.json"), folder)
+    return [*drawn, plots.draw_sweep(sweep_rows(), folder)] if sweep_rows() else drawn
 
 
-def cell_rows() -> list[Row]:
-    """What soft_dtw_cpu_cells.py has measured in float32."""
-    rows = [row for row in load("*/*-cells.json") if row["dtype"] == "float32"]
-    return newest(rows, "device", "what", "N", "D", "threads", "B", "radius")
-
-
-def one_pair_table() -> str:
-    """One pair on one thread and on several, on a CPU."""
-    rows = [row for row in cell_rows() if row["radius"] is None and row["B"] == 1]
-    body, shown = [], []
-    for row in rows:
-        if row["threads"] == 1 or row["what"] != "value":
-            continue
-        cells = [f"{row['N']} × {row['M']}", str(row["D"]), str(row["threads"])]
-        for what in ("value", "gradient"):
-            times_of = {
-                other["threads"]: other["ns_per_cell"]
-                for other in rows
-                if other["what"] == what and all(other[k] == row[k] for k in ("device", "N", "D"))
-            }
-            alone, together = times_of.get(1), times_of[row["threads"]]
-            cells += [number(alone) if alone else "–", f"**{number(together)}**"]
-            cells += [times(alone / together) if alone else "–"]
-        body.append(cells)
-        shown.append(row)
-    if not body:
-        return NOTHING
-    header = [
-        "N × M",
-        "D",
-        "threads",
-        "value on one",
-        "on all",
-        "faster",
-        "with gradients on one",
-        "on all",
-        "faster",
-    ]
-    return f"{markdown(header, body)}\n\n{origin(shown)}. {CELLS} One pair, ns per cell."
-
-
-def estimator_table() -> str:
-    """Barycenters, k-means and neighbours next to tslearn's."""
-    rows = load("*/*-estimators.json")
-    rows = [row for row in rows if (row["commit"], row["date"]) == (rows[-1]["commit"], rows[-1]["date"])]
-    if not rows:
-        return NOTHING
-    header = ["job", "quantity", "warpalign", "tslearn", "warpalign, s", "tslearn, s", "faster"]
-    body = [
-        [
-            row["job"],
-            row["quantity"],
-            number(row["ours"], 5),
-            number(row["theirs"], 5),
-            f"**{number(row['our_seconds'])}**",
-            number(row["their_seconds"]),
-            times(row["their_seconds"] / row["our_seconds"]),
-        ]
-        for row in rows
-    ]
-    note = (
-        f"{origin(rows)}, {rows[0]['threads']} threads. `benchmarks/estimators_vs_tslearn.py` on the data set Trace: the same starts for "
-        "both. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
-    )
-    return f"{markdown(header, body)}\n\n{note}"
+TABLES: dict[str, Callable[[], str]] = {
+    "gpu": lambda: gpu_table(SHORT),
+    "gpu-all": lambda: gpu_table(None),
+    "gpu-detail": gpu_detail,
+    "gpu-precision": gpu_precision,
+    "gpu-limits": gpu_limits,
+    "options": options_table,
+    "scaling": scaling_table,
+    "training": training_table,
+    "cpu": cpu_table,
+    "bands": band_table,
+    "one-pair": one_pair_table,
+    "estimators": estimator_table,
+    "images": images,
+}

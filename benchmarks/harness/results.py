@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import platform
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 Row = dict[str, Any]
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -74,3 +78,23 @@ def read_rows(path: Path) -> list[Row]:
 def rounded(value: float | None, digits: int = 4) -> float | None:
     """Rounded to significant digits: more than a measurement's spread is noise in a committed file."""
     return None if value is None else float(f"{value:.{digits}g}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where results go, and which commit they are of."""
+    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
+    )
+
+
+def device_name(device: torch.device) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+
+
+def result_path(arguments: argparse.Namespace, device: str, what: str = "") -> tuple[Path, str]:
+    """The file for the results of add_arguments()'s program, and the commit."""
+    commit = arguments.commit or current_commit()
+    return arguments.out / slug(device) / f"{today()}-{commit}{what}.json", commit

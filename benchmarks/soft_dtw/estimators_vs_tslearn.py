@@ -11,19 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 import warpalign
-from results import RESULTS, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
+from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
+from benchmarks.harness.timing import wall_s
 
 Array = NDArray[np.float64]
 
@@ -36,12 +34,6 @@ class Comparison:
     theirs: float
     our_seconds: float
     their_seconds: float
-
-
-def timed(job: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
-    result = job()
-    return result, time.perf_counter() - start
 
 
 def sum_to_nearest(X: Array, centers: Array, gamma: float) -> float:
@@ -58,8 +50,8 @@ def compare_barycenters(X: Array, labels: Array, gamma: float, jobs: int) -> Com
         return [softdtw_barycenter(X[labels == label], gamma=gamma, n_jobs=jobs) for label in classes]
 
     groups = np.searchsorted(classes, labels)
-    our_result, our_seconds = timed(lambda: warpalign.soft_dtw_barycenter(X, gamma=gamma, groups=groups))
-    their_result, their_seconds = timed(theirs)
+    our_result, our_seconds = wall_s(lambda: warpalign.soft_dtw_barycenter(X, gamma=gamma, groups=groups))
+    their_result, their_seconds = wall_s(theirs)
     return Comparison(
         f"{len(classes)} barycenters of {len(X)} series, gamma {gamma:g}",
         "loss",
@@ -87,8 +79,8 @@ def compare_k_means(
         init=init,
         n_jobs=jobs,
     )
-    our_seconds = timed(lambda: ours.fit(X))[1]
-    their_seconds = timed(lambda: theirs.fit(X))[1]
+    our_seconds = wall_s(lambda: ours.fit(X))[1]
+    their_seconds = wall_s(lambda: theirs.fit(X))[1]
     return Comparison(
         f"k-means, {clusters} of {len(X)} series, gamma {gamma:g}, start {seed}",
         "inertia",
@@ -108,8 +100,8 @@ def compare_neighbors(
     theirs = KNeighborsTimeSeriesClassifier(
         n_neighbors=3, metric="softdtw", metric_params={"gamma": gamma}, n_jobs=jobs
     ).fit(X, labels)
-    our_score, our_seconds = timed(lambda: ours.score(queries, query_labels))
-    their_score, their_seconds = timed(lambda: theirs.score(queries, query_labels))
+    our_score, our_seconds = wall_s(lambda: ours.score(queries, query_labels))
+    their_score, their_seconds = wall_s(lambda: theirs.score(queries, query_labels))
     job = f"3 neighbours of {len(queries)} in {len(X)} series, gamma {gamma:g}"
     return Comparison(job, "accuracy", our_score, their_score, our_seconds, their_seconds)
 
@@ -145,10 +137,7 @@ def main() -> int:
     parser.add_argument(
         "--max-iter", type=int, default=10, help="iterations of k-means at most (default: 10)"
     )
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
-    )
+    add_arguments(parser)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")  # tslearn: h5py, scikit-learn's new names
 
@@ -181,8 +170,7 @@ def main() -> int:
     comparisons(train[:12, ::9], train_labels[:12], test[:4, ::9], test_labels[:4], 1)
     found = comparisons(train, train_labels, test, test_labels, 1 if arguments.quick else 3)
     print_table(found)
-    commit = arguments.commit or current_commit()
-    target = arguments.out / slug(cpu_name()) / f"{today()}-{commit}-estimators.json"
+    target, commit = result_path(arguments, cpu_name(), "-estimators")
     write_rows([{**as_row(comparison, jobs), **stamp(commit)} for comparison in found], target)
     print(f"{len(found)} rows, in {target}")
     return 0

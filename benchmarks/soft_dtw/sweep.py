@@ -12,13 +12,23 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from results import RESULTS, ROOT, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
-from soft_dtw_rows import Size
+import warpalign
+from benchmarks.harness.results import (
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.timing import graph_ms, median_ms
+from benchmarks.soft_dtw.measure import inputs, training_step
+from benchmarks.soft_dtw.sizes import Size
 
 LONGEST = 600
 QUICK_LENGTHS = (1, 2, 31, 32, 33)
@@ -33,9 +43,6 @@ def lengths(longest: int) -> list[int]:
 
 
 def measure(size: Size, device: torch.device) -> Row:
-    import warpalign
-    from soft_dtw_table import graph_ms, inputs, median_ms, training_step
-
     x, y = inputs(size, device)
 
     @torch.no_grad()
@@ -86,19 +93,14 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cuda (default), cuda:N or cpu")
     parser.add_argument("--quick", action="store_true", help="a few short lengths")
     parser.add_argument("--limit", type=float, default=60, metavar="S", help="seconds at most (default: 60)")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
-    )
+    add_arguments(parser)
     arguments = parser.parse_args()
-    sys.path[:0] = [str(ROOT / "python")]
     device = torch.device(arguments.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
-    commit = arguments.commit or current_commit()
+    name = device_name(device)
+    target, commit = result_path(arguments, name, "-sweep")
     wanted = QUICK_LENGTHS if arguments.quick else lengths(LONGEST)
     sizes = [Size(PAIRS, n, n, dim) for n in wanted for dim in FEATURES]
     rows, missing = sweep(sizes, device, name, arguments.limit)
-    target = arguments.out / slug(name) / f"{today()}-{commit}-sweep.json"
     write_rows([{**row, **stamp(commit)} for row in rows], target)
     print_table(rows)
     failed = sum("error" in row for row in rows)

@@ -20,16 +20,27 @@ import argparse
 import copy
 import statistics
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from results import RESULTS, ROOT, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
+import warpalign
+from benchmarks.harness.results import (
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.timing import median_ms, wall_s
+from benchmarks.soft_dtw.measure import inputs
+from benchmarks.soft_dtw.sizes import Size
+from warpalign import dtw, dtw_path
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(B, N, D) and (B, M, D) to (B,) soft-DTW values."""
@@ -129,8 +140,6 @@ class Job(NamedTuple):
 
 
 def forecasting(task: Task, device: torch.device) -> Job:
-    from warpalign import dtw
-
     generator = torch.Generator().manual_seed(1)
     series = pulse_trains(task.pairs + TEST_PAIRS, CONTEXT + task.length, generator).to(device)
     context, future = series[:, :CONTEXT], series[:, CONTEXT:, None]
@@ -146,8 +155,6 @@ def forecasting(task: Task, device: torch.device) -> Job:
 
 
 def representation(task: Task, device: torch.device) -> Job:
-    from warpalign import dtw_path
-
     generator = torch.Generator().manual_seed(1)
     count = task.pairs + TEST_PAIRS
     (left, phase), (right, other_phase) = (videos(count, task.length, generator) for _ in range(2))
@@ -175,8 +182,6 @@ def quick(task: Task) -> Task:
 
 
 def warpalign_loss(gamma: float, device: torch.device) -> Loss:
-    import warpalign
-
     return lambda x, y: warpalign.soft_dtw(x, y, gamma=gamma)
 
 
@@ -194,9 +199,6 @@ LOSSES = {"warpalign": warpalign_loss, "pysdtw": pysdtw_loss}
 
 def loss_ms(task: Task, loss: Loss, device: torch.device) -> float:
     """One forward and backward of the loss by itself; to both series, as far as the training needs it."""
-    from soft_dtw_rows import Size
-    from soft_dtw_table import inputs, median_ms
-
     x, y = inputs(Size(task.batch, task.length, task.length, task.D), device)
     wanted = (x, y) if task.name == "represent" else (x,)
     if len(wanted) == 1:
@@ -238,9 +240,8 @@ def train(task: Task, loss: Loss, device: torch.device) -> Row:
         torch.cuda.reset_peak_memory_stats()
     seconds, mean = [], 0.0
     for _ in range(task.epochs):
-        start = time.perf_counter()
-        mean = float(epoch(model, optimizer))  # waits for the device
-        seconds.append(time.perf_counter() - start)
+        mean, taken = wall_s(lambda: float(epoch(model, optimizer)))  # float() waits for the device
+        seconds.append(taken)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device.type == "cuda" else None
     return {
         "seconds_per_epoch": rounded(statistics.median(seconds)),
@@ -271,16 +272,12 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=list(LOSSES))
     parser.add_argument("--peer-path", default=None, help="folder that holds pysdtw, or its wheel")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, help="results folder (default: benchmarks/results)"
-    )
+    add_arguments(parser)
     arguments = parser.parse_args()
-    sys.path[:0] = [str(ROOT / "python"), *filter(None, [arguments.peer_path])]
+    sys.path[:0] = filter(None, [arguments.peer_path])
     device = torch.device(arguments.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
-    commit = arguments.commit or current_commit()
-    target = arguments.out / slug(name) / f"{today()}-{commit}-training.json"
+    name = device_name(device)
+    target, commit = result_path(arguments, name, "-training")
     rows: list[Row] = []
     for task in TASKS:
         if task.name not in arguments.tasks:

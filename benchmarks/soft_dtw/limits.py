@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soft_dtw_rows import Size
+from benchmarks.soft_dtw.sizes import Size
 
 
 class Gpu(NamedTuple):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the options of soft-DTW cost on a GPU: ms of a forward pass and of a training step, and of a Hessian-vector product.
 
-    python3 benchmarks/soft_dtw_options.py --commit C [--out DIR]
+    python -m benchmarks.soft_dtw.options --commit C [--out DIR]
 
 x, y ~ N(0, 1), float32, eager, medians of events around the calls. Writes <device>/<date>-<commit>-options.json.
 """
@@ -9,16 +9,23 @@ x, y ~ N(0, 1), float32, eager, medians of events around the calls. Writes <devi
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import warpalign
-from results import RESULTS, Row, current_commit, rounded, slug, stamp, today, write_rows
+from benchmarks.harness.results import (
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.timing import median_ms
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -40,16 +47,12 @@ MANY_PAIRS: dict[str, dict[str, Any]] = {
 }
 
 
-def median_ms(run: Callable[[], object], runs: int = 7) -> float | None:
-    times = []
-    for _ in range(runs + 2):  # two to warm up
-        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        before.record()
-        run()
-        after.record()
-        torch.cuda.synchronize()
-        times.append(before.elapsed_time(after))
-    return rounded(statistics.median(times[2:]))
+DEVICE = torch.device("cuda")
+BUDGET_S = 0.1  # for each time
+
+
+def median(run: Callable[[], object]) -> float | None:
+    return rounded(median_ms(run, DEVICE, BUDGET_S))
 
 
 def measure(pairs: int, d: int, n: int, options: dict[str, Any]) -> Row:
@@ -60,8 +63,8 @@ def measure(pairs: int, d: int, n: int, options: dict[str, Any]) -> Row:
         return torch.autograd.grad(warpalign.soft_dtw(x, y, **options).sum(), (x, y))
 
     with torch.no_grad():
-        forward = median_ms(lambda: warpalign.soft_dtw(x, y, **options))
-    return {"forward_ms": forward, "step_ms": median_ms(step)}
+        forward = median(lambda: warpalign.soft_dtw(x, y, **options))
+    return {"forward_ms": forward, "step_ms": median(step)}
 
 
 def measure_product(d: int, n: int) -> Row:
@@ -69,16 +72,14 @@ def measure_product(d: int, n: int) -> Row:
     x.requires_grad_()
     y.requires_grad_()
     (first,) = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x, create_graph=True)
-    return {"product_ms": median_ms(lambda: torch.autograd.grad(first, (x, y), v, retain_graph=True), 3)}
+    return {"product_ms": median(lambda: torch.autograd.grad(first, (x, y), v, retain_graph=True))}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--commit", default=None)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    arguments = parser.parse_args()
-    commit = arguments.commit or current_commit()
-    device = torch.cuda.get_device_name()
+    add_arguments(parser)
+    device = device_name(DEVICE)
+    target, commit = result_path(parser.parse_args(), device, "-options")
     rows: list[Row] = []
     for d in (1, 64):
         cases = [(name, 32, 2048, measure(32, d, 2048, options)) for name, options in OPTIONS.items()]
@@ -92,7 +93,7 @@ def main() -> None:
                 | stamp(commit)
             )
             print(f"D {d:3} {name:24} {pairs:5} {n:5}  {found}", flush=True)
-    write_rows(rows, arguments.out / slug(device) / f"{today()}-{commit}-options.json")
+    write_rows(rows, target)
 
 
 if __name__ == "__main__":

@@ -10,21 +10,20 @@ to the best peer.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from reference64 import soft_dtw_float64
-from results import RESULTS, Row, cpu_name, current_commit, rounded, slug, stamp, today, write_rows
-from soft_dtw_rows import Size
+from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
+from benchmarks.harness.timing import median_ms
+from benchmarks.soft_dtw.measure import relative_error
+from benchmarks.soft_dtw.sizes import Size
+from tests.python.soft_dtw.reference import soft_dtw_float64
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -71,22 +70,7 @@ def thread_count(count: int) -> Iterator[None]:
         numba.set_num_threads(before[1])
 
 
-def median_ms(run: Callable[[], object], budget_s: float) -> float:
-    """Median of 3 to 50 runs after a warm-up run."""
-
-    def once() -> float:
-        start = time.perf_counter()
-        run()
-        return 1e3 * (time.perf_counter() - start)
-
-    once()
-    first = once()
-    count = max(3, min(50, int(1e3 * budget_s / first)))
-    return statistics.median([first, *(once() for _ in range(count - 1))])
-
-
-def relative_error(ours: Tensor, reference: Tensor) -> float:
-    return float((ours.detach().double() - reference).norm() / reference.norm())
+CPU = torch.device("cpu")
 
 
 def measure(size: Size, loss: Loss, has_gradient: bool, budget_s: float) -> Row:
@@ -99,7 +83,7 @@ def measure(size: Size, loss: Loss, has_gradient: bool, budget_s: float) -> Row:
         return torch.autograd.grad(loss(*leaves).sum(), leaves)
 
     with torch.no_grad():
-        forward_ms = median_ms(lambda: loss(x, y), budget_s)
+        forward_ms = median_ms(lambda: loss(x, y), CPU, budget_s)
         value = loss(x[:2], y[:2])
     reference = soft_dtw_float64(x[:2], y[:2], size.gamma)
     row: Row = {
@@ -112,7 +96,7 @@ def measure(size: Size, loss: Loss, has_gradient: bool, budget_s: float) -> Row:
         "err_gy": None,
     }
     if has_gradient:
-        row["step_ms"] = rounded(median_ms(step, budget_s))
+        row["step_ms"] = rounded(median_ms(step, CPU, budget_s))
         grad_x, grad_y = step()
         row["err_gx"] = rounded(relative_error(grad_x[:2], reference.grad_x), 3)
         row["err_gy"] = rounded(relative_error(grad_y[:2], reference.grad_y), 3)
@@ -153,14 +137,13 @@ def print_table(rows: list[Row]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="the smallest sizes only")
-    parser.add_argument("--commit", default=None, help="name of the commit, where there is no git checkout")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="results folder")
+    add_arguments(parser)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=DeprecationWarning)
 
     sizes = [size for size in SIZES if size.N <= 128] if arguments.quick else SIZES
     all_threads = torch.get_num_threads()
-    commit = arguments.commit or current_commit()
+    target, commit = result_path(arguments, cpu_name(), "-peers")
     rows: list[Row] = []
     runs = [
         (size, threads, name, *implementation)
@@ -175,7 +158,6 @@ def main() -> int:
             row |= measure(size, loss, has_gradient, 0.1 if arguments.quick else 0.5)
         rows.append({**row, **stamp(commit)})
     print_table(rows)
-    target = arguments.out / slug(cpu_name()) / f"{today()}-{commit}-peers.json"
     write_rows(rows, target)
     print(f"written: {target}")
     return 0

@@ -1,0 +1,55 @@
+"""What `gpu_check.py` measures of an operator: `SUITE` in benchmarks/<operator>/suite.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import torch
+
+from benchmarks.harness.results import ROOT, Row
+
+
+class Size(Protocol):
+    """One row of an operator's table: a NamedTuple whose fields become columns of the result."""
+
+    @property
+    def name(self) -> str:
+        """What `--rows` is matched with."""
+        ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    """The operator's folder, and `op` of its rows."""
+    sizes: Sequence[Size]
+    quick_sizes: Sequence[Size]
+    """Those that a CPU measures in seconds: `--quick`."""
+    measure: Callable[[Any, torch.device, float], Row]
+    """(size, device, seconds for each time) -> the measured columns. A wrong result is a column `error`, or raises."""
+    columns: Sequence[str]
+    """The measured columns that the short table prints."""
+    not_reproducible: Callable[[torch.device, int], list[str]]
+    """(device, runs) -> names of the sizes at which any run differs from the first in a single bit."""
+    sanitizer: str
+    """The module that runs every kernel on small shapes, and exits with 1 where one differs from float64."""
+    sweep: str | None = None
+    """The module that measures over every length, in a file of its own (`--sweep`)."""
+    unreached: Callable[[], list[str]] | None = None
+    """Kernels of the library that nothing has launched in this process, called after the table."""
+
+
+def operators(module: str) -> list[str]:
+    """Folders of benchmarks/ that have this module, soft_dtw first."""
+    found = {path.parent.name for path in (ROOT / "benchmarks").glob(f"*/{module}.py")} - {"harness"}
+    return sorted(found, key=lambda name: (name != "soft_dtw", name))
+
+
+def load(operator: str) -> Suite:
+    suite: Suite = import_module(f"benchmarks.{operator}.suite").SUITE
+    return suite

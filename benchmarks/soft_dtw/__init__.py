@@ -1,0 +1,1 @@
+"""Benchmarks of soft-DTW, and of what is built on it."""
