@@ -17,15 +17,15 @@ constexpr int kLeastRingTiles = 4;
 constexpr int kTilesBefore = 2;
 constexpr int kTileGroups = 4;  // between two kept states
 
-// What the series consist of: numbers, or numbers and their tangents.
+// What the series consist of: numbers, or numbers and their tangents. tangent_at: null where they are 0.
 template <class Cell, class In>
-using Element = std::conditional_t<Cell::kDual, Dual, In>;
-template <class Cell, class In>
-__device__ __forceinline__ Element<Cell, In> load_element(const In* at, const In* tangent_at) {
+using Element = std::conditional_t<Cell::kDual, Dual, typename Storage<In>::Value>;
+template <class Cell, class Address>
+__device__ __forceinline__ auto load_element(Address at, Address tangent_at) {
   if constexpr (Cell::kDual) {
-    return {static_cast<double>(__ldg(at)), tangent_at ? static_cast<double>(__ldg(tangent_at)) : 0.0};
+    return Dual(load_input(at), tangent_at ? load_input(tangent_at) : 0.0);
   } else {
-    return __ldg(at);
+    return load_input(at);
   }
 }
 
@@ -101,19 +101,19 @@ struct __align__(16) StripTiles : TileRing<typename Cell::Real, kRing, Crew> {
   __device__ void reset(int lane) {
     if (lane == 0) cuda::barrier_reset<cuda::kWarpSize>(&is_staged);
   }
-  __device__ void prepare(const Params<In>&, const Pair<In>&, int, int, int) const {}
+  __device__ void prepare(const Params&, const Pair<In>&, int, int, int) const {}
 };
 
 // One bit per row of a tile, or per column of a strip: no step is there, or it is missing.
 template <class In>
-__device__ __forceinline__ unsigned absent_rows(const Params<In>& p, const Pair<In>& pair, int row0,
-                                                int end_row, int lane) {
+__device__ __forceinline__ unsigned absent_rows(const Params& p, const Pair<In>& pair, int row0, int end_row,
+                                                int lane) {
   const int row = row0 + lane % kTileRows;
   const bool inside = row >= 0 && row < end_row;
   return __ballot_sync(cuda::kFullWarp, !inside || is_missing(p.x_mask, pair.index, p.n, row));
 }
 template <class In>
-__device__ __forceinline__ unsigned absent_columns(const Params<In>& p, const Pair<In>& pair, int column0,
+__device__ __forceinline__ unsigned absent_columns(const Params& p, const Pair<In>& pair, int column0,
                                                    int lane) {
   const int column = column0 + lane;
   const bool inside = column < pair.m;
@@ -126,12 +126,13 @@ class CostMaker {
   static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
   using Element = soft_dtw::Element<Cell, In>;
+  using Input = typename Storage<In>::Input;
   static constexpr int kVector = 16 / sizeof(Element);
 
  public:
   template <class Memory>
-  __device__ CostMaker(const Params<In>& p, const Pair<In>& pair, int strip, int lane, Memory& memory,
-                       int helper, bool is_forward)
+  __device__ CostMaker(const Params& p, const Pair<In>& pair, int strip, int lane, Memory& memory, int helper,
+                       bool is_forward)
       : p_(p),
         pair_(pair),
         column0_(strip * 32),
@@ -151,7 +152,7 @@ class CostMaker {
 
   // Of a crew, in the forward sweep: where they share y, and there is enough to do, all of them.
   template <class Crew>
-  [[nodiscard]] static __device__ int makers(const Params<In>& p) {
+  [[nodiscard]] static __device__ int makers(const Params& p) {
     return shares_columns(p) && p.dim > 8 ? Crew::kMakers : Crew::kForwardCosts;
   }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
@@ -186,9 +187,7 @@ class CostMaker {
   }
 
  private:
-  [[nodiscard]] static __device__ bool shares_columns(const Params<In>& p) {
-    return p.dim <= kChunk<Element>;
-  }
+  [[nodiscard]] static __device__ bool shares_columns(const Params& p) { return p.dim <= kChunk<Element>; }
   // Of every row: which columns of this strip the band leaves it (lane r knows row r's), and whether it is
   // there.
   __device__ void look_at_rows(int row0) {
@@ -231,13 +230,13 @@ class CostMaker {
 
   __device__ void make_from_matrix(int row0, Real* tile) {
     const int j = column(column0_ + lane_);
-    const In* const from = pair_.cost + j * p_.cost_stride[2];
-    const In* const tangent = of_pair(pair_.cost_tangent, j * p_.tangents.cost_stride[2]);
+    const auto from = pair_.cost + j * p_.cost_stride[2];
+    const auto tangent = behind(pair_.cost_tangent, j * p_.tangents.cost_stride[2]);
 #pragma unroll
     for (int r = 0; r < kTileRows; ++r) {
       const int i = row(row0 + r);
       const Real cost = final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
-                                                           of_pair(tangent, i * p_.tangents.cost_stride[1]))),
+                                                           behind(tangent, i * p_.tangents.cost_stride[1]))),
                                    r, lane_);
       tile[lane_ * kStride + r] = is_inside(row0 + r) ? cost : Real(0);
     }
@@ -323,17 +322,17 @@ class CostMaker {
   // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane
   // and half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
   template <int kRows, class RowOf>
-  __device__ __forceinline__ void stage(Element* to, int d0, int length, const In* series,
-                                        const std::int64_t (&stride)[3], const In* tangents,
+  __device__ __forceinline__ void stage(Element* to, int d0, int length, Input series,
+                                        const std::int64_t (&stride)[3], Input tangents,
                                         const std::int64_t (&tangent_stride)[3], const RowOf& row_of) const {
-    if constexpr (!Cell::kDual) {
+    if constexpr (std::is_same_v<Element, float>) {  // only they are ever said to be vectorized
       if (p_.vectorized) {
-        static_assert(kChunk<In> / kVector == 16);
+        static_assert(kChunk<Element> / kVector == 16);
         const int first = lane_ / 16;
         const int v = lane_ % 16 * kVector;
 #pragma unroll 8
         for (int r = 0; r < kRows; r += 2) {
-          const In* const at = series + row_of(first + r) * stride[1] + d0;
+          const float* const at = series + row_of(first + r) * stride[1] + d0;
           if (v < length) {
             *reinterpret_cast<float4*>(to + (first + r) * kStagedStride<Element> + v) =
                 __ldg(reinterpret_cast<const float4*>(at + v));
@@ -343,19 +342,19 @@ class CostMaker {
       }
     }
     for (int d = lane_; d < (length + 3) / 4 * 4; d += 32) {
-      const In* const at = series + (d0 + d) * stride[2];
-      const In* const tangent_at = of_pair(tangents, (d0 + d) * tangent_stride[2]);
+      const auto at = series + (d0 + d) * stride[2];
+      const auto tangent_at = behind(tangents, (d0 + d) * tangent_stride[2]);
 #pragma unroll 8
       for (int r = 0; r < kRows; ++r) {
         const int i = row_of(r);
         to[r * kStagedStride<Element> + d] =
-            d < length ? load_element<Cell>(at + i * stride[1], of_pair(tangent_at, i * tangent_stride[1]))
+            d < length ? load_element<Cell>(at + i * stride[1], behind(tangent_at, i * tangent_stride[1]))
                        : Element(0);
       }
     }
   }
 
-  const Params<In>& p_;
+  const Params& p_;
   const Pair<In>& pair_;
   const int column0_;
   const int lane_;

@@ -61,7 +61,7 @@ class FewFeatures {
   // Which bounds every cost: how far x and y reach from y[0], as bits. The last strip, which has to wait
   // longest, looks at x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
-  static __device__ float largest_cost(const Params<In>& p, int2 bits, double scale) {
+  static __device__ float largest_cost(const Params& p, int2 bits, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
     float cost = p.dim * reach * reach;
     if (kAll && p.metric == Metric::kNorm) cost = sqrt(cost);
@@ -354,7 +354,7 @@ class FewFeatures {
   }
 
   const Wave& w_;
-  const Params<In>& p_;
+  const Params& p_;
   const Real scale_;
   Real* const ring_;
   int column_ = 0;  // first of this lane

@@ -13,17 +13,16 @@ namespace warpalign::detail::soft_dtw {
 // Of a subsequence, when the strip is over: its part of the last row, whose Z each lane has of its column.
 template <class Wave>
 __device__ void note_ends(const Wave& w, typename Wave::State end) {
-  using In = typename Wave::In;
   const int column = w.strip * 32 + w.lane;
   const double log2_z = column < w.pair.m ? Wave::Cell::log2_of(end) : -CUDART_INF;
   if (w.params.end_values) {
-    const In inf = static_cast<In>(CUDART_INF);
     const bool reachable = log2_z > -1e298;
     if (column < w.pair.m) {
-      w.end_values()[column] =
-          reachable ? static_cast<In>((0.0 - log2_z) * w.params.half / w.pair.scale) : inf;
+      store_result(w.end_values() + column,
+                   reachable ? (0.0 - log2_z) * w.params.half / w.pair.scale : CUDART_INF);
     }
-    for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32) w.end_values()[j] = inf;
+    for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32)
+      store_result(w.end_values() + j, CUDART_INF);
   }
   const double top = cuda::reduce_max(log2_z);
   const int best = __ffs(__ballot_sync(cuda::kFullWarp, log2_z == top)) - 1;

@@ -11,13 +11,13 @@ namespace warpalign::detail::soft_dtw {
 
 // E to the caller's (N, M) table.
 template <int kStride, class Real, class In>
-__device__ __forceinline__ void store_alignment(const Params<In>& p, const Pair<In>& pair, int row0,
-                                                int end_row, int column0, int lane, const Real* tile) {
+__device__ __forceinline__ void store_alignment(const Params& p, const Pair<In>& pair, int row0, int end_row,
+                                                int column0, int lane, const Real* tile) {
   const int column = column0 + lane;
   if (column >= pair.m) return;
   for (int r = max(0, -row0); r < min(kTileRows, end_row - row0); ++r) {
-    pair.alignment[static_cast<std::int64_t>(row0 + r) * p.m + column] =
-        static_cast<In>(result_of(tile[lane * kStride + r]));
+    store_result(pair.alignment + (static_cast<std::int64_t>(row0 + r) * p.m + column),
+                 result_of(tile[lane * kStride + r]));
   }
 }
 
@@ -32,12 +32,14 @@ class GradientMaker {
   static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
   using Element = soft_dtw::Element<Cell, In>;
+  using Input = typename Storage<In>::Input;
+  using Output = typename Storage<In>::Output;
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
   // adds: to what grad_x is already. meets: and to grad_y, with the sweep from the other end.
   template <class Memory>
-  __device__ GradientMaker(const Params<In>& p, const Pair<In>& pair, int column0, int lane, int helper,
+  __device__ GradientMaker(const Params& p, const Pair<In>& pair, int column0, int lane, int helper,
                            bool adds, Memory& memory, bool meets)
       : p_(p),
         pair_(pair),
@@ -100,10 +102,10 @@ class GradientMaker {
   }
 
   __device__ __forceinline__ void load_x(int row0, int d0) {
-    const In* const x = pair_.x + feature(d0) * p_.x_stride[2];
-    const In* const tangent = of_pair(pair_.x_tangent, feature(d0) * p_.tangents.x_stride[2]);
+    const auto x = pair_.x + feature(d0) * p_.x_stride[2];
+    const auto tangent = behind(pair_.x_tangent, feature(d0) * p_.tangents.x_stride[2]);
     if (!Cell::kDual && row0 >= 0 && row0 + kTileRows <= pair_.n) {
-      const In* at = x + pair_.true_row(row0) * p_.x_stride[1];
+      Input at = x + pair_.true_row(row0) * p_.x_stride[1];
       const std::int64_t step = pair_.from_back ? -p_.x_stride[1] : p_.x_stride[1];
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += step) x_[r] = load_element<Cell>(at, at);
@@ -111,33 +113,37 @@ class GradientMaker {
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r) {
         const int i = pair_.true_row(min(max(row0 + r, 0), pair_.n - 1));
-        x_[r] = load_element<Cell>(x + i * p_.x_stride[1], of_pair(tangent, i * p_.tangents.x_stride[1]));
+        x_[r] = load_element<Cell>(x + i * p_.x_stride[1], behind(tangent, i * p_.tangents.x_stride[1]));
       }
     }
   }
 
   // To shared memory, without waiting: an element of y, and a sum that the caller has got so far.
   __device__ __forceinline__ void fetch_y(Real* to, int column, int d) const {
-    const In* const at = pair_.y + column * p_.y_stride[1] + d * p_.y_stride[2];
+    const auto at = pair_.y + column * p_.y_stride[1] + d * p_.y_stride[2];
     if constexpr (Cell::kDual) {
       const std::int64_t(&stride)[3] = p_.tangents.y_stride;
-      *to = load_element<Cell>(at, of_pair(pair_.y_tangent, column * stride[1] + d * stride[2]));
-    } else {
+      *to = load_element<Cell>(at, behind(pair_.y_tangent, column * stride[1] + d * stride[2]));
+    } else if constexpr (std::is_same_v<Real, In>) {
       cuda::copy_async(to, at);
+    } else {
+      *to = load_input(at);
     }
   }
-  __device__ __forceinline__ void fetch_sum(Real* to, const In* at) const {
+  __device__ __forceinline__ void fetch_sum(Real* to, Output at) const {
     if constexpr (Cell::kDual) {
-      *to = Dual(0, __ldcg(at));
-    } else {
+      *to = Dual(0, load_result_from_l2(at));
+    } else if constexpr (std::is_same_v<Real, In>) {
       cuda::copy_async(to, at);
+    } else {
+      *to = load_result_from_l2(at);
     }
   }
 
   // y, and the sums so far, each lane's own.
   __device__ void fetch(int d0, bool from_zero) {
     const int f = lane_ & (width_ - 1);
-    const In* const sums = pair_.grad_y + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
+    const auto sums = pair_.grad_y + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
     const bool sums_are_there = !from_zero && pair_.grad_y;
 #pragma unroll 4
     for (int column = lane_ / width_; column < 32; column += 32 / width_) {
@@ -175,11 +181,11 @@ class GradientMaker {
     }
     const int columns = min(32, pair_.m - column0_);
     int column = lane_ / width_;
-    In* to = pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f;
+    Output to = pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f;
     const std::int64_t step = static_cast<std::int64_t>(32 / width_) * p_.dim;
 #pragma unroll 8
     for (; column < columns; column += 32 / width_, to += step)
-      *to = static_cast<In>(result_of(memory_.sums[column * width_ + f]));
+      store_result(to, result_of(memory_.sums[column * width_ + f]));
   }
 
   // kBends: the slope is not the difference itself. kMasked: there may be E that does not count.
@@ -187,13 +193,13 @@ class GradientMaker {
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
     const bool in_range = d0 + (lane_ & (width_ - 1)) < p_.dim;
-    In* const out_x = pair_.grad_x + static_cast<std::int64_t>(row0) * p_.dim + feature(d0);
+    const auto out_x = pair_.grad_x + static_cast<std::int64_t>(row0) * p_.dim + feature(d0);
     const unsigned inside = rows_inside(row0);
     Real* const before_x = memory_.before_x + (lane_ & (width_ - 1));
     const bool adds = pair_.grad_x && adds_;
     if (adds) {
       await_right();
-      const In* at = out_x;
+      Output at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
         if (lane_ < width_ && inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
@@ -257,17 +263,17 @@ class GradientMaker {
       for (int r = 0; r < kTileRows; ++r) by_row[r] += cuda::shuffle_xor(by_row[r], bit);
     }
     if (lane_ < width_ && in_range) {
-      In* at = out_x;
+      Output at = out_x;
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
         const Real before = adds ? before_x[r * kFeatures] : Real(0);
-        if (inside >> r & 1) __stcg(at, static_cast<In>(result_of(before + slope_.factor * by_row[r])));
+        if (inside >> r & 1) store_result_in_l2(at, result_of(before + slope_.factor * by_row[r]));
       }
     }
     __syncwarp();
   }
 
-  const Params<In>& p_;
+  const Params& p_;
   const Pair<In>& pair_;
   const int column0_;
   const int lane_;

@@ -108,7 +108,7 @@ class OwnPairs {
     return false;
   }
 
-  const Params<typename Wave::In>& p_;
+  const Params& p_;
   const int slot_;
   const int orders_;
   int order_ = 0;
@@ -194,7 +194,7 @@ __device__ void join_gradients(const Wave& wave, bool leads) {
 
 template <bool kGradient, class Wave>
 __device__ void work(Wave& wave) {
-  const Params<typename Wave::In>& p = wave.params;
+  const Params& p = wave.params;
   const int ends = Wave::kMeets ? p.layout.ends() : 1;
   const int sweeps = p.layout.panels * ends;
   const int orders = kGradient ? 2 * sweeps : sweeps;
@@ -240,7 +240,7 @@ __device__ void work(Wave& wave) {
 }
 
 template <class Cell, class In, class Source, bool kGradient, int kThreads, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __grid_constant__ Params<In> p) {
+__global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __grid_constant__ Params p) {
   Wave<Cell, In, Source> wave(p, cuda::dynamic_shared());
   work<kGradient>(wave);
 }
@@ -266,7 +266,7 @@ struct KernelOf {
     r.resident_blocks = kBlocks;
   }
 
-  static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
+  static Status launch(const Params& p, bool gradient, cudaStream_t stream) {
     if constexpr (!kAlone) {
       return launch_as<true>(p, stream);
     } else if constexpr (!Source::kHasGradient) {
@@ -278,7 +278,7 @@ struct KernelOf {
 
  private:
   template <bool kGradient>
-  static Status launch_as(const Params<In>& p, cudaStream_t stream) {
+  static Status launch_as(const Params& p, cudaStream_t stream) {
     const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
     const Layout& l = p.layout;
     if (Status s = cuda::set_memory(p.scratch, 0xff, l.cleared(), stream); !s.ok()) return s;
@@ -295,8 +295,7 @@ struct EitherKernel {
     r.tight = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source) > shared_bytes_per_block;
     if (r.tight) Tight::describe(r);
   }
-  template <class In>
-  static Status launch(const Params<In>& p, bool gradient, cudaStream_t stream) {
+  static Status launch(const Params& p, bool gradient, cudaStream_t stream) {
     return p.layout.tight ? Tight::launch(p, gradient, stream) : Roomy::launch(p, gradient, stream);
   }
 };

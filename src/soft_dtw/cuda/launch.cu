@@ -177,9 +177,9 @@ void describe(Kernel kernel, Request& r, const Call& call, DeviceLimits device) 
     case Kernel::kHard:
       return describe_hard(r, float32_data, device.shared_bytes_per_block);
     case Kernel::kDual:
-      return describe_dual(r, float32_data, device.shared_bytes_per_block);
+      return describe_dual(r, device.shared_bytes_per_block);
     case Kernel::kFloat64:
-      return describe_float64(r, float32_data, device.shared_bytes_per_block);
+      return describe_float64(r, device.shared_bytes_per_block);
   }
 }
 
@@ -219,17 +219,16 @@ Plan plan_for(const Call& call) {
   return plan;
 }
 
-template <class In>
-void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const In*& data) {
+void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const void*& data) {
   std::copy(from.stride, from.stride + 3, to);
-  data = static_cast<const In*>(from.data);
+  data = from.data;
 }
 
-template <class In>
-Params<In> params_for(const Call& call) {
+Params params_for(const Call& call) {
   const SoftDtwProblem& problem = call.p;
   const SoftDtwOutputs& out = call.out;
-  Params<In> p{};
+  Params p{};
+  p.is_float64 = problem.dtype == DType::kFloat64;
   copy_strides(p.x_stride, problem.x, p.x);
   copy_strides(p.y_stride, problem.y, p.y);
   copy_strides(p.cost_stride, problem.cost, p.cost);
@@ -240,15 +239,15 @@ Params<In> params_for(const Call& call) {
   }
   p.x_lengths = problem.x_lengths;
   p.y_lengths = problem.y_lengths;
-  p.value = static_cast<In*>(out.value);
-  p.grad_x = static_cast<In*>(out.grad_x);
-  p.grad_y = static_cast<In*>(out.grad_y);
-  p.alignment = static_cast<In*>(out.alignment);
+  p.value = out.value;
+  p.grad_x = out.grad_x;
+  p.grad_y = out.grad_y;
+  p.alignment = out.alignment;
   p.batch = problem.batch;
   p.n = problem.n;
   p.m = problem.m;
   p.dim = problem.dim;
-  p.gammas = static_cast<const In*>(problem.gammas);
+  p.gammas = problem.gammas;
   p.half = is_cosine(problem) ? 0.5 : 1.0;
   p.scale = is_hard(problem) ? 1.0 : scale_for(problem.gamma, p.half);
   p.vectorized = !problem.cost.data && readable_as_float4(problem.x, problem.dtype, problem.dim) &&
@@ -260,13 +259,12 @@ Params<In> params_for(const Call& call) {
   p.subsequence = problem.subsequence;
   p.x_mask = problem.x_mask;
   p.y_mask = problem.y_mask;
-  p.grad_gamma = static_cast<In*>(out.grad_gamma);
-  p.end_values = static_cast<In*>(out.end_values);
+  p.grad_gamma = out.grad_gamma;
+  p.end_values = out.end_values;
   return p;
 }
 
-template <class In>
-void exchange_series(Params<In>& p) {
+void exchange_series(Params& p) {
   std::swap(p.x, p.y);
   std::swap(p.x_stride, p.y_stride);
   std::swap(p.tangents.x, p.tangents.y);
@@ -277,11 +275,7 @@ void exchange_series(Params<In>& p) {
   std::swap(p.n, p.m);
 }
 
-Status launch(Kernel kernel, const Params<double>& p, bool gradient, cudaStream_t stream) {
-  if (kernel == Kernel::kHard) return launch_hard(p, gradient, stream);
-  return kernel == Kernel::kDual ? launch_dual(p, gradient, stream) : launch_float64(p, gradient, stream);
-}
-Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch(Kernel kernel, const Params& p, bool gradient, cudaStream_t stream) {
   switch (kernel) {
     case Kernel::kFewFeatures:
       return p.layout.meets ? launch_few_features_meeting(p, gradient, stream)
@@ -305,20 +299,20 @@ Status launch(Kernel kernel, const Params<float>& p, bool gradient, cudaStream_t
 }
 
 // What a band leaves out is never come by.
-template <class In>
-Status clear_gradients(const Params<In>& p, cudaStream_t stream) {
-  const auto clear = [&](In* data, std::size_t rows, std::size_t columns) {
+Status clear_gradients(const Params& p, cudaStream_t stream) {
+  const std::size_t pairs = p.batch;
+  const auto clear = [&](void* data, std::size_t rows, std::size_t columns) {
     if (!data) return Status{};
-    return cuda::to_status(cudaMemsetAsync(data, 0, sizeof(In) * p.batch * rows * columns, stream));
+    const std::size_t bytes = pairs * rows * columns * (p.is_float64 ? sizeof(double) : sizeof(float));
+    return cuda::to_status(cudaMemsetAsync(data, 0, bytes, stream));
   };
   if (Status s = clear(p.grad_x, p.n, p.dim); !s.ok()) return s;
   if (Status s = clear(p.grad_y, p.m, p.dim); !s.ok()) return s;
   return clear(p.alignment, p.n, p.m);
 }
 
-template <class In>
-Status run_as(const Call& call, const Plan& plan, void* workspace) {
-  Params<In> p = params_for<In>(call);
+Status run_plan(const Call& call, const Plan& plan, void* workspace) {
+  Params p = params_for(call);
   if (exchanges_series(call.p, call.out)) exchange_series(p);
   if (p.band.kind != BandKind::kNone) {
     if (Status s = clear_gradients(p, call.stream); !s.ok()) return s;
@@ -385,8 +379,7 @@ Status run_plain(const Call& call, void* workspace) {
                                "the GPU has too little shared memory: 60 KiB per block are needed, and 83 "
                                "KiB for second derivatives");
   }
-  return call.p.dtype == DType::kFloat32 ? run_as<float>(call, plan, workspace)
-                                         : run_as<double>(call, plan, workspace);
+  return run_plan(call, plan, workspace);
 }
 
 // A call for the cosine: the one whose steps have unit length, and where they and their gradients are.

@@ -26,7 +26,7 @@ void describe_few_features(Request& request) {
   with_kernel(request.columns_per_lane, request.features, [&](auto kernel) { kernel.describe(request); });
 }
 
-Status launch_few_features(const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch_few_features(const Params& p, bool gradient, cudaStream_t stream) {
   return with_kernel(p.layout.columns_per_lane, p.layout.features,
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }

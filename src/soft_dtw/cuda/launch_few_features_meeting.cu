@@ -33,7 +33,7 @@ void describe_few_features_meeting(Request& request) {
   with_kernel(request, [&](auto kernel) { kernel.describe(request); });
 }
 
-Status launch_few_features_meeting(const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch_few_features_meeting(const Params& p, bool gradient, cudaStream_t stream) {
   return with_kernel(p.layout, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 

@@ -28,7 +28,7 @@ void describe_few_features_options(Request& request) {
   with_kernel(request.options, request.features, [&](auto kernel) { kernel.describe(request); });
 }
 
-Status launch_few_features_options(const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch_few_features_options(const Params& p, bool gradient, cudaStream_t stream) {
   return with_kernel(p.layout.options, p.layout.features,
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }

@@ -16,11 +16,8 @@ void describe_hard(Request& request, bool float32_data, int shared_bytes_per_blo
   float32_data ? Kernel32::describe(request) : Kernel64::describe(request, shared_bytes_per_block);
 }
 
-Status launch_hard(const Params<float>& p, bool gradient, cudaStream_t stream) {
-  return Kernel32::launch(p, gradient, stream);
-}
-Status launch_hard(const Params<double>& p, bool gradient, cudaStream_t stream) {
-  return Kernel64::launch(p, gradient, stream);
+Status launch_hard(const Params& p, bool gradient, cudaStream_t stream) {
+  return p.is_float64 ? Kernel64::launch(p, gradient, stream) : Kernel32::launch(p, gradient, stream);
 }
 
 }  // namespace warpalign::detail::soft_dtw

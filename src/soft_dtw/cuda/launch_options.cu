@@ -23,7 +23,7 @@ void describe_options(Request& request) {
   with_kernel(request.options, [&](auto kernel) { kernel.describe(request); });
 }
 
-Status launch_options(const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch_options(const Params& p, bool gradient, cudaStream_t stream) {
   return with_kernel(p.layout.options, [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }
 

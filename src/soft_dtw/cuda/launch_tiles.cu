@@ -32,7 +32,7 @@ void describe_tiles(Request& request) {
   with_kernel(tiled_kernel(request), [&](auto kernel) { kernel.describe(request); });
 }
 
-Status launch_tiles(const Params<float>& p, bool gradient, cudaStream_t stream) {
+Status launch_tiles(const Params& p, bool gradient, cudaStream_t stream) {
   return with_kernel(tiled_kernel(p, gradient),
                      [&](auto kernel) { return kernel.launch(p, gradient, stream); });
 }

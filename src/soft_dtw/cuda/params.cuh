@@ -8,85 +8,88 @@
 #include "cuda/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/storage.cuh"
 #include "soft_dtw/metric.h"
 
 namespace warpalign::detail::soft_dtw {
 
-// Of second order alone: the inputs' tangents, likewise; null: 0.
-template <class In>
+// Tangents of the inputs, for second order; null: 0. Shapes are those of the inputs.
 struct Tangents {
-  const In* x;
-  const In* y;
-  const In* cost;
+  const void* x;
+  const void* y;
+  const void* cost;
   std::int64_t x_stride[3];
   std::int64_t y_stride[3];
   std::int64_t cost_stride[3];
 };
 
-// Strides count elements. Rows are the series x, columns y (launch.cu may have exchanged the caller's two).
-template <class In>
+// Arguments of every soft-DTW kernel. Strides count elements. Rows are the series x, columns the series y;
+// launch.cu may have exchanged the caller's two.
 struct Params {
-  const In* x;  // (B, N, D)
-  const In* y;  // (B, M, D)
+  bool is_float64;  // the type of all numbers in the caller's memory: double, else float
+  const void* x;    // (B, N, D)
+  const void* y;    // (B, M, D)
   std::int64_t x_stride[3];
   std::int64_t y_stride[3];
-  const In* cost;  // (B, N, M) in place of x and y, or null
+  const void* cost;  // (B, N, M) in place of x and y, or null
   std::int64_t cost_stride[3];
-  Tangents<In> tangents;
+  Tangents tangents;
   const std::int32_t* x_lengths;  // (B,) or null
   const std::int32_t* y_lengths;
-  In* value;      // (B,)
-  In* grad_x;     // (B, N, D) or null
-  In* grad_y;     // (B, M, D) or null
-  In* alignment;  // (B, N, M) or null
+  void* value;      // (B,)
+  void* grad_x;     // (B, N, D) or null
+  void* grad_y;     // (B, M, D) or null
+  void* alignment;  // (B, N, M) or null
   int batch;
   int n;
   int m;
   int dim;
-  double scale;      // of costs: log2(e) / gamma; 1 for hard DTW
-  const In* gammas;  // (B,): gammas of which to make it, or null
-  double half;       // of costs and values: 1, or 1/2 where the cost is half of what is computed
-  bool vectorized;   // x and y can be read as float4 along D
-  bool three_terms;  // of matrix units: a product of float32 is three of TF32, not one
-  const int* order;  // (B,): in which blocks take the pairs, or null: as they come
-  int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
+  double scale;        // factor of costs: log2(e) / gamma; 1 for hard DTW
+  const void* gammas;  // (B,): each pair's gamma, in place of scale, or null
+  double half;         // factor of costs and values: 1, or 1/2 where the cost is half of what is computed
+  bool vectorized;     // x and y can be read as float4 along D
+  bool three_terms;    // matrix units: a product of float32 is three of TF32, not one
+  const int* order;    // (B,): the order in which blocks take the pairs, or null: as they come
+  int* uncertified;    // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
   Layout layout;
   unsigned char* scratch;
 
-  // Of kernels with options only. With a band grad_x, grad_y and alignment start as zeros.
+  // For kernels with options only. With a band grad_x, grad_y and alignment start as zeros.
   Band band;
   double step_penalty;
   Metric metric;
   bool subsequence;
   const std::uint8_t* x_mask;  // (B, N), not 0 where the step is missing, or null
   const std::uint8_t* y_mask;
-  In* grad_gamma;  // (B,) or null
-  In* end_values;  // (B, M) or null
+  void* grad_gamma;  // (B,) or null
+  void* end_values;  // (B, M) or null
 };
 
-// One pair: its own pointers and true lengths.
+// One pair: its own addresses and true lengths.
 template <class In>
 struct Pair {
-  const In* x;
-  const In* y;
-  const In* cost;
-  const In* x_tangent;
-  const In* y_tangent;
-  const In* cost_tangent;
-  In* grad_x;
-  In* grad_y;
-  In* alignment;
+  using Input = typename Storage<In>::Input;
+  using Output = typename Storage<In>::Output;
+  Input x;
+  Input y;
+  Input cost;
+  Input x_tangent;
+  Input y_tangent;
+  Input cost_tangent;
+  Output grad_x;
+  Output grad_y;
+  Output alignment;
   int index;
   int n;
   int m;
-  double scale;  // of computed costs: log2(e) / gamma as the cell has it; 1 for hard DTW
-  // Of a sweep that starts at the last step of both series, whose rows and columns count from there: in front
-  // of its first column are those that its first strip has too many.
+  double scale;  // factor of computed costs: log2(e) / gamma in the cell's precision; 1 for hard DTW
+  // The sweep starts at the last step of both series. Its rows and columns count from there. Its first strip
+  // has the columns that are too many in front of its first one.
   bool from_back;
   int columns;  // of all strips
 
-  // Rows and columns as the caller counts them. What is behind column m - 1 is in front of a sweep's first
-  // one.
+  // Rows and columns as the caller counts them. The columns behind column m - 1 are in front of the first one
+  // of a sweep from the back.
   [[nodiscard]] __device__ __forceinline__ int true_row(int i) const { return from_back ? n - 1 - i : i; }
   [[nodiscard]] __device__ __forceinline__ int true_column(int j) const {
     return from_back ? columns - 1 - j : j;
@@ -105,33 +108,44 @@ constexpr double scale_for(double gamma, double half) {
 }
 
 template <class Scale, class In>
-__device__ __forceinline__ double scale_of(const Params<In>& p, int b) {
+__device__ __forceinline__ double scale_of(const Params& p, int b) {
   if (!p.gammas) return static_cast<Scale>(p.scale);
-  return static_cast<Scale>(scale_for(static_cast<double>(p.gammas[b]), p.half));
+  const double gamma = static_cast<double>(load_input(Storage<In>::input(p.gammas, p.is_float64) + b));
+  return static_cast<Scale>(scale_for(gamma, p.half));
 }
 
-template <class In>
-__device__ __forceinline__ const In* of_pair(const In* data, std::int64_t offset) {
-  return data ? data + offset : nullptr;
+// `elements` behind an address that may be null, and then stays null.
+template <class Address>
+__device__ __forceinline__ Address behind(Address at, std::int64_t elements) {
+  return at ? at + elements : Address{};
 }
 
 template <class Cell, class In>
-__device__ __forceinline__ Pair<In> pair_at(const Params<In>& p, int b) {
+__device__ __forceinline__ Pair<In> pair_at(const Params& p, int b) {
   const std::int64_t i = b;
-  const Tangents<In>& t = p.tangents;
-  return {p.x + i * p.x_stride[0],
-          p.y + i * p.y_stride[0],
-          of_pair(p.cost, i * p.cost_stride[0]),
-          Cell::kDual ? of_pair(t.x, i * t.x_stride[0]) : nullptr,
-          Cell::kDual ? of_pair(t.y, i * t.y_stride[0]) : nullptr,
-          Cell::kDual ? of_pair(t.cost, i * t.cost_stride[0]) : nullptr,
-          p.grad_x ? p.grad_x + i * p.n * p.dim : nullptr,
-          p.grad_y ? p.grad_y + i * p.m * p.dim : nullptr,
-          p.alignment ? p.alignment + i * p.n * p.m : nullptr,
+  const Tangents& t = p.tangents;
+  const auto input = [&](const void* data, std::int64_t stride) {
+    return behind(Storage<In>::input(data, p.is_float64), i * stride);
+  };
+  const auto tangent = [&](const void* data, std::int64_t stride) {
+    return Cell::kDual ? input(data, stride) : typename Storage<In>::Input{};
+  };
+  const auto output = [&](void* data, std::int64_t rows, std::int64_t columns) {
+    return behind(Storage<In>::output(data, p.is_float64), i * rows * columns);
+  };
+  return {Storage<In>::input(p.x, p.is_float64) + i * p.x_stride[0],
+          Storage<In>::input(p.y, p.is_float64) + i * p.y_stride[0],
+          input(p.cost, p.cost_stride[0]),
+          tangent(t.x, t.x_stride[0]),
+          tangent(t.y, t.y_stride[0]),
+          tangent(t.cost, t.cost_stride[0]),
+          output(p.grad_x, p.n, p.dim),
+          output(p.grad_y, p.m, p.dim),
+          output(p.alignment, p.n, p.m),
           b,
           cuda::true_length(p.x_lengths, b, p.n),
           cuda::true_length(p.y_lengths, b, p.m),
-          scale_of<typename Cell::Scale>(p, b),
+          scale_of<typename Cell::Scale, In>(p, b),
           false,
           0};
 }

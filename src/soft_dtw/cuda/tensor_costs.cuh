@@ -10,8 +10,8 @@ namespace warpalign::detail::soft_dtw {
 template <bool kKept, class Memory>
 class TensorCosts {
  public:
-  __device__ TensorCosts(const Params<float>& p, const Pair<float>& pair, int strip, int lane, Memory& memory,
-                         int, bool)
+  __device__ TensorCosts(const Params& p, const Pair<float>& pair, int strip, int lane, Memory& memory, int,
+                         bool)
       : p_(p),
         pair_(pair),
         column0_(strip * 32),
@@ -37,7 +37,7 @@ class TensorCosts {
   }
 
   template <class Crew>
-  [[nodiscard]] static __device__ int makers(const Params<float>&) {
+  [[nodiscard]] static __device__ int makers(const Params&) {
     return Crew::kForwardCosts;
   }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
@@ -140,7 +140,7 @@ class TensorCosts {
     }
   }
 
-  const Params<float>& p_;
+  const Params& p_;
   const Pair<float>& pair_;
   const int column0_;
   const int g_;

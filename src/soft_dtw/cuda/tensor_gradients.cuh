@@ -15,8 +15,8 @@ class TensorGradients {
   static constexpr int kBlocks = kChunkBlocks / kWarps;  // of features, at most
 
  public:
-  __device__ TensorGradients(const Params<float>& p, const Pair<float>& pair, int column0, int lane,
-                             int helper, bool adds, Memory& memory, bool meets)
+  __device__ TensorGradients(const Params& p, const Pair<float>& pair, int column0, int lane, int helper,
+                             bool adds, Memory& memory, bool meets)
       : p_(p),
         pair_(pair),
         column0_(column0),
@@ -245,7 +245,7 @@ class TensorGradients {
     __syncwarp();
   }
 
-  const Params<float>& p_;
+  const Params& p_;
   const Pair<float>& pair_;
   const int column0_;
   const int lane_;

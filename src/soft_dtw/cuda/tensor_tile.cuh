@@ -108,7 +108,7 @@ struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
   }
 
   // By all helpers of the strip, at the start of a sweep: two features per lane.
-  __device__ void prepare(const Params<float>& p, const Pair<float>& pair, int strip, int lane, int helper) {
+  __device__ void prepare(const Params& p, const Pair<float>& pair, int strip, int lane, int helper) {
     const int last = kKept ? kChunkFeatures : div_up(p.dim, kBlockFeatures) * kBlockFeatures;
     for (int f = 2 * (kKept ? lane : helper * 32 + lane); f < last; f += 2 * kHelpers * 32) {
       float origin[2] = {}, v[2];
@@ -151,8 +151,8 @@ struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
 
   // Features f and f + 1 (f even) of columns j and j + 8 (bit 3 of j is 0) of the strip, relative to the
   // origin: {j f, j + 8 f, j f + 1, j + 8 f + 1}.
-  __device__ __forceinline__ Fragment<4> columns(const Params<float>& p, const Pair<float>& pair, int column0,
-                                                 int j, int f) const {
+  __device__ __forceinline__ Fragment<4> columns(const Params& p, const Pair<float>& pair, int column0, int j,
+                                                 int f) const {
     Fragment<4> columns;
     if constexpr (kKept) {
       unpack(of_strip.hi[KeptColumns::place(j, f)], columns.hi);
@@ -171,8 +171,7 @@ struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
   }
 
  private:
-  static __device__ __forceinline__ const float* column_of(const Params<float>& p, const Pair<float>& pair,
-                                                           int j) {
+  static __device__ __forceinline__ const float* column_of(const Params& p, const Pair<float>& pair, int j) {
     return pair.y + min(kKept ? pair.true_column(j) : j, pair.m - 1) * p.y_stride[1];
   }
 };

@@ -91,7 +91,7 @@ class Tiles {
   }
 
   __device__ void clear_gradients() const {}  // a helper does it
-  static __device__ float largest_cost(const Params<In>&, int2 bits, double scale) {
+  static __device__ float largest_cost(const Params&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
   [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
@@ -214,10 +214,11 @@ class Tiles {
  private:
   // Gradients start as zeros where both sweeps add to them.
   __device__ void clear_sums() const {
-    const auto clear = [&](In* sums, int begin, int end) {
+    const auto clear = [&](typename Storage<In>::Output sums, int begin, int end) {
       if (!sums) return;
       for (int row = begin; row < end; ++row) {
-        for (int d = w_.lane; d < p_.dim; d += 32) sums[static_cast<std::int64_t>(row) * p_.dim + d] = In(0);
+        for (int d = w_.lane; d < p_.dim; d += 32)
+          store_result(sums + (static_cast<std::int64_t>(row) * p_.dim + d), 0.0f);
       }
     };
     const int rows = div_up(w_.pair.n, w_.strips);
@@ -322,7 +323,7 @@ class Tiles {
   }
 
   const Wave& w_;
-  const Params<In>& p_;
+  const Params& p_;
   Memory& m_;
   const Scale scale_;
   bool reverse_ = false;

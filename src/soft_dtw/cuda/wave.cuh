@@ -47,6 +47,7 @@ template <class Cell_, class In_, class Source_>
 struct Wave {
   using Cell = Cell_;
   using In = In_;
+  using Output = typename Storage<In>::Output;
   using Source = Source_;
   using Real = typename Cell::Real;
   using State = typename Cell::State;
@@ -63,7 +64,7 @@ struct Wave {
   static constexpr int kStateUnits = kGroup * sizeof(State) / 8;  // of a group, in 8-byte words
   static constexpr int kFlowUnits = kGroup * kFlow * sizeof(Real) / 8;
 
-  const Params<In>& params;
+  const Params& params;
   const int lane;
   const int
       role;  // 0: the wavefront itself; others: the source's helpers, each for the strip of the same place
@@ -76,10 +77,10 @@ struct Wave {
   // Of the task in work.
   Record* record;
   Pair<In> pair;
-  In* grad_x_from_back;  // (n, D), in its own order of rows: where strips add to it one after the other
-  bool meets;            // this pair is swept from both ends,
-  bool from_back;        // and this sweep is the one that started at the last step of both series
-  int strip;             // from where the sweep started
+  Output grad_x_from_back;  // (n, D), in its own order of rows: where strips add to it one after the other
+  bool meets;               // this pair is swept from both ends,
+  bool from_back;           // and this sweep is the one that started at the last step of both series
+  int strip;                // from where the sweep started
   int strips;
   int shift;  // rows
   // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
@@ -92,7 +93,7 @@ struct Wave {
   int first_row;
   int right_first_row;
 
-  __device__ Wave(const Params<In>& p, unsigned char* shared)
+  __device__ Wave(const Params& p, unsigned char* shared)
       : params(p),
         lane(threadIdx.x % 32),
         role(threadIdx.x / 32 / (p.layout.warps * p.layout.pairs_per_block)),
@@ -120,7 +121,7 @@ struct Wave {
 
   // index: of the pair in the scratch.
   __device__ void begin_pair(int b, int index, bool is_from_back) {
-    pair = pair_at<Cell>(params, b);
+    pair = pair_at<Cell, In>(params, b);
     strips = strips_of(pair.m, W);
     pair.columns = strips * 32 * W;
     pair.from_back = from_back = kMeets && is_from_back;
@@ -275,38 +276,38 @@ struct Wave {
       if (!reachable) value = Cell::kDual ? 0.0 : CUDART_INF;
       if (bits.x > 0) value = CUDART_NAN;
     }
-    params.value[pair.index] = static_cast<In>(value);
+    store_result(output(params.value) + pair.index, value);
     if (kAll && !usable && params.end_values) {
-      for (int j = 0; j < pair.m; ++j) end_values()[j] = static_cast<In>(value);
+      for (int j = 0; j < pair.m; ++j) store_result(end_values() + j, value);
     }
     return usable;
   }
-  [[nodiscard]] __device__ In* true_grad_x() const {
-    return params.grad_x + static_cast<std::int64_t>(pair.index) * params.n * params.dim;
+  [[nodiscard]] __device__ Output output(void* at) const {
+    return Storage<In>::output(at, params.is_float64);
   }
-  [[nodiscard]] __device__ In* end_values() const {
-    return params.end_values + static_cast<std::int64_t>(pair.index) * params.m;
+  [[nodiscard]] __device__ Output true_grad_x() const {
+    return output(params.grad_x) + static_cast<std::int64_t>(pair.index) * params.n * params.dim;
+  }
+  [[nodiscard]] __device__ Output end_values() const {
+    return output(params.end_values) + static_cast<std::int64_t>(pair.index) * params.m;
   }
 
   // By one thread, when all of the pair's reverse sweep is over.
   __device__ __forceinline__ void finish_reverse() const {
     double bits = 0;
     for (int k = 0; k < strips; ++k) bits += *const_cast<const volatile double*>(&part(k).sum);
-    params.grad_gamma[pair.index] = static_cast<In>(bits * -0.69314718055994530942);
+    store_result(output(params.grad_gamma) + pair.index, bits * -0.69314718055994530942);
   }
 
   // Zeros behind the true lengths; where there is no gradient, what stands in for it: NaN, or 0 if no path is
   // finite.
   __device__ void fill_outside(bool usable) const {
     const bool has_nan = const_cast<const volatile Record*>(record)->range_bits[0] > 0;
-    const In inside = has_nan && !Cell::kCertifies ? static_cast<In>(CUDART_NAN) : In(0);
-    fill(pair.grad_x, params.n, params.dim, pair.n, params.dim, usable, inside, In(0));
-    fill(pair.grad_y, params.m, params.dim, pair.m, params.dim, usable, inside, In(0));
-    fill(pair.alignment, params.n, params.m, pair.n, pair.m, usable, inside, In(0));
-    if constexpr (kAll) {
-      In* const grad_gamma = params.grad_gamma ? params.grad_gamma + pair.index : nullptr;
-      fill(grad_gamma, 1, 1, 1, 1, usable, inside, In(0));
-    }
+    const float inside = has_nan && !Cell::kCertifies ? CUDART_NAN_F : 0.0f;
+    fill(pair.grad_x, params.n, params.dim, pair.n, params.dim, usable, inside);
+    fill(pair.grad_y, params.m, params.dim, pair.m, params.dim, usable, inside);
+    fill(pair.alignment, params.n, params.m, pair.n, pair.m, usable, inside);
+    if constexpr (kAll) fill(behind(output(params.grad_gamma), pair.index), 1, 1, 1, 1, usable, inside);
   }
 
  private:
@@ -395,15 +396,15 @@ struct Wave {
     return low;
   }
 
-  __device__ __forceinline__ void fill(In* out, int rows, int columns, int true_rows, int true_columns,
-                                       bool usable, In inside, In outside) const {
+  __device__ __forceinline__ void fill(Output out, int rows, int columns, int true_rows, int true_columns,
+                                       bool usable, float inside) const {
     if (!out || (usable && rows == true_rows && columns == true_columns)) return;
     const std::size_t size = static_cast<std::size_t>(rows) * columns;
     const int threads = params.layout.warps * Source::kRoles * 32;
     for (std::size_t k = (role * params.layout.warps + warp) * 32 + lane; k < size; k += threads) {
       const bool is_inside =
           static_cast<int>(k / columns) < true_rows && static_cast<int>(k % columns) < true_columns;
-      if (!is_inside || !usable) out[k] = is_inside ? inside : outside;
+      if (!is_inside || !usable) store_result(out + k, is_inside ? inside : 0.0f);
     }
   }
 

@@ -1,0 +1,98 @@
+// Numbers in global memory: of a type that the kernel knows, or of one that only the call knows.
+//
+// Most kernels are compiled for float. The kernels that float32 and float64 share are compiled once, for
+// AnyReal. They read and write through AnyAddress, which looks at Params::is_float64 for every access.
+#pragma once
+
+#include <cstdint>
+
+namespace warpalign::detail::soft_dtw {
+
+// Stands for float or double in a kernel's template arguments: Params::is_float64 says which.
+struct AnyReal;
+
+// The address of floats or doubles. Offsets count elements. It takes no more registers than a pointer:
+// numbers are aligned to 4 bytes, so that the lowest bit is free to say that they are doubles.
+class AnyAddress {
+ public:
+  AnyAddress() = default;
+  __device__ __forceinline__ AnyAddress(const void* at, bool is_float64)
+      : at_(at ? reinterpret_cast<std::uintptr_t>(at) + is_float64 : 0) {}
+
+  __device__ __forceinline__ explicit operator bool() const { return at_ != 0; }
+  __device__ __forceinline__ AnyAddress operator+(std::int64_t elements) const {
+    AnyAddress sum;
+    sum.at_ = at_ + (static_cast<std::uintptr_t>(elements) << (2 + (at_ & 1)));
+    return sum;
+  }
+  __device__ __forceinline__ AnyAddress& operator+=(std::int64_t elements) {
+    return *this = *this + elements;
+  }
+
+  // visit(p): p is the address as a float* or a double*.
+  template <class Visit>
+  __device__ __forceinline__ auto as_pointer(const Visit& visit) const {
+    if (at_ & 1) return visit(reinterpret_cast<double*>(at_ - 1));
+    return visit(reinterpret_cast<float*>(at_));
+  }
+
+ private:
+  std::uintptr_t at_ = 0;
+};
+
+// How a kernel for In sees the caller's memory. Value: what a loaded number is.
+template <class In>
+struct Storage {
+  using Value = In;
+  using Input = const In*;
+  using Output = In*;
+  static __device__ __forceinline__ Input input(const void* at, bool) { return static_cast<Input>(at); }
+  static __device__ __forceinline__ Output output(void* at, bool) { return static_cast<Output>(at); }
+};
+template <>
+struct Storage<AnyReal> {
+  using Value = double;
+  using Input = AnyAddress;
+  using Output = AnyAddress;
+  static __device__ __forceinline__ Input input(const void* at, bool is_float64) { return {at, is_float64}; }
+  static __device__ __forceinline__ Output output(void* at, bool is_float64) { return {at, is_float64}; }
+};
+
+// Reads an input, which nobody writes while the kernel runs.
+template <class In>
+__device__ __forceinline__ In load_input(const In* at) {
+  return __ldg(at);
+}
+__device__ __forceinline__ double load_input(AnyAddress at) {
+  return at.as_pointer([](const auto* p) { return static_cast<double>(__ldg(p)); });
+}
+
+// Reads what another block may have written: past the multiprocessor's own cache.
+template <class In>
+__device__ __forceinline__ In load_result_from_l2(const In* at) {
+  return __ldcg(at);
+}
+__device__ __forceinline__ double load_result_from_l2(AnyAddress at) {
+  return at.as_pointer([](const auto* p) { return static_cast<double>(__ldcg(p)); });
+}
+
+template <class In, class Value>
+__device__ __forceinline__ void store_result(In* at, Value value) {
+  *at = static_cast<In>(value);
+}
+template <class Value>
+__device__ __forceinline__ void store_result(AnyAddress at, Value value) {
+  at.as_pointer([&](auto* p) { store_result(p, value); });
+}
+
+// Writes what another block will read.
+template <class In, class Value>
+__device__ __forceinline__ void store_result_in_l2(In* at, Value value) {
+  __stcg(at, static_cast<In>(value));
+}
+template <class Value>
+__device__ __forceinline__ void store_result_in_l2(AnyAddress at, Value value) {
+  at.as_pointer([&](auto* p) { store_result_in_l2(p, value); });
+}
+
+}  // namespace warpalign::detail::soft_dtw
