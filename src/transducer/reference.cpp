@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace warpalign::reference {
+namespace warpalign::detail::transducer::reference {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -164,4 +164,4 @@ TransducerResult transducer(const Transducer& p, const std::vector<double>& logi
   return result;
 }
 
-}  // namespace warpalign::reference
+}  // namespace warpalign::detail::transducer::reference

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace warpalign::reference {
+namespace warpalign::detail::transducer::reference {
 
 // One utterance.
 struct Transducer {
@@ -45,4 +45,4 @@ struct TransducerResult {
 TransducerResult transducer(const Transducer& problem, const std::vector<double>& logits,
                             const std::vector<double>& duration_logits = {});
 
-}  // namespace warpalign::reference
+}  // namespace warpalign::detail::transducer::reference

@@ -10,6 +10,8 @@
 
 namespace warpalign::test {
 
+namespace reference = detail::transducer::reference;
+
 // One utterance's logits; TDT's duration logits stand in the last columns of the same rows.
 struct TransducerCase {
   std::string name;

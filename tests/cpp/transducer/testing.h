@@ -13,7 +13,7 @@
 
 #include "cases.h"
 #include "core/visit_dtype.h"
-#include "testing_memory.h"
+#include "host_buffer.h"
 #include "transducer/reference.h"
 #include "warpalign/transducer.h"
 
