@@ -24,14 +24,14 @@ tool = $(abspath $(VENV))/bin
 cmake = cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(tool)/ninja -DPython_EXECUTABLE=$(python) \
   -DWARPALIGN_WARNINGS_AS_ERRORS=ON --log-level=WARNING -Wno-dev
 cuda = "-DWARPALIGN_CUDA_ARCHITECTURES=$(WARPALIGN_CUDA_ARCHITECTURES)"
-cxx_files = $(shell find include src bindings tests benchmarks examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null)
+cxx_files = $(shell find include src bindings tests benchmarks examples \( -name '*.h' -o -name '*.inl' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null)
 # The CUDA library's own source needs a CUDA torch, which the lint build does without.
 tidy_files = $(shell find src bindings -name '*.cpp' -not -name '*_cuda.cpp' 2>/dev/null)
 export PYTHONPATH := $(CURDIR)/python
 
-# $(1): whether the C++ tests are built too.
+# $(1): whether the C++ tests are built too. $(2): ON prints each CUDA kernel's registers and spills.
 define build_libraries
-$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=$(1) $(cuda)
+$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=$(1) -DWARPALIGN_PTXAS_VERBOSE=$(or $(2),OFF) $(cuda)
 cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
@@ -80,7 +80,7 @@ bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	  if [ -f $$program ] && [ -x $$program ]; then $$program $(BENCH_ARGS); fi; done
 
 gpu-check: $(dev_stamp)  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
-	$(call build_libraries,ON)
+	$(call build_libraries,ON,ON)
 	$(python) -m benchmarks.gpu_check --no-build $(GPU_CHECK_ARGS)
 
 # The PyTorch libraries for this machine, put beside the Python sources.

@@ -3,7 +3,10 @@ add_library(warpalign_options INTERFACE)
 target_compile_options(warpalign_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow>
   # -ftz: a transition weight below 2^-126 is exactly 0 (docs/numerics.md).
-  $<$<COMPILE_LANGUAGE:CUDA>:-ftz=true;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;--compress-mode=size;-Xptxas=-v>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-ftz=true;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;--compress-mode=size>)
+if(WARPALIGN_PTXAS_VERBOSE)
+  target_compile_options(warpalign_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
+endif()
 # For those who work on it: elsewhere a compiler that knows more warnings must not stop the installation.
 if(WARPALIGN_WARNINGS_AS_ERRORS)
   target_compile_options(warpalign_options INTERFACE

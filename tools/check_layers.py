@@ -1,6 +1,10 @@
-"""Checks the dependency direction of docs/architecture.md in the #include lines of the C++ and CUDA sources.
+"""Checks the layers of docs/architecture.md in the C++ and CUDA sources: #include lines and namespaces.
 
     include <- src/core <- src/{cpu,cuda} <- src/<operator> <- bindings/torch <- python
+
+An operator's names are in warpalign::detail::<operator>, or in the macro's namespace per instruction set. Code that is
+compiled once per instruction set (.inl) includes no system header: the linker would merge the inline functions of two
+copies, and might keep the one that the processor cannot run.
 
 Usage: check_layers.py [ROOT]. Prints one line per violation; exit code 1 if there is any.
 """
@@ -13,13 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-SUFFIXES = {".h", ".hpp", ".cpp", ".cuh", ".cu"}
+SUFFIXES = {".h", ".inl", ".cpp", ".cuh", ".cu"}
 
 # Headers of the frameworks, which only bindings/torch may see.
 FRAMEWORK = re.compile(r"^(torch|ATen|c10|caffe2|pybind11|nanobind)/|^Python\.h$")
 # CUDA: headers that a public, host-only header must not need, and syntax that only nvcc understands.
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|thrust/|cooperative_groups|curand|device_launch|mma\.h)|\.cuh$")
 CUDA_SYNTAX = re.compile(r"\b(__global__|__device__|__host__|__shared__|__forceinline__|cudaStream_t)\b|<<<")
+NAMESPACE = re.compile(r"^\s*namespace\s+([A-Za-z_][\w:]*)\s*\{", re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 # What the shared layers of src/ may include besides include/warpalign; the other folders are operators.
@@ -52,6 +57,18 @@ def allowed_layers(layer: str) -> set[str]:
     return {"include"} | SHARED_LAYERS.get(layer, {"core", "cpu", "cuda", layer})
 
 
+def check_namespaces(file: Path, layer: str, text: str) -> Iterator[str]:
+    """An operator's file opens its own namespaces only; api*.cpp also the public one, whose functions it defines."""
+    if file.parts[0] != "src" or layer in {*SHARED_LAYERS, "src"}:
+        return
+    own = f"warpalign::detail::{layer}"
+    for name in NAMESPACE.findall(text):
+        is_own = name == own or name.startswith(own + "::")
+        is_public = name == "warpalign" and re.fullmatch(r"api.*\.cpp", file.name)
+        if not (is_own or is_public or name == "WARPALIGN_SIMD_NAMESPACE"):
+            yield f"{file}: opens namespace {name}, but this operator's names belong to {own}"
+
+
 def check_file(root: Path, file: Path) -> Iterator[str]:
     layer = layer_of(file)
     text = COMMENT.sub("", (root / file).read_text())
@@ -60,11 +77,14 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
             yield f"{file}: includes {name}, but only bindings/torch may include a framework"
         if file.suffix == ".cpp" and name.endswith(".cuh"):
             yield f"{file}: a .cpp includes {name}, device code"
+        if file.suffix == ".inl" and f"<{name}>" in text:
+            yield f"{file}: includes <{name}>, but is compiled once per instruction set"
         if layer == "include" and CUDA_HEADER.search(name):
             yield f"{file}: a public header includes {name}, but public headers are host-only"
         target = included_layer(root, file, name)
         if target is not None and target not in allowed_layers(layer):
             yield f"{file}: includes {name} of layer `{target}`, which `{layer}` must not know"
+    yield from check_namespaces(file, layer, text)
     if layer == "include" and (syntax := CUDA_SYNTAX.search(text)):
         yield f"{file}: a public header uses CUDA syntax: {syntax.group()}"
 
@@ -83,7 +103,7 @@ def check_tree(root: Path) -> list[str]:
 def main(arguments: list[str]) -> int:
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
     violations = check_tree(root)
-    print("\n".join(violations) if violations else "layers: every #include points downwards")
+    print("\n".join(violations) if violations else "layers: #includes and namespaces are in order")
     return 1 if violations else 0
 
 

@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("WARPALIGN_BUILD_DIR", ROOT / "build" / "dev"))
 
+pytestmark = pytest.mark.xdist_group("install")  # one process makes the wheel
+
 # The pair of tests/install/consumer/main.cpp, where the numbers are derived by hand.
 PROGRAM = """
 import torch, warpalign
@@ -55,8 +57,9 @@ def test_a_cmake_project_without_torch_uses_the_library(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a machine without nvcc; built in a folder of this run alone, where no other CMake can be at work."""
-    folder, build = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("build")
+    """The wheel of a machine without nvcc. Its build folder stays, so that the next run compiles only what has changed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = BUILD / "wheel" if BUILD.exists() else tmp_path_factory.mktemp("build")
     pip = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "-w", folder]
     settings = [f"build-dir={build}", "cmake.define.WARPALIGN_CUDA=OFF"]
     # As a compiler does that knows more warnings than those of today.
