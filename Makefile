@@ -56,6 +56,7 @@ lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction
 	$(tool)/ruff check .
 	$(tool)/mypy
 	$(python) tools/check_layers.py
+	$(python) tools/check_python_layers.py
 	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
 	printf '%s\n' $(tidy_files) | xargs -P $(JOBS) -n 1 $(tool)/clang-tidy --quiet -p $(BUILD)/lint
 

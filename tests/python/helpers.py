@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+ROOT = Path(__file__).resolve().parents[2]
 Array = NDArray[np.float64]
 Outputs = TypeVar("Outputs")
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -65,3 +70,23 @@ def captured(run: Callable[[], Outputs]) -> tuple[torch.cuda.CUDAGraph, Outputs]
     with torch.cuda.graph(graph):
         outputs = run()
     return graph, outputs
+
+
+def run_python(*arguments: str, limit_s: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A new Python process in the repository's root, which finds the package of this tree."""
+    paths = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+    )
+
+
+def in_a_new_process(code: str) -> str:
+    """What a program prints, which must not fail."""
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

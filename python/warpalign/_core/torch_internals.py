@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,11 @@ def constant_when_compiled(function: Function) -> Function:
     """What torch.compiler.assume_constant_result does. That function imports the compiler, which takes longer than all else here."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def compiler_is_loaded() -> bool:
+    """Whether anybody has imported torch's compiler; nothing can be compiled before."""
+    return "torch._dynamo" in sys.modules
 
 
 def is_transforming() -> bool:

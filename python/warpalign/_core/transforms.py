@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from warpalign._core.torch_internals import (
     apply_unbound,
+    compiler_is_loaded,
     is_forward_mode,
     is_legacy_batched,
     is_transforming,
@@ -30,7 +30,7 @@ def not_compiled(function: Function) -> Function:
 
     @functools.wraps(function)
     def eager(*arguments: Any, **keywords: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
+        if not compiler_is_loaded():
             return function(*arguments, **keywords)
         return torch.compiler.disable(function)(*arguments, **keywords)
 

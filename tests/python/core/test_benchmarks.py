@@ -1,8 +1,6 @@
 """The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,23 +11,17 @@ from benchmarks.soft_dtw import cpu_tables, tables
 from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+from tests.python.helpers import run_python
 
 
 def test_tables_are_fresh() -> None:
-    done = run("-m", "benchmarks.report", "--check")
+    done = run_python("-m", "benchmarks.report", "--check")
     assert done.returncode == 0, done.stdout
 
 
 def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
     options = ["--device", "cpu", "--quick", "--no-build", "--skip-tests", "--rows", "^128x17", "--sweep"]
-    done = run("benchmarks/gpu_check.py", *options, "--commit", "test", "--out", str(tmp_path))
+    done = run_python("benchmarks/gpu_check.py", *options, "--commit", "test", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test.json")
     found = json.loads(file.read_text())
@@ -53,18 +45,18 @@ def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytes
 
 
 def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
-    done = run("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
+    done = run_python("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_sanitizer_cases_on_the_cpu() -> None:
-    done = run("-m", "benchmarks.soft_dtw.sanitize", "--device", "cpu")
+    done = run_python("-m", "benchmarks.soft_dtw.sanitize", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick", "--out", str(tmp_path))
+    done = run_python("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-sweep.json")
     rows = json.loads(file.read_text())
@@ -75,7 +67,7 @@ def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
-    done = run(
+    done = run_python(
         *("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick"),
         "--limit",
         "0",
@@ -89,7 +81,7 @@ def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
 def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads and two processes of torchrun give one device's bits."""
     options = ["--device", "cpu", "--quick", "--repeats", "1", "--commit", "test", "--out", str(tmp_path)]
-    done = run("-m", "benchmarks.soft_dtw.cdist_scaling", *options)
+    done = run_python("-m", "benchmarks.soft_dtw.cdist_scaling", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test-scaling.json")
     rows = json.loads(file.read_text())
@@ -125,7 +117,7 @@ def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """warpalign's and pysdtw's losses train the same model, and both learn."""
     pytest.importorskip("pysdtw")
     options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
-    done = run("-m", "benchmarks.soft_dtw.training_impact", *options)
+    done = run_python("-m", "benchmarks.soft_dtw.training_impact", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = tmp_path.glob("*/*-test-training.json")
     rows = json.loads(file.read_text())
@@ -151,7 +143,7 @@ def test_a_training_without_its_peer(tmp_path: Path) -> None:
     """A row that fails is told, and the others are there."""
     (tmp_path / "pysdtw.py").write_text("raise ImportError('not today')")
     options = ["--device", "cpu", "--quick", "--tasks", "forecast", "--out", str(tmp_path / "out")]
-    done = run("-m", "benchmarks.soft_dtw.training_impact", *options, "--peer-path", str(tmp_path))
+    done = run_python("-m", "benchmarks.soft_dtw.training_impact", *options, "--peer-path", str(tmp_path))
     assert done.returncode == 1
     assert "pysdtw     ImportError: not today" in done.stdout
     assert "2 rows, 1 with a failure" in done.stdout
@@ -175,7 +167,7 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    done = run(
+    done = run_python(
         "-m", "benchmarks.soft_dtw.cpu_cells", str(program), "--commit", "test", "--out", str(tmp_path)
     )
     assert done.returncode == 0, done.stderr
@@ -187,5 +179,7 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(harness, "load", lambda pattern: rows)
     assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in cpu_tables.band_table()
-    failed = run("-m", "benchmarks.soft_dtw.cpu_cells", str(tmp_path / "missing"), "--out", str(tmp_path))
+    failed = run_python(
+        "-m", "benchmarks.soft_dtw.cpu_cells", str(tmp_path / "missing"), "--out", str(tmp_path)
+    )
     assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import warpalign
+from tests.python.helpers import in_a_new_process
 from warpalign import compat
-
-
-def in_a_new_process(code: str) -> str:
-    environment = {"PYTHONPATH": str(Path(warpalign.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_the_compiler_is_not_imported() -> None:

@@ -1,16 +1,11 @@
 """The Dask example: the same numbers as cdist_soft_dtw, and it runs on a local cluster."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 import warpalign
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.python.helpers import ROOT, run_python
 
 
 def test_tiles_make_up_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,8 +26,7 @@ def test_tiles_make_up_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_local_cluster() -> None:
     for module in ("dask.distributed", "tslearn"):
         pytest.importorskip(module)
-    command = [sys.executable, "examples/cdist_dask.py", "--workers", "2", "--chunk", "50"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_python("examples/cdist_dask.py", "--workers", "2", "--chunk", "50")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "100 x 100 divergences in 4 tiles on 2 workers" in done.stdout
     assert "nearest neighbour: 99% right" in done.stdout

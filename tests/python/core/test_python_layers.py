@@ -1,0 +1,60 @@
+"""The package's modules import downwards only, and the check that says so can see a violation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from check_python_layers import check_tree
+
+ROOT = Path(__file__).resolve().parents[3]
+TREE = {
+    "__init__.py": "import torch\nfrom warpalign.modules import SoftDTW\n",
+    "modules.py": "from warpalign._soft_dtw.modules import SoftDTW\n",
+    "_estimator.py": "from warpalign._soft_dtw.checks import check_gamma\n",
+    "_core/checks.py": "from warpalign._core import library\nimport torch.nn.functional as F\nF.pad(torch.__version__)\n",
+    "_core/torch_internals.py": "import torch\ntorch._C.something()\n",
+    "_soft_dtw/ops.py": "from warpalign._core.checks import check_table\nfrom warpalign._soft_dtw import settings\n",
+    "_transducer/ops.py": "from torch.autograd import forward_ad\nforward_ad.dual_level()\n",
+}
+
+
+def write_tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / "python" / "warpalign" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_this_tree_keeps_the_direction() -> None:
+    assert check_tree(ROOT) == []
+
+
+def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
+    write_tree(tmp_path, TREE)
+    assert check_tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("_core/bad.py", "from warpalign._soft_dtw.settings import Settings"),
+        ("_core/bad.py", "import warpalign"),
+        ("_core/bad.py", "from warpalign import pairwise"),
+        ("_core/bad.py", "def f():\n    from warpalign._soft_dtw import ops"),
+        ("_soft_dtw/bad.py", "from warpalign.functional import soft_dtw"),
+        ("_soft_dtw/bad.py", "from warpalign._transducer import ops"),
+        ("_soft_dtw/bad.py", "from . import ops"),
+        ("pairwise.py", "import torch\ntorch._C._functorch.something()"),
+        ("pairwise.py", "from torch._C import something"),
+        ("pairwise.py", "import torch._dynamo"),
+        ("pairwise.py", "from torch.autograd import forward_ad\nforward_ad._current_level"),
+        ("pairwise.py", "import torch.autograd.forward_ad as ad\nad._current_level"),
+    ],
+)
+def test_a_planted_violation_is_seen(tmp_path: Path, file: str, text: str) -> None:
+    write_tree(tmp_path, TREE | {file: text + "\n"})
+    violations = check_tree(tmp_path)
+    assert violations
+    assert all(violation.startswith(f"python/warpalign/{file}") for violation in violations)

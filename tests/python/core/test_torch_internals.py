@@ -1,0 +1,157 @@
+"""Every function of _core/torch_internals.py, which use what torch does not document: a new torch that changes it fails here."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, jvp, vmap
+
+from tests.python.helpers import in_a_new_process
+from warpalign._core import torch_internals
+from warpalign._core.torch_internals import (
+    apply_unbound,
+    compiler_is_loaded,
+    constant_when_compiled,
+    is_forward_mode,
+    is_legacy_batched,
+    is_second_order,
+    is_transforming,
+    is_wrapped,
+    matmul_precision,
+)
+
+X = torch.arange(3.0)
+
+
+def seen(ask: Any, transform: Any) -> list[Any]:
+    """What `ask` answers to a tensor within a transform of sum()."""
+    answers = []
+
+    def function(x: Tensor) -> Tensor:
+        answers.append(ask(x))
+        return x.sum()
+
+    transform(function)
+    return answers
+
+
+def test_every_function_has_a_test() -> None:
+    functions = {
+        name
+        for name, value in vars(torch_internals).items()
+        if inspect.isfunction(value) and value.__module__ == torch_internals.__name__
+    }
+    assert functions <= globals().keys()
+
+
+def test_transforms_are_seen() -> None:
+    assert not is_transforming()
+    for transform in (
+        lambda f: grad(f)(X),
+        lambda f: vmap(f)(X[None]),
+        lambda f: jvp(f, (X,), (X,)),
+    ):
+        assert seen(lambda x: (is_transforming(), is_wrapped(x)), transform) == [(True, True)]
+    assert not is_wrapped(X) and not is_transforming()
+
+
+def test_batched_gradients_are_seen() -> None:
+    """torch.autograd.grad(is_grads_batched=True) batches what backward gets, and names no transform."""
+    answers = []
+
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            answers.append(is_legacy_batched(grad))
+            return grad
+
+    x = X.clone().requires_grad_()
+    (got,) = torch.autograd.grad(Identity.apply(x), x, torch.eye(3), is_grads_batched=True)
+    assert torch.equal(got, torch.eye(3)) and answers == [True]
+    torch.autograd.grad(Identity.apply(x).sum(), x)
+    assert answers == [True, False] and not is_legacy_batched(X)
+
+
+def test_forward_mode_is_seen() -> None:
+    assert not is_forward_mode()
+    with forward_ad.dual_level():
+        assert is_forward_mode()
+    assert seen(lambda x: is_forward_mode(), lambda f: jvp(f, (X,), (X,))) == [True]
+    assert seen(lambda x: is_forward_mode(), lambda f: grad(f)(X)) == [False]
+
+
+def test_second_order_is_seen() -> None:
+    def twice(f: Any) -> None:
+        grad(lambda x: grad(f)(x).sum())(X)
+
+    assert seen(lambda x: is_second_order(), twice) == [True]
+    assert seen(lambda x: is_second_order(), lambda f: grad(f)(X)) == [False]
+    assert seen(lambda x: is_second_order(), lambda f: vmap(grad(f))(X[None])) == [False]
+    assert seen(lambda x: is_second_order(), lambda f: jvp(f, (X,), (X,))) == [True]
+    assert not is_second_order()
+
+
+def test_apply_unbound_is_apply() -> None:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x: Tensor, factor: float) -> Tensor:
+            return x * factor
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.factor = inputs[1]
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return grad * ctx.factor, None
+
+    x = X.clone().requires_grad_()
+    value = apply_unbound(Scaled, x, 3.0)
+    assert torch.equal(value, Scaled.apply(x, 3.0)) and value.grad_fn is not None
+    assert torch.equal(torch.autograd.grad(value.sum(), x)[0], torch.full((3,), 3.0))
+
+
+def test_constants_are_no_graph_breaks() -> None:
+    """The compiler takes the answer for a constant, where it could not trace the question."""
+    torch._dynamo.reset()
+    asked = []
+
+    @constant_when_compiled
+    def answer() -> float:
+        asked.append(True)
+        return {"what": 2.0}["what"]
+
+    compiled = torch.compile(lambda x: x * answer(), fullgraph=True, backend="eager")
+    assert torch.equal(compiled(X), 2 * X) and torch.equal(compiled(X + 1), 2 * X + 2)
+    assert len(asked) == 1, "asked once, while it was traced"
+
+
+def test_the_compiler_is_seen() -> None:
+    code = """
+import torch
+from warpalign._core.torch_internals import compiler_is_loaded
+before = compiler_is_loaded()
+torch.compile(lambda x: x, backend="eager")(torch.zeros(1))
+print(before, compiler_is_loaded())
+"""
+    assert in_a_new_process(code) == "False True\n"
+    assert isinstance(compiler_is_loaded(), bool)
+
+
+@pytest.mark.parametrize("name", ["highest", "high", "medium"])
+def test_the_precision_of_torchs_products(name: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision(name)
+        assert matmul_precision() == name
+    finally:
+        torch.set_float32_matmul_precision(before)
