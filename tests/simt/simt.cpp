@@ -7,38 +7,24 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
 
-#ifndef __x86_64__
-#error "simt.cpp switches stacks in x86-64's own way"
-#endif
+#include "fiber.h"
 
 // The array that src/cuda/shared.cuh declares.
 namespace warpalign::cuda {
 alignas(256) thread_local unsigned char shared[256 * 1024];
 }
 
-// Saves the registers that a call must keep on the stack, changes to another one, and takes them from there.
-extern "C" void simt_switch(void** from, void* to);
-__asm__(
-    ".text\n"
-    "simt_switch:\n"
-    "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
-    "  mov %rsp, (%rdi)\n"
-    "  mov %rsi, %rsp\n"
-    "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
-    "  ret\n");
-
 namespace simt {
 namespace {
 
-constexpr std::size_t kStackBytes = 256 * 1024;
 constexpr unsigned kFullWarp = ~0u;
 constexpr unsigned char kUnused = 0xa5;
 
@@ -47,9 +33,27 @@ constexpr unsigned char kUnused = 0xa5;
   std::abort();
 }
 
-struct Fiber {
-  void* stack = nullptr;  // where it goes on
-  bool ended = false;
+// The blocks of a cluster, or of a launch whose blocks are no cluster. They begin and wait together.
+class Team {
+ public:
+  explicit Team(int blocks) : blocks_(blocks), thread_pointers_(blocks) {}
+
+  // By every block, before it begins.
+  void enter(int rank) { thread_pointers_[rank] = static_cast<unsigned char*>(__builtin_thread_pointer()); }
+  // Once by every block, of every meeting; whether the meeting with this number is over.
+  void arrive() { ++arrivals_; }
+  [[nodiscard]] bool is_over(unsigned meeting) const { return arrivals_ / blocks_ > meeting; }
+
+  // Shared memory is thread_local: it lies at the same distance from every thread's pointer.
+  [[nodiscard]] void* in_block(void* here, int rank) const {
+    return static_cast<unsigned char*>(here) - static_cast<unsigned char*>(__builtin_thread_pointer()) +
+           thread_pointers_[rank];
+  }
+
+ private:
+  const unsigned blocks_;
+  std::atomic<unsigned> arrivals_{0};
+  std::vector<unsigned char*> thread_pointers_;
 };
 
 // What the lanes of a warp have brought. Two meetings take turns: nobody comes to the next but one before all
@@ -65,23 +69,25 @@ class Block {
  public:
   Block(int threads, const std::function<void()>& thread)
       : thread_(thread),
-        stacks_(new unsigned char[threads * kStackBytes]),
-        fibers_(threads),
+        fibers_(threads, &begin),
+        ended_(threads),
         warps_(threads / 32),
         order_(threads / 32) {
     if (threads % 32 != 0) fail("a block that is not whole warps");
     std::iota(order_.begin(), order_.end(), 0);
   }
 
-  void run(Index index, Index size, Index grid);
+  void run(Index at, Index blocks, Team& of_team, int rank_in_team);
 
   Index index{}, size{}, grid{};
+  Team* team = nullptr;
+  int rank = 0;          // in the team
   unsigned current = 0;  // thread
 
   void yield() {
     const unsigned from = current;
     find_next();
-    if (current != from) simt_switch(&fibers_[from].stack, fibers_[current].stack);
+    if (current != from) fibers_.change(from, current);
   }
 
   const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
@@ -109,6 +115,16 @@ class Block {
     return any_[turn % 2];
   }
 
+  void sync_team() {
+    const unsigned turn = team_syncs_;
+    sync(0);
+    if (team_syncs_ == turn) {  // the first thread behind the block's own barrier
+      ++team_syncs_;
+      team->arrive();
+    }
+    while (!team->is_over(turn)) yield();
+  }
+
  private:
   static void begin();  // of every fiber
 
@@ -119,21 +135,20 @@ class Block {
   }
 
   void end() {
-    fibers_[current].ended = true;
+    ended_[current] = true;
     --live_;
     if (warps_[current / 32].arrived != 0) fail("a lane ends while others of its warp wait");
     if (live_ > 0 && arrived_ == live_) end_sync();
-    void* nowhere;
-    if (live_ == 0) simt_switch(&nowhere, main_);
+    if (live_ == 0) fibers_.finish();
     find_next();
-    simt_switch(&nowhere, fibers_[current].stack);
+    fibers_.leave(current);
   }
 
   // The next lane of the warp; behind the last one, the next warp's first.
   void find_next() {
     do {
       if (++current % 32 == 0) current = 32 * next_warp();
-    } while (fibers_[current].ended);
+    } while (ended_[current]);
   }
   unsigned next_warp() {
     do {
@@ -147,17 +162,17 @@ class Block {
   }
 
   const std::function<void()>& thread_;
-  const std::unique_ptr<unsigned char[]> stacks_;
-  std::vector<Fiber> fibers_;
+  Fibers fibers_;
+  std::vector<bool> ended_;
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;  // in which warps take turns
   std::size_t place_ = 0;
   unsigned cycles_ = 0;
   std::minstd_rand random_;
-  void* main_ = nullptr;
   unsigned live_ = 0;
   unsigned arrived_ = 0;
   unsigned syncs_ = 0;
+  unsigned team_syncs_ = 0;
   int any_[2] = {0, 0};
 };
 
@@ -168,26 +183,22 @@ void Block::begin() {
   block->end();
 }
 
-void Block::run(Index at, Index threads, Index blocks) {
+void Block::run(Index at, Index blocks, Team& of_team, int rank_in_team) {
   index = at;
-  size = threads;
+  size = {static_cast<unsigned>(fibers_.size()), 1, 1};
   grid = blocks;
+  team = &of_team;
+  rank = rank_in_team;
   block = this;
   random_.seed(at.x + 1);
   warps_.assign(warps_.size(), Warp{});
-  for (std::size_t k = 0; k < fibers_.size(); ++k) {
-    // As simt_switch() leaves a stack: six registers, and where to go. A call's stack is odd by 8 bytes.
-    auto** const top = reinterpret_cast<void**>(stacks_.get() + (k + 1) * kStackBytes);
-    void** const aligned = reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(top) / 16 * 16);
-    aligned[-2] = reinterpret_cast<void*>(&begin);
-    fibers_[k] = {aligned - 8, false};
-  }
-  live_ = static_cast<unsigned>(fibers_.size());
-  arrived_ = syncs_ = 0;
+  ended_.assign(ended_.size(), false);
+  live_ = size.x;
+  arrived_ = syncs_ = team_syncs_ = 0;
   any_[0] = any_[1] = 0;
   place_ = 0;
   current = 32 * order_[0];
-  simt_switch(&main_, fibers_[current].stack);
+  fibers_.run(current);
 }
 
 }  // namespace
@@ -201,6 +212,9 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
   return block->meet(what, mask, value);
 }
 int sync_block(int any) { return block->sync(any); }
+int cluster_rank() { return block->rank; }
+void sync_cluster() { block->sync_team(); }
+void* in_block(void* shared, int rank) { return block->team->in_block(shared, rank); }
 
 namespace {
 
@@ -211,11 +225,12 @@ class Resident {
       : launch_(launch), filled_(launch.shared_bytes + kGuard), block_(launch.threads, thread) {
     _mm_setcsr(_mm_getcsr() | 0x8040);  // -ftz: denormal numbers are 0
   }
-  void run(int index) {
+  void run(int index, Team& team, int rank) {
+    team.enter(rank);
     unsigned char* const shared = warpalign::cuda::shared;
     std::memset(shared, kUnused, filled_);
-    block_.run({static_cast<unsigned>(index), 0, 0}, {static_cast<unsigned>(launch_.threads), 1, 1},
-               {static_cast<unsigned>(launch_.blocks), 1, 1});
+    block_.run({static_cast<unsigned>(index), 0, 0}, {static_cast<unsigned>(launch_.blocks), 1, 1}, team,
+               rank);
     for (std::size_t k = launch_.shared_bytes; k < filled_; ++k) {
       if (shared[k] != kUnused) fail("written behind the block's shared memory");
     }
@@ -261,24 +276,37 @@ void run_grid(const Launch& launch, const std::function<void()>& thread) {
   }
   // Blocks that run together: all of a cooperative launch, else those of a cluster.
   const int together = launch.cooperative ? launch.blocks : launch.cluster;
-  const int teams = launch.blocks / together;
+  const int groups = launch.blocks / together;
   std::atomic<int> next{0};
-  const auto work = [&] {
-    if (together == 1) {
-      Resident resident(launch, thread);
-      for (int b = next++; b < launch.blocks; b = next++) resident.run(b);
-      return;
+  const auto run_alone = [&] {
+    Resident resident(launch, thread);
+    for (int b = next++; b < launch.blocks; b = next++) {
+      Team team(1);
+      resident.run(b, team, 0);
     }
-    for (int team = next++; team < teams; team = next++) {
+  };
+  const auto run_together = [&] {
+    for (int group = next++; group < groups; group = next++) {
+      std::deque<Team> teams;
+      for (int k = 0; k < together; k += launch.cluster) teams.emplace_back(launch.cluster);
       std::vector<std::thread> blocks;
-      for (int k = 0; k < together; ++k)
-        blocks.emplace_back([&, k] { Resident(launch, thread).run(team * together + k); });
+      for (int k = 0; k < together; ++k) {
+        blocks.emplace_back([&, k] {
+          Resident(launch, thread).run(group * together + k, teams[k / launch.cluster], k % launch.cluster);
+        });
+      }
       for (std::thread& one : blocks) one.join();
     }
   };
-  const int at_a_time = std::clamp(device.resident / together, 1, teams);
+  const int at_a_time = std::clamp(device.resident / together, 1, groups);
   std::vector<std::thread> residents;
-  for (int k = 0; k < at_a_time; ++k) residents.emplace_back(work);
+  for (int k = 0; k < at_a_time; ++k) {
+    if (together == 1) {
+      residents.emplace_back(run_alone);
+    } else {
+      residents.emplace_back(run_together);
+    }
+  }
   for (std::thread& resident : residents) resident.join();
 }
 

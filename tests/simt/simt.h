@@ -54,6 +54,12 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value);
 // All threads of the block that have not ended; whether any of them brought 1.
 int sync_block(int any);
 
+// This block's place in its cluster; waiting for all threads of the cluster; where the block of this rank has
+// what this one has at `shared`.
+int cluster_rank();
+void sync_cluster();
+void* in_block(void* shared, int rank);
+
 template <class To, class From>
 To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From));
