@@ -1,4 +1,4 @@
-"""Differentiable alignment: soft-DTW on CPUs and GPUs.
+"""Differentiable alignment on CPUs and GPUs: soft-DTW and transducer losses.
 
 What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans and SoftDTWKNeighborsClassifier
 (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
@@ -19,8 +19,10 @@ from warpalign.functional import (
     soft_dtw_alignment,
     soft_dtw_cost,
     soft_dtw_subsequence,
+    tdt_loss,
+    transducer_loss,
 )
-from warpalign.modules import SoftDTW
+from warpalign.modules import SoftDTW, TDTLoss, TransducerLoss
 from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "SoftDTW",
     "SoftDTWAlignment",
     "SoftDTWSubsequence",
+    "TDTLoss",
+    "TransducerLoss",
     "__version__",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
@@ -39,6 +43,8 @@ __all__ = [
     "soft_dtw_barycenter",
     "soft_dtw_cost",
     "soft_dtw_subsequence",
+    "tdt_loss",
+    "transducer_loss",
 ]
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from warpalign._soft_dtw.functional import (
     soft_dtw_cost,
     soft_dtw_subsequence,
 )
+from warpalign._transducer.functional import tdt_loss, transducer_loss
 
 __all__ = [
     "DTWPath",
@@ -22,4 +23,6 @@ __all__ = [
     "soft_dtw_alignment",
     "soft_dtw_cost",
     "soft_dtw_subsequence",
+    "tdt_loss",
+    "transducer_loss",
 ]

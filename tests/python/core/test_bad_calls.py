@@ -15,10 +15,16 @@ import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
+from tests.python.transducer.bad_calls import functional as transducer
 
-PARTS = (functional, operators, on_top, files, compat)
+PARTS = (functional, operators, on_top, files, compat, transducer)
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
-ON_GPU = [name for part in (functional, operators) for name, call in part.CALLS.items() if not call.cpu_only]
+ON_GPU = [
+    name
+    for part in (functional, operators, transducer)
+    for name, call in part.CALLS.items()
+    if not call.cpu_only
+]
 
 
 def refused(name: str, given: Given) -> BaseException:
@@ -77,6 +83,8 @@ UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
+    "_transducer/autograd.py": {"under a vmap"},
+    "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},

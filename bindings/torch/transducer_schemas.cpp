@@ -1,0 +1,28 @@
+// Schemas of torch.ops.warpalign.transducer*: functions without autograd, which Python adds
+// (warpalign/_transducer/autograd.py). warpalign/transducer.h has the equations.
+#include <torch/csrc/stable/library.h>
+
+// logits (B, T, U+1, V), or (N, V) with packed; duration_logits (TDT) the same with D columns; targets (B,
+// U), or (sum U_b,), int32; both lengths (B,), int32; without_durations (B,), bool.
+#define WARPALIGN_INPUTS                                                                             \
+  "Tensor? duration_logits, Tensor targets, Tensor? logit_lengths, Tensor? target_lengths, Tensor? " \
+  "without_durations"
+#define WARPALIGN_SETTINGS                                                                   \
+  "int blank=0, int[] durations=[], int[] big_blank_ids=[], float sigma=0.0, float "         \
+  "fastemit_lambda=0.0, float delay_penalty=0.0, int eos_id=-1, float eos_penalty=0.0, int " \
+  "star_id=-1, float star_penalty=1.0, float clamp=0.0, bool zero_infinity=False, bool "     \
+  "from_log_probs=False, bool packed=False"
+
+STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+  // saved: what the gradients need, bytes; empty unless needs_grad.
+  library.def("transducer(Tensor logits, " WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
+              ") -> (Tensor loss, Tensor saved)");
+  library.def("transducer_gradient(Tensor logits, " WARPALIGN_INPUTS
+              ", Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS
+              ") -> (Tensor grad_logits, Tensor grad_duration_logits)");
+  // Writes the gradients into the logits.
+  library.def(
+      "transducer_gradient_(Tensor(a!) logits, Tensor(b!)? duration_logits, Tensor targets, Tensor? "
+      "logit_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor saved, Tensor grad_loss, "
+      "*, " WARPALIGN_SETTINGS ") -> ()");
+}

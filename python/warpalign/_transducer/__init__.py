@@ -1,0 +1,1 @@
+"""The transducer family: RNN-T, multi-blank RNN-T and TDT losses."""

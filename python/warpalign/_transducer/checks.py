@@ -1,0 +1,320 @@
+"""Checks of the arguments of the transducer losses. Messages name the argument, what was expected and what came.
+
+Values that lie on a device are not read. On the CPU the operators themselves check lengths and labels; naming_arguments()
+turns what they say into a ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign._core import library
+from warpalign._core.checks import DTYPES, check_number, shape_of
+from warpalign._core.torch_internals import is_transforming
+from warpalign._transducer.autograd import Inputs
+from warpalign._transducer.settings import Settings, TransducerReduction
+
+INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+_MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
+_BIG = 2**31 - 1
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """A RuntimeError of the core about an argument's values becomes a ValueError."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0]
+        if message.startswith("warpalign: ") and ": expected " in message:
+            raise ValueError(message.removeprefix("warpalign: ")) from None
+        raise
+
+
+def check_logits(logits: object, name: str, packed: bool) -> Tensor:
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(logits).__name__}")
+    if logits.dtype not in DTYPES:
+        raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {logits.dtype}")
+    if logits.layout != torch.strided or logits.is_nested:
+        kind = "nested" if logits.is_nested else logits.layout
+        raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
+    if logits.is_cuda and not library.has_cuda:
+        raise ValueError(
+            f"{name}: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
+            f"got one on {logits.device}"
+        )
+    if packed and logits.dim() != 2:
+        raise ValueError(f"{name}: expected packed rows (N, V), got shape {shape_of(logits)}")
+    if not packed and logits.dim() not in (3, 4):
+        raise ValueError(f"{name}: expected (B, T, U+1, V) or (T, U+1, V), got shape {shape_of(logits)}")
+    if logits.shape[-1] == 0 or (not packed and logits.shape[-2] == 0):
+        raise ValueError(f"{name}: expected no empty axis of states or labels, got shape {shape_of(logits)}")
+    if logits.shape[-1] > 1 and logits.stride(-1) != 1:
+        raise ValueError(
+            f"{name}: expected a last axis of stride 1, as a copy would double the largest tensor, got strides {logits.stride()}"
+        )
+    return logits
+
+
+def check_duration_logits(given: object, logits: Tensor, durations: Sequence[int], packed: bool) -> Tensor:
+    tensor = check_logits(given, "duration_logits", packed)
+    if tensor.dtype != logits.dtype:
+        raise TypeError(
+            f"duration_logits: expected the dtype of label_logits, {logits.dtype}, got {tensor.dtype}"
+        )
+    if tensor.device != logits.device:
+        raise ValueError(
+            f"duration_logits: expected the device of label_logits, {logits.device}, got {tensor.device}"
+        )
+    shape = (*logits.shape[:-1], len(durations))
+    if tensor.shape != shape:
+        raise ValueError(f"duration_logits: expected shape {tuple(shape)}, got {shape_of(tensor)}")
+    return tensor
+
+
+def _check_integers(given: object, name: str, logits: Tensor, shape_text: str) -> Tensor:
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name}: expected an integer tensor {shape_text}, got {type(given).__name__}")
+    if given.dtype not in INTEGERS:
+        raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {given.dtype}")
+    if given.device != logits.device:
+        raise ValueError(f"{name}: expected the device of the logits, {logits.device}, got {given.device}")
+    return given
+
+
+def _narrowed(tensor: Tensor) -> Tensor:
+    """int32; what lies beyond must not come back as a small number."""
+    if tensor.dtype == torch.int64:
+        tensor = tensor.clamp(-_BIG - 1, _BIG)
+    return tensor.to(torch.int32).contiguous()
+
+
+def check_lengths(
+    given: object, name: str, logits: Tensor, batch: int | None, unbatched: bool
+) -> Tensor | None:
+    if given is None:
+        return None
+    lengths = _check_integers(given, name, logits, "(B,)")
+    if unbatched and lengths.dim() == 0:
+        lengths = lengths.unsqueeze(0)
+    if lengths.dim() != 1 or (batch is not None and lengths.shape[0] != batch):
+        shape = "(B,)" if batch is None else f"({batch},)"
+        raise ValueError(f"{name}: expected shape {shape}, one length per utterance, got {shape_of(lengths)}")
+    return _narrowed(lengths)
+
+
+def check_inputs(
+    logits: Tensor,
+    duration_logits: Tensor | None,
+    targets: object,
+    logit_lengths: object,
+    target_lengths: object,
+    packed: bool,
+) -> tuple[Inputs, bool]:
+    """What the operators take, and whether the input was one utterance without a batch axis."""
+    unbatched = not packed and logits.dim() == 3
+    if unbatched:
+        logits = logits.unsqueeze(0)
+        duration_logits = None if duration_logits is None else duration_logits.unsqueeze(0)
+    batch = None if packed else logits.shape[0]
+    lengths = check_lengths(logit_lengths, "logit_lengths", logits, batch, unbatched)
+    if packed:
+        if lengths is None:
+            raise ValueError("logit_lengths: expected a tensor (B,) with packed=True, got None")
+        batch = lengths.shape[0]
+    counts = check_lengths(target_lengths, "target_lengths", logits, batch, unbatched)
+    if packed and counts is None:
+        raise ValueError("target_lengths: expected a tensor (B,) with packed=True, got None")
+    labels = _check_integers(targets, "targets", logits, "(B, U)")
+    if unbatched and labels.dim() == 1:
+        labels = labels.unsqueeze(0)
+    if labels.dim() == 1:
+        if counts is None:
+            raise ValueError(
+                "target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None"
+            )
+    else:
+        states = labels.shape[-1] + 1 if packed else logits.shape[2]
+        if labels.shape != (batch, states - 1):
+            raise ValueError(
+                f"targets: expected shape ({batch}, {states - 1}), (B, U), or one axis, got {shape_of(labels)}"
+            )
+    return Inputs(logits, duration_logits, _narrowed(labels), lengths, counts, None), unbatched
+
+
+def check_column(given: object, name: str, columns: int) -> int:
+    """A column of the logits, counted from the end if it is below 0."""
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise TypeError(f"{name}: expected an int, got {type(given).__name__}")
+    if not -columns <= given < columns:
+        raise ValueError(
+            f"{name}: expected a column of {columns}, from {-columns} to {columns - 1}, got {given}"
+        )
+    return int(given) % columns
+
+
+def _check_ints(given: object, name: str) -> tuple[int, ...]:
+    if isinstance(given, (str, Tensor)) or not isinstance(given, Sequence):
+        raise TypeError(f"{name}: expected a sequence of ints, got {type(given).__name__}")
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{name}: expected a sequence of ints, got one with {type(value).__name__}")
+    return tuple(int(value) for value in given)
+
+
+def check_big_blanks(
+    durations: object, ids: object, blank: int, columns: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    lengths = _check_ints(durations, "big_blank_durations")
+    if len(lengths) > _MOST_BIG_BLANKS:
+        raise ValueError(f"big_blank_durations: expected at most {_MOST_BIG_BLANKS}, got {len(lengths)}")
+    for value in lengths:
+        if not 2 <= value <= _LONGEST:
+            raise ValueError(f"big_blank_durations: expected 2 to {_LONGEST} frames each, got {value}")
+    if ids is None:
+        columns_of = tuple(blank - 1 - i for i in range(len(lengths)))
+        if columns_of and columns_of[-1] < 0:
+            raise ValueError(
+                f"big_blank_ids: expected ids where blank = {blank} has fewer than {len(lengths)} columns before it, got None"
+            )
+    else:
+        columns_of = tuple(
+            check_column(i, "big_blank_ids", columns) for i in _check_ints(ids, "big_blank_ids")
+        )
+    if len(columns_of) != len(lengths):
+        raise ValueError(
+            f"big_blank_ids: expected {len(lengths)}, one for each of big_blank_durations, got {len(columns_of)}"
+        )
+    if len({blank, *columns_of}) != 1 + len(columns_of):
+        raise ValueError(
+            f"big_blank_ids: expected different columns, and not blank's {blank}, got {columns_of}"
+        )
+    return lengths, columns_of
+
+
+def check_durations(given: object) -> tuple[int, ...]:
+    durations = _check_ints(given, "durations")
+    if not 1 <= len(durations) <= _MOST_DURATIONS:
+        raise ValueError(f"durations: expected 1 to {_MOST_DURATIONS}, got {len(durations)}")
+    for value in durations:
+        if not 0 <= value <= _LONGEST:
+            raise ValueError(f"durations: expected 0 to {_LONGEST} frames each, got {value}")
+    if not any(durations):
+        raise ValueError(f"durations: expected one at least above 0, got {durations}")
+    return durations
+
+
+def _check_finite(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {value}")
+    return float(value)
+
+
+def _check_label(value: object, name: str) -> int:
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}: expected an int or None, got {type(value).__name__}")
+    if not 0 <= value <= _BIG:
+        raise ValueError(f"{name}: expected a label >= 0, or None, got {value}")
+    return int(value)
+
+
+def check_flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+    return value
+
+
+def check_settings(
+    *,
+    columns: int,
+    blank: object,
+    durations: tuple[int, ...],
+    big_blank_ids: tuple[int, ...],
+    sigma: object,
+    fastemit_lambda: object,
+    delay_penalty: object,
+    eos_id: object,
+    eos_penalty: object,
+    star_id: object,
+    star_penalty: object,
+    clamp: object,
+    zero_infinity: object,
+    from_log_probs: object,
+    packed: bool,
+) -> Settings:
+    settings = Settings(
+        blank=check_column(blank, "blank", columns),
+        durations=durations,
+        big_blank_ids=big_blank_ids,
+        sigma=_check_finite(sigma, "sigma"),
+        fastemit_lambda=check_number(fastemit_lambda, "fastemit_lambda"),
+        delay_penalty=_check_finite(delay_penalty, "delay_penalty"),
+        eos_id=_check_label(eos_id, "eos_id"),
+        eos_penalty=_check_finite(eos_penalty, "eos_penalty"),
+        star_id=_check_label(star_id, "star_id"),
+        star_penalty=check_number(star_penalty, "star_penalty", None),
+        clamp=0.0 if clamp is None else check_number(clamp, "clamp", None),
+        zero_infinity=check_flag(zero_infinity, "zero_infinity"),
+        from_log_probs=check_flag(from_log_probs, "from_log_probs"),
+        packed=packed,
+    )
+    if settings.star_id >= 0 and settings.star_id in (settings.eos_id, settings.blank, *big_blank_ids):
+        raise ValueError(f"star_id: expected neither eos_id nor a blank's id, got {settings.star_id}")
+    return settings
+
+
+def check_in_place(in_place: object, *tensors: Tensor | None) -> bool:
+    """Whether gradients take the logits' memory, which then must be nobody else's."""
+    if not check_flag(in_place, "inplace_grad"):
+        return False
+    if torch.compiler.is_compiling() or is_transforming():
+        where = "torch.compile" if torch.compiler.is_compiling() else "torch.func"
+        raise RuntimeError(
+            f"inplace_grad: expected False under {where}, which allows no writing in place, got True"
+        )
+    for tensor in tensors:
+        if tensor is None or not (torch.is_grad_enabled() and tensor.requires_grad):
+            continue
+        base = tensor._base if tensor._is_view() else None
+        if tensor.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
+            raise ValueError(
+                "inplace_grad: expected logits that an operation has computed, got a leaf, whose values would be lost"
+            )
+        if 0 in (stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
+            raise ValueError(
+                f"inplace_grad: expected logits that do not share memory, got expanded ones of strides {tensor.stride()}"
+            )
+    return True
+
+
+def check_reduction(reduction: object) -> TransducerReduction:
+    names = get_args(TransducerReduction)
+    if reduction not in names:
+        expected = ", ".join(f'"{name}"' for name in names)
+        raise ValueError(f"reduction: expected one of {expected}, got {reduction!r}")
+    return reduction  # type: ignore[return-value]
+
+
+def check_omega(omega: object) -> float:
+    value = check_number(omega, "omega")
+    if value > 1:
+        raise ValueError(f"omega: expected a probability, at most 1, got {omega}")
+    return value
+
+
+def check_generator(generator: Any) -> torch.Generator | None:
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator: expected a torch.Generator or None, got {type(generator).__name__}")
+    return generator

@@ -1,0 +1,245 @@
+"""The losses of the transducer family as functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from warpalign._transducer import autograd
+from warpalign._transducer.autograd import Inputs
+from warpalign._transducer.checks import (
+    check_big_blanks,
+    check_column,
+    check_duration_logits,
+    check_durations,
+    check_flag,
+    check_generator,
+    check_in_place,
+    check_inputs,
+    check_logits,
+    check_omega,
+    check_reduction,
+    check_settings,
+    naming_arguments,
+)
+from warpalign._transducer.settings import Settings, TransducerReduction
+
+
+def transducer_loss(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None = None,
+    target_lengths: Tensor | None = None,
+    *,
+    blank: int = -1,
+    big_blank_durations: Sequence[int] = (),
+    big_blank_ids: Sequence[int] | None = None,
+    sigma: float = 0.0,
+    fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
+    eos_id: int | None = None,
+    eos_penalty: float = 0.0,
+    star_id: int | None = None,
+    star_penalty: float = 1.0,
+    clamp: float | None = None,
+    zero_infinity: bool = False,
+    from_log_probs: bool = False,
+    packed: bool = False,
+    inplace_grad: bool = False,
+    reduction: TransducerReduction = "mean",
+) -> Tensor:
+    """RNN-T loss, with big blanks if wanted, from a joint network's logits.
+
+    For each utterance, with T frames and labels y_1 .. y_U, the loss is −log of the sum over all paths from node (0, 0) to
+    the end of exp(sum of arc weights). At node (t, u) a blank leads to (t+1, u) and a label to (t, u+1); a big blank of
+    duration m leads to (t+m, u). A blank that reaches frame T with u = U ends the path. The weight of an arc is its
+    column's log-softmax over the V logits of the node, less ``sigma``.
+
+    Source: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.4; big blanks and sigma: Xu et
+    al., arXiv 2211.03541.
+
+    Args:
+        logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V), float64, float32, float16 or bfloat16. Any strides
+            but the last, which is 1. Half types are read as they are and summed in float32.
+        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels behind each other, which needs
+            ``target_lengths``. Any integer type. A label lies in [0, V) and is no blank's id.
+        logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. What lies beyond the lengths is never read,
+            and its gradient is 0. Lengths on a GPU are not read back but clamped into their range.
+        blank: the blank's column; below 0 it counts from V.
+        big_blank_durations: frames that each big blank consumes, 2 to 64; at most 8 of them. (2, 4, 8) with sigma = 0.05 is
+            the paper's setting.
+        big_blank_ids: their columns. None: blank−1, blank−2, ..., as NeMo has them.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        delay_penalty: (arXiv 2211.00490) a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight:
+            above 0 it favours early labels.
+        eos_id, eos_penalty: a label that ends the utterance, and a delay penalty of its own besides.
+        star_id, star_penalty: a wildcard label. Its arc has no score; blanks behind it have the weight log(star_penalty)
+            instead of their own.
+        clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp], before it is multiplied by what comes
+            from behind. None: not clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
+        from_log_probs: logits are log-probabilities already; the gradient is by them.
+        packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V), N = sum of T_b (U_b + 1). Both lengths
+            are needed.
+        inplace_grad: the gradient is written into the logits' memory in backward, which saves their size. Logits must be
+            the result of an operation and serve nothing else; neither torch.compile nor torch.func, and one backward.
+        reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
+            sum of losses / max(sum of U_b, 1); "mean_frame": mean of loss / max(T_b, 1).
+
+    Returns:
+        (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+            makes that utterance's loss and gradient NaN.
+        NotImplementedError: the gradient is differentiated again.
+
+    A NaN or +inf among an utterance's logits makes its loss and gradient NaN, no other's.
+
+    Example:
+        >>> logits = torch.randn(4, 50, 11, 30, requires_grad=True)
+        >>> targets = torch.randint(0, 29, (4, 10))
+        >>> transducer_loss(logits, targets, blank=-1).backward()
+    """
+    packed = check_flag(packed, "packed")
+    logits = check_logits(logits, "logits", packed)
+    columns = logits.shape[-1]
+    durations, ids = check_big_blanks(
+        big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
+    )
+    settings = check_settings(
+        columns=columns,
+        blank=blank,
+        durations=durations,
+        big_blank_ids=ids,
+        sigma=sigma,
+        fastemit_lambda=fastemit_lambda,
+        delay_penalty=delay_penalty,
+        eos_id=eos_id,
+        eos_penalty=eos_penalty,
+        star_id=star_id,
+        star_penalty=star_penalty,
+        clamp=clamp,
+        zero_infinity=zero_infinity,
+        from_log_probs=from_log_probs,
+        packed=packed,
+    )
+    reduction = check_reduction(reduction)
+    inputs, unbatched = check_inputs(logits, None, targets, logit_lengths, target_lengths, packed)
+    return _reduced_losses(inputs, settings, check_in_place(inplace_grad, logits), reduction, unbatched)
+
+
+def tdt_loss(
+    label_logits: Tensor,
+    duration_logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None = None,
+    target_lengths: Tensor | None = None,
+    *,
+    durations: Sequence[int],
+    blank: int = -1,
+    sigma: float = 0.0,
+    omega: float = 0.0,
+    generator: torch.Generator | None = None,
+    fastemit_lambda: float = 0.0,
+    delay_penalty: float = 0.0,
+    eos_id: int | None = None,
+    eos_penalty: float = 0.0,
+    clamp: float | None = None,
+    zero_infinity: bool = False,
+    from_log_probs: bool = False,
+    packed: bool = False,
+    inplace_grad: bool = False,
+    reduction: TransducerReduction = "mean",
+) -> Tensor:
+    """Token-and-duration transducer (TDT) loss, from a joint network's logits of labels and of durations.
+
+    As :func:`transducer_loss`, but every arc consumes as many frames as its duration says: a blank leads from (t, u) to
+    (t+d, u) for each d > 0 of ``durations``, a label to (t+d, u+1) for each d. The weight of an arc is the label's
+    log-softmax less ``sigma``, plus the duration's log-softmax.
+
+    Source: Xu et al., "Efficient sequence transduction by jointly predicting tokens and durations", arXiv 2304.06795.
+
+    Args:
+        label_logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V).
+        duration_logits: the same with D columns. Both may be parts of one (..., V+D) tensor: no copy is made, and
+            ``inplace_grad`` works too. torch.split() makes such parts with the cheapest backward.
+        durations: D numbers of frames, 0 to 64, one of them above 0; at most 16.
+        omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
+            of 0 by its duration logits. Drawn per utterance, on the logits' device.
+        generator: draws omega; None: torch's own.
+        clamp: clips the gradient by label logits alone.
+        targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+            zero_infinity, from_log_probs, packed, inplace_grad, reduction: as in :func:`transducer_loss`.
+
+    Returns, Raises: as :func:`transducer_loss`.
+
+    Example:
+        >>> label_logits, duration_logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True).split([30, 5], dim=-1)
+        >>> targets = torch.randint(0, 29, (4, 10))
+        >>> tdt_loss(label_logits, duration_logits, targets, durations=(0, 1, 2, 3, 4), sigma=0.05).backward()
+    """
+    packed = check_flag(packed, "packed")
+    label_logits = check_logits(label_logits, "label_logits", packed)
+    lengths = check_durations(durations)
+    duration_logits = check_duration_logits(duration_logits, label_logits, lengths, packed)
+    settings = check_settings(
+        columns=label_logits.shape[-1],
+        blank=blank,
+        durations=lengths,
+        big_blank_ids=(),
+        sigma=sigma,
+        fastemit_lambda=fastemit_lambda,
+        delay_penalty=delay_penalty,
+        eos_id=eos_id,
+        eos_penalty=eos_penalty,
+        star_id=None,
+        star_penalty=1.0,
+        clamp=clamp,
+        zero_infinity=zero_infinity,
+        from_log_probs=from_log_probs,
+        packed=packed,
+    )
+    reduction = check_reduction(reduction)
+    probability, generator = check_omega(omega), check_generator(generator)
+    inputs, unbatched = check_inputs(
+        label_logits, duration_logits, targets, logit_lengths, target_lengths, packed
+    )
+    if probability > 0:
+        count = inputs.logits.shape[0] if inputs.logit_lengths is None else inputs.logit_lengths.shape[0]
+        drawn = torch.rand(count, generator=generator, device=label_logits.device)
+        inputs = inputs._replace(without_durations=drawn < probability)
+    in_place = check_in_place(inplace_grad, label_logits, duration_logits)
+    return _reduced_losses(inputs, settings, in_place, reduction, unbatched)
+
+
+def _reduced_losses(
+    inputs: Inputs, settings: Settings, in_place: bool, reduction: TransducerReduction, unbatched: bool
+) -> Tensor:
+    with naming_arguments():
+        losses = autograd.losses(inputs, settings, in_place)
+    if reduction == "none":
+        return losses.squeeze(0) if unbatched else losses
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "mean_frame":
+        return _mean_by(losses, inputs.logit_lengths, inputs.logits.shape[1])
+    states = inputs.logits.shape[2] if not settings.packed else 1  # packed has lengths
+    if reduction == "mean_target":
+        return _mean_by(losses, inputs.target_lengths, states - 1)
+    if inputs.target_lengths is None:
+        return losses.sum() / max(losses.shape[0] * (states - 1), 1)
+    return losses.sum() / inputs.target_lengths.sum().clamp(min=1)
+
+
+def _mean_by(losses: Tensor, lengths: Tensor | None, length: int) -> Tensor:
+    """Mean of losses, each divided by its length."""
+    if lengths is None:
+        return losses.mean() / max(length, 1)
+    return (losses / lengths.clamp(min=1)).mean()

@@ -1,0 +1,79 @@
+"""The transducer's operators, and the shapes of what they return, for torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, sym_min
+
+from warpalign._core.library import check_devices
+
+
+def _saved_bytes(
+    logits: Tensor,
+    tdt: bool,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    durations: tuple[int, ...],
+    packed: bool,
+) -> Any:
+    """What bindings/torch/transducer.cpp allocates: enough for the layout of every device."""
+    arcs = max(sum(d > 0 for d in durations) + len(durations), 2) if tdt else 2 + len(durations)
+    if packed:
+        assert logit_lengths is not None
+        nodes, batch = logits.shape[0], logit_lengths.shape[0]
+        states = targets.shape[-1] + 1
+        places = nodes + 32 * sym_min(nodes, batch * states) + 8 * sym_min(nodes, batch * nodes) + 256 * batch
+    else:
+        batch, frames, states = logits.shape[:3]
+        nodes = batch * frames * states
+        places = batch * (frames + 32) * (states + 8)
+    return (arcs * places + nodes + 256 * batch) * (8 if logits.dtype == torch.float64 else 4)
+
+
+@torch.library.register_fake("warpalign::transducer")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    duration_logits: Tensor | None,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    without_durations: Tensor | None,
+    needs_grad: bool,
+    durations: tuple[int, ...] = (),
+    packed: bool = False,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    check_devices(
+        "logits",
+        logits=logits,
+        duration_logits=duration_logits,
+        targets=targets,
+        logit_lengths=logit_lengths,
+        target_lengths=target_lengths,
+        without_durations=without_durations,
+    )
+    tdt = duration_logits is not None
+    size = _saved_bytes(logits, tdt, targets, logit_lengths, durations, packed) if needs_grad else 0
+    batch = logit_lengths.shape[0] if packed and logit_lengths is not None else logits.shape[0]
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    return logits.new_empty(batch, dtype=dtype), logits.new_empty(size, dtype=torch.uint8)
+
+
+@torch.library.register_fake("warpalign::transducer_gradient")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor, duration_logits: Tensor | None, *rest: Any, **settings: object
+) -> tuple[Tensor, Tensor]:
+    durations = logits.new_empty(0) if duration_logits is None else logits.new_empty(duration_logits.shape)
+    return logits.new_empty(logits.shape), durations
+
+
+@torch.library.register_fake("warpalign::transducer_gradient_")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, *rest: Any, **settings: object) -> None:
+    return None
+
+
+loss = torch.ops.warpalign.transducer.default
+gradient = torch.ops.warpalign.transducer_gradient.default
+gradient_in_place = torch.ops.warpalign.transducer_gradient_.default

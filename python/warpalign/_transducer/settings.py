@@ -1,0 +1,31 @@
+"""What the transducer losses may be told besides logits, targets and lengths."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+TransducerReduction = Literal["none", "sum", "mean", "mean_target", "mean_volume", "mean_frame"]
+
+
+class Settings(NamedTuple):
+    """What all operators take besides their tensors: keyword arguments of their schemas."""
+
+    blank: int = 0
+    durations: tuple[int, ...] = ()
+    big_blank_ids: tuple[int, ...] = ()
+    sigma: float = 0.0
+    fastemit_lambda: float = 0.0
+    delay_penalty: float = 0.0
+    eos_id: int = -1
+    eos_penalty: float = 0.0
+    star_id: int = -1
+    star_penalty: float = 1.0
+    clamp: float = 0.0
+    zero_infinity: bool = False
+    from_log_probs: bool = False
+    packed: bool = False
+
+
+def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands."""
+    return dict(zip(Settings._fields, settings, strict=True))
