@@ -1,27 +1,28 @@
-// Execution: where a call runs. The caller owns every resource that is named here.
+// Execution: where a call runs. The caller owns every resource that an Execution names.
 #pragma once
 
 #include <cstddef>
 
 namespace warpalign {
 
-// Runs task(state, 0) ... task(state, tasks - 1), possibly at once, and returns when all have ended. A front
-// end lends its own thread pool this way; warpalign/thread_pool.h has one for programs without.
+// Threads that the caller lends. run(context, tasks, task, state) calls task(state, 0) ... task(state, tasks
+// - 1), possibly at once, and returns when all have ended. A front end lends its own thread pool this way; a
+// program without one can use warpalign/thread_pool.h.
 struct ParallelFor {
   using Task = void (*)(void* state, int index);
   using Run = void (*)(void* context, int tasks, Task task, void* state);
 
   Run run = nullptr;  // null: the calling thread does everything
   void* context = nullptr;
-  // How many tasks can really run at once; at most this many are ever asked for. Below 1 counts as 1. What a
-  // call is told must be what its workspace's size was computed with.
+  // How many tasks can run at once. A call asks for at most this many tasks. A number below 1 counts as 1. A
+  // call must get the number that its workspace's size was computed with.
   int threads = 1;
 };
 
 enum class Device { kHost, kCuda };
 
-// How an operator may multiply float32 numbers where it can leave that to a GPU's matrix units. Whatever it
-// has no such form of stays as it is with kHighest, as do float64 and every host execution.
+// How an operator may multiply float32 numbers on a GPU's matrix units. Computations that the operator has no
+// such form of are the same as with kHighest. So are float64 and every host execution.
 enum class Precision {
   kHighest,  // in float32
   kHigh,     // as three products of TF32 (10 bits of mantissa): rounding errors of float32's class
@@ -34,8 +35,9 @@ struct Execution {
   int cuda_device = 0;       // CUDA only: ordinal; must be the current device of the calling thread
   void* stream = nullptr;    // CUDA only: a cudaStream_t; all work is enqueued there and never waited for
   Precision precision = Precision::kHighest;
-  // CUDA only: what a pair gets has the same bits whatever else is in the batch. Else few pairs of soft_dtw()
-  // are swept from both ends at once, which takes less than half the time and sums up in another order.
+  // CUDA only: an item's result has the same bits whatever else is in the batch. If false, soft_dtw() sweeps
+  // the pairs of a small batch from both ends at once: that takes less than half the time, and adds in
+  // another order than a large batch does.
   bool batch_invariant = false;
 
   static Execution host(ParallelFor parallel_for = {}) {
@@ -48,12 +50,12 @@ struct Execution {
   }
 };
 
-// Bytes that a workspace's address is a multiple of. cudaMalloc() gives no less.
+// A workspace's address must be a multiple of so many bytes. Every address from cudaMalloc() is.
 constexpr std::size_t workspace_alignment(Device device) { return device == Device::kHost ? 64 : 256; }
 
-// Scratch memory on the execution's device, owned by the caller. Contents need not be initialised and mean
-// nothing after the call (on CUDA: after the stream has passed the call's work). No two calls that may run at
-// once can share one.
+// Scratch memory on the execution's device, owned by the caller. The contents need not be initialised and
+// mean nothing after the call (on CUDA: after the stream has passed the call's work). Two calls that may run
+// at the same time must not share a workspace.
 struct Workspace {
   void* data = nullptr;
   unsigned long long bytes = 0;

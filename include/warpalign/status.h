@@ -15,7 +15,8 @@ struct [[nodiscard]] Status {
   StatusCode code = StatusCode::kOk;
   const char* argument = "";  // name of the offending argument, "" when none is to blame
   const char* message = "";   // what was expected
-  // With kInvalidArgument: the value that came, and the batch element it came in (-1: none in particular).
+  // With kInvalidArgument: the value that came, and the batch element that it belongs to (-1: to no single
+  // one).
   double value = 0.0;
   int batch_index = -1;
 

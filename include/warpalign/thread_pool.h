@@ -1,5 +1,5 @@
-// ThreadPool: threads for programs that have no pool of their own to lend. Owned by the caller; the library
-// keeps none.
+// ThreadPool: threads for programs that have no pool of their own to lend. The caller owns the pool; the
+// library keeps no threads.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace warpalign {
 
 class ThreadPool {
  public:
-  // The calling thread works too, so that threads - 1 are started. 0: one per hardware thread. Unlike the
-  // calls of the library this may throw what std::thread throws, where the system has no thread left.
+  // Starts threads - 1 threads, because the calling thread works too. 0: as many as hardware threads. Throws
+  // what std::thread throws, if the system has no thread left; the library's calls throw nothing.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();  // no call may be running
   ThreadPool(const ThreadPool&) = delete;
@@ -19,7 +19,7 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const;
 
-  // Valid as long as the pool. Calls from several threads take turns; a task must not call it again.
+  // Valid as long as the pool lives. Calls from several threads take turns. A task must not call it again.
   [[nodiscard]] ParallelFor parallel_for();
 
  private:

@@ -1,5 +1,5 @@
-// Bump arena over memory that somebody else owns. The same layout function runs twice: over no memory, to
-// learn how many bytes it takes, and over the caller's workspace, to hand them out.
+// Bump arena over memory that the caller owns. The same layout function runs twice: over no memory, to learn
+// how many bytes it takes, and over the caller's workspace, to hand them out.
 #pragma once
 
 #include <cstddef>

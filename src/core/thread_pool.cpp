@@ -40,7 +40,7 @@ class ThreadPool::Impl {
   }
 
  private:
-  // Under the lock on entry and exit; tasks are long, so that one lock per task does not matter.
+  // The caller holds the lock on entry and on return. Tasks are long: one lock per task does not matter.
   void take_tasks(std::unique_lock<std::mutex>& lock) {
     while (next_ < tasks_) {
       const int index = next_++;
@@ -75,13 +75,13 @@ class ThreadPool::Impl {
   std::vector<std::thread> helpers_;
   std::mutex turn_;  // one run() at a time
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable wake_;
   std::condition_variable done_;
   ParallelFor::Task task_ = nullptr;
   void* state_ = nullptr;
   int tasks_ = 0;
-  int next_ = 0;  // first task that nobody has taken
+  int next_ = 0;  // first task that no thread has taken
   int open_ = 0;  // tasks that have not ended
   bool stopping_ = false;
 };

@@ -9,11 +9,11 @@ enum class Isa { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 template <Isa kIsa>
 struct IsaTag {};
 
-// The best one that this build has kernels for and this processor runs.
+// The best instruction set that this build has kernels for and this processor runs.
 Isa best_isa();
 
-// What the next calls use: best_isa(), unless a test or a benchmark has asked for less. Asking for more than
-// the processor has gives what it has.
+// The instruction set that the next calls use: best_isa(), unless a test or a benchmark has asked for a lower
+// one. Asking for a higher one than best_isa() gives best_isa().
 Isa selected_isa();
 void override_isa(Isa isa);
 void clear_isa_override();

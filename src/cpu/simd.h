@@ -1,8 +1,8 @@
 // SIMD vectors from the compiler's vector extensions: one source for every instruction set. A file that
-// includes this is compiled for one instruction set and defines WARPALIGN_SIMD_NAMESPACE beforehand. All of
-// it lives in that namespace: an inline function shared by name between files of different flags could be
-// merged by the linker into the version that the processor at hand cannot run. For the same reason nothing
-// here includes a standard header with inline functions.
+// includes this header is compiled for one instruction set, and defines WARPALIGN_SIMD_NAMESPACE beforehand,
+// a namespace within its operator's. Everything here is in that namespace: the linker merges inline functions
+// of the same name, and could keep the copy that the processor cannot run. For the same reason this header,
+// and .inl files, include no standard header with inline functions.
 #pragma once
 
 #ifndef WARPALIGN_SIMD_NAMESPACE
@@ -64,7 +64,7 @@ WARPALIGN_INLINE I64 bits_of(F64 v) { return reinterpret_cast<I64>(v); }
 WARPALIGN_INLINE F32 from_bits(I32 v) { return reinterpret_cast<F32>(v); }
 WARPALIGN_INLINE F64 from_bits(I64 v) { return reinterpret_cast<F64>(v); }
 
-// A NaN on either side gives the right one. The compiler finds the instructions for integers by itself.
+// If a or b is NaN the result is b. The compiler finds the instructions for integers by itself.
 template <class V>
 WARPALIGN_INLINE V max(V a, V b) {
   return a > b ? a : b;
@@ -84,7 +84,7 @@ WARPALIGN_INLINE F64 splat(double v) { return F64{} + v; }
 WARPALIGN_INLINE I32 splat(__INT32_TYPE__ v) { return I32{} + v; }
 WARPALIGN_INLINE I64 splat(__INT64_TYPE__ v) { return I64{} + v; }
 
-// Whether a bit is set anywhere.
+// Whether any bit of v is set.
 template <class V>
 WARPALIGN_INLINE bool any_bit(V v) {
   const I64 words = reinterpret_cast<I64>(v);
@@ -158,8 +158,8 @@ WARPALIGN_INLINE F64 log2_of(F64 v) {
   return whole + log2_of_mantissa<12, double>(mantissa);
 }
 
-// Results below the smallest normal number become 0 while this lives, as on the GPU: gradual underflow buys
-// nothing in a transition weight below 2^-126 and can cost a hundred cycles an operation.
+// While an object of this class lives, results below the smallest normal number become 0, as on the GPU. A
+// transition weight below 2^-126 needs no gradual underflow, which can cost a hundred cycles an operation.
 class FlushToZero {
  public:
 #if defined(__SSE2__)

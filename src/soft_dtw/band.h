@@ -14,7 +14,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Columns (or rows) begin <= j < end; begin >= end: none. Neither falls from one row (column) to the next.
+// Columns (or rows) begin <= j < end; begin >= end: none. From one row (column) to the next neither begin nor
+// end falls.
 struct IndexRange {
   std::int32_t begin;
   std::int32_t end;
@@ -32,8 +33,9 @@ WARPALIGN_ANYWHERE inline std::int64_t floor_divided(std::int64_t a, std::int64_
 
 // tslearn's parallelogram: with a = max_slope n/m and b = n/(m max_slope), the cells with
 //   b j <= i <= a j   and   n-1 - a (m-1-j) <= i <= n-1 - b (m-1-j),
-// where tslearn rounds every bound on i to two decimals, so that a bound may be missed by 0.005. Solved for
-// j. There is no product next to a sum: no compiler can fuse them, and host and device agree.
+// where tslearn rounds every bound on i to two decimals, so that a bound may be missed by 0.005. The function
+// solves these for j. No product stands next to a sum: no compiler can fuse the two, and host and device
+// agree.
 WARPALIGN_ANYWHERE inline IndexRange itakura_columns(double max_slope, int i, int n, int m) {
   constexpr double kSlack = 0.005;
   const double a = max_slope * (static_cast<double>(n) / m);
@@ -46,7 +48,7 @@ WARPALIGN_ANYWHERE inline IndexRange itakura_columns(double max_slope, int i, in
   const double to_end = (m - 1.0) - (below - kSlack) / a;
   const double first = ceil(from_start > from_end ? from_start : from_end);
   const double last = floor(to_start < to_end ? to_start : to_end);
-  // Within int64 whatever the slope.
+  // Whatever the slope, the conversions below stay within int64.
   return clipped(first > -1.0 ? (first < m ? static_cast<std::int64_t>(first) : m) : -1,
                  last < m ? (last > -2.0 ? static_cast<std::int64_t>(last) : -2) : m, m);
 }
@@ -75,7 +77,7 @@ WARPALIGN_ANYWHERE inline IndexRange band_columns(const Band& band, int i, int n
   return {0, m};
 }
 
-// The rows begin <= i < end of column j, likewise.
+// The rows begin <= i < end of column j in an n x m table.
 WARPALIGN_ANYWHERE inline IndexRange band_rows(const Band& band, int j, int n, int m) {
   if (band.kind != BandKind::kItakura) return band_columns(band, j, m, n);  // the definitions are symmetric
   const auto first_row = [&](const auto& is_past) {
@@ -94,14 +96,14 @@ WARPALIGN_ANYWHERE inline IndexRange band_rows(const Band& band, int j, int n, i
           first_row([&](IndexRange row) { return row.begin > j; })};
 }
 
-// Whether every cell is in the band, of shorter pairs too.
+// Whether the band leaves out no cell of an n x m pair, nor of a shorter one.
 inline bool holds_everything(const Band& band, int n, int m) {
   return band.kind != BandKind::kItakura && band.kind != BandKind::kNone &&
          band.radius >= (n > m ? n : m) - 1;
 }
 
-// Whether a path from (0, 0) to (n-1, m-1) stays within the band. Both ends of the ranges only grow, so that
-// what can be reached in a row is all of it, if anything.
+// Whether a path from (0, 0) to (n-1, m-1) stays within the band. From row to row both ends of the ranges
+// only grow: either every cell of a row can be reached, or none.
 inline bool band_holds_path(const Band& band, int n, int m) {
   if (band.kind == BandKind::kNone || band.kind == BandKind::kSakoeChiba) return true;
   std::int32_t reached = 1;  // columns up to here can be entered from the row before

@@ -1,5 +1,5 @@
-// The CPU path's driver: which cell a pair needs, and outputs. The sweeps themselves are in cpu_kernel.inl,
-// one copy per instruction set.
+// The CPU path's driver: the choice of a pair's number format, and the outputs. The sweeps themselves are in
+// cpu_kernel.inl, one copy per instruction set.
 #include <bit>
 #include <cfloat>
 #include <cmath>
@@ -26,9 +26,9 @@ CpuSweepKernel<CpuPair64> reverse_kernel(const CpuKernels& kernels, const CpuPai
   return hard ? kernels.reverse_hard : kernels.reverse64;
 }
 
-// Fewer cells than this are done before anybody has come to help.
+// A pair with fewer cells is done before another worker could begin to help.
 constexpr std::int64_t kCellsWorthHelp = 1 << 17;
-// With so many pairs for each thread the last ones make little difference.
+// With so many pairs per thread it matters little that some threads end earlier than others.
 constexpr int kPairsEnough = 8;
 
 Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
@@ -58,7 +58,7 @@ cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Exec
   return team;
 }
 
-// One sweep over a pair, for its worker and those that help.
+// One sweep over a pair, for its worker and its helpers.
 template <class Real, class Exponent>
 struct PairSweep : cpu::SharedWork {
   const SoftDtwProblem& p;
@@ -76,7 +76,7 @@ struct PairSweep : cpu::SharedWork {
   }
 };
 
-// All of its strips; what the sweep leaves behind.
+// Runs a sweep over all strips of a pair.
 template <class Real, class Exponent>
 CpuSweep run_sweep(const Job& job, const cpu::ItemMemory& memory, const Extent& extent,
                    const CpuPair<Real, Exponent>& pair, CpuSweepKernel<CpuPair<Real, Exponent>> kernel) {
@@ -98,8 +98,8 @@ CpuOutcome outcome_of(const CpuPair<Real, Exponent>& pair, const CpuSweep& sweep
           std::bit_cast<double>(sweep.largest_cost)};
 }
 
-// Whether the float32 cell was exact enough: costs round to integers, and no exponent comes near the value
-// where they saturate. Series have no negative costs, so that the last exponent is the lowest on its paths.
+// Whether the float32 cell was exact enough: costs round to integers, and no exponent came near the value
+// where exponents saturate. Costs of series are not negative: the last exponent is the lowest of all.
 bool certified(const CpuPair32& pair, const CpuOutcome& outcome) {
   if (!(outcome.largest_cost < 0x1p22)) return false;  // also NaN
   const double largest_step = outcome.largest_cost + pair.penalty_exponent + 1;
@@ -128,16 +128,16 @@ void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const 
   zero_padding<Storage>(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m);
 }
 
-// Of a subsequence: a cell of the first row is entered from above with 2^-penalty and diagonally with 1, and
-// both together are to be one start.
+// The row above the first, for a subsequence. A cell of the first row is entered from above with the factor
+// 2^-penalty and diagonally with the factor 1. Both together must make one start: Z (1 + 2^-penalty) = 1.
 template <class Real, class Exponent>
 CpuStart<Real, Exponent> start_of(bool hard, double penalty) {
   if (hard) return {0, 0};
   return {static_cast<Real>(2.0 / (1.0 + std::exp2(-penalty))), -1};
 }
 
-// The values at every end, and from them all ends' together as an outcome; with gradients each one's share in
-// it.
+// For a subsequence: writes the value of every end, returns the outcome of all ends together, and with
+// gradients puts each end's share into pair.inflow.
 template <class Storage, class Real, class Exponent>
 CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& outcome,
                      const CpuPair<Real, Exponent>& pair) {
@@ -171,7 +171,8 @@ CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& 
   return {sum, top, outcome.largest_cost};
 }
 
-// False: the cell's range is too small for this pair, and nothing has been written.
+// Computes one pair in Real with Exponent, for inputs and outputs in Storage. False: the range of Real and
+// Exponent is too small for this pair, and nothing has been written.
 template <class Storage, class Real, class Exponent>
 bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) {
   const bool hard = job.gamma == 0;

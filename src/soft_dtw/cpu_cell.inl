@@ -1,5 +1,6 @@
-// The soft-DTW cell for a vector of cells of one anti-diagonal; the same numbers as cell.cuh, which has the
-// reasons. Z = 2^(-R log2(e)/gamma) is a mantissa in [1, 2) and an exponent of its own.
+// One step of the recursion, for a vector of cells of one anti-diagonal. Z = 2^(-R log2(e)/gamma) is a
+// mantissa in [1, 2) and an exponent of its own. cuda/cell.cuh has the same number format, and the reasons
+// for it.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 template <class Mantissa, class Exponent>
@@ -8,16 +9,16 @@ struct StateOf {
   Exponent exponent;
 };
 
-// Shares of two of the three predecessors: of E, `up` passes on E * up, `left` as much of the rest as E *
-// left, `diagonal` what then remains. So no mass is ever lost or made, and no share is negative.
+// How a cell's E is divided among its three predecessors. `up` gets E * up. `left` gets E * left, but at most
+// what is left over. `diagonal` gets the remainder. So no E is lost or made, and no share is negative.
 template <class V>
 struct WeightsOf {
   V up;
   V left;
 };
 
-// A diagonal share below `negligible` would drown in the rounding of the other two: it is dropped, `left`
-// asks for everything, and a predecessor that no path may use gets exactly 0.
+// A diagonal share below `negligible` is smaller than the rounding of the other two. It is dropped: `left`
+// then asks for everything that `up` leaves over. So a predecessor that no path may use gets exactly 0.
 template <class V, class Real>
 WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum, Real negligible) {
   const V reciprocal = Real(1) / sum;
@@ -27,7 +28,7 @@ WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum, Real n
   return {(no_diagonal & (left == none)) ? all : up * reciprocal, no_diagonal ? all : left * reciprocal};
 }
 
-// float32 mantissa, int32 exponent: exact for the pairs that cpu.cpp certifies.
+// float32 mantissa, int32 exponent; exact for the pairs that certified() in cpu.cpp admits.
 struct Cell32 {
   using Real = float;
   using Exponent = __INT32_TYPE__;
@@ -36,7 +37,7 @@ struct Cell32 {
   using Weights = WeightsOf<F32>;
   using Pair = CpuPair32;
   static constexpr int kLanes = sizeof(F32) / sizeof(float);
-  static constexpr Exponent kDead = -(1 << 30);  // exponents saturate here: out of reach
+  static constexpr Exponent kDead = -(1 << 30);  // of a cell that no path reaches; exponents saturate here
   static constexpr float kNegligible = 0x1p-25f;
   static constexpr bool kHasExponent = true;
   static constexpr Real kStart = 1;         // mantissa of the corner that paths start from
@@ -63,7 +64,7 @@ struct Cell32 {
 
   template <bool kWantWeights>
   static WARPALIGN_INLINE State advance(F32 c, State up, State left, State diagonal, Weights* weights) {
-    // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
+    // Adding 1.5 * 2^23 rounds the cost to an integer, and leaves that integer in the low bits.
     constexpr float kRound = 12582912.0f;
     constexpr int kRoundBits = 0x4B400000;
     const F32 rounded = c + kRound;
@@ -81,8 +82,8 @@ struct Cell32 {
   }
 };
 
-// float64 mantissa, and a double that holds an integer as exponent: exact below 2^53 and graceful beyond, so
-// that no magnitude of cost can overflow it.
+// float64 mantissa; the exponent is a double that holds an integer. It is exact below 2^53 and loses digits
+// beyond: no magnitude of cost can overflow it.
 struct Cell64 {
   using Real = double;
   using Exponent = double;
@@ -103,7 +104,7 @@ struct Cell64 {
   }
   static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
 
-  // All ones, which is a NaN, in a lane that has met a NaN; any other cost is fine here.
+  // All ones, which is a NaN, in a lane that has met a NaN. Any other cost is in range.
   struct Range {
     I64 bits{};
     WARPALIGN_INLINE F64 note(F64 c) {
@@ -112,7 +113,8 @@ struct Cell64 {
     }
   };
 
-  // The difference (at least -1023) is rounded into the low bits, with the bias, and moved to the exponent.
+  // 2^(exponent - largest). The difference, at least -1023, and the bias are added into the low bits of a
+  // double, and shifted to the exponent's bits.
   static WARPALIGN_INLINE F64 aligned(F64 mantissa, F64 exponent, F64 largest) {
     const F64 difference = max(exponent - largest, splat(-1023.0));
     return mantissa * from_bits(bits_of(difference + (kRound + 1023.0)) << 52);
@@ -120,7 +122,8 @@ struct Cell64 {
 
   template <bool kWantWeights>
   static WARPALIGN_INLINE State advance(F64 c, State up, State left, State diagonal, Weights* weights) {
-    // From 2^51 on the magic addition does not round any more, but then c has no fraction that matters.
+    // From 2^51 on the addition of kRound does not round to integers, but then c has no fraction that
+    // matters.
     const F64 magnitude = from_bits(bits_of(c) & 0x7fffffffffffffffLL);
     const F64 whole = magnitude < 0x1p51 ? (c + kRound) - kRound : c;
     const F64 power = exp2_negated(c - whole);
@@ -131,7 +134,7 @@ struct Cell64 {
     const F64 sum = z_up + z_left + z_diagonal;
     if constexpr (kWantWeights) *weights = normalized(z_up, z_left, z_diagonal, sum, kNegligible);
     const I64 bits = bits_of(sum * power);
-    // The biased exponent as a double: it becomes the low bits of 2^52.
+    // The biased exponent as a double: it is put into the low bits of 2^52.
     const F64 biased =
         from_bits(reinterpret_cast<I64>(reinterpret_cast<U64>(bits) >> 52) | 0x4330000000000000LL);
     const F64 shift = biased - (0x1p52 + 1023.0);
@@ -143,8 +146,8 @@ struct Cell64 {
   static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
 };
 
-// Hard DTW: R itself in the mantissa's place, and as weights which predecessor is the smallest: the diagonal
-// one where it is as small as any, else up where it is not larger than left.
+// Hard DTW: R itself in the mantissa's place. The weights, 0 or 1, say which predecessor is the smallest.
+// Among equally small ones it is the diagonal one, then the one above.
 struct CellHard {
   using Real = double;
   using Exponent = double;

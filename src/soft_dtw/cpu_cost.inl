@@ -67,10 +67,10 @@ WARPALIGN_INLINE void with_metric(Metric metric, Body body) {
   }
 }
 
-// Many features, or any metric with or without missing steps: the costs of kCpuCostDiagonals anti-diagonals
-// at a time. A vector of x is then loaded once for all of them, their vectors of y share cache lines, and
-// there are as many sums as the adder's latency wants. In front of the shorter of them and after the longer
-// the costs mean nothing; the sweep does not look there.
+// Costs for many features, for any metric, with or without missing steps: those of kCpuCostDiagonals
+// anti-diagonals at a time. A vector of x is then loaded once for all of them, their vectors of y share cache
+// lines, and there are enough independent sums to hide the adder's latency. Outside an anti-diagonal's own
+// rows the costs mean nothing, and the sweep does not read them.
 template <class Cell>
 class BufferedCost {
  public:
@@ -88,7 +88,8 @@ class BufferedCost {
   WARPALIGN_INLINE V at(int r) const { return load(diagonal_ + r); }
 
  private:
-  // Of d, which has the rows low to high, and those that follow: their rows grow by at most 1 at a time.
+  // Computes anti-diagonal d, which has the rows low to high, and those that follow. From one to the next the
+  // rows grow by at most 1.
   void compute(int d, int low, int high) {
     first_ = d;
     high = high + kCpuCostDiagonals - 1 < h_ - 1 ? high + kCpuCostDiagonals - 1 : h_ - 1;
@@ -99,7 +100,7 @@ class BufferedCost {
 
   template <Metric kMetric>
   WARPALIGN_INLINE void compute_metric(int d, int low, int high, Real scale) {
-    // One vector more than rows, because the sweep's vectors may begin at a later row than `low`.
+    // One vector more than the rows need: the sweep's vectors may begin at a later row than `low`.
     for (int r = low; r < high + Cell::kLanes; r += Cell::kLanes) {
       const Real* x = p_.x + row0_ + r;
       const Real* y = p_.y + (y_corner_ - d + r);
@@ -138,12 +139,12 @@ class BufferedCost {
   const int h_;
   const Index y_corner_;
   const int slots_;
-  int first_ = -kCpuCostDiagonals;  // the costs that are there begin with this anti-diagonal
+  int first_ = -kCpuCostDiagonals;  // the first anti-diagonal whose costs are in the buffer
   const Real* diagonal_ = nullptr;
 };
 
-// The caller's matrix: an anti-diagonal is gathered before its vectors run. Neighbouring anti-diagonals share
-// their cache lines.
+// Costs from the caller's matrix. An anti-diagonal is gathered before its vectors run. Neighbouring
+// anti-diagonals share cache lines.
 template <class Cell>
 class MatrixCost {
  public:

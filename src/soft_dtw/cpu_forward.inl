@@ -3,20 +3,20 @@
 // Three buffers rotate; slot r + 1 of a buffer is the tile's row r, so that on anti-diagonal d the cell in
 // row r has its predecessors at up = previous[r], left = previous[r + 1], diagonal = before_previous[r]. Slot
 // 0 is the tile's upper border and slot d + 2 its left border. All vectors of an anti-diagonal are
-// independent of each other; lanes beyond its end compute on neighbouring elements, and nobody looks at what
-// comes out.
+// independent of each other. Lanes beyond its end compute on neighbouring elements, and their results are not
+// read.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 WARPALIGN_INLINE int larger(int a, int b) { return a > b ? a : b; }
 
-// Rows of an anti-diagonal in a tile; low = high + 1: none.
+// The rows low <= r <= high of an anti-diagonal in a tile; low = high + 1 if there is none.
 struct Rows {
   int low;
   int high;
 };
 
-// Slots that an anti-diagonal takes in the weights, which are stored anti-diagonal after anti-diagonal.
+// The slots that an anti-diagonal takes in the weights, which are stored anti-diagonal after anti-diagonal.
 template <class Cell>
 WARPALIGN_INLINE int slots_of(Rows rows) {
   return (rows.high - rows.low + Cell::kLanes) / Cell::kLanes * Cell::kLanes;
@@ -41,15 +41,16 @@ struct Border {
 
 template <class Cell>
 struct Tile {
-  int row0, column0;    // of the tile in the pair
-  int h, w;             // rows, columns
-  Border<Cell> top;     // [0] is the corner, [1 + c] is above column c
-  Border<Cell> left;    // [r]; null: the matrix begins here
-  Border<Cell> bottom;  // out, laid out like top, which it may be; null: not wanted
-  Border<Cell>
-      columns;  // out: the last column of every tile but the last, [k * n + row0 + r]; null: unwanted
-  bool goes_on = false;  // there is a tile to the right: the last column is kept too
-  // Of a strip (CpuPair::reached): the one above, and its end as a column of this one; null: all is there.
+  int row0, column0;     // the tile's first row and column in the pair
+  int h, w;              // rows, columns
+  Border<Cell> top;      // in: [0] is the corner, [1 + c] is above column c
+  Border<Cell> left;     // in: [r]; null: the matrix begins here
+  Border<Cell> bottom;   // out: laid out like top, and may be the same memory; null: not wanted
+  Border<Cell> columns;  // out: the last column of every `tile` columns, [k * n + row0 + r]; null: not wanted
+  bool goes_on =
+      false;  // there is a tile to the right: the last column of this one is written to `columns` too
+  // For a tile that is a whole strip: CpuPair::reached of the strip above, where that strip ends as a column
+  // of this one, and this strip's own. Null: the row above is complete, or no strip waits for this one.
   const std::int32_t* above = nullptr;
   int above_end = 0;
   std::int32_t* reached = nullptr;
@@ -66,7 +67,7 @@ WARPALIGN_INLINE void tell(std::int32_t* reached, int columns) {
   __atomic_store_n(reached, columns, __ATOMIC_RELEASE);
 }
 
-// What a strip may read of the row above it.
+// How much of the row above a strip is written.
 template <class Cell>
 class Above {
  public:
@@ -77,7 +78,8 @@ class Above {
 
  private:
   void wait(int columns) {
-    const int last = smaller(columns, t_.above_end);  // behind it this strip has filled up
+    const int last =
+        smaller(columns, t_.above_end);  // complete_row_above() has written the columns behind it
     const int now = wait_for(t_.above, t_.column0 + last);
     ready_ = last < columns || now == CpuSweep::kEnd ? CpuSweep::kEnd : now - t_.column0;
   }
@@ -88,14 +90,14 @@ class Above {
 
 constexpr int kColumnsPerMessage = 64;
 
-// Tells the strip below that anti-diagonal d has been left there.
+// Tells the strip below which columns are written after anti-diagonal d, every kColumnsPerMessage columns.
 template <class Cell>
 WARPALIGN_INLINE void tell_below(const Tile<Cell>& t, int d) {
   const int columns = d - t.h + 2;
   if (columns > 0 && columns % kColumnsPerMessage == 0) tell(t.reached, t.column0 + columns);
 }
 
-// The tile's rows on its anti-diagonal d, those outside the band left out.
+// The tile's rows within the band on the tile's anti-diagonal d.
 template <class Cell>
 WARPALIGN_INLINE Rows rows_of(const typename Cell::Pair& p, const Tile<Cell>& t, int d) {
   Rows rows{larger(0, d - t.w + 1), smaller(t.h - 1, d)};
@@ -107,7 +109,7 @@ WARPALIGN_INLINE Rows rows_of(const typename Cell::Pair& p, const Tile<Cell>& t,
   return rows;
 }
 
-// Anti-diagonal d of the columns that become left borders of other tiles.
+// Writes the cells of anti-diagonal d that belong to left borders of other tiles.
 template <class Cell>
 void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows, Border<Cell> current) {
   const int first = larger(1, (d - smaller(t.h - 1, d) + p.tile) / p.tile);
@@ -122,8 +124,8 @@ void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows
   }
 }
 
-// The cells on either side of the band's part of an anti-diagonal, where the next two will look. The left
-// border (row d + 1) is not among them.
+// Marks the two cells beside the band's part of an anti-diagonal as out of reach: the next two anti-diagonals
+// read them. The left border (row d + 1) is not one of them.
 template <class Cell>
 WARPALIGN_INLINE void close_band(const typename Cell::Pair& p, const Tile<Cell>& t, int d,
                                  Border<Cell> current) {
@@ -134,7 +136,7 @@ WARPALIGN_INLINE void close_band(const typename Cell::Pair& p, const Tile<Cell>&
   if (0 <= below && below <= smaller(d, t.h)) current.set_dead(below + 1);
 }
 
-// The borders that anti-diagonal d needs around it, and what it leaves for other tiles.
+// Copies the borders around anti-diagonal d in, and its cells on borders of other tiles out.
 template <class Cell>
 WARPALIGN_INLINE void exchange_borders(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows rows,
                                        Border<Cell> current) {

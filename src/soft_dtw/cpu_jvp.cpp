@@ -1,5 +1,5 @@
-// Second order on the CPU: the driver of the sweeps in cpu_jvp.inl. All in float64, whatever the dtype: R's
-// tangent is a sum along whole paths whose differences count.
+// Second order on the CPU: the driver of the sweeps in cpu_jvp.inl. Everything is in float64, whatever the
+// dtype: R's tangent is a sum along whole paths, and differences of such sums count.
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ struct DualPair {
 DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   DualPair dual;
   const bool of_series = out.grad_x || out.grad_y;
-  // The cosine's gradient is a projection of what is summed here, hence that sum is needed too.
+  // The cosine's gradient is a projection of the sum of E times slopes: that sum is needed too.
   const Extent extent{true, of_series && is_cosine(p)};
   dual.pair = lay_out<double, double>(arena, p, extent);
   lay_out_scratch(arena, p, extent, dual.pair);
@@ -65,7 +65,8 @@ cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Exec
   return team;
 }
 
-// One side's tangents, packed as the side itself; `dim` features and more that never change.
+// One side's tangents, packed as the side itself: the features that `from` has, and 0 for further packed
+// ones.
 template <class Storage>
 void bind_side(const StridedTensor& from, const Job& job, int length, bool backwards, std::int64_t stride,
                int packed_dim, const double* weight, double* to) {

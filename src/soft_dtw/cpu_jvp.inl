@@ -1,4 +1,4 @@
-// One pair's directional derivatives: the tiles of cpu_kernel.inl in the same order, each with its tangents.
+// One pair's directional derivatives: the tiles in the order of cpu_kernel.inl, each with its tangents.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // A tile and its tangents.
@@ -32,7 +32,8 @@ inline void forward_dual(const CpuPair64& p, const CpuTangents& q, const DualTil
   });
 }
 
-// Shares exist for one tile at a time, so that it takes its tangents at once.
+// The forward sweep of R and its tangents. The transition weights exist for one tile at a time: its tangents
+// are computed right after it.
 inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
   const FlushToZero flush;
   Border<Cell64> top{p.row_mantissa, p.row_exponent};
@@ -41,7 +42,7 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
   top.set(0, Cell64::kStart, 0);
   top_tangent.set_dead(0);
   Cell64::Range range;
-  int end = 0;  // of what has been written in the row at the top
+  int end = 0;  // columns that have been written in the row at the top
   for (int s = 0; s < tiles(p.n, p.tile); ++s) {
     const CpuColumns strip = p.strips[s];
     for (; end < strip.end; ++end) {
@@ -59,7 +60,7 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
     }
     top = top + step;
     top_tangent = top_tangent + step;
-    top.set_dead(strip.begin);  // only above the first row is the corner in reach
+    top.set_dead(strip.begin);  // only the corner above the first row is in reach
     top_tangent.set_dead(strip.begin);
   }
   return {top.mantissa[p.m], top.exponent[p.m], largest_cost<Cell64>(range)};
@@ -87,7 +88,8 @@ inline void reverse_one_jvp(const CpuPair64& p, const CpuTangents& q, const Dual
   put_alignment<Cell64>(p, t.primal, q.weight_up);
 }
 
-// E's and E's tangent's flows, in and out, of one strip of tiles: rows of m + 1, and columns of a tile.
+// The flows of E, or of E's tangent, into and out of one strip of tiles: rows of m + 1, and columns of a
+// tile.
 struct StripFlows {
   double* below;
   double* above;

@@ -1,5 +1,10 @@
 // What the CPU path's driver (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per instruction set) share.
-// Plain data only: no inline function here may be compiled under two sets of flags.
+// Plain data only: an inline function here would be compiled under several sets of flags, and merged by the
+// linker.
+//
+// Terms. A pair's n x m table is cut into strips, `tile` rows each, and a strip into tiles of `tile` columns.
+// A sweep goes over every strip of a pair, forward (R) or reverse (E). Within a tile it goes from
+// anti-diagonal to anti-diagonal. A border is the row or column of states between two neighbouring tiles.
 #pragma once
 
 #include <cstdint>
@@ -10,51 +15,53 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Largest vector in elements: every array that vectors run over has so many slots to spare.
+// Elements of the largest vector. Every array that vectors run over has so many slots to spare.
 constexpr int kCpuPad = 16;
 
-// Tile of the matrix that is processed at once: its transition weights should stay in the second-level cache,
-// and small tiles find more of themselves without any E on the way back.
+// Rows and columns of a tile. A tile's transition weights should stay in the second-level cache. The smaller
+// the tiles, the more of them have no E, and cost nothing in the reverse sweep.
 constexpr int kCpuTile = 128;
-// A pair up to this long is one tile: on the way back it then needs no second forward sweep.
+// A pair whose n and m are at most this is one tile: its reverse sweep then needs no second forward sweep.
 constexpr int kCpuOneTile = 256;
 constexpr int kCpuTileStride = kCpuTile + kCpuPad;
-// Up to so many features the cost is computed, and the gradient accumulated, inside the sweeps' inner loops.
+// Up to so many features the sweeps' inner loops compute the cost and accumulate the gradient.
 constexpr int kCpuFewFeatures = 4;
-// With more of them, so many anti-diagonals' costs are computed together.
+// With more features the costs of so many anti-diagonals are computed together.
 constexpr int kCpuCostDiagonals = 8;
 
-// Of a band: the rows of anti-diagonal i + j, low = high + 1 if it has none; both grow by at most 1 from one
-// anti-diagonal to the next.
+// The rows low <= i <= high of an anti-diagonal i + j that a band holds; low = high + 1 if there is none.
+// From one anti-diagonal to the next, low and high grow by at most 1.
 struct CpuRows {
   std::int32_t low;
   std::int32_t high;
 };
 
-// The columns that a tile's height of rows is swept over: begin <= j < end.
+// The columns of a strip that are swept: begin <= j < end.
 struct CpuColumns {
   std::int32_t begin;
   std::int32_t end;
 };
 
+// Z of the row above the first, in a subsequence.
 template <class Real, class Exponent>
 struct CpuStart {
   Real mantissa;
   Exponent exponent;
 };
 
-// One sweep over a pair, by one worker or by several at once: they take its strips, a tile's height of rows
-// each, one after the other, and every strip follows closely behind the one before it. A strip that is taken
-// has a worker, so that nobody ever waits for what nobody does.
+// One sweep over a pair, by one worker or by several at once. The workers take strip after strip, and every
+// strip follows closely behind the one before it. A worker waits only for a strip that another worker has
+// taken.
 struct CpuSweep {
   static constexpr std::int32_t kEnd = INT32_MAX;
 
-  std::int32_t taken = 0;
-  // Forward: the largest |c| as the bits of a double, which order NaN above inf above all numbers.
+  std::int32_t taken = 0;  // strips
+  // Forward: the largest |c|, as the bits of a double. The bits order NaN above inf above all numbers.
   std::int64_t largest_cost = 0;
 };
 
-// One pair. Exponents are int32 for float, double for double. Its workers differ in their scratch alone.
+// One pair. Exponent is std::int32_t where Real is float, and double where Real is double. The copies that
+// several workers of a pair have differ in their scratch memory only.
 template <class Real, class Exponent>
 struct CpuPair {
   int n = 0;
@@ -63,28 +70,29 @@ struct CpuPair {
   int tile = 0;    // rows and columns of a tile
   Real scale = 0;  // of costs: log2(e) / gamma; 1 for hard DTW
   Metric metric = Metric::kSquared;
-  // Costs by buffers, whatever dim is; gradients from the stored E.
+  // Costs are computed into buffers, and gradients from the stored E, whatever dim is.
   bool buffered = false;
 
-  // 2^(-penalty) of a step that is not diagonal; for hard DTW the penalty itself is in `penalty_mantissa`.
+  // 2^-penalty, the factor of a step that is not diagonal. Hard DTW has the penalty itself in
+  // `penalty_mantissa`.
   bool penalized = false;
   Real penalty_mantissa = 1;
   Exponent penalty_exponent = 0;
 
-  const CpuColumns* strips = nullptr;  // one per `tile` rows; with gradients they begin at a tile's column
-  // [strip], of a sweep: columns whose border to the next strip is there, counted in the sweep's direction;
-  // CpuSweep::kEnd: all. 0 when it begins.
+  const CpuColumns* strips = nullptr;  // [strip]; with gradients `begin` is a multiple of `tile`
+  // [strip]: how many columns of the border to the next strip the current sweep has written, counted in its
+  // direction. 0 before the sweep; CpuSweep::kEnd: all columns.
   std::int32_t* reached = nullptr;
   const CpuRows* band = nullptr;  // (n + m - 1); null: no band
 
-  // Series, one row of x_stride (y_stride) per feature, padded with copies of the last element, and y with
-  // kCpuPad arbitrary ones in front. y runs
-  // backwards: along an anti-diagonal both series are then read forwards.
+  // Series, one row of x_stride (y_stride) elements per feature, padded with copies of the last element. y
+  // has kCpuPad arbitrary elements in front. y runs backwards: along an anti-diagonal both series are read
+  // forwards.
   const Real* x = nullptr;
   const Real* y = nullptr;
   std::int64_t x_stride = 0;
   std::int64_t y_stride = 0;
-  // Laid out like a feature: 0 where the step is missing, else 1; both or none.
+  // Laid out like a feature: 0 where the step is missing, else 1. Both or neither are null.
   const Real* x_weight = nullptr;
   const Real* y_weight = nullptr;
 
@@ -95,20 +103,21 @@ struct CpuPair {
   std::int64_t alignment_stride = 0;
   bool float_storage = true;
 
-  // Of a subsequence: Z of the row above the first, whose cells are entered downwards and diagonally as one
-  // start, and E of the last row. Null: paths begin and end in the corners.
+  // Subsequence only; null: paths begin and end in the corners. `start` is Z of the row above the first; a
+  // cell is entered from it downwards and diagonally, and both steps together are one start. `inflow` is E of
+  // the last row.
   const CpuStart<Real, Exponent>* start = nullptr;
   const Real* inflow = nullptr;
 
-  double* entropy = nullptr;  // [strip] in bits, of the distribution of paths; null: not wanted
+  double* entropy = nullptr;  // [strip]: entropy of the distribution of paths, in bits; null: not wanted
 
   // Sums of E times the derivative of the metric, laid out like x and y; null: not wanted.
   Real* grad_x = nullptr;
   Real* grad_y = nullptr;
 
-  // Borders between tiles: rows (m + 1), with the column left of the matrix in front; columns (tile columns,
-  // n). Without gradient there are no columns, and row k is in the place of row k - row_count: one more than
-  // strips can be worked on at once.
+  // Borders between tiles. Rows have m + 1 elements; the first is the column left of the matrix. Columns are
+  // (tile columns, n), kept only with want_gradient. Border row k is stored at k modulo row_count: with
+  // want_gradient all rows are kept, else one more than strips can be in work at once.
   bool want_gradient = false;
   int row_count = 0;
   Real* row_mantissa = nullptr;
@@ -116,12 +125,13 @@ struct CpuPair {
   Real* column_mantissa = nullptr;
   Exponent* column_exponent = nullptr;
 
-  // Gradient: E that flows from strip to strip, rows of m + 1 that follow each other as those above.
+  // E that flows from strip to strip in the reverse sweep: rows of m + 1 elements, row k at k modulo
+  // flow_count.
   int flow_count = 0;
   Real* flow_below = nullptr;
 
-  // A worker's scratch: E that flows from tile to tile (two columns), anti-diagonals, the transition weights,
-  // and where several workers share a pair, a tile's gradients.
+  // A worker's scratch: E that flows from tile to tile (two columns), three or four anti-diagonals, the
+  // transition weights, and, where several workers share a pair, a tile's gradients.
   Real* flow_right = nullptr;
   Real* diagonal_mantissa = nullptr;  // 3 (rows + padding)
   Exponent* diagonal_exponent = nullptr;
@@ -136,35 +146,35 @@ struct CpuPair {
 using CpuPair32 = CpuPair<float, std::int32_t>;
 using CpuPair64 = CpuPair<double, double>;
 
-// Tangents of one pair's inputs, states and results; each is laid out like its namesake in CpuPair64. All are
-// in units of the cost, not scaled by gamma.
+// Tangents of one pair's inputs, states and results. Each is laid out like its namesake in CpuPair64.
+// Tangents of costs and of R are in units of the cost, not scaled by gamma.
 struct CpuTangents {
   double inverse_gamma = 0;
-  double cost_factor = 1;  // of the sums of the metric's slopes times tangents: 2 for squares, else 1
+  double cost_factor = 1;  // factor of the sums of the metric's slopes times tangents: 2 for squares, else 1
 
   const double* x = nullptr;
   const double* y = nullptr;
   const void* cost = nullptr;  // null: all 0
   std::int64_t cost_stride[2] = {0, 0};
 
-  bool want_gradient = false;  // else the value's tangent alone; E's goes to CpuPair64::alignment
+  bool want_gradient = false;  // else only the value's tangent; E's tangent goes to CpuPair64::alignment
   double* grad_x = nullptr;
   double* grad_y = nullptr;
 
-  double* row = nullptr;  // of R; the last one is the value's
+  double* row = nullptr;  // of R; the last row's last element is the value's tangent
   double* column = nullptr;
   double* flow_below = nullptr;
   double* flow_right = nullptr;
   double* diagonal = nullptr;  // 3 (rows + padding)
   double* diagonal_flow = nullptr;
   double* diagonal_cost = nullptr;     // kCpuCostDiagonals (rows + padding)
-  double* diagonal_inverse = nullptr;  // the same, of kNorm 1 / C
+  double* diagonal_inverse = nullptr;  // the same size; 1 / C for Metric::kNorm
   double* weight_up = nullptr;
   double* weight_left = nullptr;
 };
 
-// log2 Z[n-1, m-1] = exponent + log2(mantissa), for hard DTW R[n-1, m-1] = mantissa; and the largest |c|,
-// with NaN above inf above all numbers.
+// A forward sweep's result: log2 Z[n-1, m-1] = exponent + log2(mantissa), or, for hard DTW, R[n-1, m-1] =
+// mantissa; and the largest |c|, where NaN counts as larger than inf.
 struct CpuOutcome {
   double mantissa;
   double exponent;
@@ -182,7 +192,7 @@ struct CpuKernels {
   CpuSweepKernel<CpuPair64> reverse64;
   CpuSweepKernel<CpuPair64> forward_hard;
   CpuSweepKernel<CpuPair64> reverse_hard;
-  // With CpuPair64::want_gradient; its gradients, if laid out, are computed besides.
+  // The pair has want_gradient. If its gradients are laid out they are computed besides.
   CpuOutcome (*forward_jvp)(const CpuPair64&, const CpuTangents&);
   void (*reverse_jvp)(const CpuPair64&, const CpuTangents&);
 };

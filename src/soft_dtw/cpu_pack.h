@@ -1,4 +1,4 @@
-// Between the caller's strided tensors and a worker's own memory: series in, gradients out.
+// Copies between the caller's strided tensors and a pair's own memory: series in, gradients out.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,9 @@ const Storage* element(const StridedTensor& tensor, int b) {
   return static_cast<const Storage*>(tensor.data) + b * tensor.stride[0];
 }
 
-// (length, dim) in any layout to one row of `stride` per feature, padded with the last element; backwards for
-// y. Padding is real data, so that lanes beyond an anti-diagonal's end see only costs of true cells.
+// Packs pair b's series (length, dim), in any layout, into one row of `stride` elements per feature, padded
+// with the last element; `backwards` for y. The padding is real data: lanes beyond an anti-diagonal's end see
+// only costs of true cells.
 template <class Storage, class Real>
 void pack_series(const StridedTensor& tensor, int b, int length, int dim, bool backwards, std::int64_t stride,
                  Real* to) {
@@ -32,14 +33,14 @@ void pack_series(const StridedTensor& tensor, int b, int length, int dim, bool b
   }
 }
 
-// 1, and 0 for missing steps, laid out like a feature of the series.
+// Weights laid out like a feature of the series: 0 for a missing step, else 1.
 template <class Real>
 void pack_weights(const std::uint8_t* mask, int length, bool backwards, std::int64_t stride, Real* to) {
   for (int i = 0; i < length; ++i) to[i] = mask && mask[backwards ? length - 1 - i : i] ? Real(0) : Real(1);
   for (std::int64_t i = length; i < stride; ++i) to[i] = to[length - 1];
 }
 
-// Missing steps become 0: what they hold, often NaN, is not used.
+// Sets missing steps to 0: their values, often NaN, must not be used.
 template <class Real>
 void clear_missing(const Real* weights, std::int64_t stride, int dim, Real* series) {
   for (int k = 0; k < dim; ++k, series += stride) {
@@ -49,9 +50,9 @@ void clear_missing(const Real* weights, std::int64_t stride, int dim, Real* seri
   }
 }
 
-// For the cosine: every step of a packed series to length 1, their norms out; then |x - y|^2 / 2 is the cost,
-// without any cancellation for nearly parallel steps. Steps too short to have a direction get norm 0 and stay
-// as they are. Returns whether there was one.
+// For the cosine: scales every step of a packed series to length 1 and writes the lengths it had to `norms`.
+// The cost is then |x - y|^2 / 2, which has no cancellation for nearly parallel steps. A step too short to
+// have a direction gets norm 0 and keeps its values. Returns whether there was such a step.
 template <class Real>
 bool normalize_steps(Real* series, std::int64_t stride, int dim, double* norms) {
   bool any_zero = false;
@@ -81,8 +82,8 @@ bool normalize_steps(Real* series, std::int64_t stride, int dim, double* norms) 
   return any_zero;
 }
 
-// Two features more: steps without a direction get one of their own, at a right angle to every other step's
-// and to those of the other series', so that they cost 1. `own` is 0 or 1.
+// Appends two features. In them a step without a direction gets a direction at a right angle to every other
+// step's, also to those of the other series: its costs are 1. `own` is 0 for one series and 1 for the other.
 template <class Real>
 void add_own_direction(Real* series, std::int64_t stride, int dim, int own, const double* norms) {
   for (std::int64_t i = 0; i < stride; ++i) {
@@ -93,7 +94,8 @@ void add_own_direction(Real* series, std::int64_t stride, int dim, int own, cons
   }
 }
 
-// From the gradient by a step of length 1 to that by the step itself, for packed y with its sign still open.
+// In place: from the gradient by a step of length 1 to the gradient by the step itself. The sign of y's
+// gradient is set later, by unpack_gradient().
 template <class Real>
 void denormalize_gradient(const Real* series, std::int64_t stride, int length, int dim, const double* norms,
                           Real* gradient) {
@@ -108,8 +110,9 @@ void denormalize_gradient(const Real* series, std::int64_t stride, int length, i
   }
 }
 
-// From the tangents of steps to those of the same steps at length 1, in place: u' = (x' - u <u, x'>) / |x|;
-// and those of the norms, <u, x'>, out. Steps without a direction keep none.
+// In place: from the tangents x' of steps to the tangents u' = (x' - u <u, x'>) / |x| of the steps at
+// length 1. Writes the tangents <u, x'> of the lengths to norm_tangents. The tangent of a step without a
+// direction becomes 0.
 inline void normalize_tangents(const double* unit, std::int64_t stride, int dim, const double* norms,
                                double* tangents, double* norm_tangents) {
   for (std::int64_t i = 0; i < stride; ++i) {
@@ -123,8 +126,8 @@ inline void normalize_tangents(const double* unit, std::int64_t stride, int dim,
   }
 }
 
-// The derivative of what denormalize_gradient() does, (g - u <u, g>) / |x|, by all of u, g and |x|; `tangent`
-// is that of g, and becomes that of the result.
+// The derivative of denormalize_gradient()'s result, (g - u <u, g>) / |x|, by u, g and |x| together.
+// `tangent` is the tangent of g, and becomes the tangent of the result.
 inline void denormalize_tangent(const double* unit, const double* unit_tangent, const double* gradient,
                                 std::int64_t stride, int length, int dim, const double* norms,
                                 const double* norm_tangents, double* tangent) {
@@ -143,7 +146,8 @@ inline void denormalize_tangent(const double* unit, const double* unit_tangent, 
   }
 }
 
-// The way back, times `factor`, to the contiguous (full, dim) of pair b; beyond the true length 0.
+// Unpacks a gradient, times `factor`, into pair b's contiguous (full, dim). Elements beyond `length` become
+// 0.
 template <class Storage, class Real>
 void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim, bool backwards, Real factor,
                      int b, int full, void* gradient) {
@@ -156,7 +160,7 @@ void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim,
   for (std::int64_t rest = static_cast<std::int64_t>(full - length) * dim; rest > 0; --rest) *to++ = 0;
 }
 
-// One value within a pair's true lengths and 0 beyond them, in a contiguous (rows, columns) of pair b.
+// Fills pair b's contiguous (rows, columns): `value` within the true lengths, 0 beyond them.
 template <class Storage>
 void fill_pair(void* output, int b, int rows, int columns, int true_rows, int true_columns, Storage value) {
   if (!output) return;
@@ -166,7 +170,7 @@ void fill_pair(void* output, int b, int rows, int columns, int true_rows, int tr
   }
 }
 
-// 0 beyond a pair's true lengths; what is within stays.
+// Sets the elements beyond pair b's true lengths to 0, and leaves the others.
 template <class Storage>
 void zero_padding(void* output, int b, int rows, int columns, int true_rows, int true_columns) {
   if (!output) return;

@@ -1,5 +1,5 @@
-// One pair of the CPU paths: its place in the workspace, and its inputs bound to that place. cpu.cpp and
-// cpu_jvp.cpp share it.
+// One pair of the CPU path: its memory in the workspace, and its inputs in that memory. cpu.cpp and
+// cpu_jvp.cpp share this.
 #pragma once
 
 #include <algorithm>
@@ -40,23 +40,24 @@ inline Job job_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const CpuK
           gamma_of(p, b)};
 }
 
-// Vectors overrun by less than one vector; the costs of many features by two, and some anti-diagonals.
+// Elements to lay out for `count`. Vectors overrun by less than one vector; the costs of many features
+// overrun by two vectors and by kCpuCostDiagonals anti-diagonals.
 inline std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 static_assert(kCpuCostDiagonals <= kCpuPad);
 inline int tiles(int length) { return (length + kCpuTile - 1) / kCpuTile; }
 
-// Features that a packed step can have: the cosine may add two (add_own_direction()).
+// The most features that a packed step can have: the cosine may add two (add_own_direction()).
 inline int most_features(const SoftDtwProblem& p) { return is_cosine(p) ? p.dim + 2 : p.dim; }
 
-// What is laid out, for the longest pair of the batch.
+// Which arrays are laid out.
 struct Extent {
-  bool gradient = false;   // what a way back needs
-  bool of_series = false;  // and gradients of x and y
+  bool gradient = false;   // the arrays of a reverse sweep
+  bool of_series = false;  // with gradient: also the gradients of x and y
   bool entropy = false;
-  int workers = 1;  // of one pair
+  int workers = 1;  // of one pair, at most
 };
 
-// One pair's memory.
+// One pair's memory, for the longest pair of the batch.
 template <class Real, class Exponent>
 CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Extent& extent) {
   CpuPair<Real, Exponent> pair;
@@ -95,7 +96,7 @@ CpuPair<Real, Exponent> lay_out(Arena& arena, const SoftDtwProblem& p, const Ext
   return pair;
 }
 
-// A worker's scratch for any pair.
+// A worker's scratch memory, for any pair of the batch.
 template <class Real, class Exponent>
 void lay_out_scratch(Arena& arena, const SoftDtwProblem& p, const Extent& extent,
                      CpuPair<Real, Exponent>& pair) {
@@ -110,7 +111,7 @@ void lay_out_scratch(Arena& arena, const SoftDtwProblem& p, const Extent& extent
   pair.diagonal_flow = arena.take<Real>(4 * slots);
   pair.weight_up = arena.take<Real>(h * w + (h + w) * kCpuPad);
   pair.weight_left = arena.take<Real>(h * w + (h + w) * kCpuPad);
-  // A pair of one tile, which may be larger than others, has no tile beside it.
+  // A pair of one tile has no neighbouring tile. That tile may also be larger than kCpuTileStride.
   if (extent.of_series && extent.workers > 1 && pair.tile != kCpuOneTile) {
     const std::size_t elements =
         p.cost.data ? 0 : static_cast<std::size_t>(most_features(p)) * kCpuTileStride;
@@ -123,13 +124,14 @@ template <class Pair>
 int strips_of(const Pair& pair) {
   return (pair.n + pair.tile - 1) / pair.tile;
 }
-// Where the row below the last strip, which has the result, begins among the rows.
+// Where the border row below the last strip begins in row_mantissa and row_exponent. Its last element is the
+// result.
 template <class Pair>
 std::int64_t last_row(const Pair& pair) {
   return strips_of(pair) % pair.row_count * (pair.m + std::int64_t{1});
 }
 
-// Each step's length, of cosine series in their packed order.
+// The length of each step, in the packed order of the series. Null unless the cost is the cosine.
 struct Norms {
   double* x = nullptr;
   double* y = nullptr;
@@ -156,8 +158,8 @@ void write_constant(const Job& job, double value, double gradient) {
   }
 }
 
-// The band of an n x m pair by anti-diagonals: rows i with begin(i) <= s - i < end(i). i + begin(i) and
-// i + end(i) grow with i, so that both ends move in one direction.
+// The band of an n x m pair by anti-diagonals s: rows i with begin(i) <= s - i < end(i). Because i + begin(i)
+// and i + end(i) grow with i, both ends move in one direction.
 inline void lay_out_band(const Band& band, int n, int m, CpuRows* rows) {
   int low = 0;   // first row with i + end(i) > s
   int high = 0;  // first row with i + begin(i) > s
@@ -201,7 +203,8 @@ void bind_unit_steps(const Norms& norms, CpuPair<Real, Exponent>& pair) {
   pair.dim += 2;
 }
 
-// False: its range is too small for the penalty.
+// Sets the factor of a step that is not diagonal, for a penalty times log2(e) / gamma. False: the pair's
+// number format has too small a range for it.
 inline bool bind_penalty(double penalty, CpuPair32& pair) {
   if (!(penalty < 0x1p22)) return false;
   pair.penalized = penalty > 0;
@@ -216,7 +219,7 @@ inline bool bind_penalty(double penalty, CpuPair64& pair) {
   return true;
 }
 
-// The pair's inputs, in the memory that lay_out() has given.
+// Sets the pair's sizes and packs its inputs into the memory from lay_out().
 template <class Storage, class Real, class Exponent>
 void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair) {
   const SoftDtwProblem& p = job.p;

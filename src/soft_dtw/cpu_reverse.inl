@@ -1,11 +1,11 @@
 // The reverse sweep over one tile whose transition weights forward_tile() has stored.
 //
-// A cell hands its E on to three predecessors. Those shares wait in buffers indexed by the row that sends
-// them: `up` and `left` are read one anti-diagonal later, `diagonal` two later, hence two of it. Each buffer
-// is read ahead of where it is written, so that one copy is enough.
+// A cell divides its E among three predecessors. The shares are kept in buffers, indexed by the row of the
+// cell that sends them. `up` and `left` are read one anti-diagonal later; `diagonal` is read two later, hence
+// there are two of it. Each buffer is read ahead of where it is written: one copy is enough.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
-// What flows over the tile's borders, in from below and from the right and out to the top and to the left.
+// E that flows over the tile's borders: in from below and from the right, out to the top and to the left.
 template <class Real>
 struct Flows {
   const Real* below;  // [c]
@@ -14,9 +14,10 @@ struct Flows {
   Real* left;         // [r]; added to
 };
 
-// Where a tile adds its gradients, a row of each per feature: row r's is at [r], column c's, because y runs
-// backwards, at [w - 1 - c]. Vectors add zeros to some elements behind their last one, which belong to the
-// tiles beside this one; where several workers share a pair those may be changing, and a tile adds to copies.
+// Where a tile adds its gradients, one row per feature. The gradient of row r is at x[r]. That of column c is
+// at y[w - 1 - c], because y runs backwards. Vectors also add zeros to some elements behind the last one,
+// which belong to neighbouring tiles. Where several workers share a pair, another worker may be changing
+// these: a tile then adds to copies.
 template <class Cell>
 struct TileGradients {
   typename Cell::Real* x;
@@ -52,9 +53,9 @@ struct FlowBuffers {
   Real* diagonal[2];
 };
 
-// Adds E times the metric's derivative by x (of kSquared half of it) to both gradients for a vector of cells;
-// y's sign is left to the driver. E = 0 adds 0 even against an infinite difference, which only Cell64 can
-// meet.
+// Adds E times the metric's derivative by x (for kSquared half of it) to both gradients, for a vector of
+// cells. The driver sets the sign of y's gradient. E = 0 adds 0 even if the difference is infinite, which
+// occurs in Cell64 only.
 template <class Cell, Metric kMetric = Metric::kSquared>
 WARPALIGN_INLINE void add_gradient(typename Cell::V e, const typename Cell::Real* x,
                                    const typename Cell::Real* y, typename Cell::Real* grad_x,
@@ -95,7 +96,7 @@ WARPALIGN_INLINE void leave_borders(int d, Rows rows, const Flows<Real>& flows,
   }
 }
 
-// On either side of the band's part of an anti-diagonal nothing is sent.
+// The cells beside the band's part of an anti-diagonal send nothing.
 template <class Real>
 WARPALIGN_INLINE void close_band(Rows rows, const FlowBuffers<Real>& buffers, Real* diagonal) {
   buffers.up[rows.high + 1] = 0;
@@ -112,8 +113,9 @@ WARPALIGN_INLINE V times_log2(V part) {
   return part * log2_of(part);
 }
 
-// kDim features' gradients are accumulated on the way; 0: none here. kStoreE: E replaces the `up` weights.
-// kEntropy: the entropy of paths is that of the choice of a predecessor in every cell, weighted by its E.
+// kDim: so many features' gradients are accumulated on the way; 0: none. kStoreE: E replaces the `up`
+// weights. kEntropy: adds up the entropy of the distribution of paths, which is the sum over the cells of E
+// times the entropy of the choice of a predecessor.
 template <class Cell, int kDim, bool kStoreE, bool kEntropy>
 void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows,
                   const TileGradients<Cell> gradients) {
@@ -124,7 +126,7 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
   for (int k = 0; k < 4 * slots; ++k) flow[k] = 0;
   const FlowBuffers<Real> buffers{flow, flow + slots, {flow + 2 * slots, flow + 3 * slots}};
   const auto lane = lanes(V{});
-  // Not read from memory in the loop, where a store of a vector may be to anything.
+  // Copies: the compiler must assume that a vector's store changes any member of p, and would read it again.
   const Real* const x = kDim > 0 ? p.x + t.row0 : nullptr;
   const Index x_stride = p.x_stride;
   const Index y_stride = p.y_stride;
@@ -168,9 +170,9 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
   }
 }
 
-// What the differences of the series are multiplied by, laid out like the E that reverse_tile() has stored: E
-// itself, or in the place of the `left` weights, which have done their work, E without missing steps and
-// divided by the norm.
+// The factors of the differences of the series in the gradients, laid out like the E that reverse_tile() has
+// stored: E itself, or E without missing steps and divided by the norm. The latter replaces the `left`
+// weights, which are not needed any more.
 template <class Cell>
 const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const Tile<Cell>& t) {
   using V = typename Cell::V;

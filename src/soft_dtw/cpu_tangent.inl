@@ -1,15 +1,14 @@
 // Tangents over one tile, for directional derivatives of value and gradients: forward mode over the reverse
-// mode of the other sweeps. With a dot for the derivative along the inputs' tangents, and the shares p of the
-// three predecessors k that forward_tile() has stored,
+// mode of the other sweeps. A prime is the derivative along the inputs' tangents; p_k are the shares of the
+// three predecessors k that forward_tile() has stored.
 //
 //   R'[i,j] = C'[i,j] + sum_k p_k R'_k,    p'_k = -p_k (R'_k - sum_l p_l R'_l) / gamma,
 //   E'[i,j] = sum over the cells that (i, j) is a predecessor of: p' E + p E'.
 //
-// All of it is linear in the tangents and needs no exponential. A penalty is a constant, and p has it
-// already.
+// Everything is linear in the tangents and needs no exponential. A penalty is a constant, and p contains it.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
-// R' at the borders of tiles, which the functions of the forward sweep pass on. It has no exponent: both
+// R' at the borders of tiles, as a cell type for the forward sweep's functions. R' has no exponent: both
 // pointers of a border are the same.
 struct Tangent {
   using Real = double;
@@ -20,7 +19,8 @@ struct Tangent {
 };
 WARPALIGN_INLINE Border<Tangent> tangent_border(double* values) { return {values, values}; }
 
-// The metric's slope by one feature's difference, but for the cost's factor; and the slope's derivative.
+// The metric's slope by one feature's difference, without the factor CpuTangents::cost_factor; and the
+// slope's derivative.
 template <Metric kMetric>
 WARPALIGN_INLINE F64 slope_of(F64 difference) {
   if constexpr (kMetric == Metric::kAbsolute)
@@ -35,7 +35,7 @@ WARPALIGN_INLINE F64 bend_of(F64 difference) {
   return splat(1.0);
 }
 
-// C' of two series. As BufferedCost, those of kCpuCostDiagonals anti-diagonals at a time.
+// C' of two series, for kCpuCostDiagonals anti-diagonals at a time, as in BufferedCost.
 template <Metric kMetric>
 class SeriesTangent {
  public:
@@ -49,7 +49,7 @@ class SeriesTangent {
 
   WARPALIGN_INLINE F64 at(int r) const { return load(q_.diagonal_cost + diagonal_ + r); }
 
-  // Of kNorm: 1 / C, and 0 for C = 0, where no derivative exists.
+  // For kNorm: 1 / C; 0 where C = 0, which has no derivative.
   WARPALIGN_INLINE F64 inverse_at(int r) const { return load(q_.diagonal_inverse + diagonal_ + r); }
 
  private:
@@ -97,11 +97,11 @@ class SeriesTangent {
   const int h_;
   const Index y_corner_;
   const int slots_;
-  int first_ = -kCpuCostDiagonals;  // the tangents that are there begin with this anti-diagonal
+  int first_ = -kCpuCostDiagonals;  // the first anti-diagonal whose tangents are in the buffer
   Index diagonal_ = 0;
 };
 
-// C' of the caller's matrix. Forbidden cells, of cost inf, have none.
+// C' from the caller's matrix. It is 0 for cells of cost inf.
 class MatrixTangent {
  public:
   MatrixTangent(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t)
@@ -138,7 +138,8 @@ class MatrixTangent {
   const int column0_;
 };
 
-// Two shares as they are used: what the diagonal one does not leave over is not asked for (cpu_cell.inl).
+// The shares of `up` and `left` as the reverse sweep uses them: `left` gets at most what `up` leaves over
+// (WeightsOf in cpu_cell.inl).
 WARPALIGN_INLINE WeightsOf<F64> shares_at(const CpuPair64& p, Index offset) {
   const F64 up = load(p.weight_up + offset);
   return {up, min(load(p.weight_left + offset), 1.0 - up)};
@@ -188,8 +189,8 @@ WARPALIGN_INLINE F64 inflow(const FlowBuffers<double>& buffers, const double* di
   return load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
 }
 
-// E below this is taken for 0, where float32 would: at least 1 flows through every row and column, and most
-// of a table then needs no gradient, or is not swept again at all.
+// E below this is taken for 0, as float32 would. At least 1 flows through every row and column. Most of a
+// table then needs no gradient, or is not swept again at all.
 constexpr double kNegligibleFlow = 0x1p-126;
 
 // The reverse sweep of E and E' together. They replace the `up` weights and their tangents.
@@ -245,8 +246,8 @@ inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Til
   }
 }
 
-// What the slopes are multiplied by, w and w', in place of the `left` weights, if they are not E and E' as
-// they are: without missing steps, and for kNorm w = E / C.
+// The factors w and w' of the slopes, where they are not E and E' themselves: without missing steps, and for
+// kNorm w = E / C. They replace the `left` weights and their tangents.
 template <Metric kMetric>
 void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t) {
   SeriesTangent<kMetric> cost(p, q, t);
@@ -273,8 +274,8 @@ void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>&
   }
 }
 
-// Adds w' slope + w bend (x' - y') to the tangents of both gradients; a few features at a time, as
-// stored_gradient_of().
+// Adds w' slope + w bend (x' - y') to the tangents of both gradients, a few features at a time, as
+// stored_gradient_of() does.
 template <Metric kMetric>
 void gradient_tangents(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t, const double* w,
                        const double* w_dot) {

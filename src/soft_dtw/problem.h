@@ -1,5 +1,5 @@
-// What the soft-DTW paths share: the entry points behind warpalign::soft_dtw, one pair per device. Arguments
-// have been checked by api.cpp; a path checks only what it alone can know.
+// What the soft-DTW paths share: the entry points behind warpalign::soft_dtw(), one pair per device. api.cpp
+// has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
 #include "core/visit_dtype.h"

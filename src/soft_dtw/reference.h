@@ -1,4 +1,4 @@
-// Float64 scalar soft-DTW, written to be obviously right: what every test compares with. It allocates; it is
+// Float64 scalar soft-DTW, written to be obviously right. Every test compares with it. It allocates, and is
 // not part of the library.
 #pragma once
 
