@@ -1,4 +1,4 @@
-"""Hooks of the documentation site (mkdocs.yml): plots from the pages' own code, and links that Markdown alone lacks."""
+"""Hooks of the documentation site (mkdocs.yml): pages and plots that docs/ does not hold, and links that Markdown lacks."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from docs_code import run_page
+from docs_code import ROOT, files_key, run_page_once
+from docs_notebooks import notebook
 
 log = logging.getLogger("mkdocs.hooks.docs")  # a warning here fails a strict build
 
+NOTEBOOKS = "howto/"  # the pages that become notebooks too
+STAMP = "inputs"  # a file of the site that says what it was built from
+
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
 _ROLE = re.compile(r":(?:func|class|mod|meth):<code>~?([\w.]+)</code>")
+_PLOT = re.compile(r"!\[[^\]]*\]\(([\w-]+\.png)\)")
+
+
+def inputs_key() -> str:
+    """A hash of everything that the site is built from."""
+    names = ["docs", "tools", "python/warpalign", "mkdocs.yml", "CHANGELOG.md", "examples/cpp"]
+    return files_key(*(ROOT / name for name in names))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Runs the code of every page that shows a plot which is not in docs/, and adds the plots it writes."""
-    folder = Path(config.config_file_path).parent / "build" / "docs"
+    """Adds the changelog, notebooks, and the plots that the pages' own code writes."""
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    files.append(File.generated(config, "changelog.md", content=changelog))
     for page in list(files.documentation_pages()):
-        wanted = set(re.findall(r"!\[[^\]]*\]\(([\w-]+\.png)\)", page.content_string))
+        if page.src_uri.startswith(NOTEBOOKS):
+            uri = page.src_uri.removesuffix(".md") + ".ipynb"
+            files.append(File.generated(config, uri, content=notebook(page.content_string)))
+        wanted = set(_PLOT.findall(page.content_string))
         if not wanted:
             continue
-        log.info("running the code of %s", page.src_uri)
-        written = {path.name: path for path in run_page(Path(page.abs_src_path or ""), folder / page.src_uri)}
+        written = {path.name: path for path in run_page_once(Path(page.abs_src_path or ""))}
         for name in sorted(wanted - written.keys()):
             log.warning("%s shows %s, which its code does not write", page.src_uri, name)
         for name in sorted(wanted & written.keys()):
@@ -36,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository outside docs/ become their names: the site does not hold them."""
+    """Links to files of the repository outside docs/ become their names; how-to pages get a link to their notebook."""
     docs = Path(config.docs_dir)
 
     def rewritten(match: re.Match[str]) -> str:
@@ -48,6 +62,9 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
             log.warning("%s links to %s, which does not exist", page.file.src_uri, up + rest)
         return f"{text} (`{target.relative_to(docs.resolve().parent)}`)"
 
+    if page.file.src_uri.startswith(NOTEBOOKS):
+        name = Path(page.file.src_uri).stem
+        markdown = f"{markdown.rstrip()}\n\n[This page as a Jupyter notebook]({name}.ipynb){{ .notebook download }}\n"
     return _OUTSIDE.sub(rewritten, markdown)
 
 
@@ -59,3 +76,8 @@ def on_page_content(html: str, page: Any, config: MkDocsConfig, files: Files) ->
         return f'<autoref identifier="{name}" optional><code>{name}</code></autoref>'
 
     return _ROLE.sub(link, html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Says what the site was built from, so that the tests need not build it again."""
+    Path(config.site_dir, STAMP).write_text(inputs_key())

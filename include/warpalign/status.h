@@ -1,6 +1,8 @@
 // Status: how every call of the core reports its outcome. The core throws nothing and prints nothing.
 #pragma once
 
+#include <string>
+
 namespace warpalign {
 
 enum class StatusCode {
@@ -32,5 +34,9 @@ struct [[nodiscard]] Status {
     return {StatusCode::kDeviceError, "", message, 0.0, -1};
   }
 };
+
+// A line for people: "ok"; "x_lengths: expected between 1 and N, got 9 at index 2"; "execution:
+// this build of warpalign has no CUDA path"; the CUDA runtime's own text.
+std::string to_string(const Status& status);
 
 }  // namespace warpalign

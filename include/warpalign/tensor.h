@@ -16,6 +16,17 @@ struct StridedTensorOf {
 
   const void* data = nullptr;
   std::int64_t stride[kRank] = {};  // in elements
+
+  // The tensor of these extents whose elements follow each other without gaps, the last axis fastest.
+  static constexpr StridedTensorOf contiguous(const void* data, const std::int64_t (&extents)[kRank]) {
+    StridedTensorOf view{data, {}};
+    std::int64_t step = 1;
+    for (int axis = kRank - 1; axis >= 0; --axis) {
+      view.stride[axis] = step;
+      step *= extents[axis];
+    }
+    return view;
+  }
 };
 
 using StridedTensor = StridedTensorOf<3>;  // a batch of series (B, length, D) or of matrices (B, N, M)

@@ -92,7 +92,7 @@ def soft_dtw_barycenter(
         NotImplementedError: as :func:`warpalign.soft_dtw`.
         ImportError: progress without tqdm.
 
-    Example:
+    Examples:
         >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
         >>> soft_dtw_barycenter(X, gamma=0.1).barycenter.shape
         torch.Size([70, 3])

@@ -55,7 +55,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     In every method X is an array or tensor (n, sz, d), a table (n, sz) of univariate series, or a list of series (sz_i, d) or
     (sz_i,), or what else :func:`warpalign.cdist_soft_dtw` takes; NaN at the end of a series is padding. float32 is computed in float32, all else in float64.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> X = np.random.default_rng(0).normal(size=(20, 30, 2))
         >>> SoftDTWKMeans(n_clusters=2, gamma=0.1, random_state=0).fit(X).cluster_centers_.shape

@@ -65,7 +65,7 @@ class SoftDTWMetric(_Metric):
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         options: further arguments of torchmetrics.Metric, dist_sync_on_step for instance.
 
-    Example:
+    Examples:
         >>> metric = SoftDTWMetric(gamma=0.1, normalize=True)
         >>> for _ in range(3):
         ...     metric.update(torch.randn(8, 100, 3), torch.randn(8, 120, 3))

@@ -49,7 +49,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
 
     In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> X = np.array([[0.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]])
         >>> SoftDTWKNeighborsClassifier(n_neighbors=1, gamma=0.1).fit(X, [0, 0, 1, 1]).predict([[0.0, 0, 1, 1]])

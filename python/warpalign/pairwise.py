@@ -85,7 +85,7 @@ def cdist_soft_dtw(
         ImportError: progress without tqdm.
         NotImplementedError: as :func:`warpalign.soft_dtw`; on an attempt to differentiate twice.
 
-    Example:
+    Examples:
         >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
         >>> cdist_soft_dtw(X, gamma=0.1, normalize=True).diagonal()
         tensor([0., 0., 0.])

@@ -16,7 +16,8 @@ BUILD = Path(os.environ.get("WARPALIGN_BUILD_DIR", ROOT / "build" / "dev"))
 
 pytestmark = pytest.mark.xdist_group("install")  # one process makes the wheel
 
-# The pair of tests/install/consumer/main.cpp, where the numbers are derived by hand.
+# The first pair of examples/cpp/soft_dtw.cpp. The costs are {0, 4; 1, 1}, so that three paths reach the last cell, of
+# weights 1, e^-1 and e^-4: value = 1 - log w with w their sum, gradient = (-4 e^-4, 2 e^-1 - 2 w) / w.
 PROGRAM = """
 import torch, warpalign
 x = torch.tensor([[0.0], [1.0]], requires_grad=True)
@@ -50,9 +51,14 @@ def test_a_cmake_project_without_torch_uses_the_library(tmp_path: Path) -> None:
     run(["cmake", "--install", BUILD, "--component", "cpp", "--prefix", prefix])
     # The installed files are all that the consumer may use, wherever they are moved to.
     moved = prefix.rename(tmp_path / "moved")
-    run(["cmake", "-S", ROOT / "tests/install/consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={moved}"])
+    run(["cmake", "-S", ROOT / "examples/cpp", "-B", build, f"-DCMAKE_PREFIX_PATH={moved}"])
     run(["cmake", "--build", build])
-    assert "value 0.673437" in run([build / "consumer"])
+    # The second pair has one step in x, 3, against 3 and 4: one path, of cost 1, and the gradient 2 (3 - 4).
+    assert run([build / "soft_dtw"]).splitlines() == [
+        "value 0.673437, gradient (-0.052852, -1.469224)",
+        "value 1.000000, gradient (-2.000000, 0.000000)",
+        "refused: gamma: expected finite and >= 0, got -1",
+    ]
 
 
 @pytest.fixture(scope="module")

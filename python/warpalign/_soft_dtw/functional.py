@@ -87,7 +87,7 @@ def soft_dtw(
             the best path, the gradient along it; of equally good steps into a cell the diagonal one is taken, then the
             one from i - 1, then that from j - 1.
         cost: C[i, j], without an N x M table (gradients are 0 where they do not exist):
-            "sqeuclidean" sum (x - y)^2; "euclidean" its square root; "l1" sum |x - y|; "cosine" 1 - <x, y> / (|x| |y|),
+            "sqeuclidean" sum (x - y)^2; "euclidean" its square root; "l1" sum |x - y|; "cosine" 1 - ⟨x, y⟩ / (|x| |y|),
             and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
             Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
             autograd; half precision comes to it as float32.
@@ -123,8 +123,8 @@ def soft_dtw(
             ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
 
     Returns:
-        (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32: nothing is
-        accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0, unless normalize is set. A pair that contains
+        (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32, because nothing
+        is accumulated in less. Values can be negative, and soft_dtw(x, x) is not 0, unless normalize is set. A pair that contains
         NaN gives NaN for itself alone.
 
     Raises:
@@ -135,7 +135,7 @@ def soft_dtw(
         NotImplementedError: for second derivatives by gamma or of gamma 0, and for third ones. Second derivatives of a graph
             of torch.compile, which has no double backward for any function, may be wrong instead.
 
-    Example:
+    Examples:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)
         >>> y = torch.randn(8, 120, 3)
         >>> soft_dtw(x, y, gamma=0.1).mean().backward()
@@ -190,7 +190,7 @@ def soft_dtw_alignment(
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
 
-    Example:
+    Examples:
         >>> x = torch.randn(8, 100, 3)
         >>> y = torch.randn(8, 120, 3)
         >>> value, alignment = soft_dtw_alignment(x, y, gamma=0.1)
@@ -243,7 +243,7 @@ def soft_dtw_cost(
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
 
-    Example:
+    Examples:
         >>> x = torch.randn(8, 100, 3)
         >>> y = torch.randn(8, 120, 3)
         >>> soft_dtw_cost(torch.cdist(x, y, p=1.0), gamma=0.1).shape
@@ -324,13 +324,13 @@ def dtw_path(
         all: as in :func:`soft_dtw`, which also says which of equally good paths is taken.
 
     Returns:
-        DTWPath(paths, value): one (L, 2) int64 tensor of cells (i, j) per pair, a list of one for unbatched input; and
+        DTWPath(paths, value) with one (L, 2) int64 tensor of cells (i, j) per pair, a list of one for unbatched input; and
         (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
 
-    Example:
+    Examples:
         >>> paths, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
         >>> paths[0].tolist()
         [[0, 0], [1, 1], [2, 2], [3, 3]]
@@ -394,7 +394,7 @@ def soft_dtw_subsequence(
         TypeError, ValueError: as :func:`soft_dtw`.
         NotImplementedError: on an attempt to differentiate twice, or in forward mode.
 
-    Example:
+    Examples:
         >>> series = torch.randn(500, 3)
         >>> found = soft_dtw_subsequence(series[300:340], series, gamma=0.01)
         >>> found.match.tolist()

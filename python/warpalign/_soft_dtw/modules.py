@@ -27,7 +27,7 @@ class SoftDTW(nn.Module):
     Raises:
         TypeError, ValueError: an argument does not fit; a call raises what :func:`warpalign.soft_dtw` raises.
 
-    Example:
+    Examples:
         >>> loss = SoftDTW(gamma=0.1, reduction="mean")
         >>> prediction = torch.randn(8, 100, 3, requires_grad=True)
         >>> loss(prediction, torch.randn(8, 120, 3)).backward()

@@ -131,7 +131,7 @@ def test_align_series_of_a_data_set(capsys: pytest.CaptureFixture[str], tmp_path
     path.write_text("1\t0\t1\n2\t0\t2\n")
     code, text, _ = run(capsys, "align", f"{path}:0", f"{path}:1", "--json")
     assert code == 0
-    # The pair of tests/install/consumer/main.cpp, where the number is derived by hand.
+    # The pair of tests/install/test_install.py, where the number is derived by hand.
     assert json.loads(text)["soft_dtw"] == pytest.approx(0.673437, abs=1e-6)
 
 

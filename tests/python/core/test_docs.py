@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import docs_code
 import warpalign
-from docs_code import python_blocks, run_page
+from docs_code import ROOT, RUNS, python_blocks, run_page, run_page_once
 from warpalign._soft_dtw import functional
 from warpalign.cli import _app
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if python_blocks(page))
 MODULES = [
     name for _, name, _ in pkgutil.walk_packages(warpalign.__path__, "warpalign.") if "__main__" not in name
@@ -25,13 +26,14 @@ MODULES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_pages_run_and_show_what_they_write(page: Path, tmp_path: Path) -> None:
-    written = {path.name for path in run_page(page, tmp_path)}
+def test_pages_run_and_show_what_they_write(page: Path) -> None:
+    plots = run_page_once(page)
+    written = {path.name for path in plots}
     shown = set(re.findall(r"!\[[^\]]*\]\(([\w-]+\.png)\)", page.read_text()))
     assert written == shown
     if page.parent.name == "howto":
         assert shown, "an example ends in a plot"
-    assert all((tmp_path / name).stat().st_size > 5000 for name in written)
+    assert all(path.stat().st_size > 5000 for path in plots)
 
 
 def test_commands_run(
@@ -67,3 +69,32 @@ def test_a_fault_of_a_page_is_seen_with_its_line(tmp_path: Path) -> None:
         run_page(page, tmp_path / "out")
     assert caught.traceback[-1].lineno == 9  # counted from 0
     assert Path.cwd() == before
+
+
+def test_a_page_runs_again_only_when_something_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = RUNS / "page-of-a-test.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    runs = []
+    monkeypatch.setattr(docs_code, "run_page", lambda page, folder: runs.append(page))
+    try:
+        for text in ("# One", "# One", "# Two"):
+            page.write_text(text)
+            run_page_once(page)
+        monkeypatch.setattr(docs_code, "_package_key", lambda: "another package")
+        run_page_once(page)
+        assert len(runs) == 3
+
+        def fail(*_: object) -> None:
+            raise AssertionError
+
+        page.write_text("# Three")
+        monkeypatch.setattr(docs_code, "run_page", fail)
+        for _ in range(2):  # what failed does not count as run
+            with pytest.raises(AssertionError):
+                run_page_once(page)
+    finally:
+        folder = RUNS / page.relative_to(ROOT)
+        (folder / "ran").unlink(missing_ok=True)
+        folder.rmdir()
+        folder.with_name(f"{folder.name}.lock").unlink()
+        page.unlink()

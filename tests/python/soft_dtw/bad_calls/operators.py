@@ -100,7 +100,7 @@ COSTS: dict[str, tuple[Any, str]] = {
 
 
 HARD: dict[str, tuple[Any, str]] = {
-    "a gamma of 0": ({"gamma": 0.0}, "hard DTW (gamma = 0) has no second derivatives"),
+    "a gamma of 0": ({"gamma": 0.0}, "gamma: hard DTW (gamma = 0) has no second derivatives"),
 }
 TANGENTS: dict[str, tuple[Any, str]] = {
     "a tangent of another shape": (
