@@ -207,7 +207,7 @@ int64_t saved_bytes(const TransducerProblem& p) {
   const int64_t nodes = p.packed ? p.packed_rows : b * t * s;
   const int64_t places = p.packed ? nodes + 32 * std::min(nodes, b * s) + 8 * std::min(nodes, b * t) + 256 * b
                                   : b * (t + 32) * (s + 8);
-  return (arcs * places + nodes + 256 * b) * (p.dtype == DType::kFloat64 ? 8 : 4);
+  return (arcs * places + 2 * nodes + 256 * b) * (p.dtype == DType::kFloat64 ? 8 : 4);
 }
 
 void check_saved(const TransducerProblem& p, int64_t bytes, const Execution& execution) {

@@ -154,7 +154,7 @@ def check_column(given: object, name: str, columns: int) -> int:
     """A column of the logits, counted from the end if it is below 0."""
     if isinstance(given, bool) or not isinstance(given, Integral):
         raise TypeError(f"{name}: expected an int, got {type(given).__name__}")
-    if not -columns <= given < columns:
+    if not -columns <= int(given) < columns:
         raise ValueError(
             f"{name}: expected a column of {columns}, from {-columns} to {columns - 1}, got {given}"
         )
@@ -225,7 +225,7 @@ def _check_label(value: object, name: str) -> int:
         return -1
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}: expected an int or None, got {type(value).__name__}")
-    if not 0 <= value <= _BIG:
+    if not 0 <= int(value) <= _BIG:
         raise ValueError(f"{name}: expected a label >= 0, or None, got {value}")
     return int(value)
 

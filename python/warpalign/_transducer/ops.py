@@ -29,7 +29,7 @@ def _saved_bytes(
         batch, frames, states = logits.shape[:3]
         nodes = batch * frames * states
         places = batch * (frames + 32) * (states + 8)
-    return (arcs * places + nodes + 256 * batch) * (8 if logits.dtype == torch.float64 else 4)
+    return (arcs * places + 2 * nodes + 256 * batch) * (8 if logits.dtype == torch.float64 else 4)
 
 
 @torch.library.register_fake("warpalign::transducer")  # type: ignore[untyped-decorator]
