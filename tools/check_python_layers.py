@@ -68,14 +68,16 @@ def private_torch(file: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{file}:{line}: imports {name}, which torch does not document: it belongs to {INTERNALS}"
         bound[alias] = alias if name.partition(".")[0] == alias else name
     for node in ast.walk(tree):
-        parts = dotted(node) if isinstance(node, ast.Attribute) else []
+        if not isinstance(node, ast.Attribute):
+            continue
+        parts = dotted(node)
         if parts and parts[0] in bound and is_private(parts[-1:]):
             name = ".".join([bound[parts[0]], *parts[1:]])
             yield f"{file}:{node.lineno}: uses {name}, which torch does not document: it belongs to {INTERNALS}"
 
 
 def check_tree(root: Path) -> list[str]:
-    found = []
+    found: list[str] = []
     for path in sorted((root / PACKAGE).rglob("*.py")):
         file = path.relative_to(root)
         tree = ast.parse(path.read_text())

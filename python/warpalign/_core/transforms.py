@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -96,24 +96,37 @@ def no_derivative(what: str) -> NotImplementedError:
     return NotImplementedError(f"warpalign: {what} are not available")
 
 
-def folded(
-    inputs: tuple[Tensor | None, ...], in_dims: tuple[Dim, ...], size: int, strided: int
-) -> tuple[Tensor | None, ...]:
-    """Inputs of a vmapped function, each with its vmapped axis in front and folded into the batch.
+def split(kind: type[Any], values: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """The first values as this NamedTuple, and the others."""
+    size = len(kind._fields)
+    return kind(*values[:size]), tuple(values[size:])
 
-    One that has no such axis is repeated by stride 0. Only the first `strided` ones (the series) stay so, or otherwise
-    strided: the operators want the others contiguous.
+
+def by_name(kind: type[Any], **tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """One entry per field of this NamedTuple, None for those that are not named."""
+    return tuple(tensors.get(field) for field in kind._fields)
+
+
+def of_inputs(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    """What backward returns: gradients of the first inputs, and None for the others."""
+    return *gradients, *(None,) * (len(ctx.needs_input_grad) - len(gradients))
+
+
+def folded(inputs: Sequence[Any], in_dims: Sequence[Any], size: int) -> tuple[Any, ...]:
+    """Inputs of a vmapped function: each tensor's vmapped axis in front and folded into the batch, all else as it is.
+
+    A tensor that has no such axis is repeated by stride 0. Tensors of three and more axes, such as series, stay strided;
+    the operators want the others contiguous.
     """
 
-    def fold(tensor: Tensor | None, dim: Dim, contiguous: bool) -> Tensor | None:
-        if tensor is None:
-            return None
-        front = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
+    def fold(given: Any, dim: Dim) -> Any:
+        if not isinstance(given, Tensor):
+            return given
+        front = given.movedim(dim, 0) if dim is not None else given.unsqueeze(0).expand(size, *given.shape)
         batch = front.flatten(0, 1)
-        return batch.contiguous() if contiguous else batch
+        return batch if batch.dim() >= 3 else batch.contiguous()
 
-    pairs = zip(inputs, in_dims, strict=True)
-    return tuple(fold(tensor, dim, k >= strided) for k, (tensor, dim) in enumerate(pairs))
+    return tuple(fold(given, dim) for given, dim in zip(inputs, in_dims, strict=True))
 
 
 def unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:

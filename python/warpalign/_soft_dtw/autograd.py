@@ -1,15 +1,15 @@
 """Autograd of the raw operators.
 
-The gradients of every pair's value come from the same call as the value: a loss is one number per pair, so that
-backward only scales them; how that is differentiated again is second_order.py's part. Nothing is taken for a constant that
-is none, but in compiled graphs: torch.compile has no double backward, and depending on the graph it says so or takes the
-first derivatives for constants, for torch's own functions too.
+The gradients of every pair's value come from the same call as the value. A loss is one number per pair, so backward only
+scales them; second_order.py differentiates that again. Nothing is taken for a constant that is none, but in compiled
+graphs: torch.compile has no double backward, and depending on the graph it says so or takes the first derivatives for
+constants, for torch's own functions too.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,19 +18,200 @@ from warpalign._core.torch_internals import is_forward_mode, is_second_order, is
 from warpalign._core.transforms import (
     Dim,
     apply,
+    by_name,
     folded,
     is_batched,
     is_traced,
     needs_graph,
     no_derivative,
+    of_inputs,
     only_wanted,
     scaled,
     scaled_in_place,
+    split,
     unfold,
 )
 from warpalign._soft_dtw import ops
+from warpalign._soft_dtw.inputs import Costs, Pairs
 from warpalign._soft_dtw.second_order import CostGradient, CostJvp, SeriesGradient, SeriesJvp
 from warpalign._soft_dtw.settings import Settings, as_keywords
+
+
+class _Series(torch.autograd.Function):
+    """Pairs -> (value, grad_x, grad_y, grad_gamma, alignment); without alignment the last one is empty."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        y: Tensor,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
+        x_mask: Tensor | None,
+        y_mask: Tensor | None,
+        gammas: Tensor | None,
+        needs: tuple[bool, bool, bool],
+        with_alignment: bool,
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, ...]:
+        needs_x, needs_y, needs_gamma = needs
+        gamma, keywords = as_keywords(settings)
+        if not (gammas is None and x_mask is None and y_mask is None):
+            keywords |= {"gammas": gammas, "needs_grad_gamma": needs_gamma}
+            keywords |= {"x_mask": x_mask, "y_mask": y_mask}
+        operator = ops.alignment if with_alignment else ops.series
+        result: tuple[Tensor, ...] = operator(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, **keywords)
+        return result if with_alignment else (*result, x.new_empty(0))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pairs, (needs, _, settings) = split(Pairs, inputs)
+        _, *gradients, alignment = output
+        ctx.mark_non_differentiable(*gradients, alignment)
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
+        ctx.needs, ctx.settings = needs, settings
+        # A transform or the compiler only knows of tensors that are saved.
+        traced = is_traced()
+        ctx.gradients = None if traced else gradients
+        ctx.save_for_backward(*pairs, *(gradients if traced else ()))
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_value is None:
+            return of_inputs(ctx)
+        # saved_tensors are read once: torch.utils.checkpoint allows no more.
+        pairs, traced = split(Pairs, ctx.saved_tensors)
+        of, _ = split(Pairs, ctx.needs_input_grad)
+        wanted = (of.x, of.y, of.gammas)
+        gradients: Any = traced or ctx.gradients
+        ctx.gradients = None
+        if not gradients:  # a second backward through the same graph
+            with torch.no_grad():
+                forward: Any = _Series.forward
+                _, *gradients, _ = forward(*pairs, ctx.needs, False, ctx.settings)
+        found: tuple[Tensor | None, ...]
+        if needs_graph():
+            arguments = (grad_value, *gradients, *pairs, wanted, ctx.settings)
+            found = only_wanted(wanted, apply(SeriesGradient, *arguments))
+        elif traced or is_batched(grad_value):
+            found = only_wanted(wanted, scaled(grad_value, gradients, wanted))
+        else:  # nobody else has these gradients: scaled where they are, a step holds them once
+            found = scaled_in_place(grad_value, gradients, wanted)
+        grad_x, grad_y, grad_gammas = found
+        return of_inputs(ctx, *by_name(Pairs, x=grad_x, y=grad_y, gammas=grad_gammas))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        given, _ = split(Pairs, inputs)
+        pairs, (needs, *rest) = split(Pairs, folded(inputs, in_dims, info.batch_size))
+        needs = _wanted_below(needs, given.x, given.y, given.gammas)
+        return unfold(apply(_forward_mode_of(_Series), *pairs, needs, *rest), info.batch_size)
+
+
+class _SeriesForwardMode(_Series):
+    """With a rule for forward mode, which torch.compile refuses to see."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _Series.setup_context(ctx, inputs, output)
+        pairs, _ = split(Pairs, inputs)
+        ctx.save_for_forward(*pairs)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        along, _ = split(Pairs, tangents)
+        if along.gammas is not None:
+            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
+        pairs, _ = split(Pairs, ctx.saved_tensors)
+        value, *_ = apply(SeriesJvp, along.x, along.y, *pairs, (False, False), ctx.settings)
+        return value, None, None, None, None
+
+
+class _Cost(torch.autograd.Function):
+    """Costs -> (value, alignment, grad_gamma); the alignment is the gradient."""
+
+    @staticmethod
+    def forward(
+        cost: Tensor,
+        n_lengths: Tensor | None,
+        m_lengths: Tensor | None,
+        gammas: Tensor | None,
+        needs: tuple[bool, bool],
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, ...]:
+        needs_cost, needs_gamma = needs
+        gamma, keywords = as_keywords(settings)
+        if gammas is not None:
+            keywords |= {"gammas": gammas, "needs_grad_gamma": needs_gamma}
+        result: tuple[Tensor, ...] = ops.cost_matrix(
+            cost, n_lengths, m_lengths, gamma, needs_cost, **keywords
+        )
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        costs, (_, ctx.settings) = split(Costs, inputs)
+        _, alignment, grad_gamma = output
+        ctx.mark_non_differentiable(alignment, grad_gamma)
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
+        ctx.save_for_backward(*costs, alignment, grad_gamma)
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad_value is None:
+            return of_inputs(ctx)
+        # saved_tensors are read once: torch.utils.checkpoint allows no more.
+        costs, gradients = split(Costs, ctx.saved_tensors)
+        of, _ = split(Costs, ctx.needs_input_grad)
+        wanted = (of.cost, of.gammas)
+        if needs_graph():
+            found = apply(CostGradient, grad_value, *gradients, *costs, wanted, ctx.settings)
+        else:
+            found = scaled(grad_value, gradients, wanted)
+        grad_cost, grad_gammas = only_wanted(wanted, found)
+        return of_inputs(ctx, *by_name(Costs, cost=grad_cost, gammas=grad_gammas))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        given, _ = split(Costs, inputs)
+        costs, (needs, settings) = split(Costs, folded(inputs, in_dims, info.batch_size))
+        needs = _wanted_below(needs, given.cost, given.gammas)
+        return unfold(apply(_forward_mode_of(_Cost), *costs, needs, settings), info.batch_size)
+
+
+class _CostForwardMode(_Cost):
+    """With a rule for forward mode, which torch.compile refuses to see."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _Cost.setup_context(ctx, inputs, output)
+        costs, _ = split(Costs, inputs)
+        ctx.save_for_forward(*costs)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        along, _ = split(Costs, tangents)
+        if along.gammas is not None:
+            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
+        costs, _ = split(Costs, ctx.saved_tensors)
+        value, _ = apply(CostJvp, along.cost, *costs, False, ctx.settings)
+        return value, None, None
+
+
+def _wanted_below(needs: tuple[bool, ...], *tensors: Tensor | None) -> tuple[bool, ...]:
+    """Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted."""
+    pairs = zip(needs, tensors, strict=True)
+    return tuple(need or (tensor is not None and tensor.requires_grad) for need, tensor in pairs)
+
+
+def _forward_mode_of(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """The function to apply, the one with a rule for forward mode where that is needed."""
+    if torch.compiler.is_compiling():
+        if is_second_order():  # it would take tangents, and the gradient's derivative, for 0
+            raise no_derivative("second derivatives and forward mode of soft-DTW within torch.compile")
+        return function
+    if not is_forward_mode():
+        return function
+    return _SeriesForwardMode if function is _Series else _CostForwardMode
 
 
 class _SubsequenceGradient(torch.autograd.Function):
@@ -53,217 +234,8 @@ class _SubsequenceGradient(torch.autograd.Function):
         raise no_derivative("second derivatives of soft_dtw_subsequence")
 
 
-class _Series(torch.autograd.Function):
-    """(value, grad_x, grad_y, grad_gamma, alignment) of series; without alignment the last one is empty."""
-
-    @staticmethod
-    def forward(
-        x: Tensor,
-        y: Tensor,
-        gammas: Tensor | None,
-        x_lengths: Tensor | None,
-        y_lengths: Tensor | None,
-        x_mask: Tensor | None,
-        y_mask: Tensor | None,
-        gamma: float,
-        needs: tuple[bool, bool, bool],
-        needs_alignment: bool,
-        cost_kind: int,
-        settings: tuple[Any, ...],
-    ) -> tuple[Tensor, ...]:
-        keywords = as_keywords(settings)
-        if not (gammas is None and x_mask is None and y_mask is None and cost_kind == 0):
-            keywords |= {
-                "gammas": gammas,
-                "needs_grad_gamma": needs[2],
-                "cost_kind": cost_kind,
-                "x_mask": x_mask,
-                "y_mask": y_mask,
-            }
-        if needs_alignment:
-            result: tuple[Tensor, ...] = ops.alignment(
-                x, y, x_lengths, y_lengths, gamma, needs[0], needs[1], **keywords
-            )
-            return result
-        result = ops.series(x, y, x_lengths, y_lengths, gamma, needs[0], needs[1], **keywords)
-        return *result, x.new_empty(0)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        tensors, rest = inputs[:7], inputs[7:]
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.rest = rest
-        if is_traced():
-            ctx.gradients = None
-            ctx.save_for_backward(*tensors, *output[1:4])
-        else:
-            ctx.gradients = output[1:4]
-            ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if grad_value is None:
-            return (None,) * len(ctx.needs_input_grad)
-        saved = ctx.saved_tensors  # read once: torch.utils.checkpoint allows no more
-        tensors, traced = saved[:7], saved[7:]
-        gamma, needs, _, cost_kind, settings = ctx.rest
-        wanted = ctx.needs_input_grad[:3]
-        none = (None,) * (len(ctx.needs_input_grad) - 3)
-        grads, ctx.gradients = traced or ctx.gradients, None
-        if not grads:  # a second backward through the same graph
-            with torch.no_grad():
-                arguments = (*tensors, gamma, needs, False, cost_kind, settings)
-                grads = _Series.forward(*arguments)[1:4]
-        if needs_graph():
-            arguments = (grad_value, *grads, *tensors, wanted, gamma, cost_kind, settings)
-            return *only_wanted(wanted, apply(SeriesGradient, *arguments)), *none
-        if traced or is_batched(grad_value):
-            return *only_wanted(wanted, scaled(grad_value, grads, wanted)), *none
-        # Nobody else has these gradients: scaled where they are, a step holds them once.
-        return *scaled_in_place(grad_value, grads, wanted), *none
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[Dim, ...],
-        x: Tensor,
-        y: Tensor,
-        gammas: Tensor | None,
-        x_lengths: Tensor | None,
-        y_lengths: Tensor | None,
-        x_mask: Tensor | None,
-        y_mask: Tensor | None,
-        gamma: float,
-        needs: tuple[bool, bool, bool],
-        needs_alignment: bool,
-        cost_kind: int,
-        settings: tuple[Any, ...],
-    ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        given = (x, y, gammas, x_lengths, y_lengths, x_mask, y_mask)
-        tensors = folded(given, in_dims[:7], size, strided=2)
-        # Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted.
-        needs = (
-            needs[0] or x.requires_grad,
-            needs[1] or y.requires_grad,
-            needs[2] or (gammas is not None and gammas.requires_grad),
-        )
-        function = _forward_mode_of(_Series)
-        result = apply(function, *tensors, gamma, needs, needs_alignment, cost_kind, settings)
-        return unfold(result, size)
-
-
-class _SeriesForwardMode(_Series):
-    """With a rule for forward mode, which torch.compile refuses to see."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _Series.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:7])
-
-    @staticmethod
-    def jvp(ctx: Any, x: Tensor | None, y: Tensor | None, gammas: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        if gammas is not None:
-            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
-        gamma, _, _, cost_kind, settings = ctx.rest
-        tensors = ctx.saved_tensors
-        arguments = (*tensors[:2], x, y, *tensors[2:], gamma, (False, False), cost_kind, settings)
-        return apply(SeriesJvp, *arguments)[0], None, None, None, None
-
-
-class _Cost(torch.autograd.Function):
-    """(value, alignment, grad_gamma) of cost matrices; the alignment is the gradient."""
-
-    @staticmethod
-    def forward(
-        cost: Tensor,
-        gammas: Tensor | None,
-        n_lengths: Tensor | None,
-        m_lengths: Tensor | None,
-        gamma: float,
-        needs: tuple[bool, bool],
-        settings: tuple[Any, ...],
-    ) -> tuple[Tensor, ...]:
-        keywords = as_keywords(settings)
-        if gammas is not None:
-            keywords |= {"gammas": gammas, "needs_grad_gamma": needs[1]}
-        result: tuple[Tensor, ...] = ops.cost_matrix(cost, n_lengths, m_lengths, gamma, needs[0], **keywords)
-        return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:4], *output[1:])
-        ctx.rest = inputs[4:]
-
-    @staticmethod
-    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if grad_value is None:
-            return (None,) * len(ctx.needs_input_grad)
-        saved = ctx.saved_tensors  # read once: torch.utils.checkpoint allows no more
-        tensors, grads = saved[:4], saved[4:]
-        gamma, _, settings = ctx.rest
-        wanted = ctx.needs_input_grad[:2]
-        if needs_graph():
-            gradients = apply(CostGradient, grad_value, *grads, *tensors, wanted, gamma, settings)
-        else:
-            gradients = scaled(grad_value, grads, wanted)
-        return *only_wanted(wanted, gradients), *(None,) * (len(ctx.needs_input_grad) - 2)
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[Dim, ...],
-        cost: Tensor,
-        gammas: Tensor | None,
-        n_lengths: Tensor | None,
-        m_lengths: Tensor | None,
-        gamma: float,
-        needs: tuple[bool, bool],
-        settings: tuple[Any, ...],
-    ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded((cost, gammas, n_lengths, m_lengths), in_dims[:4], size, strided=1)
-        needs = (
-            needs[0] or cost.requires_grad,
-            needs[1] or (gammas is not None and gammas.requires_grad),
-        )
-        return unfold(apply(_forward_mode_of(_Cost), *tensors, gamma, needs, settings), size)
-
-
-class _CostForwardMode(_Cost):
-    """With a rule for forward mode, which torch.compile refuses to see."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _Cost.setup_context(ctx, inputs, output)
-        ctx.save_for_forward(*inputs[:4])
-
-    @staticmethod
-    def jvp(ctx: Any, cost: Tensor | None, gammas: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        if gammas is not None:
-            raise no_derivative("derivatives of soft-DTW by gamma in forward mode")
-        gamma, _, settings = ctx.rest
-        tensors = ctx.saved_tensors
-        value, _ = apply(CostJvp, tensors[0], cost, *tensors[1:], gamma, False, settings)
-        return value, None, None
-
-
-def _forward_mode_of(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
-    """The function to apply, the one with a rule for forward mode where that is needed."""
-    if torch.compiler.is_compiling():
-        if is_second_order():  # it would take tangents, and the gradient's derivative, for 0
-            raise no_derivative("second derivatives and forward mode of soft-DTW within torch.compile")
-        return function
-    if not is_forward_mode():
-        return function
-    return _SeriesForwardMode if function is _Series else _CostForwardMode
-
-
 class _Subsequence(torch.autograd.Function):
-    """(value, grad_x, grad_y, alignment, end_values) of x sought within y."""
+    """Pairs -> (value, grad_x, grad_y, alignment, end_values) of x sought within y, without masks and gammas."""
 
     @staticmethod
     def forward(
@@ -271,118 +243,95 @@ class _Subsequence(torch.autograd.Function):
         y: Tensor,
         x_lengths: Tensor | None,
         y_lengths: Tensor | None,
-        gamma: float,
         needs: tuple[bool, bool],
         needs_alignment: bool,
-        cost_kind: int,
-        step_penalty: float,
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
+        needs_x, needs_y = needs
+        gamma, keywords = as_keywords(settings)
         result: tuple[Tensor, ...] = ops.subsequences(
             x,
             y,
             x_lengths,
             y_lengths,
             gamma,
-            *needs,
-            step_penalty=step_penalty,
-            cost_kind=cost_kind,
+            needs_x,
+            needs_y,
             needs_alignment=needs_alignment,
+            **keywords,
         )
         return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(*output[1:])
+        x, y, *_ = inputs
+        _, grad_x, grad_y, alignment, end_values = output
+        ctx.mark_non_differentiable(grad_x, grad_y, alignment, end_values)
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:2], *output[1:3])
+        ctx.save_for_backward(x, y, grad_x, grad_y)
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
-            return (None,) * len(ctx.needs_input_grad)
-        x, y, *grads = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[:2]
+            return of_inputs(ctx)
+        x, y, *gradients = ctx.saved_tensors
+        needs_x, needs_y, *_ = ctx.needs_input_grad
+        wanted = (needs_x, needs_y)
         if needs_graph():
-            gradients = apply(_SubsequenceGradient, grad_value, *grads, wanted, x, y)
+            found = apply(_SubsequenceGradient, grad_value, *gradients, wanted, x, y)
         else:
-            gradients = scaled(grad_value, (*grads,), wanted)
-        return *only_wanted(wanted, gradients), *(None,) * (len(ctx.needs_input_grad) - 2)
+            found = scaled(grad_value, gradients, wanted)
+        return of_inputs(ctx, *only_wanted(wanted, found))
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[Dim, ...],
-        x: Tensor,
-        y: Tensor,
-        x_lengths: Tensor | None,
-        y_lengths: Tensor | None,
-        gamma: float,
-        needs: tuple[bool, bool],
-        *rest: Any,
-    ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded((x, y, x_lengths, y_lengths), in_dims[:4], size, strided=2)
-        needs = (needs[0] or x.requires_grad, needs[1] or y.requires_grad)
-        return unfold(apply(_Subsequence, *tensors, gamma, needs, *rest), size)
-
-
-class Series(NamedTuple):
-    """What the operators of series take, as they take it."""
-
-    x: Tensor
-    y: Tensor
-    x_lengths: Tensor | None
-    y_lengths: Tensor | None
-    x_mask: Tensor | None
-    y_mask: Tensor | None
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        x, y, *_ = inputs
+        *tensors, needs, needs_alignment, settings = folded(inputs, in_dims, info.batch_size)
+        needs = _wanted_below(needs, x, y)
+        return unfold(apply(_Subsequence, *tensors, needs, needs_alignment, settings), info.batch_size)
 
 
 def series(
-    of: Series, gamma: float | Tensor, cost_kind: int, settings: Settings, with_alignment: bool
+    of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings, with_alignment: bool
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if not wanted); gamma is a number, or (B,) in the series' dtype."""
-    x, y = _traceable(of.x), _traceable(of.y)
-    rest = of.x_lengths, of.y_lengths, of.x_mask, of.y_mask
-    gamma, gammas = _split(gamma)
-    needs = (_needs_grad(x), _needs_grad(y), _needs_grad(gammas))
+    gamma, gammas = _split_gamma(gamma)
+    of = of._replace(x=_traceable(of.x), y=_traceable(of.y), gammas=gammas)
+    settings = settings._replace(gamma=gamma, cost_kind=cost_kind)
+    needs = (_needs_grad(of.x), _needs_grad(of.y), _needs_grad(gammas))
     run = _Series.forward if _is_plain(any(needs)) else partial(apply, _forward_mode_of(_Series))
-    value, *_, alignment = run(x, y, gammas, *rest, gamma, needs, with_alignment, cost_kind, tuple(settings))
+    value, *_, alignment = run(*of, needs, with_alignment, tuple(settings))
     return value, alignment
 
 
 def cost_matrix(
-    cost: Tensor,
-    n_lengths: Tensor | None,
-    m_lengths: Tensor | None,
-    gamma: float | Tensor,
-    settings: Settings,
-    with_alignment: bool = False,
+    of: Costs, gamma: float | Tensor, settings: Settings, with_alignment: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if neither it nor a gradient is wanted) of cost matrices."""
-    cost = _traceable(cost)
-    gamma, gammas = _split(gamma)
-    needs = (_needs_grad(cost), _needs_grad(gammas))
-    run = _Cost.forward if _is_plain(any(needs)) else partial(apply, _forward_mode_of(_Cost))
-    value, alignment, _ = run(
-        cost, gammas, n_lengths, m_lengths, gamma, (needs[0] or with_alignment, needs[1]), tuple(settings)
-    )
+    gamma, gammas = _split_gamma(gamma)
+    of = of._replace(cost=_traceable(of.cost), gammas=gammas)
+    needs_cost, needs_gamma = _needs_grad(of.cost), _needs_grad(gammas)
+    run = _Cost.forward if _is_plain(needs_cost or needs_gamma) else partial(apply, _forward_mode_of(_Cost))
+    needs = (needs_cost or with_alignment, needs_gamma)
+    value, alignment, _ = run(*of, needs, tuple(settings._replace(gamma=gamma)))
     return value, alignment
 
 
 def subsequence(
-    of: Series, gamma: float, cost_kind: int, step_penalty: float, with_alignment: bool
+    of: Pairs, gamma: float, cost_kind: int, step_penalty: float, with_alignment: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Value, alignment (empty if not wanted) and the values of all ends of x sought within y."""
     x, y = _traceable(of.x), _traceable(of.y)
+    settings = Settings(gamma=gamma, cost_kind=cost_kind, step_penalty=step_penalty)
     needs = (_needs_grad(x), _needs_grad(y))
     run = _Subsequence.forward if _is_plain(any(needs)) else partial(apply, _Subsequence)
     value, _, _, alignment, ends = run(
-        x, y, of.x_lengths, of.y_lengths, gamma, needs, with_alignment, cost_kind, step_penalty
+        x, y, of.x_lengths, of.y_lengths, needs, with_alignment, tuple(settings)
     )
     return value, alignment, ends
 
 
-def _split(gamma: float | Tensor) -> tuple[float, Tensor | None]:
+def _split_gamma(gamma: float | Tensor) -> tuple[float, Tensor | None]:
     """The operators' gamma, and their gammas, which take its place."""
     return (1.0, _traceable(gamma)) if isinstance(gamma, Tensor) else (gamma, None)
 

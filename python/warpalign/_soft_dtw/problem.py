@@ -12,15 +12,15 @@ from torch import Tensor
 from warpalign._core.checks import check_lengths, check_mask, check_pair, check_table
 from warpalign._core.series import SeriesInput, padded, widened
 from warpalign._soft_dtw import autograd
-from warpalign._soft_dtw.autograd import Series
 from warpalign._soft_dtw.checks import check_cost, check_costs, check_gamma, gamma_of_pairs
+from warpalign._soft_dtw.inputs import Costs, Pairs
 from warpalign._soft_dtw.settings import CostFunction, Settings
 
 
 class Problem(NamedTuple):
     """Batches of pairs, ready to be aligned."""
 
-    of: Series
+    of: Pairs
     gamma: float | Tensor
     cost: int | CostFunction
     settings: Settings
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
             costs = costs.masked_fill(of.y_mask[:, None, :], 0.0)
         with naming_the_band(self.settings):
             return autograd.cost_matrix(
-                costs, of.x_lengths, of.y_lengths, self.gamma, self.settings, with_alignment
+                Costs(costs, of.x_lengths, of.y_lengths), self.gamma, self.settings, with_alignment
             )
 
     def subsequence(self, with_alignment: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -57,15 +57,15 @@ class Problem(NamedTuple):
 
     def divergence(self) -> Tensor:
         """s(x, y) - (s(x, x) + s(y, y)) / 2."""
-        x, y, n, m, x_mask, y_mask = self.of
-        of_x = self._replace(of=Series(x, x, n, n, x_mask, x_mask)).value()
-        of_y = self._replace(of=Series(y, y, m, m, y_mask, y_mask)).value()
+        x, y, n, m, x_mask, y_mask, _ = self.of
+        of_x = self._replace(of=Pairs(x, x, n, n, x_mask, x_mask)).value()
+        of_y = self._replace(of=Pairs(y, y, m, m, y_mask, y_mask)).value()
         return self.value() - (of_x + of_y) / 2
 
     def pairs(self, first: int, last: int) -> Problem:
         """A part of the batch."""
         cut = slice(first, last)
-        parts = Series(*(None if t is None else t[cut] for t in self.of))  # type: ignore[arg-type]
+        parts = Pairs(*(None if t is None else t[cut] for t in self.of))  # type: ignore[arg-type]
         gamma = self.gamma[cut] if isinstance(self.gamma, Tensor) else self.gamma
         return self._replace(of=parts, gamma=gamma)
 
@@ -97,7 +97,7 @@ def problem(
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
-    return Problem(Series(x, y, n, m, *masks), gamma, cost, settings, unbatched)
+    return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, unbatched)
 
 
 def cost_problem(
@@ -117,7 +117,7 @@ def cost_problem(
     m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), cost.shape[0])
     gamma = gamma_of_pairs(gamma, cost)
     with naming_the_band(settings):
-        value, _ = autograd.cost_matrix(cost, n, m, gamma, settings)
+        value, _ = autograd.cost_matrix(Costs(cost, n, m), gamma, settings)
     return value.squeeze(0) if unbatched else value
 
 

@@ -7,7 +7,7 @@ raise.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,19 +16,25 @@ from warpalign._core.transforms import (
     Dim,
     along_batch,
     apply,
+    by_name,
     folded,
     mark_unwanted,
     no_derivative,
+    of_inputs,
     only_wanted,
     scaled,
+    split,
     unfold,
 )
 from warpalign._soft_dtw import ops
-from warpalign._soft_dtw.settings import as_keywords
+from warpalign._soft_dtw.inputs import Costs, Pairs
+from warpalign._soft_dtw.settings import Settings, as_keywords
+
+_BY_GAMMA = "second derivatives of soft-DTW by gamma"
 
 
-def check_second_order(gammas: Tensor | None, gamma: float) -> None:
-    if gammas is None and gamma == 0:
+def check_second_order(gammas: Tensor | None, settings: tuple[Any, ...]) -> None:
+    if gammas is None and Settings(*settings).gamma == 0:
         raise no_derivative("second derivatives of hard DTW (gamma = 0)")
 
 
@@ -49,21 +55,21 @@ class SeriesJvp(_Jvp):
 
     @staticmethod
     def forward(
-        x: Tensor,
-        y: Tensor,
         x_tangent: Tensor | None,
         y_tangent: Tensor | None,
-        gammas: Tensor | None,
+        x: Tensor,
+        y: Tensor,
         x_lengths: Tensor | None,
         y_lengths: Tensor | None,
         x_mask: Tensor | None,
         y_mask: Tensor | None,
-        gamma: float,
+        gammas: Tensor | None,
         needs: tuple[bool, bool],
-        cost_kind: int,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        check_second_order(gammas, gamma)
+        check_second_order(gammas, settings)
+        needs_x, needs_y = needs
+        gamma, keywords = as_keywords(settings)
         result: tuple[Tensor, ...] = ops.series_jvp(
             x,
             y,
@@ -72,20 +78,27 @@ class SeriesJvp(_Jvp):
             x_lengths,
             y_lengths,
             gamma,
-            *needs,
-            **as_keywords(settings),
-            gammas=gammas,
-            cost_kind=cost_kind,
+            needs_x,
+            needs_y,
             x_mask=x_mask,
             y_mask=y_mask,
+            gammas=gammas,
+            **keywords,
         )
         return result
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded(inputs[:9], in_dims[:9], size, strided=4)
-        return unfold(apply(SeriesJvp, *tensors, *inputs[9:]), size)
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        return unfold(apply(SeriesJvp, *folded(inputs, in_dims, info.batch_size)), info.batch_size)
+
+
+class _PairGradients(NamedTuple):
+    """The gradients of the values, and what they are scaled by."""
+
+    grad_value: Tensor
+    grad_x: Tensor
+    grad_y: Tensor
+    grad_gamma: Tensor
 
 
 class SeriesGradient(torch.autograd.Function):
@@ -99,79 +112,66 @@ class SeriesGradient(torch.autograd.Function):
         grad_gamma: Tensor,
         x: Tensor,
         y: Tensor,
-        gammas: Tensor | None,
         x_lengths: Tensor | None,
         y_lengths: Tensor | None,
         x_mask: Tensor | None,
         y_mask: Tensor | None,
+        gammas: Tensor | None,
         wanted: tuple[bool, bool, bool],
-        gamma: float,
-        cost_kind: int,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
         return scaled(grad_value, (grad_x, grad_y, grad_gamma), wanted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        known, rest = split(_PairGradients, inputs)
+        pairs, (ctx.wanted, ctx.settings) = split(Pairs, rest)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], *inputs[4:11])
-        ctx.save_for_forward(*inputs[:11])
-        ctx.wanted, *ctx.rest = inputs[11:]
+        ctx.save_for_backward(known.grad_value, *pairs)
+        ctx.save_for_forward(*known, *pairs)
         mark_unwanted(ctx, output)
 
     @staticmethod
     def backward(
-        ctx: Any, grad_grad_x: Tensor | None, grad_grad_y: Tensor | None, grad_grad_gamma: Tensor | None
+        ctx: Any, along_x: Tensor | None, along_y: Tensor | None, along_gamma: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        needs_value, needs_x, needs_y, needs_gamma = (ctx.needs_input_grad[k] for k in (0, 4, 5, 6))
-        if needs_gamma or grad_grad_gamma is not None:
-            raise no_derivative("second derivatives of soft-DTW by gamma")
-        none = (None,) * len(ctx.needs_input_grad)
-        if grad_grad_x is None and grad_grad_y is None:
-            return none
-        grad_value, x, y, *tensors = ctx.saved_tensors
-        gamma, cost_kind, settings = ctx.rest
-        value, *gradients = apply(
-            SeriesJvp,
-            x,
-            y,
-            grad_grad_x,
-            grad_grad_y,
-            *tensors,
-            gamma,
-            (needs_x, needs_y),
-            cost_kind,
-            settings,
-        )
-        needs = (needs_x, needs_y)
-        by_series = only_wanted(needs, scaled(grad_value, (*gradients,), needs))
-        return value if needs_value else None, None, None, None, *by_series, *none[6:]
+        of_known, rest = split(_PairGradients, ctx.needs_input_grad)
+        of, _ = split(Pairs, rest)
+        if of.gammas or along_gamma is not None:
+            raise no_derivative(_BY_GAMMA)
+        if along_x is None and along_y is None:
+            return of_inputs(ctx)
+        grad_value, *tensors = ctx.saved_tensors
+        needs = (of.x, of.y)
+        value, *bent = apply(SeriesJvp, along_x, along_y, *tensors, needs, ctx.settings)
+        x, y = only_wanted(needs, scaled(grad_value, (*bent,), needs))
+        by_value = by_name(_PairGradients, grad_value=value if of_known.grad_value else None)
+        return of_inputs(ctx, *by_value, *by_name(Pairs, x=x, y=y))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
-        if tangents[6] is not None or (ctx.wanted[2] and not (tangents[4] is None and tangents[5] is None)):
-            raise no_derivative("second derivatives of soft-DTW by gamma")
-        grad_value, grad_x, grad_y, grad_gamma, x, y, *tensors = ctx.saved_tensors
-        gamma, cost_kind, settings = ctx.rest
-        wanted = ctx.wanted
-        results: tuple[Tensor, ...] = tuple(g.new_zeros(g.shape) for g in (grad_x, grad_y, grad_gamma))
-        if tangents[0] is not None:
-            results = scaled(tangents[0], (grad_x, grad_y, grad_gamma), wanted)
-        if tangents[4] is not None or tangents[5] is not None:
-            needs = wanted[:2]
-            _, *bent = apply(SeriesJvp, x, y, *tangents[4:6], *tensors, gamma, needs, cost_kind, settings)
-            added = scaled(grad_value, (*bent,), needs)
-            results = (
-                *(a + b if want else a for a, b, want in zip(results, added, needs, strict=False)),
-                results[2],
-            )
-        return only_wanted(wanted, results)
+        of_known, rest = split(_PairGradients, tangents)
+        along, _ = split(Pairs, rest)
+        wants_x, wants_y, wants_gamma = ctx.wanted
+        moves = along.x is not None or along.y is not None
+        if along.gammas is not None or (wants_gamma and moves):
+            raise no_derivative(_BY_GAMMA)
+        known, pairs = split(_PairGradients, ctx.saved_tensors)
+        grad_value, *gradients = known
+        results: tuple[Tensor, ...] = tuple(g.new_zeros(g.shape) for g in gradients)
+        if of_known.grad_value is not None:
+            results = scaled(of_known.grad_value, (*gradients,), ctx.wanted)
+        if moves:
+            needs = (wants_x, wants_y)
+            _, *bent = apply(SeriesJvp, along.x, along.y, *pairs, needs, ctx.settings)
+            *by_series, by_gamma = results
+            added = zip(by_series, scaled(grad_value, (*bent,), needs), needs, strict=True)
+            results = (*(a + b if want else a for a, b, want in added), by_gamma)
+        return only_wanted(ctx.wanted, results)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded(inputs[:11], in_dims[:11], size, strided=6)
-        return unfold(apply(SeriesGradient, *tensors, *inputs[11:]), size)
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        return unfold(apply(SeriesGradient, *folded(inputs, in_dims, info.batch_size)), info.batch_size)
 
 
 class CostJvp(_Jvp):
@@ -179,26 +179,32 @@ class CostJvp(_Jvp):
 
     @staticmethod
     def forward(
-        cost: Tensor,
         tangent: Tensor,
-        gammas: Tensor | None,
+        cost: Tensor,
         n_lengths: Tensor | None,
         m_lengths: Tensor | None,
-        gamma: float,
+        gammas: Tensor | None,
         needs_grad: bool,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        check_second_order(gammas, gamma)
+        check_second_order(gammas, settings)
+        gamma, keywords = as_keywords(settings)
         result: tuple[Tensor, ...] = ops.cost_matrix_jvp(
-            cost, tangent, n_lengths, m_lengths, gamma, needs_grad, **as_keywords(settings), gammas=gammas
+            cost, tangent, n_lengths, m_lengths, gamma, needs_grad, gammas=gammas, **keywords
         )
         return result
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded(inputs[:5], in_dims[:5], size, strided=2)
-        return unfold(apply(CostJvp, *tensors, *inputs[5:]), size)
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        return unfold(apply(CostJvp, *folded(inputs, in_dims, info.batch_size)), info.batch_size)
+
+
+class _CostGradients(NamedTuple):
+    """The gradients of the values, and what they are scaled by."""
+
+    grad_value: Tensor
+    alignment: Tensor
+    grad_gamma: Tensor
 
 
 class CostGradient(torch.autograd.Function):
@@ -210,55 +216,56 @@ class CostGradient(torch.autograd.Function):
         alignment: Tensor,
         grad_gamma: Tensor,
         cost: Tensor,
-        gammas: Tensor | None,
         n_lengths: Tensor | None,
         m_lengths: Tensor | None,
+        gammas: Tensor | None,
         wanted: tuple[bool, bool],
-        gamma: float,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
         return scaled(grad_value, (alignment, grad_gamma), wanted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        known, rest = split(_CostGradients, inputs)
+        costs, (ctx.wanted, ctx.settings) = split(Costs, rest)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], *inputs[3:7])
-        ctx.save_for_forward(*inputs[:7])
-        ctx.wanted, *ctx.rest = inputs[7:]
+        ctx.save_for_backward(known.grad_value, *costs)
+        ctx.save_for_forward(*known, *costs)
         mark_unwanted(ctx, output)
 
     @staticmethod
     def backward(
-        ctx: Any, grad_alignment: Tensor | None, grad_grad_gamma: Tensor | None
+        ctx: Any, along_alignment: Tensor | None, along_gamma: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        needs_value, needs_cost, needs_gamma = (ctx.needs_input_grad[k] for k in (0, 3, 4))
-        if needs_gamma or grad_grad_gamma is not None:
-            raise no_derivative("second derivatives of soft-DTW by gamma")
-        none = (None,) * len(ctx.needs_input_grad)
-        if grad_alignment is None:
-            return none
-        grad_value, cost, *tensors = ctx.saved_tensors
-        gamma, settings = ctx.rest
-        value, bent = apply(CostJvp, cost, grad_alignment, *tensors, gamma, needs_cost, settings)
-        by_cost = only_wanted((needs_cost,), scaled(grad_value, (bent,), (needs_cost,)))
-        return value if needs_value else None, None, None, *by_cost, *none[4:]
+        of_known, rest = split(_CostGradients, ctx.needs_input_grad)
+        of, _ = split(Costs, rest)
+        if of.gammas or along_gamma is not None:
+            raise no_derivative(_BY_GAMMA)
+        if along_alignment is None:
+            return of_inputs(ctx)
+        grad_value, *tensors = ctx.saved_tensors
+        value, bent = apply(CostJvp, along_alignment, *tensors, of.cost, ctx.settings)
+        (cost,) = only_wanted((of.cost,), scaled(grad_value, (bent,), (of.cost,)))
+        by_value = by_name(_CostGradients, grad_value=value if of_known.grad_value else None)
+        return of_inputs(ctx, *by_value, *by_name(Costs, cost=cost))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
-        if tangents[4] is not None or (ctx.wanted[1] and tangents[3] is not None):
-            raise no_derivative("second derivatives of soft-DTW by gamma")
-        grad_value, alignment, grad_gamma, cost, *tensors = ctx.saved_tensors
-        gamma, settings = ctx.rest
-        results: tuple[Tensor, ...] = tuple(g.new_zeros(g.shape) for g in (alignment, grad_gamma))
-        if tangents[0] is not None:
-            results = scaled(tangents[0], (alignment, grad_gamma), ctx.wanted)
-        if tangents[3] is not None and ctx.wanted[0]:
-            _, bent = apply(CostJvp, cost, tangents[3], *tensors, gamma, True, settings)
-            results = (results[0] + bent * along_batch(grad_value, bent), results[1])
-        return only_wanted(ctx.wanted, results)
+        of_known, rest = split(_CostGradients, tangents)
+        along, _ = split(Costs, rest)
+        wants_alignment, wants_gamma = ctx.wanted
+        if along.gammas is not None or (wants_gamma and along.cost is not None):
+            raise no_derivative(_BY_GAMMA)
+        known, costs = split(_CostGradients, ctx.saved_tensors)
+        grad_value, *gradients = known
+        by_cost, by_gamma = (g.new_zeros(g.shape) for g in gradients)
+        if of_known.grad_value is not None:
+            by_cost, by_gamma = scaled(of_known.grad_value, (*gradients,), ctx.wanted)
+        if along.cost is not None and wants_alignment:
+            _, bent = apply(CostJvp, along.cost, *costs, True, ctx.settings)
+            by_cost = by_cost + bent * along_batch(grad_value, bent)
+        return only_wanted(ctx.wanted, (by_cost, by_gamma))
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Dim, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        tensors = folded(inputs[:7], in_dims[:7], size, strided=4)
-        return unfold(apply(CostGradient, *tensors, *inputs[7:]), size)
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        return unfold(apply(CostGradient, *folded(inputs, in_dims, info.batch_size)), info.batch_size)

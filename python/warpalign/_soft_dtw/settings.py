@@ -15,17 +15,31 @@ METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty", "pre
 
 
 class Settings(NamedTuple):
-    """What all operators take besides their tensors and gamma: keyword arguments of their schemas."""
+    """What soft-DTW's operators take besides tensors: keyword arguments of their schemas, with the schemas' defaults."""
 
+    gamma: float = 1.0
+    """The schemas have no default for it. Not looked at where `gammas` holds one per pair."""
+    cost_kind: int = 0
+    """The place in `Cost`. The operators of cost matrices have no such argument."""
     band: int = 0
+    """0 for none, else one more than the place in `Band`."""
     radius: int = 0
     max_slope: float = 2.0
     step_penalty: float = 0.0
     precision: int = 0
+    """The place in `Precision`."""
     batch_invariant: bool = False
 
 
-def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands; a NamedTuple or
-    variable arguments it does not."""
-    return dict(zip(Settings._fields, settings, strict=True))
+_DEFAULTS = tuple(Settings())
+
+
+def as_keywords(settings: tuple[Any, ...]) -> tuple[float, dict[str, Any]]:
+    """gamma, and the operators' other keyword arguments as far as they are not the schemas' defaults, which Settings repeats.
+
+    So an operator may lack those that its callers never set. Settings go through Function.apply as a plain tuple:
+    torch.compile of vmap understands neither a NamedTuple nor variable arguments.
+    """
+    triples = zip(Settings._fields, settings, _DEFAULTS, strict=True)
+    changed = {name: value for name, value, default in triples if value != default}
+    return changed.pop("gamma", 1.0), changed

@@ -11,6 +11,7 @@ import torch
 import warpalign
 from tests.python.helpers import randn
 from tests.python.soft_dtw.reference import pair
+from warpalign._soft_dtw.settings import Settings
 
 
 def int32(*values: int, device: torch.device) -> torch.Tensor:
@@ -80,3 +81,24 @@ def test_shapes_without_data(dtype: torch.dtype) -> None:
     assert (gradient.shape, gradient.dtype) == (x.shape, dtype)
     assert warpalign.soft_dtw_alignment(x, y).alignment.shape == (4, 100, 50)
     assert warpalign.soft_dtw_cost(x).shape == (4,)
+
+
+def test_settings_repeat_the_schemas_defaults() -> None:
+    """Only what differs from them is handed to an operator (settings.as_keywords)."""
+    found = set()
+    for name in (
+        "soft_dtw",
+        "soft_dtw_alignment",
+        "soft_dtw_cost",
+        "soft_dtw_subsequence",
+        "soft_dtw_jvp",
+        "soft_dtw_cost_jvp",
+    ):
+        for argument in getattr(torch.ops.warpalign, name).default._schema.arguments:
+            if argument.kwarg_only and argument.name in Settings._fields:
+                assert argument.default_value == Settings._field_defaults[argument.name], (
+                    name,
+                    argument.name,
+                )
+                found.add(argument.name)
+    assert found == {*Settings._fields} - {"gamma"}

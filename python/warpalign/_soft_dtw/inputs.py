@@ -1,0 +1,36 @@
+"""The tensors of a call of soft-DTW, by name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Pairs(NamedTuple):
+    """Of series; contiguous but for x and y."""
+
+    x: Tensor
+    """(B, N, D) float64 or float32, any strides."""
+    y: Tensor
+    """(B, M, D)"""
+    x_lengths: Tensor | None = None
+    """(B,) int32"""
+    y_lengths: Tensor | None = None
+    x_mask: Tensor | None = None
+    """(B, N) bool, True where a step is missing."""
+    y_mask: Tensor | None = None
+    gammas: Tensor | None = None
+    """(B,) in the dtype of x, in the place of Settings.gamma."""
+
+
+class Costs(NamedTuple):
+    """Of cost matrices; contiguous but for the costs."""
+
+    cost: Tensor
+    """(B, N, M) float64 or float32, any strides."""
+    n_lengths: Tensor | None = None
+    """(B,) int32"""
+    m_lengths: Tensor | None = None
+    gammas: Tensor | None = None
+    """(B,) in the dtype of the costs, in the place of Settings.gamma."""
