@@ -110,9 +110,9 @@ TEST_P(SoftDtw, HugeMagnitudes) {
   for (double scale : {1e3, 1e6}) {
     for (int dim : {1, 2, 16}) {
       const Batch<float> batch({3, 50, 70, dim}, 1e-3, 51, scale);
-      expect_close(batch, run(batch, kEverything), {1e-6, 1e-4}, false);
+      expect_close(batch, run(batch, kEverything), floor_at<float>(batch.gamma), false);
       const Batch<double> wide({3, 50, 70, dim}, 1e-3, 52, scale);
-      expect_close(wide, run(wide, kEverything), {1e-12, 1e-4}, false);
+      expect_close(wide, run(wide, kEverything));
     }
   }
 }
@@ -122,7 +122,7 @@ TEST_P(SoftDtw, AnOutlierIsAsExactAndLeavesItsBatchMatesAlone) {
   const Outputs<float> calm = run(batch, kEverything);
   batch.x.at(1, 2, 1) = 1e5f;
   const Outputs<float> got = run(batch, kEverything);
-  expect_close(batch, got, {1e-6, 1e-5}, false);
+  expect_close(batch, got, floor_at<float>(batch.gamma), false);
   for (int b : {0, 2, 3}) EXPECT_TRUE(same_bits(part(got, 4, b), part(calm, 4, b)));
 }
 
@@ -139,8 +139,7 @@ TEST_P(SoftDtw, ExtremeGammas) {
   for (double gamma : {1e-30, 1e-12, 1e6, 1e12, 1e30}) {
     SCOPED_TRACE(gamma);
     check(Batch<float>({2, 40, 60, 3}, gamma, 55));
-    const Batch<double> wide({2, 40, 60, 3}, gamma, 55);
-    expect_close(wide, run(wide, kEverything), {1e-13, 1e-6});
+    check(Batch<double>({2, 40, 60, 3}, gamma, 55));
   }
 }
 

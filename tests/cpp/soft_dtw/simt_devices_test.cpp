@@ -24,16 +24,16 @@ TEST_F(Devices, LittleSharedMemory) {
     simt::device.shared_bytes = kib * 1024;
     for (int dim : {0, 9, 70}) {
       Batch<float> single({2, 150, 170, dim}, 0.5, 1);
-      expect_close(single, run(single, kEverything), {1e-6, 5e-5});
+      expect_close(single, run(single, kEverything));
       single.gamma = 1e-12;  // reruns
-      expect_close(single, run(single, kEverything), {1e-6, 5e-5});
+      expect_close(single, run(single, kEverything));
       Batch<double> full({2, 170, 150, dim}, 0.5, 2);
-      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+      expect_close(full, run(full, kEverything));
       full.options.band = {BandKind::kSakoeChiba, 20, 2.0};
       full.options.step_penalty = 0.3;
-      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+      expect_close(full, run(full, kEverything));
       full.gamma = 0;
-      expect_close(full, run(full, kEverything), {1e-13, 1e-9});
+      expect_close(full, run(full, kEverything));
     }
   }
 }
@@ -124,11 +124,11 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
     simt::device.multiprocessors = multiprocessors;
     for (int resident : {1, 3}) {
       simt::device.resident = resident;
-      expect_close(few, run(few, kGradients), {1e-6, 5e-5});
-      expect_close(wide, run(wide, kEverything), {1e-6, 5e-5});
-      expect_close(many_features, run(many_features, kGradients), {1e-6, 5e-5});
-      expect_close(many_features, run(many_features, kGradients, Precision::kHigh), {1e-6, 5e-5});
-      expect_close(narrow, run(narrow, kGradients), {1e-6, 5e-5});
+      expect_close(few, run(few, kGradients));
+      expect_close(wide, run(wide, kEverything));
+      expect_close(many_features, run(many_features, kGradients));
+      expect_close(many_features, run(many_features, kGradients, Precision::kHigh));
+      expect_close(narrow, run(narrow, kGradients));
     }
   }
 }
