@@ -1,16 +1,13 @@
 """The alignment functions of all operators, family by family."""
 
 from warpalign._soft_dtw.functional import (
-    DTWPath,
     SoftDTWAlignment,
-    SoftDTWSubsequence,
     dtw,
-    dtw_path,
     soft_dtw,
     soft_dtw_alignment,
     soft_dtw_cost,
-    soft_dtw_subsequence,
 )
+from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
 from warpalign._transducer.functional import tdt_loss, transducer_loss
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from warpalign._core.checks import check_number
+from warpalign._core.checks import check_flag, check_number
+from warpalign._core.series import AnySeries, Lengths, as_batch
 from warpalign._soft_dtw.checks import check_metric_params
 from warpalign.functional import soft_dtw
 
@@ -63,6 +64,7 @@ class SoftDTWMetric(_Metric):
         gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW.
         normalize: soft-DTW divergence, which is not negative and 0 for equal series, instead of soft-DTW.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
+        unbatched: True says that update() gets single series (N, D), as for :func:`warpalign.soft_dtw`.
         options: further arguments of torchmetrics.Metric, dist_sync_on_step for instance.
 
     Examples:
@@ -86,34 +88,42 @@ class SoftDTWMetric(_Metric):
         *,
         normalize: bool = False,
         metric_params: dict[str, Any] | None = None,
+        unbatched: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self.gamma = check_number(gamma, "gamma")
         self.metric_params = check_metric_params(metric_params)
-        self.normalize = bool(normalize)
+        self.normalize = check_flag(normalize, "normalize")
+        self.unbatched = check_flag(unbatched, "unbatched")
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     @torch.no_grad()
     def update(
         self,
-        preds: Tensor,
-        target: Tensor,
-        preds_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
+        preds: AnySeries,
+        target: AnySeries,
+        preds_lengths: Lengths | None = None,
+        target_lengths: Lengths | None = None,
     ) -> None:
-        """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`."""
+        """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`.
+
+        Arrays and lists of series are taken too, as by :func:`warpalign.dtw_path`.
+        """
+        x, n = as_batch(preds, preds_lengths, "preds", "preds_lengths")
+        y, m = as_batch(target, target_lengths, "target", "target_lengths")
         values = soft_dtw(
-            preds,
-            target,
+            x,
+            y,
             gamma=self.gamma,
-            x_lengths=preds_lengths,
-            y_lengths=target_lengths,
+            x_lengths=n,
+            y_lengths=m,
             normalize=self.normalize,
+            unbatched=self.unbatched,
             **self.metric_params,
         )
-        self.total += values.double().sum()
+        self.total += values.double().sum().to(self.total.device)
         self.count += values.numel()
 
     def compute(self) -> Tensor:

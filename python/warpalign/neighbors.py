@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warpalign._core.checks import check_count
+from warpalign._core.checks import check_count, check_flag
 from warpalign._core.series import SeriesSet
 from warpalign._estimator import SeriesEstimator
 from warpalign.pairwise import cdist_soft_dtw
@@ -79,6 +79,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
         """Remembers the series X and their classes y (n,)."""
         self._metric()
         check_count(self.n_neighbors, "n_neighbors")
+        check_flag(self.normalize, "normalize")
         if not (callable(self.weights) or self.weights in ("uniform", "distance")):
             raise ValueError(f'weights: expected "uniform", "distance" or a function, got {self.weights!r}')
         if self.weights == "distance" and not self.normalize:

@@ -22,8 +22,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._core.checks import check_count, check_device, check_number
-from warpalign._core.series import SeriesSet, as_series, check_alike
+from warpalign._core.checks import check_count, check_device, check_flag, check_number
+from warpalign._core.series import SeriesSet, alike, as_series
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
 from warpalign.functional import soft_dtw
@@ -91,12 +91,13 @@ def cdist_soft_dtw(
         tensor([0., 0., 0.])
     """
     gamma = check_number(gamma, "gamma")
+    normalize = check_flag(normalize, "normalize")
     check_options(options, "cdist_soft_dtw")
     x = as_series(X, "X", x_lengths, "x_lengths")
     y = None
     if Y is not None:
         y = as_series(Y, "Y", y_lengths, "y_lengths")
-        check_alike(y, "Y", x, "X")
+        x, y = alike(y, "Y", x, "X")
     elif y_lengths is not None:
         raise ValueError("y_lengths: expected None where Y is None, got lengths")
     group = _check_group(distributed)

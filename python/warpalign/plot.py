@@ -154,7 +154,7 @@ def _one(series: object, name: str) -> Tensor:
     try:
         values = as_series([series], name).values
     except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace(f"{name}[0]", name, 1)) from error
+        raise type(error)(str(error).replace(f"{name}[0]", name)) from error
     return values[0].detach().cpu()
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from warpalign._core import library
-from warpalign._core.torch_internals import is_wrapped, matmul_precision
+from warpalign._core.torch_internals import (
+    constant_when_compiled,
+    is_transforming,
+    is_wrapped,
+    matmul_precision,
+)
 
 Reduction = Literal["none", "mean", "sum"]
 Precision = Literal["highest", "high", "medium"]
@@ -32,9 +39,14 @@ def shape_of(tensor: Tensor) -> str:
 def check_table(tensor: object, name: str, axes: str) -> Tensor:
     """A floating-point tensor of 2 (unbatched) or 3 axes, of which only the batch may be empty."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
+        raise TypeError(
+            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}{_as_tensor(tensor, name)}"
+        )
     if tensor.dtype not in DTYPES:
-        raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {tensor.dtype}")
+        remedy = "" if tensor.is_complex() else f": write {name}.float()"
+        raise TypeError(
+            f"{name}: expected dtype float64, float32, float16 or bfloat16, got {tensor.dtype}{remedy}"
+        )
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
@@ -44,34 +56,113 @@ def check_table(tensor: object, name: str, axes: str) -> Tensor:
             f"got one on {tensor.device}"
         )
     if tensor.dim() not in (2, 3):
-        raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {shape_of(tensor)}")
+        remedy = (
+            f": write {name}[:, None] for one univariate series"
+            if tensor.dim() == 1 and axes[-1] == "D"
+            else ""
+        )
+        raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {shape_of(tensor)}{remedy}")
     if 0 in tensor.shape[-2:]:
         raise ValueError(f"{name}: expected no empty axis in ({axes}), got shape {shape_of(tensor)}")
     return tensor
 
 
+def _as_tensor(given: object, name: str) -> str:
+    """What to write instead of something that is no tensor."""
+    if isinstance(given, (list, tuple)):
+        return (
+            f": write torch.as_tensor({name}), or, of unequal series, torch.nn.utils.rnn.pad_sequence({name}, "
+            "batch_first=True) and give their lengths"
+        )
+    if hasattr(given, "to_numpy"):
+        return f": write torch.tensor({name}.to_numpy())"
+    return f": write torch.as_tensor({name})" if hasattr(given, "__array__") else ""
+
+
+def is_autocast(tensor: Tensor) -> bool:
+    """Whether torch.autocast is active where the tensor is."""
+    kind = tensor.device.type
+    return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
+
+
+def of_one_dtype(x: Tensor, y: Tensor, first: str, name: str) -> tuple[Tensor, Tensor]:
+    """Both as they are, where they have one dtype; under autocast in the one that holds both, and float32."""
+    if x.dtype == y.dtype:
+        return x, y
+    if not is_autocast(x):
+        raise TypeError(
+            f"{name}: expected the dtype of {first}, {x.dtype}, got {y.dtype}: write {name}.to({first}.dtype)"
+        )
+    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    return x.to(dtype), y.to(dtype)
+
+
 def check_pair(x: object, y: object, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
-    """Two series, or batches of them, that can be aligned."""
+    """Two series, or batches of them, that can be aligned, of one dtype."""
     first, name = names
     x = check_table(x, first, "N, D")
     y = check_table(y, name, "M, D")
-    if x.dtype != y.dtype:
-        raise TypeError(f"{name}: expected the dtype of {first}, {x.dtype}, got {y.dtype}")
     if x.device != y.device:
-        raise ValueError(f"{name}: expected the device of {first}, {x.device}, got {y.device}")
-    if x.dim() != y.dim():
         raise ValueError(
-            f"{name}: expected as many axes as {first}, which has shape {shape_of(x)}, got shape {shape_of(y)}"
+            f"{name}: expected the device of {first}, {x.device}, got {y.device}: write {name}.to({first}.device)"
+        )
+    x, y = of_one_dtype(x, y, first, name)
+    if x.dim() != y.dim():
+        single, other = (first, name) if x.dim() == 2 else (name, first)
+        raise ValueError(
+            f"{name}: expected as many axes as {first}, which has shape {shape_of(x)}, got shape {shape_of(y)}: write "
+            f"{single}[None] to pair one series with each of {other}, or {single}[..., None] for a batch of univariate ones"
         )
     if x.shape[-1] != y.shape[-1]:
+        remedy = f": write {first}[..., None] and {name}[..., None] for batches of univariate series"
         raise ValueError(
             f"{name}: expected D = {x.shape[-1]} features as in {first}, got shape {shape_of(y)}"
+            + (remedy if x.dim() == 2 and x.shape[-1] > 1 and y.shape[-1] > 1 else "")
         )
     if x.dim() == 3 and x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0]):
         raise ValueError(
             f"{name}: expected a batch of {x.shape[0]} as in {first}, or of 1, got shape {shape_of(y)}"
         )
     return x, y
+
+
+def check_unbatched(unbatched: object, x: Tensor, y: Tensor, names: tuple[str, str]) -> None:
+    """True: both are single series (N, D). False: what they are goes by their axes, and shapes that puzzle are warned of."""
+    if check_flag(unbatched, "unbatched"):
+        for tensor, name in zip((x, y), names, strict=True):
+            if tensor.dim() != 2:
+                raise ValueError(f"{name}: expected (N, D) with unbatched=True, got shape {shape_of(tensor)}")
+    elif x.shape == y.shape:
+        warn_of_one_series(x, names)
+
+
+def warn_of_one_series(x: Tensor, names: tuple[str, str]) -> None:
+    """Says that (N, D) is one series, where its caller may have meant N univariate ones.
+
+    Nobody means that of one feature, as the series would have one step, nor within a transform of torch.func, where vmap has taken the batch away.
+    """
+    if x.dim() == 2 and x.shape[-1] > 1 and not is_transforming():
+        first, second = names
+        warn_once(
+            f"{first} and {second}: (N, D) is one series of N time steps with D features. For a batch of univariate series write "
+            f"{first}[..., None] and {second}[..., None]. unbatched=True says that they are single series, and silences this."
+        )
+
+
+_warned: set[str] = set()
+
+
+@constant_when_compiled
+def warn_once(message: str) -> None:
+    """A warning that comes once in a process, at the line of the caller's own code; in a compiled graph when it is traced."""
+    if message in _warned:
+        return
+    _warned.add(message)
+    package, torch_package = str(Path(__file__).parents[1]), str(Path(torch.__file__).parent)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((package, torch_package)):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def check_number(value: object, name: str, least: float | None = 0) -> float:
@@ -86,6 +177,12 @@ def check_number(value: object, name: str, least: float | None = 0) -> float:
             f"{name}: expected a finite number {'> 0' if least is None else f'>= {least}'}, got {value}"
         )
     return float(number)
+
+
+def check_flag(value: object, name: str) -> bool:
+    if not (isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")):  # the latter are NumPy's
+        raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+    return bool(value)
 
 
 def check_count(value: object, name: str, least: int = 1) -> int:
@@ -133,8 +230,7 @@ def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | 
     """(B, N), contiguous; series is (B, N, D) or, to be broadcast, (1, N, D)."""
     if mask is None:
         return None
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"{name}: expected a bool tensor, got {type(mask).__name__}")
+    mask = _without_gradient(mask, name, series.device, "bools (B, N)")
     if mask.dtype != torch.bool:
         raise TypeError(f"{name}: expected dtype torch.bool, got {mask.dtype}")
     if mask.device != series.device:
@@ -151,15 +247,17 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     """Lengths as the operators want them: int32, contiguous, (B,).
 
     On the CPU every length must be in [1, limit]. On other devices nothing is read back: the kernel clamps lengths
-    into that range.
+    into that range. Lists and arrays are in the host's memory, and are looked at on every device.
     """
     if lengths is None:
         return None
-    if not isinstance(lengths, Tensor):
-        raise TypeError(f"{name}: expected an integer tensor (B,), got {type(lengths).__name__}")
+    is_tensor = isinstance(lengths, Tensor)
+    lengths = _without_gradient(lengths, name, None, "integers (B,)")
+    if not lengths.numel() and not is_tensor:
+        lengths = lengths.long()  # torch makes an empty list one of floats
     if lengths.dtype not in _LENGTH_DTYPES:
         raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
-    if lengths.device != table.device:
+    if is_tensor and lengths.device != table.device:
         raise ValueError(f"{name}: expected the series' device, {table.device}, got {lengths.device}")
     if lengths.shape != (batch,):
         raise ValueError(f"{name}: expected shape ({batch},), one length per pair, got {shape_of(lengths)}")
@@ -175,7 +273,23 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     if not _LENGTH_DTYPES[lengths.dtype]:
         # Beyond int32 they must not come back small and positive.
         lengths = lengths.clamp(-(2**31), 2**31 - 1)
-    return lengths.to(torch.int32).contiguous()
+    return lengths.to(table.device, torch.int32).contiguous()
+
+
+def _without_gradient(given: object, name: str, device: torch.device | None, expected: str) -> Tensor:
+    """A tensor as it is; arrays and lists, of what has no gradient, as one."""
+    if isinstance(given, Tensor):
+        return given
+    try:
+        if hasattr(given, "__array__"):
+            import numpy as np  # only for those who bring arrays
+
+            return torch.tensor(np.asarray(given), device=device)
+        if isinstance(given, (list, tuple)):
+            return torch.tensor(given, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name}: expected {expected}, got {type(given).__name__} of others") from None
+    raise TypeError(f"{name}: expected {expected} as a tensor, array or list, got {type(given).__name__}")
 
 
 def can_be_read(tensor: Tensor) -> bool:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
-from warpalign._core.checks import check_lengths, check_table
+from warpalign._core.checks import check_lengths, check_table, of_one_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 SeriesInput = Tensor | PackedSequence
+# Where no gradient can flow; a list is one of series (N, D) or (N,).
+AnySeries: TypeAlias = "SeriesInput | ArrayLike | Sequence[Tensor] | Sequence[ArrayLike]"
+Lengths: TypeAlias = "Tensor | Sequence[int] | NDArray[np.integer[Any]]"
+Mask: TypeAlias = "Tensor | NDArray[np.bool_]"
 
 _FORMS = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,)"
 
@@ -65,21 +74,36 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known)
 
 
+def as_batch(given: object, lengths: object, name: str, lengths_name: str) -> tuple[Any, Any]:
+    """Arrays as tensors of the same axes, and lists of series, as in as_series(), as padded batches with their lengths."""
+    if isinstance(given, (Tensor, PackedSequence)):
+        return given, lengths
+    given = as_list(given)
+    if isinstance(given, (list, tuple)) and all(hasattr(one, "__len__") for one in given):
+        series = as_series(given, name, lengths, lengths_name)
+        return series.values, None if series.lengths is None else series.lengths.to(series.values.device)
+    if isinstance(given, (list, tuple)) or hasattr(given, "__array__"):
+        return as_tensor(given, name), lengths
+    return given, lengths
+
+
 def as_list(given: Any) -> Any:
     """NumPy's and pandas' way to hold series of unequal lengths, an array of arrays, as a list; all else as it is."""
     holds_objects = getattr(getattr(given, "dtype", None), "kind", None) == "O"
     return list(given) if holds_objects and given.ndim == 1 else given
 
 
-def check_alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> None:
-    """Two sets whose series can be aligned with each other."""
+def alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> tuple[SeriesSet, SeriesSet]:
+    """(first, other), once their series can be aligned with each other; under autocast of one dtype, at least float32."""
     x, y = first.values, other.values
-    if y.dtype != x.dtype:
-        raise TypeError(f"{name}: expected the dtype of {first_name}, {x.dtype}, got {y.dtype}")
     if y.device != x.device:
-        raise ValueError(f"{name}: expected the device of {first_name}, {x.device}, got {y.device}")
+        raise ValueError(
+            f"{name}: expected the device of {first_name}, {x.device}, got {y.device}: write {name}.to({first_name}.device)"
+        )
     if y.shape[2] != x.shape[2]:
         raise ValueError(f"{name}: expected D = {x.shape[2]} features as in {first_name}, got {y.shape[2]}")
+    x, y = of_one_dtype(x, y, first_name, name)
+    return first._replace(values=x), other._replace(values=y)
 
 
 def check_finite(series: SeriesSet, name: str) -> None:

@@ -24,6 +24,7 @@ def compiler_is_loaded() -> bool:
     return "torch._dynamo" in sys.modules
 
 
+@constant_when_compiled
 def is_transforming() -> bool:
     """Whether a transform of torch.func (grad, vmap, jvp, ...) is active."""
     active: bool = torch._C._are_functorch_transforms_active()

@@ -99,6 +99,8 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     if max_slope is not None:
         raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
     if bandwidth is None:
+        if band != "sakoe_chiba":
+            raise ValueError(f'bandwidth: expected a radius with band="{band}", got None')
         return Settings()
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
         raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")

@@ -13,18 +13,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from warpalign._core.checks import Precision, Reduction, check_reduction
-from warpalign._core.series import SeriesInput
-from warpalign._core.transforms import not_compiled
+from warpalign._core.checks import Precision, Reduction, check_flag, check_reduction
+from warpalign._core.series import AnySeries, Lengths, Mask, SeriesInput
 from warpalign._soft_dtw.checks import check_settings
-from warpalign._soft_dtw.problem import Problem, cost_problem, problem
+from warpalign._soft_dtw.problem import cost_problem, problem
 from warpalign._soft_dtw.settings import Band, Cost, CostFunction
-
-# Cells of the alignments that dtw_path() holds at once.
-_PATH_CELLS = 2**24
 
 
 class SoftDTWAlignment(NamedTuple):
@@ -36,44 +31,25 @@ class SoftDTWAlignment(NamedTuple):
     """(B, N, M) expected alignments; (N, M) for unbatched input."""
 
 
-class DTWPath(NamedTuple):
-    """Result of :func:`dtw_path`."""
-
-    paths: list[Tensor]
-    """One (L, 2) int64 tensor per pair: the cells (i, j) from (0, 0) to (N-1, M-1)."""
-    value: Tensor
-    """(B,) costs of the paths; 0-d for unbatched input."""
-
-
-class SoftDTWSubsequence(NamedTuple):
-    """Result of :func:`soft_dtw_subsequence`."""
-
-    value: Tensor
-    """(B,) values over all places in the series; 0-d for unbatched input. Differentiable."""
-    end_values: Tensor
-    """(B, M) values of the matches that end at each time step; (M,) for unbatched input."""
-    match: Tensor | None
-    """(B, 2) int64: first and last time step of the best match; (2,) for unbatched input."""
-
-
 def soft_dtw(
     x: SeriesInput,
     y: SeriesInput,
     *,
     gamma: float | Tensor = 1.0,
     cost: Cost | CostFunction = "sqeuclidean",
-    x_lengths: Tensor | None = None,
-    y_lengths: Tensor | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
     bandwidth: int | None = None,
     band: Band = "sakoe_chiba",
     max_slope: float | None = None,
     step_penalty: float = 0.0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
+    x_mask: Mask | None = None,
+    y_mask: Mask | None = None,
     normalize: bool = False,
     reduction: Reduction = "none",
     precision: Precision | None = None,
     batch_invariant: bool = False,
+    unbatched: bool = False,
 ) -> Tensor:
     """Soft-DTW between pairs of time series, twice differentiable in both.
 
@@ -81,7 +57,9 @@ def soft_dtw(
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
             or bfloat16; any strides. A batch of 1 is paired with every element of the other batch.
             A torch.nn.utils.rnn.PackedSequence or a nested tensor of B series is taken with its own lengths.
-        y: (B, M, D) or (M, D), of the same dtype and device. M may differ from N.
+            A batch of B univariate series is (B, N, 1): write x[..., None].
+        y: (B, M, D) or (M, D), of the same dtype and device. M may differ from N. Under torch.autocast the dtypes may differ:
+            then both are computed in float32, or float64 where one of them is.
         gamma: smoothing, in units of the cost; finite and >= 0, or a tensor () or (B,) of numbers > 0, which receives a
             gradient too: d value / d gamma is minus the entropy of the distribution of paths. 0 is hard DTW: the value of
             the best path, the gradient along it; of equally good steps into a cell the diagonal one is taken, then the
@@ -91,10 +69,10 @@ def soft_dtw(
             and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
             Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
             autograd; half precision comes to it as float32.
-        x_lengths: (B,) integer tensor on the same device: true lengths within x, each from 1 to N. What lies behind
-            influences nothing, and its gradient is exactly 0. On the CPU a length out of range raises; on a GPU nothing
-            is read back, and lengths are clamped into the range.
-        y_lengths: likewise for y.
+        x_lengths: (B,) integers, a tensor on the same device, an array or a list: true lengths within x, each from 1 to N. What
+            lies behind influences nothing, and its gradient is exactly 0. A length out of range raises; a tensor on a GPU is not
+            read back, and its lengths are clamped into the range.
+        y_lengths: (B,) true lengths within y, from 1 to M.
         bandwidth: radius r >= 0 of a band around the diagonal; None: no band. Paths stay within the band, the other
             cells are not computed, and time falls with it. N and M are each pair's own lengths, indices run from 0:
 
@@ -109,18 +87,20 @@ def soft_dtw(
         max_slope: of band="itakura", >= 1, by default 2: the parallelogram of slopes max_slope and 1 / max_slope (times
             M / N) from both ends, rounded as tslearn does; holds no path if it is too narrow for the lengths.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        x_mask: (B, N) bool tensor, True where a time step is missing: it costs 0 against everything, what it holds is
+        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything, what it holds is
             never used, and its gradient is 0.
-        y_mask: likewise (B, M).
+        y_mask: (B, M) bools for y.
         normalize: the soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2 instead of s(x, y): exactly 0 for equal series
             (Blondel, Mensch & Vert, "Differentiable divergences between time series", AISTATS 2021). Three times the work.
-        reduction: "none" for one value per pair, or their "mean" or "sum".
+        reduction: "none" for one value per pair, or their "mean" or "sum". torch's losses have "mean" by default, this has "none".
         precision: how a GPU may multiply float32: "highest" in float32; "high" on its matrix units, as three products of TF32
             with an error of float32's class; "medium" as one product, three digits. It makes the squared distances and the
             gradients of 5 to 2048 features several times as fast, and changes nothing elsewhere. None: what
             torch.get_float32_matmul_precision() says, "highest" by default.
         batch_invariant: whether a pair gets the same bits whatever else is in the batch. Else a GPU sweeps few pairs from both
             ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
+        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches. With False, two tensors of
+            one shape (N, D), D > 1, bring a warning, once: they may have been meant for N univariate series.
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32, because nothing
@@ -153,25 +133,26 @@ def soft_dtw(
         x_mask=x_mask,
         y_mask=y_mask,
         settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
+        unbatched=unbatched,
     )
-    value = of.divergence() if normalize else of.value()
+    value = of.divergence() if check_flag(normalize, "normalize") else of.value()
     return _reduced(value.squeeze(0) if of.unbatched else value, reduction)
 
 
 def soft_dtw_alignment(
-    x: SeriesInput,
-    y: SeriesInput,
+    x: AnySeries,
+    y: AnySeries,
     *,
     gamma: float | Tensor = 1.0,
     cost: Cost | CostFunction = "sqeuclidean",
-    x_lengths: Tensor | None = None,
-    y_lengths: Tensor | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
     bandwidth: int | None = None,
     band: Band = "sakoe_chiba",
     max_slope: float | None = None,
     step_penalty: float = 0.0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
+    x_mask: Mask | None = None,
+    y_mask: Mask | None = None,
     precision: Precision | None = None,
     batch_invariant: bool = False,
 ) -> SoftDTWAlignment:
@@ -181,11 +162,16 @@ def soft_dtw_alignment(
     Cuturi & Blondel 2017. E[0, 0] = E[N-1, M-1] = 1; every row and every column sums to at least 1.
 
     Args:
-        all: as in :func:`soft_dtw`.
+        x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
+            become float64.
+        y: as x.
+        gamma, cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask, precision,
+            batch_invariant: as in :func:`soft_dtw`.
 
     Returns:
         SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
-        input, else float32. Cells beyond a pair's true lengths are 0. The value is differentiable, the alignment is not.
+        input, else float32. Cells beyond a pair's true lengths are 0. The value is differentiable. The alignment has no gradient:
+        :func:`soft_dtw_cost` gives it as a gradient that can be differentiated again.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
@@ -207,6 +193,7 @@ def soft_dtw_alignment(
         x_mask=x_mask,
         y_mask=y_mask,
         settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
+        takes_arrays=True,
     )
     value, alignment = of.value_and_alignment(True)
     if of.unbatched:
@@ -218,8 +205,8 @@ def soft_dtw_cost(
     cost_matrix: Tensor,
     *,
     gamma: float | Tensor = 1.0,
-    n_lengths: Tensor | None = None,
-    m_lengths: Tensor | None = None,
+    n_lengths: Lengths | None = None,
+    m_lengths: Lengths | None = None,
     bandwidth: int | None = None,
     band: Band = "sakoe_chiba",
     max_slope: float | None = None,
@@ -232,10 +219,10 @@ def soft_dtw_cost(
         cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell: a pair
             without any allowed path has value inf and gradient 0. dtype and strides as for :func:`soft_dtw`.
         gamma: a number or a tensor, as in :func:`soft_dtw`.
-        n_lengths: (B,) integer tensor: true numbers of rows, as x_lengths of :func:`soft_dtw`.
-        m_lengths: likewise of columns.
+        n_lengths: (B,) true numbers of rows, as x_lengths of :func:`soft_dtw`.
+        m_lengths: (B,) true numbers of columns.
         bandwidth, band, max_slope, step_penalty: as in :func:`soft_dtw`; costs outside the band are not looked at.
-        reduction: "none", "mean" or "sum".
+        reduction: "none" (the default), "mean" or "sum".
 
     Returns:
         (B,) values, 0-d for unbatched input or with a reduction; float64 for float64 input, else float32.
@@ -265,15 +252,16 @@ def dtw(
     y: SeriesInput,
     *,
     cost: Cost | CostFunction = "sqeuclidean",
-    x_lengths: Tensor | None = None,
-    y_lengths: Tensor | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
     bandwidth: int | None = None,
     band: Band = "sakoe_chiba",
     max_slope: float | None = None,
     step_penalty: float = 0.0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
+    x_mask: Mask | None = None,
+    y_mask: Mask | None = None,
     reduction: Reduction = "none",
+    unbatched: bool = False,
 ) -> Tensor:
     """Hard DTW: :func:`soft_dtw` with gamma = 0. The gradient is that of the best path.
 
@@ -300,142 +288,8 @@ def dtw(
         x_mask=x_mask,
         y_mask=y_mask,
         reduction=reduction,
+        unbatched=unbatched,
     )
-
-
-@not_compiled
-def dtw_path(
-    x: SeriesInput,
-    y: SeriesInput,
-    *,
-    cost: Cost | CostFunction = "sqeuclidean",
-    x_lengths: Tensor | None = None,
-    y_lengths: Tensor | None = None,
-    bandwidth: int | None = None,
-    band: Band = "sakoe_chiba",
-    max_slope: float | None = None,
-    step_penalty: float = 0.0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-) -> DTWPath:
-    """Best paths of hard DTW and their costs.
-
-    Args:
-        all: as in :func:`soft_dtw`, which also says which of equally good paths is taken.
-
-    Returns:
-        DTWPath(paths, value) with one (L, 2) int64 tensor of cells (i, j) per pair, a list of one for unbatched input; and
-        (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
-
-    Raises:
-        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
-
-    Examples:
-        >>> paths, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
-        >>> paths[0].tolist()
-        [[0, 0], [1, 1], [2, 2], [3, 3]]
-    """
-    of = problem(
-        x,
-        y,
-        gamma=0.0,
-        cost=cost,
-        x_lengths=x_lengths,
-        y_lengths=y_lengths,
-        x_mask=x_mask,
-        y_mask=y_mask,
-        settings=check_settings(bandwidth, band, max_slope, step_penalty),
-    )
-    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
-    step = max(1, _PATH_CELLS // (n * m))
-    paths: list[Tensor] = []
-    values = []
-    for first in range(0, batch, step):
-        value, alignment = of.pairs(first, first + step).value_and_alignment(True)
-        values.append(value)
-        # Row by row is also along the path; a NaN is not above 0.
-        paths += [(one > 0).nonzero() for one in alignment.detach()]
-    value = torch.cat(values) if values else of.value()
-    return DTWPath(paths, value.squeeze(0) if of.unbatched else value)
-
-
-def soft_dtw_subsequence(
-    query: SeriesInput,
-    series: SeriesInput,
-    *,
-    gamma: float = 1.0,
-    cost: Cost = "sqeuclidean",
-    query_lengths: Tensor | None = None,
-    series_lengths: Tensor | None = None,
-    step_penalty: float = 0.0,
-    with_match: bool = True,
-) -> SoftDTWSubsequence:
-    """The query sought within the series: alignments that begin and end anywhere in the series.
-
-    A path begins at any (0, j) and ends at any (N-1, k), j <= k; every such path counts once. end_values[k] is the soft
-    minimum of the paths that end at k, R[N-1, k], and value that of all paths, softmin_gamma over k of end_values[k].
-
-    Args:
-        query: (B, N, D), (1, N, D) for one query in B series, or (N, D); as x of :func:`soft_dtw`.
-        series: (B, M, D), (1, M, D) or (M, D).
-        gamma: smoothing, in units of the cost; finite and >= 0, no tensor. 0: the best match alone.
-        cost: a name as in :func:`soft_dtw`, no function.
-        query_lengths: (B,) integer tensor of true lengths, as in :func:`soft_dtw`.
-        series_lengths: likewise for the series; end_values behind them are inf.
-        step_penalty: as in :func:`soft_dtw`.
-        with_match: whether to look for the best match too, which takes about as long again as value and gradient.
-
-    Returns:
-        SoftDTWSubsequence(value (B,), end_values (B, M), match (B, 2) or None). The value is differentiable in query and
-        series, the rest is not. match holds the first and last time step of the best path of hard DTW (gamma = 0); -1 for
-        a pair that contains NaN or has no path of finite cost.
-
-    Raises:
-        TypeError, ValueError: as :func:`soft_dtw`.
-        NotImplementedError: on an attempt to differentiate twice, or in forward mode.
-
-    Examples:
-        >>> series = torch.randn(500, 3)
-        >>> found = soft_dtw_subsequence(series[300:340], series, gamma=0.01)
-        >>> found.match.tolist()
-        [300, 339]
-    """
-    if isinstance(gamma, Tensor):
-        raise TypeError("gamma: expected a float, got Tensor")
-    if not isinstance(cost, str):
-        raise TypeError(f"cost: expected a str, got {type(cost).__name__}")
-    of = problem(
-        query,
-        series,
-        gamma=gamma,
-        cost=cost,
-        x_lengths=query_lengths,
-        y_lengths=series_lengths,
-        x_mask=None,
-        y_mask=None,
-        settings=check_settings(None, "sakoe_chiba", None, step_penalty),
-        names=("query", "series"),
-    )
-    value, _, ends = of.subsequence(with_alignment=False)
-    match = _matches(of) if with_match else None
-    if of.unbatched:
-        value, ends = value.squeeze(0), ends.squeeze(0)
-        match = None if match is None else match.squeeze(0)
-    return SoftDTWSubsequence(value, ends, match)
-
-
-@torch.no_grad()
-def _matches(of: Problem) -> Tensor:
-    """(B, 2): first and last column of the best paths."""
-    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
-    step = max(1, _PATH_CELLS // (n * m))
-    found = [torch.empty(0, 2, dtype=torch.int64, device=of.of.x.device)]
-    for first in range(0, batch, step):
-        _, alignment, _ = of.pairs(first, first + step)._replace(gamma=0.0).subsequence(with_alignment=True)
-        columns = (alignment > 0).any(dim=1).int()
-        ends = torch.stack([columns.argmax(1), m - 1 - columns.flip(1).argmax(1)], dim=1)
-        found.append(torch.where(columns.any(dim=1, keepdim=True), ends, -1))
-    return torch.cat(found)
 
 
 def _reduced(value: Tensor, reduction: Reduction) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from warpalign._core.checks import Precision, Reduction, check_reduction
-from warpalign._core.series import SeriesInput
+from warpalign._core.checks import Precision, Reduction, check_flag, check_reduction, warn_of_one_series
+from warpalign._core.series import Lengths, Mask, SeriesInput
 from warpalign._soft_dtw.checks import check_cost, check_gamma, check_settings
 from warpalign._soft_dtw.functional import soft_dtw
 from warpalign._soft_dtw.settings import Band, Cost, CostFunction
@@ -20,9 +20,12 @@ class SoftDTW(nn.Module):
 
     Args:
         gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
-            the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow).
+            the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow). To anneal a number, assign it
+            between steps: ``loss.gamma = 0.9 * loss.gamma``. A tensor is in the state_dict and a number is not, so that neither
+            kind's state_dict loads into a module of the other.
         cost, bandwidth, band, max_slope, step_penalty, normalize, precision, batch_invariant: as in :func:`warpalign.soft_dtw`.
-        reduction: "none" for one value per pair, or their "mean" or "sum".
+        reduction: "none" (the default; torch's losses have "mean") for one value per pair, or their "mean" or "sum".
+        unbatched: as in :func:`warpalign.soft_dtw`. The warning also comes for (N, D), D > 1, that requires a gradient.
 
     Raises:
         TypeError, ValueError: an argument does not fit; a call raises what :func:`warpalign.soft_dtw` raises.
@@ -46,6 +49,7 @@ class SoftDTW(nn.Module):
         reduction: Reduction = "none",
         precision: Precision | None = None,
         batch_invariant: bool = False,
+        unbatched: bool = False,
     ) -> None:
         super().__init__()
         check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant)
@@ -63,21 +67,26 @@ class SoftDTW(nn.Module):
             "band": band,
             "max_slope": max_slope,
             "step_penalty": step_penalty,
-            "normalize": normalize,
+            "normalize": check_flag(normalize, "normalize"),
             "precision": precision,
             "batch_invariant": batch_invariant,
+            "unbatched": check_flag(unbatched, "unbatched"),
         }
 
     def forward(
         self,
         x: SeriesInput,
         y: SeriesInput,
-        x_lengths: Tensor | None = None,
-        y_lengths: Tensor | None = None,
-        x_mask: Tensor | None = None,
-        y_mask: Tensor | None = None,
+        x_lengths: Lengths | None = None,
+        y_lengths: Lengths | None = None,
+        x_mask: Mask | None = None,
+        y_mask: Mask | None = None,
     ) -> Tensor:
         """x (B, N, D), y (B, M, D), lengths (B,), masks (B, N) and (B, M) -> (B,), or 0-d with a reduction."""
+        if not self.options["unbatched"]:
+            for given in (x, y):  # a forecast (B, N) would be trained as one series
+                if isinstance(given, Tensor) and given.requires_grad:
+                    warn_of_one_series(given, ("x", "y"))
         return soft_dtw(
             x,
             y,

@@ -9,8 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_lengths, check_mask, check_pair, check_table
-from warpalign._core.series import SeriesInput, padded, widened
+from warpalign._core.checks import (
+    check_lengths,
+    check_mask,
+    check_pair,
+    check_table,
+    check_unbatched,
+    is_autocast,
+)
+from warpalign._core.series import as_batch, padded, widened
 from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_cost, check_costs, check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -35,7 +42,7 @@ class Problem(NamedTuple):
         # What a missing step or padding holds must not come back through the function's derivative either.
         x = _without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
         y = _without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
-        costs = check_costs(self.cost(x, y), x, y)
+        costs = check_costs(_in_full_precision(self.cost, x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
         if of.y_mask is not None:
@@ -71,24 +78,37 @@ class Problem(NamedTuple):
 
 
 def problem(
-    x: SeriesInput,
-    y: SeriesInput,
+    x: object,
+    y: object,
     *,
     gamma: float | Tensor,
     cost: object,
-    x_lengths: Tensor | None,
-    y_lengths: Tensor | None,
-    x_mask: Tensor | None,
-    y_mask: Tensor | None,
+    x_lengths: object,
+    y_lengths: object,
+    x_mask: object,
+    y_mask: object,
     settings: Settings,
     names: tuple[str, str] = ("x", "y"),
+    unbatched: bool | None = None,
+    takes_arrays: bool = False,
 ) -> Problem:
+    """The problem behind a public function's arguments.
+
+    Args:
+        unbatched: the argument of that name; None: the function has none.
+        takes_arrays: whether x and y may be arrays and lists, which have no gradient.
+    """
     gamma, cost = check_gamma(gamma), check_cost(cost)
+    if takes_arrays:
+        x, x_lengths = as_batch(x, x_lengths, names[0], f"{names[0]}_lengths")
+        y, y_lengths = as_batch(y, y_lengths, names[1], f"{names[1]}_lengths")
     padded_x, x_lengths = padded(x, x_lengths, names[0], f"{names[0]}_lengths")
     padded_y, y_lengths = padded(y, y_lengths, names[1], f"{names[1]}_lengths")
     x, y = check_pair(padded_x, padded_y, names)
-    unbatched = x.dim() == 2
-    if unbatched:
+    if unbatched is not None:
+        check_unbatched(unbatched, x, y, names)
+    is_single = x.dim() == 2
+    if is_single:
         x, y = x.unsqueeze(0), y.unsqueeze(0)
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
@@ -97,15 +117,15 @@ def problem(
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
-    return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, unbatched)
+    return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single)
 
 
 def cost_problem(
     cost_matrix: object,
     *,
     gamma: float | Tensor,
-    n_lengths: Tensor | None,
-    m_lengths: Tensor | None,
+    n_lengths: object,
+    m_lengths: object,
     settings: Settings,
 ) -> Tensor:
     """The values of the caller's own costs."""
@@ -119,6 +139,14 @@ def cost_problem(
     with naming_the_band(settings):
         value, _ = autograd.cost_matrix(Costs(cost, n, m), gamma, settings)
     return value.squeeze(0) if unbatched else value
+
+
+def _in_full_precision(cost: CostFunction, x: Tensor, y: Tensor) -> Tensor:
+    """The caller's costs; under autocast too they are computed in the dtype that x and y have."""
+    if not is_autocast(x):
+        return cost(x, y)
+    with torch.autocast(x.device.type, enabled=False):
+        return cost(x, y)
 
 
 @contextmanager

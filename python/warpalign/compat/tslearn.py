@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import warpalign
-from warpalign._core.series import SeriesSet, as_series, check_alike, resampled
+from warpalign._core.series import SeriesSet, alike, as_series, resampled
 from warpalign.compat._common import check_shapes
 
 __all__ = [
@@ -310,7 +310,7 @@ def _all_pairs(
     y = None
     if dataset2 is not None:
         y = _dataset(dataset2, "dataset2")
-        check_alike(y, "dataset2", x, "dataset1")
+        x, y = alike(y, "dataset2", x, "dataset1")
     options: dict[str, Any] = {"normalize": normalize, "progress": bool(verbose), **band.options}
     with _naming_the_slope():
         values = warpalign.cdist_soft_dtw(x.values, None if y is None else y.values, gamma=gamma, **options)

@@ -234,29 +234,29 @@ def test_dtw_path() -> None:
         assert ((steps >= 0) & (steps <= 1)).all() and (steps.sum(1) > 0).all()
         total = costs[b][path[:, 0], path[:, 1]].sum() + 0.1 * (steps.sum(1) == 1).sum()
         torch.testing.assert_close(total, value[b])
-    (single,), value = warpalign.dtw_path(x[0], y[0])
+    single, value = warpalign.dtw_path(x[0], y[0])
     assert value.shape == () and single.shape[1] == 2
-    (none,), _ = warpalign.dtw_path(torch.full((3, 1), torch.nan), torch.zeros(3, 1))
+    none, _ = warpalign.dtw_path(torch.full((3, 1), torch.nan), torch.zeros(3, 1))
     assert none.shape == (0, 2)
 
 
 def test_dtw_path_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = pair(5, 30, 26, 2)
     whole = warpalign.dtw_path(x, y)
-    monkeypatch.setattr("warpalign._soft_dtw.functional._PATH_CELLS", 2 * 30 * 26)
+    monkeypatch.setattr("warpalign._soft_dtw.paths._PATH_CELLS", 2 * 30 * 26)
     parts = warpalign.dtw_path(x, y)
     assert torch.equal(whole.value, parts.value)
     assert all(torch.equal(a, b) for a, b in zip(whole.paths, parts.paths, strict=True))
 
 
 def test_ties_go_diagonally_first() -> None:
-    (path,), value = warpalign.dtw_path(torch.zeros(4, 1), torch.zeros(6, 1))
+    path, value = warpalign.dtw_path(torch.zeros(4, 1), torch.zeros(6, 1))
     # Back from the end: diagonal while that is as good as any.
     assert path.tolist() == [[0, 0], [0, 1], [0, 2], [1, 3], [2, 4], [3, 5]]
     assert value == 0
     tslearn = pytest.importorskip("tslearn.metrics")
     x, y = randn(20, 1, seed=7, dtype=F64), randn(30, 1, seed=8, dtype=F64)
-    (path,), value = warpalign.dtw_path(x, y)
+    path, value = warpalign.dtw_path(x, y)
     expected_path, expected = tslearn.dtw_path(x.numpy(), y.numpy())
     assert path.tolist() == [list(cell) for cell in expected_path]
     assert float(value) == pytest.approx(expected**2)

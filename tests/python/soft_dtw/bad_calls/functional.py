@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 
 import warpalign
@@ -53,21 +54,36 @@ SERIES: dict[str, tuple[Callable[..., object], str, str]] = {
     "SoftDTW": (module, "x", "y"),
 }
 
+UNEQUAL = ": write torch.as_tensor({x}), or, of unequal series, torch.nn.utils.rnn.pad_sequence({x}, batch_first=True) and give their lengths"
+UNIVARIATE = ": write {x}[..., None] and {y}[..., None] for batches of univariate series"
+# Losses take tensors alone; what has no gradient takes arrays and lists too.
+LOSSES = ("soft_dtw", "dtw", "SoftDTW")
+NO_TENSORS: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], str]] = {
+    "a list": (lambda g: ([[1.0]], g.y), TypeError, "{x}: expected a torch.Tensor, got list" + UNEQUAL),
+    "an array": (lambda g: (g.x, np.zeros((3, 6, 2))), TypeError, "{y}: expected a torch.Tensor, got ndarray: write torch.as_tensor({y})"),
+    "a data frame": (lambda g: (pandas.DataFrame([[1.0]]), g.y), TypeError, "{x}: expected a torch.Tensor, got DataFrame: write torch.tensor({x}.to_numpy())"),
+}  # fmt: skip
+NO_SERIES: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], str]] = {
+    "words": (lambda g: (np.array(["a"]), g.y), TypeError, "{x}: expected floating-point numbers or integers, got ndarray of <U1"),
+    "a list of numbers": (lambda g: ([1.0, 2.0], g.y), ValueError, "{x}: expected (B, N, D) or (N, D), got shape (2,): write {x}[:, None] for one univariate series"),
+    "features of a list": (lambda g: ([np.zeros((5, 2)), np.zeros(3)], g.y), ValueError, "{x}[1]: expected D = 2 features as in {x}[0], got 1"),
+    "an array of another dtype": (lambda g: (g.x, np.zeros((3, 6, 2))), TypeError, "{y}: expected the dtype of {x}, torch.float32, got torch.float64: write {y}.to({x}.dtype)"),
+}  # fmt: skip
+
 # The series, made from those that fit; {x} and {y} are their names.
 PAIRS: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], str]] = {
-    "a list": (lambda g: ([[1.0]], g.y), TypeError, "{x}: expected a torch.Tensor, got list"),
-    "an array": (lambda g: (g.x, np.zeros((3, 6, 2))), TypeError, "{y}: expected a torch.Tensor, got ndarray"),
     "None": (lambda g: (None, g.y), TypeError, "{x}: expected a torch.Tensor, got NoneType"),
-    "integers": (lambda g: (g.x.long(), g.y.long()), TypeError, "{x}: " + DTYPES + "torch.int64"),
-    "bools": (lambda g: (g.x.bool(), g.y), TypeError, "{x}: " + DTYPES + "torch.bool"),
+    "integers": (lambda g: (g.x.long(), g.y.long()), TypeError, "{x}: " + DTYPES + "torch.int64: write {x}.float()"),
+    "bools": (lambda g: (g.x.bool(), g.y), TypeError, "{x}: " + DTYPES + "torch.bool: write {x}.float()"),
     "complex": (lambda g: (g.x, g.y.to(torch.complex64)), TypeError, "{y}: " + DTYPES + "torch.complex64"),
-    "two dtypes": (lambda g: (g.x, g.y.double()), TypeError, "{y}: expected the dtype of {x}, torch.float32, got torch.float64"),
+    "two dtypes": (lambda g: (g.x, g.y.double()), TypeError, "{y}: expected the dtype of {x}, torch.float32, got torch.float64: write {y}.to({x}.dtype)"),
     "sparse": (lambda g: (g.x.to_sparse(), g.y), TypeError, "{x}: expected a dense tensor (layout torch.strided), got a torch.sparse_coo one"),
     "0 axes": (lambda g: (g.x.sum(), g.y), ValueError, "{x}: expected (B, N, D) or (N, D), got shape ()"),
-    "1 axis": (lambda g: (g.x[0, 0], g.y), ValueError, "{x}: expected (B, N, D) or (N, D), got shape (2,)"),
+    "1 axis": (lambda g: (g.x[0, 0], g.y), ValueError, "{x}: expected (B, N, D) or (N, D), got shape (2,): write {x}[:, None] for one univariate series"),
     "4 axes": (lambda g: (g.x, g.y[None]), ValueError, "{y}: expected (B, M, D) or (M, D), got shape (1, 3, 6, 2)"),
-    "one batched": (lambda g: (g.x, g.y[0]), ValueError, "{y}: expected as many axes as {x}, which has shape (3, 5, 2), got shape (6, 2)"),
+    "one batched": (lambda g: (g.x, g.y[0]), ValueError, "{y}: expected as many axes as {x}, which has shape (3, 5, 2), got shape (6, 2): write {y}[None] to pair one series with each of {x}, or {y}[..., None] for a batch of univariate ones"),
     "features": (lambda g: (g.x, g.y[..., :1]), ValueError, "{y}: expected D = 2 features as in {x}, got shape (3, 6, 1)"),
+    "univariate batches": (lambda g: (torch.zeros(3, 5), torch.zeros(3, 6)), ValueError, "{y}: expected D = 5 features as in {x}, got shape (3, 6)" + UNIVARIATE),
     "features, unbatched": (lambda g: (g.x[0], g.y[0, :, :1]), ValueError, "{y}: expected D = 2 features as in {x}, got shape (6, 1)"),
     "batches": (lambda g: (g.x, g.y[:2]), ValueError, "{y}: expected a batch of 3 as in {x}, or of 1, got shape (2, 6, 2)"),
     "empty with full": (lambda g: (g.x, g.y[:0]), ValueError, "{y}: expected a batch of 3 as in {x}, or of 1, got shape (0, 6, 2)"),
@@ -75,13 +91,16 @@ PAIRS: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], 
     "no steps in the first": (lambda g: (g.x[:, :0], g.y), ValueError, "{x}: expected no empty axis in (N, D), got shape (3, 0, 2)"),
     "no steps in the second": (lambda g: (g.x[0], g.y[0, :0]), ValueError, "{y}: expected no empty axis in (M, D), got shape (0, 2)"),
     "no features": (lambda g: (g.x[..., :0], g.y[..., :0]), ValueError, "{x}: expected no empty axis in (N, D), got shape (3, 5, 0)"),
-    "another device": (lambda g: (g.x, g.y.to("meta")), ValueError, "{y}: expected the device of {x}, DEVICE, got meta"),
+    "another device": (lambda g: (g.x, g.y.to("meta")), ValueError, "{y}: expected the device of {x}, DEVICE, got meta: write {y}.to({x}.device)"),
     "nested without features": (lambda g: (jagged((3,), (4,)), g.y), ValueError, "{x}: expected a nested tensor of series (length, D), got 1 axes"),
 }  # fmt: skip
 
 LENGTHS: dict[str, Wrong] = {
-    "a list": ([1, 2, 3], TypeError, "expected an integer tensor (B,), got list"),
-    "an int": (3, TypeError, "expected an integer tensor (B,), got int"),
+    "words": (["a", "b", "c"], TypeError, "expected integers (B,), got list of others"),
+    "words in an array": (np.array(["a", "b", "c"]), TypeError, "expected integers (B,), got ndarray of others"),
+    "an int": (3, TypeError, "expected integers (B,) as a tensor, array or list, got int"),
+    "floats in a list": ([1.0, 2.0, 3.0], TypeError, LENGTH_DTYPES + "torch.float32"),
+    "too few in a list": ([1, 2], ValueError, "expected shape (3,), one length per pair, got (2,)"),
     "floats": (lambda g: g.ints(1, 2, 3).float(), TypeError, LENGTH_DTYPES + "torch.float32"),
     "bools": (lambda g: g.ints(1, 1, 1).bool(), TypeError, LENGTH_DTYPES + "torch.bool"),
     "uint64": (lambda g: g.ints(1, 2, 3, dtype=torch.uint64), TypeError, LENGTH_DTYPES + "torch.uint64"),
@@ -102,7 +121,9 @@ OUT_OF_RANGE = {
 }  # fmt: skip
 
 MASKS: dict[str, Wrong] = {
-    "a list": ([True], TypeError, "expected a bool tensor, got list"),
+    "words": (["a"], TypeError, "expected bools (B, N), got list of others"),
+    "a bool": (True, TypeError, "expected bools (B, N) as a tensor, array or list, got bool"),
+    "too short a list": ([True], ValueError, "expected shape (3, STEPS), one per time step, got (1,)"),
     "floats": (lambda g: g.x[..., 0], TypeError, "expected dtype torch.bool, got torch.float32"),
     "another device": (lambda g: g.x[..., 0].bool().to("meta"), ValueError, "expected the series' device, DEVICE, got meta"),
     "too long": (lambda g: g.x.new_zeros(3, 9).bool(), ValueError, "expected shape (3, STEPS), one per time step, got (3, 9)"),
@@ -151,6 +172,8 @@ BANDS: dict[str, Wrong] = {
     "a bandwidth of bool": ({"bandwidth": True}, TypeError, "bandwidth: expected an int or None, got bool"),
     "an unknown band": ({"band": "round"}, ValueError, 'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got \'round\''),
     "no band": ({"band": None}, ValueError, 'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got None'),
+    "abs without a bandwidth": ({"band": "abs"}, ValueError, 'bandwidth: expected a radius with band="abs", got None'),
+    "slanted without a bandwidth": ({"band": "slanted"}, ValueError, 'bandwidth: expected a radius with band="slanted", got None'),
     "a slope with a bandwidth": ({"bandwidth": 1, "max_slope": 2.0}, ValueError, 'max_slope: expected None without band="itakura", got 2.0'),
     "a bandwidth with a slope": ({"band": "itakura", "bandwidth": 1}, ValueError, 'bandwidth: expected None with band="itakura", which has max_slope, got 1'),
     "max_slope below 1": ({"band": "itakura", "max_slope": 0.5}, ValueError, "max_slope: expected a finite number >= 1, got 0.5"),
@@ -168,6 +191,10 @@ REDUCTIONS: dict[str, Wrong] = {
     )
     for bad in ("max", "", "Mean", None, 1, ["mean"])
 }  # fmt: skip
+FLAGS: dict[str, Wrong] = {
+    "normalize a str": ({"normalize": "no"}, TypeError, "normalize: expected a bool, got str"),
+    "unbatched a str": ({"unbatched": "no"}, TypeError, "unbatched: expected a bool, got str"),
+}
 # What only a call can see.
 GAMMAS_OF_PAIRS: dict[str, Wrong] = {
     "gammas of another batch": (lambda g: {"gamma": torch.ones(2, device=g.device)}, ValueError, "gamma: expected shape () or (3,), one per pair, got (2,)"),
@@ -215,9 +242,10 @@ def _series() -> BadCalls:
                 lambda g: function(g.x, g.y, **made(options, g)), error, message, cpu_only
             )
 
-        for what, (pair, error, message) in PAIRS.items():
+        for what, (pair, error, message) in (PAIRS | (NO_TENSORS if name in LOSSES else NO_SERIES)).items():
             calls[f"{name}: {what}"] = BadCall(
-                lambda g, function=function, pair=pair: function(*pair(g)), error, message.format(x=x, y=y), "nested" in what
+                lambda g, function=function, pair=pair: function(*pair(g)), error, message.format(x=x, y=y),
+                "nested" in what or what == "univariate batches",
             )  # fmt: skip
         for argument, limit in ((x_lengths, "N = 5"), (y_lengths, "M = 6")):
             for what, (value, error, message) in LENGTHS.items():
@@ -245,6 +273,12 @@ def _series() -> BadCalls:
             add("an unknown cost", unknown, error, message)
             for what, (options, error, message) in STEP_PENALTIES.items():
                 add(what, options, error, message)
+            add(
+                "with_match a str",
+                {"with_match": "no"},
+                TypeError,
+                "with_match: expected a bool, got str",
+            )
             continue
         for what, (options, error, message) in (STEP_PENALTIES | BANDS | COSTS).items():
             add(what, options, error, message)
@@ -258,9 +292,12 @@ def _series() -> BadCalls:
                     error,
                     f"{argument}: {message}".replace("STEPS", str(steps)),
                 )
-        if name in ("soft_dtw", "dtw", "SoftDTW"):
-            for what, (options, error, message) in REDUCTIONS.items():
+        if name in LOSSES:
+            flags = {what: flag for what, flag in FLAGS.items() if name != "dtw" or "unbatched" in what}
+            for what, (options, error, message) in (REDUCTIONS | flags).items():
                 add(what, options, error, message)
+            message = "x: expected (N, D) with unbatched=True, got shape (3, 5, 2)"
+            add("a batch that is said to be none", {"unbatched": True}, ValueError, message)
     return calls
 
 
@@ -272,7 +309,8 @@ def _own_costs() -> BadCalls:
 
     calls = {
         "a str": table(lambda g: "x", TypeError, "expected a torch.Tensor, got str"),
-        "integers": table(lambda g: g.cost.int(), TypeError, DTYPES + "torch.int32"),
+        "a list": table(lambda g: [[1.0]], TypeError, "expected a torch.Tensor, got list" + UNEQUAL.format(x="cost_matrix")),
+        "integers": table(lambda g: g.cost.int(), TypeError, DTYPES + "torch.int32: write cost_matrix.float()"),
         "1 axis": table(lambda g: g.cost[0, 0], ValueError, "expected (B, N, M) or (N, M), got shape (6,)"),
         "4 axes": table(lambda g: g.cost[None], ValueError, "expected (B, N, M) or (N, M), got shape (1, 3, 5, 6)"),
         "no rows": table(lambda g: g.cost[:, :0], ValueError, "expected no empty axis in (N, M), got shape (3, 0, 6)"),
@@ -311,7 +349,7 @@ CALLS: BadCalls = {
             lambda g, options=options: SoftDTW(**made(options, g)), error, message
         )
         for what, (options, error, message) in (
-            GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS | EXECUTIONS
+            GAMMAS | STEP_PENALTIES | BANDS | COSTS | REDUCTIONS | EXECUTIONS | FLAGS
         ).items()
     },
     "soft_dtw: lengths of a nested tensor": BadCall(

@@ -38,7 +38,7 @@ SETS: dict[str, Wrong] = {
     "1 axis": (torch.zeros(4), ValueError, "{X}: " + FORMS + "shape (4,)"),
     "4 axes": (torch.zeros(1, 3, 5, 2), ValueError, "{X}: " + FORMS + "shape (1, 3, 5, 2)"),
     "an empty list": ([], ValueError, "{X}: " + FORMS + "an empty list"),
-    "integers": (torch.ones(3, 5, 2).long(), TypeError, "{X}: expected dtype float64, float32, float16 or bfloat16, got torch.int64"),
+    "integers": (torch.ones(3, 5, 2).long(), TypeError, "{X}: expected dtype float64, float32, float16 or bfloat16, got torch.int64: write {X}.float()"),
     "no steps": (torch.zeros(3, 0, 2), ValueError, "{X}: expected no empty axis in (N, D), got shape (3, 0, 2)"),
     "nested without features": (jagged((3,), (4,)), ValueError, "{X}: expected a nested tensor of series (length, D), got 1 axes"),
     "an array of objects": (np.array([1.0, None]), ValueError, "{X}[0]: expected (N, D) or (N,), got shape ()"),
@@ -57,7 +57,7 @@ ARRAYS: dict[str, Wrong] = {
     "a ragged array": (({"a": [[1.0], [1.0, 2.0]]}["a"],), ValueError, "{X}[0]: " + FORMS + "list: setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part."),
 }  # fmt: skip
 LENGTHS: dict[str, Wrong] = {
-    "a list": ([1, 2, 3], TypeError, "expected an integer tensor (B,), got list"),
+    "an int": (3, TypeError, "expected integers (B,) as a tensor, array or list, got int"),
     "floats": (
         torch.ones(3),
         TypeError,
@@ -119,8 +119,9 @@ CDIST: dict[str, Wrong] = {
     **NOT_NEGATIVE, **OPTIONS, **count("block_size", 1, 0),
     **{f"x_lengths {what}": ({"x_lengths": value}, error, f"x_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     **{f"y_lengths {what}": (lambda g, v=value: {"Y": g.x, "y_lengths": v}, error, f"y_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
+    "normalize a str": ({"normalize": "no"}, TypeError, "normalize: expected a bool, got str"),
     "y_lengths without Y": ({"y_lengths": torch.tensor([1, 2, 3])}, ValueError, "y_lengths: expected None where Y is None, got lengths"),
-    "Y of another dtype": (lambda g: {"Y": g.x.double()}, TypeError, "Y: expected the dtype of X, torch.float32, got torch.float64"),
+    "Y of another dtype": (lambda g: {"Y": g.x.double()}, TypeError, "Y: expected the dtype of X, torch.float32, got torch.float64: write Y.to(X.dtype)"),
     "Y of other features": (lambda g: {"Y": g.x[..., :1]}, ValueError, "Y: expected D = 2 features as in X, got 1"),
     "devices a str": ({"devices": "cpu"}, TypeError, "devices: expected a sequence of devices, got str"),
     "no devices": ({"devices": []}, ValueError, "devices: expected at least one device, got none"),
@@ -176,6 +177,7 @@ KMEANS: dict[str, Wrong] = {
 }  # fmt: skip
 NEIGHBORS: dict[str, Wrong] = {
     **POSITIVE, **count("n_neighbors", 1, 0), **{what: case for what, case in METRIC.items() if "bad" not in what},
+    "normalize a str": ({"normalize": "no"}, TypeError, "normalize: expected a bool, got str"),
     "unknown weights": ({"weights": "equal"}, ValueError, 'weights: expected "uniform", "distance" or a function, got \'equal\''),
     "weights of values that can be negative": ({"weights": "distance"}, ValueError, 'weights: expected distances that are not negative for "distance", which normalize=True gives'),
     "a device that torch does not know": ({"device": 3.5}, ValueError, "device: expected a torch.device, or its name, got 3.5"),
@@ -240,6 +242,13 @@ CALLS: BadCalls = {
         f"SoftDTWMetric: {what}": BadCall(lambda g, o=options: metric(g, **o), error, message)
         for what, (options, error, message) in (NOT_NEGATIVE | METRIC).items()
     },
+    "SoftDTWMetric: normalize a str": BadCall(
+        lambda g: SoftDTWMetric(normalize="no"), TypeError, "normalize: expected a bool, got str"  # type: ignore[arg-type]
+    ),
+    "SoftDTWMetric: words": BadCall(
+        lambda g: SoftDTWMetric().update(np.array(["a"]), g.y), TypeError,
+        "preds: expected floating-point numbers or integers, got ndarray of <U1",
+    ),
     "SoftDTWMetric: features": BadCall(
         lambda g: SoftDTWMetric().update(g.x, g.y[..., :1]), ValueError, "y: expected D = 2 features as in x, got shape (3, 6, 1)"
     ),
@@ -253,7 +262,7 @@ CALLS: BadCalls = {
         lambda g: plot.alignment(X, Y[:, :1]), ValueError, "y: expected D = 2 features as in x, got shape (9, 1)"
     ),
     "plot.cost_matrix: integers": BadCall(
-        lambda g: plot.cost_matrix(X, Y.long()), TypeError, "y: expected dtype float64, float32, float16 or bfloat16, got torch.int64"
+        lambda g: plot.cost_matrix(X, Y.long()), TypeError, "y: expected dtype float64, float32, float16 or bfloat16, got torch.int64: write y.float()"
     ),
     "plot.cost_matrix: a path of 1 axis": BadCall(
         lambda g: plot.cost_matrix(X, Y, path=torch.zeros(3)), ValueError, "path: expected shape (L, 2), got (3,)"

@@ -1,0 +1,179 @@
+"""Best paths of hard DTW, and a query sought within a series."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_flag
+from warpalign._core.series import AnySeries, Lengths, Mask
+from warpalign._core.transforms import not_compiled
+from warpalign._soft_dtw.checks import check_settings
+from warpalign._soft_dtw.problem import Problem, problem
+from warpalign._soft_dtw.settings import Band, Cost, CostFunction
+
+# Cells of the alignments that are held at once.
+_PATH_CELLS = 2**24
+
+
+class DTWPath(NamedTuple):
+    """Result of :func:`dtw_path`."""
+
+    paths: list[Tensor] | Tensor
+    """One (L, 2) int64 tensor per pair, for unbatched input the tensor itself: the cells (i, j) from (0, 0) to (N-1, M-1)."""
+    value: Tensor
+    """(B,) costs of the paths; 0-d for unbatched input."""
+
+
+class SoftDTWSubsequence(NamedTuple):
+    """Result of :func:`soft_dtw_subsequence`."""
+
+    value: Tensor
+    """(B,) values over all places in the series; 0-d for unbatched input. Differentiable."""
+    end_values: Tensor
+    """(B, M) values of the matches that end at each time step; (M,) for unbatched input."""
+    match: Tensor | None
+    """(B, 2) int64: first and last time step of the best match; (2,) for unbatched input."""
+
+
+@not_compiled
+def dtw_path(
+    x: AnySeries,
+    y: AnySeries,
+    *,
+    cost: Cost | CostFunction = "sqeuclidean",
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Mask | None = None,
+    y_mask: Mask | None = None,
+) -> DTWPath:
+    """Best paths of hard DTW and their costs.
+
+    Args:
+        x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
+            become float64.
+        y: as x.
+        cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask: as in :func:`soft_dtw`, which
+            also says which of equally good paths is taken.
+
+    Returns:
+        DTWPath(paths, value) with one (L, 2) int64 tensor of cells (i, j) per pair, in a list, or the tensor itself for unbatched
+        input; and (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
+
+    Examples:
+        >>> path, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
+        >>> path.tolist()
+        [[0, 0], [1, 1], [2, 2], [3, 3]]
+    """
+    of = problem(
+        x,
+        y,
+        gamma=0.0,
+        cost=cost,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        x_mask=x_mask,
+        y_mask=y_mask,
+        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+        takes_arrays=True,
+    )
+    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
+    step = max(1, _PATH_CELLS // (n * m))
+    paths: list[Tensor] = []
+    values = []
+    for first in range(0, batch, step):
+        value, alignment = of.pairs(first, first + step).value_and_alignment(True)
+        values.append(value)
+        # Row by row is also along the path; a NaN is not above 0.
+        paths += [(one > 0).nonzero() for one in alignment.detach()]
+    value = torch.cat(values) if values else of.value()
+    return DTWPath(paths[0], value.squeeze(0)) if of.unbatched else DTWPath(paths, value)
+
+
+def soft_dtw_subsequence(
+    query: AnySeries,
+    series: AnySeries,
+    *,
+    gamma: float = 1.0,
+    cost: Cost = "sqeuclidean",
+    query_lengths: Lengths | None = None,
+    series_lengths: Lengths | None = None,
+    step_penalty: float = 0.0,
+    with_match: bool = True,
+) -> SoftDTWSubsequence:
+    """The query sought within the series: alignments that begin and end anywhere in the series.
+
+    A path begins at any (0, j) and ends at any (N-1, k), j <= k; every such path counts once. end_values[k] is the soft
+    minimum of the paths that end at k, R[N-1, k], and value that of all paths, softmin_gamma over k of end_values[k].
+
+    Args:
+        query: (B, N, D), (1, N, D) for one query in B series, or (N, D); as x of :func:`dtw_path`.
+        series: (B, M, D), (1, M, D) or (M, D).
+        gamma: smoothing, in units of the cost; finite and >= 0, no tensor. 0: the best match alone.
+        cost: a name as in :func:`soft_dtw`, no function.
+        query_lengths: (B,) true lengths, as in :func:`soft_dtw`.
+        series_lengths: true lengths of the series; end_values behind them are inf.
+        step_penalty: as in :func:`soft_dtw`.
+        with_match: whether to look for the best match too, which takes about as long again as value and gradient.
+
+    Returns:
+        SoftDTWSubsequence(value (B,), end_values (B, M), match (B, 2) or None). The value is differentiable in query and
+        series, the rest is not. match holds the first and last time step of the best path of hard DTW (gamma = 0); -1 for
+        a pair that contains NaN or has no path of finite cost.
+
+    Raises:
+        TypeError, ValueError: as :func:`soft_dtw`.
+        NotImplementedError: on an attempt to differentiate twice, or in forward mode.
+
+    Examples:
+        >>> series = torch.randn(500, 3)
+        >>> found = soft_dtw_subsequence(series[300:340], series, gamma=0.01)
+        >>> found.match.tolist()
+        [300, 339]
+    """
+    if isinstance(gamma, Tensor):
+        raise TypeError("gamma: expected a float, got Tensor")
+    if not isinstance(cost, str):
+        raise TypeError(f"cost: expected a str, got {type(cost).__name__}")
+    of = problem(
+        query,
+        series,
+        gamma=gamma,
+        cost=cost,
+        x_lengths=query_lengths,
+        y_lengths=series_lengths,
+        x_mask=None,
+        y_mask=None,
+        settings=check_settings(None, "sakoe_chiba", None, step_penalty),
+        names=("query", "series"),
+        takes_arrays=True,
+    )
+    value, _, ends = of.subsequence(with_alignment=False)
+    match = _matches(of) if check_flag(with_match, "with_match") else None
+    if of.unbatched:
+        value, ends = value.squeeze(0), ends.squeeze(0)
+        match = None if match is None else match.squeeze(0)
+    return SoftDTWSubsequence(value, ends, match)
+
+
+@torch.no_grad()
+def _matches(of: Problem) -> Tensor:
+    """(B, 2): first and last column of the best paths."""
+    batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
+    step = max(1, _PATH_CELLS // (n * m))
+    found = [torch.empty(0, 2, dtype=torch.int64, device=of.of.x.device)]
+    for first in range(0, batch, step):
+        _, alignment, _ = of.pairs(first, first + step)._replace(gamma=0.0).subsequence(with_alignment=True)
+        columns = (alignment > 0).any(dim=1).int()
+        ends = torch.stack([columns.argmax(1), m - 1 - columns.flip(1).argmax(1)], dim=1)
+        found.append(torch.where(columns.any(dim=1, keepdim=True), ends, -1))
+    return torch.cat(found)
