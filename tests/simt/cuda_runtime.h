@@ -48,8 +48,13 @@ struct alignas(16) float4 {
 };
 
 using std::abs;
+using std::exp2;
+using std::fma;
+using std::fmax;
+using std::fmin;
 using std::isnan;
 using std::log2;
+using std::rint;
 using std::sqrt;
 
 inline int min(int a, int b) { return a < b ? a : b; }
