@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -70,6 +71,7 @@ struct TransducerBatch {
   bool in_place = false;
   bool lengths = true;  // given; else all have T frames and U labels
   int gap = 0;
+  std::function<void(TransducerProblem&)> adjust = {};  // has the last word on the problem
 
   [[nodiscard]] const reference::Transducer& family() const { return cases.front().problem; }
   [[nodiscard]] int columns() const { return cases.front().width(); }
@@ -212,6 +214,7 @@ TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, b
   p.lattice.flat_targets = batch.flat_targets;
   p.lattice.target_count = static_cast<std::int64_t>(targets.size());
   if (p.lattice.tdt) p.lattice.without_durations = static_cast<const std::uint8_t*>(plain.data());
+  if (batch.adjust) batch.adjust(p);
 
   const Buffer saved(want_gradient ? transducer_saved_bytes(p, execution) : 0);
   const TransducerOutputs outputs{loss.data(), want_gradient ? saved.data() : nullptr};

@@ -1,0 +1,33 @@
+// Launches of the transducer's kernels. Each function chooses among the instantiations of its own source
+// file.
+#pragma once
+
+#include "transducer/cuda/lattice_params.cuh"
+#include "transducer/cuda/row_gradient.cuh"
+#include "transducer/cuda/rows.cuh"
+#include "warpalign/status.h"
+
+namespace warpalign::detail::transducer {
+
+// Writes places (B + 1,): see Place.
+Status launch_places(const Batch& batch, Place* places, cudaStream_t stream);
+
+template <class Storage>
+Status launch_rows(const RowsParams<Storage>& params, int blocks, cudaStream_t stream);
+
+template <class Storage>
+Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cudaStream_t stream);
+
+// One kernel of the lattice pass.
+struct LatticeKernel {
+  const char* name;
+  int most_arcs;  // 0: a blank of one frame and a label of none, nothing else
+  int (*shared_bytes)(int strips, int history);
+  Status (*launch)(const void* params, int blocks, int shared_bytes, cudaStream_t stream);
+};
+
+// The kernel with the fewest arcs that suffices; Real is float or double.
+template <class Real>
+const LatticeKernel& lattice_kernel_for(const Batch& batch);
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,17 @@
+// The gradient pass for every type of logits.
+#include "cuda/launch.cuh"
+#include "transducer/cuda/launch.h"
+
+namespace warpalign::detail::transducer {
+
+template <class Storage>
+Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cudaStream_t stream) {
+  return cuda::launch(row_gradient_kernel<Storage>, {blocks, kRowThreads, 0, stream}, params);
+}
+
+template Status launch_row_gradient(const GradientParams<float>&, int, cudaStream_t);
+template Status launch_row_gradient(const GradientParams<double>&, int, cudaStream_t);
+template Status launch_row_gradient(const GradientParams<cuda::Float16>&, int, cudaStream_t);
+template Status launch_row_gradient(const GradientParams<cuda::BFloat16>&, int, cudaStream_t);
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,17 @@
+// The rows pass for every type of logits.
+#include "cuda/launch.cuh"
+#include "transducer/cuda/launch.h"
+
+namespace warpalign::detail::transducer {
+
+template <class Storage>
+Status launch_rows(const RowsParams<Storage>& params, int blocks, cudaStream_t stream) {
+  return cuda::launch(rows_kernel<Storage>, {blocks, kRowThreads, 0, stream}, params);
+}
+
+template Status launch_rows(const RowsParams<float>&, int, cudaStream_t);
+template Status launch_rows(const RowsParams<double>&, int, cudaStream_t);
+template Status launch_rows(const RowsParams<cuda::Float16>&, int, cudaStream_t);
+template Status launch_rows(const RowsParams<cuda::BFloat16>&, int, cudaStream_t);
+
+}  // namespace warpalign::detail::transducer

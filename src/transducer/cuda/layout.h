@@ -1,0 +1,75 @@
+// Where the transducer's CUDA path keeps things: plain numbers, computed alike on the host and in kernels.
+//
+// The U + 1 columns of an utterance's lattice are cut into strips of 32, one warp each. Lane l of a strip
+// works on frame s - l at step s, so that a warp advances along an anti-diagonal. docs/kernels/transducer.md
+// has the picture.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/anywhere.h"
+
+namespace warpalign::detail::transducer {
+
+inline constexpr int kStrip = 32;         // columns of a strip
+inline constexpr int kPanelStrips = 4;    // strips of a panel, at most: one for each scheduler
+inline constexpr int kGroup = 8;          // steps between two barriers of a block
+inline constexpr int kLagGroups = 5;      // groups that a strip is behind its neighbour
+inline constexpr int kBorderFrames = 32;  // frames of a border that are kept: more than the lag
+// Lane 31 is 31 steps behind lane 0. What it hands over is used in a later group than it is made in.
+static_assert(kLagGroups * kGroup >= 31 + kGroup + 1 && kBorderFrames >= 2 * kGroup + 9);
+
+WARPALIGN_ANYWHERE constexpr int strips_of(int states) { return (states + kStrip - 1) / kStrip; }
+
+// The slots of an utterance: a number for every arc, first the log2 of its weight, then the share of its
+// destination that comes through it, at last its posterior.
+//
+// The slot of an arc from (t, u) to column v, v = u or u + 1, stands with column v: a lane owns every slot
+// that it ever reads or writes. Within strip v / 32, lane l = v % 32 has frame t in row t + l, so that the
+// lanes of a step find their slots side by side: [strip][t + l][arc][l]. Two slots of a lane stand next to
+// each other: [strip][t + l][l][arc].
+struct SlotLayout {
+  int frames;
+  int states;
+  int arcs;
+
+  [[nodiscard]] WARPALIGN_ANYWHERE int lane_stride() const { return arcs == 2 ? 2 : 1; }
+  [[nodiscard]] WARPALIGN_ANYWHERE int arc_stride() const { return arcs == 2 ? 1 : kStrip; }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t strip_begin(int strip) const {
+    return static_cast<std::int64_t>(strip) * (frames + kStrip - 1) * (kStrip * arcs);
+  }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t slot(int t, int column, int arc) const {
+    const int lane = column % kStrip;
+    const std::int64_t row = static_cast<std::int64_t>(t + lane) * (kStrip * arcs);
+    return strip_begin(column / kStrip) + row + lane * lane_stride() + arc * arc_stride();
+  }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t count() const { return strip_begin(strips_of(states)); }
+};
+
+// An upper bound of the slots of packed utterances, which have `rows` rows in all and at most `frames` frames
+// and `states` states each. SlotLayout::count() is at most arcs (states + 31) (frames + 31).
+constexpr std::int64_t most_packed_slots(std::int64_t rows, std::int64_t utterances, int frames, int states,
+                                         int arcs) {
+  const std::int64_t all_frames = std::min(rows, utterances * frames);
+  const std::int64_t all_states = std::min(rows, utterances * states);
+  const std::int64_t most = arcs * (rows + 31 * (all_states + all_frames) + 31 * 31 * utterances);
+  const double padded = static_cast<double>(utterances) * (states + 31.0) * (frames + 31.0) * arcs;
+  if (padded >= static_cast<double>(most)) return most;
+  return std::min(most, utterances * SlotLayout{frames, states, arcs}.count());
+}
+
+// How many neighbouring lanes share a row of logits: enough that each has about kRowLoads loads of 4 bytes.
+inline constexpr int kRowLoads = 8;
+inline constexpr int kLeastRowLanes = 4;
+constexpr int row_lanes(int labels, int labels_per_load) {
+  int lanes = kLeastRowLanes;
+  while (lanes < 32 && static_cast<std::int64_t>(lanes) * kRowLoads * labels_per_load < labels) lanes *= 2;
+  return lanes;
+}
+
+// Outcome of an utterance, kept in `saved`.
+enum Outcome : std::int32_t { kPaths = 0, kNoPath = 1, kInvalid = 2, kUnknown = -1 };
+
+}  // namespace warpalign::detail::transducer

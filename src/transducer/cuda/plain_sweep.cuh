@@ -1,0 +1,289 @@
+// Sweeps of plain RNN-T: a blank of one frame, a label of none. Lane l is at frame t = s - l at step s.
+//
+//   forward   alpha(t,u) = alpha(t-1,u) blank(t-1,u) + alpha(t,u-1) label(t,u-1)
+//             The smaller share of the sum comes from a division, the larger one is what it leaves: shares
+//             add up to 1 at every node, so that no mass is lost on the way back.
+//   reverse   gamma(t,u) = gamma(t+1,u) share_blank(t+1,u) + gamma(t,u+1) share_label(t,u+1)
+//
+// alpha(t,u-1) and gamma(t,u+1) are what the neighbouring lane had one step before. A node's two slots are
+// one access: the blank's is needed one step after the label's.
+//
+// Slots before frame 0 and behind frame T - 1 of a column are padding. The forward sweep takes arcs from them
+// as weights of 0, and leaves shares there with which the reverse sweep needs no exceptions: 0 where nothing
+// may flow, 1 where gamma of the end waits for its first step.
+#pragma once
+
+#include "transducer/cuda/strip.cuh"
+
+namespace warpalign::detail::transducer {
+
+// Exponents relative to a number that the warp shares, for a group of steps in which they need 32 bits only.
+// With log2 weights below kSteepest and exponents below kFarthest no sum of them exceeds kFarthest + 8
+// kSteepest, and a weight of 0, 2^-kDead, leaves a dead state's exponent below that of any live one.
+inline constexpr int kSteepest = 1 << 15;
+inline constexpr int kFarthest = 1 << 19;
+inline constexpr int kDead = 1 << 21;
+static_assert(kDead > 2 * (kFarthest + kGroup * kSteepest));
+
+template <class Real>
+struct NearState {
+  Real mantissa;
+  int exponent;
+};
+
+__device__ __forceinline__ NearState<float> shuffle_up(NearState<float> s) {
+  return {cuda::shuffle_up(s.mantissa), cuda::shuffle_up(s.exponent)};
+}
+
+// 2^log2_weight, where that is 0, NaN or less steep than kSteepest.
+__device__ __forceinline__ NearState<float> near_weight(float log2_weight) {
+  constexpr float kRounds = 12582912.0f;  // 1.5 2^23: what is added to it is rounded to an integer
+  const float rounded = fmax(log2_weight, static_cast<float>(-kDead)) + kRounds;
+  return {exp2_of(log2_weight - (rounded - kRounds)), __float_as_int(rounded) - __float_as_int(kRounds)};
+}
+
+template <class Real_>
+class PlainSweep {
+ public:
+  using Real = Real_;
+  // Only float32 takes groups of near exponents; float64 takes all of them as they are.
+  static constexpr bool kHasNear = sizeof(Real) == 4;
+
+  static WARPALIGN_ANYWHERE constexpr int shared_bytes(int) {
+    return kGroup * static_cast<int>(sizeof(NearState<Real>));
+  }
+
+  __device__ __forceinline__ PlainSweep(const Strip<Real>& strip, unsigned char* shared)
+      : strip_(strip),
+        rows_(strip.frames + kStrip - 1),
+        near_border_(reinterpret_cast<NearState<Real>*>(shared)),
+        // Lanes behind the last column read what that one reads, and write nothing.
+        slots_(reinterpret_cast<Slots*>(strip.slots) + min(strip.utterance.labels - strip.column, 0)) {}
+
+  __device__ __forceinline__ void begin_forward() {
+    alpha_ = strip_.column == 0 ? State<Real>::one() : State<Real>::zero();
+    base_ = 0;
+    blank_before_ = label_share_ = 0;
+    if (!strip_.has_left() && strip_.lane < kGroup) near_border_[strip_.lane] = {0, -kDead};
+    __syncwarp();
+    load(0);
+  }
+
+  // Steps first ... first + 7. left, right: alpha of the columns left of the strip and of its last one, by
+  // frame modulo kBorderFrames.
+  __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
+    Real blank[kGroup], label[kGroup];
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      blank[q] = q == 0 ? blank_before_ : next_[q - 1].blank;
+      label[q] = next_[q].label;
+    }
+    blank_before_ = next_[kGroup - 1].blank;
+    load(first + kGroup);
+    const bool inside = first > kStrip - 1 && first + kGroup <= strip_.frames;
+    if (!inside) take_out_padding(first, blank, label);
+    if constexpr (kHasNear) {
+      if (come_near(first, blank, label, left)) {
+        if (inside) {
+          near_steps<false>(first, blank, label, right);
+        } else {
+          near_steps<true>(first, blank, label, right);
+        }
+        return;
+      }
+    }
+    far_steps(first, blank, label, left, right);
+  }
+
+  // Of the lane whose column is U_b: alpha of the end.
+  [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return alpha_; }
+  // Whether there was NaN that alpha of the end does not show.
+  [[nodiscard]] __device__ __forceinline__ bool invalid() const { return false; }
+
+  // last: the first step that is taken.
+  __device__ __forceinline__ void begin_reverse(int last) {
+    by_blank_ = strip_.is_last ? Real(1) : Real(0);
+    by_label_ = label_behind_ = 0;
+    load(last - kGroup);
+  }
+
+  // Steps first + 7 ... first. right: what enters the strip's last column from the right, left: what leaves
+  // its first one, by frame modulo kBorderFrames.
+  __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
+    Real blank[kGroup], label[kGroup], border[kGroup];
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      blank[q] = next_[q].blank;
+      label[q] = q + 1 < kGroup ? next_[q + 1].label : label_behind_;
+      border[q] = strip_.has_right() ? right[of_border(first, q + 1)] : Real(0);
+    }
+    label_behind_ = next_[0].label;
+    load(first - kGroup - 1);
+    const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
+    const bool inside = first > 0 && first + kGroup <= rows_;
+#pragma unroll
+    for (int q = kGroup - 1; q >= 0; --q) {
+      Real from_right = cuda::shuffle_down(by_label_);
+      if (takes_border) from_right = border[q];
+      const Real gamma = by_blank_ + from_right;
+      by_label_ = gamma * label[q];
+      if (strip_.exists) store(first, q, {by_blank_, by_label_}, inside);
+      if (strip_.lane == 0) left[of_border(first, q)] = by_label_;
+      by_blank_ = gamma * blank[q];
+    }
+  }
+
+ private:
+  // A node's slots, in the order of arcs.h's plain table. Row s: of frame s - l; the label's arc ends at step
+  // s, the blank's at step s + 1.
+  struct alignas(2 * sizeof(Real)) Slots {
+    Real blank, label;
+  };
+
+  // Rows first ... first + 7, for the next group. Behind the last row gamma of the end waits.
+  __device__ __forceinline__ void load(int first) {
+    const Slots* const from = slots_ + static_cast<std::int64_t>(first) * kStrip;
+    const bool inside = first >= 0 && first + kGroup <= rows_;
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      next_[q] = {strip_.is_last ? Real(1) : Real(0), 0};
+      if (inside || (first + q >= 0 && first + q < rows_)) next_[q] = from[q * kStrip];
+    }
+  }
+  __device__ __forceinline__ void store(int first, int q, Slots slots, bool inside) const {
+    Slots* const to = slots_ + static_cast<std::int64_t>(first) * kStrip;
+    if (inside || (first + q >= 0 && first + q < rows_)) to[q * kStrip] = slots;
+  }
+  // Of frame first + q, or first + q + 1 - kBorderFrames for the strip's last lane; first is a group's.
+  [[nodiscard]] __device__ __forceinline__ static int of_border(int first, int q) {
+    return q < kGroup ? first % kBorderFrames + q : (first + q) % kBorderFrames;
+  }
+
+  __device__ __forceinline__ void take_out_padding(int first, Real (&blank)[kGroup],
+                                                   Real (&label)[kGroup]) const {
+    const Real nothing = -static_cast<Real>(CUDART_INF);
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      const int t = first + q - strip_.lane;
+      // Before frame 0 of column 0, and behind the end, a state stays as it is.
+      const bool stays = (strip_.column == 0 && t == 0) || (strip_.is_last && t > strip_.frames);
+      if (!strip_.has_blank(t, 1)) blank[q] = stays ? Real(0) : nothing;
+      if (!strip_.has_label(t, 0)) label[q] = nothing;
+    }
+  }
+
+  // The slots of row s - 1: the blank's arc ends at step s, the label's ended at the step before.
+  __device__ __forceinline__ void store_shares(int first, int q, Real z_blank, Real z_label, Real sum,
+                                               bool inside) {
+    if (!strip_.p.outcome) return;
+    const Real smaller = sum > Real(0) ? min(z_blank, z_label) * reciprocal_of(sum) : Real(0);
+    const bool blank_is_smaller = z_blank < z_label;
+    if (strip_.exists)
+      store(first - 1, q, {blank_is_smaller ? smaller : Real(1) - smaller, label_share_}, inside);
+    label_share_ = blank_is_smaller ? Real(1) - smaller : smaller;
+  }
+
+  __device__ __forceinline__ void far_steps(int first, const Real (&blank)[kGroup],
+                                            const Real (&label)[kGroup], const Border<Real>* left,
+                                            Border<Real>* right) {
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      State<Real> before = shuffle_up(alpha_);
+      if (strip_.lane == 0)
+        before = strip_.has_left() ? left[of_border(first, q)].state() : State<Real>::zero();
+      const State<Real> by_blank = product(alpha_, Weight<Real>::of(blank[q]));
+      const State<Real> by_label = product(before, Weight<Real>::of(label[q]));
+      const Exponent top = larger(by_blank.exponent, by_label.exponent);
+      const Real z_blank = by_blank.mantissa * scale_to<Real>(by_blank.exponent, top);
+      const Real z_label = by_label.mantissa * scale_to<Real>(by_label.exponent, top);
+      alpha_ = {z_blank + z_label, top};
+      store_shares(first, q, z_blank, z_label, alpha_.mantissa, false);
+      if (strip_.lane == kStrip - 1 && strip_.has_right()) {
+        right[of_border(first, q + 1)] = {alpha_.mantissa, 0, alpha_.exponent};
+      }
+    }
+    alpha_ = normal(alpha_);
+  }
+
+  // The exponent relative to base_; whether near steps can take it.
+  __device__ __forceinline__ bool is_near(const State<Real>& s, int& exponent) const {
+    const Exponent difference = s.exponent - base_;
+    exponent = s.mantissa == Real(0) ? -kDead : static_cast<int>(difference);
+    return s.mantissa == Real(0) || (difference > -kFarthest && difference < kFarthest);
+  }
+
+  // Whether near steps can take this group. Sets base_ and near_border_.
+  __device__ __forceinline__ bool come_near(int first, const Real (&blank)[kGroup],
+                                            const Real (&label)[kGroup], const Border<Real>* left) {
+    // NaN and what fma makes of infinities are left out.
+    Real steepest = 0;
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      steepest = fmax(steepest, fabs(fma(blank[q], Real(0), blank[q])));
+      steepest = fmax(steepest, fabs(fma(label[q], Real(0), label[q])));
+    }
+    State<Real> border = State<Real>::zero();
+    if (strip_.has_left() && strip_.lane < kGroup) border = left[of_border(first, strip_.lane)].state();
+    int exponent = 0, border_exponent = 0;
+    const auto is_far = [&] {
+      return !is_near(alpha_, exponent) || !is_near(border, border_exponent) || !(steepest < Real(kSteepest));
+    };
+    if (__any_sync(cuda::kFullWarp, is_far())) {
+      const unsigned live = __ballot_sync(cuda::kFullWarp, alpha_.mantissa != Real(0));
+      const unsigned at_border = __ballot_sync(cuda::kFullWarp, border.mantissa != Real(0));
+      base_ = live ? cuda::shuffle(alpha_.exponent, __ffs(static_cast<int>(live)) - 1)
+                   : cuda::shuffle(border.exponent, max(__ffs(static_cast<int>(at_border)) - 1, 0));
+      if (__any_sync(cuda::kFullWarp, is_far())) return false;
+    }
+    __syncwarp();
+    if (strip_.has_left() && strip_.lane < kGroup)
+      near_border_[strip_.lane] = {border.mantissa, border_exponent};
+    __syncwarp();
+    return true;
+  }
+
+  template <bool kEdge>
+  __device__ __forceinline__ void near_steps(int first, const Real (&blank)[kGroup],
+                                             const Real (&label)[kGroup], Border<Real>* right) {
+    NearState<Real> alpha{alpha_.mantissa, 0};
+    is_near(alpha_, alpha.exponent);
+    NearState<Real> by_blank[kGroup], by_label[kGroup];
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      by_blank[q] = near_weight(blank[q]);
+      by_label[q] = near_weight(label[q]);
+    }
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      NearState<Real> before = shuffle_up(alpha);
+      if (strip_.lane == 0) before = near_border_[q];
+      const int blank_exponent = alpha.exponent + by_blank[q].exponent;
+      const int label_exponent = before.exponent + by_label[q].exponent;
+      const int ahead = label_exponent - blank_exponent;
+      const Real z_blank =
+          alpha.mantissa * by_blank[q].mantissa * power_of_2(max(min(-ahead, 0), kLeastPower<Real>), Real());
+      const Real z_label =
+          before.mantissa * by_label[q].mantissa * power_of_2(max(min(ahead, 0), kLeastPower<Real>), Real());
+      alpha = {z_blank + z_label, max(blank_exponent, label_exponent)};
+      store_shares(first, q, z_blank, z_label, alpha.mantissa, !kEdge);
+      if (strip_.lane == kStrip - 1 && strip_.has_right()) {
+        right[of_border(first, q + 1)] = {alpha.mantissa, alpha.exponent, base_};
+      }
+    }
+    alpha_ = normal(State<Real>{alpha.mantissa, base_ + alpha.exponent});
+  }
+
+  const Strip<Real>& strip_;
+  const int rows_;
+  NearState<Real>* const near_border_;  // alpha of the column on the left, for a group of near steps
+  Slots* const slots_;                  // of this lane, in row 0
+  State<Real> alpha_{};
+  Exponent base_ = 0;
+  Real blank_before_ = 0;             // the blank's slot of the row before next_[0]
+  Real label_share_ = 0;              // of the step before
+  Real by_blank_ = 0, by_label_ = 0;  // gamma's way to the frame and to the column before
+  Real label_behind_ = 0;             // the label's slot of the row behind next_[7]
+  Slots next_[kGroup];
+};
+
+}  // namespace warpalign::detail::transducer

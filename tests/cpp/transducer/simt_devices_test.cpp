@@ -1,0 +1,53 @@
+// The CUDA path on devices of other sizes than the one at hand; on the CPU alone, where they can be had.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "device_buffer.h"
+#include "simt.h"
+#include "testing.h"
+
+namespace warpalign::test {
+namespace {
+
+class Devices : public ::testing::Test {
+ protected:
+  void TearDown() override { simt::device = {}; }
+};
+
+TransducerBatch long_arcs() {
+  std::mt19937 random(1);
+  TransducerBatch batch;
+  batch.dtype = DType::kFloat64;
+  reference::Transducer p;
+  p.frames = 80;
+  p.labels = 9;
+  p.blank = 8;
+  p.durations = {64, 3};
+  p.ids = {7, 6};
+  for (int u = 0; u < 140; ++u) p.targets.push_back(u % 6);
+  batch.add(p, random);
+  return batch;
+}
+
+// sm_75 has 64 KiB of shared memory per block: one strip of float64 with arcs of 64 frames. Bits do not
+// depend on how many strips a panel has.
+TEST_F(Devices, LittleSharedMemory) {
+  const TransducerBatch batch = long_arcs();
+  const Execution cuda = Execution::cuda(0, nullptr);
+  const TransducerRun expected = run_on<DeviceBuffer>(batch, cuda);
+  expect_close(batch, expected);
+  for (const int kib : {64, 99}) {
+    simt::device.shared_bytes = kib * 1024;
+    EXPECT_EQ(run_on<DeviceBuffer>(batch, cuda).bits, expected.bits);
+  }
+}
+
+TEST_F(Devices, OneBlockAtATime) {
+  simt::device.multiprocessors = simt::device.resident = 1;
+  const TransducerBatch batch = long_arcs();
+  expect_close(batch, run_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr)));
+}
+
+}  // namespace
+}  // namespace warpalign::test
