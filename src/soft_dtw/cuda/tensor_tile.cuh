@@ -10,6 +10,7 @@
 #include "cuda/mma.cuh"
 #include "cuda/warp.cuh"
 #include "soft_dtw/cuda/cost_tile.cuh"
+#include "soft_dtw/cuda/launch.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -92,8 +93,8 @@ struct KeptColumns {
   }
 };
 
-template <bool kKept, class Crew>
-struct __align__(16) TensorTiles : StripBarriers<float, FixedRing, Crew> {
+template <bool kKept, int kRing, class Crew>
+struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
   static constexpr int kHelpers = Crew::kMakers;
   std::conditional_t<kKept, KeptColumns, OriginAlone> of_strip;
   Several<TensorGradientRows, Crew::kGradients> rows;
