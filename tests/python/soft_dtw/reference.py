@@ -58,14 +58,7 @@ def band_mask(
 FORBIDDEN = 1e30  # stands for an infinite cost: its derivatives are finite
 
 
-def values(
-    cost: Tensor,
-    gamma: float | Tensor,
-    n: Tensor | None = None,
-    m: Tensor | None = None,
-    *,
-    penalty: float = 0.0,
-) -> Tensor:
+def tables(cost: Tensor, gamma: float | Tensor, *, penalty: float = 0.0, anywhere: bool = False) -> Tensor:
     """The recursion of Cuturi & Blondel 2017, equation 2, as torch's autograd differentiates it, as often as one likes.
 
         R[i, j] = C[i, j] + softmin_gamma(R[i-1, j-1], R[i-1, j] + penalty, R[i, j-1] + penalty)
@@ -74,21 +67,19 @@ def values(
         cost: (B, N, M) float64; inf, or FORBIDDEN, where a path must not go.
         gamma: one number, or (B,) one per pair. The number 0 takes the best step: of equal ones the diagonal one, then the
             one from i - 1.
-        n: (B,) true lengths, beyond which costs do not matter as long as they are no NaN; None: N.
-        m: likewise of columns.
         penalty: of steps that are not diagonal.
+        anywhere: whether paths begin in any cell (0, j), and not in (0, 0) alone.
 
     Returns:
-        (B,) R[n-1, m-1]; FORBIDDEN or more where there is no path.
+        (N + M - 1, B, N + 1): R[i, j] is at [i + j, :, i + 1]; FORBIDDEN or more where no path comes.
     """
     batch, height, width = cost.shape
-    # One anti-diagonal k = i + j after the other: cell (i, k - i) is at [k][:, i + 1], column 0 is the border.
     diagonals = height + width - 1
     padded = torch.nn.functional.pad(cost.clamp(max=FORBIDDEN), (0, height), value=FORBIDDEN)
     skewed = padded.flatten(1)[:, : height * diagonals].view(batch, height, diagonals).unbind(2)
-    border = cost.new_full((batch, 1), FORBIDDEN)
-    before = last = cost.new_full((batch, height + 1), FORBIDDEN)
-    before = torch.cat([torch.zeros_like(border), before[:, 1:]], 1)  # the one cell before (0, 0)
+    border, start = cost.new_full((batch, 1), FORBIDDEN), cost.new_zeros(batch, 1)
+    last = cost.new_full((batch, height + 1), FORBIDDEN)
+    before = torch.cat([start, last[:, 1:]], 1)  # the cell before (0, 0) is the beginning
     smoothing = gamma.view(-1, 1) if isinstance(gamma, Tensor) else gamma
     rows = []
     for costs in skewed:
@@ -101,10 +92,24 @@ def values(
             best = torch.where(best <= right, best, right)
         before, last = last, torch.cat([border, costs + best], 1)
         rows.append(last)
-    table = torch.stack(rows)
+        if anywhere:
+            before = torch.cat([start, before[:, 1:]], 1)
+    return torch.stack(rows)
+
+
+def values(
+    cost: Tensor,
+    gamma: float | Tensor,
+    n: Tensor | None = None,
+    m: Tensor | None = None,
+    *,
+    penalty: float = 0.0,
+) -> Tensor:
+    """(B,) R[n-1, m-1] of tables(), where n and m are (B,) true lengths; what lies beyond them must be no NaN."""
+    batch, height, width = cost.shape
     ends = torch.tensor([height, width], device=cost.device).expand(batch, 2)
-    last_row, last_column = ends[:, 0] if n is None else n.long(), ends[:, 1] if m is None else m.long()
-    return table[last_row + last_column - 2, torch.arange(batch, device=cost.device), last_row]
+    n, m = ends[:, 0] if n is None else n.long(), ends[:, 1] if m is None else m.long()
+    return tables(cost, gamma, penalty=penalty)[n + m - 2, torch.arange(batch, device=cost.device), n]
 
 
 def alignments(cost: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
