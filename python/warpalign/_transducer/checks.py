@@ -6,7 +6,7 @@ turns what they say into a ValueError.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -215,7 +215,8 @@ def check_durations(given: object) -> tuple[int, ...]:
 def _check_finite(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
-    if not math.isfinite(value):
+    # Comparisons that torch.compile can trace; NaN fails them.
+    if not -sys.float_info.max <= float(value) <= sys.float_info.max:
         raise ValueError(f"{name}: expected a finite number, got {value}")
     return float(value)
 

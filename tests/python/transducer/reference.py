@@ -1,0 +1,137 @@
+"""Transducer losses in float64 from the definition, differentiated by autograd, and by enumeration of all paths.
+
+Written apart from the C++ reference. Nothing here is fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Options(NamedTuple):
+    blank: int = 0
+    big_blanks: tuple[tuple[int, int], ...] = ()
+    """(duration, column)"""
+    durations: tuple[int, ...] | None = None
+    sigma: float = 0.0
+    delay: float = 0.0
+    eos: int | None = None
+    eos_penalty: float = 0.0
+    star: int | None = None
+    star_penalty: float = 1.0
+    from_log_probs: bool = False
+
+
+class Arc(NamedTuple):
+    t: int
+    u: int
+    weight: Tensor
+    """Log weight, 0-d."""
+    is_label: bool
+
+
+def arcs(
+    scores: Tensor, durations: Tensor | None, labels: list[int], t: int, u: int, o: Options
+) -> Iterator[Arc]:
+    """Arcs out of (t, u); scores are log-probabilities (T, U+1, V), durations (T, U+1, D). (T, U) is the end."""
+    frames, last = scores.shape[0], len(labels)
+    starred = u > 0 and o.star is not None and labels[u - 1] == o.star
+    early = (frames - 1) / 2 - t
+
+    def blank(m: int, weight: Tensor) -> Iterator[Arc]:
+        if t + m < frames or (t + m == frames and u == last):
+            yield Arc(
+                t + m,
+                u,
+                torch.tensor(math.log(o.star_penalty), dtype=torch.float64) if starred else weight,
+                False,
+            )
+
+    def label(m: int, extra: Tensor | float) -> Iterator[Arc]:
+        if u == last or t + m >= frames:
+            return
+        y = labels[u]
+        if y == o.star:
+            yield Arc(t + m, u + 1, torch.tensor(o.delay * early, dtype=torch.float64), True)
+            return
+        penalty = o.delay * early + (o.eos_penalty * early if y == o.eos else 0.0)
+        yield Arc(t + m, u + 1, scores[t, u, y] - o.sigma + penalty + extra, True)
+
+    if o.durations is not None and durations is not None:
+        for d, m in enumerate(o.durations):
+            if m > 0:
+                yield from blank(m, scores[t, u, o.blank] - o.sigma + durations[t, u, d])
+            yield from label(m, durations[t, u, d])
+        return
+    for m, column in ((1, o.blank), *o.big_blanks):
+        yield from blank(m, scores[t, u, column] - o.sigma)
+    yield from label(0, 0.0)
+
+
+def log_probs(logits: Tensor, o: Options) -> Tensor:
+    return logits if o.from_log_probs else logits.log_softmax(-1)
+
+
+def loss(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor | None = None) -> Tensor:
+    """0-d; inf without a path. logits (T, U+1, V), float64."""
+    scores = log_probs(logits, o)
+    durations = None if duration_logits is None else log_probs(duration_logits, o)
+    frames = logits.shape[0]
+    incoming: dict[tuple[int, int], list[Tensor]] = {(0, 0): [torch.zeros((), dtype=torch.float64)]}
+    for t in range(frames):
+        for u in range(len(labels) + 1):
+            if (t, u) not in incoming:
+                continue
+            alpha = torch.stack(incoming[t, u]).logsumexp(0)
+            for arc in arcs(scores, durations, labels, t, u, o):
+                incoming.setdefault((arc.t, arc.u), []).append(alpha + arc.weight)
+    ends = incoming.get((frames, len(labels)), []) if frames else []
+    if not ends:
+        return logits.sum() * 0 + math.inf
+    return -torch.stack(ends).logsumexp(0)
+
+
+def enumerated(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor | None = None) -> float:
+    """The same as a sum over all paths, one by one."""
+    scores = log_probs(logits, o)
+    durations = None if duration_logits is None else log_probs(duration_logits, o)
+    total = 0.0
+    stack: list[tuple[int, int, float]] = [(0, 0, 0.0)] if logits.shape[0] else []
+    while stack:
+        t, u, weight = stack.pop()
+        if t == logits.shape[0]:
+            total += math.exp(weight)
+            continue
+        stack += [(a.t, a.u, weight + float(a.weight)) for a in arcs(scores, durations, labels, t, u, o)]
+    return -math.log(total) if total else math.inf
+
+
+def pattern(*shape: int) -> Tensor:
+    """x.flat[n] = ((7919 n) mod 101) / 50 - 1."""
+    n = torch.arange(math.prod(shape), dtype=torch.int64)
+    return ((7919 * n % 101).double() / 50 - 1).reshape(shape)
+
+
+def keywords(o: Options) -> dict[str, Any]:
+    """The arguments of transducer_loss and tdt_loss that say the same."""
+    given: dict[str, Any] = {
+        "blank": o.blank,
+        "sigma": o.sigma,
+        "delay_penalty": o.delay,
+        "eos_id": o.eos,
+        "eos_penalty": o.eos_penalty,
+        "from_log_probs": o.from_log_probs,
+    }
+    if o.durations is not None:
+        return given | {"durations": o.durations}
+    return given | {
+        "big_blank_durations": [m for m, _ in o.big_blanks],
+        "big_blank_ids": [column for _, column in o.big_blanks],
+        "star_id": o.star,
+        "star_penalty": o.star_penalty,
+    }
