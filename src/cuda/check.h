@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/device.h"
 #include "warpalign/status.h"
 
 namespace warpalign::cuda {
@@ -19,6 +20,25 @@ inline Status to_status(cudaError_t error) {
 inline int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   return to_status(cudaDeviceGetAttribute(&value, which, device)).ok() ? value : 0;
+}
+
+// Whether a device of this ordinal exists and is the calling thread's current one.
+inline Status check_device(int ordinal) {
+  int current = 0;
+  if (const Status s = to_status(cudaGetDevice(&current)); !s.ok()) return s;
+  if (ordinal == current) return {};
+  int count = 0;
+  if (const Status s = to_status(cudaGetDeviceCount(&count)); !s.ok()) return s;
+  if (ordinal < 0 || ordinal >= count) {
+    return Status::invalid("execution", "a cuda_device that is the ordinal of a CUDA device", ordinal);
+  }
+  return Status::invalid("execution", "a cuda_device that is the calling thread's current one", ordinal);
+}
+
+// What layouts need to know of a device.
+inline DeviceLimits limits_of(int ordinal) {
+  return {attribute(cudaDevAttrMultiProcessorCount, ordinal),
+          attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal) - kStaticSharedBytes};
 }
 
 }  // namespace warpalign::cuda

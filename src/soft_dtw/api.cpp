@@ -6,6 +6,9 @@
 #include "core/contract.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
+#if WARPALIGN_HAS_CUDA
+#include "soft_dtw/cuda/cuda_call.h"
+#endif
 
 namespace warpalign {
 namespace {
@@ -166,19 +169,47 @@ Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, 
   return {};
 }
 
+Status check_memory(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
+                    std::size_t needed, Device device) {
+  if (Status s = detail::check_workspace(workspace, needed, device); !s.ok()) return s;
+  return check_outputs(p, out, workspace, needed);
+}
+
+// tangents: null for first order.
+std::size_t workspace_bytes_on_gpu([[maybe_unused]] const SoftDtwProblem& problem,
+                                   [[maybe_unused]] const SoftDtwTangents* tangents,
+                                   [[maybe_unused]] const SoftDtwOutputs& outputs,
+                                   [[maybe_unused]] const Execution& execution) {
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw::workspace_bytes_cuda(problem, tangents, outputs, execution);
+#else
+  return 0;
+#endif
+}
+Status run_on_gpu([[maybe_unused]] const SoftDtwProblem& problem,
+                  [[maybe_unused]] const SoftDtwTangents* tangents,
+                  [[maybe_unused]] const SoftDtwOutputs& outputs, [[maybe_unused]] Workspace workspace,
+                  [[maybe_unused]] const Execution& execution) {
+#if WARPALIGN_HAS_CUDA
+  const detail::soft_dtw::CudaCall call(problem, tangents, outputs, execution);
+  if (Status s = call.check(); !s.ok()) return s;
+  if (Status s = check_memory(problem, outputs, workspace, call.workspace_bytes(), execution.device);
+      !s.ok()) {
+    return s;
+  }
+  return call.run(workspace.data);
+#else
+  return detail::kNoCudaPath;
+#endif
+}
+
 }  // namespace
 
 std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
                                      const Execution& execution) {
   if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
-  if (execution.device == Device::kHost) {
-    return detail::soft_dtw::workspace_bytes_cpu(problem, outputs, execution);
-  }
-#if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw::workspace_bytes_cuda(problem, outputs, execution);
-#else
-  return 0;
-#endif
+  if (execution.device == Device::kCuda) return workspace_bytes_on_gpu(problem, nullptr, outputs, execution);
+  return detail::soft_dtw::workspace_bytes_cpu(problem, outputs, execution);
 }
 
 Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Workspace workspace,
@@ -186,29 +217,19 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
   if (Status s = check(problem, outputs, execution); !s.ok()) return s;
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, {}); !s.ok()) return s;
+  if (execution.device == Device::kCuda) return run_on_gpu(problem, nullptr, outputs, workspace, execution);
   const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
-  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
-  if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
-  if (execution.device == Device::kHost)
-    return detail::soft_dtw::run_cpu(problem, outputs, workspace, execution);
-#if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw::run_cuda(problem, outputs, workspace, execution);
-#else
-  return detail::kNoCudaPath;
-#endif
+  if (Status s = check_memory(problem, outputs, workspace, needed, execution.device); !s.ok()) return s;
+  return detail::soft_dtw::run_cpu(problem, outputs, workspace, execution);
 }
 
 std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
                                          const SoftDtwOutputs& outputs, const Execution& execution) {
   if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
-  if (execution.device == Device::kHost) {
-    return detail::soft_dtw::jvp_workspace_bytes_cpu(problem, tangents, outputs, execution);
+  if (execution.device == Device::kCuda) {
+    return workspace_bytes_on_gpu(problem, &tangents, outputs, execution);
   }
-#if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw::jvp_workspace_bytes_cuda(problem, tangents, outputs, execution);
-#else
-  return 0;
-#endif
+  return detail::soft_dtw::jvp_workspace_bytes_cpu(problem, tangents, outputs, execution);
 }
 
 Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents,
@@ -217,17 +238,10 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   if (Status s = check_tangents(problem, tangents, outputs); !s.ok()) return s;
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, tangents); !s.ok()) return s;
+  if (execution.device == Device::kCuda) return run_on_gpu(problem, &tangents, outputs, workspace, execution);
   const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
-  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
-  if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
-  if (execution.device == Device::kHost) {
-    return detail::soft_dtw::jvp_cpu(problem, tangents, outputs, workspace, execution);
-  }
-#if WARPALIGN_HAS_CUDA
-  return detail::soft_dtw::jvp_cuda(problem, tangents, outputs, workspace, execution);
-#else
-  return detail::kNoCudaPath;
-#endif
+  if (Status s = check_memory(problem, outputs, workspace, needed, execution.device); !s.ok()) return s;
+  return detail::soft_dtw::jvp_cpu(problem, tangents, outputs, workspace, execution);
 }
 
 }  // namespace warpalign

@@ -1,5 +1,5 @@
-// What the soft-DTW paths share: the entry points behind warpalign::soft_dtw(), one pair per device. api.cpp
-// has checked the arguments; a path checks only what it alone can know.
+// What the soft-DTW paths share, and the entry points of the CPU path. Those of the CUDA path are in
+// cuda/cuda_call.h. api.cpp has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
 #include "core/visit_dtype.h"
@@ -40,13 +40,5 @@ std::size_t jvp_workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwTangents
                                     const Execution&);
 Status jvp_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
                const Execution&);
-
-std::size_t workspace_bytes_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
-Status run_cuda(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
-
-std::size_t jvp_workspace_bytes_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&,
-                                     const Execution&);
-Status jvp_cuda(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
-                const Execution&);
 
 }  // namespace warpalign::detail::soft_dtw

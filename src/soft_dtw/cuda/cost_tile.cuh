@@ -10,10 +10,6 @@
 
 namespace warpalign::detail::soft_dtw {
 
-constexpr int kTileRows = 16;
-constexpr int kRingTiles = 8;  // that a strip has in shared memory
-// As many as the wave can need at once, where there is room for no more: nothing is made ahead.
-constexpr int kLeastRingTiles = 4;
 constexpr int kTilesBefore = 2;
 constexpr int kTileGroups = 4;  // between two kept states
 
@@ -52,35 +48,49 @@ struct GradientMemory {
   Real before_x[kTileRows * kGradientFeatures<Real>];
 };
 
-// Shared memory of one strip: the tiles,
+// The ring of tiles that a strip has in shared memory: how many there are, and where a tile lies.
 //
 // Each column's rows of all tiles lie one behind the other, and the first eight once more behind the last
-// ones, so that a lane's rows of a group never wrap. Columns are kStride apart: neither a lane per column in
-// different rows nor 16-byte accesses to four rows conflict.
-template <class Real, int kRing, class Crew>
-struct __align__(16) TileRing {
-  static constexpr int kRows = kRing * kTileRows;
-  static constexpr int kStride = kRows + kGroup + 4;
-  Real ring[32 * kStride];
-  cuda::Barrier barriers[3 * kRing];
+// ones, so that a lane's rows of a group never wrap. Columns are `stride` apart: neither a lane per column in
+// different rows nor 16-byte accesses to four rows conflict. kRingTiles: a constant of the kernel.
+struct FixedRing {
+  static constexpr int kTiles = kRingTiles;
+  static constexpr int kStride = ring_stride(kTiles);
+  static __device__ __forceinline__ constexpr int rows(const Params&) { return kTiles * kTileRows; }
+  static __device__ __forceinline__ constexpr int stride(const Params&) { return kStride; }
+  // The place of a tile, and how many tiles were there before it.
+  static __device__ __forceinline__ int place(const Params&, int tile) { return tile % kTiles; }
+  static __device__ __forceinline__ int turn(const Params&, int tile) { return tile / kTiles; }
+};
+// As many tiles as the layout found room for: a power of two, kRingTiles at most.
+struct LaidOutRing {
+  static __device__ __forceinline__ int rows(const Params& p) { return kTileRows << p.layout.ring_log2; }
+  static __device__ __forceinline__ int stride(const Params& p) {
+    return ring_stride(1 << p.layout.ring_log2);
+  }
+  static __device__ __forceinline__ int place(const Params& p, int tile) {
+    return tile & ((1 << p.layout.ring_log2) - 1);
+  }
+  static __device__ __forceinline__ int turn(const Params& p, int tile) { return tile >> p.layout.ring_log2; }
+};
+
+// Shared memory of one strip, behind its ring.
+template <class Real_, class Ring_, class Crew>
+struct __align__(16) StripBarriers {
+  using Real = Real_;
+  using Ring = Ring_;
+  cuda::Barrier barriers[3 * kRingTiles];
   SegmentWeights<Real, kTileGroups, Crew::kWeighing> weights;
   Several<int, Crew::kGradients> rows_done;  // at the end of x, whose gradient is complete up to this strip
-  // Row 0 of column 0 of a tile, and what is to be done when its costs are complete, a lane per column.
-  __device__ Real* tile(int index) { return ring + index % kRing * kTileRows; }
-  __device__ void repeat_first_rows(int index, int lane) {
-    if (index % kRing != 0) return;
-    __syncwarp();
-#pragma unroll
-    for (int r = 0; r < kGroup; ++r) ring[lane * kStride + kRows + r] = ring[lane * kStride + r];
-  }
-  // Costs are there; the wave is done with the tile; its memory can be used again (by every gradient warp).
-  __device__ cuda::Barrier* full(int order) { return barriers + order % kRing; }
-  __device__ cuda::Barrier* done(int order) { return barriers + kRing + order % kRing; }
-  __device__ cuda::Barrier* free(int order) { return barriers + 2 * kRing + order % kRing; }
+  // By place in the ring. Costs are there; the wave is done with the tile; its memory can be used again (by
+  // every gradient warp).
+  __device__ cuda::Barrier* full(int place) { return barriers + place; }
+  __device__ cuda::Barrier* done(int place) { return barriers + kRingTiles + place; }
+  __device__ cuda::Barrier* free(int place) { return barriers + 2 * kRingTiles + place; }
 };
-// and what their makers need.
-template <class Cell, class In, int kRing, class Crew>
-struct __align__(16) StripTiles : TileRing<typename Cell::Real, kRing, Crew> {
+// What the makers of costs and gradients need besides.
+template <class Cell, class In, class Ring, class Crew>
+struct __align__(16) StripTiles : StripBarriers<typename Cell::Real, Ring, Crew> {
   using Rows = Staged<Element<Cell, In>, kTileRows>;
   using Columns = Staged<Element<Cell, In>, 32>;
   cuda::Barrier is_staged;  // y, where all warps that make costs share one chunk of it
@@ -120,7 +130,7 @@ __device__ __forceinline__ unsigned absent_columns(const Params& p, const Pair<I
   return __ballot_sync(cuda::kFullWarp, !inside || is_missing(p.y_mask, pair.index, p.m, column));
 }
 
-template <class Cell, class In, Options kOptions_, int kStride>
+template <class Cell, class In, Options kOptions_, class Ring>
 class CostMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
@@ -204,7 +214,7 @@ class CostMaker {
     return __any_sync(cuda::kFullWarp, max(band_begin_, 0) < min(band_end_, 32)) != 0;
   }
   __device__ void fill(Real* tile, Real cost) const {
-    for (int r = 0; r < kTileRows; ++r) tile[lane_ * kStride + r] = cost;
+    for (int r = 0; r < kTileRows; ++r) tile[lane_ * Ring::stride(p_) + r] = cost;
   }
   // What a cell of row r of the tile and column c of the strip costs, from what its steps do.
   [[nodiscard]] __device__ __forceinline__ Real final_cost(Real cost, int r, int c) {
@@ -238,7 +248,7 @@ class CostMaker {
       const Real cost = final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
                                                            behind(tangent, i * p_.tangents.cost_stride[1]))),
                                    r, lane_);
-      tile[lane_ * kStride + r] = is_inside(row0 + r) ? cost : Real(0);
+      tile[lane_ * Ring::stride(p_) + r] = is_inside(row0 + r) ? cost : Real(0);
     }
   }
 
@@ -296,7 +306,7 @@ class CostMaker {
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      Real* const to = tile + (c0 + 8 * c) * kStride + r0;
+      Real* const to = tile + (c0 + 8 * c) * Ring::stride(p_) + r0;
       Real out[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {

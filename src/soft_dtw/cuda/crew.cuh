@@ -5,11 +5,12 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// The warps of a strip beside the wave's: so many make costs in the reverse sweep, so many gradients, and
-// one, where that is so, weights ahead of the wave. In the forward sweep at least kForwardCosts of them make
-// costs.
-template <int kCosts_, int kForwardCosts_, int kGradients_, Weighing kWeighing_>
+// The warps of a strip beside the wave's. In the reverse sweep kCosts of them make costs, kGradients make
+// gradients, and with Weighing::kAhead one makes weights. In the forward sweep kForwardCosts of them make
+// costs, or all makers where there is enough to do.
+template <CrewKind kKind_, int kCosts_, int kForwardCosts_, int kGradients_, Weighing kWeighing_>
 struct Crew {
+  static constexpr CrewKind kKind = kKind_;
   static constexpr int kCosts = kCosts_;
   static constexpr int kForwardCosts = kForwardCosts_;
   static constexpr int kGradients = kGradients_;
@@ -18,16 +19,19 @@ struct Crew {
   static constexpr int kHelpers = kMakers + (kWeighing == Weighing::kAhead);
   static_assert(kForwardCosts <= kMakers);
 };
-using SmallCrew = Crew<1, 2, 2, Weighing::kBySegment>;
-using LargeCrew = Crew<2, 4, 4, Weighing::kAhead>;  // of few strips
-// Of many features, whose costs and gradients take longer than what the wave does.
-using WideCrew = Crew<3, 5, 4, Weighing::kByGroup>;
-template <int kCosts>
-using ForwardCrew = Crew<kCosts, kCosts, 0, Weighing::kByGroup>;  // of kernels without gradients
-// Of options whose reverse sweep asks for costs or states, and of numbers too large to keep two of a cell.
-using FrugalCrew = Crew<1, 2, 2, Weighing::kByGroup>;
+using SmallCrew = Crew<CrewKind::kSmall, 1, 2, 2, Weighing::kBySegment>;
+using LargeCrew = Crew<CrewKind::kLarge, 2, 4, 4, Weighing::kAhead>;  // for few strips
+// For many features, whose costs and gradients take longer than what the wave does.
+using WideCrew = Crew<CrewKind::kWide, 3, 5, 4, Weighing::kByGroup>;
+// For kernels without gradients.
+using ForwardCrewOfTwo = Crew<CrewKind::kForwardTwo, 2, 2, 0, Weighing::kByGroup>;
+using ForwardCrewOfThree = Crew<CrewKind::kForwardThree, 3, 3, 0, Weighing::kByGroup>;
+using ForwardCrewOfFour = Crew<CrewKind::kForwardFour, 4, 4, 0, Weighing::kByGroup>;
+// For options whose reverse sweep asks for costs or states, and for numbers so large that a cell's two
+// weights find no room in shared memory.
+using FrugalCrew = Crew<CrewKind::kFrugal, 1, 2, 2, Weighing::kByGroup>;
 
-// Also of none.
+// An array that may be empty.
 template <class T, int kCount>
 struct Several {
   T of[kCount];

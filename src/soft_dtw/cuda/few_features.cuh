@@ -27,9 +27,15 @@ class FewFeatures {
  public:
   static constexpr int kColumns = W;
   static constexpr int kCarried = F;
+  static constexpr int kFeatures = F;
+  static constexpr CostSource kSource = CostSource::kFewFeatures;
   static constexpr int kSegment = 8;
   static constexpr int kHelpers = kHelpers_;
   static constexpr int kRoles = 1 + kHelpers;
+  static_assert(kHelpers <= 2);
+  static constexpr CrewKind kCrew = kHelpers == 0   ? CrewKind::kNone
+                                    : kHelpers == 1 ? CrewKind::kOneHelper
+                                                    : CrewKind::kTwoHelpers;
   static constexpr bool kTakesWeights = kHelpers > 0;  // from other warps
   static constexpr int kPhases = kTakesWeights ? kHelpers : 1;
   static constexpr int kStartsInWork = kSegment;
@@ -48,6 +54,8 @@ class FewFeatures {
 
  public:
   static constexpr int kWarpBytes = kRoles * kRingBytes + kHelpers * static_cast<int>(sizeof(Queue));
+  static constexpr int kLeastWarpBytes = kWarpBytes;
+  static __device__ __forceinline__ constexpr int warp_bytes(const Params&) { return kWarpBytes; }
 
   __device__ explicit FewFeatures(const Wave& w)
       : w_(w),
@@ -154,7 +162,7 @@ class FewFeatures {
   }
   __device__ void end_forward_group(int) const {}
   __device__ void end_reverse_group(int) const {}
-  static __device__ void init(unsigned char* memory, int lane) {
+  static __device__ void init(const Params&, unsigned char* memory, int lane) {
     for (int h = 0; h < kHelpers; ++h) queue_in(memory, h).init(lane);
   }
   __device__ void begin_panel() const {

@@ -2,8 +2,8 @@
 // m, Z[-1,-1] = 1.
 //
 // Rows outside [0, n) are computed too: before row 0 everything is out of reach and stays so, and what lies
-// behind row n - 1 reaches nothing, so that no step needs a branch. With kKeep every strip's last column and
-// the lanes' states at the start of every segment are kept in scratch.
+// behind row n - 1 reaches nothing, so that no step needs a branch. Where the launch sweeps back too, every
+// strip's last column and the lanes' states at the start of every segment are kept in scratch.
 #pragma once
 
 #include "soft_dtw/cuda/meeting.cuh"
@@ -33,17 +33,18 @@ __device__ void note_ends(const Wave& w, typename Wave::State end) {
   }
 }
 
-template <bool kKeep, class Wave>
+template <Sweeps kSweeps, class Wave>
 __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   using Cell = typename Wave::Cell;
   using State = typename Wave::State;
   constexpr int W = Wave::W;
   constexpr int kSegment = Wave::Source::kSegment;
+  const bool keeps = sweeps_back<kSweeps>(w.params);
   const bool left_is_local = w.has_left() && !w.left_is_remote();
   const bool left_is_remote = w.has_left() && w.left_is_remote();
   const bool right_is_local = w.has_right() && !w.right_is_remote();
-  const bool stores_column = w.has_right() && (kKeep || w.right_is_remote());
-  const auto left_group = [&](int group) { return w.border_group(w.strip - 1, group, kKeep); };
+  const bool stores_column = w.has_right() && (keeps || w.right_is_remote());
+  const auto left_group = [&](int group) { return w.border_group(w.strip - 1, group, keeps); };
 
   // Z[n-1, m-1]: the lane, its column, and the group in which it is made.
   const int last_column = w.pair.m - 1 - w.strip * 32 * W;
@@ -66,13 +67,13 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   }
   const State* border = w.dead_border();
   source.begin_forward();
-  if constexpr (kKeep && Wave::kMeets) {
-    if (w.meets && !w.from_back) source.clear_gradients();
+  if constexpr (Wave::kMeets) {
+    if (keeps && w.meets && !w.from_back) source.clear_gradients();
   }
   for (int group = w.own.first; group < w.own.end; ++group) {
     const int past_first = group - w.own.first;
     if (past_first % kSegment == 0) {
-      if constexpr (kKeep) w.store(w.kept(past_first / kSegment), z);
+      if (keeps) w.store(w.kept(past_first / kSegment), z);
       source.begin_forward_segment(past_first / kSegment);
     }
     source.begin_forward_group(group);
@@ -132,7 +133,7 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       }
       if (stores_column) {
         __syncwarp();
-        State* const column = w.border_group(w.strip, group - lag(w.strip), kKeep);
+        State* const column = w.border_group(w.strip, group - lag(w.strip), keeps);
         cuda::send_words<Wave::kStateUnits>(column, slot, w.lane);
         __syncwarp();
       }

@@ -10,14 +10,14 @@
 namespace warpalign::detail::soft_dtw {
 
 // E to the caller's (N, M) table.
-template <int kStride, class Real, class In>
+template <class Ring, class Real, class In>
 __device__ __forceinline__ void store_alignment(const Params& p, const Pair<In>& pair, int row0, int end_row,
                                                 int column0, int lane, const Real* tile) {
   const int column = column0 + lane;
   if (column >= pair.m) return;
   for (int r = max(0, -row0); r < min(kTileRows, end_row - row0); ++r) {
     store_result(pair.alignment + (static_cast<std::int64_t>(row0 + r) * p.m + column),
-                 result_of(tile[lane * kStride + r]));
+                 result_of(tile[lane * Ring::stride(p) + r]));
   }
 }
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void store_alignment(const Params& p, const Pair<In>&
 // it fetches them for every tile.
 //
 // Lanes lie along the features, in 32 / width_ groups that share the columns.
-template <class Cell, class In, Options kOptions_, int kStride, int kWarps>
+template <class Cell, class In, Options kOptions_, class Ring, int kWarps>
 class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
   static constexpr bool kAll = kOptions_ == Options::kAll;
@@ -213,7 +213,7 @@ class GradientMaker {
     const int step = 32 / width_;
     int column = lane_ / width_;
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
-    const Real* from = tile + column * kStride;
+    const Real* from = tile + column * Ring::stride(p_);
     // Two columns in turn: one is loaded while the other one is used.
     struct Column {
       Real e[kTileRows];
@@ -225,7 +225,8 @@ class GradientMaker {
       c.total = y[32 * (kFeatures + k)];
 #pragma unroll
       for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
-        *reinterpret_cast<float4*>(c.e + r) = *reinterpret_cast<const float4*>(from + k * step * kStride + r);
+        *reinterpret_cast<float4*>(c.e + r) =
+            *reinterpret_cast<const float4*>(from + k * step * Ring::stride(p_) + r);
     };
     const auto use = [&](Column& c, int k) {
       if (kMasked && (!kBends || (absent | absent_columns_))) {
@@ -253,7 +254,7 @@ class GradientMaker {
       if (column + 2 * step < 32) load(even, 2);
       use(odd, 1);
       y += 64;
-      from += 2 * step * kStride;
+      from += 2 * step * Ring::stride(p_);
     }
     cuda::await_copies();
     __syncwarp();

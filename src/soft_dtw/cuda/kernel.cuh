@@ -7,23 +7,18 @@
 // resident is needed.
 #pragma once
 
-#include "cuda/launch.cuh"
 #include "cuda/shared.cuh"
 #include "soft_dtw/cuda/forward.cuh"
+#include "soft_dtw/cuda/registry.h"
 #include "soft_dtw/cuda/reverse.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-template <class Cell>
-constexpr CellSizes sizes() {
-  return {sizeof(typename Cell::State), sizeof(typename Cell::Real)};
-}
-
-template <bool kKeep, class Wave>
+template <Sweeps kSweeps, class Wave>
 __device__ void sweep_forward(Wave& wave, typename Wave::Source& source) {
   wave.begin_sweep();
   if (wave.role == 0) {
-    forward_strip<kKeep>(wave, source);
+    forward_strip<kSweeps>(wave, source);
   } else {
     source.help_forward(wave.role - 1);
   }
@@ -192,12 +187,12 @@ __device__ void join_gradients(const Wave& wave, bool leads) {
   }
 }
 
-template <bool kGradient, class Wave>
+template <Sweeps kSweeps, class Wave>
 __device__ void work(Wave& wave) {
   const Params& p = wave.params;
   const int ends = Wave::kMeets ? p.layout.ends() : 1;
   const int sweeps = p.layout.panels * ends;
-  const int orders = kGradient ? 2 * sweeps : sweeps;
+  const int orders = sweeps_back<kSweeps>(p) ? 2 * sweeps : sweeps;
   OwnPairs<Wave> own(wave, orders);
   for (Task task; p.layout.tickets ? take_ticket(reinterpret_cast<int*>(p.scratch), p.batch, orders, task)
                                    : own.next(task);) {
@@ -214,10 +209,10 @@ __device__ void work(Wave& wave) {
     if (!p.layout.tickets && task.order == 0 && leads) wave.clear_record();
     __syncthreads();
     if (is_forward) {
-      if (task.exists && wave.active()) sweep_forward<kGradient>(wave, source);
+      if (task.exists && wave.active()) sweep_forward<kSweeps>(wave, source);
       __syncthreads();
       finish_panel(wave, leads);
-    } else if constexpr (kGradient) {
+    } else if constexpr (kSweeps != Sweeps::kForward) {
       if (leads) {
         while (cuda::load_acquire(&wave.record->usable) < 0) {
         }
@@ -239,65 +234,39 @@ __device__ void work(Wave& wave) {
   }
 }
 
-template <class Cell, class In, class Source, bool kGradient, int kThreads, int kBlocks>
+template <class Cell, class In, class Source, Sweeps kSweeps, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks) soft_dtw_kernel(const __grid_constant__ Params p) {
   Wave<Cell, In, Source> wave(p, cuda::dynamic_shared());
-  work<kGradient>(wave);
+  work<kSweeps>(wave);
 }
 
-// A kernel for blocks of at most kStrips strips, of which kBlocks fit the registers of a multiprocessor.
-// kAlone: there is one for values alone too.
-template <class Cell, class In, class Source, int kStrips, int kBlocks, bool kAlone = true>
-struct KernelOf {
-  static constexpr int kThreads = 32 * kStrips * Source::kRoles;
+template <class Cell>
+constexpr Arithmetic kArithmetic = Arithmetic::kFloat32;
+template <>
+constexpr Arithmetic kArithmetic<Cell64> = Arithmetic::kFloat64;
+template <>
+constexpr Arithmetic kArithmetic<CellDual> = Arithmetic::kDual;
+template <>
+constexpr Arithmetic kArithmetic<CellHard<float>> = Arithmetic::kHardFloat32;
+template <>
+constexpr Arithmetic kArithmetic<CellHard<double>> = Arithmetic::kHardFloat64;
+
+// The registry's entry for the kernel whose blocks have at most kStrips strips. The registers of a
+// multiprocessor are enough for kBlocks such blocks.
+template <class Cell, class In, class Source, Sweeps kSweeps, int kStrips, int kBlocks>
+constexpr KernelEntry kernel_entry() {
   static_assert(kStrips <= kMostStrips);
-
-  static void describe(Request& r) {
-    r.cell = sizes<Cell>();
-    r.source = {Source::kCarried,
-                Source::kWarpBytes,
-                Source::kSegment,
-                Source::kRoles,
-                Source::kPhases,
-                Source::kStartsInWork,
-                Source::kOptions == Options::kAll};
-    r.columns_per_lane = Source::kColumns;
-    r.most_strips = kStrips;
-    r.resident_blocks = kBlocks;
-  }
-
-  static Status launch(const Params& p, bool gradient, cudaStream_t stream) {
-    if constexpr (!kAlone) {
-      return launch_as<true>(p, stream);
-    } else if constexpr (!Source::kHasGradient) {
-      return launch_as<false>(p, stream);
-    } else {
-      return gradient ? launch_as<true>(p, stream) : launch_as<false>(p, stream);
-    }
-  }
-
- private:
-  template <bool kGradient>
-  static Status launch_as(const Params& p, cudaStream_t stream) {
-    const auto kernel = soft_dtw_kernel<Cell, In, Source, kGradient, kThreads, kBlocks>;
-    const Layout& l = p.layout;
-    if (Status s = cuda::set_memory(p.scratch, 0xff, l.cleared(), stream); !s.ok()) return s;
-    const int threads = 32 * l.warps * l.pairs_per_block * Source::kRoles;
-    return cuda::launch(kernel, {l.grid, threads, static_cast<std::size_t>(l.shared_bytes), stream}, p);
-  }
-};
-
-// Of two kernels the first, where the device has the shared memory for it, else the second.
-template <class Roomy, class Tight>
-struct EitherKernel {
-  static void describe(Request& r, int shared_bytes_per_block) {
-    Roomy::describe(r);
-    r.tight = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source) > shared_bytes_per_block;
-    if (r.tight) Tight::describe(r);
-  }
-  static Status launch(const Params& p, bool gradient, cudaStream_t stream) {
-    return p.layout.tight ? Tight::launch(p, gradient, stream) : Roomy::launch(p, gradient, stream);
-  }
-};
+  static_assert(Source::kHasGradient || kSweeps == Sweeps::kForward);
+  constexpr int kThreads = 32 * kStrips * Source::kRoles;
+  return {{kArithmetic<Cell>, Source::kSource, Source::kOptions, kSweeps, Source::kCrew, Source::kMeets,
+           Source::kColumns, Source::kFeatures},
+          {{sizeof(typename Cell::State), sizeof(typename Cell::Real)},
+           {Source::kCarried, Source::kWarpBytes, Source::kLeastWarpBytes, Source::kSegment, Source::kRoles,
+            Source::kPhases, Source::kStartsInWork, Source::kOptions == Options::kAll},
+           Source::kColumns,
+           kStrips,
+           kBlocks},
+          soft_dtw_kernel<Cell, In, Source, kSweeps, kThreads, kBlocks>};
+}
 
 }  // namespace warpalign::detail::soft_dtw

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "cuda/device.h"
+#include "soft_dtw/cuda/kernel_key.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -52,6 +53,14 @@ constexpr int kMoreGroups = 2;  // than groups_of(n), for the second sweep's shi
 constexpr int groups_of(int n) { return div_up(n + 31 + kGroup - 1, kGroup); }
 constexpr int strips_of(int m, int columns_per_lane) { return div_up(m, 32 * columns_per_lane); }
 
+// Rows of a tile of costs, and how many tiles a strip has in shared memory.
+constexpr int kTileRows = 16;
+constexpr int kRingTiles = 8;
+// As many as the wave can need at once, where there is room for no more: nothing is made ahead.
+constexpr int kLeastRingTiles = 4;
+// Elements from one column of a ring to the next.
+constexpr int ring_stride(int tiles) { return tiles * kTileRows + kGroup + 4; }
+
 // What the arithmetic needs: bytes of one kept state and of one real.
 struct CellSizes {
   int state;
@@ -60,37 +69,42 @@ struct CellSizes {
 
 // What a source of costs needs.
 struct SourceSizes {
-  int carried;     // partial sums that travel along a row with E
-  int warp_bytes;  // shared memory of one strip
-  int segment;     // groups between two kept states
-  int roles;       // warps that work on a strip
-  int phases;      // that recompute it, each with a segment in work,
-  int starts;      // and the lanes' states at the start of so many groups of it
-  bool parts;      // a number per strip is joined into the pair's results
+  int carried;           // partial sums that travel along a row with E
+  int warp_bytes;        // shared memory of one strip
+  int least_warp_bytes;  // the same with kLeastRingTiles, for kernels that can do with them
+  int segment;           // groups between two kept states
+  int roles;             // warps that work on a strip
+  int phases;            // warps that recompute a strip; each has a segment in work
+  int starts;            // groups of that segment at whose start the lanes' states are kept
+  bool parts;            // a number per strip is joined into the pair's results
 };
 
-// What a kernel can do beyond soft-DTW's plain form: nothing; restrict and weigh paths (bands and penalties),
-// of squared distances or a cost matrix; or everything.
-enum class Options : unsigned char { kNone, kPaths, kAll };
+// What the layout of a kernel's launch follows from.
+struct KernelSizes {
+  CellSizes cell;
+  SourceSizes source;
+  int columns_per_lane;  // W
+  int most_strips;       // of a block, as the kernel's registers allow
+  int resident_blocks;   // of a multiprocessor, as its registers allow, where they have that many strips
+};
+
+constexpr int log2_of(int power_of_two) { return power_of_two == 1 ? 0 : 1 + log2_of(power_of_two / 2); }
 
 constexpr std::size_t kHeaderBytes = 256;  // the ticket counter
 constexpr std::size_t kRecordBytes = 64;   // of a pair in flight
 constexpr std::size_t kPartBytes = 16;     // of a strip
 
 struct Layout {
-  int columns_per_lane;  // W
-  int features;          // kept in registers; 0: costs come in tiles
-  int warps;             // strips of a panel
-  int panels;            // of a pair
+  int warps;   // strips of a panel
+  int panels;  // of a pair
   int pairs_per_block;
-  int groups;    // of the padded length
-  int segments;  // likewise, of kept states
-  bool tickets;  // panels of one pair go to different blocks, in the order of a common counter
-  bool meets;    // sweeps start from both ends of a pair (meeting.cuh)
-  bool tight;    // of two kernels, the one with less for each strip: of shared memory, or of warps
-  bool ahead;    // of two kernels, the one with more for each strip, that few of them have (launch.h)
-  Options options;
-  int slots;  // pairs in flight
+  int groups;     // of the padded length
+  int segments;   // of kept states, of the padded length
+  int ring_log2;  // log2 of the tiles of a strip's ring, for kernels to which that is no constant
+  bool gradient;  // the reverse sweep is wanted
+  bool tickets;   // panels of one pair go to different blocks, in the order of a common counter
+  bool meets;     // sweeps start from both ends of a pair (meeting.cuh)
+  int slots;      // pairs in flight
   int grid;
   int shared_bytes;
   std::size_t columns;       // bytes from the start of scratch: border and flow columns of slot 0
@@ -113,68 +127,64 @@ struct Layout {
 constexpr int queue_bytes(int carried, CellSizes cell) {
   return kGroup * std::max(cell.state, (1 + carried) * cell.real);
 }
-constexpr int shared_bytes_per_warp(int columns_per_lane, CellSizes cell, SourceSizes source) {
-  const int queues =
-      (kChannelGroups + 1) * queue_bytes(source.carried, cell);  // one more: what comes from outside
-  const int states = source.starts * (columns_per_lane + 1) * 32 * cell.state;
-  const int border = source.segment * kGroup * cell.state;
-  return source.warp_bytes + queues + source.phases * (states + border) + kChannelBarriers * 8;
+// Of a strip, with so many bytes for its source of costs.
+constexpr int shared_bytes_of_strip(const KernelSizes& k, int source_bytes) {
+  // One queue entry more than there are groups: what comes from outside.
+  const int queues = (kChannelGroups + 1) * queue_bytes(k.source.carried, k.cell);
+  const int states = k.source.starts * (k.columns_per_lane + 1) * 32 * k.cell.state;
+  const int border = k.source.segment * kGroup * k.cell.state;
+  return source_bytes + queues + k.source.phases * (states + border) + kChannelBarriers * 8;
+}
+constexpr int shared_bytes_of_strip(const KernelSizes& k) {
+  return shared_bytes_of_strip(k, k.source.warp_bytes);
 }
 
-// What is launched: everything that the layout follows from. n and m are the padded lengths.
-struct Request {
+// What is launched. n and m are the padded lengths of rows and columns.
+struct LayoutRequest {
   int batch;
   int n;
   int m;
   int dim;
   bool gradient;
-  bool rerun;                 // few pairs, if any: blocks take whole pairs,
-  std::size_t scratch_limit;  // and as many at a time as fit into so many bytes, but one at least
-  CellSizes cell;
-  SourceSizes source;
-  int columns_per_lane;
-  int features;
-  Options options;
-  bool tight;
-  bool ahead;
   bool meets;
-  int most_strips;      // of a block, as the kernel's registers allow
-  int resident_blocks;  // of a multiprocessor, likewise, if they have that many
+  bool rerun;                 // few pairs, if any: blocks take whole pairs
+  std::size_t scratch_limit;  // of a rerun: the pairs in flight fit into so many bytes, but one always is
 };
 
 // Where everything is in the scratch.
-inline void place(Layout& l, const Request& r, int strips) {
+inline void place(Layout& l, const KernelSizes& k, const LayoutRequest& r, int strips) {
   const std::size_t rows = static_cast<std::size_t>(l.groups) * kGroup;
   const std::size_t kept = r.gradient ? strips - 1 : l.ends() * (l.panels - 1);
   const std::size_t flows = r.gradient ? l.ends() * (l.panels - 1) : 0;
   const std::size_t segments = r.gradient ? l.segments : 0;
-  const std::size_t lane_states = (r.columns_per_lane + 1) * 32 * r.cell.state;
+  const std::size_t lane_states = (k.columns_per_lane + 1) * 32 * k.cell.state;
   l.columns = kHeaderBytes + aligned(l.slots * kRecordBytes);
-  l.flow = aligned(kept * rows * r.cell.state);
-  l.rows_done = l.flow + aligned(flows * rows * (1 + r.source.carried) * r.cell.real);
-  l.parts = l.rows_done + (l.tickets ? aligned(l.ends() * l.panels * r.source.roles * sizeof(int)) : 0);
-  l.meeting = l.parts + (r.source.parts ? aligned(strips * kPartBytes) : 0);
+  l.flow = aligned(kept * rows * k.cell.state);
+  l.rows_done = l.flow + aligned(flows * rows * (1 + k.source.carried) * k.cell.real);
+  l.parts = l.rows_done + (l.tickets ? aligned(l.ends() * l.panels * k.source.roles * sizeof(int)) : 0);
+  l.meeting = l.parts + (k.source.parts ? aligned(strips * kPartBytes) : 0);
   l.column_bytes = l.meeting + (l.meets ? aligned(2 * strips * lane_states) : 0);
   l.states = l.columns + l.slots * l.column_bytes;
   l.state_bytes = aligned(segments * strips * lane_states);
   l.grad_x = l.states + l.slots * l.state_bytes;
-  l.grad_x_bytes = l.meets && r.gradient && r.features == 0
+  l.grad_x_bytes = l.meets && r.gradient && k.source.carried == 0
                        ? aligned(sizeof(float) * static_cast<std::size_t>(r.n) * r.dim)
                        : 0;
   l.scratch = l.grad_x + l.slots * l.grad_x_bytes;
 }
 
-inline Layout layout_for(const Request& r, DeviceLimits device) {
+inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceLimits device) {
   Layout l{};
-  l.columns_per_lane = r.columns_per_lane;
-  l.features = r.features;
-  l.options = r.options;
-  l.tight = r.tight;
-  l.ahead = r.ahead;
-  const int strips = strips_of(r.m, r.columns_per_lane);
-  const int per_warp = shared_bytes_per_warp(r.columns_per_lane, r.cell, r.source);
-  const int most = std::min(device.shared_bytes_per_block / per_warp, r.most_strips);
-
+  l.gradient = r.gradient;
+  l.meets = r.meets;
+  const int strips = strips_of(r.m, k.columns_per_lane);
+  int per_strip = shared_bytes_of_strip(k);
+  l.ring_log2 = log2_of(kRingTiles);
+  if (per_strip > device.shared_bytes_per_block) {
+    per_strip = shared_bytes_of_strip(k, k.source.least_warp_bytes);
+    l.ring_log2 = log2_of(kLeastRingTiles);
+  }
+  const int most = std::min(device.shared_bytes_per_block / per_strip, k.most_strips);
   if (most < 1) return l;  // not even one strip fits this device: no warps
 
   // With pairs enough a block takes whole pairs, and narrow panels of them one after the other: the last
@@ -183,38 +193,37 @@ inline Layout layout_for(const Request& r, DeviceLimits device) {
   // multiprocessor room for more.
   const int fused = std::min(strips, most);
   l.warps = fused;
-  const int resident = r.resident_blocks * r.most_strips;
+  const int resident = k.resident_blocks * k.most_strips;
   for (int warps = 2; warps < fused && !r.rerun; warps *= 2) {
     if (r.batch / device.multiprocessors < resident / warps) continue;
     l.warps = warps;
     break;
   }
-  l.meets = r.meets;
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
     const int panels = std::clamp(device.multiprocessors / (r.batch * l.ends()), 1, strips);
-    const int narrowest = r.features == 0 ? 1 : std::min(4, fused);
+    const int narrowest = k.source.carried == 0 ? 1 : std::min(4, fused);
     l.warps = std::clamp(div_up(strips, panels), narrowest, fused);
     l.tickets = strips > l.warps;
   }
   l.tickets |= l.meets;
   l.groups = groups_of(r.n) + (l.meets ? kMoreGroups : 0);
-  l.segments = div_up(l.groups, r.source.segment) + (l.meets ? 1 : 0);
+  l.segments = div_up(l.groups, k.source.segment) + (l.meets ? 1 : 0);
   l.panels = div_up(strips, l.warps);
   l.pairs_per_block = l.tickets ? 1 : l.panels > 1 ? 1 : std::clamp(std::min(4, most) / l.warps, 1, r.batch);
-  l.shared_bytes = l.pairs_per_block * l.warps * per_warp;
+  l.shared_bytes = l.pairs_per_block * l.warps * per_strip;
 
-  const int by_registers = r.resident_blocks * r.most_strips / (l.warps * l.pairs_per_block);
+  const int by_registers = k.resident_blocks * k.most_strips / (l.warps * l.pairs_per_block);
   const int blocks = std::max(1, std::min(by_registers, device.shared_bytes_per_block / l.shared_bytes));
   const int tasks = l.tickets ? r.batch * l.panels * l.ends() : div_up(r.batch, l.pairs_per_block);
   l.grid = std::min(tasks, device.multiprocessors * blocks);
   l.slots = l.tickets ? r.batch : std::min(l.grid * l.pairs_per_block, r.batch);
 
-  place(l, r, strips);
+  place(l, k, r, strips);
   if (r.rerun && l.grid > 1 && l.scratch > r.scratch_limit) {
     const std::size_t per_block = (l.column_bytes + l.state_bytes + kRecordBytes) * l.pairs_per_block;
     l.grid = std::clamp(static_cast<int>(r.scratch_limit / per_block), 1, l.grid);
     l.slots = std::min(l.grid * l.pairs_per_block, r.batch);
-    place(l, r, strips);
+    place(l, k, r, strips);
   }
   return l;
 }

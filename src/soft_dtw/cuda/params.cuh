@@ -114,6 +114,12 @@ __device__ __forceinline__ double scale_of(const Params& p, int b) {
   return static_cast<Scale>(scale_for(gamma, p.half));
 }
 
+// Whether this launch sweeps back, too: for most kernels a constant.
+template <Sweeps kSweeps>
+__device__ __forceinline__ bool sweeps_back(const Params& p) {
+  return kSweeps == Sweeps::kBoth || (kSweeps == Sweeps::kAsAsked && p.layout.gradient);
+}
+
 // `elements` behind an address that may be null, and then stays null.
 template <class Address>
 __device__ __forceinline__ Address behind(Address at, std::int64_t elements) {

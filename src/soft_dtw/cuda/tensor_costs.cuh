@@ -45,7 +45,7 @@ class TensorCosts {
   // As CostMaker::make().
   __device__ __forceinline__ void make(int row0, float* tile) {
     if (row0 + kTileRows <= 0) {
-      for (int r = 0; r < kTileRows; ++r) tile[(g_ * 4 + t_) * Memory::kStride + r] = 0;
+      for (int r = 0; r < kTileRows; ++r) tile[(g_ * 4 + t_) * Memory::Ring::kStride + r] = 0;
       return;
     }
     float product[4][4] = {};  // 2 m + n: of columns 16 m + [0, 16) and rows 8 n + [0, 8)
@@ -69,7 +69,7 @@ class TensorCosts {
       const bool is_inside[2] = {row >= 0 && row < pair_.n, row + 1 >= 0 && row + 1 < pair_.n};
 #pragma unroll
       for (int k = 0; k < 4; ++k) {  // columns g + 8 k
-        float* const to = tile + (8 * k + g_) * Memory::kStride + 2 * t_ + 8 * n;
+        float* const to = tile + (8 * k + g_) * Memory::Ring::kStride + 2 * t_ + 8 * n;
         float cost[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {

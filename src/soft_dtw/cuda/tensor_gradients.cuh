@@ -147,7 +147,8 @@ class TensorGradients {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float rows[4];
-        unpack(*reinterpret_cast<const float4*>(tile + (16 * m + 8 * half + g_) * Memory::kStride + 4 * t_),
+        unpack(*reinterpret_cast<const float4*>(tile + (16 * m + 8 * half + g_) * Memory::Ring::kStride +
+                                                4 * t_),
                rows);
         weight_[m][half] += (rows[0] + rows[1]) + (rows[2] + rows[3]);
 #pragma unroll
@@ -193,7 +194,7 @@ class TensorGradients {
       for (int c = 0; c < 2; ++c) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float one = tile[(j + 8 * c) * Memory::kStride + 8 * half + g_];
+          const float one = tile[(j + 8 * c) * Memory::Ring::kStride + 8 * half + g_];
           weight[half] += one;
           e.set(half + 2 * c, split(one));
         }

@@ -10,7 +10,6 @@
 #include "cuda/mma.cuh"
 #include "cuda/warp.cuh"
 #include "soft_dtw/cuda/cost_tile.cuh"
-#include "soft_dtw/cuda/launch.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -93,8 +92,8 @@ struct KeptColumns {
   }
 };
 
-template <bool kKept, int kRing, class Crew>
-struct __align__(16) TensorTiles : TileRing<float, kRing, Crew> {
+template <bool kKept, class Crew>
+struct __align__(16) TensorTiles : StripBarriers<float, FixedRing, Crew> {
   static constexpr int kHelpers = Crew::kMakers;
   std::conditional_t<kKept, KeptColumns, OriginAlone> of_strip;
   Several<TensorGradientRows, Crew::kGradients> rows;

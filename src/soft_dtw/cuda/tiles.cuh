@@ -20,23 +20,23 @@
 namespace warpalign::detail::soft_dtw {
 
 // Who makes costs and gradients, and the memory that they need.
-template <class Cell, class In, Options kOptions, int kRing_, class Crew_ = FrugalCrew>
+template <class Cell, class In, Options kOptions, class Ring_, class Crew_ = FrugalCrew>
 struct PlainMakers {
+  static constexpr CostSource kSource = CostSource::kTiles;
   using Crew = Crew_;
-  static constexpr int kRing = kRing_;
-  using Memory = StripTiles<Cell, In, kRing, Crew>;
-  using Costs = CostMaker<Cell, In, kOptions, Memory::kStride>;
-  using Gradients = GradientMaker<Cell, In, kOptions, Memory::kStride, Crew::kGradients>;
+  using Ring = Ring_;
+  using Memory = StripTiles<Cell, In, Ring, Crew>;
+  using Costs = CostMaker<Cell, In, kOptions, Ring>;
+  using Gradients = GradientMaker<Cell, In, kOptions, Ring, Crew::kGradients>;
 };
 
-template <class Cell, class In_, Options kOptions_,
-          class Makers = PlainMakers<Cell, In_, kOptions_, kRingTiles>, bool kMeets_ = false>
+template <class Cell, class In_, Options kOptions_, class Makers, bool kMeets_ = false>
 class Tiles {
   using In = In_;
   using Real = typename Cell::Real;
   using Scale = typename Cell::Scale;
   using Wave = soft_dtw::Wave<Cell, In, Tiles>;
-  static constexpr int kRing = Makers::kRing;
+  using Ring = typename Makers::Ring;
   using Memory = typename Makers::Memory;
   using Costs = typename Makers::Costs;
   using Gradients = typename Makers::Gradients;
@@ -46,6 +46,9 @@ class Tiles {
  public:
   static constexpr int kColumns = 1;
   static constexpr int kCarried = 0;
+  static constexpr int kFeatures = 0;  // in registers
+  static constexpr CostSource kSource = Makers::kSource;
+  static constexpr CrewKind kCrew = Crew::kKind;
   static constexpr int kSegment = kTileGroups;
   static constexpr int kRoles = 1 + Crew::kHelpers;
   static constexpr Weighing kWeighing = Crew::kWeighing;
@@ -56,20 +59,31 @@ class Tiles {
   static constexpr bool kHasGradient = Crew::kGradients > 0;
   static constexpr Options kOptions = kOptions_;
   static constexpr bool kMeets = kMeets_;
-  static constexpr int kWarpBytes = sizeof(Memory);
+  // Shared memory of a strip: the ring, then Memory.
+  static constexpr int ring_bytes(int tiles) {
+    return 32 * ring_stride(tiles) * static_cast<int>(sizeof(Real));
+  }
+  static constexpr int kWarpBytes = ring_bytes(kRingTiles) + static_cast<int>(sizeof(Memory));
+  static constexpr int kLeastWarpBytes =
+      ring_bytes(std::is_same_v<Ring, FixedRing> ? kRingTiles : kLeastRingTiles) +
+      static_cast<int>(sizeof(Memory));
+  static __device__ __forceinline__ int warp_bytes(const Params& p) {
+    return ring_bytes_of(p) + static_cast<int>(sizeof(Memory));
+  }
 
   __device__ explicit Tiles(const Wave& w)
       : w_(w),
         p_(w.params),
-        m_(*reinterpret_cast<Memory*>(w.source_memory)),
+        ring_(reinterpret_cast<Real*>(w.source_memory)),
+        m_(memory_of(w.params, w.source_memory)),
         scale_(static_cast<Scale>(w.pair.scale)) {}
 
   // Of a band's groups, in whole tiles.
   static __device__ int first_band_group(int least, int) { return least / kSegment * kSegment; }
   // Once, and before every sweep of a panel; by the wave's warp.
-  static __device__ void init(unsigned char* memory, int lane) {
-    auto& m = *reinterpret_cast<Memory*>(memory);
-    if (lane < kRing) {
+  static __device__ void init(const Params& p, unsigned char* memory, int lane) {
+    Memory& m = memory_of(p, memory);
+    if (lane < kRingTiles) {
       cuda::barrier_init<cuda::kWarpSize>(m.full(lane));
       cuda::barrier_init<cuda::kWarpSize>(m.done(lane));
       if constexpr (kHasGradient) cuda::barrier_init<kDoneWithTile>(m.free(lane));
@@ -78,7 +92,7 @@ class Tiles {
     m.init(lane);
   }
   __device__ void begin_panel() const {
-    if (w_.lane < kRing) {
+    if (w_.lane < kRingTiles) {
       cuda::barrier_reset<cuda::kWarpSize>(m_.full(w_.lane));
       cuda::barrier_reset<cuda::kWarpSize>(m_.done(w_.lane));
       if constexpr (kHasGradient) cuda::barrier_reset<kDoneWithTile>(m_.free(w_.lane));
@@ -101,20 +115,20 @@ class Tiles {
   __device__ void begin_forward() {
     reverse_ = false;
     if (tiles() == 0) return;
-    cuda::barrier_wait(m_.full(0), 0);
-    cuda::barrier_wait(m_.full(1), 0);
+    await_costs(0);
+    await_costs(1);
   }
   __device__ void begin_forward_segment(int) const {}
   __device__ __forceinline__ void begin_forward_group(int group) {
     if (group % 2 == 0) {
       const int tile = group / 2 - base() + kTilesBefore;
-      cuda::barrier_wait(m_.full(tile), tile / kRing);
+      await_costs(tile);
     }
     load_costs(group);
   }
   __device__ __forceinline__ void end_forward_group(int group) const {
     if (group % 2 == 0) return;
-    cuda::barrier_arrive(m_.done((group - 1) / 2 - base()));
+    cuda::barrier_arrive(m_.done(place((group - 1) / 2 - base())));
   }
   __device__ void begin_reverse() {
     reverse_ = true;
@@ -123,7 +137,7 @@ class Tiles {
   }
   __device__ void begin_reverse_segment(int segment, bool) {
     for (const int needed = tiles() - kSegment / 2 * segment; waited_ < needed; ++waited_) {
-      cuda::barrier_wait(m_.full(waited_), waited_ / kRing);
+      await_costs(waited_);
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
@@ -147,7 +161,7 @@ class Tiles {
     if (Wave::kAll && p_.metric == Metric::kNorm && (w_.pair.grad_x || w_.pair.grad_y)) divide_by_costs();
     store_e(group);
     if (group % 2 != 0) return;
-    cuda::barrier_arrive(m_.done(order_of(group / 2 - base() + kTilesBefore)));
+    cuda::barrier_arrive(m_.done(place(order_of(group / 2 - base() + kTilesBefore))));
   }
   __device__ void end_reverse() const {}
 
@@ -168,10 +182,10 @@ class Tiles {
     reverse_ = false;
     Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper, true);
     for (int tile = helper; tile < tiles(); tile += makers) {
-      if (tile >= kRing) cuda::barrier_wait(m_.done(tile - kRing), tile / kRing - 1);
-      maker.make(first_row(tile), m_.tile(tile));
-      m_.repeat_first_rows(tile, w_.lane);
-      cuda::barrier_arrive(m_.full(tile));
+      if (turn(tile) > 0) cuda::barrier_wait(m_.done(place(tile)), turn(tile) - 1);
+      maker.make(first_row(tile), tile_at(tile));
+      repeat_first_rows(tile);
+      cuda::barrier_arrive(m_.full(place(tile)));
     }
     w_.note_range({maker.range_bits(), -1});
   }
@@ -184,12 +198,12 @@ class Tiles {
     if (helper < Crew::kCosts) {
       Costs maker(p_, w_.pair, w_.strip, w_.lane, m_, helper, false);
       for (int order = helper; order < tiles(); order += Crew::kCosts) {
-        if (order >= kRing) cuda::barrier_wait(m_.free(order - kRing), order / kRing - 1);
+        if (turn(order) > 0) cuda::barrier_wait(m_.free(place(order)), turn(order) - 1);
         const int tile = tiles() - 1 - order;
-        maker.make(first_row(tile), m_.tile(tile));
-        if (w_.meets) clear_behind_meeting(first_row(tile), m_.tile(tile));
-        m_.repeat_first_rows(tile, w_.lane);
-        cuda::barrier_arrive(m_.full(order));
+        maker.make(first_row(tile), tile_at(tile));
+        if (w_.meets) clear_behind_meeting(first_row(tile), tile_at(tile));
+        repeat_first_rows(tile);
+        cuda::barrier_arrive(m_.full(place(order)));
       }
       return;
     }
@@ -202,9 +216,9 @@ class Tiles {
       const int tile = tiles() - 1 - order;
       const int row0 = first_row(tile);
       maker.look_ahead(row0);
-      cuda::barrier_wait(m_.done(order), order / kRing);
-      if (has_cells(row0)) consume(maker, row0, m_.tile(tile), part);
-      cuda::barrier_arrive(m_.free(order));
+      cuda::barrier_wait(m_.done(place(order)), turn(order));
+      if (has_cells(row0)) consume(maker, row0, tile_at(tile), part);
+      cuda::barrier_arrive(m_.free(place(order)));
     }
     maker.finish();
     // What is left are rows without cells here; nor has the strip on the right any there.
@@ -212,6 +226,32 @@ class Tiles {
   }
 
  private:
+  static __device__ __forceinline__ int ring_bytes_of(const Params& p) {
+    return 32 * Ring::stride(p) * static_cast<int>(sizeof(Real));
+  }
+  static __device__ __forceinline__ Memory& memory_of(const Params& p, unsigned char* source_memory) {
+    return *reinterpret_cast<Memory*>(source_memory + ring_bytes_of(p));
+  }
+
+  // Where a tile lies, by its number or, for barriers, by its order in the sweep.
+  [[nodiscard]] __device__ __forceinline__ int place(int tile) const { return Ring::place(p_, tile); }
+  [[nodiscard]] __device__ __forceinline__ int turn(int tile) const { return Ring::turn(p_, tile); }
+  // Row 0 of column 0 of a tile.
+  [[nodiscard]] __device__ __forceinline__ Real* tile_at(int tile) const {
+    return ring_ + place(tile) * kTileRows;
+  }
+  // When a tile's costs are complete, a lane per column.
+  __device__ __forceinline__ void repeat_first_rows(int tile) const {
+    if (place(tile) != 0) return;
+    __syncwarp();
+    Real* const column = ring_ + w_.lane * Ring::stride(p_);
+#pragma unroll
+    for (int r = 0; r < kGroup; ++r) column[Ring::rows(p_) + r] = column[r];
+  }
+  __device__ __forceinline__ void await_costs(int order) const {
+    cuda::barrier_wait(m_.full(place(order)), turn(order));
+  }
+
   // Gradients start as zeros where both sweeps add to them.
   __device__ void clear_sums() const {
     const auto clear = [&](typename Storage<In>::Output sums, int begin, int end) {
@@ -231,7 +271,7 @@ class Tiles {
     if (row0 + kTileRows + 31 <= end) return;
     __syncwarp();
     for (int r = max(0, end - w_.lane - row0); r < kTileRows; ++r)
-      tile[w_.lane * Memory::kStride + r] = Real(0);
+      tile[w_.lane * Ring::stride(p_) + r] = Real(0);
     __syncwarp();
   }
 
@@ -251,7 +291,7 @@ class Tiles {
 
   __device__ __forceinline__ void find_costs(int group) {
     const int row = group * kGroup - w_.lane + (kTilesBefore - base()) * kTileRows;
-    here_ = m_.ring + w_.lane * Memory::kStride + (row & (Memory::kRows - 1));
+    here_ = ring_ + w_.lane * Ring::stride(p_) + (row & (Ring::rows(p_) - 1));
   }
   __device__ __forceinline__ void load_costs(int group) {
     find_costs(group);
@@ -260,10 +300,10 @@ class Tiles {
   }
   // To where the costs were. In the groups at the start of the ring some lanes wrap.
   __device__ __forceinline__ void store_e(int group) const {
-    if ((group + 2 * (kTilesBefore - base())) % (Memory::kRows / kGroup) < 32 / kGroup) {
-      const int left = static_cast<int>(m_.ring + w_.lane * Memory::kStride + Memory::kRows - here_);
+    if ((group + 2 * (kTilesBefore - base())) % (Ring::rows(p_) / kGroup) < 32 / kGroup) {
+      const int left = static_cast<int>(ring_ + w_.lane * Ring::stride(p_) + Ring::rows(p_) - here_);
 #pragma unroll
-      for (int q = 0; q < kGroup; ++q) here_[q < left ? q : q - Memory::kRows] = e_[q];
+      for (int q = 0; q < kGroup; ++q) here_[q < left ? q : q - Ring::rows(p_)] = e_[q];
     } else {
 #pragma unroll
       for (int q = 0; q < kGroup; ++q) here_[q] = e_[q];
@@ -286,7 +326,7 @@ class Tiles {
   __device__ __forceinline__ void consume(Gradients& maker, int row0, const Real* tile, int helper) {
     const Pair<In>& pair = w_.pair;
     if (pair.alignment && helper == 0)
-      store_alignment<Memory::kStride>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
+      store_alignment<Ring>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
     if (!pair.grad_x && !pair.grad_y) return;
     // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
     const int done = pair.n - max(row0, 0);
@@ -300,7 +340,8 @@ class Tiles {
     if (!w_.has_right()) return;
     if (!w_.right_is_remote()) {
       if (w_.lane == 0) {
-        while (atomicAdd((&m_ + 1)->rows_done.of + helper, 0) < rows) {
+        int* const theirs = memory_of(p_, w_.source_memory + warp_bytes(p_)).rows_done.of + helper;
+        while (atomicAdd(theirs, 0) < rows) {
         }
         __threadfence_block();
       }
@@ -324,6 +365,7 @@ class Tiles {
 
   const Wave& w_;
   const Params& p_;
+  Real* const ring_;
   Memory& m_;
   const Scale scale_;
   bool reverse_ = false;

@@ -105,8 +105,8 @@ struct Wave {
     constexpr int starts = Source::kStartsInWork;
     constexpr int phases = Source::kPhases;
     const int phase = index * phases + (phases > 1 && role > 0 ? role - 1 : 0);
-    source_memory = shared + index * Source::kWarpBytes;
-    unsigned char* next = shared + warps * Source::kWarpBytes;
+    source_memory = shared + index * Source::warp_bytes(p);
+    unsigned char* next = shared + warps * Source::warp_bytes(p);
     phase_states = reinterpret_cast<State*>(next) + phase * starts * (W + 1) * 32;
     next += warps * phases * starts * (W + 1) * 32 * sizeof(State);
     phase_border = reinterpret_cast<State*>(next) + phase * segment * kGroup;
@@ -116,7 +116,7 @@ struct Wave {
     barriers_ = reinterpret_cast<cuda::Barrier*>(next) + index * kChannelBarriers;
     if (role != 0) return;
     if (lane < kChannelBarriers) cuda::barrier_init(barriers_ + lane);
-    Source::init(source_memory, lane);
+    Source::init(p, source_memory, lane);
   }
 
   // index: of the pair in the scratch.

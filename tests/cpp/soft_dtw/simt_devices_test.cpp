@@ -93,6 +93,25 @@ TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
   EXPECT_STREQ(status.argument, "execution");
 }
 
+TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
+  float values[2] = {};
+  SoftDtwProblem problem;
+  problem.batch = problem.n = problem.m = problem.dim = 1;
+  problem.x = {values, {1, 1, 1}};
+  problem.y = problem.x;
+  SoftDtwOutputs out;
+  out.value = values + 1;
+  for (int ordinal : {-1, 1, 7}) {
+    const Execution execution = Execution::cuda(ordinal, nullptr);
+    EXPECT_EQ(soft_dtw_workspace_bytes(problem, out, execution), 0u);
+    const Status status = soft_dtw(problem, out, {}, execution);
+    EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
+    EXPECT_STREQ(status.argument, "execution");
+    EXPECT_STREQ(status.message, "a cuda_device that is the ordinal of a CUDA device");
+    EXPECT_EQ(status.value, ordinal);
+  }
+}
+
 // Blocks wait for each other's panels, but for none that has not begun: one resident block is enough.
 TEST_F(Devices, AnyNumberOfBlocksAtATime) {
   Batch<float> few({1, 300, 400, 2}, 0.5, 4);

@@ -1,0 +1,74 @@
+// What tells the soft-DTW kernels apart. registry.h lists those that exist.
+#pragma once
+
+namespace warpalign::detail::soft_dtw {
+
+// The numbers of the recursion (cell.cuh, dual.cuh).
+enum class Arithmetic : unsigned char {
+  kFloat32,      // Cell32: float32 mantissas, certified
+  kFloat64,      // Cell64: float64, and the rerun of pairs that Cell32 cannot certify
+  kDual,         // CellDual: second order
+  kHardFloat32,  // CellHard<float>: hard DTW
+  kHardFloat64,  // CellHard<double>
+};
+
+// Where costs come from.
+enum class CostSource : unsigned char {
+  kFewFeatures,  // series of at most 4 features, in registers
+  kTiles,        // series of any number of features, or a cost matrix, in tiles in shared memory
+  kMatrixUnits,  // the same tiles, made by the matrix units: sm_80 and later
+};
+
+// What a kernel can do beyond squared distances and all paths.
+enum class Options : unsigned char {
+  kNone,   // nothing
+  kPaths,  // restrict and weigh paths: bands and penalties
+  kAll,    // also other costs, missing steps, subsequences, the gradient by gamma
+};
+
+// Which sweeps a kernel makes.
+enum class Sweeps : unsigned char {
+  kForward,  // values alone
+  kBoth,     // values and gradients
+  kAsAsked,  // either, as Layout::gradient says
+};
+
+// The warps that work on a strip beside the wave's (crew.cuh).
+enum class CrewKind : unsigned char {
+  kNone,
+  kOneHelper,   // few features: one warp recomputes weights ahead of the wave
+  kTwoHelpers,  // few features: two do
+  kSmall,       // tiles: 1 + 2 makers; the wave makes the weights of whole segments
+  kFrugal,      // tiles: 1 + 2 makers; the wave makes weights group by group
+  kLarge,       // tiles: 2 + 4 makers, and a warp that makes weights ahead of the wave
+  kWide,        // tiles of many features: 3 + 4 makers
+  kForwardTwo,  // tiles, values alone: 2 makers of costs
+  kForwardThree,
+  kForwardFour,
+};
+
+constexpr int kMostFewFeatures = 4;
+constexpr int kMostTensorFeatures = 2048;  // of the matrix units, values alone
+constexpr int kMostTensorGradientFeatures =
+    64;  // of the matrix units with gradients, and of sweeps that meet
+
+struct KernelKey {
+  Arithmetic arithmetic;
+  CostSource source;
+  Options options;
+  Sweeps sweeps;
+  CrewKind crew;
+  bool meets;            // sweeps may start from both ends of a pair (meeting.cuh)
+  int columns_per_lane;  // W
+  int features;          // that are kept in registers; 0: costs come in tiles
+
+  friend bool operator==(const KernelKey&, const KernelKey&) = default;
+};
+
+// A key in words.
+struct KernelName {
+  char text[96];
+};
+KernelName name_of(const KernelKey& key);
+
+}  // namespace warpalign::detail::soft_dtw

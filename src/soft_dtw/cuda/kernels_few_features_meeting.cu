@@ -1,0 +1,29 @@
+// Series of at most 4 features that are swept from both ends. Each lane has 2 columns. Gradients of few
+// strips are helped by warps that recompute weights ahead of the wave: two for each strip, or one, which
+// takes less shared memory and fewer registers, so that more strips fit.
+#include "soft_dtw/cuda/few_features.cuh"
+#include "soft_dtw/cuda/kernel.cuh"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+template <int F, int kHelpers, Sweeps kSweeps, int kStrips, int kBlocks>
+constexpr KernelEntry entry() {
+  using Source = FewFeatures<Cell32, float, 2, F, Options::kNone, true, kHelpers>;
+  return kernel_entry<Cell32, float, Source, kSweeps, kStrips, kBlocks>();
+}
+
+}  // namespace
+
+std::span<const KernelEntry> few_features_meeting_kernels() {
+  static constexpr KernelEntry kKernels[] = {
+      entry<1, 0, Sweeps::kForward, 8, 2>(), entry<1, 0, Sweeps::kBoth, 8, 2>(),
+      entry<1, 1, Sweeps::kBoth, 8, 1>(),    entry<1, 2, Sweeps::kBoth, 4, 1>(),
+      entry<2, 0, Sweeps::kForward, 8, 2>(), entry<2, 0, Sweeps::kBoth, 8, 2>(),
+      entry<2, 1, Sweeps::kBoth, 8, 1>(),    entry<2, 2, Sweeps::kBoth, 4, 1>(),
+      entry<4, 0, Sweeps::kForward, 8, 2>(), entry<4, 0, Sweeps::kBoth, 8, 2>(),
+      entry<4, 1, Sweeps::kBoth, 8, 1>(),    entry<4, 2, Sweeps::kBoth, 4, 1>()};
+  return kKernels;
+}
+
+}  // namespace warpalign::detail::soft_dtw

@@ -1,0 +1,32 @@
+// Costs in tiles: series of any number of features, or cost matrices. Gradients of few strips, and of many
+// features, have larger crews; values alone have crews without makers of gradients, whose warps get more
+// registers.
+#include "soft_dtw/cuda/kernel.cuh"
+#include "soft_dtw/cuda/tiles.cuh"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+template <class Crew, bool kMeets, Sweeps kSweeps, int kStrips>
+constexpr KernelEntry entry() {
+  using Makers = PlainMakers<Cell32, float, Options::kNone, FixedRing, Crew>;
+  using Source = Tiles<Cell32, float, Options::kNone, Makers, kMeets>;
+  return kernel_entry<Cell32, float, Source, kSweeps, kStrips, 1>();
+}
+
+}  // namespace
+
+std::span<const KernelEntry> tiles_kernels() {
+  static constexpr KernelEntry kKernels[] = {entry<SmallCrew, false, Sweeps::kForward, 4>(),
+                                             entry<SmallCrew, false, Sweeps::kBoth, 4>(),
+                                             entry<SmallCrew, true, Sweeps::kBoth, 4>(),
+                                             entry<LargeCrew, false, Sweeps::kBoth, 2>(),
+                                             entry<LargeCrew, true, Sweeps::kBoth, 2>(),
+                                             entry<WideCrew, false, Sweeps::kBoth, 2>(),
+                                             entry<ForwardCrewOfTwo, false, Sweeps::kForward, 4>(),
+                                             entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>(),
+                                             entry<ForwardCrewOfFour, false, Sweeps::kForward, 3>()};
+  return kKernels;
+}
+
+}  // namespace warpalign::detail::soft_dtw

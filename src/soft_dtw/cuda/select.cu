@@ -1,0 +1,134 @@
+#include "soft_dtw/cuda/select.h"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+// Strips of sweeps from both ends that a multiprocessor has at a time.
+constexpr int kFewFeaturesStrips = 16;
+constexpr int kSmallCrewStrips = 4;
+constexpr int kLargeCrewStrips = 2;
+
+// Few pairs may be swept from both ends at once, where there is room for all strips of both sweeps. With more
+// features than that every warp that makes gradients has several blocks of them, and grad_y is summed up
+// where the caller gets it.
+bool may_meet(const Need& need) {
+  return !need.batch_invariant && !need.holds_cells && need.dim <= kMostTensorGradientFeatures &&
+         need.n >= kShortestMeeting;
+}
+bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_of_multiprocessor,
+                            DeviceLimits device) {
+  const double strips = 2.0 * need.batch * strips_of(need.m, columns_per_lane);
+  return need.batch < device.multiprocessors &&
+         strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
+}
+
+Sweeps sweeps_of(const Need& need) { return need.gradient ? Sweeps::kBoth : Sweeps::kForward; }
+
+KernelKey few_features_key(const Need& need, DeviceLimits device) {
+  KernelKey key{Arithmetic::kFloat32,
+                CostSource::kFewFeatures,
+                need.options,
+                sweeps_of(need),
+                CrewKind::kNone,
+                false,
+                2,
+                need.dim <= 2 ? need.dim : kMostFewFeatures};
+  if (need.options == Options::kPaths) return key;
+  if (need.options == Options::kAll) {
+    key.columns_per_lane = 1;
+    key.sweeps = Sweeps::kAsAsked;
+    return key;
+  }
+  // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
+  const double warps_of_two = static_cast<double>(need.batch) * strips_of(need.m, 2);
+  const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
+  key.columns_per_lane = need.m <= 32 ? 1 : !need.gradient && fills_device && need.m > 64 ? 4 : 2;
+  if (key.columns_per_lane != 2 || !may_meet(need) ||
+      !has_room_for_both_ends(need, 2, kFewFeaturesStrips, device)) {
+    return key;
+  }
+  key.meets = true;
+  // The fewer strips there are, the more warps each one has.
+  for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
+    KernelKey helped = key;
+    helped.crew = crew;
+    const KernelEntry* const kernel = need.gradient ? kernel_of(helped) : nullptr;
+    if (!kernel) break;
+    const int most = std::min(device.shared_bytes_per_block / shared_bytes_of_strip(kernel->sizes),
+                              kernel->sizes.most_strips);
+    if (has_room_for_both_ends(need, 2, most, device)) return helped;
+  }
+  return key;
+}
+
+// A strip that has more warps, or registers, to itself is over sooner. Few strips do, and strips of many
+// features. Bits are the same, but for sums over columns in grad_x.
+KernelKey tiles_key(const Need& need, DeviceLimits device) {
+  KernelKey key{
+      Arithmetic::kFloat32, CostSource::kTiles, need.options, sweeps_of(need), CrewKind::kSmall, false, 1, 0};
+  if (need.options == Options::kPaths) return key;
+  if (need.options == Options::kAll) {
+    key.crew = CrewKind::kFrugal;
+    key.sweeps = Sweeps::kAsAsked;
+    return key;
+  }
+  if (need.on_matrix_units) key.source = CostSource::kMatrixUnits;
+  const auto meets = [&](int strips_of_multiprocessor) {
+    return may_meet(need) && has_room_for_both_ends(need, 1, strips_of_multiprocessor, device);
+  };
+  const double strips = static_cast<double>(need.batch) * strips_of(need.m, 1) / device.multiprocessors;
+  const bool has_many_features = need.dim > kMostTensorGradientFeatures;
+  KernelKey sooner = key;
+  bool is_better;
+  if (!need.gradient) {
+    sooner.crew = !has_many_features     ? CrewKind::kForwardTwo
+                  : need.on_matrix_units ? CrewKind::kForwardThree
+                                         : CrewKind::kForwardFour;
+    sooner.meets = meets(kSmallCrewStrips);
+    is_better = has_many_features || strips <= kLargeCrewStrips;
+  } else {
+    sooner.crew = has_many_features ? CrewKind::kWide : CrewKind::kLarge;
+    sooner.meets = meets(kLargeCrewStrips);
+    key.meets = meets(kSmallCrewStrips) && !need.on_matrix_units;
+    // Matrix units gain even in two rounds; without them both ends at once are worth more.
+    const bool are_few = need.on_matrix_units ? strips <= 2 * kLargeCrewStrips
+                                              : strips <= kLargeCrewStrips && (sooner.meets || !key.meets);
+    is_better = has_many_features || (are_few && !need.batch_invariant);
+  }
+  if (!is_better) return key;
+  const KernelEntry* const kernel = kernel_of(sooner);
+  const bool fits = kernel && shared_bytes_of_strip(kernel->sizes) <= device.shared_bytes_per_block;
+  return fits ? sooner : key;
+}
+
+KernelKey key_for(const Need& need, DeviceLimits device) {
+  if (need.arithmetic != Arithmetic::kFloat32) {  // one kernel does it all
+    return {
+        need.arithmetic, CostSource::kTiles, Options::kAll, Sweeps::kAsAsked, CrewKind::kFrugal, false, 1, 0};
+  }
+  const bool in_tiles = need.holds_cells || need.dim > kMostFewFeatures;
+  return in_tiles ? tiles_key(need, device) : few_features_key(need, device);
+}
+
+Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size_t scratch_limit,
+                   DeviceLimits device) {
+  const KernelEntry* const kernel = kernel_of(key);
+  if (!kernel) return {};
+  const LayoutRequest request{need.batch,    need.n,    need.m, need.dim,
+                              need.gradient, key.meets, rerun,  scratch_limit};
+  return {kernel, layout_for(kernel->sizes, request, device)};
+}
+
+}  // namespace
+
+Selection select(const Need& need, DeviceLimits device) {
+  return laid_out(key_for(need, device), need, false, 0, device);
+}
+
+Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceLimits device) {
+  Need in_float64 = need;
+  in_float64.arithmetic = Arithmetic::kFloat64;
+  return laid_out(key_for(in_float64, device), in_float64, true, scratch_limit, device);
+}
+
+}  // namespace warpalign::detail::soft_dtw

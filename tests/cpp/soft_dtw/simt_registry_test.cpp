@@ -1,0 +1,143 @@
+// Every kernel of the registry is chosen for some problem, and is right there: one problem for each, through
+// the public API, on the CPU. A kernel that no problem reaches fails the test, by its name.
+//
+// The emulator counts launches in a process, and ctest runs each case in its own: all problems are one case.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "device_buffer.h"
+#include "simt.h"
+#include "soft_dtw/cuda/registry.h"
+#include "tolerance.h"
+
+namespace warpalign::test::soft_dtw {
+namespace {
+
+using detail::soft_dtw::find_kernel;
+using detail::soft_dtw::KernelEntry;
+
+class Registry : public ::testing::Test {
+ protected:
+  void TearDown() override { simt::device = {}; }
+};
+
+int launches_of(const KernelEntry& entry) {
+  return simt::launched(reinterpret_cast<const void*>(entry.kernel));
+}
+
+template <typename T>
+void solve(const Batch<T>& batch, Wanted wanted, bool batch_invariant = false,
+           Precision precision = Precision::kHighest) {
+  Execution execution = Execution::cuda(0, nullptr, precision);
+  execution.batch_invariant = batch_invariant;
+  expect_close(batch, run_on<DeviceBuffer>(batch, wanted, execution));
+}
+
+// A lane has 1 column of narrow pairs, 4 of wide ones that fill the device where only values are wanted, else
+// 2. Sweeps that meet have two helpers per strip on up to 4 strips per multiprocessor, one on up to 8.
+void solve_few_features(int dim) {
+  for (Wanted wanted : {kValue, kGradients}) {
+    simt::device.multiprocessors = 3;
+    solve(Batch<float>({2, 20, 30, dim}, 1.0, 1), wanted);
+    solve(Batch<float>({1, 70, 90, dim}, 1.0, 2), wanted, true);
+    for (int m : {90, 440}) solve(Batch<float>({1, 65, m, dim}, 1.0, 3), wanted);
+    solve(Batch<float>({2, 65, 440, dim}, 1.0, 4), wanted);
+    simt::device.multiprocessors = 1;
+    solve(Batch<float>({8, 40, 100, dim}, 1.0, 5), wanted);
+    Batch<float> banded({2, 40, 70, dim}, 1.0, 6);
+    banded.options.band = {BandKind::kSakoeChiba, 20, 2.0};
+    solve(banded, wanted);
+    Batch<float> other({2, 40, 70, dim}, 1.0, 7);
+    other.options.cost_kind = CostKind::kL1;
+    solve(other, wanted);
+  }
+}
+
+// Few strips for a multiprocessor have larger crews. Sweeps meet where both have room and 64 steps.
+void solve_tiles(Precision precision, int few_features, int many_features) {
+  for (Wanted wanted : {kValue, kGradients}) {
+    const auto solve_shape = [&](Shape shape) {
+      solve(Batch<float>(shape, 1.0, 8), wanted, false, precision);
+    };
+    simt::device.multiprocessors = 1;
+    solve_shape({1, 40, 160, few_features});
+    simt::device.multiprocessors = 3;
+    for (int n : {40, 70}) {
+      for (int m : {90, 160}) solve_shape({1, n, m, few_features});
+    }
+    if (many_features <= 64 || wanted == kValue || precision == Precision::kHighest) {
+      solve_shape({1, 40, 50, many_features});
+    }
+  }
+}
+
+void solve_options_in_tiles() {
+  for (Wanted wanted : {kValue, kGradients}) {
+    Batch<float> banded({1, 40, 70, 9}, 1.0, 9);
+    banded.options.step_penalty = 0.3;
+    solve(banded, wanted);
+    Batch<float> other({1, 40, 70, 9}, 1.0, 10);
+    other.options.cost_kind = CostKind::kHuber;
+    solve(other, wanted);
+  }
+}
+
+// Tangents equal to x, none of y: the value's derivative is <grad_x, x>.
+void solve_second_order() {
+  const Batch<float> batch({1, 20, 30, 3}, 1.0, 11);
+  const Outputs<float> first = run_on<DeviceBuffer>(batch, kGradients, Execution::cuda(0, nullptr));
+  double expected = 0;
+  for (std::size_t k = 0; k < batch.x.data.size(); ++k) expected += first.grad_x[k] * batch.x.data[k];
+  const DeviceBuffer x(batch.x.data), y(batch.y.data), value(sizeof(float));
+  SoftDtwProblem problem;
+  problem.batch = 1;
+  problem.n = 20;
+  problem.m = 30;
+  problem.dim = 3;
+  problem.x = {x.data(), {60, 3, 1}};
+  problem.y = {y.data(), {90, 3, 1}};
+  SoftDtwTangents tangents;
+  tangents.x = problem.x;
+  SoftDtwOutputs out;
+  out.value = value.data();
+  const Execution execution = Execution::cuda(0, nullptr);
+  const std::size_t bytes = soft_dtw_jvp_workspace_bytes(problem, tangents, out, execution);
+  const DeviceBuffer workspace(bytes);
+  const Status status = soft_dtw_jvp(problem, tangents, out, {workspace.data(), bytes}, execution);
+  ASSERT_TRUE(status.ok()) << status.argument << ": " << status.message;
+  EXPECT_NEAR(value.read<float>(1)[0], expected, 1e-5 * std::abs(expected));  // both are rounded to float32
+}
+
+TEST_F(Registry, EveryKernelIsReachedAndRight) {
+  for (int dim : {1, 2, 3}) solve_few_features(dim);
+  solve_tiles(Precision::kHighest, 9, 70);
+  solve_tiles(Precision::kHigh, 8, 68);
+  solve_options_in_tiles();
+  solve(Batch<float>({1, 40, 70, 9}, 0.0, 12), kGradients);
+  solve(Batch<double>({1, 40, 70, 9}, 0.0, 12), kGradients);
+  solve(Batch<double>({1, 40, 70, 9}, 1.0, 12), kGradients);
+  solve_second_order();
+  find_kernel([](const KernelEntry& entry) {
+    EXPECT_GT(launches_of(entry), 0) << "no problem reached " << name_of(entry.key).text;
+    return false;
+  });
+}
+
+// A kernel costs seconds of every build, and room in the library, once for each architecture.
+TEST_F(Registry, KernelsAreFewAndHaveOneKeyEach) {
+  std::set<std::string> names;
+  int count = 0;
+  find_kernel([&](const KernelEntry& entry) {
+    ++count;
+    names.insert(name_of(entry.key).text);
+    EXPECT_EQ(detail::soft_dtw::kernel_of(entry.key), &entry) << name_of(entry.key).text;
+    return false;
+  });
+  EXPECT_EQ(static_cast<int>(names.size()), count);
+  EXPECT_LE(count, 60);
+}
+
+}  // namespace
+}  // namespace warpalign::test::soft_dtw
