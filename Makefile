@@ -12,6 +12,8 @@ SANITIZE ?= address,undefined
 
 # The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture.
 gpu_arch := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' | head -n 1 | tr -d .)
+# A wheel is for other machines too: every architecture, unless they are named on the command line or in the environment.
+wheel_cuda := $(if $(WARPALIGN_CUDA_ARCHITECTURES),cmake.define.WARPALIGN_CUDA_ARCHITECTURES=$(WARPALIGN_CUDA_ARCHITECTURES))
 WARPALIGN_CUDA_ARCHITECTURES ?= $(or $(gpu_arch),90)
 
 # A stamp names the contents of the requirements that were installed: changing them installs again.
@@ -36,7 +38,7 @@ cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
 
-.PHONY: help demo test lint format sanitize docs bench gpu-check build clean
+.PHONY: help demo test lint format sanitize docs wheel bench gpu-check build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
 
@@ -74,6 +76,9 @@ sanitize: $(dev_stamp)  ## the C++ tests under AddressSanitizer and UndefinedBeh
 docs: $(dev_stamp) build  ## the documentation site, with warnings as errors, in build/site (Python 3.11)
 	NO_MKDOCS_2_WARNING=1 $(tool)/mkdocs build --strict
 
+wheel: $(dev_stamp)  ## the wheel for other machines, in dist/, with its platform tag checked
+	$(python) tools/make_wheel.py dist build-dir=$(abspath $(BUILD))/wheel-all $(wheel_cuda)
+
 bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	$(cmake) -B $(BUILD)/bench -DWARPALIGN_BUILD_BENCHMARKS=ON -DWARPALIGN_CUDA=OFF
 	cmake --build $(BUILD)/bench -j $(JOBS)
@@ -89,7 +94,7 @@ build: $(demo_stamp)
 	$(call build_libraries,OFF)
 
 clean:  ## removes what was built, but not the virtual environment
-	rm -rf $(BUILD) out python/warpalign/lib
+	rm -rf $(BUILD) dist out python/warpalign/lib
 
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or later is needed") if sys.version_info < (3, 10) else None'

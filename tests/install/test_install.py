@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+import warpalign
+from make_wheel import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("WARPALIGN_BUILD_DIR", ROOT / "build" / "dev"))
@@ -64,24 +72,41 @@ def test_a_cmake_project_without_torch_uses_the_library(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of a machine without nvcc. Its build folder stays, so that the next run compiles only what has changed."""
-    folder = tmp_path_factory.mktemp("wheel")
     build = BUILD / "wheel" if BUILD.exists() else tmp_path_factory.mktemp("build")
-    pip = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "-w", folder]
     settings = [f"build-dir={build}", "cmake.define.WARPALIGN_CUDA=OFF"]
-    # As a compiler does that knows more warnings than those of today.
-    run([*pip, *(f"--config-settings={setting}" for setting in settings)], CXXFLAGS="-Wfloat-equal")
-    return next(folder.glob("*.whl"))
+    with pytest.MonkeyPatch.context() as patch:
+        # As a compiler does that knows more warnings than those of today.
+        patch.setenv("CXXFLAGS", "-Wfloat-equal")
+        return make_wheel(tmp_path_factory.mktemp("wheel"), settings)
+
+
+class Environment(NamedTuple):
+    """A new virtual environment that the wheel was installed into, with torch from this one."""
+
+    python: Path
+    packages: Path
+
+    def run(self, *command: str | Path, **variables: str) -> str:
+        """Runs a program of the environment as on a machine without compilers and CMake: PATH has nothing else."""
+        program = self.python.with_name(str(command[0]))
+        return run([program, *command[1:]], PATH=str(self.python.parent), PYTHONPATH="", **variables)
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    run([sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", folder, wheel])
-    return folder
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip())
+    # torch is not installed a second time, for its size.
+    packages.joinpath("torch.pth").write_text(sysconfig.get_path("purelib"))
+    nothing = str(tmp_path_factory.mktemp("nothing"))
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel]
+    run(pip, PATH=nothing, CC="/nothing", CXX="/nothing")
+    return Environment(python, packages)
 
 
 def test_the_wheel_serves_every_python_and_holds_the_python_part_alone(wheel: Path) -> None:
-    assert wheel.name.split("-")[2:4] == ["py3", "none"]
     names = zipfile.ZipFile(wheel).namelist()
     # Not the CUDA library that `make build` may have put beside the sources.
     libraries = [name for name in names if name.endswith(".so")]
@@ -92,29 +117,41 @@ def test_the_wheel_serves_every_python_and_holds_the_python_part_alone(wheel: Pa
     assert not outside, "everything belongs to warpalign/ or warpalign-*.dist-info/"
 
 
-def test_the_installed_package_computes(site: Path) -> None:
-    assert str(site) in run([sys.executable, "-c", PROGRAM], PYTHONPATH=str(site))
+def test_the_wheels_tag_names_a_linux_that_is_old_enough(wheel: Path) -> None:
+    """auditwheel has found no system library but those of the policy, and none newer than this machine's."""
+    version = warpalign._version.__version__
+    tag = re.fullmatch(rf"warpalign-{version}-py3-none-manylinux_2_(\d+)_(\w+)\.whl", wheel.name)
+    assert tag, wheel.name
+    assert tag[2] == platform.machine() and int(tag[1]) <= int(platform.libc_ver()[1].split(".")[1])
+    said = zipfile.ZipFile(wheel).read(f"warpalign-{version}.dist-info/WHEEL").decode()
+    assert f"Tag: py3-none-manylinux_2_{tag[1]}_{tag[2]}" in said
 
 
-def test_the_installed_command_runs(site: Path) -> None:
-    assert "libwarpalign_torch_cpu.so" in run([site / "bin" / "warpalign", "info"], PYTHONPATH=str(site))
+def test_the_installed_package_computes(environment: Environment) -> None:
+    assert str(environment.packages) in environment.run("python", "-c", PROGRAM)
 
 
-def test_import_works_without_the_cuda_library(site: Path) -> None:
+@pytest.mark.parametrize("command", [["warpalign"], ["python", "-m", "warpalign"]], ids=["script", "module"])
+def test_the_installed_command_runs(environment: Environment, command: list[str]) -> None:
+    said = environment.run(*command, "info")
+    assert "libwarpalign_torch_cpu.so" in said and "cuda operators" in said
+
+
+def test_import_works_without_the_cuda_library(environment: Environment) -> None:
     """A CPU-only torch cannot load the CUDA library, so it must not be tried."""
-    library = site / "warpalign" / "lib" / "libwarpalign_torch_cuda.so"
+    library = environment.packages / "warpalign" / "lib" / "libwarpalign_torch_cuda.so"
     library.write_bytes(b"not a library")
     hidden = "import torch; torch.version.cuda = None\n"
     try:
-        run([sys.executable, "-c", hidden + PROGRAM], PYTHONPATH=str(site))
+        environment.run("python", "-c", hidden + PROGRAM)
     finally:
         library.unlink()
 
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="nm is needed to look into the library")
-def test_the_library_needs_no_python_and_no_c_plus_plus_torch(site: Path) -> None:
+def test_the_library_needs_no_python_and_no_c_plus_plus_torch(environment: Environment) -> None:
     """Only LibTorch's C interface (the stable ABI) may be left to be found at load time."""
-    library = site / "warpalign" / "lib" / "libwarpalign_torch_cpu.so"
+    library = environment.packages / "warpalign" / "lib" / "libwarpalign_torch_cpu.so"
     undefined = run(["nm", "--demangle", "--dynamic", "--undefined-only", library])
     names = [line.split(maxsplit=1)[1] for line in undefined.splitlines()]
     assert not [name for name in names if name.startswith(("Py", "_Py", "c10::", "at::", "torch::"))]
