@@ -98,3 +98,18 @@ def test_a_page_runs_again_only_when_something_has_changed(monkeypatch: pytest.M
         folder.rmdir()
         folder.with_name(f"{folder.name}.lock").unlink()
         page.unlink()
+
+
+PROSE = sorted(page for page in [*DOCS.rglob("*.md"), *ROOT.glob("*.md")] if page.parent.name != "kernels")
+WRITTEN_BY_PROGRAMS = re.compile(r"<!-- report: .*?<!-- /report -->", re.DOTALL)
+CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_are_short_enough_to_read(page: Path) -> None:
+    """At most 120 columns, but for tables, which cannot be broken, code, and what programs write."""
+    text = CODE.sub("", WRITTEN_BY_PROGRAMS.sub("", page.read_text()))
+    long = [
+        line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", ":::", "    "))
+    ]
+    assert not long, "\n".join(long)
