@@ -135,3 +135,45 @@ def keywords(o: Options) -> dict[str, Any]:
         "star_id": o.star,
         "star_penalty": o.star_penalty,
     }
+
+
+def loss_by_frames(
+    logits: Tensor, labels: Tensor, o: Options, duration_logits: Tensor | None = None
+) -> Tensor:
+    """loss() for sizes that matter: a frame at a time, on any device. Without star; every path's weight is finite.
+
+    Label arcs within a frame are a cumulative sum: with c[u] the sum of their weights, alpha[t, u] - c[u] is the
+    logcumsumexp over u of what comes from earlier frames, less c[u].
+    """
+    assert o.star is None
+    scores = log_probs(logits, o)
+    frames, states, _ = scores.shape
+    out_of_reach = scores.new_full((states,), -1e30)
+    early = (frames - 1) / 2 - torch.arange(frames, dtype=scores.dtype, device=scores.device)
+    penalty = o.delay + (0.0 if o.eos is None else o.eos_penalty * (labels == o.eos).to(scores.dtype))
+    index = labels.long().expand(frames, states - 1).unsqueeze(-1)
+    label = scores[:, :-1].gather(2, index).squeeze(-1) - o.sigma + early[:, None] * penalty
+    if o.durations is None:
+        blanks = [(m, scores[:, :, column] - o.sigma) for m, column in ((1, o.blank), *o.big_blanks)]
+        advancing, within = [], label
+    else:
+        assert duration_logits is not None
+        q = log_probs(duration_logits, o)
+        timed = list(enumerate(o.durations))
+        blanks = [(m, scores[:, :, o.blank] - o.sigma + q[:, :, d]) for d, m in timed if m]
+        advancing = [(m, label + q[:, :-1, d]) for d, m in timed if m]
+        still = [label + q[:, :-1, d] for d, m in timed if not m]
+        within = still[0] if still else torch.full_like(label, -1e30)
+    alpha: list[Tensor] = []
+    for t in range(frames):
+        parts = [alpha[t - m] + weight[t - m] for m, weight in blanks if t >= m]
+        for m, weight in advancing:
+            if t >= m:
+                parts.append(torch.cat([out_of_reach[:1], alpha[t - m][:-1] + weight[t - m]]))
+        if t == 0:
+            parts.append(torch.cat([torch.zeros_like(out_of_reach[:1]), out_of_reach[1:]]))
+        entered = torch.stack([*parts, out_of_reach]).logsumexp(0)
+        c = torch.cat([torch.zeros_like(out_of_reach[:1]), within[t].cumsum(0)])
+        alpha.append(torch.logcumsumexp(entered - c, 0) + c)
+    ends = [alpha[frames - m][-1] + weight[frames - m, -1] for m, weight in blanks if m <= frames]
+    return -torch.stack(ends).logsumexp(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from tests.python.transducer import reference
 from tests.python.transducer.cases import every_family_and_penalty, labels_for, logits_for
@@ -25,3 +26,20 @@ def test_all_paths(name: str) -> None:
         assert float(reference.loss(x, labels, options, z)) == pytest.approx(expected, rel=1e-12)
         finite += math.isfinite(expected)
     assert finite >= 3
+
+
+@pytest.mark.parametrize("name", [name for name, options in CASES.items() if options.star is None])
+def test_by_frames(name: str) -> None:
+    options = CASES[name]
+    if options.durations is not None and 0 not in options.durations:
+        return  # label arcs that do not exist have no cumulative sum
+    x, z = logits_for(options, 9, 5, dtype=torch.float64)
+    labels = labels_for(options, 4)
+    leaves = [None if s is None else s.requires_grad_() for s in (x, z)]
+    found, expected = (
+        function(leaves[0], y, options, leaves[1])
+        for function, y in ((reference.loss_by_frames, labels), (reference.loss, labels.tolist()))
+    )
+    torch.testing.assert_close(found, expected)
+    given = [s for s in leaves if s is not None]
+    torch.testing.assert_close(torch.autograd.grad(found, given), torch.autograd.grad(expected, given))

@@ -1,0 +1,1 @@
+"""Benchmarks of the transducer losses, and of what is built on it."""

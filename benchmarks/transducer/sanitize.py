@@ -1,0 +1,98 @@
+"""Runs every transducer kernel on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Inputs are made on the CPU and results are checked there, so that nearly all device work is warpalign's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import torch
+from torch import Tensor
+
+from tests.python.transducer.cases import FAMILIES, PENALTIES, loss
+from tests.python.transducer.reference import loss as reference
+
+# B, T, U+1, V: below, at and above the widths of lanes and strips.
+SHAPES = [(1, 1, 1, 7), (2, 3, 2, 7), (2, 33, 31, 29), (2, 20, 34, 64), (1, 9, 5, 1025), (1, 70, 3, 4097)]
+LIMIT = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-10}
+
+
+def wrong(
+    shape: tuple[int, int, int, int], family: str, penalty: str, dtype: torch.dtype, device: torch.device
+) -> str | None:
+    """What is wrong with one batch's results, if anything is."""
+    generator = torch.Generator().manual_seed(0)
+    b, t, s, v = shape
+    changed = PENALTIES[penalty]
+    options = FAMILIES[family]._replace(blank=min(FAMILIES[family].blank, v - 1))
+    options = options._replace(
+        **{k: x for k, x in changed.items() if options.durations is None or not k.startswith("star")}
+    )
+    x = torch.randn(b, t, s, v, generator=generator).to(dtype)
+    z = (
+        None
+        if options.durations is None
+        else torch.randn(b, t, s, len(options.durations), generator=generator).to(dtype)
+    )
+    y = torch.randint(1, 4, (b, s - 1), generator=generator)
+    lengths = torch.tensor([t, max(t - 2, 1)][:b]), torch.tensor([s - 1, max(s - 3, 0)][:b])
+    on_device = [None if a is None else a.to(device, copy=True).requires_grad_() for a in (x, z)]
+    assert on_device[0] is not None
+    value = loss(on_device[0], on_device[1], y.to(device), options, *(n.to(device) for n in lengths))
+    value.sum().backward()
+    for k in range(b):
+        frames, states = int(lengths[0][k]), int(lengths[1][k]) + 1
+        wide: list[Tensor | None] = [
+            None if a is None else a[k, :frames, :states].to(torch.float64, copy=True).requires_grad_()
+            for a in (x, z)
+        ]
+        assert wide[0] is not None
+        expected = reference(wide[0], y[k, : states - 1].tolist(), options, wide[1])
+        if not bool(torch.isfinite(expected.detach())):
+            if not bool(torch.isinf(value[k].detach())):
+                return f"utterance {k}: {float(value[k].detach())} instead of inf"
+            continue
+        expected.backward()
+        if abs(float(value[k].detach()) - float(expected.detach())) > 1e-6 * (
+            10 + abs(float(expected.detach()))
+        ):
+            return f"utterance {k}: loss {float(value[k].detach())} instead of {float(expected.detach())}"
+        for name, source, own in zip(("logits", "durations"), wide, on_device, strict=True):
+            if source is None or own is None:
+                continue
+            assert source.grad is not None and own.grad is not None
+            found = own.grad[k, :frames, :states].cpu().double()
+            if not (found - source.grad).norm() <= LIMIT[dtype] * source.grad.norm():
+                return f"utterance {k}: gradient by {name}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="only so many of them")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    failures = 0
+    cases = [
+        (shape, family, penalty, dtype)
+        for number, shape in enumerate(SHAPES[: arguments.shapes])
+        for turn, family in enumerate(FAMILIES)
+        for dtype in (
+            (torch.float32, torch.float64) if number % 2 else (torch.float16, torch.bfloat16, torch.float32)
+        )
+        for penalty in (list(PENALTIES)[(number + turn) % len(PENALTIES)],)
+    ]
+    for case in cases:
+        message = wrong(*case, device)
+        if message:
+            failures += 1
+            print(f"WRONG: {case}: {message}", file=sys.stderr)
+    print(f"{len(cases)} cases, {failures} wrong")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The sizes that the transducer benchmark covers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from tests.python.transducer.reference import Options
+
+FAMILIES = {
+    "rnnt": Options(blank=0),
+    "multi_blank": Options(blank=0, big_blanks=((2, 1), (4, 2), (8, 3)), sigma=0.05),
+    "tdt": Options(blank=0, durations=(0, 1, 2, 3, 4), sigma=0.05),
+    "penalties": Options(blank=0, delay=0.01, eos=4, eos_penalty=0.1),
+}
+FIRST_LABEL = 4  # no blank of any family
+
+
+class Size(NamedTuple):
+    """B utterances of T frames and U labels; logits (B, T, U+1, V)."""
+
+    B: int
+    T: int
+    U: int
+    V: int
+    dtype: str = "float32"
+    family: str = "rnnt"
+    ragged: bool = False
+
+    @property
+    def name(self) -> str:
+        how = ("" if self.family == "rnnt" else f" {self.family}") + (" ragged" if self.ragged else "")
+        return f"{self.B}x{self.T}x{self.U + 1}x{self.V} {self.dtype}{how}"
+
+    @property
+    def options(self) -> Options:
+        return FAMILIES[self.family]
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+    @property
+    def logits(self) -> int:
+        return self.B * self.T * (self.U + 1) * self.V
+
+
+_MIDDLE = Size(16, 400, 100, 1024)
+SIZES: list[Size] = [
+    # Sizes that published packages were measured at.
+    _MIDDLE,
+    Size(16, 200, 50, 512),
+    Size(8, 1500, 300, 512),
+    Size(64, 150, 40, 5000),
+    _MIDDLE._replace(dtype="float16"),
+    Size(8, 1500, 300, 512, "float16"),
+    # The number of labels on its own, with odd ones, and long lattices.
+    *(_MIDDLE._replace(V=v) for v in (29, 128, 1025, 4096)),
+    Size(8, 200, 50, 16385, "bfloat16"),
+    Size(2, 3000, 1500, 64),
+    Size(16, 1500, 300, 1024, "float16"),
+    _MIDDLE._replace(dtype="bfloat16"),
+    _MIDDLE._replace(ragged=True),
+    # Families and penalties.
+    *(_MIDDLE._replace(family=family) for family in ("multi_blank", "tdt", "penalties")),
+    # The lattice alone, nearly.
+    _MIDDLE._replace(V=8),
+    Size(1, 3000, 600, 8),
+]
+QUICK_LOGITS = 1_000_000
+QUICK_SIZES = [
+    Size(2, 50, 20, 128),
+    Size(2, 40, 10, 29, "float16"),
+    Size(2, 50, 20, 128, family="tdt"),
+    Size(2, 50, 20, 128, family="multi_blank", ragged=True),
+]

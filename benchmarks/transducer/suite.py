@@ -1,0 +1,27 @@
+"""What `make gpu-check` measures of the transducer losses."""
+
+from benchmarks.harness.suite import Suite
+from benchmarks.transducer.measure import measure, not_reproducible
+from benchmarks.transducer.sizes import QUICK_SIZES, SIZES
+
+SUITE = Suite(
+    name="transducer",
+    sizes=SIZES,
+    quick_sizes=QUICK_SIZES,
+    measure=measure,
+    columns=(
+        "forward_ms",
+        "step_ms",
+        "graph_forward_ms",
+        "graph_step_ms",
+        "copy_ms",
+        "mib",
+        "inplace_mib",
+        "err_loss",
+        "err_g",
+        "torchaudio_step_ms",
+        "torchaudio_mib",
+    ),
+    not_reproducible=not_reproducible,
+    sanitizer="benchmarks.transducer.sanitize",
+)
