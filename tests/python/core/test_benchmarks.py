@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worked out by hand from the rates."""
 
-    def bound(*shape: int, step: bool = False, overhead_ms: float = 0.0) -> tuple[str, float]:
+    def bound(*shape: int, step: bool = False, overhead_ms: float = 0.0) -> tuple[str, Any]:
         found = limit(Size(*shape), "NVIDIA H200", step=step, overhead_ms=overhead_ms)
         assert found is not None
         return found.name, pytest.approx(found.ms, rel=1e-3)

@@ -62,7 +62,7 @@ class Case:
     seed: int
 
 
-bands = st.one_of(
+bands: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {"band": st.sampled_from(["sakoe_chiba", "abs", "slanted"]), "bandwidth": st.integers(0, 40)}

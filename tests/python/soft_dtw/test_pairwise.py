@@ -304,7 +304,7 @@ def _process(rank: int, world: int, folder: str) -> None:
         computed.append(len(x))
         return warpalign.soft_dtw(x, *arguments, **options)
 
-    pairwise.soft_dtw = counting
+    vars(pairwise)["soft_dtw"] = counting
     # As many threads as the rank says: the shares of the processes must not depend on that.
     options: dict[str, Any] = {"distributed": True, "devices": ["cpu"] * (1 + rank)}
     own = cdist_soft_dtw(X, **options)

@@ -91,8 +91,15 @@ def test_the_current_axes_are_the_default(axes: Axes) -> None:
 @pytest.mark.gpu
 def test_from_a_gpu(cuda: torch.device, axes: Axes) -> None:
     x, y = X.to(cuda).requires_grad_(), Y.to(cuda)
-    plot.alignment(x, y, warpalign.soft_dtw_alignment(x, y).alignment, ax=axes)
-    plot.barycenter(x[None], warpalign.soft_dtw_barycenter(x[None]), ax=axes)
+    found = warpalign.soft_dtw_alignment(x, y).alignment
+    plot.alignment(x, y, found, ax=axes, margins=False)
+    np.testing.assert_allclose(axes.images[0].get_array(), found.detach().sqrt().cpu(), rtol=1e-6)
+    result = warpalign.soft_dtw_barycenter(x[None], max_iter=3)
+    plot.barycenter(x[None], result, ax=axes)
+    lines = [line.get_ydata() for line in axes.lines]
+    drawn = [X[:, 0], X[:, 1], *result.barycenter.detach().cpu().T]
+    for line, expected in zip(lines, drawn, strict=True):
+        np.testing.assert_array_equal(line, expected)
 
 
 def test_without_matplotlib() -> None:

@@ -95,8 +95,8 @@ def test_graphs_replayed_at_once(d: int) -> None:
                 for output in outputs:
                     output.zero_()
                 graph.replay()
-        for (_, (alone, *outputs)), wanted in zip(graphs, expected, strict=True):
-            assert_equal(tuple(outputs), wanted)
+        for (_, (alone, *others)), wanted in zip(graphs, expected, strict=True):
+            assert_equal(tuple(others), wanted)
             assert torch.equal(alone, wanted[0])
 
 
@@ -183,16 +183,17 @@ def test_all_pairs_wait_for_no_gpu(symmetric: bool) -> None:
 
 
 def test_threads_that_launch_a_kernel_with_more_or_less_shared_memory() -> None:
-    """What one thread allows the kernel must be enough for the others."""
+    """What one thread allows the kernel must be enough for the others, and each gets its own results."""
+    series = {pairs: randn(pairs, 12, 3, seed=pairs, device="cuda") for pairs in (1, 2, 3, 64)}
+    expected = {pairs: soft_dtw(x, x.flip(1)) for pairs, x in series.items()}
 
-    def work(pairs: int) -> None:
-        x = torch.randn(pairs, 12, 3, device="cuda")
-        for _ in range(300):
-            soft_dtw(x, x)
+    def work(pairs: int) -> int:
+        x = series[pairs]
+        torch.cuda.current_stream().synchronize()
+        return sum(torch.equal(soft_dtw(x, x.flip(1)), expected[pairs]) for _ in range(300))
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, (1, 2, 3, 64)))
-    torch.cuda.synchronize()
+        assert list(pool.map(work, series)) == [300] * 4
 
 
 def test_all_pairs_on_two_gpus() -> None:
@@ -261,10 +262,10 @@ def test_another_device_than_the_current_one() -> None:
         pytest.skip("one GPU only")
     x, y = leaves()
     expected = step(x, y)
-    far = [t.detach().to("cuda:1").requires_grad_() for t in (x, y)]
+    far_x, far_y = (t.detach().to("cuda:1").requires_grad_() for t in (x, y))
     lengths = torch.full((4,), 70, device="cuda:1")
     assert torch.cuda.current_device() == 0
-    got = step(*far, lengths)
+    got = step(far_x, far_y, lengths)
     assert torch.cuda.current_device() == 0
     assert all(t.device == torch.device("cuda:1") for t in got)
     assert_equal(tuple(t.to("cuda:0") for t in got), expected)
