@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "cuda/channel.cuh"
+#include "cuda/barrier.cuh"
 #include "soft_dtw/cuda/crew.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/params.cuh"

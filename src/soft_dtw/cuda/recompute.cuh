@@ -141,22 +141,19 @@ class Recomputation {
 template <class Real, int W>
 struct __align__(16) WeightQueue {
   static constexpr int kDepth = 4;
-  struct __align__(2 * W * sizeof(Real)) Step {
+  static constexpr int kStepBytes = W * sizeof(Weights<Real>);
+  struct __align__(kStepBytes < 16 ? kStepBytes : 16) Step {  // one access, or several of 16 bytes
     Weights<Real> of[W];
   };
   Step steps[kDepth][kGroup][32];
-  cuda::Barrier barriers[2 * kDepth];
+  cuda::Ring<kDepth, cuda::kWarpSize> ring;
 
   // By one warp, as the channels'.
-  __device__ void init(int lane) {
-    if (lane < 2 * kDepth) cuda::barrier_init<cuda::kWarpSize>(barriers + lane);
-  }
-  __device__ void reset(int lane) {
-    if (lane < 2 * kDepth) cuda::barrier_reset<cuda::kWarpSize>(barriers + lane);
-  }
+  __device__ void init(int lane) { ring.init(lane); }
+  __device__ void reset(int lane) { ring.reset(lane); }
 
   __device__ __forceinline__ void put(int n, int lane, const Weights<Real>(&weights)[kGroup][W]) {
-    if (n >= kDepth) cuda::barrier_wait(barriers + kDepth + n % kDepth, n / kDepth - 1);
+    ring.reserve(n);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
       Step step;
@@ -164,17 +161,17 @@ struct __align__(16) WeightQueue {
       for (int k = 0; k < W; ++k) step.of[k] = weights[q][k];
       steps[n % kDepth][q][lane] = step;
     }
-    cuda::barrier_arrive(barriers + n % kDepth);
+    ring.publish(n);
   }
   __device__ __forceinline__ void take(int n, int lane, Weights<Real>(&weights)[kGroup][W]) {
-    cuda::barrier_wait(barriers + n % kDepth, n / kDepth);
+    ring.receive(n);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
       const Step step = steps[n % kDepth][q][lane];
 #pragma unroll
       for (int k = 0; k < W; ++k) weights[q][k] = step.of[k];
     }
-    cuda::barrier_arrive(barriers + kDepth + n % kDepth);
+    ring.release(n);
   }
 };
 

@@ -2,7 +2,7 @@
 // Of a cell's two weights one lies here, the other one where its cost was.
 #pragma once
 
-#include "cuda/channel.cuh"
+#include "cuda/ring.cuh"
 #include "soft_dtw/cuda/cell.cuh"
 #include "soft_dtw/cuda/layout.h"
 
@@ -46,36 +46,32 @@ template <class Real, int kGroups>
 struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
   using Group = Weights<Real>[kGroup][1];
   Real left[kGroups][kGroup][32];
-  cuda::Barrier barriers[2 * kGroups];
+  cuda::Ring<kGroups, cuda::kWarpSize> ring;
 
   // By one warp, as the channels'.
-  __device__ void init(int lane) {
-    if (lane < 2 * kGroups) cuda::barrier_init<cuda::kWarpSize>(barriers + lane);
-  }
-  __device__ void reset(int lane) {
-    if (lane < 2 * kGroups) cuda::barrier_reset<cuda::kWarpSize>(barriers + lane);
-  }
+  __device__ void init(int lane) { ring.init(lane); }
+  __device__ void reset(int lane) { ring.reset(lane); }
 
   // Group i of the segment that comes as number `order`; the first one has first_count groups. at: the costs
   // of this lane.
   __device__ __forceinline__ void put(int order, int i, int first_count, int lane, Real* at,
                                       const Group& weights) {
     const Place place(order, i, first_count);
-    if (place.uses > 0) cuda::barrier_wait(barriers + kGroups + place.slot, place.uses - 1);
+    ring.reserve_at(place.slot, place.uses);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
       at[q] = weights[q][0].up;
       left[place.slot][q][lane] = weights[q][0].left;
     }
-    cuda::barrier_arrive(barriers + place.slot);
+    ring.publish_at(place.slot);
   }
   __device__ __forceinline__ void take(int order, int i, int first_count, int lane, const Real* at,
                                        Group& weights) {
     const Place place(order, i, first_count);
-    cuda::barrier_wait(barriers + place.slot, place.uses);
+    ring.receive_at(place.slot, place.uses);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) weights[q][0] = {at[q], left[place.slot][q][lane]};
-    cuda::barrier_arrive(barriers + kGroups + place.slot);
+    ring.release_at(place.slot);
   }
 
  private:

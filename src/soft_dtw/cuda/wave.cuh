@@ -4,14 +4,16 @@
 
 #include <math_constants.h>
 
-#include "cuda/channel.cuh"
 #include "cuda/remote.cuh"
+#include "cuda/ring.cuh"
 #include "soft_dtw/cuda/group.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-static_assert(kChannelGroups == cuda::kChannelGroups && kChannelBarriers == cuda::Channel::kBarriers);
+// Groups of values on their way to the neighbouring strip of a panel. One lane publishes, and one releases.
+using Channel = cuda::Ring<kChannelGroups, 1>;
+static_assert(sizeof(Channel) == kChannelBarriers * 8);
 
 // What is known of a pair in flight. Counters and bits start at -1.
 template <class Cell>
@@ -113,9 +115,9 @@ struct Wave {
     next += warps * phases * segment * kGroup * sizeof(State);
     queue_ = next + index * (kChannelGroups + 1) * kQueueBytes;
     next += warps * (kChannelGroups + 1) * kQueueBytes;
-    barriers_ = reinterpret_cast<cuda::Barrier*>(next) + index * kChannelBarriers;
+    channel_ = reinterpret_cast<Channel*>(next) + index;
     if (role != 0) return;
-    if (lane < kChannelBarriers) cuda::barrier_init(barriers_ + lane);
+    channel_->init(lane);
     Source::init(p, source_memory, lane);
   }
 
@@ -143,7 +145,7 @@ struct Wave {
   __device__ void begin_panel(int panel) {
     strip = panel * params.layout.warps + warp;
     shift = row_shift(strip) + (from_back ? further_shift(pair.n, strips) : 0);
-    if (role == 0 && lane < kChannelBarriers) cuda::barrier_reset(barriers_ + lane);
+    if (role == 0) channel_->reset(lane);
   }
 
   __device__ void begin_sweep() {
@@ -172,10 +174,8 @@ struct Wave {
   [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
   // Channels hold what a warp sends: to the right in the forward sweep, to the left in the reverse one.
-  [[nodiscard]] __device__ cuda::Channel own_channel() const { return cuda::Channel(barriers_); }
-  [[nodiscard]] __device__ cuda::Channel channel_of(int neighbour) const {
-    return cuda::Channel(barriers_ + neighbour * kChannelBarriers);
-  }
+  [[nodiscard]] __device__ Channel& own_channel() const { return *channel_; }
+  [[nodiscard]] __device__ Channel& channel_of(int neighbour) const { return channel_[neighbour]; }
   template <class T>
   [[nodiscard]] __device__ T* slot_of(int neighbour, int index) const {
     return reinterpret_cast<T*>(queue_ +
@@ -409,7 +409,7 @@ struct Wave {
   }
 
   unsigned char* queue_;  // of this warp; those of the others of the panel beside it
-  cuda::Barrier* barriers_;
+  Channel* channel_;      // likewise
   State* borders_;
   Real* flows_;
   int* rows_done_;

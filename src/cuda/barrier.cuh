@@ -1,8 +1,7 @@
-// A bounded queue between two warps of one block, in shared memory: groups of values, handed over in order.
+// Barriers in shared memory, for warps of one block that wait for each other (mbarrier from sm_80 on).
 //
-// Both ends count groups from 0. The producer does reserve(g), writes group g, publish(g); the consumer does
-// receive(g), reads, release(g). At most kChannelGroups groups are under way. Waiting cannot hang: both warps
-// are resident.
+// A barrier has phases, counted from 0. Phase f ends with the last of its arrivals. Memory written before an
+// arrival is seen after the wait for its phase.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,6 @@
 
 namespace warpalign::cuda {
 
-// Barrier of so many arrivals: phase f ends with the last arrival of its own. Memory written before an
-// arrival is seen after the wait.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 using Barrier = std::uint64_t;
@@ -23,12 +20,13 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 
 // The count is a constant of the instruction: with one that differs between the lanes, barriers came out
 // damaged (nvcc 13.0, sm_90).
-template <int kArrivals = 1>
+template <int kArrivals>
 __device__ __forceinline__ void barrier_init(Barrier* b) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "n"(kArrivals) : "memory");
 }
 
-template <int kArrivals = 1>
+// Back to phase 0. Nobody waits.
+template <int kArrivals>
 __device__ __forceinline__ void barrier_reset(Barrier* b) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
   barrier_init<kArrivals>(b);
@@ -62,12 +60,12 @@ struct __align__(8) Barrier {
   int arrivals;
 };
 
-template <int kArrivals = 1>
+template <int kArrivals>
 __device__ __forceinline__ void barrier_init(Barrier* b) {
   *const_cast<volatile int*>(&b->arrived) = 0;
   *const_cast<volatile int*>(&b->arrivals) = kArrivals;
 }
-template <int kArrivals = 1>
+template <int kArrivals>
 __device__ __forceinline__ void barrier_reset(Barrier* b) {
   barrier_init<kArrivals>(b);
 }
@@ -84,37 +82,11 @@ __device__ __forceinline__ bool barrier_test(Barrier* b, unsigned parity) {
 
 #endif
 
-// The whole warp waits until phase f has ended; f + 1 must not be able to end before.
+// The whole warp waits until phase f has ended. Phase f + 1 must not be able to end before this returns.
 __device__ __forceinline__ void barrier_wait(Barrier* b, int phase) {
   while (!barrier_test(b, phase & 1)) {
   }
   __syncwarp();
 }
-
-constexpr int kChannelGroups = 8;
-
-class Channel {
- public:
-  static constexpr int kBarriers = 2 * kChannelGroups;
-
-  __device__ explicit Channel(Barrier* barriers) : full_(barriers), empty_(barriers + kChannelGroups) {}
-
-  __device__ __forceinline__ void reserve(int g) const {
-    if (g >= kChannelGroups) barrier_wait(empty_ + g % kChannelGroups, g / kChannelGroups - 1);
-  }
-  __device__ __forceinline__ void publish(int g) const {
-    barrier_arrive(full_ + g % kChannelGroups);
-  }  // one lane
-  __device__ __forceinline__ void receive(int g) const {
-    barrier_wait(full_ + g % kChannelGroups, g / kChannelGroups);
-  }
-  __device__ __forceinline__ void release(int g) const {
-    barrier_arrive(empty_ + g % kChannelGroups);
-  }  // one lane
-
- private:
-  Barrier* full_;
-  Barrier* empty_;
-};
 
 }  // namespace warpalign::cuda
