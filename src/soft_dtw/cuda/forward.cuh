@@ -6,30 +6,48 @@
 // strip's last column and the lanes' states at the start of every segment are kept in scratch.
 #pragma once
 
+#include "soft_dtw/cuda/hand_over.cuh"
 #include "soft_dtw/cuda/meeting.cuh"
+#include "soft_dtw/cuda/results.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-// Of a subsequence, when the strip is over: its part of the last row, whose Z each lane has of its column.
+// Where Z[n-1, m-1] is made: the lane and its column, and the step, which belongs to a group of the last
+// strip.
+struct LastCell {
+  int lane;
+  int column;
+  int step;
+  int group;  // -1: not in this strip's sweep
+};
 template <class Wave>
-__device__ void note_ends(const Wave& w, typename Wave::State end) {
-  const int column = w.strip * 32 + w.lane;
-  const double log2_z = column < w.pair.m ? Wave::Cell::log2_of(end) : -CUDART_INF;
-  if (w.params.end_values) {
-    const bool reachable = log2_z > -1e298;
-    if (column < w.pair.m) {
-      store_result(w.end_values() + column,
-                   reachable ? (0.0 - log2_z) * w.params.half / w.pair.scale : CUDART_INF);
+__device__ __forceinline__ LastCell last_cell_of(const Wave& w) {
+  const int column = w.pair.m - 1 - w.strip * 32 * Wave::W;
+  const int lane = column / Wave::W;
+  const int step = w.pair.n - 1 + lane + w.shift;
+  return {lane, column % Wave::W, step, w.has_right() || w.meets ? -1 : step / kGroup};
+}
+
+// With one column per lane: a group's states `out` are all that the sweep knows of its cells. With options
+// the last row's state goes to `end`, since a band may not come by it; else Z[n-1, m-1] goes to the record.
+template <class Wave>
+__device__ __forceinline__ void take_last_row(const Wave& w, int group, const LastCell& last,
+                                              const typename Wave::State (&out)[kGroup],
+                                              typename Wave::State& end) {
+  using State = typename Wave::State;
+  if constexpr (Wave::kOptions) {
+    if (group == last.group || (Wave::kAll && w.params.subsequence)) {
+#pragma unroll
+      for (int q = 0; q < kGroup; ++q) {
+        const State here = out[q];  // first of all: else out lies in memory
+        if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = here;
+      }
     }
-    for (int j = w.pair.m + column; j < w.params.m; j += w.strips * 32)
-      store_result(w.end_values() + j, CUDART_INF);
-  }
-  const double top = cuda::reduce_max(log2_z);
-  const int best = __ffs(__ballot_sync(cuda::kFullWarp, log2_z == top)) - 1;
-  const double sum = cuda::reduce_sum(top > -CUDART_INF ? exp2(log2_z - top) : 0.0);
-  if (w.lane == 0) {
-    const bool one_counts = Wave::Cell::kHard || !(sum > 0);
-    w.part(w.strip) = {one_counts ? top : top + log2(sum), w.strip * 32 + best};
+  } else if (group == last.group && w.lane == last.lane) {
+    State* const slot = w.template slot_of<State>(0, 0);  // the last strip sends nothing: its slots are free
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) slot[q] = out[q];
+    w.record->last = slot[last.step % kGroup];
   }
 }
 
@@ -40,32 +58,16 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   constexpr int W = Wave::W;
   constexpr int kSegment = Wave::Source::kSegment;
   const bool keeps = sweeps_back<kSweeps>(w.params);
-  const bool left_is_local = w.has_left() && !w.left_is_remote();
-  const bool left_is_remote = w.has_left() && w.left_is_remote();
-  const bool right_is_local = w.has_right() && !w.right_is_remote();
-  const bool stores_column = w.has_right() && (keeps || w.right_is_remote());
-  const auto left_group = [&](int group) { return w.border_group(w.strip - 1, group, keeps); };
-
-  // Z[n-1, m-1]: the lane, its column, and the group in which it is made.
-  const int last_column = w.pair.m - 1 - w.strip * 32 * W;
-  const int result_lane = last_column / W;
-  const int result_step = w.pair.n - 1 + result_lane + w.shift;
-  const int result_group = w.has_right() || w.meets ? -1 : result_step / kGroup;
-
+  const LastCell last = last_cell_of(w);
+  const Start start = start_of(w);
   Lane<Cell, W> z;
   z.clear();
-  const Start start = start_of(w);
   if (!w.has_left() && !w.from_back && w.lane == 0) z.corner = Cell::one();
   GroupWeights<Cell, W> none;
   StepOptions<Cell> options = w.step_options();
-  // With options, of row n - 1: a band may not come by it.
   [[maybe_unused]] State end = Cell::dead();
-  if (Wave::kOptions && W > 1 && !w.has_right() && w.lane == result_lane) w.record->last = end;
-  cuda::RemoteReader<Wave::kStateUnits> remote;
-  if (left_is_remote && w.from_left.first < w.from_left.end) {
-    remote.ask(left_group(w.from_left.first), w.lane);
-  }
-  const State* border = w.dead_border();
+  if (Wave::kOptions && W > 1 && !w.has_right() && w.lane == last.lane) w.record->last = end;
+  BorderFromLeft<Wave> left(w, keeps);
   source.begin_forward();
   if constexpr (Wave::kMeets) {
     if (keeps && w.meets && !w.from_back) source.clear_gradients();
@@ -77,70 +79,26 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
       source.begin_forward_segment(past_first / kSegment);
     }
     source.begin_forward_group(group);
-
-    const bool receives = w.from_left.hold(group);
-    const int received = group - w.from_left.first;
-    if (receives && left_is_local) {
-      w.channel_of(-1).receive(received);
-      border = w.template slot_of<State>(-1, received);
-    } else if (receives) {
-      remote.receive(w.template inbox<State>(), w.lane);
-      remote.ask(left_group(min(group + 1, w.from_left.end - 1)), w.lane);
-      border = w.template inbox<State>();
-    } else if (Wave::kOptions &&
-               w.has_left()) {  // else it stays: it is behind row n - 1, and reaches nothing
-      border = w.dead_border();
-    }
-    const bool sends = w.to_right.hold(group);
+    const State* const border = left.receive(group);
     State out[kGroup];
-    const bool has_result = group == result_group;
-    const bool is_mine = has_result && w.lane == result_lane;
     if (Wave::kAll && w.params.subsequence) options.start = w.lane + w.shift - group * kGroup;
-    if ((W > 1 && has_result) || (Wave::kMeets && group == start.group)) {
+    if ((W > 1 && group == last.group) || (Wave::kMeets && group == start.group)) {
+      const bool is_mine = group == last.group && w.lane == last.lane;
       run_group<false, Wave::kMeets>(w.lane, source, options, start, border, z, out, none,
                                      [&](int q, int k, const State& here) {
-                                       if (is_mine && q == result_step % kGroup && k == last_column % W)
+                                       if (is_mine && q == last.step % kGroup && k == last.column)
                                          w.record->last = here;
                                      });
     } else {
       run_group<false, false>(w.lane, source, options, start, border, z, out, none, [](int, int, State) {});
     }
-    if constexpr (Wave::kOptions && W == 1) {
-      if (has_result || (Wave::kAll && w.params.subsequence)) {
-#pragma unroll
-        for (int q = 0; q < kGroup; ++q) {
-          const State here = out[q];  // first of all: else out lies in memory
-          if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = here;
-        }
-      }
-    } else if (W == 1 && is_mine) {  // out is all that there is; nobody else needs the slot
-      State* const slot = w.template slot_of<State>(0, 0);
-#pragma unroll
-      for (int q = 0; q < kGroup; ++q) slot[q] = out[q];
-      w.record->last = slot[result_step % kGroup];
-    }
-
+    if constexpr (W == 1) take_last_row(w, group, last, out, end);
     source.end_forward_group(group);
-    if (receives && left_is_local && w.lane == 0) w.channel_of(-1).release(received);
-    if (sends) {
-      const int index = group - w.to_right.first;
-      if (right_is_local) w.own_channel().reserve(index);
-      State* const slot = w.template slot_of<State>(0, index);
-      if (w.lane == 31) {
-#pragma unroll
-        for (int q = 0; q < kGroup; ++q) slot[q] = out[q];
-        if (right_is_local) w.own_channel().publish(index);
-      }
-      if (stores_column) {
-        __syncwarp();
-        State* const column = w.border_group(w.strip, group - lag(w.strip), keeps);
-        cuda::send_words<Wave::kStateUnits>(column, slot, w.lane);
-        __syncwarp();
-      }
-    }
+    left.release(group);
+    send_column(w, group, keeps, out);
   }
-  if (Wave::kOptions && W == 1 && !w.has_right() && w.lane == result_lane) w.record->last = end;
-  if (!w.from_back) w.note_range(source.range_bits());
+  if (Wave::kOptions && W == 1 && !w.has_right() && w.lane == last.lane) w.record->last = end;
+  if (!w.from_back) note_range(w, source.range_bits());
   if constexpr (Wave::kMeets) {
     if (w.meets) w.store(w.last_states(w.true_strip(), w.from_back, w.lane), z);
   }

@@ -133,7 +133,7 @@ __device__ bool is_last_panel(const Wave& wave) {
 
 template <class Wave>
 __device__ void finish_forward(const Wave& wave) {
-  const int usable = wave.finish_forward();
+  const int usable = finish_value(wave);
   __threadfence();
   atomicExch(&wave.record->usable, usable);
 }
@@ -181,7 +181,7 @@ __device__ void join_gradients(const Wave& wave, bool leads) {
   __threadfence();
   const int dim = wave.params.dim;
   for (int row = threadIdx.x / 32; row < wave.pair.n; row += blockDim.x / 32) {
-    auto* const to = wave.true_grad_x() + static_cast<std::int64_t>(row) * dim;
+    auto* const to = true_grad_x(wave) + static_cast<std::int64_t>(row) * dim;
     const auto* const back = wave.grad_x_from_back + static_cast<std::int64_t>(wave.pair.n - 1 - row) * dim;
     for (int d = wave.lane; d < dim; d += 32) to[d] = __ldcg(to + d) + __ldcg(back + d);
   }
@@ -206,7 +206,7 @@ __device__ void work(Wave& wave) {
     wave.begin_panel(place / ends);
     typename Wave::Source source(wave);
     if (wave.role == 0) source.begin_panel();
-    if (!p.layout.tickets && task.order == 0 && leads) wave.clear_record();
+    if (!p.layout.tickets && task.order == 0 && leads) clear_record(wave);
     __syncthreads();
     if (is_forward) {
       if (task.exists && wave.active()) sweep_forward<kSweeps>(wave, source);
@@ -219,11 +219,11 @@ __device__ void work(Wave& wave) {
       }
       __syncthreads();
       const bool usable = task.exists && cuda::load_acquire(&wave.record->usable) == 1;
-      if (task.exists && task.order == sweeps + ends - 1) wave.fill_outside(usable);
+      if (task.exists && task.order == sweeps + ends - 1) fill_outside(wave, usable);
       if (usable && wave.active()) sweep_reverse(wave, source);
       if constexpr (Wave::kAll) {
         __syncthreads();
-        if (usable && leads && p.grad_gamma && is_last_reverse_panel(wave)) wave.finish_reverse();
+        if (usable && leads && p.grad_gamma && is_last_reverse_panel(wave)) finish_grad_gamma(wave);
       }
       if constexpr (Wave::kMeets && Wave::Source::kCarried == 0) {
         __syncthreads();

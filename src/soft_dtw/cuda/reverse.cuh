@@ -7,6 +7,7 @@
 // (recompute.cuh) and swept backwards. Strips go from the right-most to the left-most.
 #pragma once
 
+#include "soft_dtw/cuda/hand_over.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
 
 namespace warpalign::detail::soft_dtw {
@@ -83,31 +84,66 @@ __device__ Flow<Wave> flow_across(const Wave& w) {
   return flow;
 }
 
+// Where E enters a strip's sweep, if not from the right: E[n-1, m-1] = 1, or, of a subsequence, in every
+// column of the last row.
+struct Entry {
+  int step;    // of this lane; -1: none
+  int column;  // of the lane
+};
+template <class Wave>
+__device__ __forceinline__ Entry entry_of(const Wave& w) {
+  const int last_column = w.pair.m - 1 - w.strip * 32 * Wave::W;
+  const bool is_mine = !w.has_right() && !w.meets && last_column / Wave::W == w.lane;
+  const bool in_all_columns = Wave::kAll && w.params.subsequence && w.strip * 32 + w.lane < w.pair.m;
+  return {is_mine || in_all_columns ? w.pair.n - 1 + w.lane + w.shift : -1, last_column % Wave::W};
+}
+
+// What enters in this group: 1, or, of a subsequence, the share of paths that end in this lane's column.
+template <class Wave>
+__device__ __forceinline__ typename Wave::Real entering(const Wave& w, int group, const Entry& entry,
+                                                        const typename Wave::State (&states)[kGroup]) {
+  using Real = typename Wave::Real;
+  if (!Wave::kAll || !w.params.subsequence) return Real(1);
+  if (group * kGroup > entry.step || entry.step >= (group + 1) * kGroup) return Real(1);
+  typename Wave::State end = Wave::Cell::dead();
+#pragma unroll
+  for (int q = 0; q < kGroup; ++q) {
+    const typename Wave::State last = states[q];  // first of all: else states lie in memory
+    if (group * kGroup + q == entry.step) end = last;
+  }
+  return end_share(w, end);
+}
+
+// A group's steps, from the last to the first. out: FlowToLeft::reserve(). note(q): called behind each step.
+template <class Wave, class Note>
+__device__ __forceinline__ void sweep_group(const Wave& w, typename Wave::Source& source, int group,
+                                            Flow<Wave>& flow,
+                                            const typename Wave::Real (&from_right)[kGroup][Wave::kFlow],
+                                            const GroupWeights<typename Wave::Cell, Wave::W>& weights,
+                                            const Entry& entry, typename Wave::Real entering,
+                                            typename Wave::Real* out, const Note& note) {
+#pragma unroll
+  for (int q = kGroup - 1; q >= 0; --q) {
+    const bool enters = group * kGroup + q == entry.step;
+    sweep_step(w, source, q, flow, from_right[q], weights[q], enters ? entry.column : -1, entering);
+    note(q);
+    if (out) {
+#pragma unroll
+      for (int f = 0; f < Wave::kFlow; ++f) out[q * Wave::kFlow + f] = flow.sideways[f];
+    }
+  }
+}
+
 template <class Wave>
 __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   using Cell = typename Wave::Cell;
-  using State = typename Wave::State;
   using Real = typename Wave::Real;
   constexpr int W = Wave::W;
-  constexpr int kFlow = Wave::kFlow;
-  const bool right_is_local = w.has_right() && !w.right_is_remote();
-  const bool right_is_remote = w.has_right() && w.right_is_remote();
-  const bool left_is_local = w.has_left() && !w.left_is_remote();
-  const bool left_is_remote = w.has_left() && w.left_is_remote();
-  // Hand-overs are counted from 0 in the order of the sweep.
-  const Real* const right_column = right_is_remote ? w.flow_column(w.strip + 1) : nullptr;
-  Real* const left_column = left_is_remote ? w.flow_column(w.strip) : nullptr;
-
-  const int last_column = w.pair.m - 1 - w.strip * 32 * W;
-  const bool injects = !w.has_right() && !w.meets && last_column / W == w.lane;
-  int inject_step = injects ? w.pair.n - 1 + w.lane + w.shift : -1;
-  const bool subsequence = Wave::kAll && w.params.subsequence;
-  if (subsequence && w.strip * 32 + w.lane < w.pair.m) inject_step = w.pair.n - 1 + w.lane + w.shift;
+  const Entry entry = entry_of(w);
   [[maybe_unused]] double entropy = 0;
-
   source.begin_reverse();
-  cuda::RemoteReader<Wave::kFlowUnits> remote;
-  if (right_is_remote && w.to_right.first < w.to_right.end) remote.ask(right_column, w.lane);
+  FlowFromRight<Wave> right(w);
+  FlowToLeft<Wave> left(w);
   Flow<Wave> flow;
   if constexpr (Wave::kMeets) {
     if (w.meets) flow = flow_across(w);
@@ -117,92 +153,40 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
   const int segments = Recomputation<Wave>::segments(w);
   for (int s = segments - 1; s >= 0; --s) {
     const int first = Recomputation<Wave>::first_group(w, s);
-    const int count = Recomputation<Wave>::groups(w, s);
     if constexpr (!Wave::Source::kTakesWeights) {
       source.begin_reverse_segment(s, s == segments - 1);
       recomputed.begin(s);
     } else {
       source.begin_taking(recomputed, segments - 1 - s, s);
     }
-    for (int i = count - 1; i >= 0; --i) {
+    for (int i = Recomputation<Wave>::groups(w, s) - 1; i >= 0; --i) {
       const int group = first + i;
       if constexpr (!Wave::Source::kTakesWeights) {
         recomputed.weigh(i, weights);
       } else {
         source.take_weights(segments - 1 - s, i, group, weights);
       }
-
-      const Real* received = nullptr;
-      const bool receives = w.to_right.hold(group);
-      const int arrival = w.to_right.end - 1 - group;
-      if (receives && right_is_local) {
-        w.channel_of(1).receive(arrival);
-        received = w.template slot_of<Real>(1, arrival);
-      } else if (receives) {
-        remote.receive(w.template inbox<Real>(), w.lane);
-        const int next = min(arrival + 1, w.to_right.end - 1 - w.to_right.first);
-        remote.ask(right_column + next * (kGroup * kFlow), w.lane);
-        received = w.template inbox<Real>();
-      }
-      Real from_right[kGroup][kFlow];
-#pragma unroll
-      for (int q = 0; q < kGroup; ++q) {
-#pragma unroll
-        for (int f = 0; f < kFlow; ++f)
-          from_right[q][f] = receives && w.lane == 31 ? received[q * kFlow + f] : Real(0);
-      }
-      const int sent = w.from_left.end - 1 - group;
-      const bool sends = w.from_left.hold(group);
-      const bool writes = w.lane == 0 && (sends || !w.has_left());
-      if (left_is_local && sends) w.own_channel().reserve(sent);
-      Real* const out = w.template slot_of<Real>(0, max(sent, 0));
-      Real injected = Real(1);
-      if (subsequence && group * kGroup <= inject_step && inject_step < (group + 1) * kGroup) {
-        State end = Cell::dead();
-#pragma unroll
-        for (int q = 0; q < kGroup; ++q) {
-          const State last = recomputed.out[q];
-          if (group * kGroup + q == inject_step) end = last;
-        }
-        injected = end_share(w, end);
-      }
-      const auto sweep_back = [&](const auto& note) {
-#pragma unroll
-        for (int q = kGroup - 1; q >= 0; --q) {
-          const bool injects_now = group * kGroup + q == inject_step;
-          sweep_step(w, source, q, flow, from_right[q], weights[q], injects_now ? last_column % W : -1,
-                     injected);
-          note(q);
-          if (writes) {
-#pragma unroll
-            for (int f = 0; f < kFlow; ++f) out[q * kFlow + f] = flow.sideways[f];
-          }
-        }
+      Real from_right[kGroup][Wave::kFlow];
+      right.receive(group, from_right);
+      Real* const out = left.reserve(group);
+      const Real e = entering(w, group, entry, recomputed.out);
+      const auto sweep = [&](const auto& note) {
+        sweep_group(w, source, group, flow, from_right, weights, entry, e, out, note);
       };
       if constexpr (Wave::kAll && !Cell::kDual) {
         if (w.params.grad_gamma) {  // in its own copy, so that others have nothing of it
           Real sum = 0;
-          sweep_back([&](int q) { sum += flow.last * entropy_of(weights[q][0]); });
+          sweep([&](int q) { sum += flow.last * entropy_of(weights[q][0]); });
           entropy += static_cast<double>(sum);
         } else {
-          sweep_back([](int) {});
+          sweep([](int) {});
         }
       } else {
-        sweep_back([](int) {});
+        sweep([](int) {});
       }
       source.end_reverse_group(group);
-      if (receives && right_is_local && w.lane == 31) w.channel_of(1).release(arrival);
-      if (left_is_local) {
-        if (sends && w.lane == 0) w.own_channel().publish(sent);
-      } else {
-        __syncwarp();
-        if (!w.has_left()) {
-          source.finish_rows(group * kGroup - w.shift, out);
-        } else if (sends) {
-          cuda::send_words<Wave::kFlowUnits>(left_column + sent * (kGroup * kFlow), out, w.lane);
-        }
-        __syncwarp();
-      }
+      right.release(group);
+      left.send(group, source);
     }
   }
   source.end_reverse();

@@ -16,6 +16,7 @@
 #include "soft_dtw/cuda/cost_range.cuh"
 #include "soft_dtw/cuda/gradients.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
+#include "soft_dtw/cuda/results.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -187,7 +188,7 @@ class Tiles {
       repeat_first_rows(tile);
       cuda::barrier_arrive(m_.full(place(tile)));
     }
-    w_.note_range({maker.range_bits(), -1});
+    note_range(w_, {maker.range_bits(), -1});
   }
   __device__ void help_reverse(int helper) {
     if constexpr (kWeighing == Weighing::kAhead) {

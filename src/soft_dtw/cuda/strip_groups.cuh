@@ -1,0 +1,80 @@
+// Which groups of steps a strip has to do, and in which of them it hands over to its neighbours.
+#pragma once
+
+#include "cuda/warp.cuh"
+#include "soft_dtw/band.h"
+#include "soft_dtw/cuda/layout.h"
+
+namespace warpalign::detail::soft_dtw {
+
+// Groups first <= group < end.
+struct Groups {
+  int first;
+  int end;
+  [[nodiscard]] __device__ __forceinline__ bool hold(int group) const {
+    return group >= first && group < end;
+  }
+};
+
+// Groups that both strips have to do, counted as the right one counts. by: lag() of the left strip.
+__device__ __forceinline__ Groups handed_over(Groups left, Groups right, int by) {
+  return {max(right.first, left.first - by), min(right.end, left.end - by)};
+}
+
+// The first row i in [0, n) for which past(i) holds, or n. past(i) holds for all rows behind it too. The
+// whole warp searches.
+template <class Past>
+__device__ int first_row_where(int n, int lane, const Past& past) {
+  int low = 0;
+  int high = n;
+  while (low < high) {
+    const int step = div_up(high - low, 32);
+    const int row = low + lane * step;
+    const unsigned hits = __ballot_sync(cuda::kFullWarp, row >= high || past(row));
+    const int hit = hits ? __ffs(hits) - 1 : 32;
+    if (hit < 32) high = min(high, low + hit * step);
+    low = hit == 0 ? high : low + (hit - 1) * step + 1;
+  }
+  return low;
+}
+
+// The first row in which the band has a cell in this strip's columns, or in columns behind them.
+template <class Wave>
+__device__ int first_row_of(const Wave& w, int strip) {
+  const Band& band = w.params.band;
+  if (band.kind == BandKind::kNone) return 0;
+  return first_row_where(w.pair.n, w.lane, [&](int i) {
+    return band_columns(band, i, w.pair.n, w.pair.m).end > strip * 32 * Wave::W;
+  });
+}
+
+// The groups in which a lane meets the band, or the row above the band, from the start of a segment on.
+template <class Wave>
+__device__ Groups groups_in_band(const Wave& w, int strip, int* end_row) {
+  const int last_column = min((strip + 1) * 32 * Wave::W - 1, w.pair.m - 1);
+  const int first = first_row_of(w, strip);
+  const int end = first_row_where(w.pair.n, w.lane, [&](int i) {
+    return band_columns(w.params.band, i, w.pair.n, w.pair.m).begin > last_column;
+  });
+  if (end_row) *end_row = end;
+  if (first >= end) return {0, 0};
+  const int shift = row_shift(strip);
+  const int end_group = min((end + 30 + shift) / kGroup + 1, groups_of(w.pair.n));
+  return {Wave::Source::first_band_group(max(first - 1 + shift, 0) / kGroup, end_group), end_group};
+}
+
+// All groups of the strip: of the pair, of the band, or up to where the two sweeps meet. *end_row, if not
+// null, becomes the row behind the last one with cells in the strip.
+template <class Wave>
+__device__ __forceinline__ Groups groups_of_strip(const Wave& w, int strip, int* end_row) {
+  if (end_row) *end_row = w.pair.n;
+  if constexpr (Wave::kOptions) {
+    if (w.params.band.kind != BandKind::kNone) return groups_in_band(w, strip, end_row);
+  }
+  if (!w.meets) return {0, groups_of(w.pair.n)};
+  const int k = w.from_back ? w.strips - 1 - strip : strip;
+  const int before = groups_before_meeting(w.pair.n, w.strips, k);
+  return {0, w.from_back ? groups_of_both(w.pair.n, w.strips, k) - before : before};
+}
+
+}  // namespace warpalign::detail::soft_dtw
