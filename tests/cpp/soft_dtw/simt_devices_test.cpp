@@ -104,7 +104,7 @@ TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
   for (int ordinal : {-1, 1, 7}) {
     const Execution execution = Execution::cuda(ordinal, nullptr);
     EXPECT_EQ(soft_dtw_workspace_bytes(problem, out, execution), 0u);
-    const Status status = soft_dtw(problem, out, {}, execution);
+    const Status status = warpalign::soft_dtw(problem, out, {}, execution);
     EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
     EXPECT_STREQ(status.argument, "execution");
     EXPECT_STREQ(status.message, "a cuda_device that is the ordinal of a CUDA device");
