@@ -12,8 +12,10 @@ from warpalign.compat._common import (
     absolute_radius,
     check_device,
     check_shapes,
+    promoted,
     soft_dtw_in_band,
     soft_dtw_of_table,
+    squared_distances,
 )
 
 __all__ = ["SoftDTW"]
@@ -31,6 +33,11 @@ class SoftDTW(nn.Module):
             Euclidean distances, for which no table of costs is made.
     """
 
+    @staticmethod
+    def _euclidean_dist_func(x: Tensor, y: Tensor) -> Tensor:
+        """The default of dist_func, under the original's name."""
+        return squared_distances(x, y)
+
     def __init__(
         self,
         use_cuda: bool,
@@ -44,12 +51,13 @@ class SoftDTW(nn.Module):
         self.gamma = gamma
         self.normalize = normalize
         self.bandwidth = 0 if bandwidth is None else float(bandwidth)
-        self.dist_func = dist_func
+        self.dist_func = SoftDTW._euclidean_dist_func if dist_func is None else dist_func
 
     def forward(self, X: Tensor, Y: Tensor) -> Tensor:
-        """X (B, N, D), Y (B, M, D) -> (B,)."""
+        """X (B, N, D), Y (B, M, D) -> (B,); of different dtypes in the one that holds both, of integers in torch's default."""
         check_shapes(X, Y)
         check_device(self.use_cuda, X)
+        X, Y = promoted(X, Y)
         if not self.normalize:
             return self._values(X, Y)
         if X.shape[1] != Y.shape[1]:
@@ -60,7 +68,7 @@ class SoftDTW(nn.Module):
 
     def _values(self, x: Tensor, y: Tensor) -> Tensor:
         radius = absolute_radius(self.bandwidth)
-        if self.dist_func is None:
+        if self.dist_func is SoftDTW._euclidean_dist_func:
             return soft_dtw_in_band(x, y, self.gamma, radius)
         band = absolute_band(x.shape[1], y.shape[1], radius, x.device)
         return soft_dtw_of_table(self.dist_func(x, y), self.gamma, band)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import warpalign
 from tests.python.helpers import numpy64
 from tests.python.soft_dtw.compat_cases import SIZES, l1, pair, reference, same, with_gradients
 from tests.python.soft_dtw.reference import hard_dtw_reference, squared_distances
-from warpalign.compat import soft_dtw_cuda, softdtw_cuda
+from warpalign.compat import pysdtw, soft_dtw_cuda, softdtw_cuda, tslearn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -31,7 +32,7 @@ BANDED: dict[str, Callable[..., nn.Module]] = {
 
 @pytest.mark.parametrize("package", BANDED)
 @pytest.mark.parametrize(("n", "m"), SIZES)
-@pytest.mark.parametrize("bandwidth", [None, 0, -1, 0.5, 2, 3.9, 100])
+@pytest.mark.parametrize("bandwidth", [None, 0, -1, 0.5, 2, 3.9, 100, math.inf])
 def test_absolute_bands(package: str, n: int, m: int, bandwidth: float | None) -> None:
     x, y = pair(n, m)
     gamma = 0.5
@@ -69,6 +70,76 @@ def test_dtypes(package: str, dtype: torch.dtype) -> None:
     assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     value.sum().backward()
     assert x.grad is not None and x.grad.dtype == dtype
+
+
+# The drop-ins of losses; the originals' results are beside them in the migration page's table.
+LOSSES: dict[str, Callable[..., nn.Module]] = {
+    **BANDED,
+    "pysdtw": lambda **settings: pysdtw.SoftDTW(use_cuda=False, **settings),
+    "tslearn": lambda **settings: tslearn.SoftDTWLossPyTorch(**settings),
+}
+
+
+@pytest.mark.parametrize("package", LOSSES)
+@pytest.mark.parametrize(
+    ("of_x", "of_y", "dtype"),
+    [
+        (torch.float32, torch.float64, torch.float64),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float16, torch.bfloat16, torch.float32),
+        (torch.float32, torch.int64, torch.float32),
+        (torch.int64, torch.int32, torch.float32),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_mixed_dtypes_and_integers(
+    package: str, of_x: torch.dtype, of_y: torch.dtype, dtype: torch.dtype, autocast: bool
+) -> None:
+    x, y = (3 * t.detach() for t in pair(7, 8))
+    x, y = x.to(of_x), y.to(of_y)
+    loss = LOSSES[package](gamma=0.5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        value = loss(x, y)
+    assert value.dtype == dtype
+    assert torch.equal(value, loss(x.to(dtype), y.to(dtype)))
+
+
+@pytest.mark.parametrize("package", LOSSES)
+def test_no_features(package: str) -> None:
+    """Costs of 0: minus the logarithm of the number of paths."""
+    x, y = (t.detach()[..., :0].requires_grad_() for t in pair(4, 5))
+    loss = LOSSES[package](gamma=1.0)
+    value, *gradients = with_gradients(loss, x, y)
+    zeros = torch.zeros(3, 4, 1, dtype=torch.float64), torch.zeros(3, 5, 1, dtype=torch.float64)
+    assert torch.allclose(value, loss(*zeros), rtol=1e-12)
+    assert [gradient.shape for gradient in gradients] == [x.shape, y.shape]
+
+
+def test_an_infinite_bandwidth_is_none() -> None:
+    x, y = (t.detach() for t in pair(5, 9))
+    expected = softdtw_cuda.softdtw(x, y)
+    for package in BANDED:
+        assert torch.equal(BANDED[package](bandwidth=math.inf)(x, y), expected)
+    assert torch.equal(pysdtw.SoftDTW(use_cuda=False, bandwidth=math.inf)(x, y), expected)
+    assert torch.equal(softdtw_cuda.DTW(bandwidth=math.inf)(x, y), softdtw_cuda.dtw(x, y))
+
+
+def test_the_originals_names() -> None:
+    x, y = pair(5, 6)
+    expected = torch.cdist(x, y).square()
+    for cost in (
+        soft_dtw_cuda.SoftDTW(False).dist_func,
+        softdtw_cuda.distances.sqeuclidean,
+        lambda a, b: softdtw_cuda.distances.pairwise_distance(a, b, dist="SqEuclidean"),
+        pysdtw.SoftDTW().dist_func,
+        tslearn.SoftDTWLossPyTorch().dist_func,
+    ):
+        assert torch.allclose(cost(x, y), expected, rtol=1e-12)
+    lengths = torch.tensor([[5, 6], [3, 2], [1, 6]])
+    got = pysdtw.SoftDTW(use_cuda=False).dtw_func(expected, lengths, 0.5, 0.0)
+    n, m = lengths.unbind(1)
+    assert torch.allclose(got, warpalign.soft_dtw(x, y, gamma=0.5, x_lengths=n, y_lengths=m))
 
 
 def test_maghoumi_takes_different_lengths_and_distances() -> None:

@@ -28,6 +28,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     tslearn_metrics = pytest.importorskip("tslearn.metrics")
     tslearn_barycenters = pytest.importorskip("tslearn.barycenters")
+    tslearn_clustering = pytest.importorskip("tslearn.clustering")
+    tslearn_neighbors = pytest.importorskip("tslearn.neighbors")
 
 
 CONSTRAINTS: dict[str, dict[str, Any]] = {
@@ -54,7 +56,7 @@ def test_tslearn_pairs(n: int, m: int, constraint: str) -> None:
         assert isinstance(got, float) and got == pytest.approx(theirs, rel=1e-12, abs=1e-12)
     alignment, value = ours.soft_dtw_alignment(x, y, 0.5, **options)
     their_alignment, their_value = tslearn_metrics.soft_dtw_alignment(x, y, 0.5, **options)
-    assert value == pytest.approx(their_value, rel=1e-12)
+    assert value == pytest.approx(their_value, rel=1e-12) and type(value) is type(their_value)
     assert isinstance(alignment, np.ndarray) and np.allclose(alignment, their_alignment, rtol=0, atol=1e-11)
 
 
@@ -69,6 +71,13 @@ def test_tslearn_hard(constraint: str) -> None:
     alignment, value = ours.soft_dtw_alignment(x, y, 0.0, **options)
     their_alignment, their_value = tslearn_metrics.soft_dtw_alignment(x, y, 0.0, **options)
     assert value == pytest.approx(their_value, rel=1e-12) and np.array_equal(alignment, their_alignment)
+    assert type(value) is type(their_value)
+    tensors = torch.from_numpy(x), torch.from_numpy(y)
+    (of_cells, of_value), (theirs_of_cells, theirs_of_value) = (
+        m.soft_dtw_alignment(*tensors, 0.0, **options) for m in (ours, tslearn_metrics)
+    )
+    assert torch.equal(of_cells, theirs_of_cells) and of_cells.dtype == theirs_of_cells.dtype
+    assert of_value.dtype == theirs_of_value.dtype and of_value.item() == pytest.approx(value)
     for name in ("cdist_soft_dtw", "cdist_soft_dtw_normalized"):
         got, theirs = (
             getattr(m, name)([x, y], gamma=0.0, **options) for m in (ours, tslearn_metrics._soft_dtw)
@@ -278,13 +287,20 @@ def test_tslearn_gamma(data: str) -> None:
                 options["random_state"].seed(1)
             found.append(module.gamma_soft_dtw(dataset, **options))
         assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-12) and float(found[0]) > 0
-        assert isinstance(found[0], torch.Tensor) == isinstance(found[1], torch.Tensor)
+        assert type(found[0]) is type(found[1])
 
 
 def test_tslearn_signatures() -> None:
-    for name in ours.__all__:
-        module = tslearn_barycenters if name == "softdtw_barycenter" else tslearn_metrics._soft_dtw
-        theirs = getattr(module, name, None) or getattr(tslearn_metrics, name)
+    for name in dir(ours):
+        packages = (tslearn_metrics._soft_dtw, tslearn_metrics, tslearn_barycenters)
+        theirs = next(
+            getattr(package, name)
+            for package in (*packages, tslearn_clustering, tslearn_neighbors)
+            if hasattr(package, name)
+        )
         expected = {p.name: p.default for p in inspect.signature(theirs).parameters.values()}
         found = {p.name: p.default for p in inspect.signature(getattr(ours, name)).parameters.values()}
         assert found == expected, name
+    theirs = tslearn_metrics.SoftDTWLossPyTorch().dist_func
+    x, y = randn(2, 5, 3, seed=0), randn(2, 6, 3, seed=1)
+    assert torch.allclose(ours.SoftDTWLossPyTorch().dist_func(x, y), theirs(x, y))

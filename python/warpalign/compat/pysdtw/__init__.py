@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,11 +10,18 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 import warpalign
-from warpalign.compat._common import check_device, check_shapes, soft_dtw_of_table, squared_distances
+from warpalign.compat._common import (
+    check_device,
+    check_shapes,
+    promoted,
+    soft_dtw_of_table,
+    squared_distances,
+)
 from warpalign.compat.pysdtw import distance
 from warpalign.compat.pysdtw.distance import pairwise_l2_squared
 
 __all__ = ["SoftDTW", "distance", "pairwise_l2_squared"]
+__version__ = "0.0.5"  # of the release that this stands for
 
 
 class SoftDTW(nn.Module):
@@ -43,23 +51,30 @@ class SoftDTW(nn.Module):
         self.bandwidth = 0 if bandwidth is None else float(bandwidth)
         self.dist_func = pairwise_l2_squared if dist_func is None else dist_func
         self.use_cuda = use_cuda
+        self.dtw_func = _dtw_func
 
     def forward(self, X: Tensor | PackedSequence, Y: Tensor | PackedSequence) -> Tensor:
-        """X (B, N, D), Y (B, M, D), or packed sequences in their place -> (B,)."""
+        """X (B, N, D), Y (B, M, D), or packed sequences in their place -> (B,); of integers in torch's default dtype."""
         x, n = _unpacked(X)
         y, m = _unpacked(Y)
         check_shapes(x, y)
         check_device(self.use_cuda, x)
+        x, y = promoted(x, y)
         is_default = self.dist_func in distance.SQUARED
-        if is_default and not self.bandwidth > 0:
+        if is_default and x.shape[2] and not 0 < self.bandwidth < math.inf and self.dtw_func is _dtw_func:
             return warpalign.soft_dtw(x, y, gamma=self.gamma, x_lengths=n, y_lengths=m)
         cost = squared_distances(x, y) if is_default else self.dist_func(x, y)
-        allowed = None
-        if self.bandwidth > 0:
-            rows = torch.full((len(x),), x.shape[1], device=x.device) if n is None else n
-            columns = torch.full((len(y),), y.shape[1], device=y.device) if m is None else m
-            allowed = _band(rows, columns, x.shape[1], y.shape[1], self.bandwidth)
-        return soft_dtw_of_table(cost, self.gamma, allowed, n, m)
+        rows = torch.full((len(x),), x.shape[1], device=x.device) if n is None else n
+        columns = torch.full((len(y),), y.shape[1], device=y.device) if m is None else m
+        return self.dtw_func(cost, torch.stack([rows, columns], 1), self.gamma, self.bandwidth)
+
+
+def _dtw_func(D: Tensor, lengths: Tensor, gamma: float, bandwidth: float) -> Tensor:
+    """The original's attribute dtw_func: (B,) soft-DTW of costs D (B, N, M) of pairs with lengths (B, 2)."""
+    rows, columns = lengths.unbind(1)
+    _, n, m = D.shape
+    allowed = _band(rows, columns, n, m, bandwidth) if 0 < bandwidth < math.inf else None
+    return soft_dtw_of_table(D, gamma, allowed, rows, columns)
 
 
 def _unpacked(series: Tensor | PackedSequence) -> tuple[Tensor, Tensor | None]:

@@ -10,6 +10,7 @@ import torch
 from tests.python.bad_calls import BadCall, BadCalls
 from warpalign.compat import pysdtw, soft_dtw_cuda, softdtw_cuda, tslearn
 from warpalign.compat._common import ShapeError
+from warpalign.compat.tslearn.clustering import EmptyClusterError
 
 A, B = torch.zeros(2, 3, 1), torch.zeros(2, 4, 1)
 NAN_OR_EMPTY = "One of the input time series contains only nans or has zero length."
@@ -39,6 +40,12 @@ BGU: dict[str, tuple[Callable[[], object], str]] = {
     "softdtw: fused": (lambda: softdtw_cuda.softdtw(A, B, fused=True), "fused=True requires CUDA tensors and dist='sqeuclidean'."),
     "softdtw: dist": (lambda: softdtw_cuda.softdtw(A, B, dist="L1"), "Unknown dist='l1'. Supported: 'sqeuclidean', 'cosine'"),
     "softdtw_barycenter: gamma": (lambda: softdtw_cuda.softdtw_barycenter(A, gamma=-1), "gamma must be > 0, got -1.0"),
+    "distances.sqeuclidean: axes": (
+        lambda: softdtw_cuda.distances.sqeuclidean(A[0], B), "Expected x,y as (B,N,D)/(B,M,D). Got (3, 1) and (2, 4, 1)"
+    ),
+    "distances.sqeuclidean: batch": (
+        lambda: softdtw_cuda.distances.sqeuclidean(A, B[:1]), "Batch/features mismatch: (2, 3, 1) vs (1, 4, 1)"
+    ),
     "DTW: fused": (lambda: softdtw_cuda.DTW(fused=True)(A, B), "fused=True requires CUDA tensors and dist='sqeuclidean'."),
     "dtw: axes": (
         lambda: softdtw_cuda.dtw(torch.zeros(3), B),
@@ -73,7 +80,28 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
     "unbatched": ((5, 1), (5, 1), "X: expected a batch of 3 axes, got shape (5, 1)"),
 }
 
+SAME = torch.zeros(4, 5, 1).numpy()
 TSLEARN: dict[str, tuple[Callable[[], object], type[BaseException], str]] = {
+    "a name that there is not": (lambda: tslearn.gak, AttributeError, "module 'warpalign.compat.tslearn' has no attribute 'gak'"),  # type: ignore[attr-defined]
+    "dtw: empty": (lambda: tslearn.dtw([], [1.0]), ValueError, NAN_OR_EMPTY),
+    "TimeSeriesKMeans: an unknown metric": (
+        lambda: tslearn.TimeSeriesKMeans(metric="sax").fit(SAME), ValueError,
+        "Incorrect metric: sax (should be one of 'dtw', 'softdtw', 'euclidean')",
+    ),
+    "TimeSeriesKMeans: an unknown init": (
+        lambda: tslearn.TimeSeriesKMeans(init="best").fit(SAME), ValueError, "Value 'best' for parameter 'init' is invalid"
+    ),
+    "TimeSeriesKMeans: too few centers": (
+        lambda: tslearn.TimeSeriesKMeans(init=SAME[:2]).fit(SAME), ValueError, "init: expected 3 centers, got 2"
+    ),
+    "TimeSeriesKMeans: equal series": (
+        lambda: tslearn.TimeSeriesKMeans(2, metric="dtw").fit(SAME), EmptyClusterError,
+        "Cluster assignments lead to at least one empty cluster",
+    ),
+    "KNeighborsTimeSeriesClassifier: an unknown metric": (
+        lambda: tslearn.KNeighborsTimeSeriesClassifier(metric="frechet").fit(SAME, [0, 1, 0, 1]), ValueError,
+        "Unrecognized time series metric string: frechet (should be one of 'dtw', 'softdtw', 'euclidean', 'sqeuclidean', 'cityblock')",
+    ),
     "soft_dtw: only NaN": (lambda: tslearn.soft_dtw([math.nan] * 2, [1.0]), ValueError, NAN_OR_EMPTY),
     "soft_dtw: features": (
         lambda: tslearn.soft_dtw([[1.0, 2.0]], [[1.0]]), ValueError, "All input time series must have the same feature size."
@@ -100,7 +128,7 @@ TSLEARN: dict[str, tuple[Callable[[], object], type[BaseException], str]] = {
     ),
     "softdtw_barycenter: an unknown option": (
         lambda: tslearn.softdtw_barycenter([[1.0, 2.0]], radius=1), TypeError,
-        "_Band.__init__() got an unexpected keyword argument 'radius'",
+        "Band.__init__() got an unexpected keyword argument 'radius'",
     ),
 }  # fmt: skip
 
