@@ -1,7 +1,7 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW and transducer losses.
 
-What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans and SoftDTWKNeighborsClassifier
-(scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
+What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans, SoftDTWKNeighborsClassifier
+and SoftDTWKNeighborsRegressor (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
 """
 
 from importlib import import_module
@@ -56,8 +56,13 @@ if TYPE_CHECKING:
     from warpalign import plot as plot
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
+    from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
-_LAZY = {"SoftDTWKMeans": "cluster", "SoftDTWKNeighborsClassifier": "neighbors"}
+_LAZY = {
+    "SoftDTWKMeans": "cluster",
+    "SoftDTWKNeighborsClassifier": "neighbors",
+    "SoftDTWKNeighborsRegressor": "neighbors",
+}
 _LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot"}
 _LOADED_MODULES = {"barycenter", "functional", "modules", "pairwise"}
 

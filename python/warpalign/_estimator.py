@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,8 +11,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core import optional
 from warpalign._core.checks import check_device
-from warpalign._core.series import SeriesSet, as_list, as_series, check_finite
-from warpalign._soft_dtw.checks import check_metric_params, check_positive_gamma
+from warpalign._core.series import SeriesSet, as_list, as_series, check_finite, without_mask
+from warpalign._soft_dtw.checks import check_metric_params
+from warpalign._soft_dtw.gamma import gamma_of_set
 
 optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
 
@@ -25,11 +26,13 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
 
     A table (n, sz) is n univariate series, and follows scikit-learn's rules: its columns are the features, of which later
     tables must have as many. Arrays and tensors (n, sz, d) and lists of series may differ in their lengths from call to
-    call, as series do, but not in d. NaN at the end of a series is padding, elsewhere an error.
+    call, as series do, but not in d. NaN at the end of a series is padding, elsewhere an error. Time steps that a NumPy masked array
+    masks are missing.
     """
 
     n_features_in_: int
-    gamma: float
+    gamma: float | Literal["auto"]
+    gamma_: float
     metric_params: dict[str, Any] | None
     _has_columns: bool  # fitted on a table
 
@@ -39,10 +42,12 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         return tags
 
-    def _metric(self) -> dict[str, Any]:
-        """What gamma and metric_params are for soft_dtw."""
+    def _metric(self, fitted: SeriesSet | None = None) -> dict[str, Any]:
+        """What gamma and metric_params are for soft_dtw; the series to fit decide what "auto" is."""
         given = check_metric_params(self.metric_params)
-        return {"gamma": check_positive_gamma(self.gamma), **given}
+        if fitted is not None:
+            self.gamma_ = gamma_of_set(self.gamma, fitted, None)
+        return {"gamma": self.gamma_, **given}
 
     def _read(self, X: Any, *, reset: bool, like: np.ndarray[Any, Any] | None = None) -> SeriesSet:
         """The series of an argument X, on the estimator's device.
@@ -51,18 +56,18 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
             reset: this is the data to fit: remember what its features are.
             like: what was fitted (k, sz, d), whose dtype and d the series must have.
         """
-        X = as_list(X)
+        X, mask = without_mask(as_list(X), "X")
         if _is_table(X):
             options = {"ensure_all_finite": "allow-nan", "dtype": (np.float64, np.float32)}
             if reset or self._has_columns:
                 X = validate_data(self, X, reset=reset, **options)
             else:
                 X = check_array(X, input_name="X", estimator=self, **options)
-            series = as_series(X, "X")
+            series = as_series(X, "X", mask=mask)
             if reset:
                 self._has_columns = True
         else:
-            series = as_series(X, "X")
+            series = as_series(X, "X", mask=mask)
             if reset:
                 self._has_columns = False
                 self.n_features_in_ = series.values.shape[2]
@@ -72,10 +77,9 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
             if values.shape[2] != like.shape[2]:
                 raise ValueError(f"X: expected d = {like.shape[2]} features as in fit, got {values.shape[2]}")
             values = values.to(torch.from_numpy(like[:0]).dtype)
+        series = series._replace(values=values)
         device = getattr(self, "device", None)
-        if device is not None:
-            values = values.to(check_device(device, "device"))
-        return SeriesSet(values, series.lengths)
+        return series if device is None else series.to(check_device(device, "device"))
 
 
 def _is_table(X: Any) -> bool:

@@ -12,12 +12,23 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import check_count, check_number
-from warpalign._core.series import SeriesSet, as_series, as_tensor, check_finite, resampled
+from warpalign._core.series import (
+    Lengths,
+    Mask,
+    SeriesSet,
+    Taken,
+    as_series,
+    as_tensor,
+    check_finite,
+    resampled,
+    without_gaps,
+)
 from warpalign._core.transforms import not_compiled
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._soft_dtw.checks import check_options, check_positive_gamma
+from warpalign._soft_dtw.gamma import gamma_of_set
+from warpalign._tiles import default_block_size
 from warpalign.functional import soft_dtw, soft_dtw_alignment
-from warpalign.pairwise import default_block_size
 
 Method = Literal["lbfgs", "adam", "dba"]
 
@@ -40,10 +51,11 @@ class BarycenterResult(NamedTuple):
 def soft_dtw_barycenter(
     X: object,
     *,
-    gamma: float = 1.0,
+    gamma: float | Literal["auto"] = 1.0,
     groups: object = None,
     weights: object = None,
-    lengths: Tensor | None = None,
+    lengths: Lengths | None = None,
+    mask: Mask | None = None,
     init: object = "euclidean",
     barycenter_size: int | None = None,
     method: Method = "lbfgs",
@@ -61,12 +73,14 @@ def soft_dtw_barycenter(
 
     Args:
         X: n series: (n, N, D), (n, N) for univariate ones, or a list of unequal ones, NaN as padding; forms and dtypes as for
-            :func:`warpalign.cdist_soft_dtw`. Every value finite.
-        gamma: smoothing, in units of the cost; finite and > 0. Not used by "dba".
+            :func:`warpalign.cdist_soft_dtw`. Every value finite, but those of missing time steps.
+        gamma: smoothing, in units of the cost; finite and > 0, or "auto", as in :func:`warpalign.cdist_soft_dtw`. Not used by
+            "dba".
         groups: (n,) integers from 0 to k - 1, each of which occurs: one barycenter per group, all groups in one batch. No group's
             result depends on the other groups. None: one barycenter of all series.
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
-        lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
+        lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
+        mask: (n, N) bools, True where a time step is missing: it costs 0 against everything.
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
             or array (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
@@ -97,11 +111,11 @@ def soft_dtw_barycenter(
         >>> soft_dtw_barycenter(X, gamma=0.1).barycenter.shape
         torch.Size([70, 3])
     """
-    gamma = check_positive_gamma(gamma)
     check_options(options, "soft_dtw_barycenter", "normalize")
-    series = as_series(X, "X", lengths)
-    series = SeriesSet(series.values.detach(), series.lengths)
+    series = as_series(X, "X", lengths, mask=mask)
+    series = series._replace(values=series.values.detach())
     check_finite(series, "X")
+    gamma = gamma_of_set(gamma, series, None)
     membership = _check_groups(groups, series)
     series_weights, totals = _check_weights(weights, membership)
     start = _start(
@@ -208,24 +222,26 @@ class _Loss:
         places = place[self.membership]
         sums: Tensor | None = None
         for index in (places >= 0).nonzero()[:, 0].split(self.block):
-            targets, lengths = self.series.take(index)
             own = places[index].to(device)
-            values, parts = self.of_pairs(centers[own], targets, lengths)
+            values, parts = self.of_pairs(centers[own], self.series.take(index))
             rows = torch.cat([values[:, None].double(), parts.flatten(1).double()], dim=1)
             sums = rows.new_zeros(len(groups), rows.shape[1]) if sums is None else sums
             _add_by_group(sums, own, self.weights[index.to(device)], rows)
         assert sums is not None  # no group is empty
-        return sums[:, 0], self.of_sums(sums[:, 1:])
+        return sums[:, 0], self.of_sums(sums[:, 1:], centers)
 
-    def of_pairs(self, own: Tensor, targets: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def of_pairs(self, own: Tensor, targets: Taken) -> tuple[Tensor, Tensor]:
         """Values (B,) of centers and series, and what is to be summed (B, ...): gradients of the centers."""
         own.requires_grad_()
         with torch.enable_grad():
-            values = soft_dtw(own, targets, y_lengths=lengths, **self.options)
+            values = soft_dtw(
+                own, targets.values, y_lengths=targets.lengths, y_mask=targets.mask, **self.options
+            )
         (gradient,) = torch.autograd.grad(values, own, torch.ones_like(values))
         return values, gradient
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def of_sums(self, sums: Tensor, centers: Tensor) -> Tensor:
+        """The answer of the groups whose sums these are, and whose centers (k, sz, D) were asked for."""
         return sums
 
 
@@ -236,20 +252,24 @@ class _Means(_Loss):
         super().__init__(series, *arguments)
         self.block = max(1, min(self.block, _TABLE_CELLS // (self.shape[0] * series.values.shape[1])))
 
-    def of_pairs(self, own: Tensor, targets: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def of_pairs(self, own: Tensor, targets: Taken) -> tuple[Tensor, Tensor]:
         """Sums (B, sz, D) of the series' time steps along the paths, and the numbers of these beside them: (B, sz, D + 1)."""
-        values, paths = soft_dtw_alignment(own, targets, y_lengths=lengths, **self.options)
+        values, lengths, mask = targets
+        costs, paths = soft_dtw_alignment(own, values, y_lengths=lengths, y_mask=mask, **self.options)
         if lengths is not None:
-            steps = torch.arange(targets.shape[1], device=targets.device)
-            targets = targets.masked_fill(
-                (steps >= lengths[:, None])[:, :, None], 0.0
-            )  # what is there may be NaN
+            steps = torch.arange(values.shape[1], device=values.device)
+            # What is there may be NaN.
+            values = values.masked_fill((steps >= lengths[:, None])[:, :, None], 0.0)
+        if mask is not None:  # no part of a mean
+            paths = paths.masked_fill(mask[:, None, :], 0.0)
         paths = paths.double()
-        return values, torch.cat([paths @ targets.double(), paths.sum(2, keepdim=True)], dim=2)
+        return costs, torch.cat([paths @ values.double(), paths.sum(2, keepdim=True)], dim=2)
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def of_sums(self, sums: Tensor, centers: Tensor) -> Tensor:
         sums = sums.reshape(len(sums), self.shape[0], -1)
-        return (sums[:, :, :-1] / sums[:, :, -1:]).flatten(1)
+        means = sums[:, :, :-1] / sums[:, :, -1:]
+        # A time step that meets missing ones alone stays.
+        return torch.where(sums[:, :, -1:] > 0, means, centers.to(means)).flatten(1)
 
 
 def _add_by_group(sums: Tensor, groups: Tensor, weights: Tensor, rows: Tensor) -> None:
@@ -322,7 +342,7 @@ def _start(
     if isinstance(init, str):
         if init != "euclidean":
             raise ValueError(f'init: expected "euclidean" or a tensor, got {init!r}')
-        wide = resampled(series, size or values.shape[1]).flatten(1).double()
+        wide = resampled(without_gaps(series), size or values.shape[1]).flatten(1).double()
         mean = wide.new_zeros(count, wide.shape[1])
         _add_by_group(mean, membership.to(mean.device), shares.to(mean.device), wide)
         return mean.view(count, -1, features).to(values.dtype)

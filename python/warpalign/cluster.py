@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
-from warpalign._core.series import SeriesSet, as_series, resampled
+from warpalign._core.series import SeriesSet, as_series, resampled, without_gaps
 from warpalign._estimator import SeriesEstimator
 from warpalign.barycenter import soft_dtw_barycenter
-from warpalign.pairwise import cdist_soft_dtw, self_values
+from warpalign.pairwise import all_pairs, self_values
 
 # isort: split
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -33,7 +33,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     Args:
         n_clusters: number of clusters k, at most the number of series.
-        gamma: smoothing of soft-DTW, in units of its cost; > 0.
+        gamma: smoothing of soft-DTW, in units of its cost; > 0. "auto": tslearn's heuristic for the series to fit, as in
+            :func:`warpalign.cdist_soft_dtw`.
         max_iter: iterations of k-means at most.
         tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one.
         n_init: runs from different starts, of which the one with the least inertia is kept.
@@ -50,10 +51,12 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         labels_: (n,) the cluster of each series of X.
         inertia_: sum of the soft-DTW values between series and their centers; can be negative.
         n_iter_: iterations of the run that was kept.
+        gamma_: the gamma that was used.
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 
     In every method X is an array or tensor (n, sz, d), a table (n, sz) of univariate series, or a list of series (sz_i, d) or
-    (sz_i,), or what else :func:`warpalign.cdist_soft_dtw` takes; NaN at the end of a series is padding. float32 is computed in float32, all else in float64.
+    (sz_i,), or what else :func:`warpalign.cdist_soft_dtw` takes; NaN at the end of a series is padding, and time steps that a NumPy masked
+    array masks are missing. float32 is computed in float32, all else in float64.
 
     Examples:
         >>> import numpy as np
@@ -70,7 +73,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def __init__(
         self,
         n_clusters: int = 3,
-        gamma: float = 1.0,
+        gamma: float | Literal["auto"] = 1.0,
         max_iter: int = 50,
         tol: float = 1e-6,
         n_init: int = 1,
@@ -96,7 +99,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def fit(self, X: Any, y: Any = None) -> SoftDTWKMeans:
         """Clusters the series X; y is ignored."""
         series = self._read(X, reset=True)
-        metric, tol = self._metric(), check_number(self.tol, "tol")
+        metric, tol = self._metric(series), check_number(self.tol, "tol")
         clusters = check_count(self.n_clusters, "n_clusters")
         for name, least in (("max_iter", 1), ("n_init", 1), ("max_iter_barycenter", 0)):
             check_count(getattr(self, name), name, least)
@@ -147,6 +150,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 series.values,
                 groups=labels,
                 lengths=_on_device(series),
+                mask=series.mask,
                 init=centers,
                 max_iter=self.max_iter_barycenter,
                 **metric,
@@ -217,8 +221,7 @@ def _plusplus(series: SeriesSet, clusters: int, metric: dict[str, Any], random: 
     own = self_values(series, metric, series.values.device)
 
     def divergences(chosen: list[int]) -> Array:
-        centers, lengths = series.take(torch.tensor(chosen))
-        table = _cdist(series, centers, metric, lengths) - (own[:, None] / 2 + own[chosen] / 2)
+        table = _cdist(series, _taken(series, chosen), metric) - (own[:, None] / 2 + own[chosen] / 2)
         result: Array = table.clamp(min=0).double().cpu().numpy()  # rounding can leave them negative
         return result
 
@@ -236,17 +239,25 @@ def _plusplus(series: SeriesSet, clusters: int, metric: dict[str, Any], random: 
     return chosen
 
 
-def _resampled(series: SeriesSet, chosen: list[int], size: int) -> Tensor:
+def _taken(series: SeriesSet, chosen: list[int]) -> SeriesSet:
     index = torch.tensor(chosen)
-    lengths = None if series.lengths is None else series.lengths[index]
-    return resampled(SeriesSet(series.values[index.to(series.values.device)], lengths), size)
+    on_device = index.to(series.values.device)
+    return SeriesSet(
+        series.values[on_device],
+        None if series.lengths is None else series.lengths[index],
+        None if series.mask is None else series.mask[on_device],
+    )
+
+
+def _resampled(series: SeriesSet, chosen: list[int], size: int) -> Tensor:
+    return resampled(without_gaps(_taken(series, chosen)), size)
 
 
 def _on_device(series: SeriesSet) -> Tensor | None:
     return None if series.lengths is None else series.lengths.to(series.values.device)
 
 
-def _cdist(
-    series: SeriesSet, centers: Tensor, metric: dict[str, Any], lengths: Tensor | None = None
-) -> Tensor:
-    return cdist_soft_dtw(series.values, centers, x_lengths=_on_device(series), y_lengths=lengths, **metric)
+def _cdist(series: SeriesSet, centers: Tensor | SeriesSet, metric: dict[str, Any]) -> Tensor:
+    return all_pairs(
+        series, centers if isinstance(centers, SeriesSet) else SeriesSet(centers, None), **metric
+    )

@@ -1,4 +1,4 @@
-"""Nearest neighbours under soft-DTW, as a scikit-learn classifier (pip install 'warpalign[cluster]')."""
+"""Nearest neighbours under soft-DTW, as scikit-learn estimators (pip install 'warpalign[cluster]')."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from warpalign._core.checks import check_count, check_flag
+from warpalign._core.checks import check_count, check_device, check_flag
 from warpalign._core.series import SeriesSet
 from warpalign._estimator import SeriesEstimator
-from warpalign.pairwise import cdist_soft_dtw
+from warpalign.pairwise import all_pairs
 
 # isort: split
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
@@ -28,42 +28,16 @@ Array = NDArray[Any]
 _CELLS_AT_ONCE = 2**24  # of the table between queries and fitted series
 
 
-class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ignore[misc]
-    """Class of a series by a vote of the fitted series that are nearest to it under soft-DTW.
+class _Neighbors(SeriesEstimator):
+    """Fitted series, and those nearest to others."""
 
-    Names and defaults are those of tslearn's KNeighborsTimeSeriesClassifier(metric="softdtw").
-
-    Args:
-        n_neighbors: number of neighbours that vote.
-        weights: "uniform", "distance" (votes weigh 1 / distance), or a function from distances (n, k) to weights (n, k).
-        gamma: smoothing of soft-DTW, in units of its cost; > 0.
-        normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
-            of soft-DTW values, which can be; weights="distance" needs it.
-        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
-        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
-
-    Attributes:
-        classes_: (c,) the classes.
-        n_samples_fit_: number of fitted series.
-        n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
-
-    In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
-
-    Examples:
-        >>> import numpy as np
-        >>> X = np.array([[0.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]])
-        >>> SoftDTWKNeighborsClassifier(n_neighbors=1, gamma=0.1).fit(X, [0, 0, 1, 1]).predict([[0.0, 0, 1, 1]])
-        array([1])
-    """
-
-    classes_: Array
     n_samples_fit_: int
 
     def __init__(
         self,
         n_neighbors: int = 5,
         weights: Literal["uniform", "distance"] | Callable[[Array], Array] = "uniform",
-        gamma: float = 1.0,
+        gamma: float | Literal["auto"] = 1.0,
         normalize: bool = False,
         device: Any = None,
         metric_params: dict[str, Any] | None = None,
@@ -75,9 +49,8 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
         self.device = device
         self.metric_params = metric_params
 
-    def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsClassifier:
-        """Remembers the series X and their classes y (n,)."""
-        self._metric()
+    def _fit(self, X: Any, y: Any, check: Callable[[Array], object]) -> Array:
+        """Remembers the series; their checked targets (n,)."""
         check_count(self.n_neighbors, "n_neighbors")
         check_flag(self.normalize, "normalize")
         if not (callable(self.weights) or self.weights in ("uniform", "distance")):
@@ -87,18 +60,19 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
                 'weights: expected distances that are not negative for "distance", which normalize=True gives'
             )
         series = self._read(X, reset=True)
+        self._metric(series)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = column_or_1d(
+        targets: Array = column_or_1d(
             check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=self), warn=True
         )
-        check_consistent_length(series.values, y)
-        check_classification_targets(y)
-        self.classes_, self._classes_fit = np.unique(y, return_inverse=True)
+        check_consistent_length(series.values, targets)
+        check(targets)
         self._X_fit = series.values.cpu().numpy()
         self._lengths_fit = None if series.lengths is None else series.lengths.numpy()
+        self._mask_fit = None if series.mask is None else series.mask.cpu().numpy()
         self.n_samples_fit_ = len(self._X_fit)
-        return self
+        return targets
 
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -131,6 +105,79 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
             else np.concatenate(indices)
         )
 
+    def _weights(self, distances: Array) -> Array:
+        """(n, k): how much each neighbour counts."""
+        if callable(self.weights):
+            return np.asarray(self.weights(distances))
+        if self.weights == "uniform":
+            return np.ones_like(distances)
+        is_same = distances == 0  # equal series outvote all others
+        with np.errstate(divide="ignore"):
+            return np.where(is_same.any(1, keepdims=True), is_same, 1 / distances)
+
+    def _tables(self, X: Any) -> Iterator[Array]:
+        """Distances (rows, n_samples_fit_) between queries and fitted series, some queries at a time."""
+        fitted = SeriesSet(
+            torch.from_numpy(self._X_fit),
+            None if self._lengths_fit is None else torch.from_numpy(self._lengths_fit),
+            None if self._mask_fit is None else torch.from_numpy(self._mask_fit),
+        )
+        if X is None:
+            queries = fitted if self.device is None else fitted.to(check_device(self.device, "device"))
+        else:
+            queries = self._read(X, reset=False, like=self._X_fit)
+        fitted = fitted.to(queries.values.device)
+        rows = max(1, _CELLS_AT_ONCE // len(fitted.values))
+        for index in torch.arange(len(queries.values)).split(rows):
+            values, _, mask = queries.take(index)
+            lengths = None if queries.lengths is None else queries.lengths[index]
+            options = {"normalize": bool(self.normalize), **self._metric()}
+            table: Array = all_pairs(SeriesSet(values, lengths, mask), fitted, **options).cpu().numpy()
+            if self.normalize:
+                table = table.clip(min=0)  # rounding can leave them negative
+            if X is None:
+                table[np.arange(len(index)), index.numpy()] = np.inf
+            yield table
+
+
+class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
+    """Class of a series by a vote of the fitted series that are nearest to it under soft-DTW.
+
+    Names and defaults are those of tslearn's KNeighborsTimeSeriesClassifier(metric="softdtw").
+
+    Args:
+        n_neighbors: number of neighbours that vote.
+        weights: "uniform", "distance" (votes weigh 1 / distance), or a function from distances (n, k) to weights (n, k).
+        gamma: smoothing of soft-DTW, in units of its cost; > 0. "auto": tslearn's heuristic for the series to fit, as in
+            :func:`warpalign.cdist_soft_dtw`.
+        normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
+            of soft-DTW values, which can be; weights="distance" needs it.
+        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
+
+    Attributes:
+        classes_: (c,) the classes.
+        n_samples_fit_: number of fitted series.
+        gamma_: the gamma that was used.
+        n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
+
+    In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
+
+    Examples:
+        >>> import numpy as np
+        >>> X = np.array([[0.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]])
+        >>> SoftDTWKNeighborsClassifier(n_neighbors=1, gamma=0.1).fit(X, [0, 0, 1, 1]).predict([[0.0, 0, 1, 1]])
+        array([1])
+    """
+
+    classes_: Array
+
+    def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsClassifier:
+        """Remembers the series X and their classes y (n,)."""
+        classes = self._fit(X, y, check_classification_targets)
+        self.classes_, self._classes_fit = np.unique(classes, return_inverse=True)
+        return self
+
     def predict(self, X: Any) -> Array:
         """(n,) class of every series; the first one in classes_ of those with as many votes."""
         most = self._votes(X).argmax(1)
@@ -146,48 +193,50 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, SeriesEstimator):  # type: ig
     def _votes(self, X: Any) -> Array:
         check_is_fitted(self)
         distances, indices = self.kneighbors(X)
-        if callable(self.weights):
-            weights = np.asarray(self.weights(distances))
-        elif self.weights == "distance":
-            is_same = distances == 0  # equal series outvote all others
-            with np.errstate(divide="ignore"):
-                weights = np.where(is_same.any(1, keepdims=True), is_same, 1 / distances)
-        else:
-            weights = np.ones_like(distances)
         votes = np.zeros((len(indices), len(self.classes_)))
-        np.add.at(votes, (np.arange(len(indices))[:, None], self._classes_fit[indices]), weights)
+        np.add.at(
+            votes,
+            (np.arange(len(indices))[:, None], self._classes_fit[indices]),
+            self._weights(distances),
+        )
         return votes
 
-    def _tables(self, X: Any) -> Iterator[Array]:
-        """Distances (rows, n_samples_fit_) between queries and fitted series, some queries at a time."""
-        fitted = torch.from_numpy(self._X_fit)
-        fit_lengths = None if self._lengths_fit is None else torch.from_numpy(self._lengths_fit)
-        if X is None:
-            queries = SeriesSet(fitted if self.device is None else fitted.to(self.device), fit_lengths)
-        else:
-            queries = self._read(X, reset=False, like=self._X_fit)
-        device = queries.values.device
-        fitted = fitted.to(device)
-        rows = max(1, _CELLS_AT_ONCE // len(fitted))
-        for index in torch.arange(len(queries.values)).split(rows):
-            values, lengths = queries.take(index)
-            table: Array = (
-                cdist_soft_dtw(
-                    values,
-                    fitted,
-                    normalize=bool(self.normalize),
-                    x_lengths=lengths,
-                    y_lengths=None if fit_lengths is None else fit_lengths.to(device),
-                    **self._metric(),
-                )
-                .cpu()
-                .numpy()
-            )
-            if self.normalize:
-                table = table.clip(min=0)  # rounding can leave them negative
-            if X is None:
-                table[np.arange(len(index)), index.numpy()] = np.inf
-            yield table
+
+class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
+    """Number of a series: the weighted mean of those of the fitted series that are nearest to it under soft-DTW.
+
+    Names and defaults are those of tslearn's KNeighborsTimeSeriesRegressor(metric="softdtw").
+
+    Args:
+        n_neighbors, weights, gamma, normalize, device, metric_params: as in :class:`warpalign.SoftDTWKNeighborsClassifier`.
+
+    Attributes:
+        n_samples_fit_: number of fitted series.
+        gamma_: the gamma that was used.
+        n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
+
+    In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
+
+    Examples:
+        >>> import numpy as np
+        >>> X = np.array([[0.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]])
+        >>> SoftDTWKNeighborsRegressor(n_neighbors=2, gamma=0.1).fit(X, [0.0, 1, 2, 4]).predict([[0.0, 0, 1, 0]])
+        array([0.5])
+    """
+
+    def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsRegressor:
+        """Remembers the series X and their numbers y (n,)."""
+        numbers = self._fit(X, y, lambda y: check_array(y, ensure_2d=False, input_name="y", estimator=self))
+        self._numbers_fit = numbers.astype(np.float64)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """(n,) number of every series."""
+        check_is_fitted(self)
+        distances, indices = self.kneighbors(X)
+        weights = self._weights(distances)
+        numbers: Array = (weights * self._numbers_fit[indices]).sum(1) / weights.sum(1)
+        return numbers
 
 
 def _nearest(table: Array, count: int) -> tuple[Array, Array]:

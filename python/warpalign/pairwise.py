@@ -11,11 +11,10 @@ device hands over its values in one piece: otherwise the host would be what seve
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,16 +22,16 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import check_count, check_device, check_flag, check_number
-from warpalign._core.series import SeriesSet, alike, as_series
+from warpalign._core.series import Lengths, Mask, SeriesSet, Taken, alike, as_series, check_no_hole
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
+from warpalign._soft_dtw.gamma import gamma_of_set
+from warpalign._tiles import Side, Tile, default_block_size, pairs_of, shared_out, tiles_of
 from warpalign.functional import soft_dtw
 
 Device = torch.device | str | int
 T = TypeVar("T")
 
-_BLOCK_PAIRS = 4096  # enough to fill a large GPU with pairs of a few hundred time steps
-_BLOCK_BYTES = 2**29
 _TILES_PER_WORKER = 8  # few enough to be cheap, many enough to be shared out evenly
 
 
@@ -41,10 +40,12 @@ def cdist_soft_dtw(
     X: object,
     Y: object = None,
     *,
-    gamma: float = 1.0,
+    gamma: float | Literal["auto"] = 1.0,
     normalize: bool = False,
-    x_lengths: Tensor | None = None,
-    y_lengths: Tensor | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
+    x_mask: Mask | None = None,
+    y_mask: Mask | None = None,
     devices: Sequence[Device] | None = None,
     block_size: int | None = None,
     progress: bool = False,
@@ -59,15 +60,18 @@ def cdist_soft_dtw(
         X: n series: a tensor or array (n, N, D); (n, N) for n univariate series (in :func:`warpalign.soft_dtw` (N, D) is
             one series); a list of series (N_i, D) or (N_i,) of unequal lengths, an array of such arrays, a
             PackedSequence or a nested tensor. Time steps at a series' end whose
-            features are all NaN are padding, as in tslearn. float64, float32, float16 or bfloat16; integers in arrays and
-            lists become float64.
-        Y: m series likewise, of the same dtype, device and D. None: X itself; then only one half is computed, and the
-            result is exactly symmetric.
-        gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW.
+            features are all NaN are padding, as in tslearn; NaN elsewhere is an error. Those that a NumPy masked array masks are
+            missing. float64, float32, float16 or bfloat16; integers in arrays and lists become float64.
+        Y: m series, of the same dtype, device and D. Under torch.autocast the dtypes may differ. None: X itself; then only one
+            half is computed, and the result is exactly symmetric.
+        gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW. "auto": tslearn's heuristic for the data X, twice
+            the longest length times the squared median distance between (at most 100 of) the time steps: much smoothing.
         normalize: soft-DTW divergences s(x, y) - (s(x, x) + s(y, y)) / 2 instead (Blondel, Mensch & Vert, "Differentiable
             divergences between time series", AISTATS 2021): not negative but for rounding, exactly 0 for equal series.
-        x_lengths: (n,) integer tensor on the device of X: true lengths, instead of NaN as padding.
-        y_lengths: (m,) likewise; with Y only.
+        x_lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
+        y_lengths: (m,) true lengths of Y; with Y only.
+        x_mask: (n, N) bools, True where a time step is missing: it costs 0 against everything, as in :func:`warpalign.soft_dtw`.
+        y_mask: (m, M) bools for Y; with Y only.
         devices: where to compute, one thread each: ["cuda:0", "cuda:1"] for instance. Default: the device of X.
         block_size: pairs computed at once on each device. Default: at most 4096, fewer for long series.
         progress: show a progress bar (needs tqdm). It waits for every block, which costs a little on a GPU.
@@ -90,16 +94,45 @@ def cdist_soft_dtw(
         >>> cdist_soft_dtw(X, gamma=0.1, normalize=True).diagonal()
         tensor([0., 0., 0.])
     """
-    gamma = check_number(gamma, "gamma")
     normalize = check_flag(normalize, "normalize")
     check_options(options, "cdist_soft_dtw")
-    x = as_series(X, "X", x_lengths, "x_lengths")
+    x = as_series(X, "X", x_lengths, "x_lengths", x_mask, "x_mask")
+    check_no_hole(x, "X", "x_mask")
     y = None
     if Y is not None:
-        y = as_series(Y, "Y", y_lengths, "y_lengths")
+        y = as_series(Y, "Y", y_lengths, "y_lengths", y_mask, "y_mask")
+        check_no_hole(y, "Y", "y_mask")
         x, y = alike(y, "Y", x, "X")
-    elif y_lengths is not None:
-        raise ValueError("y_lengths: expected None where Y is None, got lengths")
+    for argument, name in ((y_lengths, "y_lengths"), (y_mask, "y_mask")):
+        if y is None and argument is not None:
+            raise ValueError(f"{name}: expected None where Y is None, got {type(argument).__name__}")
+    return all_pairs(
+        x,
+        y,
+        gamma=gamma_of_set(gamma, x),
+        normalize=normalize,
+        devices=devices,
+        block_size=block_size,
+        progress=progress,
+        distributed=distributed,
+        **options,
+    )
+
+
+def all_pairs(
+    x: SeriesSet,
+    y: SeriesSet | None,
+    *,
+    gamma: float,
+    normalize: bool = False,
+    devices: Sequence[Device] | None = None,
+    block_size: int | None = None,
+    progress: bool = False,
+    distributed: bool | dist.ProcessGroup = False,
+    **options: Any,
+) -> Tensor:
+    """:func:`cdist_soft_dtw` of sets that have been read; a pair with NaN gets NaN."""
+    gamma = check_number(gamma, "gamma")
     group = _check_group(distributed)
     needs_grad = torch.is_grad_enabled() and any(s is not None and s.values.requires_grad for s in (x, y))
     if group is not None and needs_grad:
@@ -126,82 +159,52 @@ def cdist_soft_dtw(
     return values - (own[:, None] / 2 + other / 2)
 
 
-def cdist_soft_dtw_normalized(X: object, Y: object = None, *, gamma: float = 1.0, **options: Any) -> Tensor:
+def cdist_soft_dtw_normalized(
+    X: object, Y: object = None, *, gamma: float | Literal["auto"] = 1.0, **options: Any
+) -> Tensor:
     """:func:`cdist_soft_dtw` with normalize=True, under tslearn's name: (n, m) soft-DTW divergences."""
     return cdist_soft_dtw(X, Y, gamma=gamma, normalize=True, **options)
 
 
-class _Tile(NamedTuple):
-    """Rows and columns of the result, as places in the orders by length."""
-
-    rows: slice
-    columns: slice
-    is_triangle: bool  # on the diagonal of a symmetric result, where only one half is computed
-    work: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
-
-    @property
-    def pairs(self) -> int:
-        height, width = self.shape
-        return height * (height + 1) // 2 if self.is_triangle else height * width
-
-
-class _Side(NamedTuple):
-    """One set of series on one device, the longest first."""
-
-    values: Tensor
-    """(n, N, D)"""
-    lengths: Tensor | None
-    """(n,), on the device; None: all are N long."""
-    longest: list[int]
-    """(n,): the length of each, on the host."""
-
-    def part(self, places: slice) -> tuple[Tensor, Tensor | None]:
-        """Some of the series, no longer than the longest of them, and their lengths."""
-        values = self.values[places, : self.longest[places.start]]
-        return values, None if self.lengths is None else self.lengths[places]
-
-
-def _pairs(tile: _Tile, left: _Side, right: _Side) -> list[tuple[Tensor, Tensor | None]]:
-    """x and y of a tile's pairs with their lengths, row by row of the tile."""
-    height, width = tile.shape
-    if tile.is_triangle:
-        indices = torch.triu_indices(height, width, device=left.values.device)
-        parts = [left.part(tile.rows)] * 2
-        return [
-            (values[index], None if lengths is None else lengths[index])
-            for (values, lengths), index in zip(parts, indices, strict=True)
-        ]
-    (x, n), (y, m) = left.part(tile.rows), right.part(tile.columns)
-    return [
-        (x.repeat_interleave(width, 0), None if n is None else n.repeat_interleave(width)),
-        (y.repeat(height, 1, 1), None if m is None else m.repeat(height)),
-    ]
+def _value(x: Taken, y: Taken, options: dict[str, Any]) -> Tensor:
+    """(B,) soft-DTW of pairs."""
+    return soft_dtw(
+        x.values,
+        y.values,
+        x_lengths=x.lengths,
+        y_lengths=y.lengths,
+        x_mask=x.mask,
+        y_mask=y.mask,
+        batch_invariant=True,
+        **options,
+    )
 
 
 @dataclass
 class _Job:
     sizes: tuple[Tensor, Tensor]  # true lengths, the longest first
     orders: tuple[Tensor | None, Tensor | None]  # the series that have them; None: all are equally long
+    masks: tuple[Tensor | None, Tensor | None]  # of the series as they come
     is_symmetric: bool
     options: dict[str, Any]  # of soft_dtw
     block_size: int
     devices: list[torch.device]
-    tiles: list[list[_Tile]]  # of each device
+    tiles: list[list[Tile]]  # of each device
     step: Callable[[int], None] | None = None  # called with a number of computed pairs
 
-    def sides(self, x: Tensor, y: Tensor | None, device: torch.device) -> tuple[_Side, _Side]:
-        def side(values: Tensor, sizes: Tensor, order: Tensor | None) -> _Side:
+    def sides(self, x: Tensor, y: Tensor | None, device: torch.device) -> tuple[Side, Side]:
+        def side(values: Tensor, which: int) -> Side:
+            sizes, order, mask = self.sizes[which], self.orders[which], self.masks[which]
             values = values.to(device, non_blocking=True)
+            mask = None if mask is None else mask.to(device, non_blocking=True)
             if order is None:
-                return _Side(values, None, sizes.tolist())
-            return _Side(values.index_select(0, order.to(device)), sizes.to(device), sizes.tolist())
+                return Side(values, None, mask, sizes.tolist())
+            order = order.to(device)
+            mask = None if mask is None else mask.index_select(0, order)
+            return Side(values.index_select(0, order), sizes.to(device), mask, sizes.tolist())
 
-        left = side(x, self.sizes[0], self.orders[0])
-        return left, left if y is None else side(y, self.sizes[1], self.orders[1])
+        left = side(x, 0)
+        return left, left if y is None else side(y, 1)
 
     def places(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
         """Where the rows and columns of a table in the orders belong in the result; None: where they are."""
@@ -215,7 +218,7 @@ class _Job:
 
     def on_every_device(
         self,
-        work: Callable[[torch.device, tuple[_Side, _Side], list[_Tile]], T],
+        work: Callable[[torch.device, tuple[Side, Side], list[Tile]], T],
         x: Tensor,
         y: Tensor | None,
         in_threads: bool = True,
@@ -234,8 +237,8 @@ class _Job:
         def run(
             device: torch.device,
             stream: torch.cuda.Stream | None,
-            sides: tuple[_Side, _Side],
-            tiles: list[_Tile],
+            sides: tuple[Side, Side],
+            tiles: list[Tile],
         ) -> T:
             with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
                 return work(device, sides, tiles)
@@ -265,71 +268,30 @@ def _plan(
         if workers > 1:
             pairs = len(x.values) * len(sides[1].values)
             block_size = min(block_size, max(1, pairs // (_TILES_PER_WORKER * workers)))
-    tiles = _tiles(sizes[0], None if y is None else sizes[1], block_size)
+    tiles = tiles_of(sizes[0], None if y is None else sizes[1], block_size)
     if group is not None:
-        tiles = _shared_out(tiles, processes)[dist.get_rank(group)]
+        tiles = shared_out(tiles, processes)[dist.get_rank(group)]
     return _Job(
         sizes=(sizes[0], sizes[1]),
         orders=(
             None if x.lengths is None else orders[0],
             None if sides[1].lengths is None else orders[1],
         ),
+        masks=(x.mask, sides[1].mask),
         is_symmetric=y is None,
         options=options,
         block_size=block_size,
         devices=devices,
-        tiles=_shared_out(tiles, len(devices)),
+        tiles=shared_out(tiles, len(devices)),
     )
-
-
-def default_block_size(x: Tensor, y_size: int, *, needs_grad: bool) -> int:
-    """Pairs of series like those of x (n, N, D) with series of y_size time steps that are computed at once."""
-    _, x_size, features = x.shape
-    step_bytes = x.element_size() * (features * (2 if needs_grad else 1) + 16)
-    return max(1, min(_BLOCK_PAIRS, _BLOCK_BYTES // ((x_size + y_size) * step_bytes)))
-
-
-def _tiles(x_lengths: Tensor, y_lengths: Tensor | None, block_size: int) -> list[_Tile]:
-    """Tiles of sorted series, as square as the result allows: neighbours in the order are of similar length."""
-    n = len(x_lengths)
-    m = n if y_lengths is None else len(y_lengths)
-    height = min(n, math.isqrt(block_size))
-    width = height if y_lengths is None else min(m, block_size // max(1, height))
-    if y_lengths is not None:
-        height = min(n, block_size // max(1, width))
-    # Sums of the lengths before each place, so that a tile's work is a product of two differences.
-    x_sums = [0, *x_lengths.cumsum(0).tolist()]
-    y_sums = x_sums if y_lengths is None else [0, *y_lengths.cumsum(0).tolist()]
-    tiles = []
-    for i in range(0, n, max(1, height)):
-        for j in range(i if y_lengths is None else 0, m, max(1, width)):
-            rows, columns = slice(i, min(n, i + height)), slice(j, min(m, j + width))
-            work = (x_sums[rows.stop] - x_sums[i]) * (y_sums[columns.stop] - y_sums[j])
-            is_triangle = y_lengths is None and i == j
-            tiles.append(_Tile(rows, columns, is_triangle, work // 2 if is_triangle else work))
-    return tiles
-
-
-def _shared_out(tiles: list[_Tile], workers: int) -> list[list[_Tile]]:
-    """The largest tile first, each to the worker that has least."""
-    shares: list[list[_Tile]] = [[] for _ in range(workers)]
-    loads = [0] * workers
-    for tile in sorted(tiles, key=lambda tile: -tile.work):
-        worker = loads.index(min(loads))
-        shares[worker].append(tile)
-        loads[worker] += tile.work
-    return shares
 
 
 @torch.no_grad()
 def _forward(job: _Job, x: Tensor, y: Tensor | None) -> Tensor:
-    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> Tensor:
+    def work(device: torch.device, sides: tuple[Side, Side], tiles: list[Tile]) -> Tensor:
         values = [x.new_empty(0, device=device)]
         for tile in tiles:
-            (x_block, n), (y_block, m) = _pairs(tile, *sides)
-            values.append(
-                soft_dtw(x_block, y_block, x_lengths=n, y_lengths=m, batch_invariant=True, **job.options)
-            )
+            values.append(_value(*pairs_of(tile, *sides), job.options))
             if job.step is not None:
                 if device.type == "cuda":
                     torch.cuda.current_stream(device).synchronize()
@@ -371,18 +333,16 @@ def _backward(
     places = job.places(grad)
     weights = grad if places is None else grad[places]
 
-    def work(device: torch.device, sides: tuple[_Side, _Side], tiles: list[_Tile]) -> list[Tensor | None]:
+    def work(device: torch.device, sides: tuple[Side, Side], tiles: list[Tile]) -> list[Tensor | None]:
         # Symmetric: both sides' gradients go into one tensor.
         sums = [torch.zeros_like(sides[0].values) if needs[0] else None]
         sums.append(sums[0] if y is None else torch.zeros_like(sides[1].values) if needs[1] else None)
         for tile in tiles:
             height, width = tile.shape
-            blocks, lengths = zip(*_pairs(tile, *sides), strict=True)
-            wanted = [block.requires_grad_(need) for block, need in zip(blocks, needs, strict=True)]
+            pairs = pairs_of(tile, *sides)
+            wanted = [block.values.requires_grad_(need) for block, need in zip(pairs, needs, strict=True)]
             with torch.enable_grad():
-                value = soft_dtw(
-                    *wanted, x_lengths=lengths[0], y_lengths=lengths[1], batch_invariant=True, **job.options
-                )
+                value = _value(*pairs, job.options)
             weight = weights[tile.rows, tile.columns].to(device, non_blocking=True)
             if tile.is_triangle:
                 i, j = torch.triu_indices(height, width, device=device)
@@ -450,15 +410,13 @@ def self_values(
 ) -> Tensor:
     """Soft-DTW of every series with itself: (n,). Few values: one device computes them, in every process."""
     home = series.values.device
-    series = SeriesSet(series.values.to(device), series.lengths)
+    series = series.to(device)
     if block_size is None:
         block_size = default_block_size(series.values, series.values.shape[1], needs_grad=False)
     parts = []
     for index in torch.arange(len(series.values)).split(block_size):
-        block, lengths = series.take(index)
-        parts.append(
-            soft_dtw(block, block, x_lengths=lengths, y_lengths=lengths, batch_invariant=True, **options)
-        )
+        block = series.take(index)
+        parts.append(_value(block, block, options))
     return torch.cat(parts).to(home)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
-from warpalign._core.checks import check_lengths, check_table, of_one_dtype
+from warpalign._core.checks import check_lengths, check_mask, check_table, of_one_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,29 +31,58 @@ class SeriesSet(NamedTuple):
     """(n, N, D), float64 or float32; what lies behind a series' length is arbitrary, NaN for instance."""
     lengths: Tensor | None
     """(n,) true lengths, int64 on the CPU: work is planned with them. None: all are N long."""
+    mask: Tensor | None = None
+    """(n, N) bool, on the values' device: time steps that are missing, whose values are 0. None: there are all."""
 
     def true_lengths(self) -> Tensor:
         n, size, _ = self.values.shape
         return torch.full((n,), size) if self.lengths is None else self.lengths
 
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The series of an index (CPU), no longer than the longest of them, and their lengths on their device."""
+    def take(self, index: Tensor) -> Taken:
+        """The series of an index (CPU), no longer than the longest of them."""
         # non_blocking: torch would otherwise wait for all that runs on the device. CUDA has read the index when it returns.
         on_device = index.to(self.values.device, non_blocking=True)
+        mask = None if self.mask is None else self.mask.index_select(0, on_device)
         if self.lengths is None:
-            return self.values.index_select(0, on_device), None
+            return Taken(self.values.index_select(0, on_device), None, mask)
         lengths = self.lengths[index]
-        values = self.values[:, : int(lengths.max())].index_select(0, on_device)
-        return values, lengths.to(values.device, non_blocking=True)
+        longest = int(lengths.max())
+        values = self.values[:, :longest].index_select(0, on_device)
+        mask = None if mask is None else mask[:, :longest]
+        return Taken(values, lengths.to(values.device, non_blocking=True), mask)
+
+    def to(self, device: torch.device) -> SeriesSet:
+        mask = None if self.mask is None else self.mask.to(device)
+        return self._replace(values=self.values.to(device), mask=mask)
 
 
-def as_series(given: object, name: str, lengths: object = None, lengths_name: str = "lengths") -> SeriesSet:
+class Taken(NamedTuple):
+    """Some series of a set, as soft_dtw takes them: lengths are on the values' device."""
+
+    values: Tensor
+    lengths: Tensor | None
+    mask: Tensor | None
+
+
+def as_series(
+    given: object,
+    name: str,
+    lengths: object = None,
+    lengths_name: str = "lengths",
+    mask: object = None,
+    mask_name: str = "mask",
+) -> SeriesSet:
     """The set of series behind an argument of a public function.
 
     Without `lengths`, time steps at the end of a series whose features are all NaN are padding. Half-precision values
     are widened to float32, integers of arrays and lists become float64. A PackedSequence or a nested tensor has its own lengths.
+    NumPy's masked arrays have their own mask.
     """
-    given, lengths = padded(as_list(given), lengths, name, lengths_name)
+    given, own_mask = without_mask(as_list(given), name)
+    if own_mask is not None and mask is not None:
+        raise ValueError(f"{mask_name}: expected None with a masked array as {name}, which has its mask")
+    mask = own_mask if mask is None else mask
+    given, lengths = padded(given, lengths, name, lengths_name)
     if isinstance(given, (list, tuple)):
         values = _stacked(given, name)
     else:
@@ -65,13 +94,54 @@ def as_series(given: object, name: str, lengths: object = None, lengths_name: st
     values = check_table(values, name, "N, D")
     if values.dtype in (torch.float16, torch.bfloat16):
         values = values.float()
+    missing = check_mask(mask, mask_name, values, len(values))
+    if missing is not None:
+        values = values.masked_fill(missing[:, :, None], 0.0)  # NaN there is no padding
     if lengths is not None:
         checked = check_lengths(lengths, lengths_name, "N", values, len(values))
         assert checked is not None
         known = checked.cpu().long().clamp(1, values.shape[1])  # on a GPU nothing has checked the range
     else:
         known = _lengths_before_padding(values.detach(), name)
-    return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known)
+    return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known, missing)
+
+
+def without_mask(given: Any, name: str) -> tuple[Any, Any]:
+    """NumPy's masked arrays, or a list with some, as arrays with 0 in masked time steps, and the mask (n, N); None: nothing is masked."""
+    if _is_masked(given):
+        mask = _masked_steps(given, given.ndim > 2, name)
+        return given.filled(0), mask if mask.any() else None
+    if not (isinstance(given, (list, tuple)) and any(map(_is_masked, given))):
+        return given, None
+    import numpy as np  # who brings masked arrays has it
+
+    steps = [
+        _masked_steps(one, one.ndim > 1, f"{name}[{index}]") if _is_masked(one) else np.zeros(len(one), bool)
+        for index, one in enumerate(given)
+    ]
+    mask = np.zeros((len(given), max(map(len, steps))), bool)
+    for row, one in zip(mask, steps, strict=True):
+        row[: len(one)] = one
+    parts = [one.filled(0) if _is_masked(one) else one for one in given]
+    return parts, mask if mask.any() else None
+
+
+def _is_masked(given: object) -> bool:
+    return hasattr(given, "filled") and hasattr(given, "mask")
+
+
+def _masked_steps(array: Any, has_features: bool, name: str) -> Any:
+    import numpy as np
+
+    mask = np.ma.getmaskarray(array)
+    if not has_features:
+        return mask
+    whole = mask.all(-1)
+    if (mask.any(-1) != whole).any():
+        raise ValueError(
+            f"{name}: expected time steps that are masked in all features or in none, got some in between"
+        )
+    return whole
 
 
 def as_batch(given: object, lengths: object, name: str, lengths_name: str) -> tuple[Any, Any]:
@@ -106,15 +176,60 @@ def alike(other: SeriesSet, name: str, first: SeriesSet, first_name: str) -> tup
     return first._replace(values=x), other._replace(values=y)
 
 
+_REMEDY = "a numpy.ma.masked_array says which time steps are missing, and NaN at a series' end is padding"
+
+
+def check_no_hole(series: SeriesSet, name: str, mask_name: str) -> None:
+    """No NaN within the true lengths, but where a step is missing."""
+    is_nan = series.values.detach().isnan()
+    if not bool(is_nan.any()):
+        return
+    bad = (is_nan.any(-1) & _is_true(series)).nonzero()
+    if len(bad):
+        index, step = bad[0].tolist()
+        raise ValueError(
+            f"{name}: expected numbers, got NaN in series {index} at time step {step}: {mask_name}, or {_REMEDY}"
+        )
+
+
 def check_finite(series: SeriesSet, name: str) -> None:
-    """At least one series, and only finite values within the true lengths."""
+    """At least one series, a time step in each, and only finite values within the true lengths."""
     if not len(series.values):
         raise ValueError(f"{name}: expected at least one series, got none")
-    steps = torch.arange(series.values.shape[1])
-    is_true = (steps < series.true_lengths()[:, None]).to(series.values.device)
+    is_true = _is_true(series)
     bad = (~series.values.isfinite().all(-1) & is_true).any(1).nonzero()
     if len(bad):
-        raise ValueError(f"{name}: expected finite values, got NaN or infinity in series {int(bad[0])}")
+        raise ValueError(
+            f"{name}: expected finite values, got NaN or infinity in series {int(bad[0])}: {_REMEDY}"
+        )
+    if series.mask is not None:
+        empty = (~is_true | series.mask).all(1).nonzero()
+        if len(empty):
+            raise ValueError(
+                f"{name}: expected a time step in every series, got only missing ones in series {int(empty[0])}"
+            )
+
+
+def _is_true(series: SeriesSet) -> Tensor:
+    """(n, N): the time steps within the true lengths."""
+    steps = torch.arange(series.values.shape[1])
+    return (steps < series.true_lengths()[:, None]).to(series.values.device)
+
+
+def without_gaps(series: SeriesSet) -> SeriesSet:
+    """Missing time steps interpolated between their neighbours, at the ends those of the nearest step; for a first guess."""
+    if series.mask is None:
+        return series
+    values, known = series.values, _is_true(series) & ~series.mask
+    steps = torch.arange(values.shape[1], device=values.device).expand_as(known)
+    before = torch.where(known, steps, -1).cummax(1).values
+    after = torch.where(known, steps, values.shape[1]).flip(1).cummin(1).values.flip(1)
+    left = torch.where(before >= 0, before, after).clamp(max=values.shape[1] - 1)
+    right = torch.where(after < values.shape[1], after, left)
+    share = ((steps - left) / (right - left).clamp(min=1)).to(values.dtype).unsqueeze(-1)
+    rows = torch.arange(len(values), device=values.device)[:, None]
+    filled = (1 - share) * values[rows, left] + share * values[rows, right]
+    return SeriesSet(torch.where(series.mask[:, :, None], filled, values), series.lengths)
 
 
 def resampled(series: SeriesSet, size: int) -> Tensor:

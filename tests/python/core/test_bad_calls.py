@@ -60,7 +60,7 @@ UNCHECKED = {"progress", "verbose", "options", "random_state"}
 
 def parameters() -> list[tuple[str, str]]:
     """(function, parameter) of what is public at the top level."""
-    names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier"]
+    names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier", "SoftDTWKNeighborsRegressor"]
     functions = {name: getattr(warpalign, name) for name in names}
     return [
         (name, parameter)

@@ -27,7 +27,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from warpalign import SoftDTWKMeans, SoftDTWKNeighborsClassifier, cdist_soft_dtw
+from warpalign import (
+    SoftDTWKMeans,
+    SoftDTWKNeighborsClassifier,
+    SoftDTWKNeighborsRegressor,
+    cdist_soft_dtw,
+)
 
 # Why a check of scikit-learn's does not apply, by its name. None so far: as tables of univariate series, all of them do.
 EXEMPT: dict[str, str] = {}
@@ -47,6 +52,7 @@ def one_thread() -> Iterator[None]:
         SoftDTWKMeans(),
         SoftDTWKNeighborsClassifier(),
         SoftDTWKNeighborsClassifier(weights="distance", normalize=True),
+        SoftDTWKNeighborsRegressor(),
     ],
     expected_failed_checks=lambda estimator: EXEMPT,
 )

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_sequence
 import warpalign
 from tests.python.helpers import Array, numpy64
 from tests.python.soft_dtw.reference import hard_dtw_reference, squared_distances, value_and_alignment
-from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized, pairwise
+from warpalign import _tiles, cdist_soft_dtw, cdist_soft_dtw_normalized, pairwise
 
 GAMMA = 0.5
 
@@ -196,14 +196,19 @@ def test_half_precision_and_nothing_at_all() -> None:
     assert cdist_soft_dtw(X[:0], normalize=True).shape == (0, 0)
 
 
-def test_nan_stays_in_its_series(device: torch.device) -> None:
-    X = torch.randn(4, 5, 2, device=device)
-    X[1, 2, 0] = math.nan  # not a whole time step: a value, not padding
-    X[3, 4] = math.nan
-    bad = cdist_soft_dtw(X, block_size=3).isnan().cpu()
-    expected = torch.zeros(4, 4, dtype=torch.bool)
-    expected[1], expected[:, 1] = True, True
-    assert torch.equal(bad, expected)
+def test_nan_in_a_series_is_named(device: torch.device) -> None:
+    X = torch.stack([torch.randn(6, 2) for _ in range(5)]).to(device)
+    X[4, 2, 0] = math.nan  # not a whole time step: a value, not padding
+    message = (
+        "expected numbers, got NaN in series 4 at time step 2: x_mask, or a numpy.ma.masked_array says which"
+    )
+    with pytest.raises(ValueError, match=f"^X: {message}"):
+        cdist_soft_dtw(X)
+    with pytest.raises(ValueError, match="^Y: .* in series 4 at time step 2: y_mask"):
+        cdist_soft_dtw(X[:3], X)
+    lengths = torch.full((5,), 2, device=device)
+    assert cdist_soft_dtw(X, x_lengths=lengths).isfinite().all()  # behind the end
+    assert cdist_soft_dtw(X[:4]).isfinite().all()
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -273,8 +278,8 @@ def test_work_is_shared_evenly() -> None:
         descending=True
     )[0]
     for y_lengths in (None, lengths[:90]):
-        tiles = pairwise._tiles(lengths, y_lengths, 300)
-        loads = [sum(tile.work for tile in share) for share in pairwise._shared_out(tiles, 4)]
+        tiles = _tiles.tiles_of(lengths, y_lengths, 300)
+        loads = [sum(tile.work for tile in share) for share in _tiles.shared_out(tiles, 4)]
         assert max(loads) < 1.02 * sum(loads) / 4
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import warpalign
 from warpalign._core.series import alike
+from warpalign._soft_dtw.gamma import heuristic
 from warpalign.compat._common import check_shapes, promoted, squared_distances
 from warpalign.compat.tslearn._common import (
     Array,
@@ -23,6 +24,7 @@ from warpalign.compat.tslearn._common import (
     pair_of,
     wants_tensor,
 )
+from warpalign.pairwise import all_pairs
 
 __all__ = [
     "SoftDTWLossPyTorch",
@@ -191,11 +193,8 @@ def gamma_soft_dtw(dataset: Any, n_samples: int = 100, random_state: Any = None,
     if not hasattr(random, "choice"):
         random = np.random.RandomState(random_state)
     chosen = torch.from_numpy(random.choice(len(steps), n_samples, replace=len(steps) < n_samples))
-    distances = torch.pdist(steps[chosen.to(steps.device)])
     as_tensor = wants_tensor(be, dataset)
-    # Of an even number of distances torch takes the lower one of the two in the middle, NumPy their mean.
-    median = distances.median() if as_tensor else distances.quantile(0.5)
-    gamma = 2 * values.shape[1] * median**2
+    gamma = heuristic(steps[chosen.to(steps.device)], values.shape[1], None if as_tensor else 0.5)
     return gamma if as_tensor else np.float64(gamma.item())
 
 
@@ -263,5 +262,5 @@ def _all_pairs(
         x, y = alike(y, "dataset2", x, "dataset1")
     options: dict[str, Any] = {"normalize": normalize, "progress": bool(verbose), **band.options}
     with naming_the_slope():
-        values = warpalign.cdist_soft_dtw(x.values, None if y is None else y.values, gamma=gamma, **options)
+        values = all_pairs(x, y, gamma=gamma, **options)
     return array(values.sqrt() if gamma == 0 else values, wants_tensor(be, dataset1, dataset2))

@@ -15,6 +15,7 @@ from tests.python.soft_dtw.bad_calls.functional import jagged, made, not_a_numbe
 from warpalign import (
     SoftDTWKMeans,
     SoftDTWKNeighborsClassifier,
+    SoftDTWKNeighborsRegressor,
     cdist_soft_dtw,
     cdist_soft_dtw_normalized,
     plot,
@@ -23,6 +24,9 @@ from warpalign import (
 from warpalign.metrics import SoftDTWMetric
 
 FORMS = "expected (n, N, D), (n, N) for univariate series, or a list of series (N, D) or (N,), got "
+
+REMEDY = ": a numpy.ma.masked_array says which time steps are missing, and NaN at a series' end is padding"
+AUTO = 'gamma: expected a number where "auto" finds none, as the median distance between time steps is 0'
 
 Wrong = tuple[Any, type[BaseException], str]
 
@@ -48,6 +52,7 @@ SETS: dict[str, Wrong] = {
     "features of a list": ([torch.zeros(5, 2), torch.zeros(4, 1)], ValueError, "{X}[1]: expected D = 2 features as in {X}[0], got 1"),
     "dtypes of a list": ([torch.zeros(5, 2), torch.zeros(4, 2).double()], TypeError, "{X}[1]: expected the dtype of {X}[0], torch.float32, got torch.float64"),
     "devices of a list": ([torch.zeros(5, 2), torch.zeros(4, 2, device="meta")], ValueError, "{X}[1]: expected the device of {X}[0], cpu, got meta"),
+    "steps masked in part": (np.ma.masked_array(np.zeros((3, 5, 2)), with_value((1, 2, 0), 1.0).numpy() > 0), ValueError, "{X}: expected time steps that are masked in all features or in none, got some in between"),
     "only NaN": (with_value((1,), math.nan), ValueError, "{X}: expected a time step in every series, got only NaN in series 1"),
 }  # fmt: skip
 # Where arrays have no judge of their own.
@@ -120,7 +125,13 @@ CDIST: dict[str, Wrong] = {
     **{f"x_lengths {what}": ({"x_lengths": value}, error, f"x_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     **{f"y_lengths {what}": (lambda g, v=value: {"Y": g.x, "y_lengths": v}, error, f"y_lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
     "normalize a str": ({"normalize": "no"}, TypeError, "normalize: expected a bool, got str"),
-    "y_lengths without Y": ({"y_lengths": torch.tensor([1, 2, 3])}, ValueError, "y_lengths: expected None where Y is None, got lengths"),
+    "y_lengths without Y": ({"y_lengths": torch.tensor([1, 2, 3])}, ValueError, "y_lengths: expected None where Y is None, got Tensor"),
+    "y_mask without Y": ({"y_mask": [[True]]}, ValueError, "y_mask: expected None where Y is None, got list"),
+    "x_mask too long": ({"x_mask": torch.zeros(3, 6).bool()}, ValueError, "x_mask: expected shape (3, 5), one per time step, got (3, 6)"),
+    "y_mask of floats": (lambda g: {"Y": g.x, "y_mask": g.x[..., 0]}, TypeError, "y_mask: expected dtype torch.bool, got torch.float32"),
+    "two masks": (lambda g: {"Y": np.ma.masked_array(np.zeros((3, 5, 2)), True), "y_mask": [[True] * 5] * 3}, ValueError, "y_mask: expected None with a masked array as Y, which has its mask"),
+    "NaN within a series": (lambda g: {"Y": with_value((2, 3), math.nan)}, ValueError, "Y: expected numbers, got NaN in series 2 at time step 3: y_mask, or" + REMEDY[1:]),
+    "auto for equal time steps": ({"gamma": "auto"}, ValueError, AUTO),
     "Y of another dtype": (lambda g: {"Y": g.x.double()}, TypeError, "Y: expected the dtype of X, torch.float32, got torch.float64: write Y.to(X.dtype)"),
     "Y of other features": (lambda g: {"Y": g.x[..., :1]}, ValueError, "Y: expected D = 2 features as in X, got 1"),
     "devices a str": ({"devices": "cpu"}, TypeError, "devices: expected a sequence of devices, got str"),
@@ -136,6 +147,8 @@ BARYCENTER: dict[str, Wrong] = {
     **POSITIVE, **OPTIONS, **count("block_size", 1, 0), **count("barycenter_size", 1, 0), **count("max_iter", 0, -1),
     **not_a_number("tol", ">= 0"), **not_a_number("lr", ">= 0"),
     **{f"lengths {what}": ({"lengths": value}, error, f"lengths: {message}") for what, (value, error, message) in LENGTHS.items()},
+    "mask too long": ({"mask": torch.zeros(3, 6).bool()}, ValueError, "mask: expected shape (3, 5), one per time step, got (3, 6)"),
+    "auto for equal time steps": ({"gamma": "auto"}, ValueError, AUTO),
     "too few groups": ({"groups": [0, 1]}, ValueError, "groups: expected shape (3,), one group per series, got (2,)"),
     "groups of words": ({"groups": ["a", "b", "c"]}, TypeError, "groups: expected integers, got list of others"),
     "weights of words": ({"weights": ["a", "b", "c"]}, TypeError, "weights: expected numbers, got list of others"),
@@ -161,8 +174,9 @@ BARYCENTER: dict[str, Wrong] = {
     "negative annealing": ({"annealing": (10, -1)}, ValueError, "annealing: expected a finite number >= 0, got -1"),
 }  # fmt: skip
 FINITE: dict[str, Wrong] = {
-    "a hole": (with_value((1, 2, 0), math.nan), ValueError, "{X}: expected finite values, got NaN or infinity in series 1"),
-    "infinity": (with_value((2, 0, 1), -math.inf), ValueError, "{X}: expected finite values, got NaN or infinity in series 2"),
+    "a hole": (with_value((1, 2, 0), math.nan), ValueError, "{X}: expected finite values, got NaN or infinity in series 1" + REMEDY),
+    "infinity": (with_value((2, 0, 1), -math.inf), ValueError, "{X}: expected finite values, got NaN or infinity in series 2" + REMEDY),
+    "nothing but missing steps": (np.ma.masked_array(np.zeros((3, 5, 2)), with_value((1,), 1.0).numpy() > 0), ValueError, "{X}: expected a time step in every series, got only missing ones in series 1"),
     "no series": (torch.zeros(0, 5, 2), ValueError, "{X}: expected at least one series, got none"),
 }  # fmt: skip
 
@@ -186,6 +200,10 @@ NEIGHBORS: dict[str, Wrong] = {
 
 def fit_neighbors(X: Any, **options: Any) -> SoftDTWKNeighborsClassifier:
     return SoftDTWKNeighborsClassifier(**options).fit(X, np.arange(len(X)) % 2)
+
+
+def fit_regressor(X: Any, **options: Any) -> SoftDTWKNeighborsRegressor:
+    return SoftDTWKNeighborsRegressor(**options).fit(X, np.arange(len(X)))
 
 
 def metric(g: Given, **options: Any) -> None:
@@ -217,6 +235,11 @@ CALLS: BadCalls = {
         "This SoftDTWKMeans instance is not fitted yet. Call 'fit' with appropriate arguments before using this estimator.",
     ),
     **bad_calls("SoftDTWKNeighborsClassifier", fit_neighbors, NEIGHBORS),
+    **bad_calls("SoftDTWKNeighborsRegressor", fit_regressor, NEIGHBORS),
+    "SoftDTWKNeighborsRegressor: no numbers": BadCall(
+        lambda g: SoftDTWKNeighborsRegressor().fit(g.x, None), ValueError,
+        "SoftDTWKNeighborsRegressor requires y to be passed, but the target y is None",
+    ),
     **sets("SoftDTWKNeighborsClassifier", fit_neighbors, "X", FINITE),
     "SoftDTWKNeighborsClassifier: not fitted": BadCall(
         lambda g: SoftDTWKNeighborsClassifier().predict(g.x), NotFittedError,
