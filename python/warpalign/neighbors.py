@@ -224,6 +224,13 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
         array([0.5])
     """
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = (
+            True  # on data whose columns are no time steps, as in scikit-learn's checks
+        )
+        return tags
+
     def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsRegressor:
         """Remembers the series X and their numbers y (n,)."""
         numbers = self._fit(X, y, lambda y: check_array(y, ensure_2d=False, input_name="y", estimator=self))

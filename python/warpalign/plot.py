@@ -1,7 +1,7 @@
-"""Plots of alignments, costs and barycenters into matplotlib Axes (pip install 'warpalign[plot]').
+"""Plots of alignments, costs, distances, barycenters and clusters with matplotlib (pip install 'warpalign[plot]').
 
-Every function draws into `ax` (default: the current Axes) and returns it; figures, titles and files are the caller's.
-Series are tensors or arrays (N, D), or (N,) for univariate ones.
+Every function but :func:`clusters` draws into `ax` (default: the current Axes) and returns it; figures and files are the caller's.
+Series are tensors or arrays (N, D), or (N,) for univariate ones. Results of :mod:`warpalign`'s functions are taken as they are.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ import torch
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._core.series import as_series
+from warpalign._core.checks import check_count, check_pair
+from warpalign._core.series import SeriesSet, as_series
 from warpalign.barycenter import BarycenterResult
-from warpalign.functional import soft_dtw_alignment
+from warpalign.functional import DTWPath, SoftDTWAlignment, dtw_path, soft_dtw_alignment
 
 optional.load("matplotlib", "warpalign.plot", "plot")
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the message that says how to get it)
+from matplotlib.collections import LineCollection  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.transforms import Bbox  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _X_COLOR, _Y_COLOR, _QUIET = "C0", "C1", "0.65"
 
@@ -43,12 +48,14 @@ def alignment(
 
     Args:
         x, y: the series, (N, D) and (M, D).
-        alignment: (N, M), an expected alignment or a path as a matrix; default: the expected alignment at gamma. Its square
-            root is drawn, so that improbable cells can still be seen; color limits and color bar are of the root.
+        alignment: (N, M), an expected alignment or a path as a matrix, or the result of :func:`warpalign.soft_dtw_alignment` for this
+            pair; default: the expected alignment at gamma. Its square root is drawn, so that improbable cells can still be seen;
+            color limits and color bar are of the root.
         gamma: smoothing for the default alignment.
         ax: where to draw.
         names: of x and y, for the axes.
-        margins: draw the series along the heat map, in Axes of their own (ax.child_axes).
+        margins: draw the series along the heat map, in Axes of their own (ax.child_axes) within the place that ax has; the heat map
+            becomes smaller.
         colorbar: draw a color bar.
         image: further arguments of Axes.imshow, such as cmap.
 
@@ -60,7 +67,9 @@ def alignment(
     if alignment is None:
         table = soft_dtw_alignment(first, second, gamma=gamma).alignment
     else:
-        table = torch.as_tensor(alignment).detach().cpu().double()
+        given = alignment.alignment if isinstance(alignment, SoftDTWAlignment) else alignment
+        table = torch.as_tensor(given).detach().cpu().double()
+        table = table[0] if table.dim() == 3 and len(table) == 1 else table
         if table.shape != shape:
             raise ValueError(f"alignment: expected shape {shape}, got {tuple(table.shape)}")
     options = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "label": "square root of the expected alignment"}
@@ -82,7 +91,7 @@ def cost_matrix(
 
     Args:
         x, y: the series, (N, D) and (M, D).
-        path: (L, 2) index pairs (i, j) of a warping path, drawn as a line.
+        path: (L, 2) index pairs (i, j) of a warping path, or the result of :func:`warpalign.dtw_path` for this pair, drawn as a line.
         ax, names, margins, colorbar, image: as for :func:`alignment`.
 
     Raises:
@@ -93,13 +102,183 @@ def cost_matrix(
     options = {"cmap": "Greys", "label": "squared distance"}
     axes = _heat_map(costs, first, second, ax, names, margins, colorbar, options | image)
     if path is not None:
-        steps = torch.as_tensor(path).detach().cpu()
-        if steps.dim() != 2 or steps.shape[1] != 2:
-            raise ValueError(f"path: expected shape (L, 2), got {tuple(steps.shape)}")
-        if bool((steps < 0).any()) or bool((steps >= torch.tensor(costs.shape)).any()):
-            raise ValueError(f"path: expected index pairs within {tuple(costs.shape)}, got others")
+        steps = _path(path, (len(first), len(second)))
         axes.plot(steps[:, 1].numpy(), steps[:, 0].numpy(), color="C3", linewidth=1.5)
     return axes
+
+
+def matching(
+    x: object,
+    y: object,
+    path: object = None,
+    *,
+    ax: Axes | None = None,
+    names: tuple[str, str] = ("x", "y"),
+    every: int = 1,
+    gap: float | None = None,
+    **line: Any,
+) -> Axes:
+    """Two series, x above y, and lines between the time steps that a path matches.
+
+    Args:
+        x, y: the series, (N, D) and (M, D); the lines join their first features.
+        path: (L, 2) index pairs (i, j), or the result of :func:`warpalign.dtw_path` for this pair; default: that of hard DTW.
+        ax: where to draw.
+        names: of x and y, for the legend.
+        every: draw every n-th line.
+        gap: by how much y is moved down. Default: so far that the series do not touch.
+        line: further arguments of matplotlib's LineCollection for the lines, such as colors.
+
+    Raises:
+        ValueError: path is not (L, 2), or leaves the matrix; D differs.
+    """
+    first, second = _one(x, "x"), _one(y, "y")
+    check_pair(first, second, ("x", "y"))
+    steps = _path(dtw_path(first, second) if path is None else path, (len(first), len(second)))
+    height = torch.cat([first, second]).max() - torch.cat([first, second]).min()
+    shift = float(second.max() - first.min() + 0.25 * height) if gap is None else gap
+    axes = plt.gca() if ax is None else ax
+    lower = second - shift
+    chosen = steps[:: check_count(every, "every")]
+    ends = [
+        torch.stack([chosen[:, side].to(points), points[chosen[:, side], 0]], 1)
+        for side, points in enumerate((first, lower))
+    ]
+    options: dict[str, Any] = {"colors": _QUIET, "linewidths": 0.6, "zorder": 1} | line
+    axes.add_collection(LineCollection(list(torch.stack(ends, 1).numpy()), **options))
+    for points, name, color in ((first, names[0], _X_COLOR), (lower, names[1], _Y_COLOR)):
+        for d in range(points.shape[1]):
+            alpha = 1.0 if d == 0 else 0.45
+            label = name if d == 0 else None
+            axes.plot(points[:, d].numpy(), color=color, alpha=alpha, linewidth=1.6, label=label)
+    axes.set_xlabel("time step")
+    axes.set_yticks([])  # y is not where its numbers would be
+    axes.legend()
+    return axes
+
+
+def distances(
+    table: object,
+    *,
+    names: Sequence[str] | None = None,
+    dendrogram: bool = True,
+    method: str = "average",
+    ax: Axes | None = None,
+    colorbar: bool = False,
+    **image: Any,
+) -> Axes:
+    """Heat map of the distances between the series of a set, similar ones side by side, under the tree that says how similar.
+
+    Args:
+        table: (n, n), symmetric: the result of ``cdist_soft_dtw(X, normalize=True)`` for instance.
+        names: of the n series, for the axes. Default: their indices.
+        dendrogram: order the series by hierarchical clustering and draw its tree (needs SciPy), in Axes of its own (ax.child_axes).
+        method: how the clustering measures the distance of two clusters: scipy.cluster.hierarchy.linkage's argument.
+        ax: where to draw.
+        colorbar: draw a color bar.
+        image: further arguments of Axes.imshow, such as cmap.
+
+    Raises:
+        ValueError: table is not square, not symmetric or not finite, or names are not n.
+        ImportError: dendrogram without SciPy.
+    """
+    values = torch.as_tensor(table).detach().cpu().double()
+    if values.dim() != 2 or values.shape[0] != values.shape[1]:
+        raise ValueError(f"table: expected shape (n, n), got {tuple(values.shape)}")
+    if not torch.allclose(
+        values, values.T, rtol=1e-4, atol=1e-6 * float(values.abs().max())
+    ):  # NaN is not close
+        raise ValueError("table: expected finite distances, as far one way as the other, got others")
+    count = len(values)
+    if names is not None and len(names) != count:
+        raise ValueError(f"names: expected {count}, one per series, got {len(names)}")
+    axes = plt.gca() if ax is None else ax
+    order = list(range(count))
+    if dendrogram and count > 1:
+        hierarchy = optional.load("scipy.cluster.hierarchy", "plot.distances with a dendrogram", "cluster")
+        distances = optional.load("scipy.spatial.distance", "plot.distances with a dendrogram", "cluster")
+        # Divergences are below 0 by rounding; a diagonal that is none, as of soft-DTW itself, does not count.
+        clean = ((values + values.T) / 2).clamp(min=0).fill_diagonal_(0.0)
+        tree = hierarchy.linkage(distances.squareform(clean.numpy()), method)
+        _make_room(axes, left=0.0, above=0.22)
+        above = axes.inset_axes((0, 1.02, 1, 0.26))
+        drawn = hierarchy.dendrogram(
+            tree, ax=above, no_labels=True, color_threshold=0, above_threshold_color="0.4"
+        )
+        above.set_xlim(0, 10 * count)  # SciPy's leaves are 10 apart
+        above.set_axis_off()
+        order = drawn["leaves"]
+    options: dict[str, Any] = {"cmap": "viridis_r", "aspect": "auto", "interpolation": "nearest"} | image
+    drawn_image = axes.imshow(values[order][:, order].numpy(), **options)
+    if colorbar:
+        axes.figure.colorbar(drawn_image, ax=axes, label="distance")
+    labels = [str(index) if names is None else names[index] for index in order]
+    if names is not None or count <= 30:
+        axes.set_xticks(range(count), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
+        axes.set_yticks(range(count), labels)
+    axes.set_xlabel("series")
+    return axes
+
+
+def clusters(
+    X: object,
+    labels: Any,
+    centers: object = None,
+    *,
+    figure: Figure | None = None,
+    columns: int | None = None,
+    names: Sequence[str] | None = None,
+    **line: Any,
+) -> list[Axes]:
+    """The series of every cluster, thin, and its center over them, thick: an Axes per cluster, which share their axes.
+
+    Args:
+        X: the series, in any form that :func:`warpalign.cdist_soft_dtw` takes.
+        labels: (n,) the cluster of each, from 0 to k - 1; or a fitted :class:`warpalign.SoftDTWKMeans`, which has its centers.
+        centers: (k, sz, D). Default: none are drawn, or the estimator's.
+        figure: where to make the Axes. Default: the current figure.
+        columns: Axes in a row. Default: all k, at most 4.
+        names: of the D features, for one legend, in the first Axes. Default: no legend.
+        line: further arguments of Axes.plot for the centers.
+
+    Raises:
+        ValueError: labels are not n, or below 0; centers are not one per cluster with the D features of X.
+    """
+    if hasattr(labels, "cluster_centers_"):
+        centers = labels.cluster_centers_ if centers is None else centers
+        labels = labels.labels_
+    series = as_series(X, "X")
+    own = torch.as_tensor(labels).cpu().long()
+    if own.shape != (len(series.values),) or (len(own) and int(own.min()) < 0):
+        raise ValueError(
+            f"labels: expected {len(series.values)} numbers from 0, one per series, got shape {tuple(own.shape)}"
+        )
+    table = None if centers is None else as_series(centers, "centers").values.detach().cpu()
+    features = series.values.shape[2]
+    if table is not None and table.shape[2] != features:
+        raise ValueError(f"centers: expected D = {features} features as in X, got {table.shape[2]}")
+    if names is not None:
+        _check_names(names, features, "names")
+    count = int(own.max()) + 1 if table is None else len(table)
+    if count <= int(own.max()):
+        raise ValueError(f"centers: expected one per cluster, {int(own.max()) + 1}, got {count}")
+    wide = min(count, 4) if columns is None else check_count(columns, "columns")
+    target = plt.gcf() if figure is None else figure
+    if target.get_layout_engine() is None:
+        target.set_layout_engine("constrained")
+    grid = target.subplots(-(-count // wide), wide, sharex=True, sharey=True, squeeze=False)
+    axes = list(grid.flat)
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    for k, ax in enumerate(axes[:count]):
+        members = (own == k).nonzero()[:, 0]
+        _draw_group(series, members, None if table is None else table[k], ax, None, line)
+        ax.set_title(f"cluster {k}: {len(members)} series")
+        ax.label_outer()
+    if names is not None:
+        handles = [Line2D([], [], color=f"C{d}", label=names[d]) for d in range(features)]
+        axes[0].legend(handles=handles)
+    return axes[:count]
 
 
 def barycenter(
@@ -130,23 +309,63 @@ def barycenter(
     longest, features = series.values.shape[1:]
     if center.shape[1] != features:
         raise ValueError(f"barycenter: expected D = {features} features as in X, got {center.shape[1]}")
-    if labels is not None and len(labels) != features:
-        raise ValueError(f"labels: expected {features}, one per feature, got {len(labels)}")
+    if labels is not None:
+        _check_names(labels, features, "labels")
     axes = plt.gca() if ax is None else ax
-    values = series.values.detach().cpu()
-    alpha = max(0.08, min(0.5, 5 / len(values)))
-    for one, length in zip(values, series.true_lengths().tolist(), strict=True):
-        for d in range(features):
-            axes.plot(one[:length, d].numpy(), color=f"C{d}", linewidth=0.7, alpha=alpha)
-    steps = torch.linspace(0, longest - 1, len(center)) if len(center) > 1 else torch.zeros(1)
-    for d in range(features):
-        name = None if labels is None else labels[d]
-        options: dict[str, Any] = {"color": f"C{d}", "linewidth": 2.4, "label": name} | line
-        axes.plot(steps.numpy(), center[:, d].numpy(), **options)
-    axes.set_xlabel("time step")
+    _draw_group(series, torch.arange(len(series.values)), center, axes, labels, line)
     if labels is not None:
         axes.legend()
     return axes
+
+
+def _check_names(names: Sequence[str], features: int, argument: str) -> None:
+    if len(names) != features:
+        raise ValueError(f"{argument}: expected {features}, one per feature, got {len(names)}")
+
+
+def _draw_group(
+    series: SeriesSet,
+    members: Tensor,
+    center: Tensor | None,
+    axes: Axes,
+    labels: Sequence[str] | None,
+    line: dict[str, Any],
+) -> None:
+    """Some series and their center; where its length is not theirs, it is drawn over the longest series' time."""
+    longest, features = series.values.shape[1:]
+    values = series.values.detach().cpu()
+    if series.mask is not None:
+        values = values.masked_fill(series.mask.cpu()[:, :, None], torch.nan)  # a gap in the line
+    lengths = series.true_lengths()
+    alpha = max(0.08, min(0.5, 5 / max(1, len(members))))
+    for index in members.tolist():
+        for d in range(features):
+            axes.plot(
+                values[index, : int(lengths[index]), d].numpy(), color=f"C{d}", linewidth=0.7, alpha=alpha
+            )
+    if center is not None:
+        steps = torch.linspace(0, longest - 1, len(center)) if len(center) > 1 else torch.zeros(1)
+        for d in range(features):
+            name = None if labels is None else labels[d]
+            options: dict[str, Any] = {"color": f"C{d}", "linewidth": 2.4, "label": name} | line
+            axes.plot(steps.numpy(), center[:, d].numpy(), **options)
+    axes.set_xlabel("time step")
+
+
+def _path(given: object, shape: tuple[int, int]) -> Tensor:
+    """(L, 2), within a matrix."""
+    if isinstance(given, DTWPath):
+        given = given.paths
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], Tensor):
+        given = given[0]
+    if isinstance(given, list) and given and isinstance(given[0], Tensor):
+        raise ValueError(f"path: expected that of one pair, got those of {len(given)}")
+    steps = torch.as_tensor(given).detach().cpu().long()
+    if steps.dim() != 2 or steps.shape[1] != 2:
+        raise ValueError(f"path: expected shape (L, 2), got {tuple(steps.shape)}")
+    if bool((steps < 0).any()) or bool((steps >= torch.tensor(shape)).any()):
+        raise ValueError(f"path: expected index pairs within {shape}, got others")
+    return steps
 
 
 def _one(series: object, name: str) -> Tensor:
@@ -172,12 +391,14 @@ def _heat_map(
     label = options.pop("label")
     image = axes.imshow(table.numpy(), **({"aspect": "auto", "interpolation": "nearest"} | options))
     if colorbar:
-        axes.figure.colorbar(image, ax=axes, label=label)
+        # With margins the axis' numbers stand between the heat map and the bar.
+        axes.figure.colorbar(image, ax=axes, label=label, pad=0.16 if margins else 0.05)
     axes.set_xlabel(f"{names[1]}: time step")
     axes.set_ylabel(f"{names[0]}: time step")
     if margins:
-        above = axes.inset_axes((0, 1.02, 1, 0.22), sharex=axes)
-        left = axes.inset_axes((-0.24, 0, 0.22, 1), sharey=axes)
+        _make_room(axes, left=0.2, above=0.2)
+        above = axes.inset_axes((0, 1.02, 1, 0.23), sharex=axes)
+        left = axes.inset_axes((-0.25, 0, 0.23, 1), sharey=axes)
         above.plot(y.numpy(), color=_Y_COLOR if y.shape[1] == 1 else None, linewidth=1.2)
         left.plot(x.numpy(), range(len(x)), color=_X_COLOR if x.shape[1] == 1 else None, linewidth=1.2)
         left.invert_xaxis()  # larger values away from the heat map, as above it
@@ -187,3 +408,24 @@ def _heat_map(
         axes.yaxis.set_label_position("right")
         axes.yaxis.tick_right()
     return axes
+
+
+def _make_room(axes: Axes, left: float, above: float) -> None:
+    """Leaves shares of the Axes' place to what is drawn outside of it, so that nothing leaves the figure."""
+    axes.set_axes_locator(_Room(axes, left, above))
+
+
+class _Room:
+    """The Axes' place without what is left free, as matplotlib asks for it."""
+
+    def __init__(self, axes: Axes, left: float, above: float) -> None:
+        self.axes, self.left, self.above = axes, left, above
+
+    def __call__(self, axes: Any, renderer: object) -> Bbox:
+        box = axes.get_position(original=True)
+        width, height = (1 - self.left) * box.width, (1 - self.above) * box.height
+        return Bbox.from_bounds(box.x0 + self.left * box.width, box.y0, width, height)
+
+    def get_subplotspec(self) -> Any:
+        """Where tight_layout finds the Axes in its grid."""
+        return self.axes.get_subplotspec()

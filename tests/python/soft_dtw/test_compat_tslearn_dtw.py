@@ -129,11 +129,3 @@ def test_neighbors(settings: dict[str, Any]) -> None:
     distances, indices = mine.kneighbors()
     assert (indices != np.arange(20)[:, None]).all() and (np.diff(distances, axis=1) >= 0).all()
     assert np.array_equal(mine.kneighbors(n_neighbors=2, return_distance=False)[:, :1], indices[:, :1])
-
-
-def test_neighbors_refuse_negative_distances() -> None:
-    for module in (ours, neighbors):  # scikit-learn takes no negative distance, which soft-DTW can be
-        with pytest.raises(ValueError, match="Negative values in data passed to X"):
-            module.KNeighborsTimeSeriesClassifier(2, metric="softdtw", metric_params={"gamma": 10.0}).fit(
-                groups(6), np.arange(6)
-            ).predict(groups(6))

@@ -18,6 +18,7 @@ from warpalign import (
     SoftDTWKNeighborsRegressor,
     cdist_soft_dtw,
     cdist_soft_dtw_normalized,
+    dtw_path,
     plot,
     soft_dtw_barycenter,
 )
@@ -292,6 +293,35 @@ CALLS: BadCalls = {
     ),
     "plot.cost_matrix: a path that leaves": BadCall(
         lambda g: plot.cost_matrix(X, Y, path=torch.tensor([[0, 9]])), ValueError, "path: expected index pairs within (12, 9), got others"
+    ),
+    "plot.cost_matrix: the paths of a batch": BadCall(
+        lambda g: plot.cost_matrix(X, Y, path=dtw_path(X[None].expand(2, -1, -1), Y[None])), ValueError,
+        "path: expected that of one pair, got those of 2",
+    ),
+    "plot.matching: every 0": BadCall(
+        lambda g: plot.matching(X, Y, every=0), ValueError, "every: expected at least 1, got 0"
+    ),
+    "plot.distances: 1 axis": BadCall(
+        lambda g: plot.distances(torch.zeros(3)), ValueError, "table: expected shape (n, n), got (3,)"
+    ),
+    "plot.distances: one way only": BadCall(
+        lambda g: plot.distances(torch.tensor([[0.0, 1.0], [2.0, 0.0]])), ValueError,
+        "table: expected finite distances, as far one way as the other, got others",
+    ),
+    "plot.distances: too few names": BadCall(
+        lambda g: plot.distances(torch.zeros(2, 2), names=["a"]), ValueError, "names: expected 2, one per series, got 1"
+    ),
+    "plot.clusters: too few labels": BadCall(
+        lambda g: plot.clusters(g.x, [0, 1]), ValueError, "labels: expected 3 numbers from 0, one per series, got shape (2,)"
+    ),
+    "plot.clusters: too few centers": BadCall(
+        lambda g: plot.clusters(g.x, [0, 1, 2], torch.zeros(2, 5, 2)), ValueError, "centers: expected one per cluster, 3, got 2"
+    ),
+    "plot.clusters: features of centers": BadCall(
+        lambda g: plot.clusters(g.x, [0, 1, 1], torch.zeros(2, 5, 1)), ValueError, "centers: expected D = 2 features as in X, got 1"
+    ),
+    "plot.clusters: too few names": BadCall(
+        lambda g: plot.clusters(g.x, [0, 0, 0], names=["a"]), ValueError, "names: expected 2, one per feature, got 1"
     ),
     "plot.barycenter: features": BadCall(
         lambda g: plot.barycenter(X[None], Y[:, :1]), ValueError, "barycenter: expected D = 2 features as in X, got 1"
