@@ -193,21 +193,9 @@ TransducerProblem problem_of(const Inputs& in, const Settings& settings) {
   return p;
 }
 
-// Bytes of saved memory on any device, by sizes alone: Python says the same of tensors without data
-// (warpalign/_transducer/ops.py). No device's layout takes more; check_saved() holds them to that.
+// Python says the same of tensors without data (warpalign/_transducer/ops.py).
 int64_t saved_bytes(const TransducerProblem& p) {
-  const TransducerLattice& l = p.lattice;
-  const int64_t b = l.batch, t = l.frames, s = l.states;
-  int64_t arcs = 2 + l.durations;
-  if (l.tdt) {
-    arcs = l.durations;
-    for (int d = 0; d < l.durations; ++d) arcs += l.duration[d] > 0 ? 1 : 0;
-    arcs = std::max<int64_t>(arcs, 2);
-  }
-  const int64_t nodes = p.packed ? p.packed_rows : b * t * s;
-  const int64_t places = p.packed ? nodes + 32 * std::min(nodes, b * s) + 8 * std::min(nodes, b * t) + 256 * b
-                                  : b * (t + 32) * (s + 8);
-  return (arcs * places + 2 * nodes + 256 * b) * (p.dtype == DType::kFloat64 ? 8 : 4);
+  return static_cast<int64_t>(transducer_most_saved_bytes(p));
 }
 
 void check_saved(const TransducerProblem& p, int64_t bytes, const Execution& execution) {

@@ -127,6 +127,10 @@ struct TransducerOutputs {
 // Bytes of TransducerOutputs::saved. Depends on the problem's sizes and kinds alone, not on its pointers.
 std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execution& execution);
 
+// No device's transducer_saved_bytes() is more than this. For front ends that allocate before they know the
+// device.
+std::size_t transducer_most_saved_bytes(const TransducerProblem& problem);
+
 // Bytes of workspace that transducer() needs. Of outputs only whether saved is null is looked at.
 std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const TransducerOutputs& outputs,
                                        const Execution& execution);

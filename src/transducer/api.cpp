@@ -1,5 +1,6 @@
 // The transducer's public functions: each checks the contract of the public header, then hands over to the
 // device's path.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -274,6 +275,19 @@ std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execu
 #else
   return 0;
 #endif
+}
+
+// A row has two numbers; a node has one for every arc, in tables that the CUDA path pads to whole strips of
+// 32 columns and skews by 31 frames. An utterance has what is kept once.
+std::size_t transducer_most_saved_bytes(const TransducerProblem& p) {
+  if (!check_extents(p).ok() || !check_settings(p).ok()) return 0;
+  const TransducerLattice& l = p.lattice;
+  const std::int64_t b = l.batch, t = l.frames, s = l.states;
+  const std::int64_t arcs = detail::transducer::slots_of(l);
+  const std::int64_t rows = p.packed ? p.packed_rows : b * t * s;
+  const std::int64_t nodes = p.packed ? rows + 32 * (std::min(rows, b * s) + std::min(rows, b * t)) + 1024 * b
+                                      : b * (t + 32) * ((s + 31) / 32 * 32);
+  return static_cast<std::size_t>(arcs * nodes + 2 * rows + 256 * b) * loss_size(p.dtype);
 }
 
 std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const TransducerOutputs& outputs,

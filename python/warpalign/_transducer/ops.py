@@ -18,17 +18,17 @@ def _saved_bytes(
     durations: tuple[int, ...],
     packed: bool,
 ) -> Any:
-    """What bindings/torch/transducer.cpp allocates: enough for the layout of every device."""
+    """`transducer_most_saved_bytes` of the C++ core: enough for the layout of every device."""
     arcs = max(sum(d > 0 for d in durations) + len(durations), 2) if tdt else 2 + len(durations)
     if packed:
         assert logit_lengths is not None
         nodes, batch = logits.shape[0], logit_lengths.shape[0]
         states = targets.shape[-1] + 1
-        places = nodes + 32 * sym_min(nodes, batch * states) + 8 * sym_min(nodes, batch * nodes) + 256 * batch
+        places = nodes + 32 * (sym_min(nodes, batch * states) + sym_min(nodes, batch * nodes)) + 1024 * batch
     else:
         batch, frames, states = logits.shape[:3]
         nodes = batch * frames * states
-        places = batch * (frames + 32) * (states + 8)
+        places = batch * (frames + 32) * ((states + 31) // 32 * 32)
     return (arcs * places + 2 * nodes + 256 * batch) * (8 if logits.dtype == torch.float64 else 4)
 
 

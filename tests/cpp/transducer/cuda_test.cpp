@@ -193,6 +193,36 @@ TEST_F(TransducerCuda, FlatTargetsThatEndTooSoonAreNan) {
   for (const double g : result.gradient[3]) ASSERT_TRUE(std::isnan(g));
 }
 
+// What a front end allocates without asking the device.
+TEST_F(TransducerCuda, SavedBytesHaveTheirBound) {
+  const Execution cuda = Execution::cuda(0, nullptr);
+  for (int kind = 0; kind < 3; ++kind) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+      for (const int batch : {1, 2, 77}) {
+        for (const int frames : {0, 1, 31, 400}) {
+          for (const int states : {1, 2, 31, 32, 33, 101, 300}) {
+            std::mt19937 random(1);
+            TransducerBatch one;
+            one.dtype = dtype;
+            one.add(family(kind, 1, 0, 11, random), random);
+            TransducerProblem p = problem_of(one);
+            p.lattice.batch = batch;
+            p.lattice.frames = frames;
+            p.lattice.states = states;
+            p.lattice.flat_targets = kind == 1;
+            EXPECT_LE(transducer_saved_bytes(p, cuda), transducer_most_saved_bytes(p));
+            p.packed = true;
+            for (const std::int64_t rows : {0, 1, 100, 5000, 1000000}) {
+              p.packed_rows = rows;
+              EXPECT_LE(transducer_saved_bytes(p, cuda), transducer_most_saved_bytes(p));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // Of packed rows the bounds may be far above the true lengths.
 TEST_F(TransducerCuda, BoundsOfPackedRowsMayBeLoose) {
   for (int kind = 0; kind < 3; ++kind) {
