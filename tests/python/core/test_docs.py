@@ -113,3 +113,18 @@ def test_lines_are_short_enough_to_read(page: Path) -> None:
         line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", ":::", "    "))
     ]
     assert not long, "\n".join(long)
+
+
+def test_the_installation_page_is_that_of_this_package() -> None:
+    page, project = ((ROOT / name).read_text() for name in ("docs/installation.md", "pyproject.toml"))
+    for name, needed in (("torch", r'"torch>=([\d.]+)"'), ("Python", r'requires-python = ">=([\d.]+)"')):
+        version = re.search(needed, project)
+        assert version and f"| {name} | {version[1]} or later |" in page
+    extras = re.search(r"\[project.optional-dependencies\]\n(.*?)\n\n", project, re.DOTALL)
+    assert extras
+    for line in extras[1].splitlines():
+        name, packages = line.split(" = ")
+        row = re.search(rf"^\| `{name}` \| ([^|]*) \|", page, re.MULTILINE)
+        assert row, f"no row for the extra {name}"
+        wanted = {re.split("[>=]", package)[0] for package in re.findall('"([^"]*)"', packages)}
+        assert {package.lower() for package in row[1].split(", ")} == wanted
