@@ -22,6 +22,18 @@ struct Half16Storage {  // binary16; core/half.h has the conversions with reason
   using Element = __UINT16_TYPE__;
   using Real = float;
   using V = F32;
+#if WARPALIGN_SIMD_BYTES == 64
+  // NOLINTNEXTLINE(modernize-use-using)
+  typedef short Signed __attribute__((vector_size(32)));
+  static WARPALIGN_INLINE V read(const Element* from) {
+    const U16 bits = *reinterpret_cast<const U16Unaligned*>(from);
+    return __builtin_ia32_vcvtph2ps512_mask(reinterpret_cast<Signed>(bits), F32{}, -1, 4);
+  }
+  static WARPALIGN_INLINE void write(Element* to, V v) {
+    const Signed bits = __builtin_ia32_vcvtps2ph512_mask(v, 0, Signed{}, -1);  // to nearest, ties to even
+    *reinterpret_cast<U16Unaligned*>(to) = reinterpret_cast<U16>(bits);
+  }
+#else
   static WARPALIGN_INLINE V read(const Element* from) {
     const I32 all = __builtin_convertvector(*reinterpret_cast<const U16Unaligned*>(from), I32);
     const I32 sign = (all & 0x8000) << 16;
@@ -42,6 +54,7 @@ struct Half16Storage {  // binary16; core/half.h has the conversions with reason
     result = magnitude > 0x7f800000 ? splat(0x7e00) : result;
     *reinterpret_cast<U16Unaligned*>(to) = __builtin_convertvector(result | sign, U16);
   }
+#endif
 };
 
 struct BFloat16Storage {
