@@ -1,4 +1,4 @@
-"""Drop-ins for four packages: changing the import is the whole migration.
+"""Drop-ins for ten packages: changing the import is the whole migration.
 
 | instead of | import from |
 | --- | --- |
@@ -6,9 +6,15 @@
 | soft_dtw_cuda.py (Maghoumi) | :mod:`warpalign.compat.soft_dtw_cuda` |
 | pysdtw | :mod:`warpalign.compat.pysdtw` |
 | tslearn.metrics, tslearn.barycenters | :mod:`warpalign.compat.tslearn` |
+| torchaudio.functional.rnnt_loss, torchaudio.transforms.RNNTLoss | :mod:`warpalign.compat.torchaudio` |
+| warp_rnnt | :mod:`warpalign.compat.warp_rnnt` |
+| apex.contrib.transducer | :mod:`warpalign.compat.apex` |
+| rnnt_ext.transducer.loss (CAIMAN-ASR) | :mod:`warpalign.compat.caiman` |
+| NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba | :mod:`warpalign.compat.nemo` |
+| transformers.loss.loss_rnnt, loss_tdt | :mod:`warpalign.compat.transformers` |
 
 Names, signatures, defaults, shapes, the sets of cells that a band allows, and what ``bandwidth=0`` means are the originals'.
-What differs, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
+What differs in soft-DTW, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
 value is a number; a pair without any path has value inf and gradient 0; float16 and bfloat16 are accepted, with results in
 float32; ``use_cuda`` that contradicts the tensors' device warns, and nothing is ever moved to another device.
 """
@@ -16,7 +22,18 @@ float32; ``use_cuda`` that contradicts the tensors' device warns, and nothing is
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["pysdtw", "soft_dtw_cuda", "softdtw_cuda", "tslearn"]
+__all__ = [
+    "apex",
+    "caiman",
+    "nemo",
+    "pysdtw",
+    "soft_dtw_cuda",
+    "softdtw_cuda",
+    "torchaudio",
+    "transformers",
+    "tslearn",
+    "warp_rnnt",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -15,9 +15,10 @@ import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
+from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 
-PARTS = (functional, operators, on_top, files, compat, transducer)
+PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat)
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name

@@ -1,0 +1,126 @@
+"""``apex.contrib.transducer``: TransducerLoss and TransducerJoint.
+
+What differs: gradients of negative upstream factors are right; losses are float32; padding may hold anything; alpha and beta
+(``debug_list``) do not exist here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warpalign.functional import transducer_loss
+
+
+class TransducerLoss(nn.Module):
+    """(B,) RNN-T losses. ``fuse_softmax_backward`` and ``opt`` change nothing."""
+
+    def __init__(self, fuse_softmax_backward: bool = True, opt: int = 1, packed_input: bool = False) -> None:
+        super().__init__()
+        self.fuse_softmax_backward = fuse_softmax_backward
+        self.opt = opt
+        self.packed_input = packed_input
+
+    def forward(
+        self,
+        x: Tensor,
+        label: Tensor,
+        f_len: Tensor,
+        y_len: Tensor,
+        blank_idx: int,
+        batch_offset: Tensor | None = None,
+        max_f_len: int | None = None,
+        debug_list: list[Any] | None = None,
+    ) -> Tensor:
+        """x (B, T, U+1, V), or packed (N, V); label (B, U)."""
+        return _loss(
+            self.packed_input, x, label, f_len, y_len, blank_idx, batch_offset, max_f_len, debug_list
+        )
+
+
+def _loss(
+    packed: bool,
+    x: Tensor,
+    label: Tensor,
+    f_len: Tensor,
+    y_len: Tensor,
+    blank_idx: int,
+    batch_offset: Tensor | None,
+    max_f_len: int | None,
+    debug_list: list[Any] | None,
+    delay_penalty: float = 0.0,
+) -> Tensor:
+    if packed and (batch_offset is None or max_f_len is None):
+        raise ValueError("Please specify batch_offset and max_f_len when packing is enabled")
+    if debug_list is not None:
+        raise NotImplementedError(
+            "debug_list: expected None, as there is no alpha and no beta here, got a list"
+        )
+    return transducer_loss(
+        x,
+        label if packed else label[:, : x.shape[2] - 1],
+        f_len,
+        y_len,
+        blank=blank_idx,
+        delay_penalty=delay_penalty,
+        packed=packed,
+        reduction="none",
+    )
+
+
+class TransducerJoint(nn.Module):
+    """f (B, T, H) + g (B, U+1, H), with ReLU and dropout if wanted: (B, T, U+1, H), or packed (packed_batch, H).
+
+    ``opt`` and ``fwd_tile_size`` change nothing. With ``probe_mask`` the mask of ReLU and dropout is appended to
+    ``mask_probe``.
+    """
+
+    def __init__(
+        self,
+        pack_output: bool = False,
+        relu: bool = False,
+        dropout: bool = False,
+        opt: int = 1,
+        fwd_tile_size: int = 4,
+        dropout_prob: float = 0,
+        probe_mask: bool = False,
+    ) -> None:
+        super().__init__()
+        self.pack_output = pack_output
+        self.relu = relu
+        self.dropout = dropout
+        self.dropout_prob = dropout_prob
+        self.mask_probe: list[Tensor] | None = [] if (relu or dropout) and probe_mask else None
+
+    def forward(
+        self,
+        f: Tensor,
+        g: Tensor,
+        f_len: Tensor,
+        g_len: Tensor,
+        batch_offset: Tensor | None = None,
+        packed_batch: int = 0,
+    ) -> Tensor:
+        """g_len counts states, U_b + 1; batch_offset is the cumulative sum of f_len · g_len, and packed_batch its last."""
+        if self.pack_output:
+            if batch_offset is None or packed_batch == 0:
+                raise ValueError("Please specify batch_offset and packed_batch when packing is enabled")
+            row = torch.arange(packed_batch, device=f.device)
+            utterance = torch.searchsorted(batch_offset, row, right=True)
+            states = g_len.long()[utterance]
+            within = row - (batch_offset - f_len * g_len)[utterance]
+            h = f[utterance, within // states] + g[utterance, within % states]
+        else:
+            h = f[:, :, None] + g[:, None]
+        if not (self.relu or self.dropout):
+            return h
+        mask = h > 0 if self.relu else torch.ones_like(h, dtype=torch.bool)
+        scale = 1.0
+        if self.dropout and self.training and self.dropout_prob > 0:
+            mask = mask & (torch.rand_like(h, dtype=torch.float32) >= self.dropout_prob)
+            scale = 1 / (1 - self.dropout_prob) if self.dropout_prob < 1 else 1.0
+        if self.mask_probe is not None:
+            self.mask_probe.append(mask)
+        return h * mask * scale

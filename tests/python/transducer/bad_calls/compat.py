@@ -1,0 +1,47 @@
+"""The drop-ins of transducer losses."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.python.bad_calls import BadCall, BadCalls, Given
+from tests.python.transducer.bad_calls.functional import logits, targets
+from warpalign.compat import apex, torchaudio, transformers, warp_rnnt
+
+
+def lengths(given: Given) -> tuple[torch.Tensor, torch.Tensor]:
+    return given.ints(5, 5, 5), given.ints(2, 2, 2)
+
+
+CALLS: BadCalls = {
+    "torchaudio: reduction": BadCall(
+        lambda g: torchaudio.rnnt_loss(logits(g), targets(g), *lengths(g), reduction="max"),
+        ValueError,
+        'reduction should be one of "none", "mean", or "sum"',
+    ),
+    "warp_rnnt: reduction": BadCall(
+        lambda g: warp_rnnt.rnnt_loss(logits(g), targets(g), *lengths(g), reduction="max", blank=5),
+        ValueError,
+        "reduction: expected 'none', 'sum', 'mean' or None, got 'max'",
+    ),
+    "transformers: reduction": BadCall(
+        lambda g: transformers.rnnt_loss(logits(g), targets(g), *lengths(g), 5, "max"),
+        ValueError,
+        "Invalid reduction mode \"max\". Expected one of 'mean_volume', 'mean_batch', 'mean', 'sum', 'none'.",
+    ),
+    "apex: packed without offsets": BadCall(
+        lambda g: apex.TransducerLoss(packed_input=True)(logits(g, 45, 6), targets(g), *lengths(g), 5),
+        ValueError,
+        "Please specify batch_offset and max_f_len when packing is enabled",
+    ),
+    "apex: debug_list": BadCall(
+        lambda g: apex.TransducerLoss()(logits(g), targets(g), *lengths(g), 5, debug_list=[]),
+        NotImplementedError,
+        "debug_list: expected None, as there is no alpha and no beta here, got a list",
+    ),
+    "apex: packed joint without offsets": BadCall(
+        lambda g: apex.TransducerJoint(pack_output=True)(logits(g, 3, 5, 4), logits(g, 3, 3, 4), *lengths(g)),
+        ValueError,
+        "Please specify batch_offset and packed_batch when packing is enabled",
+    ),
+}
