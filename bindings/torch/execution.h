@@ -1,4 +1,4 @@
-// Where an operator runs: one implementation per library.
+// Where an operator runs. Each of the two libraries has its own implementation.
 #pragma once
 
 #include <torch/csrc/stable/accelerator.h>
@@ -10,7 +10,8 @@
 
 namespace warpalign::torch_binding {
 
-// Makes the tensor's device current while it lives. Does nothing on the CPU.
+// The execution for a tensor's device. While a Placement lives, that device is current; on the CPU nothing
+// changes.
 class Placement {
  public:
   Placement(const torch::stable::Tensor& tensor, Precision precision, bool batch_invariant);

@@ -1,4 +1,4 @@
-// CPU: torch's own intra-op thread pool runs the core's tasks.
+// On the CPU torch's own intra-op thread pool runs the core's tasks.
 #include <torch/csrc/stable/ops.h>
 
 #include "execution.h"
@@ -16,7 +16,7 @@ void run_tasks(void* /*context*/, int tasks, ParallelFor::Task task, void* state
 
 Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precision, bool batch_invariant)
     : execution_(Execution::host({&run_tasks, nullptr, static_cast<int>(torch::stable::get_num_threads())})) {
-  execution_.precision = precision;  // changes nothing, but is checked
+  execution_.precision = precision;  // changes nothing on the CPU, but the core checks it
   execution_.batch_invariant = batch_invariant;
 }
 

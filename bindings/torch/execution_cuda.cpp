@@ -1,4 +1,4 @@
-// CUDA: the tensor's device and torch's current stream on it.
+// On CUDA the execution is the tensor's device and torch's current stream on it.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// torch.ops.warpalign.soft_dtw*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
-// library; the outputs and the workspace come from torch's allocator.
+// torch.ops.warpalign.soft_dtw*: makes the core's problem from tensors, and tensors from its outputs. This
+// file is compiled into the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
 #include "warpalign/soft_dtw.h"
 
 #include <torch/csrc/stable/library.h>
@@ -14,7 +14,8 @@
 namespace warpalign::torch_binding {
 namespace {
 
-// The lengths of a cost matrix go by other names here than in the core.
+// The operators on costs call the lengths n_lengths and m_lengths; the core calls them x_lengths and
+// y_lengths.
 Status renamed(Status status, bool is_cost_matrix) {
   if (!is_cost_matrix) return status;
   if (std::string_view(status.argument) == "x_lengths") status.argument = "n_lengths";

@@ -3,9 +3,10 @@
 // for comes back with 0 elements.
 #include <torch/csrc/stable/library.h>
 
-// Of every operator: the kind of band (BandKind's number), its radius and max_slope, and what a step that is
-// not diagonal costs; Precision's number, and Execution's batch_invariant; gammas is (B,) and takes gamma's
-// place. Of series: CostKind's number, and what is missing.
+// The settings of every operator: band is BandKind's number, with its radius and max_slope; step_penalty is
+// added to every step that is not diagonal; precision is Precision's number; batch_invariant is Execution's;
+// gammas (B,) takes gamma's place. Operators on series also have cost_kind, CostKind's number, and the masks
+// of missing steps.
 #define WARPALIGN_CONSTANT_GAMMA                                                                  \
   "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, int precision=0, bool " \
   "batch_invariant=False, Tensor? gammas=None"
@@ -28,7 +29,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def(
       "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
       "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment, Tensor grad_gamma)");
-  // Derivatives of the results above along tangents of the series or costs (no tensor: 0).
+  // Derivatives of the results above along tangents of the series or costs. No tensor: that tangent is 0.
   library.def(
       "soft_dtw_jvp(Tensor x, Tensor y, Tensor? x_tangent, Tensor? y_tangent, Tensor? x_lengths, Tensor? "
       "y_lengths, float gamma, bool needs_grad_x, bool needs_grad_y, *, " WARPALIGN_CONSTANT_GAMMA

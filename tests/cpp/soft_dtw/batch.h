@@ -63,7 +63,7 @@ Tensor<T> normal_tensor(int batch, int rows, int columns, std::mt19937& generato
   return tensor;
 }
 
-// A problem with its data. With dim 0 only cost is used, else only x and y.
+// A problem with its data. With dim 0 the problem is `cost`, else it is x and y.
 template <typename T>
 struct Batch {
   Shape shape;
@@ -87,7 +87,7 @@ struct Batch {
   [[nodiscard]] int n(int b) const { return x_lengths.empty() ? shape.n : x_lengths[b]; }
   [[nodiscard]] int m(int b) const { return y_lengths.empty() ? shape.m : y_lengths[b]; }
 
-  // What no path may read: NaN there would spread.
+  // Fills what no path may read, so that a read shows.
   void fill_padding_with_nan() {
     const T nan = static_cast<T>(kNan);
     for (int b = 0; b < shape.batch; ++b) {
@@ -117,7 +117,7 @@ struct Batch {
   }
 };
 
-// Contiguous, as the library wrote them; empty: not wanted.
+// The outputs, contiguous, as the library wrote them; empty: not wanted.
 template <typename T>
 struct Outputs {
   std::vector<T> value, grad_x, grad_y, alignment, grad_gamma = {}, end_values = {};
@@ -131,8 +131,8 @@ bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
          same_bits(a.alignment, b.alignment);
 }
 
-// kGradients: of the series; kEverything: also the alignment. kAll, kAllGradients: also the gradient by
-// gamma, which not every path has.
+// The outputs of a call besides the value. kGradients: the gradients of the series; kEverything: also the
+// alignment; kAllGradients, kAll: the same two, and the gradient by gamma.
 enum Wanted { kValue, kGradients, kEverything, kAll, kAllGradients };
 
 // Calls the library with all memory in Buffers: HostBuffer, or a device's buffer with the same interface.

@@ -1,8 +1,8 @@
 // The tolerance rule of the whole suite, in one place (docs/numerics.md).
 //
-// float32: the error against float64 is at most twice that of the plain float32 formula (naive_soft_dtw
-// below), plus a floor: the plain formula is sometimes right by luck, and it never errs for 1 x 1. float64:
-// the reference itself is the plain float64 formula, so only the floor counts.
+// float32: the error against float64 is at most twice that of the naive float32 formula (naive_soft_dtw
+// below), plus a floor, because the naive formula is sometimes right by luck. float64: the reference is the
+// naive float64 formula: only the floor counts.
 #pragma once
 
 #include <algorithm>
@@ -125,7 +125,7 @@ inline NaiveResult naive_soft_dtw(const std::vector<float>& cost, int n, int m, 
 template <typename T>
 Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expected) {
   if constexpr (sizeof(T) == 8) return {};
-  // It is the plain formula alone, with a band at most.
+  // naive_soft_dtw() has no options but a band.
   const reference::Options& o = batch.options;
   if (o.step_penalty > 0 || o.subsequence || o.cost_kind != CostKind::kSquaredEuclidean || batch.gamma == 0)
     return {};
@@ -161,7 +161,8 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
       }
     }
   }
-  // A formula that has failed altogether excuses nothing, and one that has lost most digits not everything.
+  // A naive formula that gives NaN or infinity excuses nothing. In gradients it excuses an error of 1e-4 at
+  // most.
   const auto finite = [](double v) { return std::isfinite(v) ? v : 0.0; };
   const auto capped = [](double v) { return std::isfinite(v) ? std::min(v, 1e-4) : 0.0; };
   Errors errors{.value = finite(std::abs(naive.value - expected.value)),
@@ -173,7 +174,8 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
   return errors;
 }
 
-// Holds every pair of a result to the rule; `floor` replaces floor_at() where a test promises more digits.
+// Holds every pair of a result to the rule, with the relative part of the floor given. Without allow_naive
+// the floor holds the whole error.
 template <typename T>
 void expect_close(const Batch<T>& batch, const Outputs<T>& got, Tolerance floor, bool allow_naive = true) {
   const auto [pairs, n, m, dim] = batch.shape;
@@ -207,7 +209,8 @@ void expect_close(const Batch<T>& batch, const Outputs<T>& got, Tolerance floor,
     }
     if (!got.grad_gamma.empty()) {
       const double gamma = batch.gammas.empty() ? batch.gamma : batch.gammas[b];
-      // An entropy of up to log(3) per step, every share rounded; and the reference's difference of values.
+      // The entropy is up to log(3) per step, and every share is rounded. The reference subtracts values of
+      // the size of value / gamma.
       EXPECT_NEAR(got.grad_gamma[b], expected.grad_gamma,
                   floor.gradient * std::abs(expected.grad_gamma) +
                       (batch.n(b) + batch.m(b)) * (sizeof(T) == 4 ? 1e-6 : 1e-12) +
