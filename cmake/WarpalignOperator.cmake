@@ -15,6 +15,9 @@
 # fp-contract: multiply-add wherever the instruction set has it. trapping-math, math-errno: nobody reads those flags.
 # wrapv: exponents of a soft-DTW pair that will be computed again in float64 may overflow.
 set(warpalign_kernel_options -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv)
+if(WARPALIGN_SANITIZE)
+  list(APPEND warpalign_kernel_options -O1)  # cmake/WarpalignTargets.cmake
+endif()
 set(warpalign_baseline_options ${warpalign_kernel_options})
 set(warpalign_avx2_options ${warpalign_kernel_options} -mavx2 -mfma)
 set(warpalign_avx512_options ${warpalign_kernel_options} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma
