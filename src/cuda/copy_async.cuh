@@ -3,7 +3,7 @@
 
 namespace warpalign::cuda {
 
-// One element by this thread; other types, and GPUs before sm_80, wait for it.
+// This thread copies one element. The copy waits for the element where types differ, and before sm_80.
 template <class To, class From>
 __device__ __forceinline__ void copy_async(To* shared, const From* global) {
   *shared = static_cast<To>(*global);
@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 }
 #endif
 
-// This thread's copies have arrived.
+// Waits until this thread's copies have arrived.
 __device__ __forceinline__ void await_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

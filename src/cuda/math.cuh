@@ -17,7 +17,7 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
-// The root of x to 1 ulp, of denormal x 0; and 1 over it, relative error 2^-22, for normal x.
+// The square root of x to 1 ulp; 0 for denormal x. Its reciprocal, relative error 2^-22, for normal x.
 __device__ __forceinline__ float sqrt_fast(float x) {
   float y;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -29,7 +29,7 @@ __device__ __forceinline__ float reciprocal_root_fast(float x) {
   return y;
 }
 
-// A mantissa's bits under the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one instruction.
+// The mantissa of a float with the exponent of 1: (bits & 0x007fffff) | 0x3f800000 in one instruction.
 __device__ __forceinline__ int with_exponent_of_one(int bits) {
   int result;
   asm("lop3.b32 %0, %1, 0x007fffff, %2, 0xEA;" : "=r"(result) : "r"(bits), "r"(0x3f800000));

@@ -1,4 +1,4 @@
-// Global memory that other blocks are writing.
+// Access to global memory that other blocks write meanwhile.
 #pragma once
 
 namespace warpalign::cuda {

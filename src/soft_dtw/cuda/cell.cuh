@@ -1,15 +1,15 @@
-// The soft-DTW cell in linear space: Z = 2^(-R log2(e)/gamma) as mantissa and exponent of its own.
+// The soft-DTW cell in linear space: Z = 2^(-R log2(e)/gamma), as a mantissa and an exponent of its own.
 //
 //   Z[i,j] = 2^(-c[i,j]) (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]),   c = C log2(e)/gamma
 //
-// The exponent is exact, so the relative error of Z grows only with the number of cells on a path and never
-// with the magnitude of R; nothing underflows for any gamma. c is split in n + f with n = round(c): n goes to
-// the exponent, and 2^-f in [2^-1/2, 2^1/2] to the mantissa, so that a cell needs one transcendental
-// instruction. Costs come unscaled: the factor goes into multiply-adds, and c itself is never rounded.
+// The exponent is exact. So the relative error of Z grows only with the number of cells on a path, never with
+// the magnitude of R, and nothing underflows for any gamma. c is split in n + f with n = round(c). n goes to
+// the exponent, 2^-f in [2^-1/2, 2^1/2] to the mantissa: a cell needs one transcendental instruction. Costs
+// come unscaled. The factor log2(e)/gamma goes into multiply-adds, and c itself is never rounded.
 //
-// Transition weights, for the reverse sweep: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), and so on.
-// The third weight is (1 - p_up) - p_left: the three sum to 1 whatever the error of the reciprocal. A
-// predecessor that is out of reach has weight exactly 0.
+// The reverse sweep takes transition weights: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), p_left
+// and p_diagonal. The third weight is (1 - p_up) - p_left, so that the three sum to 1 whatever the error of
+// the reciprocal. A predecessor that is out of reach has weight exactly 0.
 //
 // A penalty multiplies Z[i-1,j] and Z[i,j-1] by 2^-penalty, in units of c.
 #pragma once
@@ -33,8 +33,9 @@ __device__ __forceinline__ double share(double part, double reciprocal) {
   return fmin(part * reciprocal, 1.0);
 }
 
-// Where the diagonal's share is below rounding, left gets all that up leaves, and up everything if left is
-// out of reach: else rounding noise would flow where nothing does.
+// The weights from three parts of Z and the reciprocal of their sum. Where the diagonal's share is below
+// rounding, left gets all that up leaves; up gets everything if left is out of reach. Otherwise rounding
+// noise would flow along steps that no path takes.
 template <class Real>
 __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real diagonal, Real reciprocal) {
   constexpr Real kNegligible = sizeof(Real) == 4 ? Real(0x1p-25) : Real(0x1p-54);
@@ -45,9 +46,10 @@ __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real dia
   return {p_up, no_diagonal ? rest : min(left * reciprocal, rest)};
 }
 
-// float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() brings them into [1, 2),
-// advance() lets them drift by less than 2^3 a cell, and a group starts from normal ones. Exact for |c| <
-// 2^22 and exponents above -2^29; kernel.cuh certifies both for every pair and hands the others to Cell64.
+// float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() brings them into [1, 2), and
+// advance() lets them drift by less than 2^3 a cell. A group starts from normal ones. The cell is exact for
+// |c| < 2^22 and exponents above -2^29. results.cuh certifies both for every pair; Cell64 computes the pairs
+// that are not certified.
 struct Cell32 {
   using Real = float;
   using Scale = float;
@@ -60,7 +62,7 @@ struct Cell32 {
   static __device__ __forceinline__ State one() { return State::one(); }
   static __device__ __forceinline__ State normal(State s) { return cuda::normal(s); }
 
-  // A power of two and the factor that is left. Certified below 2^22.
+  // 2^-c as a power of two and a factor. c is certified to be below 2^22.
   struct Penalty {
     float factor;
     int exponent;
@@ -99,9 +101,9 @@ struct Cell32 {
   static __device__ double log2_of(State s) { return cuda::log2_of(s); }
 };
 
-// float64 mantissa, and a double that holds an integer as exponent: exact below 2^53 and graceful beyond, so
-// that no magnitude of cost can overflow it. The path for float64 tensors, and the rerun for float32 pairs
-// out of Cell32's range.
+// float64 mantissa, and a double that holds an integer as exponent. The exponent is exact below 2^53 and
+// rounds beyond, so that no magnitude of cost overflows it. This cell serves float64 tensors, and the rerun
+// of float32 pairs out of Cell32's range.
 struct Cell64 {
   using Real = double;
   using Scale = double;
@@ -160,8 +162,8 @@ struct Cell64 {
   static __device__ double log2_of(State s) { return s.exponent + log2(s.mantissa); }
 };
 
-// Hard DTW, gamma = 0: R itself, summed in float64, and all the weight on one predecessor; of equal ones on
-// the diagonal, then on the one above.
+// Hard DTW, gamma = 0. The state is R itself, summed in float64. One predecessor has all the weight; among
+// equal ones the diagonal comes first, then the one above.
 template <class Real_>
 struct CellHard {
   using Real = Real_;
@@ -196,7 +198,7 @@ struct CellHard {
     return {least + cost};
   }
 
-  // R counts as -log2 Z.
+  // R takes the place of -log2 Z.
   static __device__ double log2_of(State s) { return -s.value; }
 };
 

@@ -1,4 +1,4 @@
-// Second order: the recursions on dual numbers, each a value and its derivative along the caller's tangents.
+// Second order: the recursions on dual numbers. A tangent is the derivative along the caller's tangents.
 //
 // With L = log2 Z and the shares p of the predecessors k of a cell,
 //   dL = sum_k p_k dL_k - dc,   dp_k = ln(2) p_k (dL_k - sum_l p_l dL_l),
@@ -14,7 +14,7 @@ namespace warpalign::detail::soft_dtw {
 using cuda::Dual;
 using cuda::value_of;
 
-// What the caller gets of a number.
+// The part of a number that is the caller's result: of a dual, its tangent.
 template <class Real>
 __device__ __forceinline__ Real result_of(Real a) {
   return a;

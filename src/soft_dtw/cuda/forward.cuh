@@ -1,9 +1,9 @@
 // The forward sweep of one strip: Z[i,j] = 2^-c[i,j] (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), 0 <= i < n, 0 <= j <
 // m, Z[-1,-1] = 1.
 //
-// Rows outside [0, n) are computed too: before row 0 everything is out of reach and stays so, and what lies
-// behind row n - 1 reaches nothing, so that no step needs a branch. Where the launch sweeps back too, every
-// strip's last column and the lanes' states at the start of every segment are kept in scratch.
+// Rows outside [0, n) are computed too, so that no step needs a branch: before row 0 everything is out of
+// reach and stays so, and rows behind n - 1 reach nothing. Where the launch sweeps back too, every strip's
+// last column and the lanes' states at the start of every segment are kept in scratch.
 #pragma once
 
 #include "soft_dtw/cuda/hand_over.cuh"

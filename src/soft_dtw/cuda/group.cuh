@@ -7,8 +7,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// What lies above and to the left of a lane's next row: Z of the row before in each of its W columns, and in
-// the last column of the lane on its left, one row further up.
+// What a lane needs for its next row. above: Z of the row before, in each of the lane's W columns. corner: Z
+// in the last column of the lane on the left, in the row before.
 template <class Cell, int W>
 struct Lane {
   typename Cell::State above[W];
@@ -24,27 +24,30 @@ struct Lane {
 template <class Cell, int W>
 using GroupWeights = Weights<typename Cell::Real>[kGroup][W];
 
-// Where paths begin, if not at the sweep's very first step: in this group, and in this lane at this step and
-// column of it; -1: in none.
+// Where paths begin, if they do not begin at the sweep's first step: the group, the step of the group in this
+// lane (-1: another lane), and the lane's column. group is -1 where paths begin at the first step.
 struct Start {
   int group;
   int step;
   int column;
 };
 
-// What kernels with options need besides.
+// What only kernels with options need.
 template <class Cell>
 struct StepOptions {
   typename Cell::Penalty penalty;
-  int start;  // the step at which this lane is at row 0, if paths may begin in any column of it; else -1
+  int start;  // of subsequences: the step of the group at which this lane is at row 0; else -1
 };
 
-// source.cost(q, k): of step q, column k; source.forbids(q, k): no path may use it. border[q]: Z left of the
-// strip, for lane 0. out gets the last column's values. Nothing is stored in memory between the steps, so
-// that loads can run ahead. note(q, k, state): sees every cell.
+// Advances the warp by one group of steps.
 //
-// Within a group mantissas drift, by less than 2^(2.1 W kGroup); so do those of the border, which may come as
-// they are where both together stay far from overflow. kStarts: paths begin in this group, at `first`.
+// source.cost(q, k) is the cost of step q, column k. source.forbids(q, k) says that no path may use the cell.
+// border[q] is Z left of the strip, for lane 0. out[q] becomes Z in the lane's last column. note(q, k, state)
+// is called for every cell. With kStarts, paths begin in this group, at `first`. Nothing is stored in memory
+// between the steps, so that loads can run ahead.
+//
+// Mantissas drift within a group, by less than 2^(2.1 W kGroup). So do those of the border. With W <= 2 both
+// together stay far from overflow, and the border is taken as it is.
 template <bool kWantWeights, bool kStarts, class Source, class Cell, int W, class Note>
 __device__ __forceinline__ void run_group(int lane, const Source& source, const StepOptions<Cell>& options,
                                           const Start& first, const typename Cell::State* border,

@@ -1,22 +1,22 @@
 // Where the two sweeps of a pair meet, one from the first step of both series, one from the last.
 //
-// Each makes Z of its own cells: the sum over all paths from where it started to the cell. A path changes
-// from the cells of one to those of the other in exactly one step, so that
-//   Z[n-1,m-1] = sum of (Z of one end of the step) (Z of the other),
-// over all steps across, and a step's part in that sum is the share of paths that take it: E of the cell
-// behind it times its transition weight, with which the reverse sweeps start, each on its own cells.
+// Each sweep makes Z of its own cells: the sum over all paths from the sweep's start to the cell. A path
+// changes from one sweep's cells to the other's in exactly one step, a step across. So
+//   Z[n-1,m-1] = sum over all steps across of (Z of one end) (Z of the other end).
+// A step's summand, as a share of the sum, is the share of paths that take the step: E of the cell behind it
+// times its transition weight. The reverse sweeps start with these shares, each on its own cells.
 //
-// Both have the same strips and end with whole groups of steps, in lane t one row earlier than in lane t - 1
-// and, from a strip's last lane to the next one's first, in the same row (layout.h). So of steps across there
-// are those that lead from a lane's last row to the next one, and those that lead to the right into what the
-// other sweep's lane has as its last two rows.
+// Both sweeps have the same strips and end with whole groups of steps. Lane t ends one row earlier than lane
+// t - 1; a strip's last lane and the next strip's first lane end in the same row (layout.h). So a step across
+// leads either from a lane's last row to the next row, or to the right, into one of the last two rows of the
+// other sweep's lane.
 #pragma once
 
 #include "soft_dtw/cuda/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-// Where paths begin, as the sweep from the back comes by it.
+// Where paths begin in the sweep from the back, whose first columns may lie behind column m - 1.
 template <class Wave>
 __device__ __forceinline__ Start start_of(const Wave& w) {
   if (!Wave::kMeets || !w.from_back || w.has_left()) return {-1, -1, 0};
@@ -26,9 +26,9 @@ __device__ __forceinline__ Start start_of(const Wave& w) {
   return {step / kGroup, w.lane == lane ? step % kGroup : -1, column % Wave::W};
 }
 
-// Products of Z over a lane's steps across: from its last row to the next one, straight and diagonally, the
-// latter from the column before; and from the last column of the lane before, which is one row further on,
-// straight and diagonally.
+// Products of Z over a lane's steps across. up: from the last row of each column straight to the next row.
+// diagonal: to the same cells from the column before. sideways: from the last column of the lane before,
+// which ends one row further on, straight and diagonally.
 template <class Wave>
 struct Crossings {
   using State = typename Wave::State;
@@ -67,7 +67,7 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
 
 constexpr int kMostStrips = 8;  // of a block
 
-// Z[n-1, m-1], by all warps of a block, where all sweeps are over; for the first thread.
+// Z[n-1, m-1], when all sweeps are over. All warps of a block sum; the first thread gets the result.
 template <class Wave>
 __device__ typename Wave::State join_sweeps(const Wave& w) {
   using Cell = typename Wave::Cell;

@@ -1,20 +1,20 @@
-// What the reverse sweep of a strip needs of the forward one: the transition weights of its cells, from the
-// last group to the first.
+// The reverse sweep of a strip needs the transition weights of the strip's cells, from the last group to the
+// first. The forward sweep has kept states only; weights are recomputed from them. There are two ways:
 //
-// From a segment's kept state the lanes' states at the start of its groups are recomputed into shared memory;
-// then its groups, from the last to the first, with their weights. The wave's warp does it itself, or, where
-// multiprocessors would idle, other warps do it ahead of it, which share the segments.
+// In two passes. From a segment's kept state, the lanes' states at the start of each group are recomputed
+// into shared memory. Then the groups are recomputed with their weights, from the last to the first. The wave
+// does this, or, where multiprocessors would idle, helpers do it ahead of the wave and share the segments.
 //
-// Where shared memory can hold the weights of a whole segment, they are made in one pass (weigh_segment()),
-// by the wave's warp or by another one ahead of it (weigh_strip()).
+// In one pass, where shared memory can hold the weights of a whole segment: weigh_segment(). The wave does
+// this, or another warp does it ahead of the wave: weigh_strip().
 #pragma once
 
 #include "soft_dtw/cuda/meeting.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-// Word i of the column on the left of a strip that has a neighbour there, from the start of group `first` on.
-// The groups that nothing came for are behind row n - 1: any finite values do.
+// Word i of the column on the left of the strip, from the start of group `first` on. The strip has a
+// neighbour there. Groups that the neighbour did not send lie behind row n - 1, where any finite values do.
 template <class Wave>
 __device__ __forceinline__ cuda::Word border_word(const Wave& w, int first, int i) {
   using State = typename Wave::State;
@@ -69,13 +69,13 @@ class Recomputation {
     }
   }
 
-  // Of the segment's group i; to be called from the last to the first.
+  // Two passes: weights of the segment's group i. Calls go from the last group to the first.
   __device__ __forceinline__ void weigh(int i, GroupWeights<Cell, W>& weights) {
     if (i + 1 < count_) w_.load(w_.phase_states + i * (W + 1) * 32 + w_.lane, z_);
     run<true>(i, weights);
   }
 
-  // The other way, in one pass: what it takes can be asked for before.
+  // One pass: ask() loads what begin_asked() of the same segment needs, while other work goes on.
   __device__ __forceinline__ void ask(int segment) {
     w_.load(w_.kept(segment), asked_);
     if (!w_.has_left()) return;
@@ -98,10 +98,10 @@ class Recomputation {
     __syncwarp();
   }
   [[nodiscard]] __device__ __forceinline__ int groups_in_work() const { return count_; }
-  // To be called from the first group to the last.
+  // One pass: weights of group i. Calls go from the first group to the last.
   __device__ __forceinline__ void weigh_next(int i, GroupWeights<Cell, W>& weights) { run<true>(i, weights); }
 
-  // The last column's states, of the group that was weighed last.
+  // Z in the lane's last column, for the group that was weighed last.
   State out[kGroup];
 
  private:
@@ -109,7 +109,7 @@ class Recomputation {
     for (int i = w_.lane; i < kSegment * kGroup; i += 32) w_.phase_border[i] = Cell::dead();
   }
 
-  static constexpr int kWords = div_up(kSegment * Wave::kStateUnits, 32);  // a lane's, of a segment's border
+  static constexpr int kWords = div_up(kSegment * Wave::kStateUnits, 32);  // of a segment's border, per lane
 
   template <bool kWeights>
   __device__ __forceinline__ void run(int i, GroupWeights<Cell, W>& weights) {
@@ -136,8 +136,7 @@ class Recomputation {
   cuda::Word asked_border_[kWords];
 };
 
-// Weights of groups, on their way from a warp that recomputes to the wave's, both of which count groups from
-// 0.
+// Weights of groups, on their way from a helper to the wave. Both count the helper's groups from 0.
 template <class Real, int W>
 struct __align__(16) WeightQueue {
   static constexpr int kDepth = 4;
@@ -148,7 +147,7 @@ struct __align__(16) WeightQueue {
   Step steps[kDepth][kGroup][32];
   cuda::Ring<kDepth, cuda::kWarpSize> ring;
 
-  // By one warp, as the channels'.
+  // By the wave's warp, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 
@@ -175,7 +174,8 @@ struct __align__(16) WeightQueue {
   }
 };
 
-// Of the `order`th segment from the end: how many groups its helper has had to do before.
+// How many groups the helper of a segment has done before that segment. order: the segment's number, counted
+// from the end of the strip.
 template <class Wave>
 __device__ __forceinline__ int groups_of_helper_before(const Wave& w, int order) {
   constexpr int kHelpers = Wave::Source::kHelpers;
@@ -184,7 +184,8 @@ __device__ __forceinline__ int groups_of_helper_before(const Wave& w, int order)
   return order >= kHelpers && order % kHelpers == 0 ? whole - Wave::Source::kSegment + last : whole;
 }
 
-// By a helper: every so manieth segment.
+// What a helper does: recomputes every kHelpers-th segment, from the end, and puts its weights into the
+// queue.
 template <class Wave, class Queue>
 __device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Queue& queue, int helper) {
   using Cell = typename Wave::Cell;
@@ -205,8 +206,8 @@ __device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Qu
   }
 }
 
-// A segment that has been asked for, from its first group on, to source.put_weights(); it is number `order`
-// from the end.
+// Makes the weights of a segment that has been asked for, from its first group on, and gives them to
+// source.put_weights(). order: the segment's number, counted from the end.
 template <class Wave>
 __device__ __forceinline__ void weigh_segment(Recomputation<Wave>& recomputed, typename Wave::Source& source,
                                               int order, int segment) {
@@ -220,7 +221,7 @@ __device__ __forceinline__ void weigh_segment(Recomputation<Wave>& recomputed, t
   }
 }
 
-// All of a strip, by a warp that works ahead of the wave.
+// What a weigher does: makes the weights of all segments of a strip, ahead of the wave.
 template <class Wave>
 __device__ void weigh_strip(const Wave& w, typename Wave::Source& source) {
   source.begin_reverse();

@@ -1,10 +1,10 @@
 // The reverse sweep of one strip: E[n-1,m-1] = 1,
 //   E[i,j] = p_up[i+1,j] E[i+1,j] + p_left[i,j+1] E[i,j+1] + p_diagonal[i+1,j+1] E[i+1,j+1],
-// where p[i,j] are the shares of Z[i-1,j], Z[i,j-1], Z[i-1,j-1] in their sum: in [0, 1], so that nothing
-// overflows for any gamma.
+// where p[i,j] are the shares of Z[i-1,j], Z[i,j-1], Z[i-1,j-1] in their sum. Shares are in [0, 1], so that
+// nothing overflows for any gamma.
 //
-// Segments go from the last to the first, and so do their groups, whose weights are recomputed
-// (recompute.cuh) and swept backwards. Strips go from the right-most to the left-most.
+// Strips go from the right-most to the left-most. Segments go from the last to the first, and so do their
+// groups. The weights of a group are recomputed (recompute.cuh), and the group is swept backwards.
 #pragma once
 
 #include "soft_dtw/cuda/hand_over.cuh"
@@ -12,15 +12,15 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// E on its way through a lane: what row i + 1 sends up to row i of each column, and diagonally to the column
-// before; sideways is what goes to the lane before, for the row that it is about to compute, and the source's
-// partial sums over the columns on the right, of that row.
+// E on its way through a lane. up: what row i + 1 sends to row i, for each column. diagonal: what row i + 1
+// sends to row i of the column before. sideways: what goes to the lane before, for the row that the lane
+// before is about to compute, and the source's partial sums of that row over the columns on the right.
 template <class Wave>
 struct Flow {
   typename Wave::Real up[Wave::W] = {};
   typename Wave::Real diagonal[Wave::W] = {};
   typename Wave::Real sideways[Wave::kFlow] = {};
-  typename Wave::Real last;  // E of the cell just passed
+  typename Wave::Real last;  // E of the cell that was passed last
 };
 
 template <class Wave>
@@ -57,7 +57,7 @@ __device__ __forceinline__ Real entropy_of(Weights<Real> p) {
   return -(part(p.up) + part(p.left) + part((Real(1) - p.up) - p.left));
 }
 
-// Of a subsequence: a cell's share of all that the last row ends with.
+// Of a subsequence: the share of paths that end in a cell of the last row. end: Z of the cell.
 template <class Wave>
 __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename Wave::State end) {
   using Real = typename Wave::Real;
@@ -65,8 +65,7 @@ __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename
   return static_cast<Real>(exp2(Wave::Cell::log2_of(end) - w.record->sum));
 }
 
-// What a lane begins with where its sweep is met by the other one: the shares of paths that take its steps
-// across.
+// What a lane begins with where the two sweeps meet: the shares of paths that take the lane's steps across.
 template <class Wave>
 __device__ Flow<Wave> flow_across(const Wave& w) {
   using Cell = typename Wave::Cell;

@@ -1,5 +1,6 @@
-// Weights of the cells of a segment: made from the first group to the last, taken from the last to the first.
-// Of a cell's two weights one lies here, the other one where its cost was.
+// Transition weights of a segment's cells in shared memory. They are made from the first group to the last
+// and taken from the last to the first. One of a cell's two weights lies here, the other where the cell's
+// cost was.
 #pragma once
 
 #include "cuda/ring.cuh"
@@ -8,8 +9,12 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Who makes them: the wave, group by group, of which it keeps none; the wave, here; or another warp.
-enum class Weighing : unsigned char { kByGroup, kBySegment, kAhead };
+// Who makes the weights, and when.
+enum class Weighing : unsigned char {
+  kByGroup,    // the wave, one group at a time, in registers: nothing lies here
+  kBySegment,  // the wave, a whole segment before it sweeps the segment
+  kAhead,      // another warp, ahead of the wave
+};
 
 template <class Real, int kGroups, Weighing>
 struct SegmentWeights {
@@ -17,7 +22,7 @@ struct SegmentWeights {
   __device__ void reset(int) const {}
 };
 
-// By the wave: every lane its own.
+// The wave puts and takes; every lane has its own places.
 template <class Real, int kGroups>
 struct SegmentWeights<Real, kGroups, Weighing::kBySegment> {
   using Group = Weights<Real>[kGroup][1];
@@ -39,21 +44,20 @@ struct SegmentWeights<Real, kGroups, Weighing::kBySegment> {
   }
 };
 
-// On their way to the wave. A group finds its place where the wave has just taken one of the segment before:
-// every other segment lies here the other way round, and one segment's memory is enough for both warps to be
-// at work all the time.
+// One warp puts, the wave takes. Every other segment lies here the other way round: a group's place is the
+// one that the wave has just emptied of the segment before. So one segment's memory keeps both warps at work.
 template <class Real, int kGroups>
 struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
   using Group = Weights<Real>[kGroup][1];
   Real left[kGroups][kGroup][32];
   cuda::Ring<kGroups, cuda::kWarpSize> ring;
 
-  // By one warp, as the channels'.
+  // By the wave's warp, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 
-  // Group i of the segment that comes as number `order`; the first one has first_count groups. at: the costs
-  // of this lane.
+  // Group i of the segment that comes as number `order`. The first segment to come has first_count groups.
+  // at: this lane's costs of the group, which become the weights `up`.
   __device__ __forceinline__ void put(int order, int i, int first_count, int lane, Real* at,
                                       const Group& weights) {
     const Place place(order, i, first_count);
@@ -77,7 +81,7 @@ struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
  private:
   struct Place {
     int slot;
-    int uses;  // of the slot, before
+    int uses;  // how many groups had the slot before
     __device__ __forceinline__ Place(int order, int i, int first_count)
         : slot(order % 2 == 0 ? i : kGroups - 1 - i), uses(order - (slot >= first_count)) {}
   };

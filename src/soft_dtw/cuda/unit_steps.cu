@@ -12,14 +12,14 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 1 << 20;
 
-// A step of the series, or nothing where it is missing or behind the true length.
+// One step of the series. It is empty where the step is missing or behind the true length.
 template <class In>
 struct Step {
   const In* data;
   std::int64_t stride;
   const In* tangents;
   std::int64_t tangent_stride;
-  double length;  // 0 where there is nothing
+  double length;  // 0: the step is empty
 
   __device__ Step(const UnitSteps& side, std::int64_t row, int lane) {
     const std::int64_t b = row / side.length;
@@ -46,7 +46,7 @@ struct Step {
   [[nodiscard]] __device__ double tangent(int d) const {
     return tangents ? static_cast<double>(tangents[d * tangent_stride]) : 0.0;
   }
-  // Over all features, by the whole warp; 0 where there is nothing.
+  // The sum of of(d) over all features d, by the whole warp; 0 for an empty step.
   template <class Of>
   [[nodiscard]] __device__ double sum(int dim, int lane, const Of& of) const {
     double total = 0;
@@ -102,8 +102,8 @@ __global__ void unit_gradient_kernel(const UnitSteps side, const In* unit_gradie
   });
 }
 
-// With u = x / |x|, g the gradient by u, and dots for derivatives along the tangents: of (g - <u, g> u) /
-// |x|.
+// The derivative along the tangents of (g - <u, g> u) / |x|, with u = x / |x| and g the gradient by u. Names
+// that end in _dot are derivatives along the tangents.
 template <class In>
 __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradient,
                                     const In* unit_gradient_dot, In* tangent) {

@@ -1,6 +1,6 @@
 // The cosine cost as a squared distance: 1 - <x, y> / (|x| |y|) = |u - v|^2 / 2 with u = x / |x|, v = y /
-// |y|. A step of length 0 gets a direction of its own, which is at a right angle to all others of the other
-// series: cost 1, as it has to be.
+// |y|. A step of length 0 gets a direction of its own, at a right angle to every step of the other series. So
+// its cost is 1, as it has to be.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Features of a unit step: the step's own, the two directions of steps of length 0, and what makes rows
-// multiples of 16 bytes.
+// Features of a unit step: those of the step, the two directions of steps of length 0, and padding that makes
+// rows multiples of 16 bytes.
 constexpr int unit_features(int dim) { return (dim + 2 + 3) / 4 * 4; }
 
 // One side of the problem.
@@ -28,14 +28,14 @@ struct UnitSteps {
   void* unit_tangents = nullptr;
 };
 
-// And their tangents, where unit_tangents is not null.
+// Writes side.units, and side.unit_tangents where it is not null.
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream);
 
-// gradient (B, length, dim) of the cosine from that of |u - v|^2 with respect to the units, (B, length,
-// unit_features(dim)).
+// The gradient of the cosine by the series, (B, length, dim), from the gradient of |u - v|^2 by the units,
+// (B, length, unit_features(dim)).
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream);
-// Its derivative along the tangents, from those two of the units.
+// The derivative of that gradient along the tangents, from the units' gradient and its derivative.
 Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
                          void* tangent, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// One warp's place in the wavefront: its strip of a pair, its queues to the neighbouring strips, its part of
-// the scratch, and what the blocks of a pair tell each other.
+// One warp's place in the wavefront: its strip of a pair, its queues to the neighbouring strips, and its part
+// of the block's shared memory and of the scratch.
 #pragma once
 
 #include "cuda/remote.cuh"
@@ -28,8 +28,7 @@ struct Wave {
   static constexpr bool kOptions = Source::kOptions != Options::kNone;
   static constexpr bool kAll = Source::kOptions == Options::kAll;
   static constexpr bool kMeets = Source::kMeets;
-  // Reals per row that a strip sends to the one on its left: E, and partial sums of grad_x where the source
-  // carries them.
+  // Reals per row that a strip sends to the strip on its left: E, and the source's partial sums of grad_x.
   static constexpr int kFlow = 1 + Source::kCarried;
   static constexpr CellSizes kSizes{sizeof(State), sizeof(Real)};
   static constexpr int kQueueBytes = queue_bytes(Source::kCarried, kSizes);
@@ -38,32 +37,29 @@ struct Wave {
 
   const Params& params;
   const int lane;
-  const int
-      role;  // 0: the wavefront itself; others: the source's helpers, each for the strip of the same place
+  const int role;  // 0: the wave; others: the source's helpers, for the strip of the same `warp`
   const int slot;  // of the pair within the block
   const int warp;  // of the strip within the panel
   unsigned char* source_memory;
-  // Of each warp that recomputes:
+  // For segments that are recomputed; each warp that recomputes has its own.
   State* phase_states;  // [starts][W + 1][32]: lane states at the start of groups of the segment in work
   State* phase_border;  // [segment * kGroup]: the column on the left, for the same groups
-  // Of the task in work.
+  // The task in work.
   Record* record;
   Pair<In> pair;
-  Output grad_x_from_back;  // (n, D), in its own order of rows: where strips add to it one after the other
-  bool meets;               // this pair is swept from both ends,
-  bool from_back;           // and this sweep is the one that started at the last step of both series
-  int strip;                // from where the sweep started
-  int strips;
-  int shift;  // rows
-  // What there is to do: a band leaves some groups of each strip. Hand-overs with the neighbours, in groups
-  // of this strip.
+  Output grad_x_from_back;  // (n, D), rows from the last on; for sources that carry no partial sums
+  bool meets;               // this pair is swept from both ends
+  bool from_back;           // this sweep started at the last step of both series
+  int strip;                // counted from where the sweep started
+  int strips;               // of the pair
+  int shift;                // rows by which lane 0 starts late
+  // What the strip has to do, and which of its groups are handed over. All are counted as this strip counts.
   Groups own;
-  int end_row;  // of those with cells here
+  int end_row;  // the row behind the last one with cells in this strip
   Groups from_left;
   Groups to_right;
-  // With options: the first row with cells here, and on the right.
-  int first_row;
-  int right_first_row;
+  int first_row;        // with options: the first row with cells in this strip
+  int right_first_row;  // with options: the same of the strip on the right
 
   __device__ Wave(const Params& p, unsigned char* shared)
       : params(p),
@@ -91,7 +87,7 @@ struct Wave {
     Source::init(p, source_memory, lane);
   }
 
-  // index: of the pair in the scratch.
+  // b: the pair's place in the batch. index: its place in the scratch.
   __device__ void begin_pair(int b, int index, bool is_from_back) {
     pair = pair_at<Cell, In>(params, b);
     strips = strips_of(pair.m, W);
@@ -137,13 +133,14 @@ struct Wave {
   [[nodiscard]] __device__ bool active() const { return strip < strips && (meets || !from_back); }
   [[nodiscard]] __device__ bool has_left() const { return strip > 0; }
   [[nodiscard]] __device__ bool has_right() const { return strip + 1 < strips; }
-  // Neighbours in another panel are reached through global memory.
+  // A neighbour in another panel is reached through global memory.
   [[nodiscard]] __device__ bool left_is_remote() const { return warp == 0; }
   [[nodiscard]] __device__ bool right_is_remote() const { return warp + 1 == params.layout.warps; }
   [[nodiscard]] __device__ int row(int group, int q) const { return group * kGroup + q - shift - lane; }
   [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
-  // Channels hold what a warp sends: to the right in the forward sweep, to the left in the reverse one.
+  // A warp's own channel holds what the warp sends: to the right in the forward sweep, to the left in the
+  // reverse sweep.
   [[nodiscard]] __device__ Channel& own_channel() const { return *channel_; }
   [[nodiscard]] __device__ Channel& channel_of(int neighbour) const { return channel_[neighbour]; }
   template <class T>
@@ -151,13 +148,13 @@ struct Wave {
     return reinterpret_cast<T*>(queue_ +
                                 (neighbour * (kChannelGroups + 1) + index % kChannelGroups) * kQueueBytes);
   }
-  // Where what comes from another panel is put down.
+  // Shared memory for what comes from another panel.
   template <class T>
   [[nodiscard]] __device__ T* inbox() const {
     return reinterpret_cast<T*>(queue_ + kChannelGroups * kQueueBytes);
   }
 
-  // A column that is out of reach, in the inbox.
+  // A group's column of dead states, in the inbox.
   [[nodiscard]] __device__ const State* dead_border() const {
     __syncwarp();
     if (lane < kGroup) inbox<State>()[lane] = Cell::dead();
@@ -165,8 +162,8 @@ struct Wave {
     return inbox<State>();
   }
 
-  // The last column of a strip, in the next strip's groups of rows. Where all are kept, sweeps that meet
-  // share the memory: the second one fills it from its end.
+  // Scratch memory of a strip's last column, in the next strip's groups of rows. Where the columns of all
+  // strips are kept, sweeps that meet share the memory, and the back fills it from its end.
   [[nodiscard]] __device__ State* border_group(int of_strip, int group, bool all_kept) const {
     const Layout& l = params.layout;
     const std::size_t column = !all_kept   ? of_strip / l.warps + (from_back ? l.panels - 1 : 0)
@@ -175,13 +172,14 @@ struct Wave {
     const int place = all_kept && from_back ? l.groups - 1 - group : group;
     return borders_ + (column * l.groups + place) * kGroup;
   }
-  // What the first strip of a panel sends to the panel on its left.
+  // Scratch memory of what the first strip of a panel sends to the panel on its left.
   [[nodiscard]] __device__ Real* flow_column(int of_strip) const {
     const Layout& l = params.layout;
     const std::size_t index = of_strip / l.warps - 1 + (from_back ? l.panels - 1 : 0);
     return flows_ + index * l.groups * kGroup * kFlow;
   }
-  // Progress of the first strip of a panel on grad_x, where strips add to it one after the other.
+  // How many rows of grad_x the first strip of a panel has done, for sources whose strips add to grad_x one
+  // after the other.
   [[nodiscard]] __device__ int* rows_done_of(int of_strip, int helper) const {
     const int panel = of_strip / params.layout.warps + (from_back ? params.layout.panels : 0);
     return rows_done_ + panel * Source::kRoles + helper;
@@ -197,7 +195,7 @@ struct Wave {
     const int place = from_back ? params.layout.segments - 1 - segment : segment;
     return states_ + (true_strip() * segments + place) * ((W + 1) * 32) + lane;
   }
-  // States of this lane, or another one, behind the last row of a sweep that is met by another.
+  // A lane's states behind the last row of a sweep that meets another one.
   [[nodiscard]] __device__ State* last_states(int of_true_strip, bool of_back, int of_lane) const {
     return meeting_ + (of_true_strip * 2 + of_back) * ((W + 1) * 32) + of_lane;
   }
@@ -214,8 +212,9 @@ struct Wave {
   }
 
  private:
-  unsigned char* queue_;  // of this warp; those of the others of the panel beside it
-  Channel* channel_;      // likewise
+  // Of this warp; those of the panel's other warps lie beside them.
+  unsigned char* queue_;
+  Channel* channel_;
   State* borders_;
   Real* flows_;
   int* rows_done_;
