@@ -52,4 +52,32 @@ __device__ __forceinline__ BFloat16 narrow<BFloat16>(float v) {
 #endif
 }
 
+// Two neighbours of memory at once, the first one in the lower half.
+template <class Half>
+__device__ __forceinline__ void widen_pair(std::uint32_t pair, float& first, float& second) {
+  if constexpr (std::is_same_v<Half, BFloat16>) {
+    first = __int_as_float(static_cast<int>(pair << 16));
+    second = __int_as_float(static_cast<int>(pair & 0xffff0000u));
+  } else {
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(first), "=f"(second)
+        : "r"(pair));
+  }
+}
+template <class Half>
+__device__ __forceinline__ std::uint32_t narrow_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<Half, BFloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  }
+  return pair;
+#else
+  return static_cast<std::uint32_t>(narrow<Half>(first).bits) |
+         static_cast<std::uint32_t>(narrow<Half>(second).bits) << 16;
+#endif
+}
+
 }  // namespace warpalign::cuda

@@ -1,235 +1,290 @@
 // Sweeps of any arcs: big blanks, tokens and durations. Lane l is at frame t = s - l at step s.
 //
-//   forward   alpha(t,u) = sum over arcs of alpha(t - frames, u or u - 1) weight
-//   reverse   gamma(t,u) goes to where the shares came from: gamma(t - frames, u or u - 1) += gamma(t,u)
-//   share
+//   forward   alpha(t,u) = sum over arcs into (t, u) of alpha(t - frames, u or u - 1) weight
+//   reverse   gamma(t,u) = sum over arcs out of (t, u) of gamma(t + frames, u or u + 1) share
 //
-// A lane remembers its last `history` frames in shared memory: alpha, or sums for gamma. Shares are formed as
-// in plain_sweep.cuh: the largest one is what the others leave.
+// A warp remembers alpha, or gamma, of its columns and of the neighbouring one for `history` frames, in
+// shared memory. Shares are formed as in plain_sweep.cuh: the largest one is what the others leave.
+//
+// Slots of arcs that start before frame 0 or end behind the end are padding: they count as weights of 0.
 #pragma once
 
 #include "transducer/cuda/strip.cuh"
 
 namespace warpalign::detail::transducer {
 
-// kArcs: at most so many.
-template <class Real_, int kArcs>
+// kArcs: at most so many. kAhead: steps whose slots are on their way; divides kGroup.
+template <class Real_, int kArcs, int kAhead>
 class ArcsSweep {
+  static_assert(kGroup % kAhead == 0);
+
  public:
   using Real = Real_;
 
   // Of a strip: alpha of its columns and of the one on the left.
   static WARPALIGN_ANYWHERE constexpr int shared_bytes(int history) {
-    return (history * (kStrip + 1) * static_cast<int>(sizeof(Real) + sizeof(Exponent)) + 15) / 16 * 16;
+    return history * kColumns * static_cast<int>(sizeof(State<Real>));
   }
 
   __device__ __forceinline__ ArcsSweep(const Strip<Real>& strip, unsigned char* shared)
       : strip_(strip),
-        table_(table_of(strip.p.batch, strip.utterance)),
-        arcs_(table_.arcs()),
+        rows_(strip.frames + kStrip - 1),
         history_(strip.p.history),
-        exponents_(reinterpret_cast<Exponent*>(shared)),
-        mantissas_(reinterpret_cast<Real*>(exponents_ + history_ * (kStrip + 1))) {}
+        alpha_(reinterpret_cast<State<Real>*>(shared)),
+        // Lanes behind the last column read what that one reads, and write nothing.
+        slots_(strip.slots +
+               min(strip.utterance.labels - strip.column, 0) * strip.utterance.layout.lane_stride()),
+        arc_stride_(strip.utterance.layout.arc_stride()) {
+    const ArcTable& table = table_of(strip.p.batch, strip.utterance);
+    arcs_ = table.arcs();
+    first_label_ = table.blanks;
+    longest_ = table.longest;
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) frames_[arc] = arc < arcs_ ? table.frames[arc] : 0;
+  }
 
   __device__ __forceinline__ void begin_forward() {
     __syncwarp();
-    for (int k = strip_.lane; k < history_ * (kStrip + 1); k += kStrip) {
-      mantissas_[k] = 0;
-      exponents_[k] = kNothing;
-    }
+    for (int k = strip_.lane; k < history_ * kColumns; k += kStrip) alpha_[k] = State<Real>::zero();
     __syncwarp();
-    place_ = place_of_start();
-    load<false>(0);
+    place_ = place_of(-strip_.lane);
+    load_weights(0);
   }
 
   __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
+    const bool inside = first > kStrip - 1 + longest_ && first + kGroup <= strip_.frames;
 #pragma unroll 1
-    for (int s = first; s < first + kGroup; ++s) {
-      const State<Real> alpha = forward_step(s, left[s % kBorderFrames].state());
-      if (strip_.lane == kStrip - 1 && strip_.has_right()) {
-        right[(s + 1) % kBorderFrames] = {alpha.mantissa, 0, alpha.exponent};
+    for (int at = first; at < first + kGroup; at += kAhead) {
+      Real weights[kAhead][kArcs];
+      bool is_nan = false;
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        is_nan |= isnan(check_[q]);
+#pragma unroll
+        for (int arc = 0; arc < kArcs; ++arc) weights[q][arc] = next_[q][arc];
+      }
+      invalid_ |= is_nan;
+      load_weights(at + kAhead);
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        const int s = at + q;
+        if (!inside) take_out_padding(s - strip_.lane, weights[q]);
+        const State<Real> alpha = forward_step(s, weights[q], left, inside);
+        if (strip_.lane == kStrip - 1 && strip_.has_right()) {
+          right[(s + 1) % kBorderFrames] = {alpha.mantissa, 0, alpha.exponent};
+        }
       }
     }
   }
 
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return end_; }
-  [[nodiscard]] __device__ __forceinline__ bool invalid() const { return invalid_; }
+  [[nodiscard]] __device__ __forceinline__ bool invalid() const { return strip_.exists && invalid_; }
 
-  // The step behind the last one has the place of the first one plus `last` + 1.
+  // last: the first step that is taken.
   __device__ __forceinline__ void begin_reverse(int last) {
     __syncwarp();
-    for (int k = strip_.lane; k < history_ * (kStrip + 1); k += kStrip) {
-      blanks()[k] = 0;
-      labels()[k] = 0;
-    }
+    for (int k = strip_.lane; k < history_ * kColumns; k += kStrip) gamma()[k] = 0;
     __syncwarp();
-    place_ = (place_of_start() + last) % history_;
-    load<true>(last);
+    place_ = place_of(last - strip_.lane);
+    load_shares(last);
   }
 
+  // right: gamma of the column on the right of the strip, left: of its first one, by frame modulo
+  // kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
+    const bool inside = first > kStrip - 1 && first + kGroup + longest_ <= strip_.frames;
 #pragma unroll 1
-    for (int s = first + kGroup - 1; s >= first; --s) {
-      const Real border = strip_.has_right() ? right[(s + 1) % kBorderFrames] : Real(0);
-      const Real to_left = reverse_step(s, border);
-      if (strip_.lane == 0) left[s % kBorderFrames] = to_left;
+    for (int at = first + kGroup - 1; at >= first; at -= kAhead) {
+      Real shares[kAhead][kArcs];
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+#pragma unroll
+        for (int arc = 0; arc < kArcs; ++arc) shares[q][arc] = next_[q][arc];
+      }
+      load_shares(at - kAhead);
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        const int s = at - q;
+        const Real result = reverse_step(s, shares[q], right, inside);
+        if (strip_.lane == 0) left[s % kBorderFrames] = result;
+      }
     }
   }
 
  private:
-  // Frame t of lane l has the place t modulo the history, of which -l may be the first.
-  [[nodiscard]] __device__ __forceinline__ int place_of_start() const {
-    return (history_ - strip_.lane % history_) % history_;
+  static constexpr int kColumns = kStrip + 1;
+
+  // Of frame t, which is above -kStrip.
+  [[nodiscard]] __device__ __forceinline__ int place_of(int t) const {
+    return (t + kStrip * history_) % history_;
   }
-  // Of the frame `frames` before; frames < history.
   [[nodiscard]] __device__ __forceinline__ int before(int frames) const {
     const int place = place_ - frames;
     return place < 0 ? place + history_ : place;
   }
-  // In the arrays, column 0 is the one on the left of the strip.
-  [[nodiscard]] __device__ __forceinline__ int at(int place, int column) const {
-    return place * (kStrip + 1) + column;
+  [[nodiscard]] __device__ __forceinline__ int behind(int frames) const {
+    const int place = place_ + frames;
+    return place >= history_ ? place - history_ : place;
   }
-  [[nodiscard]] __device__ __forceinline__ bool has_arc(int arc, int t) const {
-    const int frames = table_.frames[arc];
-    return table_.is_label(arc) ? strip_.has_label(t, frames) : strip_.has_blank(t, frames);
+  [[nodiscard]] __device__ __forceinline__ bool is_label(int arc) const { return arc >= first_label_; }
+  [[nodiscard]] __device__ __forceinline__ bool has_row(int row) const { return row >= 0 && row < rows_; }
+  [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
+    return slots_ + static_cast<std::int64_t>(row) * (kStrip * strip_.utterance.layout.arcs) +
+           arc * arc_stride_;
   }
 
-  // What the slots of step s hold: weights, or (kShares) shares.
-  template <bool kShares>
-  __device__ __forceinline__ void load(int s) {
+  // ---- Forward
+
+  // Of the arcs that end at steps first ... first + kAhead - 1; and the first slot of the nodes of these
+  // steps.
+  __device__ __forceinline__ void load_weights(int first) {
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) {
+#pragma unroll
+      for (int arc = 0; arc < kArcs; ++arc) {
+        const int row = first + q - frames_[arc];
+        next_[q][arc] = 0;
+        if (arc < arcs_ && has_row(row)) next_[q][arc] = *slot(row, arc);
+      }
+      const int t = first + q - strip_.lane;
+      check_[q] = 0;
+      if (t >= 0 && t < strip_.frames) check_[q] = *slot(first + q, 0);
+    }
+  }
+
+  __device__ __forceinline__ void take_out_padding(int t, Real (&weights)[kArcs]) const {
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      next_[arc] = kShares ? Real(0) : -static_cast<Real>(CUDART_INF);
-      if (arc < arcs_ && has_arc(arc, s - strip_.lane))
-        next_[arc] = *strip_.slot(s - table_.frames[arc], arc);
+      const bool exists = t >= frames_[arc] &&
+                          (t < strip_.frames || (t == strip_.frames && !is_label(arc) && strip_.is_last));
+      if (!exists) weights[arc] = -static_cast<Real>(CUDART_INF);
     }
-    if (kShares) return;
-    const int t = s - strip_.lane;
-    check_ = strip_.exists && t >= 0 && t < strip_.frames ? *strip_.slot(s, 0) : Real(0);
   }
 
-  __device__ __forceinline__ State<Real> forward_step(int s, const State<Real>& border) {
+  __device__ __forceinline__ State<Real> forward_step(int s, const Real (&weights)[kArcs],
+                                                      const Border<Real>* left, bool inside) {
     const int t = s - strip_.lane;
-    Real z[kArcs];
-    Exponent exponents[kArcs];
-    // A node with NaN shows it in its first slot, whether a path leads on from there or not.
-    invalid_ |= isnan(check_);
-    Real weights[kArcs];
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) weights[arc] = next_[arc];
-    load<false>(s + 1);
-    if (strip_.lane == 0) {
-      mantissas_[at(place_, 0)] = border.mantissa;
-      exponents_[at(place_, 0)] = border.exponent;
-    }
+    if (strip_.lane == 0) alpha_[place_ * kColumns] = left[s % kBorderFrames].state();
     __syncwarp();
+    State<Real> ways[kArcs];
     Exponent top = kNothing;
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      z[arc] = 0;
-      exponents[arc] = kNothing;
+      ways[arc] = State<Real>::zero();
       if (arc >= arcs_) continue;
-      const int from = at(before(table_.frames[arc]), strip_.lane + !table_.is_label(arc));
-      const State<Real> way = product({mantissas_[from], exponents_[from]}, Weight<Real>::of(weights[arc]));
-      z[arc] = way.mantissa;
-      exponents[arc] = way.exponent;
-      top = larger(top, way.exponent);
+      const int from = before(frames_[arc]) * kColumns + strip_.lane + !is_label(arc);
+      ways[arc] = product(alpha_[from], Weight<Real>::of(weights[arc]));
+      top = larger(top, ways[arc].exponent);
     }
+    Real z[kArcs];
     Real sum = 0;
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      z[arc] *= scale_to<Real>(exponents[arc], top);
+      z[arc] = ways[arc].mantissa * scale_to<Real>(ways[arc].exponent, top);
       sum += z[arc];
     }
     State<Real> alpha = normal(State<Real>{sum, top});
-    if (strip_.column == 0 && t == 0) alpha = State<Real>::one();
-    if (strip_.is_last && t == strip_.frames) end_ = alpha;
-    if (strip_.p.outcome) store_shares(s, z, sum);
-    __syncwarp();
-    mantissas_[at(place_, strip_.lane + 1)] = alpha.mantissa;
-    exponents_[at(place_, strip_.lane + 1)] = alpha.exponent;
+    if (!inside) {
+      // A NaN here reaches the end or has been seen in the first slot.
+      if (strip_.column == 0 && t == 0) alpha = State<Real>::one();
+      if (strip_.is_last && t == strip_.frames) end_ = alpha;
+    }
+    alpha_[place_ * kColumns + strip_.lane + 1] = alpha;
     place_ = place_ + 1 == history_ ? 0 : place_ + 1;
+    if (strip_.p.outcome) store_shares(s, z, sum);
     return alpha;
   }
 
   __device__ __forceinline__ void store_shares(int s, const Real (&z)[kArcs], Real sum) const {
-    const int t = s - strip_.lane;
-    int largest = 0;
+    if (!strip_.exists) return;
+    const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
     Real most = z[0];
 #pragma unroll
-    for (int arc = 1; arc < kArcs; ++arc) {
-      if (z[arc] > most) {
-        most = z[arc];
-        largest = arc;
+    for (int arc = 1; arc < kArcs; ++arc) most = max(most, z[arc]);
+    Real others = 0;
+    bool taken = false;
+    bool largest[kArcs];
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) {
+      largest[arc] = !taken && z[arc] == most;
+      taken |= largest[arc];
+      others += largest[arc] ? Real(0) : z[arc] * scale;
+    }
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) {
+      const int row = s - frames_[arc];
+      if (arc < arcs_ && has_row(row)) *slot(row, arc) = largest[arc] ? Real(1) - others : z[arc] * scale;
+    }
+  }
+
+  // ---- Reverse: the arcs out of a node. A blank's slot is in the node's row of this lane, a label's in the
+  // next column's, which is lane l + 1's next row or the next strip's first lane's.
+
+  [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(alpha_); }
+  [[nodiscard]] __device__ __forceinline__ Real* slot_out(int s, int arc) const {
+    if (!is_label(arc)) return slot(s, arc);
+    if (strip_.lane < kStrip - 1) return slot(s + 1, arc) + strip_.utterance.layout.lane_stride();
+    const std::int64_t strip = strip_.utterance.layout.strip_begin(1);
+    return slot(s - (kStrip - 1), arc) + strip - (kStrip - 1) * strip_.utterance.layout.lane_stride();
+  }
+  // Whether it can be followed, and ends in a frame up to T.
+  [[nodiscard]] __device__ __forceinline__ bool leads_on(int arc, int t) const {
+    const int end = t + frames_[arc];
+    if (is_label(arc)) return strip_.column < strip_.utterance.labels && end < strip_.frames;
+    return end < strip_.frames || (end == strip_.frames && strip_.is_last);
+  }
+
+  // Of steps first, first - 1, ... first - kAhead + 1.
+  __device__ __forceinline__ void load_shares(int first) {
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) {
+      const int t = first - q - strip_.lane;
+#pragma unroll
+      for (int arc = 0; arc < kArcs; ++arc) {
+        next_[q][arc] = 0;
+        if (arc < arcs_ && strip_.exists && t >= 0 && leads_on(arc, t))
+          next_[q][arc] = *slot_out(first - q, arc);
       }
     }
-    const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
-    Real others = 0;
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc != largest) others += z[arc] * scale;
-    }
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc >= arcs_ || !has_arc(arc, t)) continue;
-      *strip_.slot(s - table_.frames[arc], arc) = arc == largest ? Real(1) - others : z[arc] * scale;
-    }
   }
 
-  // Sums for gamma: of this lane's column, by blanks; of the column on the left, by labels.
-  [[nodiscard]] __device__ __forceinline__ Real* blanks() const { return mantissas_; }
-  [[nodiscard]] __device__ __forceinline__ Real* labels() const {
-    return reinterpret_cast<Real*>(exponents_);
-  }
-
-  // What the step adds to the column on the left of the strip is complete for frame t of lane 0.
-  __device__ __forceinline__ Real reverse_step(int s, Real border) {
+  __device__ __forceinline__ Real reverse_step(int s, const Real (&shares)[kArcs], const Real* right,
+                                               bool inside) {
     const int t = s - strip_.lane;
-    Real shares[kArcs];
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) shares[arc] = next_[arc];
-    load<true>(s - 1);
-    __syncwarp();
-    const int own = at(place_, strip_.lane);
-    Real gamma = blanks()[own];
-    blanks()[own] = 0;
     if (strip_.lane == kStrip - 1) {
-      gamma += border;
-    } else {
-      gamma += labels()[own + 1];
-      labels()[own + 1] = 0;
+      gamma()[place_ * kColumns + kStrip] = strip_.has_right() ? right[(s + 1) % kBorderFrames] : Real(0);
     }
-    if (t >= strip_.frames) gamma = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
+    __syncwarp();
+    Real sum = 0;
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc >= arcs_ || !has_arc(arc, t)) continue;
-      const Real posterior = gamma * shares[arc];
-      *strip_.slot(s - table_.frames[arc], arc) = posterior;
-      Real* const sums = table_.is_label(arc) ? labels() : blanks();
-      sums[at(before(table_.frames[arc]), strip_.lane)] += posterior;
+      if (arc >= arcs_) continue;
+      const Real posterior =
+          gamma()[behind(frames_[arc]) * kColumns + strip_.lane + is_label(arc)] * shares[arc];
+      sum += posterior;
+      if (strip_.exists && (inside ? !is_label(arc) || !strip_.is_last : t >= 0 && leads_on(arc, t))) {
+        *slot_out(s, arc) = posterior;
+      }
     }
-    Real to_left = 0;
-    if (strip_.lane == 0) {
-      to_left = labels()[own];
-      labels()[own] = 0;
-    }
-    __syncwarp();
+    if (!inside && t >= strip_.frames) sum = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
+    gamma()[place_ * kColumns + strip_.lane] = sum;
     place_ = place_ == 0 ? history_ - 1 : place_ - 1;
-    return to_left;
+    return sum;
   }
 
   const Strip<Real>& strip_;
-  const ArcTable& table_;
-  const int arcs_;
+  const int rows_;
   const int history_;
-  Exponent* const exponents_;  // [history][33]
-  Real* const mantissas_;
+  State<Real>* const alpha_;  // [history][33], of the column on the left first
+  Real* const slots_;
+  const int arc_stride_;
+  int arcs_, first_label_, longest_;
+  int frames_[kArcs];
   int place_ = 0;  // of frame t
   State<Real> end_ = State<Real>::zero();
   bool invalid_ = false;
-  Real next_[kArcs];  // of the next step
-  Real check_ = 0;
+  Real next_[kAhead][kArcs];  // of the next steps
+  Real check_[kAhead] = {};
 };
 
 }  // namespace warpalign::detail::transducer

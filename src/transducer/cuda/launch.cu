@@ -112,15 +112,21 @@ class Plan {
     return arena.used();
   }
 
-  // The lanes of a row, and blocks of a row pass of which a multiprocessor holds `resident`.
-  [[nodiscard]] int lanes(int labels_per_load) const { return row_lanes(p_.labels, labels_per_load); }
-  [[nodiscard]] int row_blocks(int row_lanes, int resident) const {
-    const std::int64_t rows_of_block = kRowThreads / row_lanes;
+  // A row pass: lanes of a row, rows of a warp's tile, and blocks, of which a multiprocessor holds
+  // `resident`.
+  struct RowPass {
+    int lanes, tile, blocks;
+    RowStride stride;
+  };
+  [[nodiscard]] RowPass row_pass(int labels_per_load, int element_bytes, int threads, int resident) const {
+    RowPass pass{};
+    pass.lanes = row_lanes(p_.labels, labels_per_load);
+    pass.tile = std::max(row_tile(std::int64_t{p_.labels} * element_bytes), 32 / pass.lanes);
+    const std::int64_t rows_of_block = std::int64_t{pass.tile} * (threads / 32);
     const std::int64_t needed = cuda::div_up(batch_.rows, rows_of_block);
-    return static_cast<int>(std::min<std::int64_t>(needed, std::int64_t{multiprocessors_} * resident));
-  }
-  [[nodiscard]] RowStride stride(int row_lanes, int blocks) const {
-    return row_stride(batch_.lattice, static_cast<std::int64_t>(blocks) * (kRowThreads / row_lanes));
+    pass.blocks = static_cast<int>(std::min<std::int64_t>(needed, std::int64_t{multiprocessors_} * resident));
+    pass.stride = row_stride(batch_.lattice, pass.blocks * rows_of_block);
+    return pass;
   }
   [[nodiscard]] int lattice_blocks(bool for_gradient) const {
     if (batch_.panels == 1) return batch_.lattice.batch;
@@ -139,9 +145,14 @@ class Plan {
 
 void copy_strides(std::int64_t (&to)[3], const std::int64_t* from) { std::copy(from, from + 3, to); }
 
-// Elements that one load of a row has: rows.cuh's Loaded.
-template <class Storage>
-constexpr int kPerLoad = sizeof(Storage) == 2 ? 2 : 1;
+template <class Storage, class Params>
+int set_rows(Params& params, const Plan<cuda::Sum<Storage>>& plan, int threads, int resident) {
+  const auto pass = plan.row_pass(RowChunk<Storage>::kPerLoad, sizeof(Storage), threads, resident);
+  params.lanes = pass.lanes;
+  params.tile = pass.tile;
+  params.stride = pass.stride;
+  return pass.blocks;
+}
 
 template <class Storage>
 Status forward(const TransducerProblem& p, const TransducerOutputs& out, Workspace workspace,
@@ -165,14 +176,13 @@ Status forward(const TransducerProblem& p, const TransducerOutputs& out, Workspa
   if (batch.rows > 0) {
     RowsParams<Storage> rows{};
     rows.batch = batch;
-    rows.lanes = plan.lanes(kPerLoad<Storage>);
-    const int blocks = plan.row_blocks(rows.lanes, kRowBlocks<Storage>);
-    rows.stride = plan.stride(rows.lanes, blocks);
+    const int blocks = set_rows<Storage>(rows, plan, kRowThreads, kRowBlocks<Storage>);
     rows.logits = static_cast<const Storage*>(p.logits.data);
     copy_strides(rows.logits_stride, p.logits.stride);
     rows.duration_logits = static_cast<const Storage*>(p.duration_logits.data);
     copy_strides(rows.duration_stride, p.duration_logits.stride);
-    rows.log_star_penalty = std::log(p.lattice.star_penalty);
+    rows.penalties =
+        penalties_of<Real>(p.lattice, static_cast<Real>(std::log(p.lattice.star_penalty)), false);
     rows.sums = saved.sums;
     rows.slots = saved.slots;
     if (Status s = launch_rows(rows, blocks, stream); !s.ok()) return s;
@@ -201,9 +211,7 @@ Status gradient(const TransducerProblem& p, const TransducerGradient& g, const E
   GradientParams<Storage> params{};
   params.batch = plan.batch();
   params.batch.places = saved.places;
-  params.lanes = plan.lanes(kPerLoad<Storage>);
-  const int blocks = plan.row_blocks(params.lanes, kGradientBlocks<Storage>);
-  params.stride = plan.stride(params.lanes, blocks);
+  const int blocks = set_rows<Storage>(params, plan, kGradientThreads, kGradientBlocks<Storage>);
   params.logits = static_cast<const Storage*>(p.logits.data);
   copy_strides(params.logits_stride, p.logits.stride);
   params.duration_logits = static_cast<const Storage*>(p.duration_logits.data);
@@ -213,6 +221,8 @@ Status gradient(const TransducerProblem& p, const TransducerGradient& g, const E
   params.outcome = saved.outcome;
   params.grad_loss = static_cast<const Real*>(g.grad_loss);
   params.grad_loss_stride = g.grad_loss_stride;
+  params.label_factor = static_cast<Real>(1.0 + p.lattice.fastemit);
+  params.clamp = static_cast<Real>(p.lattice.clamp);
   params.grad = static_cast<Storage*>(g.logits);
   copy_strides(params.grad_stride, g.logits_stride);
   params.duration_grad = static_cast<Storage*>(g.duration_logits);

@@ -6,7 +6,7 @@ namespace warpalign::detail::transducer {
 
 template <class Storage>
 Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cudaStream_t stream) {
-  return cuda::launch(row_gradient_kernel<Storage>, {blocks, kRowThreads, 0, stream}, params);
+  return cuda::launch(row_gradient_kernel<Storage>, {blocks, kGradientThreads, 0, stream}, params);
 }
 
 template Status launch_row_gradient(const GradientParams<float>&, int, cudaStream_t);

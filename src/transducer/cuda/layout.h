@@ -69,6 +69,11 @@ constexpr int row_lanes(int labels, int labels_per_load) {
   return lanes;
 }
 
+// How many rows a warp takes at a time: what it does once for a tile is spread over more of short ones.
+constexpr int row_tile(std::int64_t row_bytes) {
+  return row_bytes <= 512 ? 32 : row_bytes <= 2048 ? 16 : row_bytes <= 8192 ? 8 : 4;
+}
+
 // Outcome of an utterance, kept in `saved`.
 enum Outcome : std::int32_t { kPaths = 0, kNoPath = 1, kInvalid = 2, kUnknown = -1 };
 

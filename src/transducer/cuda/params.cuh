@@ -94,9 +94,9 @@ __device__ __forceinline__ const ArcTable& table_of(const Batch& p, const Uttera
   return u.without_durations ? p.plain : p.arcs;
 }
 
-// How far a group of lanes goes from row to row, which it does without divisions where rows are padded.
+// How far a lane goes from row to row, which it does without divisions where rows are padded.
 struct RowStride {
-  std::int64_t groups;
+  std::int64_t rows;
   int b, t, u;  // padded: the same as a node
 };
 
@@ -116,7 +116,7 @@ struct RowCursor {
     t = static_cast<int>(frame - static_cast<std::int64_t>(b) * p.lattice.frames);
   }
   __device__ __forceinline__ void advance(const Batch& p, const RowStride& by) {
-    row += by.groups;
+    row += by.rows;
     if (p.packed) return find(p);
     u += by.u;
     t += by.t;
@@ -159,10 +159,10 @@ struct RowCursor {
   }
 };
 
-inline RowStride row_stride(const TransducerLattice& l, std::int64_t groups) {
-  RowStride s{groups, 0, 0, 0};
-  const std::int64_t frames = groups / l.states;
-  s.u = static_cast<int>(groups % l.states);
+inline RowStride row_stride(const TransducerLattice& l, std::int64_t rows) {
+  RowStride s{rows, 0, 0, 0};
+  const std::int64_t frames = rows / l.states;
+  s.u = static_cast<int>(rows % l.states);
   if (l.frames > 0) {
     s.t = static_cast<int>(frames % l.frames);
     s.b = static_cast<int>(frames / l.frames);

@@ -2,12 +2,14 @@
 //
 //   d loss / d x[k] = G (p_k S - g_k),   p_k S = 2^(x_k log2(e) - shift + log2 S - log2_sum)
 //
-// g_k is not 0 in a few columns alone: they are computed apart and written over the others. Rows that no path
-// comes through are written as 0, without their logits being read. In place, what a lane needs of other
-// lanes' elements is read before they are written.
+// A warp takes a tile of neighbouring rows. First lane r finds out what becomes of row r; then all lanes
+// write one row after the other, or a few at a time; at last lane r mends the few columns of row r in which
+// g_k is not 0. Rows that no path comes through are written as 0, without their logits being read. In place,
+// what is needed of elements that other lanes write is read before.
 #pragma once
 
-#include "transducer/cuda/rows.cuh"
+#include "transducer/cuda/params.cuh"
+#include "transducer/cuda/row_sum.cuh"
 
 namespace warpalign::detail::transducer {
 
@@ -17,6 +19,7 @@ struct GradientParams {
   Batch batch;
   RowStride stride;
   int lanes;  // of a row
+  int tile;   // rows of a warp; at least 32 / lanes
   const Storage* logits;
   std::int64_t logits_stride[3];
   const Storage* duration_logits;
@@ -26,6 +29,8 @@ struct GradientParams {
   const std::int32_t* outcome;
   const Real* grad_loss;
   std::int64_t grad_loss_stride;
+  Real label_factor;  // 1 + FastEmit's lambda
+  Real clamp;         // 0: none
   Storage* grad;
   std::int64_t grad_stride[3];
   Storage* duration_grad;
@@ -40,8 +45,6 @@ __device__ __forceinline__ bool is_dead(double posterior) { return posterior == 
 template <class Storage>
 struct Vector {
   static constexpr int kCount = 16 / static_cast<int>(sizeof(Storage));
-  static constexpr int kPerWord = 4 / static_cast<int>(sizeof(Storage));  // 0: a half of an element
-  using Real = cuda::Sum<Storage>;
   cuda::Bits128 bits;
 
   template <class Function>
@@ -58,29 +61,28 @@ struct Vector {
     } else if constexpr (sizeof(Storage) == 4) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        to.bits.words[k] =
-            static_cast<unsigned>(__float_as_int(function(__int_as_float(static_cast<int>(bits.words[k])))));
+        const float v = function(__int_as_float(static_cast<int>(bits.words[k])));
+        to.bits.words[k] = static_cast<unsigned>(__float_as_int(v));
       }
     } else {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const float low = function(cuda::widen(Storage{static_cast<std::uint16_t>(bits.words[k])}));
-        const float high = function(cuda::widen(Storage{static_cast<std::uint16_t>(bits.words[k] >> 16)}));
-        to.bits.words[k] = static_cast<unsigned>(cuda::narrow<Storage>(low).bits) |
-                           static_cast<unsigned>(cuda::narrow<Storage>(high).bits) << 16;
+        float low, high;
+        cuda::widen_pair<Storage>(bits.words[k], low, high);
+        to.bits.words[k] = cuda::narrow_pair<Storage>(function(low), function(high));
       }
     }
     return to;
   }
 };
 
-// to[k] = function(from[k]) for the row's columns, or (!kReads) function() of nothing. `lane` of `lanes`
-// lanes.
+// to[k] = function(from[k]) for the row's columns, or (!kReads) function of nothing. `lane` of `lanes` lanes.
 template <bool kReads, class Storage, class Function>
 __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int labels, int lane, int lanes,
                                           const Function& function) {
   using Vector = Vector<Storage>;
   constexpr int kUnroll = 4;
+  constexpr int kSize = static_cast<int>(sizeof(Storage));
   const auto misaligned = [](const Storage* p) {
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % 16);
   };
@@ -88,8 +90,7 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
     to[k] = cuda::narrow<Storage>(function(kReads ? cuda::widen(from[k]) : 0));
   };
   const bool together = !kReads || misaligned(to) == misaligned(from);
-  const int head =
-      together ? min((16 - misaligned(to)) % 16 / static_cast<int>(sizeof(Storage)), labels) : labels;
+  const int head = together ? min((16 - misaligned(to)) % 16 / kSize, labels) : labels;
   for (int k = lane; k < head; k += lanes) scalar(k);
   const int vectors = (labels - head) / Vector::kCount;
   const auto* const source = reinterpret_cast<const cuda::Bits128*>(from + head);
@@ -114,199 +115,197 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
   for (int k = head + vectors * Vector::kCount + lane; k < labels; k += lanes) scalar(k);
 }
 
-// What becomes of a row.
-enum class RowKind { kNone, kZero, kInvalid, kLive };
+// What all lanes need of a row.
+template <class Storage>
+struct RowTask {
+  using Real = cuda::Sum<Storage>;
+  const Storage* from;  // null: every entry is `value`
+  Storage* to;          // null: no row
+  Real shift;           // p_k S G = 2^(x_k log2(e) + shift + scale) factor
+  Real scale;
+  Real factor;
+  Real value;
+};
 
+constexpr int kGradientThreads = 256;
+constexpr int kGradientWarps = kGradientThreads / cuda::kWarpSize;
+// Columns of plain and multi-blank RNN-T that are mended, at most; TDT has two.
+constexpr int kMostMended = kTransducerBigBlanks + 2;
+
+// One row of a tile, by one lane.
 template <class Storage>
 class NodeGradient {
   using Real = cuda::Sum<Storage>;
-  // Columns of plain and multi-blank RNN-T that a lane mends, at most; TDT has two in all.
-  static constexpr int kMended = (kTransducerBigBlanks + 2 + kLeastRowLanes - 1) / kLeastRowLanes;
 
  public:
+  // mended: kMostMended values, kWarpSize apart.
   __device__ __forceinline__ NodeGradient(const GradientParams<Storage>& params, const RowCursor& at,
-                                          int lane)
-      : p(params), lane_(lane), t_(at.t), u_(at.u), index_(at.row), utterance_() {
+                                          bool exists, Real* mended)
+      : p(params), at_(at), mended_(mended) {
     const Batch& batch = p.batch;
-    if (at.row >= batch.rows) return;
-    kind_ = RowKind::kZero;
-    grad_ = p.grad + at.offset(batch, p.grad_stride);
-    if (batch.lattice.tdt) duration_grad_ = p.duration_grad + at.offset(batch, p.duration_grad_stride);
+    if (!exists) return;
+    task_.to = p.grad + at.offset(batch, p.grad_stride);
     if (at.b == batch.lattice.batch) return;  // packed rows of no utterance
     utterance_ = utterance_at(batch, at.b);
     if (at.t >= utterance_.frames || at.u > utterance_.labels) return;
     const int outcome = p.outcome[at.b];
-    if (outcome == kInvalid) kind_ = RowKind::kInvalid;
+    if (outcome == kInvalid) task_.value = static_cast<Real>(CUDART_NAN);
     if (outcome != kPaths) return;
-    kind_ = RowKind::kLive;
+    find_posterior();
+    if (is_dead(posterior_)) return;
     row_ = p.logits + at.offset(batch, p.logits_stride);
-    if (batch.lattice.tdt && !utterance_.without_durations) {
-      duration_row_ = p.duration_logits + at.offset(batch, p.duration_stride);
+    task_.factor = p.grad_loss[at.b * p.grad_loss_stride];
+    if (!batch.log_probs) {
+      const RowSum<Real> sum = p.sums[at.row];
+      task_.from = row_;
+      task_.shift = -sum.shift;
+      task_.scale = static_cast<Real>(log2(posterior_)) - sum.log2_sum;
     }
-    factor_ = p.grad_loss[at.b * p.grad_loss_stride];
+    mend();
   }
 
-  // All lanes of the warp call this: rows of different kinds stand side by side in it.
-  __device__ __forceinline__ void write() {
-    const int lanes = p.lanes;
-    const int labels = p.batch.labels;
-    read_posteriors();
-    if (kind_ == RowKind::kLive && is_dead(posterior_)) kind_ = RowKind::kZero;
-    Real mended[kMended];
-    if (kind_ == RowKind::kLive) mend(mended);
-    __syncwarp();
-    if (kind_ == RowKind::kZero || (kind_ == RowKind::kLive && p.batch.log_probs)) {
-      write_row<false>(grad_, row_, labels, lane_, lanes, [](Real) { return Real(0); });
-    } else if (kind_ == RowKind::kInvalid) {
-      write_row<false>(grad_, row_, labels, lane_, lanes, [](Real) { return static_cast<Real>(CUDART_NAN); });
-    } else if (kind_ == RowKind::kLive) {
-      const Real shift = -sum_.shift, scale = scale_, factor = factor_;
-      if (p.batch.lattice.clamp > 0) {
-        const Real most = static_cast<Real>(p.batch.lattice.clamp);
-        write_row<true>(grad_, row_, labels, lane_, lanes, [=](Real x) {
-          return fmin(exp2_of(fma(x, kLog2E<Real>, shift) + scale), most) * factor;
-        });
-      } else {
-        write_row<true>(grad_, row_, labels, lane_, lanes,
-                        [=](Real x) { return exp2_of(fma(x, kLog2E<Real>, shift) + scale) * factor; });
-      }
+  [[nodiscard]] __device__ __forceinline__ const RowTask<Storage>& task() const { return task_; }
+
+  // When the row has been written.
+  __device__ __forceinline__ void finish() const {
+    if (row_) {
+      each_mended([&](int k, int column, Real) {
+        task_.to[column] = cuda::narrow<Storage>(mended_[k * cuda::kWarpSize]);
+      });
     }
-    __syncwarp();
-    if (kind_ == RowKind::kLive) write_mended(mended);
-    if (p.batch.lattice.tdt) write_durations();
+    if (p.batch.lattice.tdt && task_.to) write_durations();
   }
 
  private:
+  [[nodiscard]] __device__ __forceinline__ const ArcTable& table() const {
+    return table_of(p.batch, utterance_);
+  }
+
   // FastEmit's g of a slot, 0 where there is no arc or the arc does not depend on the logits.
-  [[nodiscard]] __device__ __forceinline__ Real posterior(const ArcTable& table, int arc) const {
-    const TransducerLattice& lattice = p.batch.lattice;
-    if (!arc_end(table, arc, t_, u_, utterance_.frames, utterance_.labels).exists) return 0;
-    const bool is_label = table.is_label(arc);
-    if (lattice.star >= 0 && (is_label || u_ > 0) && utterance_.targets[u_ - !is_label] == lattice.star)
-      return 0;
-    const Real g = p.slots[utterance_.slot + utterance_.layout.slot(t_, u_ + is_label, arc)];
-    return is_label ? g * static_cast<Real>(1.0 + lattice.fastemit) : g;
+  [[nodiscard]] __device__ __forceinline__ Real posterior(int arc) const {
+    const int star = p.batch.lattice.star;
+    if (!arc_end(table(), arc, at_.t, at_.u, utterance_.frames, utterance_.labels).exists) return 0;
+    const bool is_label = table().is_label(arc);
+    if (star >= 0 && (is_label || at_.u > 0) && utterance_.targets[at_.u - !is_label] == star) return 0;
+    const Real g = p.slots[utterance_.slot + utterance_.layout.slot(at_.t, at_.u + is_label, arc)];
+    return is_label ? g * p.label_factor : g;
   }
 
-  __device__ __forceinline__ void read_posteriors() {
-    Real blanks = 0, labels = 0;
-    if (kind_ == RowKind::kLive) {
-      const ArcTable& table = table_of(p.batch, utterance_);
-      for (int arc = lane_; arc < table.arcs(); arc += p.lanes) {
-        (table.is_label(arc) ? labels : blanks) += posterior(table, arc);
-      }
-      if (!p.batch.log_probs) sum_ = p.sums[index_];
-    }
-    for (int bit = 1; bit < p.lanes; bit *= 2) {
-      blanks += cuda::shuffle_xor(blanks, bit);
-      labels += cuda::shuffle_xor(labels, bit);
-    }
-    by_blanks_ = blanks;
-    by_labels_ = labels;
-    posterior_ = blanks + labels;
-    scale_ = log2(posterior_) - sum_.log2_sum;
+  __device__ __forceinline__ void find_posterior() {
+    const int arcs = table().arcs(), blanks = table().blanks;
+    for (int arc = 0; arc < blanks; ++arc) by_blanks_ += posterior(arc);
+    for (int arc = blanks; arc < arcs; ++arc) by_labels_ += posterior(arc);
+    posterior_ = by_blanks_ + by_labels_;
   }
 
-  // The columns that this lane mends: of RNN-T its arcs', of TDT (0) blank and (1) the label.
+  // function(k, column, g) for the columns with posteriors: of RNN-T its arcs', of TDT the blank's and the
+  // label's.
   template <class Function>
   __device__ __forceinline__ void each_mended(const Function& function) const {
-    const ArcTable& table = table_of(p.batch, utterance_);
-    const int count = p.batch.lattice.tdt ? 2 : table.arcs();
-#pragma unroll
-    for (int k = 0; k < kMended; ++k) {
-      const int at = lane_ + k * p.lanes;
-      if (at >= count) break;
-      const bool is_label = p.batch.lattice.tdt ? at == 1 : table.is_label(at);
-      if (is_label && u_ == utterance_.labels) continue;
-      const int column = is_label              ? utterance_.targets[u_]
-                         : p.batch.lattice.tdt ? p.batch.lattice.blank
-                                               : table.column[at];
-      if (is_label && column == p.batch.lattice.star && column >= 0) continue;
-      function(k, at, column);
+    const bool has_label = at_.u < utterance_.labels;
+    const int label = has_label ? utterance_.targets[at_.u] : -1;
+    const bool label_counts = has_label && label != p.batch.lattice.star;
+    if (p.batch.lattice.tdt) {
+      function(0, p.batch.lattice.blank, by_blanks_);
+      if (label_counts) function(1, label, by_labels_);
+      return;
     }
+    const int blanks = table().blanks;
+    for (int arc = 0; arc < blanks; ++arc) function(arc, table().column[arc], posterior(arc));
+    if (label_counts) function(blanks, label, by_labels_);
   }
-  __device__ __forceinline__ void mend(Real (&mended)[kMended]) const {
-    const ArcTable& table = table_of(p.batch, utterance_);
-    each_mended([&](int k, int at, int column) {
-      Real g = at == 0 ? by_blanks_ : by_labels_;
-      if (!p.batch.lattice.tdt) g = posterior(table, at);
+  __device__ __forceinline__ void mend() const {
+    each_mended([&](int k, int column, Real g) {
       Real v = -g;
       if (!p.batch.log_probs) {
         const Real x = cuda::widen(row_[column]);
-        v = exp2_of(fma(x, kLog2E<Real>, -sum_.shift) + scale_) - g;
+        v = exp2_of(fma(x, kLog2E<Real>, task_.shift) + task_.scale) - g;
       }
-      if (p.batch.lattice.clamp > 0) {
-        const Real most = static_cast<Real>(p.batch.lattice.clamp);
-        v = fmin(fmax(v, -most), most);
-      }
-      mended[k] = v * factor_;
+      if (p.clamp > 0) v = fmin(fmax(v, -p.clamp), p.clamp);
+      mended_[k * cuda::kWarpSize] = v * task_.factor;
     });
-  }
-  __device__ __forceinline__ void write_mended(const Real (&mended)[kMended]) const {
-    each_mended([&](int k, int, int column) { grad_[column] = cuda::narrow<Storage>(mended[k]); });
   }
 
   __device__ __forceinline__ void write_durations() const {
-    const TransducerLattice& lattice = p.batch.lattice;
-    const bool live = kind_ == RowKind::kLive && duration_row_;
+    const Batch& batch = p.batch;
+    const int durations = batch.lattice.durations;
+    Storage* const to = p.duration_grad + at_.offset(batch, p.duration_grad_stride);
+    const bool live = row_ && !utterance_.without_durations;
+    const Storage* const from = live ? p.duration_logits + at_.offset(batch, p.duration_stride) : nullptr;
     RowSum<Real> sum{};
-    if (live && !p.batch.log_probs) sum = sum_durations(duration_row_, lattice.durations);
-    constexpr int kMost = (kTransducerDurations + kLeastRowLanes - 1) / kLeastRowLanes;
-    Real grad[kMost];
-#pragma unroll
-    for (int k = 0; k < kMost; ++k) {
-      const int d = lane_ + k * p.lanes;
-      grad[k] = kind_ == RowKind::kInvalid ? static_cast<Real>(CUDART_NAN) : Real(0);
-      if (!live || d >= lattice.durations) continue;
-      Real g = 0;
-      for (int arc = 0; arc < p.batch.arcs.arcs(); ++arc) {
-        if (p.batch.arcs.duration[arc] == d) g += posterior(p.batch.arcs, arc);
+    if (live && !batch.log_probs) sum = sum_durations(from, durations);
+    for (int d = 0; d < durations; ++d) {
+      Real v = task_.value;
+      if (live) {
+        for (int arc = 0; arc < batch.arcs.arcs(); ++arc) {
+          if (batch.arcs.duration[arc] == d) v -= posterior(arc);
+        }
+        if (!batch.log_probs)
+          v += exp2_of(log2_probability(static_cast<Real>(cuda::widen(from[d])), sum)) * posterior_;
+        v *= task_.factor;
       }
-      Real v = -g;
-      if (!p.batch.log_probs) {
-        const Real z = cuda::widen(duration_row_[d]);
-        v += exp2_of(log2_probability(z, sum)) * posterior_;
-      }
-      grad[k] = v * factor_;
-    }
-    __syncwarp();
-    if (kind_ == RowKind::kNone) return;
-#pragma unroll
-    for (int k = 0; k < kMost; ++k) {
-      const int d = lane_ + k * p.lanes;
-      if (d < lattice.durations) duration_grad_[d] = cuda::narrow<Storage>(grad[k]);
+      to[d] = cuda::narrow<Storage>(v);
     }
   }
 
   const GradientParams<Storage>& p;
-  const int lane_, t_, u_;
-  const std::int64_t index_;
-  Utterance utterance_;
-  RowKind kind_ = RowKind::kNone;
-  const Storage* row_ = nullptr;
-  const Storage* duration_row_ = nullptr;
-  Storage* grad_ = nullptr;
-  Storage* duration_grad_ = nullptr;
-  Real factor_ = 0;  // G
+  const RowCursor& at_;
+  Real* const mended_;
+  Utterance utterance_{};
+  RowTask<Storage> task_{};
+  const Storage* row_ = nullptr;  // of a row that is alive
   Real by_blanks_ = 0, by_labels_ = 0;
   Real posterior_ = 0;  // S
-  Real scale_ = 0;      // log2 S - log2_sum
-  RowSum<Real> sum_{};
 };
+
+// By the lanes of a row.
+template <class Storage>
+__device__ __forceinline__ void write(const GradientParams<Storage>& p, const RowTask<Storage>& task,
+                                      int lane) {
+  using Real = cuda::Sum<Storage>;
+  const int labels = p.batch.labels;
+  if (!task.to) return;
+  if (!task.from) {
+    const Real value = task.value;
+    write_row<false>(task.to, task.from, labels, lane, p.lanes, [=](Real) { return value; });
+    return;
+  }
+  const Real shift = task.shift, scale = task.scale, factor = task.factor;
+  if (p.clamp > 0) {
+    const Real most = p.clamp;
+    write_row<true>(task.to, task.from, labels, lane, p.lanes, [=](Real x) {
+      return fmin(exp2_of(fma(x, kLog2E<Real>, shift) + scale), most) * factor;
+    });
+  } else {
+    write_row<true>(task.to, task.from, labels, lane, p.lanes,
+                    [=](Real x) { return exp2_of(fma(x, kLog2E<Real>, shift) + scale) * factor; });
+  }
+}
 
 template <class Storage>
 inline constexpr int kGradientBlocks = sizeof(Storage) == 8 ? 2 : 4;  // of a multiprocessor
 
 template <class Storage>
-__global__ void __launch_bounds__(kRowThreads, kGradientBlocks<Storage>)
+__global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
     row_gradient_kernel(const __grid_constant__ GradientParams<Storage> p) {
-  const int lane = static_cast<int>(threadIdx.x) % p.lanes;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kRowThreads + threadIdx.x;
-  const std::int64_t first_of_warp = (thread - threadIdx.x % 32) / p.lanes;
-  RowCursor at(p.batch, thread / p.lanes);
-  for (std::int64_t first = first_of_warp; first < p.batch.rows; first += p.stride.groups) {
-    NodeGradient<Storage>(p, at, lane).write();
+  using Real = cuda::Sum<Storage>;
+  __shared__ RowTask<Storage> tasks[kGradientWarps][cuda::kWarpSize];
+  __shared__ Real mended[kGradientWarps][kMostMended][cuda::kWarpSize];
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kGradientWarps + warp_of_block;
+  RowTask<Storage>* const own = tasks[warp_of_block];
+  RowCursor at(p.batch, warp * p.tile + lane);
+  for (std::int64_t first = warp * p.tile; first < p.batch.rows; first += p.stride.rows) {
+    const bool exists = lane < p.tile && at.row < p.batch.rows;
+    const NodeGradient<Storage> node(p, at, exists, &mended[warp_of_block][0][lane]);
+    own[lane] = node.task();
+    __syncwarp();
+    for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
+    __syncwarp();
+    node.finish();
     at.advance(p.batch, p.stride);
+    __syncwarp();
   }
 }
 

@@ -27,4 +27,15 @@ T narrow(Sum<T> v) {
   }
 }
 
+template <class Half>
+void widen_pair(std::uint32_t pair, float& first, float& second) {
+  first = widen(Half{static_cast<std::uint16_t>(pair)});
+  second = widen(Half{static_cast<std::uint16_t>(pair >> 16)});
+}
+template <class Half>
+std::uint32_t narrow_pair(float first, float second) {
+  return static_cast<std::uint32_t>(narrow<Half>(first).bits) |
+         static_cast<std::uint32_t>(narrow<Half>(second).bits) << 16;
+}
+
 }  // namespace warpalign::cuda
