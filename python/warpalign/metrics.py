@@ -109,16 +109,18 @@ class SoftDTWMetric(_Metric):
     ) -> None:
         """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`.
 
-        Arrays and lists of series are taken too, as by :func:`warpalign.dtw_path`.
+        Arrays, masked ones too, and lists of series are taken as by :func:`warpalign.dtw_path`.
         """
-        x, n = as_batch(preds, preds_lengths, "preds", "preds_lengths")
-        y, m = as_batch(target, target_lengths, "target", "target_lengths")
+        x, n, x_mask = as_batch(preds, preds_lengths, "preds", "preds_lengths")
+        y, m, y_mask = as_batch(target, target_lengths, "target", "target_lengths")
         values = soft_dtw(
             x,
             y,
             gamma=self.gamma,
             x_lengths=n,
             y_lengths=m,
+            x_mask=x_mask,
+            y_mask=y_mask,
             normalize=self.normalize,
             unbatched=self.unbatched,
             **self.metric_params,

@@ -79,9 +79,7 @@ def as_series(
     NumPy's masked arrays have their own mask.
     """
     given, own_mask = without_mask(as_list(given), name)
-    if own_mask is not None and mask is not None:
-        raise ValueError(f"{mask_name}: expected None with a masked array as {name}, which has its mask")
-    mask = own_mask if mask is None else mask
+    mask = one_mask(mask, own_mask, mask_name, name)
     given, lengths = padded(given, lengths, name, lengths_name)
     if isinstance(given, (list, tuple)):
         values = _stacked(given, name)
@@ -144,17 +142,28 @@ def _masked_steps(array: Any, has_features: bool, name: str) -> Any:
     return whole
 
 
-def as_batch(given: object, lengths: object, name: str, lengths_name: str) -> tuple[Any, Any]:
-    """Arrays as tensors of the same axes, and lists of series, as in as_series(), as padded batches with their lengths."""
+def as_batch(given: object, lengths: object, name: str, lengths_name: str) -> tuple[Any, Any, Any]:
+    """Arrays as tensors of the same axes, lists of series, as in as_series(), as padded batches; with lengths and mask."""
     if isinstance(given, (Tensor, PackedSequence)):
-        return given, lengths
+        return given, lengths, None
     given = as_list(given)
     if isinstance(given, (list, tuple)) and all(hasattr(one, "__len__") for one in given):
         series = as_series(given, name, lengths, lengths_name)
-        return series.values, None if series.lengths is None else series.lengths.to(series.values.device)
+        known = None if series.lengths is None else series.lengths.to(series.values.device)
+        return series.values, known, series.mask
+    if _is_masked(given):
+        masked: Any = given
+        return as_tensor(masked.filled(0), name), lengths, _masked_steps(masked, True, name)
     if isinstance(given, (list, tuple)) or hasattr(given, "__array__"):
-        return as_tensor(given, name), lengths
-    return given, lengths
+        return as_tensor(given, name), lengths, None
+    return given, lengths, None
+
+
+def one_mask(mask: object, own: object, mask_name: str, name: str) -> object:
+    """The mask that a caller gives, or that a masked array has."""
+    if own is not None and mask is not None:
+        raise ValueError(f"{mask_name}: expected None with a masked array as {name}, which has its mask")
+    return own if mask is None else mask
 
 
 def as_list(given: Any) -> Any:

@@ -163,7 +163,7 @@ def soft_dtw_alignment(
 
     Args:
         x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
-            become float64.
+            become float64. Time steps that a NumPy masked array masks are missing.
         y: as x.
         gamma, cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask, precision,
             batch_invariant: as in :func:`soft_dtw`.

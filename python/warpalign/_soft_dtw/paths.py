@@ -57,7 +57,7 @@ def dtw_path(
 
     Args:
         x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
-            become float64.
+            become float64. Time steps that a NumPy masked array masks are missing.
         y: as x.
         cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask: as in :func:`soft_dtw`, which
             also says which of equally good paths is taken.
@@ -157,6 +157,9 @@ def soft_dtw_subsequence(
         names=("query", "series"),
         takes_arrays=True,
     )
+    for mask, name in ((of.of.x_mask, "query"), (of.of.y_mask, "series")):
+        if mask is not None:
+            raise ValueError(f"{name}: expected no missing time steps, got a masked array")
     value, _, ends = of.subsequence(with_alignment=False)
     match = _matches(of) if check_flag(with_match, "with_match") else None
     if of.unbatched:

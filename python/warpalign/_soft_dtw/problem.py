@@ -17,7 +17,7 @@ from warpalign._core.checks import (
     check_unbatched,
     is_autocast,
 )
-from warpalign._core.series import as_batch, padded, widened
+from warpalign._core.series import as_batch, one_mask, padded, widened
 from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_cost, check_costs, check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -100,8 +100,10 @@ def problem(
     """
     gamma, cost = check_gamma(gamma), check_cost(cost)
     if takes_arrays:
-        x, x_lengths = as_batch(x, x_lengths, names[0], f"{names[0]}_lengths")
-        y, y_lengths = as_batch(y, y_lengths, names[1], f"{names[1]}_lengths")
+        x, x_lengths, own = as_batch(x, x_lengths, names[0], f"{names[0]}_lengths")
+        x_mask = one_mask(x_mask, own, f"{names[0]}_mask", names[0])
+        y, y_lengths, own = as_batch(y, y_lengths, names[1], f"{names[1]}_lengths")
+        y_mask = one_mask(y_mask, own, f"{names[1]}_mask", names[1])
     padded_x, x_lengths = padded(x, x_lengths, names[0], f"{names[0]}_lengths")
     padded_y, y_lengths = padded(y, y_lengths, names[1], f"{names[1]}_lengths")
     x, y = check_pair(padded_x, padded_y, names)

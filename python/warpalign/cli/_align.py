@@ -61,7 +61,7 @@ def align(
     result: dict[str, Any] = {"n": len(x), "m": len(y), "features": x.shape[1], "gamma": gamma}
     with waiting("aligning"):
         if normalize or (output is None and plot is None):
-            value = warpalign.soft_dtw(x, y, gamma=gamma, normalize=normalize, **options)
+            value = warpalign.soft_dtw(x, y, gamma=gamma, normalize=normalize, unbatched=True, **options)
         if output is not None or plot is not None:
             found = warpalign.soft_dtw_alignment(x, y, gamma=gamma, **options)
             value, alignment = (value if normalize else found.value), found.alignment

@@ -13,6 +13,7 @@ from torch import Tensor
 import warpalign
 from tests.python.helpers import randn
 from warpalign._core.series import SeriesSet, as_series, without_gaps
+from warpalign.metrics import SoftDTWMetric
 
 pytest.importorskip("sklearn")
 F64 = torch.float64
@@ -74,6 +75,24 @@ def test_masked_arrays_are_masks() -> None:
         warpalign.cdist_soft_dtw(padded, x_lengths=[9, 6], x_mask=mask[:2]),
     )
     assert torch.equal(warpalign.cdist_soft_dtw(np.ma.masked_array(X.numpy())), warpalign.cdist_soft_dtw(X))
+
+
+def test_masked_arrays_of_pairs() -> None:
+    """What has no gradient takes them too: a batch, one pair, a list of unequal series."""
+    x, y, mask = randn(3, 9, 2, seed=0, dtype=F64), randn(3, 7, 2, seed=1, dtype=F64), holes(3, 9)
+    masked = np.ma.masked_array(x.numpy(), mask[:, :, None].expand(3, 9, 2).numpy())
+    expected = warpalign.soft_dtw_alignment(x, y, x_mask=mask)
+    got = warpalign.soft_dtw_alignment(masked, y)
+    assert torch.equal(got.alignment, expected.alignment) and torch.equal(got.value, expected.value)
+    path = warpalign.dtw_path(masked[1], y[1])
+    alone = warpalign.dtw_path(x[1], y[1], x_mask=mask[1:2])
+    assert torch.equal(path.value, alone.value) and torch.equal(path.paths, alone.paths)  # type: ignore[arg-type]
+    listed = warpalign.soft_dtw_alignment([masked[0], masked[1, :6]], y[:2])
+    ragged = warpalign.soft_dtw_alignment(x[:2], y[:2], x_lengths=[9, 6], x_mask=mask[:2])
+    assert torch.equal(listed.alignment, ragged.alignment)
+    metric = SoftDTWMetric()
+    metric.update(masked, y)
+    assert metric.compute().item() == pytest.approx(expected.value.mean().item())
 
 
 def test_a_masked_step_at_the_end_is_no_padding() -> None:

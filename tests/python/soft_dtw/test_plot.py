@@ -119,6 +119,7 @@ def test_matching(axes: Axes) -> None:
     assert plot.matching(X, Y, ax=axes, names=("query", "song"), every=2, gap=7.0) is axes
     (lines,) = axes.collections
     joined = np.array(lines.get_segments())
+    assert isinstance(path.paths, torch.Tensor)
     steps = path.paths[::2]
     np.testing.assert_allclose(joined[:, 0], np.stack([steps[:, 0], X[steps[:, 0], 0]], 1), rtol=1e-6)
     np.testing.assert_allclose(joined[:, 1], np.stack([steps[:, 1], Y[steps[:, 1], 0] - 7], 1), rtol=1e-5)

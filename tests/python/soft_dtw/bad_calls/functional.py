@@ -387,6 +387,14 @@ CALLS: BadCalls = {
         lambda g: soft_dtw(g.x, g.y, bandwith=3), TypeError,  # type: ignore[call-arg]
         "soft_dtw() got an unexpected keyword argument 'bandwith'",
     ),
+    "dtw_path: two masks": BadCall(
+        lambda g: dtw_path(np.ma.masked_array(np.zeros((3, 5, 2)), True), g.y.double(), x_mask=[[True] * 5] * 3), ValueError,
+        "x_mask: expected None with a masked array as x, which has its mask", True,
+    ),
+    "soft_dtw_subsequence: a masked query": BadCall(
+        lambda g: soft_dtw_subsequence(np.ma.masked_array(np.zeros((3, 5, 2)), True), g.y.double()), ValueError,
+        "query: expected no missing time steps, got a masked array", True,
+    ),
     "warpalign: a name that there is not": BadCall(
         lambda g: warpalign.SoftDTWKMean, AttributeError, "module 'warpalign' has no attribute 'SoftDTWKMean'"  # type: ignore[attr-defined]
     ),
