@@ -214,8 +214,10 @@ def distances(
         axes.figure.colorbar(drawn_image, ax=axes, label="distance")
     labels = [str(index) if names is None else names[index] for index in order]
     if names is not None or count <= 30:
-        axes.set_xticks(range(count), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
-        axes.set_yticks(range(count), labels)
+        is_tight = count > 12 or max(map(len, labels), default=0) > 2
+        size = "small" if count > 20 else None
+        axes.set_xticks(range(count), labels, rotation=90 if is_tight else 0, fontsize=size)
+        axes.set_yticks(range(count), labels, fontsize=size)
     axes.set_xlabel("series")
     return axes
 

@@ -188,6 +188,39 @@ def test_masks_are_lists_and_arrays(device: torch.device) -> None:
         assert torch.equal(warpalign.soft_dtw(x, y, x_mask=form), expected)
 
 
+# gamma of the module.
+
+
+def test_gamma_is_annealed_by_assignment() -> None:
+    x, y = randn(3, 9, 2, seed=0), randn(3, 7, 2, seed=1)
+    loss = warpalign.SoftDTW(gamma=1.0)
+    for gamma in (1.0, 0.1, 0.0):
+        loss.gamma = gamma
+        assert torch.equal(loss(x, y), warpalign.soft_dtw(x, y, gamma=gamma))
+    loss.gamma = -1.0
+    with pytest.raises(ValueError, match="^gamma: expected a finite number >= 0"):
+        loss(x, y)
+
+
+def test_a_number_and_a_tensor_as_gamma_have_other_state_dicts() -> None:
+    number, tensor = warpalign.SoftDTW(0.5), warpalign.SoftDTW(torch.tensor(0.5))
+    assert list(number.state_dict()) == [] and list(tensor.state_dict()) == ["gamma"]
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        number.load_state_dict(tensor.state_dict())
+    with pytest.raises(RuntimeError, match="Missing key"):
+        tensor.load_state_dict(number.state_dict())
+
+
+def test_the_alignment_has_no_gradient_and_the_cost_has() -> None:
+    x, y = randn(1, 5, 2, seed=0, grad=True), randn(1, 4, 2, seed=1)
+    value, alignment = warpalign.soft_dtw_alignment(x, y)
+    assert value.requires_grad and not alignment.requires_grad
+    costs = torch.cdist(x, y).square()
+    (gradient,) = torch.autograd.grad(warpalign.soft_dtw_cost(costs), costs, create_graph=True)
+    torch.testing.assert_close(gradient, alignment, rtol=1e-5, atol=1e-6)
+    assert gradient.requires_grad and (torch.autograd.grad(gradient[0, 2, 2], x)[0] != 0).any()
+
+
 # Autocast.
 
 
