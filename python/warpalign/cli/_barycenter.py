@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import click
 import torch
@@ -16,6 +16,7 @@ from warpalign.cli._common import (
     OutputType,
     alignment_options,
     computing,
+    known_gamma,
     plot_option,
     report,
     save_plot,
@@ -43,7 +44,7 @@ from warpalign.cli._series import Reader, reading_options
 @plot_option
 @reading_options
 @alignment_options
-@computing("float64")
+@computing("float64", auto=True)
 def barycenter(
     x: str,
     size: int | None,
@@ -53,11 +54,12 @@ def barycenter(
     plot: Path | None,
     options: dict[str, Any],
     reader: Reader,
-    gamma: float,
+    gamma: float | Literal["auto"],
     as_json: bool,
 ) -> None:
     """The series with the least sum of soft-DTW to all series of X: an average that keeps their shape."""
     series, _ = reader.all(x)
+    gamma = known_gamma(gamma, series)
     found = warpalign.soft_dtw_barycenter(
         series,
         gamma=gamma,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from matplotlib.figure import Figure
@@ -16,6 +16,7 @@ from warpalign.cli._common import (
     OutputType,
     alignment_options,
     computing,
+    known_gamma,
     plot_option,
     report,
     save_plot,
@@ -39,7 +40,7 @@ from warpalign.cli._series import Reader, check_stdin, reading_options
 @plot_option
 @reading_options
 @alignment_options
-@computing("float64", gamma=">= 0, 0 being hard DTW")
+@computing("float64", gamma=">= 0, 0 being hard DTW", auto=True)
 def cdist(
     x: str,
     y: str | None,
@@ -48,7 +49,7 @@ def cdist(
     plot: Path | None,
     options: dict[str, Any],
     reader: Reader,
-    gamma: float,
+    gamma: float | Literal["auto"],
     as_json: bool,
 ) -> None:
     """Soft-DTW between all series of X and all of Y (default: of X itself)."""
@@ -61,6 +62,7 @@ def cdist(
             raise click.UsageError(
                 f"{y}: expected {rows[0].shape[1]} features, as {x} has, got {columns[0].shape[1]}"
             )
+    gamma = known_gamma(gamma, rows)
     table = warpalign.cdist_soft_dtw(
         rows, columns, gamma=gamma, normalize=normalize, progress=show_progress(), **options
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -51,7 +51,7 @@ from warpalign.cli._series import Reader, reading_options
 @plot_option
 @reading_options
 @alignment_options
-@computing("float64")
+@computing("float64", auto=True)
 def cluster(
     x: str,
     clusters: int,
@@ -63,7 +63,7 @@ def cluster(
     plot: Path | None,
     options: dict[str, Any],
     reader: Reader,
-    gamma: float,
+    gamma: float | Literal["auto"],
     as_json: bool,
 ) -> None:
     """k-means of the series of X under soft-DTW. Where the file has labels, the adjusted Rand index compares them."""
@@ -84,7 +84,7 @@ def cluster(
     result: dict[str, Any] = {
         "series": len(series),
         "clusters": clusters,
-        "gamma": gamma,
+        "gamma": model.gamma_,
         "iterations": model.n_iter_,
         "inertia": model.inertia_,
         "sizes": np.bincount(model.labels_, minlength=clusters).tolist(),

@@ -7,13 +7,15 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 import torch
 from matplotlib.figure import Figure
 
 from warpalign import io
+from warpalign._core.series import as_series
+from warpalign._soft_dtw.gamma import gamma_of_set
 from warpalign._soft_dtw.settings import Band, Cost
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,15 +74,41 @@ class OutputType(click.ParamType[Path]):
         return path
 
 
-def computing(dtype: str, *, gamma: str = "> 0") -> Callable[[Command], Command]:
-    """What every command that computes takes: --gamma, --dtype (by default `dtype`), --device and --json."""
+class GammaType(click.ParamType["float | Literal['auto']"]):
+    """A number, or "auto"."""
+
+    name = "float"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | Literal["auto"]:
+        if value == "auto":
+            return "auto"
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"expected a number or auto, got {value!r}", param, ctx)
+
+
+def known_gamma(gamma: float | Literal["auto"], series: list[torch.Tensor]) -> float:
+    """What is computed with, and reported."""
+    return gamma_of_set(gamma, as_series(series, "X")) if gamma == "auto" else gamma
+
+
+def computing(dtype: str, *, gamma: str = "> 0", auto: bool = False) -> Callable[[Command], Command]:
+    """What every command that computes takes: --gamma, --dtype (by default `dtype`), --device and --json.
+
+    Args:
+        auto: whether the command's series can say what gamma is.
+    """
+    heuristic = '; "auto": tslearn\'s heuristic for X' if auto else ""
     return all_of(
         click.option(
             "--gamma",
-            type=float,
+            type=GammaType() if auto else float,
             default=1.0,
             show_default=True,
-            help=f"Smoothing, in units of the cost; {gamma}.",
+            help=f"Smoothing, in units of the cost; {gamma}{heuristic}.",
         ),
         click.option(
             "--dtype",

@@ -193,6 +193,33 @@ def test_cdist(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path, 
     assert json.loads(text)["output"] == str(out) and np.array_equal(np.load(out), expected)
 
 
+def test_gamma_may_be_that_of_the_data(capsys: pytest.CaptureFixture[str], waves: Path) -> None:
+    series = series_of(waves)
+    steps = torch.cat(series).double()
+    found = []
+    for command in (["cdist"], ["barycenter", "--max-iter", 1], ["cluster", "-k", 2, "--max-iter", 1]):
+        code, text, _ = run(capsys, command[0], waves, *command[1:], "--gamma", "auto", "--json")
+        assert code == 0
+        found.append(json.loads(text))
+    gamma = found[0]["gamma"]
+    assert [one["gamma"] for one in found] == [gamma] * 3
+    # Of 100 of the time steps: about twice the length times the squared median distance of all.
+    assert gamma == pytest.approx(2 * len(series[0]) * float(torch.pdist(steps).median()) ** 2, rel=0.5)
+    assert found[0]["soft_dtw"] == warpalign.cdist_soft_dtw(series, gamma=gamma).tolist()
+    assert "expected a number or auto, got 'most'" in refused(capsys, "cdist", waves, "--gamma", "most")
+    assert "'auto' is not a valid float" in refused(
+        capsys, "align", f"{waves}:0", f"{waves}:1", "--gamma", "auto"
+    )
+
+
+def test_equal_shapes_bring_no_warning(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The command has no batches."""
+    series = tmp_path / "series.npy"
+    np.save(series, np.zeros((6, 3)))
+    code, text, err = run(capsys, "align", series, series)
+    assert code == 0 and text and "one series of N time steps" not in err
+
+
 def test_cdist_of_two_files(capsys: pytest.CaptureFixture[str], waves: Path, tmp_path: Path) -> None:
     other, wide = tmp_path / "other.npy", tmp_path / "wide.npy"
     np.save(other, np.zeros((2, 20)))
