@@ -13,6 +13,8 @@ GROUPS = {
     "test_compat_pysdtw.py": "numba",
     "test_compat_softdtw_cuda.py": "numba",
     "test_compat_tslearn.py": "numba",
+    "test_compat_tslearn_dtw.py": "numba",
+    "test_fuzz_compat.py": "numba",
 }
 
 
