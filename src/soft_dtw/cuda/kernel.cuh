@@ -188,7 +188,7 @@ __device__ void join_gradients(const Wave& wave, bool leads) {
 }
 
 template <Sweeps kSweeps, class Wave>
-__device__ void work(Wave& wave) {
+__device__ __forceinline__ void work(Wave& wave) {
   const Params& p = wave.params;
   const int ends = Wave::kMeets ? p.layout.ends() : 1;
   const int sweeps = p.layout.panels * ends;
