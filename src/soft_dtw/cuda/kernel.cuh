@@ -11,6 +11,7 @@
 #include "soft_dtw/cuda/forward.cuh"
 #include "soft_dtw/cuda/registry.h"
 #include "soft_dtw/cuda/reverse.cuh"
+#include "soft_dtw/cuda/source.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -255,6 +256,7 @@ constexpr Arithmetic kArithmetic<CellHard<double>> = Arithmetic::kHardFloat64;
 // multiprocessor are enough for kBlocks such blocks.
 template <class Cell, class In, class Source, Sweeps kSweeps, int kStrips, int kBlocks>
 constexpr KernelEntry kernel_entry() {
+  static_assert(SourceOfCosts<Source, Wave<Cell, In, Source>>);
   static_assert(kStrips <= kMostStrips);
   static_assert(Source::kHasGradient || kSweeps == Sweeps::kForward);
   constexpr int kThreads = 32 * kStrips * Source::kRoles;
