@@ -10,7 +10,7 @@
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
-#include "cpu/isa.h"
+#include "cpu/dispatch.h"
 #include "cpu/simd.h"
 #include "transducer/arcs.h"
 #include "transducer/cpu_diagonals.inl"
@@ -30,17 +30,7 @@ constexpr std::int64_t kChunk = 1 << 16;
 constexpr double kDeadRow = 0x1p-40;
 
 const CpuKernels& kernels() {
-#if WARPALIGN_X86_KERNELS
-  switch (cpu::selected_isa()) {
-    case cpu::Isa::kAvx512:
-      return cpu_kernels_avx512();
-    case cpu::Isa::kAvx2:
-      return cpu_kernels_avx2();
-    case cpu::Isa::kBaseline:
-      break;
-  }
-#endif
-  return cpu_kernels_baseline();
+  return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
 }
 
 // How the elements of type T are computed with.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace warpalign::detail::transducer {
 
 // Columns that arcs of one node can name: blank, big blanks and a label, or all durations.
@@ -79,8 +81,8 @@ struct CpuKernels {
   CpuLatticeKernels<double> lattice64;
 };
 
-const CpuKernels& cpu_kernels_baseline();
-const CpuKernels& cpu_kernels_avx2();
-const CpuKernels& cpu_kernels_avx512();
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kBaseline>);
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kAvx2>);
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::kAvx512>);
 
 }  // namespace warpalign::detail::transducer

@@ -1,5 +1,5 @@
 // The transducer's CPU kernels. Included once per instruction set, with WARPALIGN_SIMD_NAMESPACE and
-// WARPALIGN_CPU_KERNELS (the name of its table) defined.
+// WARPALIGN_ISA (the name in cpu::Isa) defined.
 #include "cpu/simd.h"
 #include "transducer/cpu_kernel.h"
 
@@ -11,7 +11,7 @@
 
 namespace warpalign::detail::transducer {
 
-const CpuKernels& WARPALIGN_CPU_KERNELS() {
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
   static constexpr CpuKernels kKernels{
       {isa::row_lse<isa::WideStorage<float>>, isa::row_gradient<isa::WideStorage<float>>},

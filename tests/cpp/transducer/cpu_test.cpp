@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "paths.h"
+#include "fixture.h"
 #include "warpalign/thread_pool.h"
 
 namespace warpalign::test {
@@ -49,7 +49,7 @@ TEST_P(TransducerPath, HalfTypesAreFloat32RoundedOnce) {
   }
 }
 
-WARPALIGN_TRANSDUCER_PATHS;
+WARPALIGN_FOR_EVERY(TransducerPath, instruction_sets);
 
 }  // namespace
 }  // namespace warpalign::test

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
+#include "fixture.h"
 #include "golden.h"
-#include "paths.h"
 #include "warpalign/thread_pool.h"
 
 namespace warpalign::test {
@@ -268,7 +268,7 @@ TEST_P(TransducerPath, ShiftsOfRowsAndBigBlanksWithoutWeightChangeNothing) {
   }
 }
 
-WARPALIGN_TRANSDUCER_PATHS;
+WARPALIGN_FOR_EVERY(TransducerPath, all_paths);
 
 }  // namespace
 }  // namespace warpalign::test

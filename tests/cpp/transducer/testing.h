@@ -16,12 +16,10 @@
 #include "core/visit_dtype.h"
 #include "host_buffer.h"
 #include "transducer/reference.h"
+#include "values.h"
 #include "warpalign/transducer.h"
 
 namespace warpalign::test {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 inline bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
