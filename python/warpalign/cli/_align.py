@@ -70,14 +70,24 @@ def align(
         result["output"] = str(output)
     if plot is not None:
         names = Path(a).name, Path(b).name
-        save_plot(plot, lambda figure: draw(figure, x, y, alignment, names))
+        save_plot(plot, lambda figure: draw(figure, x, y, alignment, names, options))
         result["plot"] = str(plot)
     report({"divergence" if normalize else "soft_dtw": value.item(), **result}, as_json=as_json)
 
 
 def draw(
-    figure: Figure, x: torch.Tensor, y: torch.Tensor, alignment: torch.Tensor, names: tuple[str, str]
+    figure: Figure,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    alignment: torch.Tensor,
+    names: tuple[str, str],
+    options: dict[str, Any],
 ) -> None:
+    """The series with the steps that the best path matches, and the expected alignment below."""
     from warpalign import plot
 
-    plot.alignment(x, y, alignment, ax=figure.subplots(), names=names, colorbar=True)
+    figure.set_size_inches(6.4, 7.6)
+    above, below = figure.subplots(2, 1, height_ratios=(1, 2))
+    path = warpalign.dtw_path(x, y, **options)
+    plot.matching(x, y, path, ax=above, names=names, every=max(1, max(len(x), len(y)) // 50))
+    plot.alignment(x, y, alignment, ax=below, names=names)

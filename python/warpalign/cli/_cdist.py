@@ -73,11 +73,15 @@ def cdist(
         "gamma": gamma,
         "normalize": normalize,
     }
+    if output is not None:  # before the plot, which a fault of matplotlib's may end
+        io.write_array(output, values)
     if plot is not None:
-        save_plot(plot, lambda figure: draw(figure, values, "divergence" if normalize else "soft-DTW"))
+        # Soft-DTW itself can be negative, and is not 0 for equal series: no distance to cluster by.
+        is_distance = normalize or gamma == 0
+        label = "divergence" if normalize else "soft-DTW"
+        save_plot(plot, lambda figure: draw(figure, values, label, is_set=y is None, is_distance=is_distance))
         result["plot"] = str(plot)
     if output is not None:
-        io.write_array(output, values)
         report({**result, "output": str(output)}, as_json=as_json)
     elif as_json:
         report({**result, "soft_dtw": values.tolist()}, as_json=True)
@@ -85,7 +89,13 @@ def cdist(
         io.print_table(sys.stdout, values)
 
 
-def draw(figure: Figure, values: NDArray[Any], label: str) -> None:
+def draw(figure: Figure, values: NDArray[Any], label: str, *, is_set: bool, is_distance: bool) -> None:
+    """One set of series: similar ones side by side, under their dendrogram where the values are distances."""
     axes = figure.subplots()
-    figure.colorbar(axes.imshow(values, cmap="Blues", aspect="auto"), ax=axes, label=label)
+    if is_set:
+        from warpalign import plot
+
+        plot.distances(values, ax=axes, dendrogram=is_distance, colorbar=True)
+        return
+    figure.colorbar(axes.imshow(values, cmap="viridis_r", aspect="auto"), ax=axes, label=label)
     axes.set(xlabel="series of Y", ylabel="series of X")

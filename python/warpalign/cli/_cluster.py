@@ -106,17 +106,9 @@ def cluster(
 
 
 def draw(figure: Figure, series: list[torch.Tensor], model: warpalign.SoftDTWKMeans) -> None:
-    """The series of every cluster and its center, one below the other."""
     from warpalign import plot
 
-    count = len(model.cluster_centers_)
-    figure.set_size_inches(6.4, 1 + 1.8 * count)
-    rows = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
-    for cluster, axes in enumerate(rows):
-        members = [series[index] for index in np.flatnonzero(model.labels_ == cluster)]
-        if members:
-            plot.barycenter(members, torch.from_numpy(model.cluster_centers_[cluster]), ax=axes)
-        axes.set(
-            title=f"cluster {cluster}: {len(members)} series",
-            xlabel="time step" if cluster == count - 1 else "",
-        )
+    figure.set_size_inches(
+        2.6 * min(4, len(model.cluster_centers_)) + 1, 1 + 2.2 * -(-len(model.cluster_centers_) // 4)
+    )
+    plot.clusters(series, model, figure=figure)

@@ -14,12 +14,14 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 import warpalign
-from warpalign import io
+from warpalign import io, plot
 from warpalign.cli import _app, _progress, _series
 
 PACKAGE = str(Path(warpalign.__file__).parents[1])
@@ -178,6 +180,27 @@ def test_a_file_that_cannot_be_written_is_named_as_the_user_does(
     assert (code, out) == (1, "")
     assert err.splitlines()[-1] == "warpalign: d.npy: No space left on device"
     assert os.listdir() == ["b.npy"]
+
+
+# Plots.
+
+
+def test_a_dendrogram_is_drawn_of_distances_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soft-DTW itself can be negative, and two sets have no tree in common."""
+    np.save(tmp_path / "b.npy", TABLE)
+    drawn, distances = list[bool](), plot.distances
+
+    def draw(table: object, **how: Any) -> Axes:
+        drawn.append(how["dendrogram"])
+        return distances(table, **how)
+
+    monkeypatch.setattr(plot, "distances", draw)
+    for flags in (["--normalize"], ["--gamma", 0], [], [tmp_path / "b.npy", "--normalize"]):
+        arguments = [tmp_path / "b.npy", *flags, "--plot", tmp_path / "d.png"]
+        assert run(capsys, "cdist", *arguments)[0] == 0
+    assert drawn == [True, True, False]
 
 
 # Progress.
