@@ -165,8 +165,8 @@ def soft_dtw_alignment(
         x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
             become float64. Time steps that a NumPy masked array masks are missing.
         y: as x.
-        gamma, cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask, precision,
-            batch_invariant: as in :func:`soft_dtw`.
+        all others: gamma, cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask, precision
+            and batch_invariant are as in :func:`soft_dtw`.
 
     Returns:
         SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64

@@ -100,7 +100,7 @@ def transducer_loss(
 
     A NaN or +inf among an utterance's logits makes its loss and gradient NaN, no other's.
 
-    Example:
+    Examples:
         >>> logits = torch.randn(4, 50, 11, 30, requires_grad=True)
         >>> targets = torch.randint(0, 29, (4, 10))
         >>> transducer_loss(logits, targets, blank=-1).backward()
@@ -173,12 +173,13 @@ def tdt_loss(
             of 0 by its duration logits. Drawn per utterance, on the logits' device.
         generator: draws omega; None: torch's own.
         clamp: clips the gradient by label logits alone.
-        targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-            zero_infinity, from_log_probs, packed, inplace_grad, reduction: as in :func:`transducer_loss`.
+        all others: targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id,
+            eos_penalty, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
+            :func:`transducer_loss`.
 
     Returns, Raises: as :func:`transducer_loss`.
 
-    Example:
+    Examples:
         >>> label_logits, duration_logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True).split([30, 5], dim=-1)
         >>> targets = torch.randint(0, 29, (4, 10))
         >>> tdt_loss(label_logits, duration_logits, targets, durations=(0, 1, 2, 3, 4), sigma=0.05).backward()

@@ -32,14 +32,14 @@ class TransducerLoss(_Loss):
     """:func:`warpalign.transducer_loss` with fixed settings.
 
     Args:
-        blank, big_blank_durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
-            star_penalty, clamp, zero_infinity, from_log_probs, packed, inplace_grad, reduction: as in
+        all: blank, big_blank_durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+            star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
             :func:`warpalign.transducer_loss`.
 
     Raises:
         ValueError: no such reduction; a call raises what :func:`warpalign.transducer_loss` raises.
 
-    Example:
+    Examples:
         >>> loss = TransducerLoss(blank=0, big_blank_durations=(2, 4), big_blank_ids=(1, 2), sigma=0.05)
         >>> logits = torch.randn(4, 50, 11, 30, requires_grad=True)
         >>> loss(logits, torch.randint(3, 30, (4, 10))).backward()
@@ -83,14 +83,14 @@ class TDTLoss(_Loss):
     """:func:`warpalign.tdt_loss` with fixed settings.
 
     Args:
-        durations, blank, sigma, omega, generator, fastemit_lambda, delay_penalty, eos_id, eos_penalty, clamp,
-            zero_infinity, from_log_probs, packed, inplace_grad, reduction: as in :func:`warpalign.tdt_loss`. In evaluation
-            mode omega is 0.
+        all: durations, blank, sigma, omega, generator, fastemit_lambda, delay_penalty, eos_id, eos_penalty, clamp,
+            zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in :func:`warpalign.tdt_loss`. In
+            evaluation mode omega is 0.
 
     Raises:
         ValueError: no such reduction; a call raises what :func:`warpalign.tdt_loss` raises.
 
-    Example:
+    Examples:
         >>> loss = TDTLoss(durations=(0, 1, 2, 3, 4), sigma=0.05, omega=0.1)
         >>> label_logits, duration_logits = torch.randn(4, 50, 11, 35, requires_grad=True).split([30, 5], dim=-1)
         >>> loss(label_logits, duration_logits, torch.randint(0, 29, (4, 10))).backward()
