@@ -36,11 +36,11 @@ class ArcsSweep {
                min(strip.utterance.labels - strip.column, 0) * strip.utterance.layout.lane_stride()),
         arc_stride_(strip.utterance.layout.arc_stride()) {
     const ArcTable& table = table_of(strip.p.batch, strip.utterance);
-    arcs_ = table.arcs();
-    first_label_ = table.blanks;
-    longest_ = table.longest;
+    arcs_ = uniform(table.arcs());
+    first_label_ = uniform(table.blanks);
+    longest_ = uniform(table.longest);
 #pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) frames_[arc] = arc < arcs_ ? table.frames[arc] : 0;
+    for (int arc = 0; arc < kArcs; ++arc) frames_[arc] = uniform(arc < arcs_ ? table.frames[arc] : 0);
   }
 
   __device__ __forceinline__ void begin_forward() {
@@ -191,7 +191,7 @@ class ArcsSweep {
     }
     alpha_[place_ * kColumns + strip_.lane + 1] = alpha;
     place_ = place_ + 1 == history_ ? 0 : place_ + 1;
-    if (strip_.p.outcome) store_shares(s, z, sum);
+    store_shares(s, z, sum);
     return alpha;
   }
 

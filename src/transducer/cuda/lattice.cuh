@@ -27,7 +27,10 @@ class Lattice {
   using Real = typename Sweep::Real;
 
   __device__ __forceinline__ explicit Lattice(const LatticeParams<Real>& p)
-      : p_(p), warp_(threadIdx.x / 32), lane_(threadIdx.x % 32), borders_(cuda::dynamic_shared()) {}
+      : p_(p),
+        warp_(uniform(static_cast<int>(threadIdx.x) / 32)),
+        lane_(threadIdx.x % 32),
+        borders_(cuda::dynamic_shared()) {}
 
   // Block b does all of utterance b.
   __device__ __forceinline__ void whole(int b) const {
@@ -80,7 +83,7 @@ class Lattice {
     __syncthreads();
     if (threadIdx.x == 0) task = atomicAdd(p_.ticket, 1) + 1;  // the counter starts at -1
     __syncthreads();
-    return task;
+    return uniform(task);
   }
 
   // Whether the utterance is invalid, for all threads.
@@ -230,7 +233,7 @@ class Lattice {
 };
 
 template <class Sweep>
-__global__ void __launch_bounds__(kPanelStrips * 32)
+__global__ void __launch_bounds__(kPanelStrips * 32, 1)
     lattice_kernel(const __grid_constant__ LatticeParams<typename Sweep::Real> p) {
   const Lattice<Sweep> lattice(p);
   if (p.batch.panels == 1) {

@@ -175,7 +175,6 @@ class PlainSweep {
   // The slots of row s - 1: the blank's arc ends at step s, the label's ended at the step before.
   __device__ __forceinline__ void store_shares(int first, int q, Real z_blank, Real z_label, Real sum,
                                                bool inside) {
-    if (!strip_.p.outcome) return;
     const Real smaller = sum > Real(0) ? min(z_blank, z_label) * reciprocal_of(sum) : Real(0);
     const bool blank_is_smaller = z_blank < z_label;
     if (strip_.exists)

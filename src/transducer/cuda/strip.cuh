@@ -7,6 +7,10 @@
 
 namespace warpalign::detail::transducer {
 
+// A number that all lanes of a warp have. The compiler sees that branches on it do not divide the warp, and
+// moves independent instructions across them.
+__device__ __forceinline__ int uniform(int v) { return cuda::shuffle(v, 0); }
+
 // Alpha of a column at a frame, as one strip leaves it for another: mantissa 2^(exponent + offset).
 template <class Real>
 struct alignas(16) Border {
@@ -39,11 +43,11 @@ struct Strip {
         utterance(of),
         b(batch_index),
         panel(panel_index),
-        warp(threadIdx.x / 32),
+        warp(uniform(static_cast<int>(threadIdx.x) / 32)),
         lane(threadIdx.x % 32),
         index(panel_index * params.batch.panel_strips + warp),
-        strips(strips_of(of.states())),
-        frames(of.frames),
+        strips(strips_of(uniform(of.states()))),
+        frames(uniform(of.frames)),
         column(index * kStrip + lane),
         exists(column <= of.labels),
         is_last(column == of.labels) {
