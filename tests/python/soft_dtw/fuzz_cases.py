@@ -13,23 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.python.fuzz import fuzz as fuzz_any
+from tests.python.fuzz import share
 from tests.python.helpers import Array, numpy64
 from tests.python.soft_dtw.reference import band_mask, hard_dtw_reference
 
-CASES = 10_000
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-TESTS = 16  # that share the cases
-FUZZ = settings(
-    max_examples=-(-CASES // TESTS),
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+FUZZ = share(16)  # tests of test_fuzz.py and test_fuzz_options.py
 
 
 LAYOUTS = (
@@ -92,18 +85,8 @@ cases = st.builds(
 
 
 def fuzz(check: Callable[..., None], *more: st.SearchStrategy[Any]) -> None:
-    """This test's share of the cases, and that it is no less; with what else is drawn."""
-    count = 0
-
-    @FUZZ
-    @given(st.tuples(cases, *more))
-    def run(drawn: tuple[Any, ...]) -> None:
-        nonlocal count
-        count += 1
-        check(*drawn)
-
-    run()
-    assert count >= FUZZ.max_examples
+    """This test's share of the cases, with what else is drawn."""
+    fuzz_any(check, st.tuples(cases, *more), FUZZ)
 
 
 def numbers(case: Case, shape: tuple[int, ...], generator: np.random.Generator, scale: float) -> Array:

@@ -1,5 +1,4 @@
-"""Random calls against the float64 reference: 10 000 of them with test_fuzz_options.py, over shapes, strides, lengths, dtypes,
-gammas, bands and data."""
+"""Random calls against the float64 reference, over shapes, strides, lengths, dtypes, gammas, bands and data."""
 
 from __future__ import annotations
 
