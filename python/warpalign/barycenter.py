@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -27,12 +27,20 @@ from warpalign._core.transforms import not_compiled
 from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._soft_dtw.checks import check_options, check_positive_gamma
 from warpalign._soft_dtw.gamma import gamma_of_set
+from warpalign._soft_dtw.settings import MetricOptions
 from warpalign._tiles import default_block_size
 from warpalign.functional import soft_dtw, soft_dtw_alignment
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Method = Literal["lbfgs", "adam", "dba"]
 
 _TABLE_CELLS = 2**24  # of the paths that "dba" holds at once
+
+
+class _Options(MetricOptions, total=False):
+    normalize: bool
 
 
 class BarycenterResult(NamedTuple):
@@ -65,7 +73,7 @@ def soft_dtw_barycenter(
     lr: float = 0.1,
     block_size: int | None = None,
     progress: bool = False,
-    **options: Any,
+    **options: Unpack[_Options],
 ) -> BarycenterResult:
     """Series Z with the least sum_i weights[i] * soft_dtw(Z, X[i]): section 3.1 of Cuturi & Blondel 2017.
 
@@ -111,7 +119,7 @@ def soft_dtw_barycenter(
         >>> soft_dtw_barycenter(X, gamma=0.1).barycenter.shape
         torch.Size([70, 3])
     """
-    check_options(options, "soft_dtw_barycenter", "normalize")
+    check_options({**options}, "soft_dtw_barycenter", "normalize")
     series = as_series(X, "X", lengths, mask=mask)
     series = series._replace(values=series.values.detach())
     check_finite(series, "X")
@@ -124,7 +132,7 @@ def soft_dtw_barycenter(
     if not isinstance(annealing, Sequence):
         raise TypeError(f"annealing: expected a sequence of factors, got {type(annealing).__name__}")
     factors = [check_number(factor, "annealing") for factor in annealing]
-    _check_method(method, factors, options)
+    _check_method(method, factors, {**options})
     if block_size is None:
         block_size = default_block_size(series.values, start.shape[1], needs_grad=True)
 
@@ -138,7 +146,7 @@ def soft_dtw_barycenter(
         check_number(tol, "tol"),
         check_number(lr, "lr"),
         check_count(block_size, "block_size"),
-        options,
+        {**options},
     )
     with _progress_bar(progress, len(totals)) as update:
         for factor in factors:

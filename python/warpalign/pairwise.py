@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,8 +26,12 @@ from warpalign._core.series import Lengths, Mask, SeriesSet, Taken, alike, as_se
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
 from warpalign._soft_dtw.gamma import gamma_of_set
+from warpalign._soft_dtw.settings import MetricOptions
 from warpalign._tiles import Side, Tile, default_block_size, pairs_of, shared_out, tiles_of
 from warpalign.functional import soft_dtw
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Device = torch.device | str | int
 T = TypeVar("T")
@@ -50,7 +54,7 @@ def cdist_soft_dtw(
     block_size: int | None = None,
     progress: bool = False,
     distributed: bool | dist.ProcessGroup = False,
-    **options: Any,
+    **options: Unpack[MetricOptions],
 ) -> Tensor:
     """Soft-DTW between every series of X and every series of Y.
 
@@ -95,7 +99,7 @@ def cdist_soft_dtw(
         tensor([0., 0., 0.])
     """
     normalize = check_flag(normalize, "normalize")
-    check_options(options, "cdist_soft_dtw")
+    check_options({**options}, "cdist_soft_dtw")
     x = as_series(X, "X", x_lengths, "x_lengths", x_mask, "x_mask")
     check_no_hole(x, "X", "x_mask")
     y = None
@@ -138,8 +142,8 @@ def all_pairs(
     if group is not None and needs_grad:
         raise ValueError("distributed: expected series that require no gradient, got some that do")
     block_size = None if block_size is None else check_count(block_size, "block_size")
-    options = {"gamma": gamma, **options}
-    job = _plan(x, y, options, _check_devices(devices, x.values), block_size, group, needs_grad)
+    for_pairs = {"gamma": gamma, **options}
+    job = _plan(x, y, for_pairs, _check_devices(devices, x.values), block_size, group, needs_grad)
     with _progress_bar(progress, job) as job.step:
         if needs_grad:
             values: Tensor = _Pairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
@@ -155,7 +159,7 @@ def all_pairs(
     if y is None:
         own = other = values.diagonal()
     else:
-        own, other = (self_values(side, options, job.devices[0], job.block_size) for side in (x, y))
+        own, other = (self_values(side, for_pairs, job.devices[0], job.block_size) for side in (x, y))
     return values - (own[:, None] / 2 + other / 2)
 
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor
+
+from warpalign._core.checks import Precision
 
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
-# What soft_dtw takes besides series and gamma, and what is built on it passes on for all pairs.
-METRIC_OPTIONS = ("cost", "bandwidth", "band", "max_slope", "step_penalty", "precision")
+
+
+class MetricOptions(TypedDict, total=False):
+    """What soft_dtw takes besides series and gamma, and what is built on it passes on for all pairs.
+
+    soft_dtw and its like spell these parameters out: **options would hide them, and their defaults, from help().
+    """
+
+    cost: Cost | CostFunction
+    bandwidth: int | None
+    band: Band
+    max_slope: float | None
+    step_penalty: float
+    precision: Precision | None
+
+
+METRIC_OPTIONS = tuple(MetricOptions.__annotations__)
 
 
 class Settings(NamedTuple):
