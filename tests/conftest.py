@@ -15,6 +15,7 @@ GROUPS = {
     "test_compat_tslearn.py": "numba",
     "test_compat_tslearn_dtw.py": "numba",
     "test_fuzz_compat.py": "numba",
+    "test_training_impact.py": "numba",
 }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.harness.results import ROOT, Row
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Size(Protocol):

@@ -1,23 +1,40 @@
 """The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks import gpu_check
+from benchmarks import gpu_check, report
 from benchmarks.harness import tables as harness
-from benchmarks.soft_dtw import cpu_tables, tables
+from benchmarks.soft_dtw import cdist_scaling, cpu_cells, cpu_tables, sanitize, sweep, tables
 from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
 from tests.python.helpers import run_python
 
+Run = Callable[..., tuple[int, str, str]]
 
-def test_tables_are_fresh() -> None:
-    done = run_python("-m", "benchmarks.report", "--check")
-    assert done.returncode == 0, done.stdout
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """main() of a benchmark in this process, which has torch already: exit status, and what went to stdout and stderr."""
+
+    def call(program: ModuleType, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [program.__name__, *arguments])
+        status = program.main()
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_tables_are_fresh(run: Run) -> None:
+    status, told, _ = run(report, "--check")
+    assert status == 0, told
 
 
 def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
@@ -45,20 +62,20 @@ def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytes
     assert gpu_check.cpp_tests()["detail"] == "1 passed, 0 failed, 1 programs"
 
 
-def test_gpu_check_without_such_a_device(tmp_path: Path) -> None:
-    done = run_python("benchmarks/gpu_check.py", "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
+    status, _, errors = run(gpu_check, "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
+    assert status == 2
+    assert len(errors.strip().splitlines()) == 1
 
 
-def test_sanitizer_cases_on_the_cpu() -> None:
-    done = run_python("-m", "benchmarks.soft_dtw.sanitize", "--device", "cpu")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_sanitizer_cases_on_the_cpu(run: Run) -> None:
+    status, told, _ = run(sanitize, "--device", "cpu")
+    assert status == 0, told
 
 
-def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run_python("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_sweep_on_the_cpu(run: Run, tmp_path: Path) -> None:
+    status, told, _ = run(sweep, "--device", "cpu", "--quick", "--out", str(tmp_path))
+    assert status == 0, told
     (file,) = tmp_path.glob("*/*-sweep.json")
     rows = json.loads(file.read_text())
     assert [(row["D"], row["N"]) for row in rows] == [(d, n) for d in (1, 64) for n in (1, 2, 31, 32, 33)]
@@ -67,23 +84,17 @@ def test_sweep_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert draw_sweep(graphed, tmp_path).stat().st_size > 10_000
 
 
-def test_a_sweep_without_time_says_so(tmp_path: Path) -> None:
-    done = run_python(
-        *("-m", "benchmarks.soft_dtw.sweep", "--device", "cpu", "--quick"),
-        "--limit",
-        "0",
-        "--out",
-        str(tmp_path),
-    )
-    assert done.returncode == 1
-    assert "0 sizes, 0 with a failure, 10 not measured for want of time" in done.stdout
+def test_a_sweep_without_time_says_so(run: Run, tmp_path: Path) -> None:
+    status, told, _ = run(sweep, "--device", "cpu", "--quick", "--limit", "0", "--out", str(tmp_path))
+    assert status == 1
+    assert "0 sizes, 0 with a failure, 10 not measured for want of time" in told
 
 
-def test_scaling_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_on_the_cpu(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads and two processes of torchrun give one device's bits."""
     options = ["--device", "cpu", "--quick", "--repeats", "1", "--commit", "test", "--out", str(tmp_path)]
-    done = run_python("-m", "benchmarks.soft_dtw.cdist_scaling", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, told, errors = run(cdist_scaling, *options)
+    assert status == 0, told + errors
     (file,) = tmp_path.glob("*/*-test-scaling.json")
     rows = json.loads(file.read_text())
     shapes = [(row["D"], row["how"], row["devices"]) for row in rows]
@@ -114,32 +125,6 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit(Size(1, 1, 1, 1), "another GPU", step=False) is None
 
 
-def test_trainings_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """warpalign's and pysdtw's losses train the same model, and both learn."""
-    pytest.importorskip("pysdtw")
-    options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
-    done = run_python("-m", "benchmarks.soft_dtw.training_impact", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (file,) = tmp_path.glob("*/*-test-training.json")
-    rows = json.loads(file.read_text())
-    assert [(row["task"], row["impl"]) for row in rows] == [
-        (task, impl) for task in ("forecast", "represent") for impl in ("warpalign", "pysdtw")
-    ]
-    for ours, theirs in (rows[:2], rows[2:]):
-        assert ours["metric_after"] < ours["metric_before"] == theirs["metric_before"]
-        assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
-
-    peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
-    table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
-    monkeypatch.setattr(tables, "gpu_rows", lambda: [table_row])
-    monkeypatch.setattr(
-        harness, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
-    )
-    (line,) = [line for line in tables.training_table().splitlines() if "reckoned |" in line]
-    # 2 steps per epoch, each 10 ms longer.
-    assert f"| {harness.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
-
-
 def test_a_training_without_its_peer(tmp_path: Path) -> None:
     """A row that fails is told, and the others are there."""
     (tmp_path / "pysdtw.py").write_text("raise ImportError('not today')")
@@ -164,14 +149,12 @@ END
 """
 
 
-def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_of_several_runs_counts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    done = run_python(
-        "-m", "benchmarks.soft_dtw.cpu_cells", str(program), "--commit", "test", "--out", str(tmp_path)
-    )
-    assert done.returncode == 0, done.stderr
+    status, _, errors = run(cpu_cells, str(program), "--commit", "test", "--out", str(tmp_path))
+    assert status == 0, errors
     (file,) = tmp_path.glob("*/*-test-cells.json")
     rows = json.loads(file.read_text())
     assert [(row["what"], row["radius"], row["ns_per_cell"]) for row in rows] == [
@@ -180,7 +163,5 @@ def test_the_least_of_several_runs_counts(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(harness, "load", lambda pattern: rows)
     assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in cpu_tables.band_table()
-    failed = run_python(
-        "-m", "benchmarks.soft_dtw.cpu_cells", str(tmp_path / "missing"), "--out", str(tmp_path)
-    )
-    assert failed.returncode == 2 and len(failed.stderr.splitlines()) == 1
+    status, _, errors = run(cpu_cells, str(tmp_path / "missing"), "--out", str(tmp_path))
+    assert status == 2 and len(errors.splitlines()) == 1
