@@ -339,7 +339,8 @@ void fill(void* data, std::size_t bytes, DType dtype) {
   }
 }
 
-// Bytes read and written each second. Outside a graph: there the copy engine takes a copy, and is slower.
+// Bytes read and written each second. Outside a graph: replayed from one, this copy measured 2.7e12 B/s on an
+// H200 on which device-to-device copies reach 4.3e12.
 double copy_rate(cudaStream_t stream) {
   const std::size_t bytes = std::size_t{4} << 30;
   const Memory from(bytes), to(bytes);
