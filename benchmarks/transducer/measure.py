@@ -63,8 +63,8 @@ class Problem:
     def step(self) -> tuple[Tensor, ...]:
         return torch.autograd.grad(self.loss("sum"), self.logits)
 
-    def step_in_place(self) -> tuple[Tensor, ...]:
-        """The two operators, without autograd: the logits are gone."""
+    def operator_inputs(self) -> tuple[list[Tensor | None], dict[str, Any]]:
+        """What the raw operators take: tensors, and settings by name."""
         o = self.size.options
         settings = Settings(
             blank=o.blank,
@@ -77,7 +77,11 @@ class Problem:
         )._asdict()
         x = self.logits.detach()
         inputs = [x[..., : self.columns], None if o.durations is None else x[..., self.columns :]]
-        inputs += [self.targets, *self.lengths, None]
+        return [*inputs, self.targets, *self.lengths, None], settings
+
+    def step_in_place(self) -> tuple[Tensor, ...]:
+        """The two operators, without autograd: the logits are gone."""
+        inputs, settings = self.operator_inputs()
         loss, saved = ops.loss(*inputs, True, **settings)
         ops.gradient_in_place(*inputs, saved, torch.ones_like(loss), **settings)
         return ()

@@ -9,13 +9,6 @@
 #include "transducer/arcs.h"
 #include "transducer/problem.h"
 
-// The CUDA path's sources may not be there yet.
-#if WARPALIGN_HAS_CUDA && __has_include("transducer/cuda/layout.h")
-#define WARPALIGN_TRANSDUCER_CUDA 1
-#else
-#define WARPALIGN_TRANSDUCER_CUDA 0
-#endif
-
 namespace warpalign {
 namespace {
 
@@ -260,7 +253,7 @@ Status check_written_rows(const char* name, const TransducerProblem& p, const vo
   return {};
 }
 
-#if !WARPALIGN_TRANSDUCER_CUDA
+#if !WARPALIGN_HAS_CUDA
 using detail::kNoCudaPath;
 #endif
 
@@ -270,7 +263,7 @@ using detail::kNoCudaPath;
 std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execution& execution) {
   if (!check_extents(problem).ok() || !check_settings(problem).ok()) return 0;
   if (execution.device == Device::kHost) return detail::transducer::saved_bytes_cpu(problem, execution);
-#if WARPALIGN_TRANSDUCER_CUDA
+#if WARPALIGN_HAS_CUDA
   return detail::transducer::saved_bytes_cuda(problem, execution);
 #else
   return 0;
@@ -296,7 +289,7 @@ std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const T
   if (execution.device == Device::kHost) {
     return detail::transducer::workspace_bytes_cpu(problem, outputs, execution);
   }
-#if WARPALIGN_TRANSDUCER_CUDA
+#if WARPALIGN_HAS_CUDA
   return detail::transducer::workspace_bytes_cuda(problem, outputs, execution);
 #else
   return 0;
@@ -307,7 +300,7 @@ Status transducer(const TransducerProblem& problem, const TransducerOutputs& out
                   const Execution& execution) {
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
   if (problem.lattice.batch == 0) return {};
-#if !WARPALIGN_TRANSDUCER_CUDA
+#if !WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return kNoCudaPath;
 #endif
   const std::size_t needed = transducer_workspace_bytes(problem, outputs, execution);
@@ -321,7 +314,7 @@ Status transducer(const TransducerProblem& problem, const TransducerOutputs& out
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = detail::check_written(places); !s.ok()) return s;
-#if WARPALIGN_TRANSDUCER_CUDA
+#if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) {
     return detail::transducer::forward_cuda(problem, outputs, workspace, execution);
   }
@@ -336,7 +329,7 @@ std::size_t transducer_gradient_workspace_bytes(const TransducerProblem& problem
   if (execution.device == Device::kHost) {
     return detail::transducer::gradient_workspace_bytes_cpu(problem, gradient, execution);
   }
-#if WARPALIGN_TRANSDUCER_CUDA
+#if WARPALIGN_HAS_CUDA
   return detail::transducer::gradient_workspace_bytes_cuda(problem, gradient, execution);
 #else
   return 0;
@@ -347,7 +340,7 @@ Status transducer_gradient(const TransducerProblem& problem, const TransducerGra
                            Workspace workspace, const Execution& execution) {
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
   if (problem.lattice.batch == 0 || !has_logits(problem)) return {};
-#if !WARPALIGN_TRANSDUCER_CUDA
+#if !WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return kNoCudaPath;
 #endif
   const std::size_t needed = transducer_gradient_workspace_bytes(problem, gradient, execution);
@@ -370,7 +363,7 @@ Status transducer_gradient(const TransducerProblem& problem, const TransducerGra
       return s;
     }
   }
-#if WARPALIGN_TRANSDUCER_CUDA
+#if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) {
     return detail::transducer::gradient_cuda(problem, gradient, workspace, execution);
   }
