@@ -25,6 +25,7 @@ Status renamed(Status status, bool is_cost_matrix) {
 
 // What an operator takes besides tensors and lengths, by the names of soft_dtw_schemas.cpp. The functions
 // that are registered at the end list these in the schemas' order; nothing else here depends on that order.
+// Every member has an initialiser: g++ asks for one where a list names only some members.
 struct Settings {
   double gamma = 1.0;
   int64_t band = 0;
@@ -33,10 +34,10 @@ struct Settings {
   double step_penalty = 0.0;
   int64_t precision = 0;
   bool batch_invariant = false;
-  std::optional<Tensor> gammas = {};
+  std::optional<Tensor> gammas = {};  // NOLINT(readability-redundant-member-init)
   int64_t cost_kind = 0;
-  std::optional<Tensor> x_mask = {};
-  std::optional<Tensor> y_mask = {};
+  std::optional<Tensor> x_mask = {};  // NOLINT(readability-redundant-member-init)
+  std::optional<Tensor> y_mask = {};  // NOLINT(readability-redundant-member-init)
 };
 
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
