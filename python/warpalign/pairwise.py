@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._core.checks import check_count, check_device, check_flag, check_number
+from warpalign._core.checks import check_count, check_device_list, check_flag, check_number
 from warpalign._core.series import Lengths, Mask, SeriesSet, Taken, alike, as_series, check_no_hole
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
@@ -143,7 +143,8 @@ def all_pairs(
         raise ValueError("distributed: expected series that require no gradient, got some that do")
     block_size = None if block_size is None else check_count(block_size, "block_size")
     for_pairs = {"gamma": gamma, **options}
-    job = _plan(x, y, for_pairs, _check_devices(devices, x.values), block_size, group, needs_grad)
+    where = check_device_list(devices, "devices", x.values)
+    job = _plan(x, y, for_pairs, where, block_size, group, needs_grad)
     with _progress_bar(progress, job) as job.step:
         if needs_grad:
             values: Tensor = _Pairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
@@ -438,16 +439,6 @@ def _progress_bar(wanted: bool, job: _Job) -> Iterator[Callable[[int], None] | N
                 bar.update(count)
 
         yield step
-
-
-def _check_devices(devices: object, x: Tensor) -> list[torch.device]:
-    if devices is None:
-        return [x.device]
-    if isinstance(devices, (str, torch.device)) or not isinstance(devices, Sequence):
-        raise TypeError(f"devices: expected a sequence of devices, got {type(devices).__name__}")
-    if not devices:
-        raise ValueError("devices: expected at least one device, got none")
-    return [check_device(device, "devices") for device in devices]
 
 
 def _check_group(distributed: object) -> dist.ProcessGroup | None:

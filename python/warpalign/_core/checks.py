@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Literal, get_args
@@ -205,6 +206,17 @@ def check_device(device: object, name: str) -> torch.device:
             f"{name}: expected a device of this machine, where torch sees {torch.cuda.device_count()} GPUs, got {device!r}"
         )
     return checked
+
+
+def check_device_list(devices: object, name: str, default: Tensor) -> list[torch.device]:
+    """At least one device; None: that of the default."""
+    if devices is None:
+        return [default.device]
+    if isinstance(devices, (str, torch.device)) or not isinstance(devices, Sequence):
+        raise TypeError(f"{name}: expected a sequence of devices, got {type(devices).__name__}")
+    if not devices:
+        raise ValueError(f"{name}: expected at least one device, got none")
+    return [check_device(device, name) for device in devices]
 
 
 def check_precision(precision: object) -> int:
