@@ -136,7 +136,9 @@ reference::Result moved(const Dual<T>& dual, int b, double step) {
   return wide.expected(0);
 }
 
-// Central differences lose half of float64's digits; where the truth is 0 they are judged by the gradient.
+// Central differences lose half of float64's digits. Seen on the CPU: 1.3e-6 of the slope's norm. Where the
+// slope is nearly 0 the rounding of the subtracted numbers counts: 2.2e-16 of their norm, divided by twice
+// the step.
 template <typename T>
 void expect_directional(const Dual<T>& dual) {
   const Outputs<T> got = results(dual);
