@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._core.checks import check_count, check_device_list, check_flag, check_number
+from warpalign._core.checks import check_count, check_device_list, check_flag, check_group, check_number
 from warpalign._core.series import Lengths, Mask, SeriesSet, Taken, alike, as_series, check_no_hole
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
@@ -137,7 +137,7 @@ def all_pairs(
 ) -> Tensor:
     """:func:`cdist_soft_dtw` of sets that have been read; a pair with NaN gets NaN."""
     gamma = check_number(gamma, "gamma")
-    group = _check_group(distributed)
+    group = check_group(distributed)
     needs_grad = torch.is_grad_enabled() and any(s is not None and s.values.requires_grad for s in (x, y))
     if group is not None and needs_grad:
         raise ValueError("distributed: expected series that require no gradient, got some that do")
@@ -439,17 +439,3 @@ def _progress_bar(wanted: bool, job: _Job) -> Iterator[Callable[[int], None] | N
                 bar.update(count)
 
         yield step
-
-
-def _check_group(distributed: object) -> dist.ProcessGroup | None:
-    if distributed is False:
-        return None
-    if not dist.is_available() or not dist.is_initialized():
-        raise ValueError(
-            "distributed: expected torch.distributed to be initialised (init_process_group), which it is not"
-        )
-    if distributed is True:
-        return dist.group.WORLD
-    if not isinstance(distributed, dist.ProcessGroup):
-        raise TypeError(f"distributed: expected a bool or a ProcessGroup, got {type(distributed).__name__}")
-    return distributed

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import library
@@ -217,6 +218,20 @@ def check_device_list(devices: object, name: str, default: Tensor) -> list[torch
     if not devices:
         raise ValueError(f"{name}: expected at least one device, got none")
     return [check_device(device, name) for device in devices]
+
+
+def check_group(distributed: object) -> dist.ProcessGroup | None:
+    if distributed is False:
+        return None
+    if not dist.is_available() or not dist.is_initialized():
+        raise ValueError(
+            "distributed: expected torch.distributed to be initialised (init_process_group), which it is not"
+        )
+    if distributed is True:
+        return dist.group.WORLD
+    if not isinstance(distributed, dist.ProcessGroup):
+        raise TypeError(f"distributed: expected a bool or a ProcessGroup, got {type(distributed).__name__}")
+    return distributed
 
 
 def check_precision(precision: object) -> int:

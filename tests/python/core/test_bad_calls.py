@@ -86,12 +86,12 @@ UNREACHED = {
     "_soft_dtw/second_order.py": {"no_derivative"},
     "_transducer/autograd.py": {"under a vmap"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
-    "_core/checks.py": {"without its CUDA operators"},
+    "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},
     "metrics.py": {""},  # abstract methods
     "_core/series.py": {"expected the device of {first_name}"},
-    "pairwise.py": {"second derivatives of cdist_soft_dtw", "a bool or a ProcessGroup", "that require no gradient"},
+    "pairwise.py": {"second derivatives of cdist_soft_dtw", "that require no gradient"},
 }  # fmt: skip
 
 
