@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "cuda/cluster.cuh"
@@ -44,7 +45,8 @@ TEST_F(LaunchCuda, ItsOwnErrorIsReportedOnce) {
   const DeviceBuffer to(sizeof(int));
   const Status status = cuda::launch(write_number, {1, 2048}, static_cast<int*>(to.data()), 7);
   EXPECT_EQ(status.code, StatusCode::kDeviceError);
-  EXPECT_STREQ(status.message, "invalid configuration argument");
+  // The driver has more than one text for it.
+  EXPECT_TRUE(std::string_view(status.message).ends_with("argument")) << status.message;
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   EXPECT_EQ(cuda::attribute(cudaDevAttrMultiProcessorCount, 1 << 20), 0);
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);

@@ -34,9 +34,16 @@ def test_torchaudio(reduction: str, clamp: float, fused: bool, device: torch.dev
     x, y, t, u = batch(device)
     given = x if fused else x.log_softmax(-1).detach().requires_grad_()
     arguments = (given, y, t, u, 0, clamp, reduction, fused)
-    value, wanted = torchaudio.rnnt_loss(*arguments), original(*arguments)
-    torch.testing.assert_close(value, wanted)
-    torch.testing.assert_close(gradient(value, given), gradient(wanted, given), atol=2e-6, rtol=1e-4)
+    value = torchaudio.rnnt_loss(*arguments)
+    if clamp > 0 and device.type == "cuda":
+        # On a GPU torchaudio 2.11 leaves about two entries of every node's gradient unclipped. Its CPU path clips all.
+        leaf = given.detach().cpu().requires_grad_()
+        wanted = original(leaf, y.cpu(), t.cpu(), u.cpu(), *arguments[4:])
+    else:
+        leaf, wanted = given, original(*arguments)
+    torch.testing.assert_close(value.cpu(), wanted.cpu())
+    found, expected = gradient(value, given), gradient(wanted, leaf)
+    torch.testing.assert_close(found.cpu(), expected.cpu(), atol=2e-6, rtol=1e-4)
 
 
 def test_torchaudio_without_it(device: torch.device) -> None:

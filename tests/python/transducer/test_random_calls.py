@@ -23,7 +23,7 @@ def laid_out(x: Tensor, how: str) -> Tensor:
     if how == "transposed":
         return x.transpose(0, 1).contiguous().transpose(0, 1)
     if how == "columns":
-        wide = torch.full((*x.shape[:-1], x.shape[-1] + 3), math.nan, dtype=x.dtype)
+        wide = torch.full((*x.shape[:-1], x.shape[-1] + 3), math.nan, dtype=x.dtype, device=x.device)
         wide[..., 1:-2] = x
         return wide[..., 1:-2]
     return x

@@ -245,7 +245,7 @@ def _series() -> BadCalls:
         for what, (pair, error, message) in (PAIRS | (NO_TENSORS if name in LOSSES else NO_SERIES)).items():
             calls[f"{name}: {what}"] = BadCall(
                 lambda g, function=function, pair=pair: function(*pair(g)), error, message.format(x=x, y=y),
-                "nested" in what or what == "univariate batches",
+                "nested" in what or what in ("univariate batches", "an array of another dtype"),
             )  # fmt: skip
         for argument, limit in ((x_lengths, "N = 5"), (y_lengths, "M = 6")):
             for what, (value, error, message) in LENGTHS.items():
