@@ -258,6 +258,7 @@ void run_gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_loss
 
 Tensor contiguous_like(const Tensor& tensor) {
   std::vector<int64_t> shape;
+  shape.reserve(tensor.dim());
   for (int64_t axis = 0; axis < tensor.dim(); ++axis) shape.push_back(tensor.size(axis));
   return torch::stable::new_empty(tensor, shape);
 }

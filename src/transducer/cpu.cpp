@@ -235,6 +235,8 @@ bool weigh_frames(const TransducerProblem& p, const Utterance& utterance, void* 
       memory.lse[static_cast<std::int64_t>(t) * utterance.states() + u] = static_cast<Real>(lse);
       // log-probability of a column; a row of -inf has no other.
       const auto score = [](const T* row, std::int32_t column, double sum) {
+        // Arcs with a duration exist only where there are duration logits.
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage)
         return sum == -kInf ? -kInf : static_cast<double>(static_cast<Real>(row[column])) - sum;
       };
       Real* const place = memory.slots + grid.origin(t + u) + (grid.by_state ? u : t);

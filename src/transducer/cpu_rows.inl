@@ -143,7 +143,7 @@ double row_lse(const void* data, std::int32_t columns) {
   Real top = all[0];
   for (int lane = 1; lane < kLanes; ++lane) top = all[lane] > top ? all[lane] : top;
   // Without a finite number e^(x - 0) is 0 for -inf, and NaN for NaN.
-  const Real shift = top == -__builtin_inf() || top != top ? 0 : top;
+  const Real shift = top > -__builtin_inf() ? top : 0;
 
   V sum[kChains] = {};
   for (k = 0; k + kChains * kLanes <= columns; k += kChains * kLanes) {

@@ -44,7 +44,7 @@ std::vector<TransducerArc> arcs_of(const Transducer& p, int t, int u, const std:
   const double sigma = p.without_durations ? 0 : p.sigma;
   std::vector<TransducerArc> arcs;
   const auto add_blank = [&](int m, int column, int duration) {
-    if (!(t + m < p.frames || (t + m == p.frames && u == last))) return;
+    if (t + m > p.frames || (t + m == p.frames && u != last)) return;
     if (p.star >= 0 && u > 0 && p.targets[u - 1] == p.star) {
       arcs.push_back({false, m, -1, -1, std::log(p.star_penalty), 0});
     } else {

@@ -7,7 +7,8 @@
 
 namespace warpalign::detail::transducer::reference {
 
-// One utterance.
+// One utterance. Its vectors are initialised here for g++, which otherwise asks every initialiser list for
+// them. NOLINTBEGIN(readability-redundant-member-init)
 struct Transducer {
   int frames = 0;  // T
   int labels = 1;  // V
@@ -23,6 +24,7 @@ struct Transducer {
 
   [[nodiscard]] int states() const { return static_cast<int>(targets.size()) + 1; }
 };
+// NOLINTEND(readability-redundant-member-init)
 
 struct TransducerArc {
   bool is_label;
