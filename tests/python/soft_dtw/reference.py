@@ -149,8 +149,9 @@ def values_and_alignments(
     *,
     penalty: float = 0.0,
 ) -> tuple[Array, Array]:
-    """alignments() of arrays."""
-    smoothing = float(gamma) if np.ndim(gamma) == 0 else torch.as_tensor(gamma, dtype=torch.float64)
+    """alignments() of arrays. Zeros alone are the number 0: hard DTW."""
+    is_number = np.ndim(gamma) == 0 or not np.any(gamma)
+    smoothing = float(np.max(gamma)) if is_number else torch.as_tensor(gamma, dtype=torch.float64)
     lengths = (None if one is None else torch.as_tensor(one) for one in (n, m))
     value, expected = alignments(torch.from_numpy(cost), smoothing, *lengths, penalty=penalty)
     return value.numpy(), expected.numpy()
