@@ -1,0 +1,130 @@
+// The objective and its gradients at the potentials of a CpuSolver: one pass over the costs, and for
+// gradients by y a second one with the sides exchanged.
+#pragma once
+
+#include "transport/cpu_solver.h"
+
+namespace warpalign::detail::transport {
+
+// Sums over the whole plan.
+struct PlanTotals {
+  double linear = 0;  // <C, P>, scaled
+  double mass = 0;    // sum P
+  double kl = 0;      // KL(P | R)
+};
+
+template <class Real>
+class CpuEvaluation {
+ public:
+  using Solver = CpuSolver<Real>;
+
+  // block_results: (blocks, 3).
+  CpuEvaluation(Solver& solver, double* block_results) : s_(solver), block_results_(block_results) {}
+
+  // Where the rows' gradients go, and the plan; null: not wanted.
+  template <class Out>
+  PlanTotals run(Out* grad_points, Out* grad_cost, std::int64_t grad_cost_stride) {
+    s_.split_potentials();
+    s_.for_blocks([&](int block, const CpuScratch<Real>& own) {
+      double* const result = block_results_ + 3 * block;
+      std::fill_n(result, 3, 0.0);
+      s_.begin_sums(block);
+      s_.for_rows(block, [&](int i) {
+        const LogitRow<Real> row = s_.row_at(i, own);
+        const double sum = s_.kernels->exponentials(row, s_.columns.reference, own.e);
+        const double factor = static_cast<double>(s_.rows.reference[i]);
+        s_.rows.free[i] = sum;
+        s_.add_to_sums(block, i, own.e, factor);
+        const RowTotals totals =
+            s_.kernels->plan(row, s_.columns.reference, static_cast<Real>(factor), own.e);
+        result[0] += totals.linear;
+        result[1] += factor * sum;
+        result[2] += totals.logits;
+        if (grad_cost) write_plan(own.e, grad_cost + i * grad_cost_stride);
+        if (grad_points)
+          write_gradient(i, row.cost, own, grad_points + static_cast<std::int64_t>(i) * s_.costs.dim);
+      });
+      s_.flush_sums(block);
+    });
+    PlanTotals totals;
+    double logits = 0;
+    for (int block = 0; block < s_.blocks(); ++block) {
+      totals.linear += s_.cost_scale * block_results_[3 * block];
+      totals.mass += block_results_[3 * block + 1];
+      logits += block_results_[3 * block + 2];
+    }
+    for (int j = 0; j < s_.columns.count; ++j) s_.columns.free[j] = s_.joined_sum(j);
+    totals.kl = logits / kLog2E - totals.mass + sum_of(s_.rows) * sum_of(s_.columns);
+    return totals;
+  }
+
+  // The objective by its dual.
+  [[nodiscard]] double value(const PlanTotals& totals) const {
+    const double bits = s_.epsilon / kLog2E;
+    double value = s_.epsilon * (sum_of(s_.rows) * sum_of(s_.columns) - totals.mass);
+    if (s_.mass > 0) value += bits * s_.lambda * s_.mass;
+    for (const CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
+      for (int i = 0; i < side->count; ++i)
+        value += side->marginal.conjugate(bits * side->w[i], side->weight[i]);
+    }
+    return value;
+  }
+
+  // After run(): by the weights of a side. R = a b^T moves with them too.
+  [[nodiscard]] double weight_gradient(const CpuSide<Real>& side, const CpuSide<Real>& other, bool product,
+                                       int i) const {
+    const double slope = side.marginal.slope(s_.epsilon / kLog2E * side.w[i]);
+    return product ? slope - s_.epsilon * (side.free[i] - sum_of(other)) : slope;
+  }
+
+  // After run(): how far a further update would move a potential, over epsilon.
+  [[nodiscard]] double error() const {
+    double largest = 0;
+    for (const CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
+      for (int i = 0; i < side->count; ++i) {
+        if (!(side->free[i] > 0) || !std::isfinite(side->w[i])) continue;
+        const double free = side->w[i] + side->target[i] - std::log2(side->free[i]);
+        largest = std::max(largest, std::abs(side->marginal.updated(free, s_.epsilon) - side->w[i]));
+      }
+    }
+    return largest / kLog2E;
+  }
+
+ private:
+  static double sum_of(const CpuSide<Real>& side) {
+    double sum = 0;
+    for (int i = 0; i < side.count; ++i) sum += static_cast<double>(side.reference[i]);
+    return sum;
+  }
+
+  template <class Out>
+  void write_plan(const Real* plan, Out* to) const {
+    for (int j = 0; j < s_.columns.count; ++j)
+      to[j] = static_cast<Out>(s_.cost_scale * static_cast<double>(plan[j]));
+  }
+
+  template <class Out>
+  void write_gradient(int i, const Real* cost, const CpuScratch<Real>& own, Out* to) const {
+    const int dim = s_.costs.dim;
+    // The gradient takes the room behind the point.
+    double* const gradient = own.gradient;
+    s_.kernels->gradient(s_.points_at(i, own), cost, own.e, gradient);
+    double along = 0;
+    const bool cosine = s_.costs.kind == CostKind::kCosine;
+    if (cosine) {
+      // d (1 - <u, v>) / dx = (<u, v> u - v) / |x|, summed over v with weights P.
+      for (int d = 0; d < dim; ++d) along += gradient[d] * static_cast<double>(own.point[d]);
+      const double length = static_cast<double>(s_.rows.lengths[i]);
+      for (int d = 0; d < dim; ++d) {
+        const double tangent = along * static_cast<double>(own.point[d]) - gradient[d];
+        gradient[d] = length > 0 ? tangent / length : 0.0;
+      }
+    }
+    for (int d = 0; d < dim; ++d) to[d] = static_cast<Out>(s_.cost_scale * gradient[d]);
+  }
+
+  Solver& s_;
+  double* const block_results_;
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,279 @@
+// The kernels of cpu_kernel.h for one instruction set. Sums of float32 run over kChunk elements in a vector's
+// lanes and are joined in float64, in an order that depends on the row's length alone.
+#include "cpu/simd.h"
+#include "transport/cpu_kernel.h"
+
+namespace WARPALIGN_SIMD_NAMESPACE {
+namespace {
+
+using warpalign::CostKind;
+using warpalign::detail::transport::CpuKernels;
+using warpalign::detail::transport::CpuKernelsOf;
+using warpalign::detail::transport::LogitRow;
+using warpalign::detail::transport::PointRow;
+using warpalign::detail::transport::RowTotals;
+
+constexpr int kChunk = 512;
+
+template <class Real>
+constexpr int kLanes = WARPALIGN_SIMD_BYTES / static_cast<int>(sizeof(Real));
+
+template <class Real>
+WARPALIGN_INLINE double sum_of_lanes(typename VectorOf<Real>::Type v) {
+  double sum = 0;
+  for (int k = 0; k < kLanes<Real>; ++k) sum += static_cast<double>(v[k]);
+  return sum;
+}
+
+// The first `count` lanes from memory, the others from `fill`.
+template <class Real>
+WARPALIGN_INLINE typename VectorOf<Real>::Type load_part(const Real* from, int count, Real fill) {
+  typename VectorOf<Real>::Type v = typename VectorOf<Real>::Type{} + fill;
+  for (int k = 0; k < count; ++k) v[k] = from[k];
+  return v;
+}
+
+// A NaN on either side gives NaN.
+template <class V>
+WARPALIGN_INLINE V max_or_nan(V a, V b) {
+  const V larger = a > b ? a : b;
+  return a == a ? larger : a;  // NOLINT(misc-redundant-expression): false for NaN
+}
+
+// 2^t for t up to 127 (1023): 0 below the smallest normal number, NaN of NaN.
+WARPALIGN_INLINE F32 exp2_of(F32 t) {
+  const F32 magic = splat(0x1.8p23f);
+  const F32 bounded = max(splat(-126.0f), min(splat(127.0f), t));
+  const F32 shifted = bounded + magic;
+  const F32 whole = shifted - magic;
+  const F32 power = from_bits(bits_of(exp2_negated(whole - bounded)) + (bits_of(shifted) << 23));
+  return t < -126.0f ? F32{} : (t == t ? power : t);
+}
+WARPALIGN_INLINE F64 exp2_of(F64 t) {
+  const F64 magic = splat(0x1.8p52);
+  const F64 bounded = max(splat(-1022.0), min(splat(1023.0), t));
+  const F64 shifted = bounded + magic;
+  const F64 whole = shifted - magic;
+  const F64 power = from_bits(bits_of(exp2_negated(whole - bounded)) + (bits_of(shifted) << 52));
+  return t < -1022.0 ? F64{} : (t == t ? power : t);
+}
+
+// Calls body(j, costs) for every vector of the row; behind its end costs are inf, whose exponential is 0.
+template <class Real, class Body>
+WARPALIGN_INLINE void for_costs(const Real* cost, int begin, int end, const Body& body) {
+  constexpr int kStep = kLanes<Real>;
+  int j = begin;
+  for (; j + kStep <= end; j += kStep) body(j, load(cost + j));
+  if (j < end) body(j, load_part(cost + j, end - j, static_cast<Real>(__builtin_inf())));
+}
+
+template <class Real>
+struct Logits {
+  using V = typename VectorOf<Real>::Type;
+  const LogitRow<Real>& row;
+
+  WARPALIGN_INLINE V at(int j, V cost) const {
+    const V exact = load(row.z_hi + j) + row.w_hi;
+    const V rest = load(row.z_lo + j) + row.w_lo;
+    return (exact - cost * row.k) + rest;
+  }
+};
+
+template <class Real>
+double exponentials(const LogitRow<Real>& row, const Real* weight, Real* e) {
+  using V = typename VectorOf<Real>::Type;
+  const Logits<Real> logits{row};
+  double sum = 0;
+  for (int begin = 0; begin < row.m; begin += kChunk) {
+    V lanes_sum{};
+    for_costs(row.cost, begin, begin + kChunk < row.m ? begin + kChunk : row.m, [&](int j, V cost) {
+      const V power = exp2_of(logits.at(j, cost));
+      store(e + j, power);
+      lanes_sum += power * load(weight + j);
+    });
+    sum += sum_of_lanes<Real>(lanes_sum);
+  }
+  return sum;
+}
+
+template <class Real>
+double largest(const LogitRow<Real>& row) {
+  using V = typename VectorOf<Real>::Type;
+  const Logits<Real> logits{row};
+  V top = V{} - static_cast<Real>(__builtin_inf());
+  for_costs(row.cost, 0, row.m, [&](int j, V cost) { top = max_or_nan(top, logits.at(j, cost)); });
+  Real result = top[0];
+  for (int k = 1; k < kLanes<Real>; ++k)
+    result = top[k] > result || __builtin_isnan(top[k]) ? top[k] : result;
+  return static_cast<double>(result);
+}
+
+template <class Real>
+void raise(const LogitRow<Real>& row, Real* tops) {
+  using V = typename VectorOf<Real>::Type;
+  const Logits<Real> logits{row};
+  for_costs(row.cost, 0, row.m,
+            [&](int j, V cost) { store(tops + j, max_or_nan(load(tops + j), logits.at(j, cost))); });
+}
+
+template <class Real>
+void accumulate(const Real* e, Real factor, int m, Real* sums) {
+  for (int j = 0; j < m; j += kLanes<Real>) store(sums + j, load(sums + j) + load(e + j) * factor);
+}
+
+template <class Real>
+RowTotals plan(const LogitRow<Real>& row, const Real* weight, Real factor, Real* e) {
+  using V = typename VectorOf<Real>::Type;
+  const Logits<Real> logits{row};
+  RowTotals totals{0, 0};
+  for (int begin = 0; begin < row.m; begin += kChunk) {
+    V linear{};
+    V entropy{};
+    for_costs(row.cost, begin, begin + kChunk < row.m ? begin + kChunk : row.m, [&](int j, V cost) {
+      const V p = load(e + j) * load(weight + j) * factor;
+      store(e + j, p);
+      linear += p == 0 ? V{} : p * cost;
+      entropy += p == 0 ? V{} : p * logits.at(j, cost);
+    });
+    totals.linear += sum_of_lanes<Real>(linear);
+    totals.logits += sum_of_lanes<Real>(entropy);
+  }
+  return totals;
+}
+
+template <class V>
+WARPALIGN_INLINE V magnitude(V v) {
+  return v > 0 ? v : -v;
+}
+
+WARPALIGN_INLINE F32 root(F32 v) {
+  for (int k = 0; k < kLanes<float>; ++k) v[k] = __builtin_sqrtf(v[k]);
+  return v;
+}
+WARPALIGN_INLINE F64 root(F64 v) {
+  for (int k = 0; k < kLanes<double>; ++k) v[k] = __builtin_sqrt(v[k]);
+  return v;
+}
+
+// One feature's part of a cost.
+template <CostKind kKind, class V, class Real>
+WARPALIGN_INLINE V part_of(Real x, V y) {
+  if constexpr (kKind == CostKind::kCosine) return y * x;
+  const V difference = y - x;
+  if constexpr (kKind == CostKind::kSquaredEuclidean || kKind == CostKind::kEuclidean) {
+    return difference * difference;
+  }
+  const V size = magnitude(difference);
+  if constexpr (kKind == CostKind::kL1) return size;
+  const V inner = size < 1 ? size : V{} + 1;
+  return inner * (size - inner / 2);
+}
+
+// Its derivative by x, before what all features share.
+template <CostKind kKind, class V, class Real>
+WARPALIGN_INLINE V slope_of(Real x, V y) {
+  if constexpr (kKind == CostKind::kCosine) return y;
+  const V difference = x - y;
+  if constexpr (kKind == CostKind::kSquaredEuclidean) return difference * 2;
+  if constexpr (kKind == CostKind::kEuclidean) return difference;
+  const V one = V{} + 1;
+  if constexpr (kKind == CostKind::kL1) return difference > 0 ? one : (difference < 0 ? -one : V{});
+  return difference > 1 ? one : (difference < -1 ? -one : difference);
+}
+
+// Four vectors at a time, so that a feature of x is used four times.
+template <CostKind kKind, class Real>
+void costs_of(const PointRow<Real>& row, Real* cost) {
+  using V = typename VectorOf<Real>::Type;
+  constexpr int kStep = kLanes<Real>;
+  const auto finished = [](V sum) -> V {
+    if constexpr (kKind == CostKind::kEuclidean) return root(sum);
+    if constexpr (kKind == CostKind::kCosine) return 1 - sum;
+    return sum;
+  };
+  int j = 0;
+  for (; j + 4 * kStep <= row.m; j += 4 * kStep) {
+    V sum[4] = {};
+    const Real* y = row.y_t + j;
+    for (int d = 0; d < row.dim; ++d, y += row.stride) {
+      for (int k = 0; k < 4; ++k) sum[k] += part_of<kKind>(row.x[d], load(y + k * kStep));
+    }
+    for (int k = 0; k < 4; ++k) store(cost + j + k * kStep, finished(sum[k]));
+  }
+  for (; j < row.m; j += kStep) {
+    V sum{};
+    const Real* y = row.y_t + j;
+    for (int d = 0; d < row.dim; ++d, y += row.stride) sum += part_of<kKind>(row.x[d], load(y));
+    store(cost + j, finished(sum));
+  }
+}
+
+template <CostKind kKind, class Real>
+void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, double* gradient) {
+  using V = typename VectorOf<Real>::Type;
+  constexpr int kStep = kLanes<Real>;
+  for (int d = 0; d < row.dim; ++d) {
+    const Real* const y = row.y_t + d * row.stride;
+    double sum = 0;
+    for (int begin = 0; begin < row.m; begin += kChunk) {
+      V lanes_sum{};
+      const int end = begin + kChunk < row.m ? begin + kChunk : row.m;
+      for (int j = begin; j < end; j += kStep) {
+        V p = load(plan + j);  // 0 in the padding
+        if constexpr (kKind == CostKind::kEuclidean) {
+          const V distance = load(cost + j);
+          p = distance > 0 ? p / distance : V{};
+        }
+        lanes_sum += p == 0 ? V{} : p * slope_of<kKind>(row.x[d], load(y + j));
+      }
+      sum += sum_of_lanes<Real>(lanes_sum);
+    }
+    gradient[d] = sum;
+  }
+}
+
+// Calls body.template operator()<kind>().
+template <class Body>
+WARPALIGN_INLINE void with_kind(CostKind kind, Body body) {
+  switch (kind) {
+    case CostKind::kSquaredEuclidean:
+      return body.template operator()<CostKind::kSquaredEuclidean>();
+    case CostKind::kEuclidean:
+      return body.template operator()<CostKind::kEuclidean>();
+    case CostKind::kL1:
+      return body.template operator()<CostKind::kL1>();
+    case CostKind::kCosine:
+      return body.template operator()<CostKind::kCosine>();
+    case CostKind::kHuber:
+      return body.template operator()<CostKind::kHuber>();
+  }
+}
+
+template <class Real>
+void costs(const PointRow<Real>& row, Real* cost) {
+  with_kind(row.kind, [&]<CostKind kKind>() { costs_of<kKind>(row, cost); });
+}
+
+template <class Real>
+void gradient(const PointRow<Real>& row, const Real* cost, const Real* plan_row, double* to) {
+  with_kind(row.kind, [&]<CostKind kKind>() { gradient_of<kKind>(row, cost, plan_row, to); });
+}
+
+template <class Real>
+constexpr CpuKernelsOf<Real> table() {
+  return {&exponentials<Real>, &largest<Real>, &raise<Real>,   &accumulate<Real>,
+          &plan<Real>,         &costs<Real>,   &gradient<Real>};
+}
+
+}  // namespace
+}  // namespace WARPALIGN_SIMD_NAMESPACE
+
+namespace warpalign::detail::transport {
+
+const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
+  static constexpr CpuKernels kernels{WARPALIGN_SIMD_NAMESPACE::table<float>(),
+                                      WARPALIGN_SIMD_NAMESPACE::table<double>()};
+  return kernels;
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,361 @@
+// Sinkhorn on one problem of the batch, on a CPU. The kernels do what runs over a row; here is the iteration.
+//
+// Logits leave the weights out: t = w + z + lambda - k c in bits, P = R 2^t. Sums carry the weights, so that
+// weights of any size, 0 too, are exact. `free` names log2(weight / sum) with the updated potential left out
+// of the sum (update.h). Potentials are float64 numbers; a pass over the costs gets them as pairs of Real
+// (cpu_kernel.h).
+//
+// A step is one sweep: a row's exponentials are summed, its potential follows, and its share of the column
+// sums is added while the exponentials are in cache. That is one exponential per element. The exponentials
+// stay within range while no potential moves by more than kCertified bits, and moves never grow from one step
+// to the next, because soft-min is non-expansive. Steps before that, and after a change of epsilon, find each
+// row's and column's largest logit first.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "transport/cpu_kernel.h"
+#include "transport/cpu_parallel.h"
+#include "transport/update.h"
+
+namespace warpalign::detail::transport {
+
+constexpr double kCertified = 60;      // bits
+constexpr int kRowsOfPartialSum = 64;  // rows that are summed in Real before they are added in float64
+
+constexpr int padded(int count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
+
+// One of the two sets, rows or columns. Arrays have padded(count) elements; Real ones are 0 behind count.
+template <class Real>
+struct CpuSide {
+  int count = 0;              // true length
+  double* w = nullptr;        // the potential, in bits; inf where every cost forbids the point
+  double* old = nullptr;      // the potential before the step
+  double* free = nullptr;     // of the last pass
+  double* spare = nullptr;    // of columns, symmetric updates
+  double* weight = nullptr;   // a or b
+  double* target = nullptr;   // log2(weight / reference weight)
+  Real* reference = nullptr;  // the weights of R
+  Real* hi = nullptr;         // the potential as a pair
+  Real* lo = nullptr;
+  Real* points = nullptr;   // (dim, padded): the points side by side; null: costs are given
+  Real* lengths = nullptr;  // of the cosine: the points' lengths, by which they have been divided
+  Marginal marginal;
+};
+
+// The costs of a problem: rows of a matrix, or made from points.
+template <class Real>
+struct CpuCosts {
+  const Real* matrix = nullptr;  // null: from points
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+  CostKind kind = CostKind::kSquaredEuclidean;
+  int dim = 0;
+};
+
+// The scratch memory of one worker.
+template <class Real>
+struct CpuScratch {
+  Real* cost;        // padded
+  Real* e;           // padded
+  Real* point;       // (dim)
+  double* gradient;  // (dim)
+};
+
+template <class Real>
+struct CpuSolver {
+  using Side = CpuSide<Real>;
+  using Scratch = CpuScratch<Real>;
+  static constexpr double kInf = std::numeric_limits<double>::infinity();
+
+  Side rows;
+  Side columns;
+  CpuCosts<Real> costs;
+  const CpuKernelsOf<Real>* kernels = nullptr;
+  const BlockTeam* team = nullptr;
+  Scratch* scratch = nullptr;      // one per worker
+  Real* block_sums = nullptr;      // (blocks, padded columns)
+  double* block_totals = nullptr;  // (blocks, padded columns)
+  double cost_scale = 1;
+  double mass = 0;        // 0: not partial
+  double epsilon = 1;     // of the potentials at hand
+  double lambda = 0;      // in bits
+  double moved_rows = 0;  // the largest move of the last step, in bits
+  double moved_columns = 0;
+  double moved_lambda = 0;  // by the last pass
+  bool certified = false;
+
+  // What a solve does, in this order: start(), any number of step(), finish().
+  void start() {
+    remember(columns);
+    find_range_of_columns();
+    pass(false);
+    update(columns, moved_columns);
+  }
+  // Rows, then columns.
+  void step() {
+    if (certified) {
+      remember(rows);
+      remember(columns);
+      pass(true);
+      update(columns, moved_columns);
+    } else {
+      finish();
+      start();
+    }
+    certify();
+  }
+  void finish() {
+    remember(rows);
+    find_range_of_rows();
+    pass(false);
+    update(rows, moved_rows);
+  }
+
+  // Both sides from the old potentials, each averaged with its old value.
+  void symmetric_step() {
+    remember(rows);
+    remember(columns);
+    if (certified) {
+      pass(false);
+    } else {
+      find_range_of_columns();
+      pass(false);
+      std::swap(columns.w, columns.old);  // rows see the old potentials, too
+      std::swap(columns.free, columns.spare);
+      find_range_of_rows();
+      pass(false);
+      std::swap(columns.free, columns.spare);
+      std::copy_n(columns.w, columns.count, columns.old);
+    }
+    average(rows, moved_rows);
+    average(columns, moved_columns);
+    if (mass > 0) {
+      // Potentials moved on both sides: the mass of the plan takes a pass of its own, in range whatever they
+      // are.
+      std::swap(rows.w, rows.spare);
+      find_range_of_rows();
+      pass(false);
+      std::swap(rows.w, rows.spare);
+      move_mass(rows);
+    }
+    certify();
+  }
+
+  // The potentials stay what they are in units of the cost.
+  void set_epsilon(double to) {
+    const double ratio = epsilon / to;
+    for (int i = 0; i < rows.count; ++i) rows.w[i] *= ratio;
+    for (int j = 0; j < columns.count; ++j) columns.w[j] *= ratio;
+    lambda *= ratio;
+    epsilon = to;
+    certified = false;
+  }
+
+  // How far a further step would move a potential, about, in bits.
+  [[nodiscard]] double moved() const { return std::max({moved_rows, moved_columns, std::abs(moved_lambda)}); }
+  [[nodiscard]] bool is_nan() const { return std::isnan(moved_rows) || std::isnan(moved_columns); }
+  [[nodiscard]] double k() const { return kLog2E * cost_scale / epsilon; }
+
+  // body(block, scratch) for every block of rows.
+  template <class Body>
+  void for_blocks(const Body& body) const {
+    team->run(blocks(), [&](int block, int worker) { body(block, scratch[worker]); });
+  }
+  // body(i) for every row of a block.
+  template <class Body>
+  void for_rows(int block, const Body& body) const {
+    const int end = first_row(block + 1, blocks(), rows.count);
+    for (int i = first_row(block, blocks(), rows.count); i < end; ++i) body(i);
+  }
+  [[nodiscard]] int blocks() const { return blocks_of(rows.count); }
+
+  // Row i's costs and potentials. Costs that are not contiguous are copied, those of points made.
+  LogitRow<Real> row_at(int i, const Scratch& own) const {
+    return {costs_of(i, own),       columns.hi,   columns.lo, rows.hi[i], rows.lo[i],
+            static_cast<Real>(k()), columns.count};
+  }
+  PointRow<Real> points_at(int i, const Scratch& own) const {
+    for (int d = 0; d < costs.dim; ++d) {
+      own.point[d] = rows.points[static_cast<std::ptrdiff_t>(d) * padded(rows.count) + i];
+    }
+    return {costs.kind, own.point, columns.points, padded(columns.count), costs.dim, columns.count};
+  }
+
+  // Potentials as pairs whose hi parts lie on one grid, so coarse that the sum of two is exact.
+  void split_potentials() {
+    double largest = 1;
+    for (int i = 0; i < rows.count; ++i) largest = std::max(largest, finite(std::abs(rows.w[i] + lambda)));
+    for (int j = 0; j < columns.count; ++j) largest = std::max(largest, finite(std::abs(columns.w[j])));
+    const double grid = std::exp2(std::ceil(std::log2(largest)) + 1 - std::numeric_limits<Real>::digits);
+    for (int i = 0; i < rows.count; ++i) split(rows.w[i] + lambda, grid, rows.hi[i], rows.lo[i]);
+    for (int j = 0; j < columns.count; ++j) split(columns.w[j], grid, columns.hi[j], columns.lo[j]);
+  }
+
+  void begin_sums(int block) const {
+    std::fill_n(sums_of(block), padded(columns.count), Real(0));
+    std::fill_n(totals_of(block), padded(columns.count), 0.0);
+  }
+  // factor e[j] is added to column j's sum of the block; row counts the rows of the block from its first one.
+  void add_to_sums(int block, int i, const Real* e, double factor) const {
+    kernels->accumulate(e, static_cast<Real>(factor), columns.count, sums_of(block));
+    const int from_first = i - first_row(block, blocks(), rows.count);
+    if (from_first % kRowsOfPartialSum == kRowsOfPartialSum - 1) flush_sums(block);
+  }
+  void flush_sums(int block) const {
+    Real* const sums = sums_of(block);
+    double* const totals = totals_of(block);
+    for (int j = 0; j < columns.count; ++j) totals[j] += static_cast<double>(sums[j]);
+    std::fill_n(sums, padded(columns.count), Real(0));
+  }
+  [[nodiscard]] double joined_sum(int j) const {
+    double sum = 0;
+    for (int block = 0; block < blocks(); ++block) sum += totals_of(block)[j];
+    return sum;
+  }
+
+ private:
+  static double finite(double v) { return std::isfinite(v) ? v : 0.0; }
+  static void split(double v, double grid, Real& hi, Real& lo) {
+    if (v == kInf) v = 0;  // all of its costs are inf
+    hi = static_cast<Real>(std::isfinite(v) ? std::round(v / grid) * grid : v);
+    lo = std::isfinite(v) ? static_cast<Real>(v - static_cast<double>(hi)) : Real(0);
+  }
+
+  [[nodiscard]] Real* sums_of(int block) const {
+    return block_sums + static_cast<std::ptrdiff_t>(block) * padded(columns.count);
+  }
+  [[nodiscard]] double* totals_of(int block) const {
+    return block_totals + static_cast<std::ptrdiff_t>(block) * padded(columns.count);
+  }
+
+  const Real* costs_of(int i, const Scratch& own) const {
+    if (!costs.matrix) {
+      kernels->costs(points_at(i, own), own.cost);
+      return own.cost;
+    }
+    const Real* const row = costs.matrix + i * costs.row_stride;
+    if (costs.column_stride == 1) return row;
+    for (int j = 0; j < columns.count; ++j) own.cost[j] = row[j * costs.column_stride];
+    return own.cost;
+  }
+
+  static void remember(Side& side) { std::copy_n(side.w, side.count, side.old); }
+
+  // Potentials with which every row's largest logit is about 0.
+  void find_range_of_rows() {
+    std::fill_n(rows.w, rows.count, 0.0);
+    split_potentials();
+    for (int j = 0; j < columns.count; ++j) {
+      if (columns.reference[j] == 0) columns.hi[j] = static_cast<Real>(-kInf);
+    }
+    for_blocks([&](int block, const Scratch& own) {
+      for_rows(block, [&](int i) { rows.w[i] = -std::ceil(kernels->largest(row_at(i, own))); });
+    });
+  }
+  void find_range_of_columns() {
+    std::fill_n(columns.w, columns.count, 0.0);
+    split_potentials();
+    for_blocks([&](int block, const Scratch& own) {
+      std::fill_n(sums_of(block), padded(columns.count), static_cast<Real>(-kInf));
+      for_rows(block, [&](int i) {
+        if (rows.reference[i] != 0) kernels->raise(row_at(i, own), sums_of(block));
+      });
+    });
+    for (int j = 0; j < columns.count; ++j) {
+      Real top = static_cast<Real>(-kInf);
+      for (int block = 0; block < blocks(); ++block) {
+        const Real other = sums_of(block)[j];
+        top = other > top || std::isnan(other) ? other : top;
+      }
+      columns.w[j] = -std::ceil(static_cast<double>(top));
+    }
+  }
+
+  // `free` of both sides, by one exponential per element. With updates_rows columns see the new rows.
+  void pass(bool updates_rows) {
+    split_potentials();
+    for_blocks([&](int block, const Scratch& own) {
+      begin_sums(block);
+      for_rows(block, [&](int i) {
+        const double sum = kernels->exponentials(row_at(i, own), columns.reference, own.e);
+        rows.free[i] = free_of(rows, i, std::log2(sum));
+        const double next = updates_rows ? next_of(rows, i) : rows.w[i];
+        const double ratio = std::isinf(next) || std::isinf(rows.w[i]) ? 1.0 : std::exp2(next - rows.w[i]);
+        add_to_sums(block, i, own.e, static_cast<double>(rows.reference[i]) * ratio);
+      });
+      flush_sums(block);
+    });
+    const double before = lambda;
+    if (updates_rows) update(rows, moved_rows);
+    for (int j = 0; j < columns.count; ++j) {
+      columns.free[j] = free_of(columns, j, std::log2(joined_sum(j)) + (lambda - before));
+    }
+  }
+  // Nothing but forbidden pairs: inf. A weight of 0 that is its own reference (kCounting): -inf.
+  static double free_of(const Side& side, int i, double log2_sum) {
+    if (side.target[i] == -kInf) return -kInf;
+    if (side.w[i] == kInf || log2_sum == -kInf) return kInf;
+    return side.w[i] + side.target[i] - log2_sum;
+  }
+
+  [[nodiscard]] double next_of(const Side& side, int i) const {
+    return side.marginal.updated(side.free[i], epsilon);
+  }
+
+  void update(Side& side, double& moved) {
+    moved = 0;
+    for (int i = 0; i < side.count; ++i) {
+      const double next = next_of(side, i);
+      note(next, side.old[i], moved);
+      side.w[i] = next;
+    }
+    move_mass(side);
+  }
+  void average(Side& side, double& moved) {
+    moved = 0;
+    for (int i = 0; i < side.count; ++i) {
+      const double next = next_of(side, i);
+      note(next, side.old[i], moved);
+      side.w[i] = std::isfinite(next) ? (side.old[i] + next) / 2 : next;
+    }
+  }
+  static void note(double next, double old, double& moved) {
+    if (next == old || std::isnan(moved)) return;  // also where both are infinite
+    const double distance = std::abs(next - old);
+    moved = distance > moved || std::isnan(distance) ? distance : moved;
+  }
+
+  // Of partial transport: lambda makes the plan's mass right. A side's `free` has the sums that it takes.
+  void move_mass(const Side& side) {
+    if (!(mass > 0)) return;
+    double sum = 0;
+    for (int i = 0; i < side.count; ++i) {
+      if (std::isfinite(side.w[i]) && std::isfinite(side.free[i])) {
+        sum += static_cast<double>(side.reference[i]) * std::exp2(side.target[i] + side.w[i] - side.free[i]);
+      }
+    }
+    moved_lambda = std::log2(mass / sum);
+    lambda += moved_lambda;
+  }
+
+  // Sums of the next pass lie within 2^kCertified of the weights: no potential moves far, and none of a
+  // relaxed side is far from the one at which its sum would be the weight.
+  void certify() {
+    certified = moved_rows <= kCertified && moved_columns <= kCertified && gap_of(rows) <= kCertified &&
+                gap_of(columns) <= kCertified;
+  }
+  static double gap_of(const Side& side) {
+    double gap = 0;
+    for (int i = 0; side.marginal.follows_sums() && i < side.count; ++i) {
+      if (std::isfinite(side.w[i])) gap = std::max(gap, std::abs(side.free[i] - side.w[i]));
+    }
+    return gap;
+  }
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,41 @@
+// The one update of a potential, and what a side adds to the objective's dual: every path uses these.
+//
+// Potentials are in bits: w = f log2(e) / epsilon. Equations: warpalign/sinkhorn.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace warpalign::detail::transport {
+
+inline constexpr double kLog2E = 1.4426950408889634074;
+
+// How a side is tied to its weights.
+struct Marginal {
+  bool partial = false;  // sums at most the weights
+  double strength = std::numeric_limits<double>::infinity();
+
+  // The new w, for an epsilon. free: log2(weight / sum) with the potential itself left out of the sum.
+  [[nodiscard]] double updated(double free, double epsilon) const {
+    if (partial) return std::min(0.0, free);
+    if (std::isinf(strength)) return free;
+    return strength == 0 ? 0.0 : strength / (strength + epsilon) * free;
+  }
+
+  // Whether sums far from the weights matter: where they do not, a sum may be too small for its number
+  // format.
+  [[nodiscard]] bool follows_sums() const { return !partial && strength > 0; }
+
+  // d dual / d weight at potential f, without the reference measure's part.
+  [[nodiscard]] double slope(double f) const {
+    if (partial || std::isinf(strength)) return f;
+    return strength == 0 ? 0.0 : strength * -std::expm1(-f / strength);
+  }
+  // What the side adds to the dual.
+  [[nodiscard]] double conjugate(double f, double weight) const {
+    return weight == 0 ? 0.0 : slope(f) * weight;
+  }
+};
+
+}  // namespace warpalign::detail::transport
