@@ -1,7 +1,11 @@
 // warpalign::sinkhorn: checks the contract of the public header, then hands over to the device's path.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <utility>
 
 #include "core/contract.h"
 #include "transport/problem.h"

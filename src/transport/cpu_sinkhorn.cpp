@@ -203,9 +203,29 @@ class Solve {
     if (out_.iterations) out_.iterations[b_] = iterations;
     write_side(evaluation, s_.rows, s_.columns, n, out_.f, out_.grad_a, s_.lambda);
     write_side(evaluation, s_.columns, s_.rows, m, out_.g, out_.grad_b, 0);
-    if (!grad_y) return;
-    std::swap(s_.rows, s_.columns);
-    evaluation.run(grad_y, static_cast<Real*>(nullptr), 0);
+    if (grad_y) {
+      std::swap(s_.rows, s_.columns);
+      evaluation.run(grad_y, static_cast<Real*>(nullptr), 0);
+      std::swap(s_.rows, s_.columns);
+    }
+    if (s_.is_nan()) write_nan();
+  }
+
+  // One NaN among the costs has not come to every output of a solve that it ended early.
+  void write_nan() const {
+    const int n = s_.rows.count, m = s_.columns.count, dim = p_.dim;
+    const auto fill = [](Real* to, int rows, int columns, std::int64_t stride) {
+      for (int i = 0; to && i < rows; ++i) {
+        std::fill_n(to + i * stride, columns, std::numeric_limits<Real>::quiet_NaN());
+      }
+    };
+    fill(place(out_.f, p_.n), 1, n, 0);
+    fill(place(out_.g, p_.m), 1, m, 0);
+    fill(place(out_.grad_a, p_.n), 1, n, 0);
+    fill(place(out_.grad_b, p_.m), 1, m, 0);
+    fill(place(out_.grad_x, std::int64_t{p_.n} * dim), n, dim, dim);
+    fill(place(out_.grad_y, std::int64_t{p_.m} * dim), m, dim, dim);
+    fill(place(out_.grad_cost, std::int64_t{p_.n} * p_.m), n, m, p_.m);
   }
 
   void write_side(const CpuEvaluation<Real>& evaluation, const CpuSide<Real>& side,

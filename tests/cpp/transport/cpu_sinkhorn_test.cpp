@@ -258,6 +258,9 @@ TEST(SinkhornCpu, NanStaysNan) {
   const std::vector<double> a(3, 1.0 / 3), b(4, 0.25);
   const Result r = solve<float>(cost, a, b, {.epsilon = 0.5, .iterations = 1000});
   EXPECT_TRUE(std::isnan(r.value));
+  for (const auto* all : {&r.f, &r.g, &r.grad_a, &r.grad_b, &r.grad_cost}) {
+    for (const double v : *all) EXPECT_TRUE(std::isnan(v));
+  }
   EXPECT_LE(r.iterations, 3);
 }
 
@@ -382,6 +385,55 @@ TEST(SinkhornCpu, AnnealingAndTolerance) {
   const Result r = solve<float>(cost, a, b, options, 1e-4);
   EXPECT_LT(r.iterations, 10000);
   EXPECT_LE(r.error, 1.5e-4);
+}
+
+// A ragged batch of transposed costs: every problem is what it is alone, and 0 stands behind its lengths.
+TEST(SinkhornCpu, RaggedBatchesOfStridedCosts) {
+  constexpr int kBatch = 3, kN = 9, kM = 7;
+  const std::int32_t n[kBatch] = {9, 1, 4}, m[kBatch] = {3, 7, 5};
+  const std::vector<double> cost = normal(kBatch * kN * kM, 41);  // (B, M, N)
+  const HostBuffer cost_data(as<float>(cost)), value(kBatch * 4), f(kBatch * kN * 4),
+      plan(kBatch * kN * kM * 4);
+  SinkhornProblem p;
+  p.batch = kBatch;
+  p.n = kN;
+  p.m = kM;
+  p.cost = {cost_data.data(), {kN * kM, 1, kN}};
+  p.a.lengths = n;
+  p.b.lengths = m;
+  p.epsilon = 0.3;
+  p.max_iterations = 25;
+  p.tolerance = 0;
+  SinkhornOutputs out;
+  out.value = value.data();
+  out.f = f.data();
+  out.grad_cost = plan.data();
+  ThreadPool pool(2);
+  const Execution execution = Execution::host(pool.parallel_for());
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const HostBuffer workspace(bytes);
+  ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  const std::vector<float> all = plan.read<float>(kBatch * kN * kM), values = value.read<float>(kBatch);
+  for (int b = 0; b < kBatch; ++b) {
+    std::vector<double> one;
+    for (int i = 0; i < n[b]; ++i) {
+      for (int j = 0; j < m[b]; ++j) one.push_back(cost[(b * kM + j) * kN + i]);
+    }
+    const std::vector<double> a(n[b], 1.0 / n[b]), weight(m[b], 1.0 / m[b]);
+    const SinkhornOptions options{.epsilon = 0.3, .iterations = 25};
+    const SinkhornAnswer want = detail::transport::reference::sinkhorn(one, a, weight, options);
+    EXPECT_NEAR(values[b], want.dual, 1e-5 * std::max(1.0, std::abs(want.dual)));
+    for (int i = 0; i < kN; ++i) {
+      for (int j = 0; j < kM; ++j) {
+        const float got = all[(b * kN + i) * kM + j];
+        if (i < n[b] && j < m[b]) {
+          EXPECT_NEAR(got, want.plan[i * m[b] + j], 1e-5);
+        } else {
+          EXPECT_EQ(got, 0);
+        }
+      }
+    }
+  }
 }
 
 TEST(SinkhornCpu, TheSameBitsForAnyNumberOfThreads) {
