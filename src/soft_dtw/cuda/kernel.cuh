@@ -44,8 +44,9 @@ struct Task {
   bool exists;  // of this warp's pair; the block has others
 };
 
-// Whole pairs, one after the other: every so manieth, or, where the host has put them in an order, the next
-// one that nobody has taken, from the common counter at the start of the scratch.
+// Whole pairs, one after the other. Block k of K takes the pairs k, k + K, k + 2 K and so on. Where the host
+// has put the pairs in an order, a block takes the next pair from the common counter at the start of the
+// scratch.
 template <class Wave>
 class OwnPairs {
  public:

@@ -107,7 +107,7 @@ def cdist_soft_dtw(
 
     Args:
         dataset1: series (n, N, D) or (n, N), a list of unequal ones, or one series (N,).
-        dataset2: likewise; None: dataset1 itself.
+        dataset2: series in the same forms. None: dataset1 itself.
         gamma: smoothing. 0: DTW, here *not* squared, as in tslearn.
         n_jobs: kept for the signature; torch.set_num_threads says how many threads compute.
         verbose: not 0: a progress bar.
