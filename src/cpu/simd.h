@@ -79,6 +79,25 @@ WARPALIGN_INLINE F64 max(F64 a, F64 b) { return __builtin_ia32_maxpd256(a, b); }
 WARPALIGN_INLINE F64 min(F64 a, F64 b) { return __builtin_ia32_minpd256(a, b); }
 #endif
 
+// c - a b, rounded once where the instruction set has it. Numerics that need one rounding call this function:
+// whether the compiler joins a product and a sum depends on its options.
+#if WARPALIGN_SIMD_BYTES == 64
+WARPALIGN_INLINE F32 subtract_product(F32 c, F32 a, F32 b) {
+  return __builtin_ia32_vfmaddps512_mask(-a, b, c, -1, 4);  // every lane, the current rounding mode
+}
+WARPALIGN_INLINE F64 subtract_product(F64 c, F64 a, F64 b) {
+  return __builtin_ia32_vfmaddpd512_mask(-a, b, c, -1, 4);
+}
+#elif WARPALIGN_SIMD_BYTES == 32
+WARPALIGN_INLINE F32 subtract_product(F32 c, F32 a, F32 b) { return __builtin_ia32_vfmaddps256(-a, b, c); }
+WARPALIGN_INLINE F64 subtract_product(F64 c, F64 a, F64 b) { return __builtin_ia32_vfmaddpd256(-a, b, c); }
+#else
+template <class V>
+WARPALIGN_INLINE V subtract_product(V c, V a, V b) {
+  return c - a * b;
+}
+#endif
+
 WARPALIGN_INLINE F32 splat(float v) { return F32{} + v; }
 WARPALIGN_INLINE F64 splat(double v) { return F64{} + v; }
 WARPALIGN_INLINE I32 splat(__INT32_TYPE__ v) { return I32{} + v; }

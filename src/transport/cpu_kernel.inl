@@ -75,7 +75,7 @@ struct Logits {
   WARPALIGN_INLINE V at(int j, V cost) const {
     const V exact = load(row.z_hi + j) + row.w_hi;
     const V rest = load(row.z_lo + j) + row.w_lo;
-    return (exact - cost * row.k) + rest;
+    return subtract_product(exact, cost, V{} + row.k) + rest;
   }
 };
 
