@@ -23,15 +23,16 @@ alignas(256) thread_local unsigned char shared[256 * 1024];
 }
 
 namespace simt {
+
+void fail(const char* what) {
+  std::fprintf(stderr, "simt: %s\n", what);
+  std::abort();
+}
+
 namespace {
 
 constexpr unsigned kFullWarp = ~0u;
 constexpr unsigned char kUnused = 0xa5;
-
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "simt: %s\n", what);
-  std::abort();
-}
 
 // The blocks of a cluster, or of a launch whose blocks are no cluster. They begin and wait together.
 class Team {

@@ -44,6 +44,9 @@ Index block_size();
 Index grid_size();
 inline int lane() { return static_cast<int>(thread_index().x % 32); }
 
+// Ends the process with a message: where the GPU's behaviour would be undefined.
+[[noreturn]] void fail(const char* what);
+
 // Lets the block's other threads go on.
 void yield();
 
