@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/constants.h"
 #include "core/visit_dtype.h"
 #include "cpu/dispatch.h"
 #include "cpu/simd.h"
@@ -19,12 +20,12 @@
 #include "transducer/cpu_kernel.h"
 #include "warpalign/transducer.h"
 
+// The CUDA path has a Batch and an Utterance of its own. The inline namespace gives these names of their own
+// to the linker.
 namespace warpalign::detail::transducer {
+inline namespace on_host {
 
 using host::Diagonals;
-
-inline constexpr double kLog2E = 1.4426950408889634074;
-inline constexpr double kLn2 = 0.69314718055994530942;
 
 inline const CpuKernels& kernels() {
   return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
@@ -166,4 +167,5 @@ inline int threads_of(const Execution& execution) {
   return execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
 }
 
+}  // namespace on_host
 }  // namespace warpalign::detail::transducer

@@ -1,5 +1,6 @@
 // The transducer's CPU kernels. Included once per instruction set, with WARPALIGN_SIMD_NAMESPACE and
 // WARPALIGN_ISA (the name in cpu::Isa) defined.
+#include "core/constants.h"
 #include "cpu/simd.h"
 #include "transducer/cpu_kernel.h"
 

@@ -9,6 +9,7 @@
 #include "transducer/cpu_batch.h"
 
 namespace warpalign::detail::transducer {
+inline namespace on_host {
 
 // A row whose S is below this has no entry above 2^-40 G: it is written as 0.
 inline constexpr double kDeadRow = 0x1p-40;
@@ -60,7 +61,7 @@ class NodeWeights {
         }
         is_nan |= std::isnan(weight) || weight == kInf;
       }
-      place[slot * memory_.stride] = static_cast<Real>(weight * kLog2E);
+      place[slot * memory_.stride] = static_cast<Real>(weight * kLog2E<double>);
     }
     return is_nan;
   }
@@ -208,4 +209,5 @@ class NodeGradients {
   double scored_ = 0;
 };
 
+}  // namespace on_host
 }  // namespace warpalign::detail::transducer

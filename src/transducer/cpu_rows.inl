@@ -83,18 +83,16 @@ inline constexpr int kLanesOf<F64> = WARPALIGN_SIMD_BYTES / 8;
 // e^v for v <= some 80; exactly 0 from e^-88.1 on down (float64: e^-709.2), NaN for NaN.
 WARPALIGN_INLINE F32 exp_of(F32 v) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
-  constexpr float kLog2E = 1.44269504088896341f;
-  v = max(splat(-127.0f / kLog2E), v);
-  const F32 rounded = v * kLog2E + kRound;
-  const F32 power = exp2_negated((rounded - kRound) - v * kLog2E);
+  v = max(splat(-127.0f / kLog2E<float>), v);
+  const F32 rounded = v * kLog2E<float> + kRound;
+  const F32 power = exp2_negated((rounded - kRound) - v * kLog2E<float>);
   return power * from_bits((bits_of(rounded) + (127 - 0x4B400000)) << 23);
 }
 WARPALIGN_INLINE F64 exp_of(F64 v) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
-  constexpr double kLog2E = 1.44269504088896340736;
-  v = max(splat(-1023.0 / kLog2E), v);
-  const F64 rounded = v * kLog2E + kRound;
-  const F64 power = exp2_negated((rounded - kRound) - v * kLog2E - v * 2.0355273740931033e-17);
+  v = max(splat(-1023.0 / kLog2E<double>), v);
+  const F64 rounded = v * kLog2E<double> + kRound;
+  const F64 power = exp2_negated((rounded - kRound) - v * kLog2E<double> - v * 2.0355273740931033e-17);
   return power * from_bits((bits_of(rounded) + (1023 - 0x4338000000000000LL)) << 52);
 }
 

@@ -8,6 +8,7 @@
 #include "transducer/cpu_batch.h"
 
 namespace warpalign::detail::transducer {
+inline namespace on_host {
 
 // One worker's rings.
 struct Rings {
@@ -53,7 +54,7 @@ double solve(const TransducerLattice& l, const Utterance& utterance, bool is_nan
     return std::numeric_limits<double>::infinity();
   }
   if (want_posteriors) lattice.reverse(job, outcome);
-  return -(outcome.exponent + std::log2(outcome.mantissa)) * kLn2;
+  return -(outcome.exponent + std::log2(outcome.mantissa)) * kLn2<double>;
 }
 
 // Every utterance's loss from its weights, by all threads. is_nan: (B,). rings: Rings::elements() of each of
@@ -78,4 +79,5 @@ void solve_batch(const TransducerLattice& l, const Batch& batch, const std::int3
   });
 }
 
+}  // namespace on_host
 }  // namespace warpalign::detail::transducer

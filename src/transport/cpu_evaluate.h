@@ -54,13 +54,13 @@ class CpuEvaluation {
       logits += block_results_[3 * block + 2];
     }
     for (int j = 0; j < s_.columns.count; ++j) s_.columns.free[j] = s_.joined_sum(j);
-    totals.kl = logits / kLog2E - totals.mass + sum_of(s_.rows) * sum_of(s_.columns);
+    totals.kl = logits / kLog2E<double> - totals.mass + sum_of(s_.rows) * sum_of(s_.columns);
     return totals;
   }
 
   // The objective by its dual.
   [[nodiscard]] double value(const PlanTotals& totals) const {
-    const double bits = s_.epsilon / kLog2E;
+    const double bits = s_.epsilon / kLog2E<double>;
     double value = s_.epsilon * (sum_of(s_.rows) * sum_of(s_.columns) - totals.mass);
     if (s_.mass > 0) value += bits * s_.lambda * s_.mass;
     for (const CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
@@ -73,7 +73,7 @@ class CpuEvaluation {
   // After run(): by the weights of a side. R = a b^T moves with them too.
   [[nodiscard]] double weight_gradient(const CpuSide<Real>& side, const CpuSide<Real>& other, bool product,
                                        int i) const {
-    const double slope = side.marginal.slope(s_.epsilon / kLog2E * side.w[i]);
+    const double slope = side.marginal.slope(s_.epsilon / kLog2E<double> * side.w[i]);
     return product ? slope - s_.epsilon * (side.free[i] - sum_of(other)) : slope;
   }
 
@@ -87,7 +87,7 @@ class CpuEvaluation {
         largest = std::max(largest, std::abs(side->marginal.updated(free, s_.epsilon) - side->w[i]));
       }
     }
-    return largest / kLog2E;
+    return largest / kLog2E<double>;
   }
 
  private:

@@ -96,7 +96,7 @@ class Solve {
         p_.epsilons ? static_cast<double>(static_cast<const Real*>(p_.epsilons)[b_]) : p_.epsilon;
     s_.epsilon = std::max(epsilon, p_.epsilon_start);
     for (CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
-      for (int i = 0; i < side->count; ++i) side->w[i] *= kLog2E / s_.epsilon;
+      for (int i = 0; i < side->count; ++i) side->w[i] *= kLog2E<double> / s_.epsilon;
     }
     const int iterations =
         p_.updates == SinkhornUpdates::kSymmetric ? run_symmetric(epsilon) : run_alternating(epsilon);
@@ -114,7 +114,7 @@ class Solve {
     int k = 1;
     for (; k < p_.max_iterations && !s_.is_nan(); ++k) {
       s_.step();
-      if (s_.moved() < p_.tolerance * kLog2E) {
+      if (s_.moved() < p_.tolerance * kLog2E<double>) {
         ++k;
         break;
       }
@@ -132,7 +132,7 @@ class Solve {
     while (k < p_.max_iterations && !s_.is_nan()) {
       s_.symmetric_step();
       ++k;
-      if (s_.moved() < p_.tolerance * kLog2E) break;
+      if (s_.moved() < p_.tolerance * kLog2E<double>) break;
     }
     return k;
   }
@@ -237,7 +237,8 @@ class Solve {
     for (std::int64_t i = 0; i < length; ++i) {
       const bool exists = i < side.count;
       const int at = static_cast<int>(i);
-      if (to) to[i] = exists ? static_cast<Real>(s_.epsilon / kLog2E * (side.w[at] + lambda)) : Real(0);
+      if (to)
+        to[i] = exists ? static_cast<Real>(s_.epsilon / kLog2E<double> * (side.w[at] + lambda)) : Real(0);
       if (grad)
         grad[i] = exists ? static_cast<Real>(evaluation.weight_gradient(side, other, product, at)) : Real(0);
     }

@@ -159,7 +159,7 @@ struct CpuSolver {
   // How far a further step would move a potential, about, in bits.
   [[nodiscard]] double moved() const { return std::max({moved_rows, moved_columns, std::abs(moved_lambda)}); }
   [[nodiscard]] bool is_nan() const { return std::isnan(moved_rows) || std::isnan(moved_columns); }
-  [[nodiscard]] double k() const { return kLog2E * cost_scale / epsilon; }
+  [[nodiscard]] double k() const { return kLog2E<double> * cost_scale / epsilon; }
 
   // body(block, scratch) for every block of rows.
   template <class Body>

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-namespace warpalign::detail::transport {
+#include "core/constants.h"
 
-inline constexpr double kLog2E = 1.4426950408889634074;
+namespace warpalign::detail::transport {
 
 // How a side is tied to its weights.
 struct Marginal {

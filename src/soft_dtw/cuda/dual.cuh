@@ -5,6 +5,7 @@
 // and the reverse sweep and the gradients are multiplications and additions of duals.
 #pragma once
 
+#include "core/constants.h"
 #include "cuda/dual.cuh"
 #include "soft_dtw/cuda/cell.cuh"
 #include "soft_dtw/cuda/cost_range.cuh"
@@ -51,8 +52,8 @@ struct CellDual {
     const double p_diagonal = (1.0 - p.up) - p.left;
     const double mean = p.up * up.tangent + p.left * left.tangent + p_diagonal * diagonal.tangent;
     if (kWantWeights) {
-      constexpr double kLn2 = 0.69314718055994530942;
-      *weights = {{p.up, kLn2 * p.up * (up.tangent - mean)}, {p.left, kLn2 * p.left * (left.tangent - mean)}};
+      *weights = {{p.up, kLn2<double> * p.up * (up.tangent - mean)},
+                  {p.left, kLn2<double> * p.left * (left.tangent - mean)}};
     }
     const bool is_finite = cost.value < Cell64::kForbidden;
     return {z.mantissa, z.exponent, is_finite ? mean - cost.tangent * scale : mean};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/constants.h"
 #include "cuda/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
@@ -103,7 +104,7 @@ __device__ __forceinline__ bool is_missing(const std::uint8_t* mask, int b, int 
 
 // log2(e) / gamma, and finite for every gamma > 0. half: Params's.
 constexpr double scale_for(double gamma, double half) {
-  const double scale = 1.4426950408889634074 / gamma * half;
+  const double scale = kLog2E<double> / gamma * half;
   return gamma > 0 && scale > DBL_MAX ? DBL_MAX : scale;
 }
 

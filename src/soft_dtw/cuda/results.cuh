@@ -4,6 +4,7 @@
 
 #include <math_constants.h>
 
+#include "core/constants.h"
 #include "soft_dtw/cuda/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
@@ -142,7 +143,7 @@ template <class Wave>
 __device__ __forceinline__ void finish_grad_gamma(const Wave& w) {
   double bits = 0;
   for (int k = 0; k < w.strips; ++k) bits += *const_cast<const volatile double*>(&w.part(k).sum);
-  store_result(output_of(w, w.params.grad_gamma) + w.pair.index, bits * -0.69314718055994530942);
+  store_result(output_of(w, w.params.grad_gamma) + w.pair.index, bits * -kLn2<double>);
 }
 
 // Zeros in the rows and columns behind the true ones; `inside` everywhere else, unless the gradient is

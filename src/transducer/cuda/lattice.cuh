@@ -9,6 +9,7 @@
 // is too small.
 #pragma once
 
+#include "core/constants.h"
 #include "cuda/shared.cuh"
 #include "transducer/cuda/strip.cuh"
 
@@ -144,9 +145,9 @@ class Lattice {
   // What alpha of the end, or its lack, says about the utterance. Writes the loss.
   __device__ __forceinline__ int conclude(const Strip<Real>& strip, const State<Real>& end,
                                           bool invalid) const {
-    constexpr double kLn2 = 0.69314718055994530942;
     int outcome = kPaths;
-    double loss = -(static_cast<double>(end.exponent) + log2(static_cast<double>(end.mantissa))) * kLn2;
+    double loss =
+        -(static_cast<double>(end.exponent) + log2(static_cast<double>(end.mantissa))) * kLn2<double>;
     if (strip.frames == 0 || end.mantissa == Real(0)) {
       outcome = kNoPath;
       loss = p_.batch.lattice.zero_infinity ? 0.0 : CUDART_INF;

@@ -6,6 +6,7 @@
 
 #include <math_constants.h>
 
+#include "core/constants.h"
 #include "cuda/half.cuh"
 #include "cuda/math.cuh"
 #include "cuda/streaming.cuh"
@@ -21,9 +22,6 @@ struct alignas(2 * sizeof(Real)) RowSum {
   Real shift;  // of the row's largest logit, times log2(e)
   Real log2_sum;
 };
-
-template <class Real>
-inline constexpr Real kLog2E = static_cast<Real>(1.4426950408889634074);
 
 __device__ __forceinline__ float minus_infinity(float) { return -CUDART_INF_F; }
 __device__ __forceinline__ double minus_infinity(double) { return -CUDART_INF; }
