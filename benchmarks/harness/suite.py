@@ -38,11 +38,14 @@ class Suite:
     not_reproducible: Callable[[torch.device, int], list[str]]
     """(device, runs) -> names of the sizes at which any run differs from the first in a single bit."""
     sanitizer: str
-    """The module that runs every kernel on small shapes, and exits with 1 where one differs from float64."""
+    """The module that runs every kernel on small shapes: `run_cases(device)` says how many differ from float64.
+
+    The module is also a program, which exits with 1 where one does.
+    """
     sweep: str | None = None
     """The module that measures over every length, in a file of its own (`--sweep`)."""
-    unreached: Callable[[], list[str]] | None = None
-    """Kernels of the library that nothing has launched in this process, called after the table."""
+    launches: Callable[[], dict[str, int]] | None = None
+    """How often this process has launched each CUDA kernel of the operator."""
 
 
 def operators(module: str) -> list[str]:

@@ -24,7 +24,7 @@ SHAPES = [
     (1, 1, 1, 1),
     (2, 1, 33, 2),
     (3, 33, 1, 1),
-    (2, 31, 32, 3),
+    *((2, 31, 32, d) for d in (2, 3)),
     (2, 70, 33, 1),
     (3, 65, 70, 8),
     (2, 130, 97, 17),
@@ -33,14 +33,10 @@ SHAPES = [
     (1, 18, 530, 3),
     (1, 18, 530, 20),
     (2, 66, 130, 1),  # from both ends, as the next ones
-    (1, 70, 330, 2),
+    (2, 66, 130, 2),
+    (1, 70, 330, 3),
     (1, 100, 65, 3),
     (1, 65, 200, 24),
-    (100, 66, 200, 1),  # the same with fewer warps per strip
-    (80, 66, 200, 3),
-    (1100, 2, 66, 1),
-    (1100, 2, 66, 3),
-    (280, 18, 20, 8),  # so many strips that each has few warps
     (2, 20, 70, 132),
 ]
 # Of these, with the products of TF32: one and two blocks of features, two chunks.
@@ -50,8 +46,21 @@ MATRIX_SHAPES = [
     (1, 20, 280, 64),
     (2, 40, 70, 132),
     (1, 66, 130, 24),
-    (540, 18, 20, 8),
 ]
+
+
+def crowded_shapes(multiprocessors: int) -> list[tuple[int, int, int, int]]:
+    """As many strips for a multiprocessor as make each kernel for many pairs the choice (`select.cu`)."""
+    m = multiprocessors
+    return [
+        *((8 * m, 2, 66, d) for d in (1, 2, 3)),  # values: 4 columns per lane
+        *((max(1, 6 * m // 10), 64, 200, d) for d in (1, 2, 3)),  # from both ends: one helper per strip
+        *((max(1, 9 * m // 10), 64, 260, d) for d in (1, 2, 3)),  # from both ends: no helper
+        (max(1, m // 2), 64, 65, 8),  # from both ends: a small crew
+        (2 * m + 1, 18, 20, 8),  # a small crew
+    ]
+
+
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
@@ -142,7 +151,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def check_options(options: dict[str, Any], dim: int, dtype: torch.dtype, device: torch.device) -> float:
-    """Kernels with options; panels on several multiprocessors."""
+    """Kernels with options, for gradients and for values alone; panels on several multiprocessors."""
     x, y = torch.randn(2, 70, dim).to(dtype), torch.randn(2, 290, dim).to(dtype)
 
     def results(function: Callable[..., Tensor], where: torch.device, width: torch.dtype) -> list[Tensor]:
@@ -151,8 +160,10 @@ def check_options(options: dict[str, Any], dim: int, dtype: torch.dtype, device:
         if isinstance(own.get("gamma"), Tensor):
             own["gamma"] = own["gamma"].to(width).requires_grad_()
             leaves.append(own["gamma"])
+        with torch.no_grad():
+            alone = function(leaves[0], leaves[1], **own)
         value = function(leaves[0], leaves[1], **own)
-        return [value.detach(), *torch.autograd.grad(value.sum(), leaves)]
+        return [alone, value.detach(), *torch.autograd.grad(value.sum(), leaves)]
 
     expected = results(soft_dtw64, torch.device("cpu"), torch.float64)
     return max(error(*p) for p in zip(results(warpalign.soft_dtw, device, dtype), expected, strict=True))
@@ -172,10 +183,21 @@ def check_subsequence(dtype: torch.dtype, device: torch.device) -> float:
     return max(error(*p) for p in pairs)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    device = torch.device(parser.parse_args().device)
+def check_second_order(dtype: torch.dtype, device: torch.device) -> float:
+    """The Hessian of a pair's value times tangents."""
+    x, y, x_tangent, y_tangent = (torch.randn(2, n, 3).to(dtype) for n in (20, 70, 20, 70))
+
+    def products(function: Callable[..., Tensor], where: torch.device, width: torch.dtype) -> list[Tensor]:
+        leaves = [t.to(where, width).requires_grad_() for t in (x, y)]
+        first = torch.autograd.grad(function(*leaves).sum(), leaves, create_graph=True)
+        return list(torch.autograd.grad(first, leaves, [t.to(where, width) for t in (x_tangent, y_tangent)]))
+
+    expected = products(soft_dtw64, torch.device("cpu"), torch.float64)
+    return max(error(*p) for p in zip(products(warpalign.soft_dtw, device, dtype), expected, strict=True))
+
+
+def run_cases(device: torch.device) -> int:
+    """How many cases differ from float64. Prints a line for each case."""
     torch.manual_seed(0)
     failures = 0
 
@@ -187,7 +209,12 @@ def main() -> int:
 
     for shape, dtype in itertools.product(SHAPES, (torch.float32, torch.float64)):
         report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
-    for shape in MATRIX_SHAPES:
+    # float64 has one kernel for any number of strips. A CPU has none of these kernels, and takes small batches.
+    cuda = device.type == "cuda"
+    count = torch.cuda.get_device_properties(device).multi_processor_count if cuda else 4
+    for shape in crowded_shapes(count):
+        report("x".join(map(str, shape)), torch.float32, check_pair(shape, torch.float32, device))
+    for shape in (*MATRIX_SHAPES, (4 * count + 1, 18, 20, 8)):
         name = "x".join(map(str, shape)) + " high"
         report(name, torch.float32, check_pair(shape, torch.float32, device, "high"))
     for dtype in (torch.float16, torch.bfloat16):
@@ -200,8 +227,15 @@ def main() -> int:
                 continue
             report(f"options {number}, D = {dim}", dtype, check_options(options, dim, dtype, device))
         report("subsequence", dtype, check_subsequence(dtype, device))
+        report("second order", dtype, check_second_order(dtype, device))
     report("extremes", torch.float32, check_extremes(device))
-    return 1 if failures else 0
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--device", default="cuda")
+    return 1 if run_cases(torch.device(parser.parse_args().device)) else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """What `make gpu-check` measures of soft-DTW."""
 
+from functools import partial
+
+from benchmarks.harness.kernels import launches
 from benchmarks.harness.suite import Suite
 from benchmarks.soft_dtw.measure import measure, not_reproducible
 from benchmarks.soft_dtw.sizes import QUICK_CELLS, SIZES
@@ -22,4 +25,5 @@ SUITE = Suite(
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.soft_dtw.sanitize",
     sweep="benchmarks.soft_dtw.sweep",
+    launches=partial(launches, "soft_dtw"),
 )

@@ -6,6 +6,7 @@
 #include "core/contract.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
+#include "warpalign/kernel_launches.h"
 #if WARPALIGN_HAS_CUDA
 #include "soft_dtw/cuda/cuda_call.h"
 #endif
@@ -242,6 +243,14 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
   if (Status s = check_memory(problem, outputs, workspace, needed, execution.device); !s.ok()) return s;
   return detail::soft_dtw::jvp_cpu(problem, tangents, outputs, workspace, execution);
+}
+
+bool soft_dtw_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {
+#if WARPALIGN_HAS_CUDA
+  return detail::soft_dtw::kernel_launches_cuda(index, *out);
+#else
+  return false;
+#endif
 }
 
 }  // namespace warpalign

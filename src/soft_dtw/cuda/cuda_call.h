@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "soft_dtw/cuda/call.h"
+#include "warpalign/kernel_launches.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -31,5 +32,8 @@ class CudaCall {
 // Enough whatever the outputs' addresses are.
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,
                                  const SoftDtwOutputs& out, Execution execution);
+
+// See soft_dtw_kernel_launches().
+bool kernel_launches_cuda(int index, KernelLaunches& out);
 
 }  // namespace warpalign::detail::soft_dtw

@@ -80,7 +80,10 @@ Status launch_kernel(const Selection& selected, Params& p, cudaStream_t stream) 
   const KernelEntry& entry = *selected.kernel;
   if (Status s = cuda::set_memory(p.scratch, 0xff, l.cleared(), stream); !s.ok()) return s;
   const int threads = 32 * l.warps * l.pairs_per_block * entry.sizes.source.roles;
-  return cuda::launch(entry.kernel, {l.grid, threads, static_cast<std::size_t>(l.shared_bytes), stream}, p);
+  const auto shared_bytes = static_cast<std::size_t>(l.shared_bytes);
+  const Status status = cuda::launch(entry.kernel, {l.grid, threads, shared_bytes, stream}, p);
+  if (status.ok()) entry.launches.fetch_add(1, std::memory_order_relaxed);
+  return status;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <cstdio>
+#include <cstring>
 
+#include "soft_dtw/cuda/cuda_call.h"
 #include "soft_dtw/cuda/registry.h"
 
 namespace warpalign::detail::soft_dtw {
@@ -26,6 +28,15 @@ KernelName name_of(const KernelKey& key) {
                 counts, kOptions[static_cast<int>(key.options)], kCrews[static_cast<int>(key.crew)],
                 key.meets ? " meets" : "", kSweeps[static_cast<int>(key.sweeps)]);
   return name;
+}
+
+bool kernel_launches_cuda(int index, KernelLaunches& out) {
+  const KernelEntry* const entry = find_kernel([&](const KernelEntry&) { return index-- == 0; });
+  if (!entry) return false;
+  static_assert(sizeof(out.kernel) == sizeof(KernelName::text));
+  std::memcpy(out.kernel, name_of(entry->key).text, sizeof(out.kernel));
+  out.launches = entry->launches.load(std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace warpalign::detail::soft_dtw

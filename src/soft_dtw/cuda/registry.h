@@ -2,6 +2,7 @@
 // else names an instantiation.
 #pragma once
 
+#include <atomic>
 #include <span>
 
 #include "soft_dtw/cuda/kernel_key.h"
@@ -14,7 +15,8 @@ struct Params;  // params.cuh
 struct KernelEntry {
   KernelKey key;
   KernelSizes sizes;
-  void (*kernel)(Params);  // __global__
+  void (*kernel)(Params);                               // __global__
+  mutable std::atomic<unsigned long long> launches{0};  // by this process, that CUDA has taken
 };
 
 // The kernels of one unit.

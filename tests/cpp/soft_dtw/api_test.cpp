@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host_buffer.h"
+#include "warpalign/kernel_launches.h"
 #include "warpalign/soft_dtw.h"
 
 namespace warpalign::test::soft_dtw {
@@ -382,6 +383,11 @@ TEST(SoftDtwApi, CudaWithoutACudaPathIsUnsupported) {
   EXPECT_TRUE(call.untouched());
   call.problem.gamma = -1;  // a bad argument is blamed first
   EXPECT_STREQ(call.run().argument, "gamma");
+}
+
+TEST(SoftDtwApi, WithoutACudaPathThereIsNoKernel) {
+  KernelLaunches kernel{};
+  for (int index : {-1, 0, 1}) EXPECT_FALSE(soft_dtw_kernel_launches(index, &kernel));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "simt.h"
 #include "soft_dtw/cuda/registry.h"
 #include "tolerance.h"
+#include "warpalign/kernel_launches.h"
 
 namespace warpalign::test::soft_dtw {
 namespace {
@@ -22,10 +23,6 @@ class Registry : public ::testing::Test {
  protected:
   void TearDown() override { simt::device = {}; }
 };
-
-int launches_of(const KernelEntry& entry) {
-  return simt::launched(reinterpret_cast<const void*>(entry.kernel));
-}
 
 template <typename T>
 void solve(const Batch<T>& batch, Wanted wanted, bool batch_invariant = false,
@@ -119,10 +116,21 @@ TEST_F(Registry, EveryKernelIsReachedAndRight) {
   solve(Batch<double>({1, 40, 70, 9}, 0.0, 12), kGradients);
   solve(Batch<double>({1, 40, 70, 9}, 1.0, 12), kGradients);
   solve_second_order();
-  find_kernel([](const KernelEntry& entry) {
-    EXPECT_GT(launches_of(entry), 0) << "no problem reached " << name_of(entry.key).text;
+  // What the library says of itself is what the emulator has seen.
+  int index = 0;
+  KernelLaunches told{};
+  find_kernel([&](const KernelEntry& entry) {
+    const detail::soft_dtw::KernelName name = name_of(entry.key);
+    EXPECT_TRUE(soft_dtw_kernel_launches(index++, &told)) << name.text;
+    EXPECT_STREQ(told.kernel, name.text);
+    EXPECT_GT(told.launches, 0u) << "no problem reached " << name.text;
+    EXPECT_EQ(told.launches,
+              static_cast<unsigned long long>(simt::launched(reinterpret_cast<const void*>(entry.kernel))))
+        << name.text;
     return false;
   });
+  EXPECT_GT(index, 0);
+  for (int no_kernel : {index, -1}) EXPECT_FALSE(soft_dtw_kernel_launches(no_kernel, &told)) << no_kernel;
 }
 
 // A kernel costs seconds of every build, and room in the library, once for each architecture.

@@ -3,19 +3,24 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import gpu_check, report
 from benchmarks.harness import tables as harness
+from benchmarks.harness.kernels import launches
 from benchmarks.soft_dtw import cdist_scaling, cpu_cells, cpu_tables, sanitize, sweep, tables
 from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
+from benchmarks.soft_dtw.suite import SUITE
 from tests.python.helpers import run_python
+from warpalign._core import library
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -60,6 +65,50 @@ def test_gpu_check_counts_no_kernels_on_a_cpu(tmp_path: Path, monkeypatch: pytes
         program.chmod(0o755)
     monkeypatch.setattr(gpu_check, "ROOT", tmp_path)
     assert gpu_check.cpp_tests()["detail"] == "1 passed, 0 failed, 1 programs"
+
+
+@pytest.mark.parametrize(
+    ("by_cases", "wrong", "kib", "status"),
+    [
+        ("wide", 0, 227, "passed"),
+        ("wide", 1, 227, "failed"),
+        ("small", 0, 227, "failed"),
+        ("small", 0, 99, "skipped"),
+    ],
+)
+def test_gpu_check_names_kernels_that_nothing_launched(
+    monkeypatch: pytest.MonkeyPatch, by_cases: str, wrong: int, kib: int, status: str
+) -> None:
+    counts = {"small": 3, "wide": 0}
+
+    def run_cases(device: torch.device) -> int:
+        counts[by_cases] += 1
+        return wrong
+
+    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(run_cases=run_cases))
+    monkeypatch.setattr(gpu_check, "shared_kib", lambda device: kib)
+    suite = replace(SUITE, sanitizer="cases", launches=counts.copy)
+    (row,) = gpu_check.kernels(suite, torch.device("cuda"))
+    assert (row["name"], row["suite"], row["status"]) == ("kernels", "soft_dtw", status)
+    assert row["unmeasured"] == "wide"
+    assert row["unreached"] == ("" if by_cases == "wide" else "wide")
+
+
+def test_gpu_check_fails_where_a_library_lists_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(run_cases=lambda device: 0))
+    monkeypatch.setattr(gpu_check, "shared_kib", lambda device: 227)
+    (row,) = gpu_check.kernels(replace(SUITE, sanitizer="cases", launches=dict), torch.device("cuda"))
+    assert row["status"] == "failed"
+
+
+def test_kernels_of_the_libraries() -> None:
+    """The CPU library has none. The CUDA library names its own on any machine."""
+    assert launches("soft_dtw", "cpu") == {}
+    if not library.has_cuda:
+        pytest.skip("no CUDA library was built")
+    found = launches("soft_dtw")
+    assert 40 <= len(found) <= 60
+    assert {"float32 tiles small gradients", "dual tiles all_options frugal"} <= found.keys()
 
 
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""Which CUDA kernels an operator has, and how often this process has launched each one."""
+
+from __future__ import annotations
+
+import ctypes
+
+from warpalign._core.library import LIBRARIES
+
+
+class _KernelLaunches(ctypes.Structure):
+    """`KernelLaunches` of include/warpalign/kernel_launches.h."""
+
+    _fields_ = [("kernel", ctypes.c_char * 96), ("launches", ctypes.c_ulonglong)]  # noqa: RUF012
+
+
+def launches(operator: str, library: str = "cuda") -> dict[str, int]:
+    """Launches by kernel, in the registry's order. library: "cuda" or "cpu"; the CPU library has no kernel."""
+    loaded = ctypes.CDLL(str(LIBRARIES / f"libwarpalign_torch_{library}.so"))
+    read = loaded[f"warpalign_{operator}_kernel_launches"]
+    read.argtypes, read.restype = [ctypes.c_int, ctypes.POINTER(_KernelLaunches)], ctypes.c_bool
+    found: dict[str, int] = {}
+    row = _KernelLaunches()
+    while read(len(found), ctypes.byref(row)):
+        found[row.kernel.decode()] = row.launches
+    return found

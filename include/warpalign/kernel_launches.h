@@ -1,0 +1,17 @@
+// How often this process has launched each CUDA kernel of an operator. Tests and benchmarks that have to
+// reach every kernel look here.
+#pragma once
+
+namespace warpalign {
+
+struct KernelLaunches {
+  char kernel[96];              // its name, which ends with a null character
+  unsigned long long launches;  // by all threads; a launch into a CUDA graph counts once, its replays do not
+};
+
+// Writes kernel number `index` of soft_dtw() and soft_dtw_jvp(). Numbers begin with 0. Returns false, and
+// writes nothing, where there is no such kernel; a library without CUDA has none. The kernels that sort a
+// ragged batch or scale steps for the cosine are not listed.
+bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
+
+}  // namespace warpalign
