@@ -89,6 +89,7 @@ struct SinkhornProblem {
 struct SinkhornOutputs {
   void* f = nullptr;       // (B, N); with mass, lambda is part of it
   void* g = nullptr;       // (B, M)
+  void* shift = nullptr;   // (B,): lambda, 0 unless mass is given
   void* value = nullptr;   // (B,): the objective, by its dual: quadratically exact in the potentials' error
   void* linear = nullptr;  // (B,): <C, P>
   void* grad_x = nullptr;  // (B, N, D): d value / d x by the envelope theorem; the others alike

@@ -150,6 +150,7 @@ Status check_outputs(const SinkhornProblem& p, const SinkhornOutputs& out, Works
   const WrittenMemory places[] = {
       {"f", out.f, b * n * size, size},
       {"g", out.g, b * m * size, size},
+      {"shift", out.shift, b * size, size},
       {"value", out.value, b * size, size},
       {"linear", out.linear, b * size, size},
       {"grad_x", out.grad_x, b * n * d * size, size},

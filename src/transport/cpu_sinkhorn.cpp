@@ -197,6 +197,7 @@ class Solve {
     double value = evaluation.value(totals);
     if (s_.is_nan()) value = totals.linear = totals.kl = std::numeric_limits<double>::quiet_NaN();
     set(out_.value, value);
+    set(out_.shift, s_.is_nan() ? value : s_.epsilon / kLog2E<double> * s_.lambda);
     set(out_.linear, totals.linear);
     set(out_.grad_epsilon, totals.kl);
     set(out_.error, s_.is_nan() ? value : evaluation.error());

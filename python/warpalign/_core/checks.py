@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Literal, get_args
@@ -32,6 +33,18 @@ _LENGTH_DTYPES = {
     torch.int8: True,
     torch.uint8: True,
 }
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """A RuntimeError of the core about an argument's values becomes a ValueError."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0]
+        if message.startswith("warpalign: ") and ": expected " in message:
+            raise ValueError(message.removeprefix("warpalign: ")) from None
+        raise
 
 
 def shape_of(tensor: Tensor) -> str:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
-from warpalign._soft_dtw.settings import METRIC_OPTIONS, Band, Cost, CostFunction, Settings
+from warpalign._soft_dtw.settings import METRIC_OPTIONS, Band, Settings
 
 
 def check_gamma(gamma: object) -> float | Tensor:
@@ -41,32 +41,6 @@ def gamma_of_pairs(gamma: float | Tensor, table: Tensor) -> float | Tensor:
             index = int(wrong.nonzero()[0])
             raise ValueError(f"gamma: expected finite numbers > 0, got {float(wide[index])} at index {index}")
     return wide
-
-
-def check_cost(cost: object) -> int | CostFunction:
-    """The number of a cost that the operators have, or the caller's own function."""
-    if isinstance(cost, str):
-        if cost not in get_args(Cost):
-            names = ", ".join(f'"{name}"' for name in get_args(Cost))
-            raise ValueError(f"cost: expected one of {names}, or a function, got {cost!r}")
-        return get_args(Cost).index(cost)
-    if not callable(cost):
-        raise TypeError(f"cost: expected a str or a function, got {type(cost).__name__}")
-    function: CostFunction = cost
-    return function
-
-
-def check_costs(costs: object, x: Tensor, y: Tensor) -> Tensor:
-    """What the caller's function has made of x and y."""
-    if not isinstance(costs, Tensor):
-        raise TypeError(f"cost: expected a function that returns a torch.Tensor, got {type(costs).__name__}")
-    shape = (x.shape[0], x.shape[1], y.shape[1])
-    if costs.shape != shape or costs.dtype != x.dtype or costs.device != x.device:
-        raise ValueError(
-            f"cost: expected a function that returns shape {shape}, {x.dtype}, on {x.device}, "
-            f"got shape {shape_of(costs)}, {costs.dtype}, on {costs.device}"
-        )
-    return costs
 
 
 def check_settings(

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from warpalign._core.checks import Precision, Reduction, check_flag, check_reduction
+from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import AnySeries, Lengths, Mask, SeriesInput
 from warpalign._soft_dtw.checks import check_settings
 from warpalign._soft_dtw.problem import cost_problem, problem
-from warpalign._soft_dtw.settings import Band, Cost, CostFunction
+from warpalign._soft_dtw.settings import Band
 
 
 class SoftDTWAlignment(NamedTuple):

@@ -7,10 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, Reduction, check_flag, check_reduction, warn_of_one_series
+from warpalign._core.costs import Cost, CostFunction, check_cost
 from warpalign._core.series import Lengths, Mask, SeriesInput
-from warpalign._soft_dtw.checks import check_cost, check_gamma, check_settings
+from warpalign._soft_dtw.checks import check_gamma, check_settings
 from warpalign._soft_dtw.functional import soft_dtw
-from warpalign._soft_dtw.settings import Band, Cost, CostFunction
+from warpalign._soft_dtw.settings import Band
 
 _DEFAULTS = soft_dtw.__kwdefaults__ or {}
 

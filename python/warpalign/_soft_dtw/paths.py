@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_flag
+from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import AnySeries, Lengths, Mask
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_settings
 from warpalign._soft_dtw.problem import Problem, problem
-from warpalign._soft_dtw.settings import Band, Cost, CostFunction
+from warpalign._soft_dtw.settings import Band
 
 # Cells of the alignments that are held at once.
 _PATH_CELLS = 2**24

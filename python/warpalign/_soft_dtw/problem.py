@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from warpalign._core.checks import (
@@ -15,13 +14,13 @@ from warpalign._core.checks import (
     check_pair,
     check_table,
     check_unbatched,
-    is_autocast,
 )
+from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
 from warpalign._core.series import as_batch, one_mask, padded, widened
 from warpalign._soft_dtw import autograd
-from warpalign._soft_dtw.checks import check_cost, check_costs, check_gamma, gamma_of_pairs
+from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
-from warpalign._soft_dtw.settings import CostFunction, Settings
+from warpalign._soft_dtw.settings import Settings
 
 
 class Problem(NamedTuple):
@@ -40,9 +39,9 @@ class Problem(NamedTuple):
                 return autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
         of = self.of
         # What a missing step or padding holds must not come back through the function's derivative either.
-        x = _without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
-        y = _without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
-        costs = check_costs(_in_full_precision(self.cost, x, y), x, y)
+        x = without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
+        y = without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
+        costs = check_costs(in_full_precision(self.cost, x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
         if of.y_mask is not None:
@@ -143,14 +142,6 @@ def cost_problem(
     return value.squeeze(0) if unbatched else value
 
 
-def _in_full_precision(cost: CostFunction, x: Tensor, y: Tensor) -> Tensor:
-    """The caller's costs; under autocast too they are computed in the dtype that x and y have."""
-    if not is_autocast(x):
-        return cost(x, y)
-    with torch.autocast(x.device.type, enabled=False):
-        return cost(x, y)
-
-
 @contextmanager
 def naming_the_band(settings: Settings) -> Iterator[None]:
     """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
@@ -165,11 +156,3 @@ def naming_the_band(settings: Settings) -> Iterator[None]:
 
 def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:
     return series if mask is None else series.masked_fill(mask[:, :, None], 0.0)
-
-
-def _without_padding(series: Tensor, lengths: Tensor | None) -> Tensor:
-    """The first time step in place of padding: where the caller's function can be differentiated, as at 0 it may not."""
-    if lengths is None:
-        return series
-    steps = torch.arange(series.shape[1], device=series.device)
-    return torch.where((steps < lengths[:, None])[:, :, None], series, series[:, :1])

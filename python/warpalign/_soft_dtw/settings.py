@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from torch import Tensor
-
 from warpalign._core.checks import Precision
+from warpalign._core.costs import Cost, CostFunction
 
-Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
-CostFunction = Callable[[Tensor, Tensor], Tensor]
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
 
 

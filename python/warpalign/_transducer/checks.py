@@ -7,8 +7,7 @@ turns what they say into a ValueError.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -24,18 +23,6 @@ from warpalign._transducer.settings import Settings, TransducerReduction
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
 _BIG = 2**31 - 1
-
-
-@contextmanager
-def naming_arguments() -> Iterator[None]:
-    """A RuntimeError of the core about an argument's values becomes a ValueError."""
-    try:
-        yield
-    except RuntimeError as error:
-        message = str(error).splitlines()[0]
-        if message.startswith("warpalign: ") and ": expected " in message:
-            raise ValueError(message.removeprefix("warpalign: ")) from None
-        raise
 
 
 def check_logits(logits: object, name: str, packed: bool) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from warpalign._core.checks import naming_arguments
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.checks import (
@@ -22,7 +23,6 @@ from warpalign._transducer.checks import (
     check_omega,
     check_reduction,
     check_settings,
-    naming_arguments,
 )
 from warpalign._transducer.settings import Settings, TransducerReduction
 

@@ -14,9 +14,10 @@ import torch
 from matplotlib.figure import Figure
 
 from warpalign import io
+from warpalign._core.costs import Cost
 from warpalign._core.series import as_series
 from warpalign._soft_dtw.gamma import gamma_of_set
-from warpalign._soft_dtw.settings import Band, Cost
+from warpalign._soft_dtw.settings import Band
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -1,0 +1,60 @@
+// torch.ops.warpalign.sinkhorn: tensors to the core's problem and back. Compiled into the CPU and the CUDA
+// library. The outputs and the workspace come from torch's allocator.
+#include <torch/csrc/stable/library.h>
+
+#include <tuple>
+
+#include "transport_problem.h"
+
+namespace warpalign::torch_binding {
+namespace {
+
+using SinkhornTensors = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                                   Tensor, Tensor, Tensor, Tensor>;
+
+SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_grad_x, bool needs_grad_y,
+                            bool needs_grad_cost, WARPALIGN_TRANSPORT_SETTING_PARAMETERS) {
+  const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
+  const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
+  const SinkhornProblem p = transport_problem(tensors, settings);
+  const Tensor& like = tensors.first();
+  const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
+  const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
+               f = allocate(like, {batch, n}), g = allocate(like, {batch, m}),
+               shift = allocate(like, {batch}), iterations = allocate(like, {batch}, true, ScalarType::Int),
+               error = allocate(like, {batch}), grad_x = allocate(like, {batch, n, dim}, needs_grad_x),
+               grad_y = allocate(like, {batch, m, dim}, needs_grad_y),
+               grad_cost = allocate(like, {batch, n, m}, needs_grad_cost),
+               grad_a = allocate(like, {batch, n}), grad_b = allocate(like, {batch, m}),
+               grad_epsilon = allocate(like, {batch});
+  SinkhornOutputs out;
+  out.value = value.mutable_data_ptr();
+  out.linear = linear.mutable_data_ptr();
+  out.f = f.mutable_data_ptr();
+  out.g = g.mutable_data_ptr();
+  out.shift = shift.mutable_data_ptr();
+  out.iterations = static_cast<std::int32_t*>(iterations.mutable_data_ptr());
+  out.error = error.mutable_data_ptr();
+  out.grad_x = data_or_null(grad_x, needs_grad_x);
+  out.grad_y = data_or_null(grad_y, needs_grad_y);
+  out.grad_cost = data_or_null(grad_cost, needs_grad_cost);
+  out.grad_a = grad_a.mutable_data_ptr();
+  out.grad_b = grad_b.mutable_data_ptr();
+  out.grad_epsilon = grad_epsilon.mutable_data_ptr();
+  call_core(
+      like, settings.precision, settings.batch_invariant,
+      [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn(p, out, workspace, execution);
+      });
+  return {value,  linear, f,         g,      shift,  iterations,  error,
+          grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
+}
+
+}  // namespace
+}  // namespace warpalign::torch_binding
+
+STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
+  using namespace warpalign::torch_binding;  // NOLINT: registration
+  library.impl("sinkhorn", TORCH_BOX(&sinkhorn_op));
+}

@@ -1,0 +1,119 @@
+// The transport operators' tensors and settings as the core's problem.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "call.h"
+#include "checks.h"
+#include "warpalign/sinkhorn.h"
+
+namespace warpalign::torch_binding {
+
+using MaybeTensor = std::optional<Tensor>;
+
+// By the names of transport_schemas.cpp.
+struct TransportTensors {
+  const MaybeTensor &x, &y, &cost, &a, &b, &epsilons, &x_lengths, &y_lengths, &f0, &g0;
+
+  // The tensor that says the dtype, the device and the batch, and its name.
+  [[nodiscard]] const Tensor& first() const {
+    if (!cost && !x) fail("x", "a tensor (B, N, D), or a cost matrix", "neither");
+    return cost ? *cost : *x;
+  }
+  [[nodiscard]] const char* first_name() const { return cost ? "cost" : "x"; }
+};
+
+struct TransportSettings {
+  int64_t cost_kind;
+  double cost_scale, epsilon, epsilon_start, epsilon_factor, rho_a, rho_b, mass;
+  int64_t reference, updates, max_iterations;
+  double tolerance;
+  int64_t precision;
+  bool batch_invariant;
+};
+
+// The parameters of a registered function, in the order of the schemas' lists.
+#define WARPALIGN_TRANSPORT_TENSOR_PARAMETERS                                                \
+  const MaybeTensor &x, const MaybeTensor &y, const MaybeTensor &cost, const MaybeTensor &a, \
+      const MaybeTensor &b, const MaybeTensor &epsilons, const MaybeTensor &x_lengths,       \
+      const MaybeTensor &y_lengths, const MaybeTensor &f0, const MaybeTensor &g0
+#define WARPALIGN_TRANSPORT_TENSOR_LIST \
+  { x, y, cost, a, b, epsilons, x_lengths, y_lengths, f0, g0 }
+#define WARPALIGN_TRANSPORT_SETTING_PARAMETERS                                                             \
+  int64_t cost_kind, double cost_scale, double epsilon, double epsilon_start, double epsilon_factor,       \
+      double rho_a, double rho_b, double mass, int64_t reference, int64_t updates, int64_t max_iterations, \
+      double tolerance, int64_t precision, bool batch_invariant
+#define WARPALIGN_TRANSPORT_SETTING_LIST                                                                   \
+  {                                                                                                        \
+    cost_kind, cost_scale, epsilon, epsilon_start, epsilon_factor, rho_a, rho_b, mass, reference, updates, \
+        max_iterations, tolerance, precision, batch_invariant                                              \
+  }
+
+// (B, length), contiguous, of first's dtype.
+inline const void* check_rows(const MaybeTensor& rows, const char* name, const Tensor& first,
+                              const char* first_name, int64_t length) {
+  if (!rows) return nullptr;
+  check_same_device(*rows, name, first, first_name);
+  if (rows->scalar_type() != first.scalar_type()) {
+    fail(name, std::string("the dtype of ") + first_name + ", " + dtype_of(first), dtype_of(*rows));
+  }
+  if (rows->dim() != 2 || rows->size(0) != first.size(0) || rows->size(1) != length ||
+      !rows->is_contiguous()) {
+    fail(name, "a contiguous tensor (" + std::to_string(first.size(0)) + ", " + std::to_string(length) + ")",
+         shape_of(*rows));
+  }
+  return rows->const_data_ptr();
+}
+
+inline void set_points(SinkhornProblem& p, const Tensor& x, const MaybeTensor& given_y) {
+  if (!given_y) fail("y", "a tensor (B, M, D) with x", "None");
+  const Tensor& y = *given_y;
+  p.dtype = check_table(x, "x", "(B, N, D)");
+  if (check_table(y, "y", "(B, M, D)") != p.dtype) fail("y", "the dtype of x, " + dtype_of(x), dtype_of(y));
+  check_same_device(y, "y", x, "x");
+  if (x.size(0) != y.size(0) || x.size(2) != y.size(2)) {
+    fail("y", "(B, M, D) with the B and D of x, which has " + shape_of(x), shape_of(y));
+  }
+  p.m = static_cast<std::int32_t>(y.size(1));
+  p.dim = static_cast<std::int32_t>(x.size(2));
+  p.x = strided<3>(x);
+  p.y = strided<3>(y);
+}
+
+inline SinkhornProblem transport_problem(const TransportTensors& t, const TransportSettings& s) {
+  SinkhornProblem p;
+  const Tensor& first = t.first();
+  const char* const name = t.first_name();
+  if (t.cost) {
+    if (t.x || t.y) fail("cost", "None beside x and y", "a tensor");
+    p.dtype = check_table(*t.cost, "cost", "(B, N, M)");
+    p.m = static_cast<std::int32_t>(t.cost->size(2));
+    p.cost = strided<3>(*t.cost);
+  } else {
+    set_points(p, *t.x, t.y);
+  }
+  p.batch = static_cast<std::int32_t>(first.size(0));
+  p.n = static_cast<std::int32_t>(first.size(1));
+  p.cost_kind = enumerator<CostKind>(s.cost_kind);
+  p.cost_scale = s.cost_scale;
+  p.a = {check_rows(t.a, "a", first, name, p.n), s.rho_a,
+         check_lengths(t.x_lengths, "x_lengths", first, name)};
+  p.b = {check_rows(t.b, "b", first, name, p.m), s.rho_b,
+         check_lengths(t.y_lengths, "y_lengths", first, name)};
+  p.epsilon = s.epsilon;
+  if (t.epsilons) p.epsilons = check_vector(*t.epsilons, "epsilon", first, name);
+  p.epsilon_start = s.epsilon_start;
+  p.epsilon_factor = s.epsilon_factor;
+  p.mass = s.mass;
+  p.reference = enumerator<TransportReference>(s.reference);
+  p.updates = enumerator<SinkhornUpdates>(s.updates);
+  p.f0 = check_rows(t.f0, "f0", first, name, p.n);
+  p.g0 = check_rows(t.g0, "g0", first, name, p.m);
+  p.max_iterations = narrowed(s.max_iterations);
+  p.tolerance = s.tolerance;
+  return p;
+}
+
+}  // namespace warpalign::torch_binding

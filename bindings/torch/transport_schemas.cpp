@@ -1,0 +1,23 @@
+// Schema of torch.ops.warpalign.sinkhorn: a pure function without autograd, which Python adds
+// (warpalign/_transport/autograd.py). warpalign/sinkhorn.h has the equations.
+#include <torch/csrc/stable/library.h>
+
+// Either x and y or cost is given. epsilons, (B,), takes the place of epsilon. f0 and g0 are potentials.
+#define WARPALIGN_TRANSPORT_TENSORS                                                                         \
+  "Tensor? x, Tensor? y, Tensor? cost, Tensor? a, Tensor? b, Tensor? epsilons, Tensor? x_lengths, Tensor? " \
+  "y_lengths, Tensor? f0, Tensor? g0"
+// rho_a and rho_b are inf where a side is hard. mass is 0 unless transport is partial. cost_kind, reference,
+// updates and precision are the enumerators' numbers.
+#define WARPALIGN_TRANSPORT_SETTINGS                                                                       \
+  "int cost_kind=0, float cost_scale=1.0, float epsilon=1.0, float epsilon_start=0.0, float "              \
+  "epsilon_factor=0.5, float rho_a=inf, float rho_b=inf, float mass=0.0, int reference=0, int updates=0, " \
+  "int max_iterations=1000, float tolerance=1e-5, int precision=0, bool batch_invariant=False"
+
+STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+  // Gradients are those of each problem's value. Those that are not asked for have 0 elements.
+  library.def("sinkhorn(" WARPALIGN_TRANSPORT_TENSORS
+              ", bool needs_grad_x, bool needs_grad_y, bool needs_grad_cost, *, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor shift, Tensor iterations, "
+              "Tensor error, Tensor grad_x, Tensor grad_y, Tensor grad_cost, Tensor grad_a, Tensor grad_b, "
+              "Tensor grad_epsilon)");
+}
