@@ -8,9 +8,9 @@
   "y_lengths, Tensor? f0, Tensor? g0"
 // rho_a and rho_b are inf where a side is hard. mass is 0 unless transport is partial. cost_kind, reference,
 // updates and precision are the enumerators' numbers.
-#define WARPALIGN_TRANSPORT_SETTINGS                                                                       \
-  "int cost_kind=0, float cost_scale=1.0, float epsilon=1.0, float epsilon_start=0.0, float "              \
-  "epsilon_factor=0.5, float rho_a=inf, float rho_b=inf, float mass=0.0, int reference=0, int updates=0, " \
+#define WARPALIGN_TRANSPORT_SETTINGS                                                               \
+  "int cost_kind=0, float cost_scale=1.0, float epsilon=1.0, float epsilon_start=0.0, float "      \
+  "epsilon_factor=0.5, float rho_a, float rho_b, float mass=0.0, int reference=0, int updates=0, " \
   "int max_iterations=1000, float tolerance=1e-5, int precision=0, bool batch_invariant=False"
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from warpalign import metrics as metrics
     from warpalign import neighbors as neighbors
     from warpalign import plot as plot
+    from warpalign import transport as transport
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
     from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
@@ -63,7 +64,7 @@ _LAZY = {
     "SoftDTWKNeighborsClassifier": "neighbors",
     "SoftDTWKNeighborsRegressor": "neighbors",
 }
-_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot"}
+_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot", "transport"}
 _LOADED_MODULES = {"barycenter", "functional", "modules", "pairwise"}
 
 

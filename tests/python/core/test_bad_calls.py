@@ -17,12 +17,13 @@ from tests.python.core.bad_calls import files
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
+from tests.python.transport.bad_calls import functional as transport
 
-PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat)
+PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat, transport)
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer)
+    for part in (functional, operators, transducer, transport)
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]
@@ -60,9 +61,10 @@ UNCHECKED = {"progress", "verbose", "options", "random_state"}
 
 
 def parameters() -> list[tuple[str, str]]:
-    """(function, parameter) of what is public at the top level."""
+    """(function, parameter) of what is public at the top level, and of transport."""
     names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier", "SoftDTWKNeighborsRegressor"]
     functions = {name: getattr(warpalign, name) for name in names}
+    functions |= {name: getattr(warpalign.transport, name) for name in warpalign.transport.__all__}
     return [
         (name, parameter)
         for name, function in functions.items()
@@ -85,6 +87,7 @@ UNREACHED = {
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
     "_transducer/autograd.py": {"under a vmap"},
+    "_transport/autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/library.py": {"is missing; install the package"},

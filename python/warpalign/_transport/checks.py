@@ -1,0 +1,140 @@
+"""Checks of the arguments that only transport has. Messages name the argument, what was expected and what came.
+
+Values of tensors that lie on a device are not read. On the CPU the core checks weights, epsilons and the mass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
+from warpalign._core.series import widened
+from warpalign._transport.settings import Reference, Settings, Updates
+
+
+def check_name(given: object, name: str, names: Any) -> int:
+    """The place of a name among those of a Literal."""
+    known = get_args(names)
+    if given not in known:
+        expected = " or ".join(f'"{one}"' for one in known)
+        raise ValueError(f"{name}: expected {expected}, got {given!r}")
+    return known.index(given)
+
+
+def check_strength(rho: object, name: str) -> float:
+    return math.inf if rho is None else check_number(rho, name)
+
+
+def check_settings(
+    *,
+    cost_scale: object,
+    epsilon_start: object,
+    epsilon_factor: object,
+    rho_a: object,
+    rho_b: object,
+    mass: object,
+    reference: object,
+    updates: object,
+    max_iter: object,
+    tol: object,
+    precision: object,
+    batch_invariant: object,
+) -> Settings:
+    factor = check_number(epsilon_factor, "epsilon_factor", None)
+    if factor >= 1:
+        raise ValueError(f"epsilon_factor: expected a number between 0 and 1, got {epsilon_factor}")
+    for name, rho in (("rho_a", rho_a), ("rho_b", rho_b)):
+        if mass is not None and rho is not None:
+            raise ValueError(f"{name}: expected None with mass, which ties both sides, got {rho}")
+    count = check_count(max_iter, "max_iter")
+    return Settings(
+        cost_scale=check_number(cost_scale, "cost_scale", None),
+        epsilon_start=0.0 if epsilon_start is None else check_number(epsilon_start, "epsilon_start", None),
+        epsilon_factor=factor,
+        rho_a=check_strength(rho_a, "rho_a"),
+        rho_b=check_strength(rho_b, "rho_b"),
+        mass=0.0 if mass is None else check_number(mass, "mass", None),
+        reference=check_name(reference, "reference", Reference),
+        updates=check_name(updates, "updates", Updates),
+        max_iterations=min(count, 2**31 - 1),
+        tolerance=check_number(tol, "tol"),
+        precision=check_precision(precision),
+        batch_invariant=check_flag(batch_invariant, "batch_invariant"),
+    )
+
+
+def check_epsilon(epsilon: object, table: Tensor, name: str) -> tuple[float, Tensor | None]:
+    """The operators' epsilon, and their epsilons, which take its place: (B,), contiguous, of the table's dtype."""
+    if not isinstance(epsilon, Tensor):
+        return check_number(epsilon, "epsilon", None), None
+    if epsilon.dtype not in DTYPES:
+        raise TypeError(f"epsilon: expected dtype float64, float32, float16 or bfloat16, got {epsilon.dtype}")
+    batch = table.shape[0]
+    if epsilon.device != table.device:
+        raise ValueError(f"epsilon: expected the device of {name}, {table.device}, got {epsilon.device}")
+    if epsilon.shape not in ((), (batch,)):
+        raise ValueError(
+            f"epsilon: expected shape () or ({batch},), one per problem, got {shape_of(epsilon)}"
+        )
+    return 1.0, epsilon.to(table.dtype).expand(batch).contiguous()
+
+
+def check_rows(given: object, name: str, table: Tensor, first: str, length: int) -> Tensor | None:
+    """A number per point, as the operators want it: (B, length), contiguous, of the table's dtype.
+
+    Args:
+        table: the problem's points or costs, (B, ...), float64 or float32; first is their name.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor or None, got {type(given).__name__}")
+    if given.dtype not in DTYPES:
+        raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {given.dtype}")
+    if given.device != table.device:
+        raise ValueError(f"{name}: expected the device of {first}, {table.device}, got {given.device}")
+    rows = widened(given)
+    if rows.dtype != table.dtype:
+        raise TypeError(
+            f"{name}: expected {table.dtype}, as {first} has, got {given.dtype}: write {name}.to({first}.dtype)"
+        )
+    batch = table.shape[0]
+    if rows.shape not in ((length,), (1, length), (batch, length)):
+        raise ValueError(
+            f"{name}: expected shape ({length},) or ({batch}, {length}), one number per point, got {shape_of(rows)}"
+        )
+    return rows.expand(batch, length).contiguous()
+
+
+def check_init(
+    init: object, table: Tensor, first: str, sizes: tuple[int, int]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The potentials to start from, without their graph. A result of sinkhorn has them as f and g."""
+    if init is None:
+        return None, None
+    if hasattr(init, "f") and hasattr(init, "g"):
+        pair: Sequence[object] = (init.f, init.g)
+    elif isinstance(init, (tuple, list)) and len(init) == 2:
+        pair = init
+    else:
+        raise TypeError(
+            f"init: expected a SinkhornResult, potentials (f, g) or None, got {type(init).__name__}"
+        )
+    f, g = (
+        check_rows(potential, f"init: {name}", table, first, size)
+        for potential, name, size in zip(pair, ("f", "g"), sizes, strict=True)
+    )
+    if f is None or g is None:
+        raise TypeError("init: expected both potentials (f, g), got None as one of them")
+    return _start(f), _start(g)
+
+
+def _start(potential: Tensor) -> Tensor:
+    """Infinite potentials, of points that every cost forbids, start at 0."""
+    finite = torch.nan_to_num(potential.detach(), nan=0.0, posinf=0.0, neginf=0.0)
+    return finite.contiguous()

@@ -1,0 +1,150 @@
+"""Entropic optimal transport by Sinkhorn's algorithm."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from warpalign._core.checks import Precision, naming_arguments
+from warpalign._core.costs import Cost, CostFunction
+from warpalign._core.series import Lengths
+from warpalign._transport import autograd
+from warpalign._transport.checks import check_settings
+from warpalign._transport.problem import problem
+from warpalign._transport.settings import Reference, Updates
+
+
+class SinkhornResult(NamedTuple):
+    """What :func:`sinkhorn` returns; without the batch axis for unbatched input."""
+
+    value: Tensor
+    """(B,): the whole objective, differentiable in points, costs, weights and epsilon."""
+    linear: Tensor
+    """(B,): ⟨C, P⟩, without a gradient."""
+    f: Tensor
+    """(B, N): potentials of the rows, without a gradient."""
+    g: Tensor
+    """(B, M): potentials of the columns."""
+    iterations: Tensor
+    """(B,) int32: iterations at the final epsilon."""
+    error: Tensor
+    """(B,): how far another update would move a potential, over epsilon. On a hard side: max \\|ln(sum / weight)\\|."""
+
+
+def sinkhorn(
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+    *,
+    epsilon: float | Tensor,
+    cost: Cost | CostFunction = "sqeuclidean",
+    cost_matrix: Tensor | None = None,
+    cost_scale: float = 1.0,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
+    epsilon_start: float | None = None,
+    epsilon_factor: float = 0.5,
+    rho_a: float | None = None,
+    rho_b: float | None = None,
+    mass: float | None = None,
+    reference: Reference = "product",
+    updates: Updates = "alternating",
+    init: SinkhornResult | tuple[Tensor, Tensor] | None = None,
+    max_iter: int = 1000,
+    tol: float = 1e-5,
+    precision: Precision | None = None,
+    batch_invariant: bool = False,
+) -> SinkhornResult:
+    """Entropic optimal transport between weighted point sets, or from a matrix of costs.
+
+    The plan P (N, M) minimises ⟨C, P⟩ + epsilon KL(P | R) + D_a(P 1) + D_b(Pᵀ 1) over P >= 0, where KL(p | q) is
+    sum p ln(p / q) − p + q. D_a ties the row sums to the weights a, D_b the column sums to b: exactly (balanced), by
+    rho KL(sums | weights) (unbalanced), or not at all (semi-relaxed, rho = 0). With ``mass`` row and column sums are at
+    most the weights, and that much is moved (partial). P is R exp((f + g − C) / epsilon).
+
+    Costs between points are made as they are needed. No N × M table exists, unless the costs are given or the caller's
+    function makes them.
+
+    Sources: Cuturi, "Sinkhorn distances", NIPS 2013; Chizat et al., "Scaling algorithms for unbalanced optimal transport
+    problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).
+
+    Args:
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+            1 is repeated.
+        y: (B, M, D) or (M, D).
+        epsilon: the factor of KL in the objective, as POT's ``reg``, in units of the cost: a number > 0, or a tensor () or
+            (B,), which may require a gradient.
+        cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", as in :func:`warpalign.soft_dtw`,
+            or a function of x and y that returns (B, N, M).
+        cost_matrix: (B, N, M) or (N, M), in the place of x and y. inf forbids a pair.
+        cost_scale: the cost is so many times the given one. geomloss has 0.5.
+        a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Weights are not normalised.
+        b: (M,) or (B, M) weights of the columns.
+        x_lengths: (B,) true numbers of points in x, from 1 to N; None: all N. What lies behind influences nothing.
+        y_lengths: (B,) true numbers of points in y.
+        epsilon_start: annealing: iterations begin with this epsilon, which ``epsilon_factor`` shrinks to epsilon. None: none.
+        epsilon_factor: between 0 and 1.
+        rho_a: the strength of KL on the row sums, in units of the cost. None: sums are exact; 0: sums are free.
+        rho_b: the same for the column sums.
+        mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
+        reference: R: "product" of the weights, or "counting", 1 everywhere. It changes no balanced plan. The value differs by
+            a term that depends on weights alone.
+        updates: "alternating" potentials, of which the rows' end exact, or both at once and averaged ("symmetric").
+        init: a result, or potentials (f, g), to start from. They have no gradient.
+        max_iter: iterations at the final epsilon, at most.
+        tol: iterations end when no potential moves by more than tol · epsilon. 0: never before max_iter.
+        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`. On a CPU it changes nothing.
+        batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
+
+    Returns:
+        SinkhornResult(value, linear, f, g, iterations, error); float64 for float64 input, else float32.
+        The value's gradient is that of the converged objective (envelope theorem). A problem with NaN among its costs gets
+        NaN for itself alone. Where a point with weight can reach nothing, the value is inf.
+
+    Raises:
+        TypeError: an argument is of the wrong type, dtype or layout.
+        ValueError: shapes, devices, values or combinations do not fit. Messages name the argument, what was expected and
+            what came. Values of tensors on a GPU are not read.
+        NotImplementedError: for second derivatives.
+
+    Examples:
+        >>> x = torch.randn(8, 100, 3, requires_grad=True)
+        >>> y = torch.randn(8, 120, 3)
+        >>> result = sinkhorn(x, y, epsilon=0.1)
+        >>> result.value.mean().backward()
+        >>> x.grad.shape
+        torch.Size([8, 100, 3])
+    """
+    settings = check_settings(
+        cost_scale=cost_scale,
+        epsilon_start=epsilon_start,
+        epsilon_factor=epsilon_factor,
+        rho_a=rho_a,
+        rho_b=rho_b,
+        mass=mass,
+        reference=reference,
+        updates=updates,
+        max_iter=max_iter,
+        tol=tol,
+        precision=precision,
+        batch_invariant=batch_invariant,
+    )
+    of = problem(
+        x,
+        y,
+        cost_matrix,
+        cost=cost,
+        a=a,
+        b=b,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
+        epsilon=epsilon,
+        init=init,
+        settings=settings,
+    )
+    with naming_arguments():
+        s = autograd.sinkhorn(of.of, of.settings)
+    fields: Any = (s.value, s.linear, s.f, s.g, s.iterations, s.error)
+    return SinkhornResult(*map(of.squeezed, fields))

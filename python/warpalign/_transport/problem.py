@@ -1,0 +1,105 @@
+"""From the public functions' arguments to the operators: checked, broadcast, widened."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from warpalign._core.checks import check_lengths, check_pair, check_table
+from warpalign._core.costs import check_cost, check_costs, in_full_precision, without_padding
+from warpalign._core.series import widened
+from warpalign._transport.checks import check_epsilon, check_init, check_rows
+from warpalign._transport.settings import Inputs, Settings
+
+
+class Problem(NamedTuple):
+    """A batch of transport problems, ready to be solved."""
+
+    of: Inputs
+    settings: Settings
+    unbatched: bool
+
+    def squeezed(self, tensor: Tensor) -> Tensor:
+        """Without the batch axis, where the caller gave none."""
+        return tensor.squeeze(0) if self.unbatched else tensor
+
+
+class _Tables(NamedTuple):
+    """x and y, or cost, with the problem's batch."""
+
+    x: Tensor | None
+    y: Tensor | None
+    cost: Tensor | None
+    unbatched: bool
+    name: str
+    """Of the argument that the others must fit."""
+
+
+def _matrix(given: object) -> _Tables:
+    cost = check_table(given, "cost_matrix", "N, M")
+    unbatched = cost.dim() == 2
+    return _Tables(None, None, widened(cost.unsqueeze(0) if unbatched else cost), unbatched, "cost_matrix")
+
+
+def _points(given_x: object, given_y: object) -> _Tables:
+    x, y = check_pair(given_x, given_y, ("x", "y"))
+    unbatched = x.dim() == 2
+    if unbatched:
+        x, y = x.unsqueeze(0), y.unsqueeze(0)
+    batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
+    # Widened before they are repeated: the gradients of shared points are then summed in float32.
+    x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
+    return _Tables(x, y, None, unbatched, "x")
+
+
+def problem(
+    x: object,
+    y: object,
+    cost_matrix: object,
+    *,
+    cost: object,
+    a: object,
+    b: object,
+    x_lengths: object,
+    y_lengths: object,
+    epsilon: object,
+    init: object,
+    settings: Settings,
+) -> Problem:
+    """The problem behind a public function's arguments."""
+    kind = check_cost(cost)
+    if cost_matrix is None:
+        if x is None or y is None:
+            missing = "x" if x is None else "y"
+            raise ValueError(
+                f"{missing}: expected points, or a cost_matrix in the place of x and y, got None"
+            )
+        tables = _points(x, y)
+    else:
+        for name, given in (("x", x), ("y", y)):
+            if given is not None:
+                raise ValueError(f"{name}: expected None with a cost_matrix, got {type(given).__name__}")
+        if cost != "sqeuclidean":
+            raise ValueError(f"cost: expected none with a cost_matrix, got {cost!r}")
+        tables = _matrix(cost_matrix)
+    table = tables.x if tables.cost is None else tables.cost
+    other = tables.y if tables.cost is None else tables.cost.transpose(1, 2)
+    assert table is not None and other is not None
+    sizes, batch = (table.shape[1], other.shape[1]), table.shape[0]
+    n = check_lengths(x_lengths, "x_lengths", "N", table, batch)
+    m = check_lengths(y_lengths, "y_lengths", "M", other, batch)
+    row_weights = check_rows(a, "a", table, tables.name, sizes[0])
+    column_weights = check_rows(b, "b", table, tables.name, sizes[1])
+    number, epsilons = check_epsilon(epsilon, table, tables.name)
+    start = check_init(init, table, tables.name, sizes)
+    settings = settings._replace(epsilon=number)
+    if isinstance(kind, int):
+        settings = settings._replace(cost_kind=kind)
+    elif tables.cost is None:
+        assert tables.x is not None and tables.y is not None
+        # What padding holds must not come back through the function's derivative either.
+        points = without_padding(tables.x, n), without_padding(tables.y, m)
+        tables = tables._replace(x=None, y=None, cost=check_costs(in_full_precision(kind, *points), *points))
+    of = Inputs(tables.x, tables.y, tables.cost, row_weights, column_weights, epsilons, n, m, *start)
+    return Problem(of, settings, tables.unbatched)

@@ -1,0 +1,153 @@
+"""sinkhorn as a citizen of torch: gradcheck, opcheck, compile, torch.func."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.python.helpers import randn
+from tests.python.transport.test_values import COSTS, MARGINALS
+from warpalign.transport import sinkhorn
+
+EXACT: dict[str, Any] = {"tol": 1e-14, "max_iter": 3000}
+
+
+def problem(device: torch.device) -> dict[str, Tensor]:
+    """Two problems in float64, whose tensors require gradients; weights sum to 1."""
+    options: dict[str, Any] = {"device": device, "dtype": torch.float64}
+    x, y = randn(2, 5, 3, seed=1, **options), randn(2, 4, 3, seed=2, **options)
+    a, b = (torch.softmax(randn(2, n, seed=n, **options), 1) for n in (5, 4))
+    epsilon = torch.tensor([0.7, 1.3], **options)
+    named = {"x": x, "y": y, "a": a, "b": b, "epsilon": epsilon}
+    return {name: t.detach().requires_grad_() for name, t in named.items()}
+
+
+def kept_balanced(of: dict[str, Tensor], options: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The weights; where both sides are hard they are normalised, because a problem needs equal masses."""
+    a, b = of["a"], of["b"]
+    if options.get("rho_a") is None and options.get("rho_b") is None and options.get("mass") is None:
+        return a / a.sum(1, keepdim=True), b / b.sum(1, keepdim=True)
+    return a, b
+
+
+@pytest.mark.parametrize("name", MARGINALS)
+def test_gradcheck(name: str, device: torch.device) -> None:
+    options, of = MARGINALS[name], problem(device)
+
+    def value(*tensors: Tensor) -> Tensor:
+        given = dict(zip(of, tensors, strict=True))
+        a, b = kept_balanced(given, options)
+        return sinkhorn(given["x"], given["y"], a=a, b=b, epsilon=given["epsilon"], **EXACT, **options).value
+
+    assert torch.autograd.gradcheck(value, tuple(of.values()))
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_gradcheck_of_costs(cost: str, device: torch.device) -> None:
+    of = problem(device)
+
+    def value(x: Tensor, y: Tensor) -> Tensor:
+        return sinkhorn(x, y, cost=cost, cost_scale=1.5, epsilon=0.5, **EXACT).value  # type: ignore[arg-type]
+
+    assert torch.autograd.gradcheck(value, (of["x"], of["y"]))
+    table = torch.rand(2, 4, 6, device=device, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda c: sinkhorn(cost_matrix=c, cost_scale=1.5, epsilon=0.3, **EXACT).value, table
+    )
+
+
+def test_padding_gets_no_gradient(device: torch.device) -> None:
+    of = problem(device)
+    value = sinkhorn(
+        of["x"], of["y"], a=of["a"], rho_a=1.0, epsilon=0.5, x_lengths=[5, 2], y_lengths=[1, 4]
+    ).value
+    by_x, by_y, by_a = torch.autograd.grad(value.sum(), (of["x"], of["y"], of["a"]))
+    assert by_x[0].any() and by_x[1, :2].any() and not by_x[1, 2:].any()
+    assert not by_y[0, 1:].any() and not by_a[1, 2:].any()
+
+
+def arguments(device: torch.device, points: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    options: dict[str, Any] = {"device": device}
+    x, y, cost = (
+        randn(2, 5, 3, seed=1, **options),
+        randn(2, 4, 3, seed=2, **options),
+        randn(2, 5, 4, seed=3, **options),
+    )
+    tables = (x, y, None) if points else (None, None, cost)
+    a, b = torch.full((2, 5), 0.2, **options), torch.full((2, 4), 0.25, **options)
+    lengths = [torch.tensor(n, dtype=torch.int32, device=device) for n in ([5, 3], [2, 4])]
+    start = torch.zeros(2, 5, **options), torch.zeros(2, 4, **options)
+    epsilons = torch.tensor([0.5, 0.7], **options)
+    needs = (points, points, not points)
+    return (*tables, a, b, epsilons, *lengths, *start, *needs), {"rho_a": 1.0, "rho_b": float("inf")}
+
+
+@pytest.mark.parametrize("points", [True, False])
+def test_opcheck(points: bool, device: torch.device) -> None:
+    positional, keywords = arguments(device, points)
+    torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, positional, keywords)
+    nothing = (*positional[:3], *(None,) * 7, False, False, False)
+    torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, nothing, keywords)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(dynamic: bool, device: torch.device) -> None:
+    def step(x: Tensor, y: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
+        return sinkhorn(x * 2, y, a=a.softmax(-1), epsilon=epsilon, rho_b=1.0).value.sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for n in (5, 6, 7):
+        made = randn(2, n, 3, seed=n), randn(2, 4, 3, seed=2), randn(2, n, seed=3), torch.tensor([0.5, 0.9])
+        leaves = [[t.to(device, copy=True).requires_grad_() for t in made] for _ in range(2)]
+        values = [f(*given) for f, given in zip((step, compiled), leaves, strict=True)]
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(
+            *(torch.autograd.grad(v, given) for v, given in zip(values, leaves, strict=True))
+        )
+
+
+def test_torch_func(device: torch.device) -> None:
+    x, y = randn(3, 5, 2, seed=1, device=device), randn(3, 4, 2, seed=2, device=device)
+    a = torch.softmax(randn(3, 5, seed=3, device=device), 1)
+
+    def one(x: Tensor, y: Tensor, a: Tensor) -> Tensor:
+        return sinkhorn(x, y, a=a, epsilon=0.5, rho_a=1.0).value
+
+    mapped = torch.func.vmap(one)(x, y, a)
+    by_x, by_a = torch.func.vmap(torch.func.grad(one, argnums=(0, 2)))(x, y, a)
+    shared = torch.func.vmap(one, in_dims=(None, 0, None))(x[0], y, a[0])
+    moved = torch.func.vmap(torch.func.grad(one), in_dims=(1, 0, 0))(x.movedim(0, 1), y, a)
+    for k in range(3):
+        leaf, weight = x[k].clone().requires_grad_(), a[k].clone().requires_grad_()
+        value = one(leaf, y[k], weight)
+        grads = torch.autograd.grad(value, (leaf, weight))
+        torch.testing.assert_close(mapped[k], value)
+        torch.testing.assert_close((by_x[k], by_a[k]), grads)
+        torch.testing.assert_close(moved[k], grads[0])
+        torch.testing.assert_close(shared[k], one(x[0], y[k], a[0]))
+    jacobian = torch.func.jacrev(lambda x: sinkhorn(x, y, epsilon=0.5).value)(x)
+    assert not jacobian[0, 1].any() and jacobian[0, 0].any()
+
+
+def test_many_upstream_factors_at_once(device: torch.device) -> None:
+    x = randn(2, 5, 2, seed=1, device=device, grad=True)
+    value = sinkhorn(x, randn(2, 4, 2, seed=2, device=device), epsilon=0.5).value
+    eye = torch.eye(2, device=device)
+    (rows,) = torch.autograd.grad(value, x, eye, is_grads_batched=True, retain_graph=True)
+    (both,) = torch.autograd.grad(value.sum(), x)
+    torch.testing.assert_close(rows.sum(0), both)
+
+
+def test_checkpoint_and_backward_twice(device: torch.device) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x = randn(2, 5, 2, seed=1, device=device, grad=True)
+    y = randn(2, 4, 2, seed=2, device=device)
+    value = sinkhorn(x, y, epsilon=0.5).value.sum()
+    first, second = (torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(2))
+    again = checkpoint(lambda x: sinkhorn(x, y, epsilon=0.5).value.sum(), x, use_reentrant=False)
+    assert torch.equal(first, second) and torch.equal(torch.autograd.grad(again, x)[0], first)
