@@ -14,11 +14,10 @@
 
 #include "call.h"
 #include "checks.h"
+#include "transducer_problem.h"
 
 namespace warpalign::torch_binding {
 namespace {
-
-using MaybeTensor = std::optional<Tensor>;
 
 // The tensors of a call.
 struct Inputs {
@@ -29,40 +28,6 @@ struct Inputs {
   const MaybeTensor& target_lengths;
   const MaybeTensor& without_durations;
 };
-
-// The settings, by the names of transducer_schemas.cpp. The registered functions list them in the schemas'
-// order; nothing else here depends on that order.
-struct Settings {
-  int64_t blank;
-  const std::vector<int64_t>& durations;
-  const std::vector<int64_t>& big_blank_ids;
-  double sigma;
-  double fastemit_lambda;
-  double delay_penalty;
-  int64_t eos_id;
-  double eos_penalty;
-  int64_t star_id;
-  double star_penalty;
-  double clamp;
-  bool zero_infinity;
-  bool from_log_probs;
-  bool packed;
-};
-
-DType dtype_of_logits(const Tensor& logits) {
-  switch (logits.scalar_type()) {
-    case ScalarType::Float:
-      return DType::kFloat32;
-    case ScalarType::Double:
-      return DType::kFloat64;
-    case ScalarType::Half:
-      return DType::kFloat16;
-    case ScalarType::BFloat16:
-      return DType::kBFloat16;
-    default:
-      fail("logits", "dtype float64, float32, float16 or bfloat16", dtype_of(logits));
-  }
-}
 
 // Logits of either head: four axes, or two if packed. Packed rows are the third axis of the core's view.
 StridedTensorOf<4> rows_of(const Tensor& tensor, bool packed) {
@@ -87,59 +52,11 @@ void check_like_logits(const Tensor& tensor, const char* name, const Tensor& log
   }
 }
 
-void set_targets(TransducerLattice& lattice, const Tensor& targets, const Tensor& logits, bool packed) {
-  check_same_device(targets, "targets", logits, "logits");
-  if (targets.scalar_type() != ScalarType::Int) fail("targets", "dtype int32", dtype_of(targets));
-  lattice.flat_targets = targets.dim() == 1;
-  lattice.targets = static_cast<const std::int32_t*>(targets.const_data_ptr());
-  if (lattice.flat_targets) {
-    if (targets.size(0) > 1 && targets.stride(0) != 1) fail("targets", "a last stride of 1", "another one");
-    lattice.target_count = targets.size(0);
-    if (packed) lattice.states = narrowed(targets.size(0) + 1);
-    return;
-  }
-  if (targets.dim() != 2) fail("targets", "2 axes (B, U), or 1 axis of all labels", shape_of(targets));
-  if (targets.size(1) > 1 && targets.stride(1) != 1) fail("targets", "a last stride of 1", "another one");
-  if (packed) lattice.states = narrowed(targets.size(1) + 1);
-  if (targets.size(0) != lattice.batch || targets.size(1) + 1 != lattice.states) {
-    fail("targets", "shape (B, U), by logits of " + shape_of(logits), shape_of(targets));
-  }
-  lattice.target_stride = targets.size(0) > 1 ? targets.stride(0) : targets.size(1);
-}
-
-const std::int32_t* lengths_of(const MaybeTensor& lengths, const char* name, const Tensor& logits,
-                               int64_t batch) {
-  if (!lengths) return nullptr;
-  check_same_device(*lengths, name, logits, "logits");
-  if (lengths->scalar_type() != ScalarType::Int) fail(name, "dtype int32", dtype_of(*lengths));
-  if (lengths->dim() != 1 || lengths->size(0) != batch || !lengths->is_contiguous()) {
-    fail(name, "a contiguous tensor (B,) with B = " + std::to_string(batch), shape_of(*lengths));
-  }
-  return static_cast<const std::int32_t*>(lengths->const_data_ptr());
-}
-
-void set_durations(TransducerLattice& lattice, const Settings& settings) {
-  const char* const name = lattice.tdt ? "durations" : "big_blank_durations";
-  const std::size_t limit = lattice.tdt ? kTransducerDurations : kTransducerBigBlanks;
-  if (settings.durations.size() > limit) {
-    fail(name, "at most " + std::to_string(limit), std::to_string(settings.durations.size()));
-  }
-  if (!lattice.tdt && settings.big_blank_ids.size() != settings.durations.size()) {
-    fail("big_blank_ids", "one for each of big_blank_durations",
-         std::to_string(settings.big_blank_ids.size()));
-  }
-  lattice.durations = static_cast<std::int32_t>(settings.durations.size());
-  for (std::size_t i = 0; i < settings.durations.size(); ++i) {
-    lattice.duration[i] = narrowed(settings.durations[i]);
-    if (!lattice.tdt) lattice.id[i] = narrowed(settings.big_blank_ids[i]);
-  }
-}
-
-TransducerProblem problem_of(const Inputs& in, const Settings& settings) {
+TransducerProblem problem_of(const Inputs& in, const TransducerSettings& settings) {
   const bool packed = settings.packed;
   check_axes(in.logits, "logits", packed);
   TransducerProblem p;
-  p.dtype = dtype_of_logits(in.logits);
+  p.dtype = float_dtype(in.logits, "logits");
   p.labels = narrowed(in.logits.size(packed ? 1 : 3));
   p.logits = rows_of(in.logits, packed);
   p.packed = packed;
@@ -157,9 +74,9 @@ TransducerProblem problem_of(const Inputs& in, const Settings& settings) {
     l.states = narrowed(in.logits.size(2));
   }
   l.tdt = in.duration_logits.has_value();
-  set_targets(l, in.targets, in.logits, packed);
-  l.logit_lengths = lengths_of(in.logit_lengths, "logit_lengths", in.logits, l.batch);
-  l.target_lengths = lengths_of(in.target_lengths, "target_lengths", in.logits, l.batch);
+  set_targets(l, in.targets, in.logits, "logits", packed);
+  l.logit_lengths = lengths_of(in.logit_lengths, "logit_lengths", in.logits, "logits", l.batch);
+  l.target_lengths = lengths_of(in.target_lengths, "target_lengths", in.logits, "logits", l.batch);
   set_durations(l, settings);
   if (l.tdt) {
     check_axes(*in.duration_logits, "duration_logits", packed);
@@ -171,25 +88,8 @@ TransducerProblem problem_of(const Inputs& in, const Settings& settings) {
     }
     p.duration_logits = rows_of(*in.duration_logits, packed);
   }
-  if (in.without_durations) {
-    const Tensor& flags = *in.without_durations;
-    check_same_device(flags, "without_durations", in.logits, "logits");
-    if (flags.scalar_type() != ScalarType::Bool || flags.dim() != 1 || flags.size(0) != l.batch ||
-        !flags.is_contiguous()) {
-      fail("without_durations", "a contiguous bool tensor (B,)", shape_of(flags));
-    }
-    l.without_durations = static_cast<const std::uint8_t*>(flags.const_data_ptr());
-  }
-  l.blank = narrowed(settings.blank);
-  l.sigma = settings.sigma;
-  l.fastemit = settings.fastemit_lambda;
-  l.delay = settings.delay_penalty;
-  l.eos = narrowed(settings.eos_id);
-  l.eos_penalty = settings.eos_penalty;
-  l.star = narrowed(settings.star_id);
-  l.star_penalty = settings.star_penalty;
-  l.clamp = settings.clamp;
-  l.zero_infinity = settings.zero_infinity;
+  set_without_durations(l, in.without_durations, in.logits, "logits");
+  set_numbers(l, settings);
   return p;
 }
 
@@ -204,7 +104,7 @@ void check_saved(const TransducerProblem& p, int64_t bytes, const Execution& exe
   fail("saved", "at least " + std::to_string(needed) + " bytes", std::to_string(bytes));
 }
 
-std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Settings& settings) {
+std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const TransducerSettings& settings) {
   const TransducerProblem p = problem_of(in, settings);
   const ScalarType dtype = p.dtype == DType::kFloat64 ? ScalarType::Double : ScalarType::Float;
   const Tensor loss = allocate(in.logits, {p.lattice.batch}, true, dtype);
@@ -226,7 +126,7 @@ void set_stride(std::int64_t (&stride)[3], const Tensor& tensor, bool packed) {
 }
 
 void run_gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_loss, const Tensor& grad_logits,
-                  const MaybeTensor& grad_duration_logits, const Settings& settings) {
+                  const MaybeTensor& grad_duration_logits, const TransducerSettings& settings) {
   const TransducerProblem p = problem_of(in, settings);
   check_same_device(saved, "saved", in.logits, "logits");
   check_same_device(grad_loss, "grad_loss", in.logits, "logits");
