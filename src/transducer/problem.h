@@ -3,6 +3,7 @@
 #pragma once
 
 #include "warpalign/transducer.h"
+#include "warpalign/transducer_joint.h"
 
 namespace warpalign::detail::transducer {
 
@@ -12,6 +13,16 @@ Status forward_cpu(const TransducerProblem&, const TransducerOutputs&, Workspace
 std::size_t gradient_workspace_bytes_cpu(const TransducerProblem&, const TransducerGradient&,
                                          const Execution&);
 Status gradient_cpu(const TransducerProblem&, const TransducerGradient&, Workspace, const Execution&);
+
+std::size_t joint_saved_bytes_cpu(const TransducerJointProblem&, const Execution&);
+std::size_t joint_workspace_bytes_cpu(const TransducerJointProblem&, const TransducerOutputs&,
+                                      const Execution&);
+Status joint_forward_cpu(const TransducerJointProblem&, const TransducerOutputs&, Workspace,
+                         const Execution&);
+std::size_t joint_gradient_workspace_bytes_cpu(const TransducerJointProblem&, const TransducerJointGradient&,
+                                               const Execution&);
+Status joint_gradient_cpu(const TransducerJointProblem&, const TransducerJointGradient&, Workspace,
+                          const Execution&);
 
 std::size_t saved_bytes_cuda(const TransducerProblem&, const Execution&);
 std::size_t workspace_bytes_cuda(const TransducerProblem&, const TransducerOutputs&, const Execution&);

@@ -1,0 +1,87 @@
+// Transducer losses of a joint network's logits, which are never in memory as a whole.
+//
+// Utterance b has encoder rows e[t,j], 0 <= t < T, predictor rows g[u,j], 0 <= u <= U, 0 <= j < H. All
+// utterances share weights w[k,j] and a bias c[k]. TDT has D columns of durations behind the V columns of
+// labels.
+//
+//   h[t,u,j] = act(e[t,j] + g[u,j])
+//   x[t,u,k] = c[k] + sum_j h[t,u,j] w[k,j],        0 <= k < V
+//   z[t,u,d] = c[V+d] + sum_j h[t,u,j] w[V+d,j],    0 <= d < D
+//
+// Losses and their gradients by x and z are those of warpalign/transducer.h, penalties and clamp included.
+// With G = d loss / d (x, z), V + D columns:
+//
+//   dh[t,u,j] = act'(e[t,j] + g[u,j]) sum_k G[t,u,k] w[k,j]
+//   d loss / d e[t,j] = sum_u dh[t,u,j],   d loss / d g[u,j] = sum_t dh[t,u,j]
+//   d loss / d w[k,j] = sum over b, t, u of G[t,u,k] h[t,u,j]
+//   d loss / d c[k] = sum over b, t, u of G[t,u,k]
+//
+// Rows of G whose S is below 2^-40 (float64: is 0) count as 0, and their logits are not computed again.
+//
+// Source: Graves, Mohamed and Hinton, "Speech recognition with deep recurrent neural networks", 2013, section
+// 3.2, for the joint network.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "warpalign/activation.h"
+#include "warpalign/transducer.h"
+
+namespace warpalign {
+
+// Pointers live on the execution's device, aligned to the size of their elements.
+struct TransducerJointProblem {
+  // Of encoder, predictor, weight, bias and their gradients. Half types are widened; on the CPU everything is
+  // computed in float32 then.
+  DType dtype = DType::kFloat32;
+  std::int32_t hidden = 1;  // H >= 1
+  std::int32_t labels = 1;  // V >= 1
+  // (B, T, H) and (B, U+1, H), with any strides >= 0 but the last, which is 1. Padding is never read.
+  StridedTensor encoder;
+  StridedTensor predictor;
+  const void* weight = nullptr;  // (V + D, H), contiguous; D = 0 but for TDT
+  const void* bias = nullptr;    // (V + D,), contiguous; null: 0
+  Activation activation = Activation::kRelu;
+  TransducerLattice lattice;  // T = lattice.frames, U + 1 = lattice.states
+};
+
+// Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.
+std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution);
+
+// No device's transducer_joint_saved_bytes() is more than this.
+std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem);
+
+std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
+                                             const TransducerOutputs& outputs, const Execution& execution);
+
+// Losses, and what transducer_joint_gradient() needs. What transducer() says of its outputs holds.
+Status transducer_joint(const TransducerJointProblem& problem, const TransducerOutputs& outputs,
+                        Workspace workspace, const Execution& execution);
+
+// What the second call takes and where it writes. Gradients are contiguous, of problem.dtype; null: not
+// wanted. None may overlap anything else.
+struct TransducerJointGradient {
+  const void* saved = nullptr;  // as transducer_joint() left it, for the same problem on the same device
+  // (B,), of the loss's dtype: the gradient by each loss. grad_loss_stride 0: one for all.
+  const void* grad_loss = nullptr;
+  std::int64_t grad_loss_stride = 1;
+  void* encoder = nullptr;    // (B, T, H); 0 in padding
+  void* predictor = nullptr;  // (B, U+1, H); 0 in padding
+  void* weight = nullptr;     // (V + D, H)
+  void* bias = nullptr;       // (V + D,)
+};
+
+std::size_t transducer_joint_gradient_workspace_bytes(const TransducerJointProblem& problem,
+                                                      const TransducerJointGradient& gradient,
+                                                      const Execution& execution);
+
+// Gradients of sum_b grad_loss[b] loss[b]. An utterance whose loss is NaN makes its own gradients by encoder
+// and predictor NaN, and those by weight and bias.
+//
+// Bits do not depend on the number of threads. Those by encoder and predictor do not depend on the batch.
+Status transducer_joint_gradient(const TransducerJointProblem& problem,
+                                 const TransducerJointGradient& gradient, Workspace workspace,
+                                 const Execution& execution);
+
+}  // namespace warpalign

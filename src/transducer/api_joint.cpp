@@ -1,0 +1,155 @@
+// The public functions of the transducer's joint: each checks the contract of the public header, then hands
+// over to the device's path.
+#include <cstddef>
+#include <cstdint>
+
+#include "core/contract.h"
+#include "transducer/contract.h"
+#include "transducer/problem.h"
+
+namespace warpalign {
+namespace {
+
+using detail::check_aligned;
+using detail::check_not_null;
+using detail::few_enough;
+using detail::transducer::loss_size;
+
+// Logits that are not in memory: what sizes and settings are checked by.
+TransducerProblem logits_of(const TransducerJointProblem& p) {
+  TransducerProblem logits;
+  logits.dtype = p.dtype;
+  logits.labels = p.labels;
+  logits.lattice = p.lattice;
+  return logits;
+}
+
+std::int64_t columns_of(const TransducerJointProblem& p) {
+  return std::int64_t{p.labels} + (p.lattice.tdt ? p.lattice.durations : 0);
+}
+
+// Sizes, which workspace sizes follow from, and settings.
+Status check_sizes(const TransducerJointProblem& p) {
+  constexpr std::int32_t kMostHidden = 1 << 24;
+  if (Status s = detail::transducer::check_extents(logits_of(p)); !s.ok()) return s;
+  if (Status s = detail::transducer::check_settings(p.lattice, p.labels); !s.ok()) return s;
+  if (p.hidden < 1 || p.hidden > kMostHidden) {
+    return Status::invalid("hidden", "1 to 2^24 hidden numbers", p.hidden);
+  }
+  const TransducerLattice& l = p.lattice;
+  if (!few_enough({l.batch, l.frames, p.hidden}) || !few_enough({l.batch, l.states, p.hidden}) ||
+      !few_enough({columns_of(p), p.hidden})) {
+    return Status::invalid("hidden", "at most 2^48 numbers in encoder, predictor and weight", p.hidden);
+  }
+  return {};
+}
+
+Status check_rows(const char* name, const TransducerJointProblem& p, const StridedTensor& rows) {
+  if (Status s = check_not_null(name, rows.data); !s.ok()) return s;
+  for (int axis = 0; axis < 2; ++axis) {
+    if (rows.stride[axis] < 0) {
+      return Status::invalid(name, "strides of at least 0", static_cast<double>(rows.stride[axis]));
+    }
+  }
+  if (p.hidden > 1 && rows.stride[2] != 1) {
+    return Status::invalid(name, "a last stride of 1", static_cast<double>(rows.stride[2]));
+  }
+  return check_aligned(name, rows.data, size_of(p.dtype));
+}
+
+Status check_problem(const TransducerJointProblem& p, const Execution& execution) {
+  if (Status s = detail::check_execution(execution); !s.ok()) return s;
+  if (Status s = check_sizes(p); !s.ok()) return s;
+  if (p.activation != Activation::kRelu && p.activation != Activation::kTanh) {
+    return Status::invalid("activation", "one of the values of Activation",
+                           static_cast<double>(p.activation));
+  }
+  if (Status s = check_not_null("weight", p.weight); !s.ok()) return s;
+  if (Status s = check_aligned("weight", p.weight, size_of(p.dtype)); !s.ok()) return s;
+  if (Status s = check_aligned("bias", p.bias, size_of(p.dtype)); !s.ok()) return s;
+  if (p.lattice.batch == 0) return {};
+  if (p.lattice.frames > 0) {
+    if (Status s = check_rows("encoder", p, p.encoder); !s.ok()) return s;
+    if (Status s = check_rows("predictor", p, p.predictor); !s.ok()) return s;
+  }
+  std::int64_t nodes = 0;
+  return detail::transducer::check_lattice(p.lattice, p.labels, false, execution, &nodes);
+}
+
+Status no_cuda_path() {
+  return Status::unsupported("execution", "the joint of a transducer has no CUDA path yet");
+}
+
+}  // namespace
+
+// The sizes are of no use to a problem that check_problem() refuses: 0.
+std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution) {
+  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
+  return detail::transducer::joint_saved_bytes_cpu(problem, execution);
+}
+
+std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem) {
+  return check_sizes(problem).ok() ? transducer_most_saved_bytes(logits_of(problem)) : 0;
+}
+
+std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
+                                             const TransducerOutputs& outputs, const Execution& execution) {
+  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
+  return detail::transducer::joint_workspace_bytes_cpu(problem, outputs, execution);
+}
+
+Status transducer_joint(const TransducerJointProblem& problem, const TransducerOutputs& outputs,
+                        Workspace workspace, const Execution& execution) {
+  if (Status s = check_problem(problem, execution); !s.ok()) return s;
+  if (problem.lattice.batch == 0) return {};
+  if (execution.device == Device::kCuda) return no_cuda_path();
+  const std::size_t needed = transducer_joint_workspace_bytes(problem, outputs, execution);
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = check_not_null("loss", outputs.loss); !s.ok()) return s;
+  const std::size_t size = loss_size(problem.dtype);
+  const detail::WrittenMemory places[] = {
+      {"loss", outputs.loss, problem.lattice.batch * size, size},
+      {"saved", outputs.saved, transducer_joint_saved_bytes(problem, execution),
+       workspace_alignment(execution.device)},
+      {"workspace", workspace.data, needed, 1},
+  };
+  if (Status s = detail::check_written(places); !s.ok()) return s;
+  return detail::transducer::joint_forward_cpu(problem, outputs, workspace, execution);
+}
+
+std::size_t transducer_joint_gradient_workspace_bytes(const TransducerJointProblem& problem,
+                                                      const TransducerJointGradient& gradient,
+                                                      const Execution& execution) {
+  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
+  return detail::transducer::joint_gradient_workspace_bytes_cpu(problem, gradient, execution);
+}
+
+Status transducer_joint_gradient(const TransducerJointProblem& problem,
+                                 const TransducerJointGradient& gradient, Workspace workspace,
+                                 const Execution& execution) {
+  if (Status s = check_problem(problem, execution); !s.ok()) return s;
+  if (execution.device == Device::kCuda) return no_cuda_path();
+  const std::size_t needed = transducer_joint_gradient_workspace_bytes(problem, gradient, execution);
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  const TransducerLattice& l = problem.lattice;
+  if (l.batch > 0) {
+    if (Status s = check_not_null("saved", gradient.saved); !s.ok()) return s;
+    if (Status s = check_not_null("grad_loss", gradient.grad_loss); !s.ok()) return s;
+  }
+  if (Status s = check_aligned("saved", gradient.saved, workspace_alignment(execution.device)); !s.ok())
+    return s;
+  if (Status s = check_aligned("grad_loss", gradient.grad_loss, loss_size(problem.dtype)); !s.ok()) return s;
+  const std::size_t size = size_of(problem.dtype), row = problem.hidden * size;
+  const std::size_t utterances = l.batch, columns = columns_of(problem);
+  const detail::WrittenMemory places[] = {
+      {"grad_encoder", gradient.encoder, utterances * l.frames * row, size},
+      {"grad_predictor", gradient.predictor, utterances * l.states * row, size},
+      {"grad_weight", gradient.weight, columns * row, size},
+      {"grad_bias", gradient.bias, columns * size, size},
+      {"workspace", workspace.data, needed, 1},
+  };
+  if (Status s = detail::check_written(places); !s.ok()) return s;
+  return detail::transducer::joint_gradient_cpu(problem, gradient, workspace, execution);
+}
+
+}  // namespace warpalign

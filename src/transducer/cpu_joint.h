@@ -1,0 +1,222 @@
+// What the joint's two calls share on the CPU: sizes, weights in panels, and tiles of logits.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "transducer/cpu_batch.h"
+#include "transducer/cpu_joint_kernel.h"
+#include "transducer/problem.h"
+
+namespace warpalign::detail::transducer {
+inline namespace on_host {
+
+inline const CpuJoint& joint_kernels() {
+  return cpu::with_selected_isa([](auto isa) -> const CpuJoint& { return joint_kernels_for(isa); });
+}
+
+template <class T>
+const auto& joint_arithmetic() {
+  if constexpr (std::is_same_v<T, double>) {
+    return joint_kernels().joint64;
+  } else {
+    return joint_kernels().joint32;
+  }
+}
+template <class T>
+auto hidden_kernel() {
+  if constexpr (std::is_same_v<T, double>) {
+    return joint_kernels().hidden64;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return joint_kernels().hidden32;
+  } else {
+    return std::is_same_v<T, Float16> ? joint_kernels().hidden16 : joint_kernels().hidden_b16;
+  }
+}
+
+// Calls body(task, worker) for every task below `tasks`, by all threads.
+template <class Body>
+void for_tasks(std::int64_t tasks, const Execution& execution, Body&& body) {
+  if (tasks == 0) return;
+  std::atomic<std::int64_t> next{0};
+  run_workers(execution, static_cast<int>(std::min<std::int64_t>(threads_of(execution), tasks)),
+              [&](int worker) {
+                const host::FlushToZero flush;
+                for (std::int64_t task = next++; task < tasks; task = next++) body(task, worker);
+              });
+}
+
+struct NodePlace {
+  std::int32_t b, t, u;
+};
+
+// Goes through all nodes of a batch: utterance by utterance, frame by frame.
+class NodeWalk {
+ public:
+  // From node number `node` on; it exists, or is the number of all nodes.
+  NodeWalk(const TransducerLattice& lattice, const Batch& batch, std::int64_t node)
+      : lattice_(lattice), batch_(batch) {
+    if (node >= batch.nodes()) {
+      at_.b = lattice.batch;
+      return;
+    }
+    int low = 0, high = lattice.batch;  // the last utterance that begins at `node` or before
+    while (high - low > 1) {
+      const int middle = low + (high - low) / 2;
+      (batch[middle].first_row <= node ? low : high) = middle;
+    }
+    enter(low);
+    const std::int64_t inside = node - utterance_.first_row;
+    at_ = {low, static_cast<std::int32_t>(inside / utterance_.states()),
+           static_cast<std::int32_t>(inside % utterance_.states())};
+  }
+
+  [[nodiscard]] bool ended() const { return at_.b >= lattice_.batch; }
+  [[nodiscard]] const NodePlace& at() const { return at_; }
+  [[nodiscard]] const Utterance& utterance() const { return utterance_; }
+
+  void next() {
+    if (++at_.u <= utterance_.labels) return;
+    at_.u = 0;
+    if (++at_.t < utterance_.frames) return;
+    at_.t = 0;
+    do {
+      enter(at_.b + 1);
+    } while (at_.b < lattice_.batch && utterance_.frames == 0);
+  }
+
+ private:
+  void enter(int b) {
+    at_.b = b;
+    if (b < lattice_.batch) utterance_ = batch_[b];
+  }
+
+  const TransducerLattice& lattice_;
+  const Batch& batch_;
+  NodePlace at_{};
+  Utterance utterance_{};
+};
+
+inline std::int64_t div_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+inline std::int64_t most_nodes(const TransducerLattice& l) {
+  return static_cast<std::int64_t>(l.batch) * l.frames * l.states;
+}
+
+// Sizes in memory, in elements.
+template <class T>
+struct JointSizes {
+  using Real = typename Arithmetic<T>::Real;
+
+  std::int32_t width;                          // of a panel
+  std::int32_t columns;                        // V + D
+  std::int32_t hidden;                         // H
+  std::int32_t padded_columns, padded_hidden;  // multiples of the width
+  // From row to row. An odd number of vectors: neighbouring rows share no set of a cache.
+  std::int64_t column_stride, hidden_stride;
+  std::int32_t tile;  // rows that are computed together
+
+  explicit JointSizes(const TransducerJointProblem& p)
+      : width(joint_arithmetic<T>().width),
+        columns(p.labels + (p.lattice.tdt ? p.lattice.durations : 0)),
+        hidden(p.hidden),
+        padded_columns(static_cast<std::int32_t>(div_up(columns, width) * width)),
+        padded_hidden(static_cast<std::int32_t>(div_up(hidden, width) * width)),
+        column_stride(padded_columns + width / 2),
+        hidden_stride(padded_hidden + width / 2) {
+    constexpr std::int64_t kTileBytes = 1 << 21, kMostRows = 96;
+    const std::int64_t row = (column_stride + hidden_stride) * static_cast<std::int64_t>(sizeof(Real));
+    const std::int64_t together = joint_arithmetic<T>().rows;
+    tile = static_cast<std::int32_t>(std::clamp(kTileBytes / row / together * together, together, kMostRows));
+  }
+  [[nodiscard]] std::size_t weight_elements() const {
+    return static_cast<std::size_t>(padded_columns) * hidden;
+  }
+  [[nodiscard]] std::size_t back_elements() const {
+    return static_cast<std::size_t>(padded_hidden) * columns;
+  }
+};
+
+// A call's joint network.
+template <class T>
+class JointNetwork {
+ public:
+  using Real = typename Arithmetic<T>::Real;
+
+  // weight: weight_elements(); bias: padded_columns; back: back_elements(), or null where no gradient by
+  // hidden rows is wanted.
+  JointNetwork(const TransducerJointProblem& problem, Real* weight, Real* bias, Real* back,
+               const Execution& execution)
+      : p_(problem), sizes_(problem), weight_(weight), bias_(bias), back_(back) {
+    const auto* const from = static_cast<const T*>(p_.weight);
+    const auto* const offset = static_cast<const T*>(p_.bias);
+    for (std::int32_t k = 0; k < sizes_.padded_columns; ++k) {
+      bias_[k] = offset && k < sizes_.columns ? static_cast<Real>(offset[k]) : Real(0);
+    }
+    const std::int64_t width = sizes_.width, hidden = sizes_.hidden, columns = sizes_.columns;
+    // Panel n has columns n width ..: element (j, k) of the transposed weights at j width + k.
+    for_tasks(sizes_.padded_columns / width, execution, [&](std::int64_t n, int) {
+      Real* const panel = weight_ + n * width * hidden;
+      for (std::int64_t k = 0; k < width; ++k) {
+        const std::int64_t column = n * width + k;
+        for (std::int64_t j = 0; j < hidden; ++j) {
+          panel[j * width + k] = column < columns ? static_cast<Real>(from[column * hidden + j]) : Real(0);
+        }
+      }
+    });
+    // Panel n has hidden numbers n width ..: element (k, j) of the weights at k width + j.
+    for_tasks(back_ ? sizes_.padded_hidden / width : 0, execution, [&](std::int64_t n, int) {
+      Real* const panel = back_ + n * width * columns;
+      for (std::int64_t k = 0; k < columns; ++k) {
+        for (std::int64_t j = 0; j < width; ++j) {
+          const std::int64_t number = n * width + j;
+          panel[k * width + j] = number < hidden ? static_cast<Real>(from[k * hidden + number]) : Real(0);
+        }
+      }
+    });
+  }
+
+  [[nodiscard]] const JointSizes<T>& sizes() const { return sizes_; }
+
+  // Hidden rows h and logits x of `rows` nodes; rows are hidden_stride and column_stride apart.
+  void logits(const NodePlace* places, std::int32_t rows, Real* h, Real* x) const {
+    const auto hidden = hidden_kernel<T>();
+    for (std::int32_t r = 0; r < rows; ++r) {
+      const NodePlace& at = places[r];
+      hidden(row_of(p_.encoder, at.b, at.t), row_of(p_.predictor, at.b, at.u), sizes_.hidden, is_tanh(),
+             h + r * sizes_.hidden_stride);
+    }
+    joint_arithmetic<T>().product({h, sizes_.hidden_stride, 1, rows, weight_,
+                                   std::int64_t{sizes_.width} * sizes_.hidden, sizes_.width,
+                                   sizes_.padded_columns, sizes_.hidden, bias_, 0, x, sizes_.column_stride});
+  }
+
+  // dh from the gradients x of logits; zeros: padded_hidden of them.
+  void pull_back(const Real* x, const Real* h, std::int32_t rows, const Real* zeros, Real* dh) const {
+    joint_arithmetic<T>().product({x, sizes_.column_stride, 1, rows, back_,
+                                   std::int64_t{sizes_.width} * sizes_.columns, sizes_.width,
+                                   sizes_.padded_hidden, sizes_.columns, zeros, 0, dh, sizes_.hidden_stride});
+    for (std::int32_t r = 0; r < rows; ++r) {
+      const std::int64_t row = r * sizes_.hidden_stride;
+      joint_arithmetic<T>().pull_back(h + row, dh + row, sizes_.hidden, is_tanh());
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_tanh() const { return p_.activation == Activation::kTanh; }
+  static const T* row_of(const StridedTensor& tensor, std::int64_t b, std::int64_t row) {
+    return static_cast<const T*>(tensor.data) + b * tensor.stride[0] + row * tensor.stride[1];
+  }
+
+  const TransducerJointProblem& p_;
+  const JointSizes<T> sizes_;
+  Real* const weight_;
+  Real* const bias_;
+  Real* const back_;
+};
+
+}  // namespace on_host
+}  // namespace warpalign::detail::transducer

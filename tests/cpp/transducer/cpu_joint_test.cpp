@@ -1,0 +1,75 @@
+// What the joint's CPU path alone promises: thread counts change no bit, and chunks have no borders.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "joint_testing.h"
+#include "warpalign/thread_pool.h"
+
+namespace warpalign::test {
+namespace {
+
+// Wide rows: the second call takes the live nodes in several chunks. One border lies within an utterance.
+TEST_P(TransducerPath, JointOfSeveralChunks) {
+  std::mt19937 random(3);
+  JointBatch batch;
+  batch.network.hidden = 40;
+  batch.network.tanh = true;
+  for (const auto& [frames, u] : {std::pair{25, 20}, {44, 30}, {12, 33}}) {
+    reference::Transducer p;
+    p.frames = frames;
+    p.labels = 3000;
+    for (int k = 0; k < u; ++k) p.targets.push_back(1 + static_cast<int>(random() % 2999));
+    batch.add(p, random, 0.5);
+  }
+  TransducerJointProblem p;
+  p.hidden = 40;
+  p.labels = 3000;
+  p.lattice.batch = 3;
+  p.lattice.frames = 44;
+  p.lattice.states = 34;
+  const TransducerJointGradient none;
+  // 16 MiB of logits and hidden rows, and the weights, but not all 2273 nodes.
+  ASSERT_LT(transducer_joint_gradient_workspace_bytes(p, none, Execution::host()), 2273 * 3000 * 4);
+  const JointRun first = run_joint(batch);
+  expect_close(batch, first);
+  for (const int threads : {2, 3, 7}) {
+    ThreadPool pool(threads);
+    const JointRun again = run_joint(batch, true, pool.parallel_for());
+    EXPECT_EQ(again.loss, first.loss);
+    EXPECT_EQ(again.encoder, first.encoder);
+    EXPECT_EQ(again.predictor, first.predictor);
+    EXPECT_EQ(again.weight, first.weight);
+    EXPECT_EQ(again.bias, first.bias);
+  }
+}
+
+// Half types are computed as float32 on the widened inputs: losses have the same bits.
+TEST_P(TransducerPath, JointOfHalfTypesIsFloat32) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    std::mt19937 random(4);
+    JointBatch half;
+    half.dtype = dtype;
+    half.network.hidden = 21;
+    reference::Transducer p;
+    p.frames = 30;
+    p.labels = 12;
+    p.targets = {1, 2, 3, 4};
+    half.add(p, random);
+    JointBatch wide = half;
+    wide.dtype = DType::kFloat32;
+    const JointRun narrow = run_joint(half), exact = run_joint(wide);
+    EXPECT_EQ(narrow.loss, exact.loss);
+    for (std::size_t n = 0; n < exact.weight.size(); ++n) {
+      ASSERT_EQ(narrow.weight[n], rounded(dtype, exact.weight[n])) << n;
+    }
+    for (std::size_t n = 0; n < exact.encoder.size(); ++n) {
+      ASSERT_EQ(narrow.encoder[n], rounded(dtype, exact.encoder[n])) << n;
+    }
+  }
+}
+
+WARPALIGN_FOR_EVERY(TransducerPath, instruction_sets);
+
+}  // namespace
+}  // namespace warpalign::test

@@ -1,0 +1,186 @@
+// The joint's losses and gradients on every path against the float64 reference.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "joint_testing.h"
+
+namespace warpalign::test {
+namespace {
+
+using reference::Transducer;
+
+constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+
+// Families: RNN-T, multi-blank, TDT.
+Transducer family(int number, int frames, int labels_u, int v, std::mt19937& random) {
+  Transducer p;
+  p.frames = frames;
+  p.labels = v;
+  p.blank = v - 1;
+  const int reserved = number == 1 ? 3 : 1;
+  for (int u = 0; v > reserved && u < labels_u; ++u) {
+    p.targets.push_back(static_cast<int>(random() % (v - reserved)));
+  }
+  if (number == 1) {
+    p.durations = {2, 4};
+    p.ids = {v - 2, v - 3};
+  } else if (number == 2) {
+    p.tdt = true;
+    p.durations = {0, 1, 3};
+  }
+  return p;
+}
+
+TEST_P(TransducerPath, JointOfEveryFamilyAndType) {
+  for (const DType dtype : kEveryDType) {
+    for (int number = 0; number < 3; ++number) {
+      for (const bool tanh : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << static_cast<int>(dtype) << " family " << number << " " << tanh);
+        std::mt19937 random(7 + number);
+        JointBatch batch;
+        batch.dtype = dtype;
+        batch.network.hidden = 19;
+        batch.network.tanh = tanh;
+        batch.add(family(number, 13, 5, 11, random), random, 1.5);
+        batch.add(family(number, 4, 7, 11, random), random, -0.5);
+        batch.add(family(number, 9, 0, 11, random), random, 0);
+        expect_close(batch, run_joint(batch), is_half(dtype) && GetParam().cuda ? 0x1p-8 : 0);
+      }
+    }
+  }
+}
+
+TEST_P(TransducerPath, JointOfEverySize) {
+  int turn = 0;
+  for (const int v : {2, 15, 16, 17, 33, 70}) {
+    for (const int hidden : {1, 15, 16, 17, 33, 257}) {
+      for (const int frames : {1, 2, 33}) {
+        for (const int u : {0, 1, 8}) {
+          if (++turn % kThinning != 0) continue;
+          SCOPED_TRACE(::testing::Message() << "V " << v << " H " << hidden << " T " << frames << " U " << u);
+          std::mt19937 random(turn);
+          JointBatch batch;
+          batch.dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32;
+          batch.network.hidden = hidden;
+          batch.network.tanh = turn % 3 == 0;
+          batch.gap = turn % 4;
+          batch.has_bias = turn % 5 != 0;
+          batch.flat_targets = turn % 7 == 1;
+          batch.add(family(0, frames, u, v, random), random, 0.7);
+          batch.add(family(0, 3, 2, v, random), random, 1.3);
+          expect_close(batch, run_joint(batch));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TransducerPath, JointWithEveryPenalty) {
+  for (int number = 0; number < 3; ++number) {
+    SCOPED_TRACE(number);
+    std::mt19937 random(number);
+    JointBatch batch;
+    batch.dtype = DType::kFloat64;
+    batch.network.hidden = 12;
+    Transducer p = family(number, 11, 6, 14, random);
+    p.sigma = 0.05;
+    p.fastemit = 0.1;
+    p.delay = 0.01;
+    p.eos = p.targets[5];
+    p.eos_penalty = 0.2;
+    p.clamp = 0.2;
+    if (number < 2) {
+      p.star = 13 + 20;
+      p.star_penalty = 0.5;
+      p.targets[2] = p.star;
+    } else {
+      p.without_durations = true;
+    }
+    batch.add(p, random, 2);
+    p.without_durations = false;
+    batch.add(p, random, 1);
+    expect_close(batch, run_joint(batch));
+  }
+}
+
+TEST_P(TransducerPath, JointWithoutPathOrWithNaN) {
+  std::mt19937 random(5);
+  JointBatch batch;
+  batch.network.hidden = 8;
+  batch.add(family(0, 6, 3, 9, random), random);
+  batch.add(family(0, 0, 2, 9, random), random);  // no frame: no path
+  batch.add(family(0, 5, 2, 9, random), random);
+  expect_close(batch, run_joint(batch));
+  batch.encoder[2][3] = kNan;
+  const JointRun run = run_joint(batch);
+  ASSERT_TRUE(run.status.ok());
+  EXPECT_FALSE(std::isnan(run.loss[0]));
+  EXPECT_TRUE(std::isnan(run.loss[2]));
+  for (std::size_t n = 0; n < run.encoder.size(); ++n) {
+    EXPECT_EQ(std::isnan(run.encoder[n]), n >= 2 * 6 * 8 && n < (2 * 6 + 5) * 8) << n;
+  }
+  for (std::size_t n = 0; n < run.predictor.size(); ++n) {
+    EXPECT_EQ(std::isnan(run.predictor[n]), n >= 2 * 4 * 8 && n < (2 * 4 + 3) * 8) << n;
+  }
+  for (const double g : run.weight) EXPECT_TRUE(std::isnan(g));
+  for (const double g : run.bias) EXPECT_TRUE(std::isnan(g));
+}
+
+// Long enough for dead nodes.
+JointBatch long_batch(DType dtype) {
+  std::mt19937 random(11);
+  JointBatch batch;
+  batch.dtype = dtype;
+  batch.network.hidden = 24;
+  for (const auto& [frames, u] : {std::pair{150, 40}, {1, 3}, {60, 70}, {0, 0}, {33, 0}}) {
+    batch.add(family(0, frames, u, 40, random), random, 0.5);
+  }
+  return batch;
+}
+
+TEST_P(TransducerPath, JointOfDeadNodes) {
+  const JointBatch batch = long_batch(DType::kFloat32);
+  expect_close(batch, run_joint(batch));
+  const JointRun value = run_joint(batch, false);
+  EXPECT_EQ(value.loss, run_joint(batch).loss);
+}
+
+TEST_P(TransducerPath, JointOfAnUtteranceAloneHasTheSameBits) {
+  for (const DType dtype : kEveryDType) {
+    const JointBatch batch = long_batch(dtype);
+    const JointRun all = run_joint(batch);
+    ASSERT_TRUE(all.status.ok());
+    JointBatch alone = batch;
+    alone.problems = {batch.problems[2]};
+    alone.encoder = {batch.encoder[2]};
+    alone.predictor = {batch.predictor[2]};
+    alone.grad_loss = {batch.grad_loss[2]};
+    const JointRun one = run_joint(alone);
+    ASSERT_TRUE(one.status.ok());
+    EXPECT_EQ(one.loss[0], all.loss[2]);
+    const auto part = [](const std::vector<double>& from, std::size_t rows, std::size_t b) {
+      const auto begin = from.begin() + static_cast<std::ptrdiff_t>(b * rows * 24);
+      return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(rows * 24));
+    };
+    EXPECT_EQ(one.encoder, part(all.encoder, batch.frames, 2));
+    EXPECT_EQ(one.predictor, part(all.predictor, batch.states, 2));
+  }
+}
+
+TEST_P(TransducerPath, JointRunsAgainWithTheSameBits) {
+  const JointBatch batch = long_batch(DType::kFloat32);
+  const JointRun first = run_joint(batch), again = run_joint(batch);
+  ASSERT_TRUE(first.status.ok());
+  EXPECT_EQ(again.loss, first.loss);
+  EXPECT_EQ(again.encoder, first.encoder);
+  EXPECT_EQ(again.predictor, first.predictor);
+  EXPECT_EQ(again.weight, first.weight);
+  EXPECT_EQ(again.bias, first.bias);
+}
+
+WARPALIGN_FOR_EVERY(TransducerPath, all_paths);
+
+}  // namespace
+}  // namespace warpalign::test
