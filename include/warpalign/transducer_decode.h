@@ -1,0 +1,123 @@
+// Decoding with transducers: RNN-T, multi-blank RNN-T and TDT. A front end runs the predictor network; these
+// functions run the joint network, choose arcs and keep the hypotheses. No function waits for a device.
+//
+// A hypothesis is at frame t of an utterance of T frames, with a predictor row g that depends on its labels
+// alone. It takes the arcs of warpalign/transducer.h, by scores x[k] of V labels and z[d] of D durations:
+//
+//   arc             | weight                    | leads to frame                            | exists if
+//   blank           | lp_blank                  | t + 1                                     | not TDT
+//   big blank i     | lp_id[i]                  | t + duration[i]                           | not TDT
+//   label k         | lp_k                      | t; t + 1 after max_symbols labels in t    | not TDT
+//   TDT blank, d    | lp_blank + q_d            | t + duration[d]                           | duration[d] > 0
+//   TDT label k, d  | lp_k + q_d                | t + duration[d]; as a label if that is t  | always
+//
+// lp and q are log-softmax of x and z. A hypothesis has ended when its frame is T or more: blanks and
+// durations may lead beyond T, and what they lead beyond is the frame that a stream's next chunk begins with.
+// Frames count from the beginning of the chunk.
+//
+// Sources: Graves, "Sequence transduction with recurrent neural networks", 2012, section 2.5; one launch per
+// label: Bataev et al., arXiv 2406.06220 (label-looping); big blanks: Xu et al., arXiv 2211.03541; TDT: Xu et
+// al., arXiv 2304.06795.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "warpalign/activation.h"
+#include "warpalign/dtype.h"
+#include "warpalign/execution.h"
+#include "warpalign/status.h"
+#include "warpalign/tensor.h"
+#include "warpalign/transducer.h"
+
+namespace warpalign {
+
+inline constexpr std::int32_t kTransducerMostBeams = 16;
+
+// The arcs of a model. A row of scores has V columns of labels, and behind them, for TDT, D of durations.
+struct TransducerDecoding {
+  std::int32_t labels = 0;  // V >= 1
+  std::int32_t blank = 0;   // its column in [0, V)
+  bool tdt = false;
+  // As in TransducerLattice: big blanks with their columns, or D TDT durations.
+  std::int32_t durations = 0;
+  std::int32_t duration[kTransducerDurations] = {};
+  std::int32_t id[kTransducerDurations] = {};
+  std::int32_t max_symbols = 10;  // >= 1: labels of one frame
+};
+
+// Scores from a joint network: row n at frame t of its utterance b has
+//
+//   scores[c] = bias[c] + sum over j < H of act(encoder[b, t, j] + predictor[n, j]) weight[c, j]
+//
+// summed in an order that depends on H alone, so that a row's bits do not depend on the batch.
+struct TransducerJoint {
+  std::int32_t hidden = 0;          // H >= 1
+  StridedTensor encoder;            // (B, T, H), the last stride 1
+  const void* predictor = nullptr;  // (N, H), contiguous
+  const void* weight = nullptr;     // (columns, H), contiguous
+  const void* bias = nullptr;       // (columns,) or null
+  Activation activation = Activation::kRelu;
+};
+
+// Scores of `window` frames for each of N = batch * beams hypotheses.
+struct TransducerScores {
+  DType dtype = DType::kFloat32;  // kFloat32 or kFloat64: of all real numbers
+  std::int32_t batch = 0;         // B
+  std::int32_t beams = 1;         // hypotheses of an utterance
+  std::int32_t frames = 0;        // T
+  std::int32_t window = 1;        // >= 1
+  std::int32_t columns = 0;       // >= 1
+  // (B,): T_b in [0, T]. Null: all T. Host execution returns an error for others, CUDA execution clamps them.
+  const std::int32_t* lengths = nullptr;
+  // (N,): the hypothesis' frame, `frame_stride` numbers apart; below 0: nothing is wanted for it.
+  const std::int32_t* frame = nullptr;
+  std::int64_t frame_stride = 1;
+  TransducerJoint joint;
+  // Out: (N, window, columns), contiguous. Rows of frames >= T_b or of no hypothesis are written as 0.
+  void* scores = nullptr;
+};
+
+std::size_t transducer_scores_workspace_bytes(const TransducerScores& problem, const Execution& execution);
+
+// Host execution: results are there on return. CUDA execution: work is enqueued on execution.stream. On any
+// status but ok nothing has been written.
+Status transducer_scores(const TransducerScores& problem, Workspace workspace, const Execution& execution);
+
+// Where an utterance's greedy search stands, and what its last step has found.
+struct TransducerWalk {
+  std::int32_t frame;           // t
+  std::int32_t symbols;         // labels found in frame t
+  std::int32_t label;           // found by the last step, or -1
+  std::int32_t label_frame;     // its frame
+  std::int32_t label_duration;  // the frames that its arc consumes; 0 without TDT
+};
+
+// One step of greedy search: each utterance walks along blanks to its first label, by the best arc of every
+// frame, over at most `window` frames.
+//
+// The best label or blank is the one of the largest score, of equal ones the lowest column; TDT: its best
+// duration likewise, of those that the arc exists for. NaN counts as -inf. A row without a number above -inf
+// counts as a blank of one frame (TDT: of the first duration above 0).
+struct TransducerGreedyStep {
+  DType dtype = DType::kFloat32;
+  std::int32_t batch = 0;
+  std::int32_t frames = 0;
+  std::int32_t window = 1;
+  const std::int32_t* lengths = nullptr;  // as in TransducerScores
+  TransducerDecoding decoding;
+  // (B, window, columns), contiguous: scores of the frames from each utterance's own on. Null: from joint.
+  const void* scores = nullptr;
+  TransducerJoint joint;
+  const TransducerWalk* walk = nullptr;  // (B,)
+  const double* log_prob = nullptr;      // (B,): sum of the weights of the arcs taken so far
+  TransducerWalk* next_walk = nullptr;   // (B,), out
+  double* next_log_prob = nullptr;       // (B,), out
+};
+
+std::size_t transducer_greedy_step_workspace_bytes(const TransducerGreedyStep& problem,
+                                                   const Execution& execution);
+Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace workspace,
+                              const Execution& execution);
+
+}  // namespace warpalign

@@ -1,0 +1,231 @@
+// The public functions of decoding: each checks the contract of warpalign/transducer_decode.h, then hands
+// over to the device's path.
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "core/contract.h"
+#include "transducer/decode.h"
+#include "transducer/walk.h"
+
+namespace warpalign {
+namespace {
+
+using detail::check_aligned;
+using detail::check_not_null;
+
+// Frames, with what an arc leads beyond them, fit into int32.
+constexpr std::int32_t kLongest = 1 << 29;
+constexpr const char* kLengthsExpected = "between 0 and T";
+
+std::size_t real_size(DType dtype) { return dtype == DType::kFloat64 ? sizeof(double) : sizeof(float); }
+
+Status check_range(const char* name, std::int64_t value, std::int64_t smallest, std::int64_t largest,
+                   const char* expected) {
+  if (value >= smallest && value <= largest) return {};
+  return Status::invalid(name, expected, static_cast<double>(value));
+}
+
+// The first violation.
+Status first_of(std::initializer_list<Status> all) {
+  for (const Status& status : all) {
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status check_batch(DType dtype, std::int32_t batch, std::int32_t frames, std::int32_t window,
+                   const std::int32_t* lengths, const Execution& execution) {
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
+    return Status::invalid("dtype", "kFloat32 or kFloat64", static_cast<double>(dtype));
+  }
+  if (Status s = first_of({check_range("batch", batch, 0, kLongest, "0 to 2^29 utterances"),
+                           check_range("frames", frames, 0, kLongest, "0 to 2^29 frames"),
+                           check_range("window", window, 1, kLongest, "1 to 2^29 frames"),
+                           detail::check_execution(execution)});
+      !s.ok()) {
+    return s;
+  }
+  if (execution.device != Device::kHost) return {};
+  return detail::check_lengths(lengths, "lengths", kLengthsExpected, batch, 0, frames);
+}
+
+Status check_joint(const TransducerJoint& joint, DType dtype) {
+  if (joint.activation != Activation::kRelu && joint.activation != Activation::kTanh) {
+    return Status::invalid("activation", "one of the values of Activation",
+                           static_cast<double>(joint.activation));
+  }
+  const std::size_t size = real_size(dtype);
+  if (Status s = first_of(
+          {check_range("hidden", joint.hidden, 1, kLongest, "1 to 2^29 numbers"),
+           check_not_null("encoder", joint.encoder.data), check_aligned("encoder", joint.encoder.data, size),
+           check_not_null("predictor", joint.predictor), check_aligned("predictor", joint.predictor, size),
+           check_not_null("weight", joint.weight), check_aligned("weight", joint.weight, size),
+           check_aligned("bias", joint.bias, size)});
+      !s.ok()) {
+    return s;
+  }
+  if (joint.hidden > 1 && joint.encoder.stride[2] != 1) {
+    return Status::invalid("encoder", "a last stride of 1", static_cast<double>(joint.encoder.stride[2]));
+  }
+  return {};
+}
+
+Status check_column(const char* name, const TransducerDecoding& d, std::int32_t column) {
+  return check_range(name, column, 0, d.labels - 1, "a column of the scores");
+}
+
+Status check_decoding(const TransducerDecoding& d) {
+  if (Status s = first_of({check_range("labels", d.labels, 1, kLongest, "1 to 2^29 columns"),
+                           check_column("blank", d, d.blank),
+                           check_range("max_symbols", d.max_symbols, 1, kLongest, "1 to 2^29 labels")});
+      !s.ok()) {
+    return s;
+  }
+  if (d.tdt) {
+    bool advances = false;
+    if (Status s = check_range("durations", d.durations, 1, kTransducerDurations, "1 to 16 durations");
+        !s.ok()) {
+      return s;
+    }
+    for (std::int32_t i = 0; i < d.durations; ++i) {
+      if (Status s = check_range("durations", d.duration[i], 0, kTransducerLongestArc, "0 to 64 frames each");
+          !s.ok()) {
+        return s;
+      }
+      advances |= d.duration[i] > 0;
+    }
+    return advances ? Status{} : Status::invalid("durations", "one duration at least above 0", 0);
+  }
+  if (Status s =
+          check_range("big_blank_durations", d.durations, 0, kTransducerBigBlanks, "at most 8 big blanks");
+      !s.ok()) {
+    return s;
+  }
+  for (std::int32_t i = 0; i < d.durations; ++i) {
+    if (Status s = first_of({check_range("big_blank_durations", d.duration[i], 2, kTransducerLongestArc,
+                                         "2 to 64 frames each"),
+                             check_column("big_blank_ids", d, d.id[i])});
+        !s.ok()) {
+      return s;
+    }
+    bool taken = d.id[i] == d.blank;
+    for (std::int32_t j = 0; j < i; ++j) taken |= d.id[i] == d.id[j];
+    if (taken) return Status::invalid("big_blank_ids", "different columns, and not blank's", d.id[i]);
+  }
+  return {};
+}
+
+Status check_scores(const TransducerScores& p, const Execution& execution) {
+  if (Status s = first_of({check_batch(p.dtype, p.batch, p.frames, p.window, p.lengths, execution),
+                           check_range("beams", p.beams, 1, kLongest, "1 to 2^29 hypotheses"),
+                           check_range("columns", p.columns, 1, kLongest, "1 to 2^29 columns")});
+      !s.ok()) {
+    return s;
+  }
+  if (!detail::few_enough({p.batch, p.beams, p.window, p.columns})) {
+    return Status::invalid("columns", "at most 2^48 scores", p.columns);
+  }
+  if (p.batch == 0) return {};
+  // An encoder without frames has no memory.
+  if (p.frames > 0) {
+    if (Status s = check_joint(p.joint, p.dtype); !s.ok()) return s;
+  }
+  return first_of({check_not_null("frame", p.frame), check_aligned("frame", p.frame, sizeof(std::int32_t)),
+                   check_not_null("scores", p.scores),
+                   check_aligned("scores", p.scores, real_size(p.dtype))});
+}
+
+Status check_greedy(const TransducerGreedyStep& p, const Execution& execution) {
+  if (Status s = first_of({check_batch(p.dtype, p.batch, p.frames, p.window, p.lengths, execution),
+                           check_decoding(p.decoding)});
+      !s.ok()) {
+    return s;
+  }
+  if (!detail::few_enough({p.batch, p.window, detail::transducer::columns_of(p.decoding)})) {
+    return Status::invalid("window", "at most 2^48 scores", p.window);
+  }
+  if (p.batch == 0) return {};
+  if (!p.scores && p.frames > 0) {
+    if (Status s = check_joint(p.joint, p.dtype); !s.ok()) return s;
+  }
+  constexpr std::size_t kWalk = alignof(TransducerWalk), kSum = alignof(double);
+  if (Status s = first_of(
+          {check_aligned("scores", p.scores, real_size(p.dtype)), check_not_null("walk", p.walk),
+           check_aligned("walk", p.walk, kWalk), check_not_null("log_prob", p.log_prob),
+           check_aligned("log_prob", p.log_prob, kSum), check_not_null("next_walk", p.next_walk),
+           check_aligned("next_walk", p.next_walk, kWalk), check_not_null("next_log_prob", p.next_log_prob),
+           check_aligned("next_log_prob", p.next_log_prob, kSum)});
+      !s.ok()) {
+    return s;
+  }
+  for (std::int32_t b = 0; execution.device == Device::kHost && b < p.batch; ++b) {
+    const TransducerWalk& walk = p.walk[b];
+    if (walk.frame < 0 || walk.frame > kLongest) {
+      return Status::invalid("walk", "frames from 0 to 2^29", walk.frame, b);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t transducer_scores_workspace_bytes(const TransducerScores& problem, const Execution& execution) {
+  if (!check_scores(problem, execution).ok() || problem.batch == 0) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::transducer::scores_workspace_bytes_cpu(problem, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::scores_workspace_bytes_cuda(problem, execution);
+#else
+  return 0;
+#endif
+}
+
+Status transducer_scores(const TransducerScores& problem, Workspace workspace, const Execution& execution) {
+  if (Status s = check_scores(problem, execution); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+#if !WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return detail::kNoCudaPath;
+#endif
+  const std::size_t needed = transducer_scores_workspace_bytes(problem, execution);
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transducer::scores_cuda(problem, workspace, execution);
+  }
+#endif
+  return detail::transducer::scores_cpu(problem, workspace, execution);
+}
+
+std::size_t transducer_greedy_step_workspace_bytes(const TransducerGreedyStep& problem,
+                                                   const Execution& execution) {
+  if (!check_greedy(problem, execution).ok() || problem.batch == 0) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::transducer::greedy_step_workspace_bytes_cpu(problem, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::greedy_step_workspace_bytes_cuda(problem, execution);
+#else
+  return 0;
+#endif
+}
+
+Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace workspace,
+                              const Execution& execution) {
+  if (Status s = check_greedy(problem, execution); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+#if !WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return detail::kNoCudaPath;
+#endif
+  const std::size_t needed = transducer_greedy_step_workspace_bytes(problem, execution);
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transducer::greedy_step_cuda(problem, workspace, execution);
+  }
+#endif
+  return detail::transducer::greedy_step_cpu(problem, workspace, execution);
+}
+
+}  // namespace warpalign

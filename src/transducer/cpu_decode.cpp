@@ -1,0 +1,238 @@
+// Decoding on the CPU: scores of the joint network, and steps of greedy search. Threads share utterances.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "core/visit_dtype.h"
+#include "cpu/dispatch.h"
+#include "cpu/team.h"
+#include "transducer/cpu_decode_kernel.h"
+#include "transducer/decode.h"
+#include "transducer/walk.h"
+
+namespace warpalign::detail::transducer {
+namespace {
+
+template <class Real>
+const CpuDecodeKernels<Real>& kernels() {
+  const CpuDecode& all =
+      cpu::with_selected_isa([](auto isa) -> const CpuDecode& { return decode_kernels_for(isa); });
+  if constexpr (sizeof(Real) == sizeof(double)) {
+    return all.of64;
+  } else {
+    return all.of32;
+  }
+}
+
+std::int64_t padded(std::int32_t hidden) { return (hidden + kDecodePad - 1) / kDecodePad * kDecodePad; }
+
+std::int32_t length_of(const std::int32_t* lengths, std::int32_t frames, std::int32_t b) {
+  return lengths ? lengths[b] : frames;
+}
+
+// The rows that a worker scores together.
+template <class Real>
+class RowTile {
+ public:
+  RowTile(const TransducerJoint& joint, std::int32_t columns, Arena& arena)
+      : joint_(joint),
+        columns_(columns),
+        stride_(padded(joint.hidden)),
+        hidden_(arena.take<Real>(kDecodeRows * stride_)) {}
+
+  // The row of frame t of utterance b, for the hypothesis n.
+  void add(std::int32_t b, std::int32_t t, std::int64_t n) {
+    const Real* const encoder = static_cast<const Real*>(joint_.encoder.data) + b * joint_.encoder.stride[0] +
+                                t * joint_.encoder.stride[1];
+    const Real* const predictor = static_cast<const Real*>(joint_.predictor) + n * joint_.hidden;
+    kernels<Real>().hidden(encoder, predictor, joint_.hidden, joint_.activation == Activation::kTanh,
+                           hidden_ + rows_++ * stride_);
+  }
+  [[nodiscard]] int rows() const { return rows_; }
+  // Scores of all rows, `out_stride` numbers apart; then there are no rows.
+  void score(Real* out, std::int64_t out_stride) {
+    kernels<Real>().scores(hidden_, stride_, rows_, static_cast<const Real*>(joint_.weight),
+                           static_cast<const Real*>(joint_.bias), joint_.hidden, columns_, out, out_stride);
+    rows_ = 0;
+  }
+
+ private:
+  const TransducerJoint& joint_;
+  std::int32_t columns_;
+  std::int64_t stride_;
+  Real* hidden_;
+  int rows_ = 0;
+};
+
+// Tasks of `size` neighbouring items, and a team with scratch memory for them.
+struct Tasks {
+  std::int32_t items;
+  std::int32_t size;
+  cpu::Team team;
+
+  Tasks(std::int32_t all, std::int32_t most, const Execution& execution) : items(all) {
+    const std::int32_t workers = std::max(cpu::Team::threads_of(execution), 1);
+    size = std::clamp((all + workers - 1) / workers, 1, most);
+    team = cpu::Team::of((all + size - 1) / size, execution, 1);
+  }
+  [[nodiscard]] std::int32_t begin(int task) const { return task * size; }
+  [[nodiscard]] std::int32_t end(int task) const { return std::min(items, (task + 1) * size); }
+};
+
+template <class Real>
+Tasks score_tasks(const TransducerScores& p, const Execution& execution) {
+  Tasks tasks(p.batch, 1, execution);
+  Arena arena;
+  RowTile<Real>(p.joint, p.columns, arena);
+  tasks.team.scratch_bytes = cpu::rounded_to_worker(arena.used());
+  return tasks;
+}
+
+// Scores of one utterance's hypotheses. The rows that are wanted follow each other in tiles, which end where
+// an unwanted row lies between.
+template <class Real>
+void score_utterance(const TransducerScores& p, std::int32_t b, void* scratch) {
+  Arena arena(scratch);
+  RowTile<Real> tile(p.joint, p.columns, arena);
+  const std::int32_t length = length_of(p.lengths, p.frames, b);
+  auto* const out = static_cast<Real*>(p.scores);
+  const std::int64_t first = std::int64_t{b} * p.beams * p.window;
+  const std::int64_t count = std::int64_t{p.beams} * p.window;
+  const auto flush = [&](std::int64_t end) {
+    if (tile.rows() > 0) tile.score(out + (end - tile.rows()) * p.columns, p.columns);
+  };
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t row = first + k, n = row / p.window;
+    const std::int32_t start = p.frame[n * p.frame_stride];
+    const std::int64_t t = start + k % p.window;
+    if (start < 0 || t >= length) {
+      flush(row);
+      std::fill_n(out + row * p.columns, p.columns, Real(0));
+      continue;
+    }
+    tile.add(b, static_cast<std::int32_t>(t), n);
+    if (tile.rows() == kDecodeRows) flush(row + 1);
+  }
+  flush(first + count);
+}
+
+template <class Real>
+Tasks greedy_tasks(const TransducerGreedyStep& p, const Execution& execution) {
+  Tasks tasks(p.batch, kDecodeRows, execution);
+  if (p.scores) return tasks;
+  Arena arena;
+  RowTile<Real>(p.joint, columns_of(p.decoding), arena);
+  arena.take<Real>(std::size_t{kDecodeRows} * columns_of(p.decoding));
+  tasks.team.scratch_bytes = cpu::rounded_to_worker(arena.used());
+  return tasks;
+}
+
+// One utterance's walk.
+template <class Real>
+struct Walker {
+  std::int32_t utterance;
+  std::int32_t end;  // no frame from here on is looked at
+  TransducerWalk walk;
+  double log_prob;
+  bool walks;
+
+  Walker() = default;
+  Walker(const TransducerGreedyStep& p, std::int32_t b)
+      : utterance(b), walk(begun(p.walk[b])), log_prob(p.log_prob[b]) {
+    const std::int64_t limit = std::int64_t{walk.frame} + p.window;
+    end = static_cast<std::int32_t>(std::min<std::int64_t>(length_of(p.lengths, p.frames, b), limit));
+    walks = walk.frame < end;
+  }
+  // Walks over the scores of `count` frames, as far as they reach.
+  void go(const TransducerDecoding& d, const Real* scores, std::int32_t count) {
+    const std::int32_t start = walk.frame;
+    while (walks && walk.frame - start < count) {
+      const Real* const row = scores + std::int64_t{walk.frame - start} * columns_of(d);
+      const CpuRowBest found = kernels<Real>().best(row, d.labels);
+      Best<Real> best;
+      best.value = static_cast<Real>(found.value);
+      best.column = found.column;
+      walks = take(best_arc(d, best, found.lse, row + d.labels), d, walk, log_prob) && walk.frame < end;
+    }
+  }
+};
+
+// Some utterances at the same time, so that a pass over the weights serves all of them. Where they are few,
+// further frames of each fill the tile.
+template <class Real>
+void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int32_t last, void* scratch) {
+  Walker<Real> walkers[kDecodeRows];
+  const std::int32_t count = last - first;
+  for (std::int32_t k = 0; k < count; ++k) walkers[k] = Walker<Real>(p, first + k);
+  const std::int64_t columns = columns_of(p.decoding);
+  if (p.scores) {
+    for (std::int32_t k = 0; k < count; ++k) {
+      const Real* const scores = static_cast<const Real*>(p.scores) + (first + k) * p.window * columns;
+      walkers[k].go(p.decoding, scores, p.window);
+    }
+  } else {
+    Arena arena(scratch);
+    RowTile<Real> tile(p.joint, columns_of(p.decoding), arena);
+    Real* const scores = arena.take<Real>(kDecodeRows * columns);
+    for (;;) {
+      const auto walking = std::count_if(walkers, walkers + count, [](const auto& w) { return w.walks; });
+      if (walking == 0) break;
+      const auto ahead = static_cast<std::int32_t>(kDecodeRows / walking);
+      std::int32_t rows[kDecodeRows] = {};
+      for (std::int32_t k = 0; k < count; ++k) {
+        const Walker<Real>& w = walkers[k];
+        if (!w.walks) continue;
+        rows[k] = std::min(ahead, w.end - w.walk.frame);
+        for (std::int32_t f = 0; f < rows[k]; ++f) tile.add(w.utterance, w.walk.frame + f, w.utterance);
+      }
+      tile.score(scores, columns);
+      const Real* from = scores;
+      for (std::int32_t k = 0; k < count; ++k) {
+        walkers[k].go(p.decoding, from, rows[k]);
+        from += rows[k] * columns;
+      }
+    }
+  }
+  for (std::int32_t k = 0; k < count; ++k) {
+    p.next_walk[first + k] = walkers[k].walk;
+    p.next_log_prob[first + k] = walkers[k].log_prob;
+  }
+}
+
+}  // namespace
+
+std::size_t scores_workspace_bytes_cpu(const TransducerScores& p, const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    return score_tasks<typename decltype(type)::Type>(p, execution).team.bytes();
+  });
+}
+
+Status scores_cpu(const TransducerScores& p, Workspace workspace, const Execution& execution) {
+  visit_float32_float64(p.dtype, [&](auto type) {
+    using Real = typename decltype(type)::Type;
+    const Tasks tasks = score_tasks<Real>(p, execution);
+    cpu::run_team(tasks.team, workspace, execution,
+                  [&](int b, const cpu::ItemMemory& memory) { score_utterance<Real>(p, b, memory.scratch); });
+  });
+  return {};
+}
+
+std::size_t greedy_step_workspace_bytes_cpu(const TransducerGreedyStep& p, const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    return greedy_tasks<typename decltype(type)::Type>(p, execution).team.bytes();
+  });
+}
+
+Status greedy_step_cpu(const TransducerGreedyStep& p, Workspace workspace, const Execution& execution) {
+  visit_float32_float64(p.dtype, [&](auto type) {
+    using Real = typename decltype(type)::Type;
+    const Tasks tasks = greedy_tasks<Real>(p, execution);
+    cpu::run_team(tasks.team, workspace, execution, [&](int task, const cpu::ItemMemory& memory) {
+      walk_utterances<Real>(p, tasks.begin(task), tasks.end(task), memory.scratch);
+    });
+  });
+  return {};
+}
+
+}  // namespace warpalign::detail::transducer
