@@ -25,4 +25,19 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "transducer_gradient_(Tensor(a!) logits, Tensor(b!)? duration_logits, Tensor targets, Tensor? "
       "logit_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor saved, Tensor grad_loss, "
       "*, " WARPALIGN_SETTINGS ") -> ()");
+
+  // Decoding (warpalign/transducer_decode.h): encoder (B, T, H), predictor (B * beams, H), weight (columns,
+  // H), bias (columns,), frame (B * beams,), lengths (B,); scores (B * beams, window, columns).
+#define WARPALIGN_JOINT "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias"
+#define WARPALIGN_DECODING \
+  "bool tdt=False, int blank=0, int[] durations=[], int[] big_blank_ids=[], int max_symbols=10"
+  library.def("transducer_scores(Tensor frame, Tensor? lengths, " WARPALIGN_JOINT
+              ", *, int activation=0, int beams=1, int window=1) -> Tensor");
+  // walk (B, 5): the numbers of TransducerWalk, int32; log_prob (B,), float64.
+  library.def(
+      "transducer_greedy_step(Tensor walk, Tensor log_prob, Tensor? lengths, Tensor scores, *, int "
+      "frames, " WARPALIGN_DECODING ") -> (Tensor walk, Tensor log_prob)");
+  library.def("transducer_greedy_joint_step(Tensor walk, Tensor log_prob, Tensor? lengths, " WARPALIGN_JOINT
+              ", *, int activation=0, int window=1, " WARPALIGN_DECODING
+              ") -> (Tensor walk, Tensor log_prob)");
 }

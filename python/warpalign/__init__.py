@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpalign._version import __version__
 from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
+from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_greedy_decode
 from warpalign.functional import (
     DTWPath,
     SoftDTWAlignment,
@@ -28,10 +29,12 @@ from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 __all__ = [
     "BarycenterResult",
     "DTWPath",
+    "JointWeights",
     "SoftDTW",
     "SoftDTWAlignment",
     "SoftDTWSubsequence",
     "TDTLoss",
+    "TransducerHypotheses",
     "TransducerLoss",
     "__version__",
     "cdist_soft_dtw",
@@ -44,6 +47,7 @@ __all__ = [
     "soft_dtw_cost",
     "soft_dtw_subsequence",
     "tdt_loss",
+    "transducer_greedy_decode",
     "transducer_loss",
 ]
 
@@ -65,7 +69,7 @@ _LAZY = {
     "SoftDTWKNeighborsRegressor": "neighbors",
 }
 _LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot", "transport"}
-_LOADED_MODULES = {"barycenter", "functional", "modules", "pairwise"}
+_LOADED_MODULES = {"barycenter", "decoding", "functional", "modules", "pairwise"}
 
 
 def __getattr__(name: str) -> Any:

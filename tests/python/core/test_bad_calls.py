@@ -16,14 +16,15 @@ from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
 from tests.python.transducer.bad_calls import compat as transducer_compat
+from tests.python.transducer.bad_calls import decoding
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transport.bad_calls import functional as transport
 
-PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat, transport)
+PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat, decoding, transport)
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer, transport)
+    for part in (functional, operators, transducer, decoding, transport)
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]
@@ -89,6 +90,7 @@ UNREACHED = {
     "_transducer/autograd.py": {"under a vmap"},
     "_transport/autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
+    "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},

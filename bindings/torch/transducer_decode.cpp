@@ -1,0 +1,207 @@
+// torch.ops.warpalign.transducer_scores and transducer_greedy*_step: tensors to the core's problems and back.
+// Compiled into the CPU and the CUDA library.
+#include "warpalign/transducer_decode.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "call.h"
+#include "checks.h"
+
+namespace warpalign::torch_binding {
+namespace {
+
+using MaybeTensor = std::optional<Tensor>;
+
+constexpr int64_t kWalkNumbers = sizeof(TransducerWalk) / sizeof(std::int32_t);
+
+// A joint network's tensors.
+struct Joint {
+  const Tensor& encoder;
+  const Tensor& predictor;
+  const Tensor& weight;
+  const MaybeTensor& bias;
+  int64_t activation;
+};
+
+// The arcs of a model, by the names of transducer_schemas.cpp.
+struct Decoding {
+  bool tdt;
+  int64_t blank;
+  const std::vector<int64_t>& durations;
+  const std::vector<int64_t>& big_blank_ids;
+  int64_t max_symbols;
+};
+
+DType real_dtype(const Tensor& tensor, const char* name) {
+  if (tensor.scalar_type() == ScalarType::Float) return DType::kFloat32;
+  if (tensor.scalar_type() == ScalarType::Double) return DType::kFloat64;
+  fail(name, "dtype float32 or float64", dtype_of(tensor));
+}
+
+// A contiguous tensor of these extents; below 0: any.
+void check_contiguous(const Tensor& tensor, const char* name, const char* axes,
+                      const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& first,
+                      const char* first_name) {
+  check_same_device(tensor, name, first, first_name);
+  if (tensor.scalar_type() != dtype) {
+    fail(name, std::string("dtype ") + torch::headeronly::toString(dtype), dtype_of(tensor));
+  }
+  bool fits = tensor.dim() == static_cast<int64_t>(sizes.size()) && tensor.is_contiguous();
+  for (std::size_t axis = 0; fits && axis < sizes.size(); ++axis) {
+    fits = sizes[axis] < 0 || tensor.size(static_cast<int64_t>(axis)) == sizes[axis];
+  }
+  if (!fits) fail(name, std::string("a contiguous tensor ") + axes, shape_of(tensor));
+}
+
+const std::int32_t* ints_of(const Tensor& tensor) {
+  return static_cast<const std::int32_t*>(tensor.const_data_ptr());
+}
+
+const std::int32_t* lengths_of(const MaybeTensor& lengths, const Tensor& first, const char* first_name,
+                               int64_t batch) {
+  if (!lengths) return nullptr;
+  check_contiguous(*lengths, "lengths", "(B,)", {batch}, ScalarType::Int, first, first_name);
+  return ints_of(*lengths);
+}
+
+TransducerJoint joint_of(const Joint& in, int64_t rows) {
+  if (in.encoder.dim() != 3) fail("encoder", "3 axes (B, T, H)", shape_of(in.encoder));
+  const ScalarType dtype = in.encoder.scalar_type();
+  const int64_t hidden = in.encoder.size(2);
+  check_contiguous(in.predictor, "predictor", "of a row of H for each hypothesis", {rows, hidden}, dtype,
+                   in.encoder, "encoder");
+  check_contiguous(in.weight, "weight", "(columns, H)", {-1, hidden}, dtype, in.encoder, "encoder");
+  if (in.bias) {
+    check_contiguous(*in.bias, "bias", "of a number for each row of weight", {in.weight.size(0)}, dtype,
+                     in.encoder, "encoder");
+  }
+  TransducerJoint joint;
+  joint.hidden = narrowed(hidden);
+  joint.encoder = strided<3>(in.encoder);
+  joint.predictor = in.predictor.const_data_ptr();
+  joint.weight = in.weight.const_data_ptr();
+  joint.bias = in.bias ? in.bias->const_data_ptr() : nullptr;
+  joint.activation = enumerator<Activation>(in.activation);
+  return joint;
+}
+
+TransducerDecoding decoding_of(const Decoding& in, int64_t columns) {
+  const std::size_t limit = in.tdt ? kTransducerDurations : kTransducerBigBlanks;
+  if (in.durations.size() > limit) {
+    fail("durations", "at most " + std::to_string(limit), std::to_string(in.durations.size()));
+  }
+  if (!in.tdt && in.big_blank_ids.size() != in.durations.size()) {
+    fail("big_blank_ids", "one for each of durations", std::to_string(in.big_blank_ids.size()));
+  }
+  TransducerDecoding d;
+  d.tdt = in.tdt;
+  d.blank = narrowed(in.blank);
+  d.durations = static_cast<std::int32_t>(in.durations.size());
+  d.labels = narrowed(columns - (in.tdt ? d.durations : 0));
+  for (std::size_t i = 0; i < in.durations.size(); ++i) {
+    d.duration[i] = narrowed(in.durations[i]);
+    if (!in.tdt) d.id[i] = narrowed(in.big_blank_ids[i]);
+  }
+  d.max_symbols = narrowed(in.max_symbols);
+  return d;
+}
+
+Tensor scores_op(const Tensor& frame, const MaybeTensor& lengths, const Tensor& encoder,
+                 const Tensor& predictor, const Tensor& weight, const MaybeTensor& bias, int64_t activation,
+                 int64_t beams, int64_t window) {
+  TransducerScores p;
+  p.dtype = real_dtype(encoder, "encoder");
+  if (beams < 1) fail("beams", "at least 1", std::to_string(beams));
+  if (window < 1) fail("window", "at least 1", std::to_string(window));
+  p.batch = encoder.dim() == 3 ? narrowed(encoder.size(0)) : 0;
+  const int64_t rows = p.batch * beams;
+  p.joint = joint_of({encoder, predictor, weight, bias, activation}, rows);
+  p.beams = narrowed(beams);
+  p.frames = narrowed(encoder.size(1));
+  p.window = narrowed(window);
+  p.columns = narrowed(weight.size(0));
+  p.lengths = lengths_of(lengths, encoder, "encoder", p.batch);
+  check_contiguous(frame, "frame", "of a number for each hypothesis", {rows}, ScalarType::Int, encoder,
+                   "encoder");
+  p.frame = ints_of(frame);
+  const Tensor scores = allocate(encoder, {rows, window, p.columns});
+  p.scores = scores.mutable_data_ptr();
+  call_core(
+      encoder, 0, false,
+      [&](const Execution& execution) { return transducer_scores_workspace_bytes(p, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return transducer_scores(p, workspace, execution);
+      });
+  return scores;
+}
+
+std::tuple<Tensor, Tensor> run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor& log_prob,
+                                      const MaybeTensor& lengths, const Tensor& first,
+                                      const char* first_name) {
+  check_contiguous(walk, "walk", "(B, 5)", {p.batch, kWalkNumbers}, ScalarType::Int, first, first_name);
+  check_contiguous(log_prob, "log_prob", "(B,)", {p.batch}, ScalarType::Double, first, first_name);
+  p.lengths = lengths_of(lengths, first, first_name, p.batch);
+  const Tensor next_walk = allocate(walk, {p.batch, kWalkNumbers});
+  const Tensor next_log_prob = allocate(log_prob, {p.batch});
+  p.walk = static_cast<const TransducerWalk*>(walk.const_data_ptr());
+  p.log_prob = static_cast<const double*>(log_prob.const_data_ptr());
+  p.next_walk = static_cast<TransducerWalk*>(next_walk.mutable_data_ptr());
+  p.next_log_prob = static_cast<double*>(next_log_prob.mutable_data_ptr());
+  call_core(
+      first, 0, false,
+      [&](const Execution& execution) { return transducer_greedy_step_workspace_bytes(p, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return transducer_greedy_step(p, workspace, execution);
+      });
+  return {next_walk, next_log_prob};
+}
+
+std::tuple<Tensor, Tensor> greedy_op(const Tensor& walk, const Tensor& log_prob, const MaybeTensor& lengths,
+                                     const Tensor& scores, int64_t frames, bool tdt, int64_t blank,
+                                     const std::vector<int64_t>& durations,
+                                     const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+  if (scores.dim() != 3 || !scores.is_contiguous()) {
+    fail("scores", "a contiguous tensor (B, window, columns)", shape_of(scores));
+  }
+  TransducerGreedyStep p;
+  p.dtype = real_dtype(scores, "scores");
+  p.batch = narrowed(scores.size(0));
+  p.frames = narrowed(frames);
+  p.window = narrowed(scores.size(1));
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, scores.size(2));
+  p.scores = scores.const_data_ptr();
+  return run_greedy(p, walk, log_prob, lengths, scores, "scores");
+}
+
+std::tuple<Tensor, Tensor> greedy_joint_op(const Tensor& walk, const Tensor& log_prob,
+                                           const MaybeTensor& lengths, const Tensor& encoder,
+                                           const Tensor& predictor, const Tensor& weight,
+                                           const MaybeTensor& bias, int64_t activation, int64_t window,
+                                           bool tdt, int64_t blank, const std::vector<int64_t>& durations,
+                                           const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+  TransducerGreedyStep p;
+  p.dtype = real_dtype(encoder, "encoder");
+  p.joint =
+      joint_of({encoder, predictor, weight, bias, activation}, encoder.dim() == 3 ? encoder.size(0) : 0);
+  p.batch = narrowed(encoder.size(0));
+  p.frames = narrowed(encoder.size(1));
+  p.window = narrowed(window);
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, weight.size(0));
+  return run_greedy(p, walk, log_prob, lengths, encoder, "encoder");
+}
+
+}  // namespace
+}  // namespace warpalign::torch_binding
+
+STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
+  using namespace warpalign::torch_binding;  // NOLINT: registration
+  library.impl("transducer_scores", TORCH_BOX(&scores_op));
+  library.impl("transducer_greedy_step", TORCH_BOX(&greedy_op));
+  library.impl("transducer_greedy_joint_step", TORCH_BOX(&greedy_joint_op));
+}

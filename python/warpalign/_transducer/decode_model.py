@@ -1,0 +1,304 @@
+"""What every search of a transducer decoder takes: encoder rows, a predictor, a joint network, the model's arcs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign._core import library
+from warpalign._core.checks import DTYPES, check_count, shape_of
+from warpalign._transducer.checks import INTEGERS, check_big_blanks, check_column, check_durations
+from warpalign._transducer.decode_ops import scores as scores_operator
+
+Activation = Literal["relu", "tanh"]
+State = Any
+"""A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
+
+
+class Predictor(Protocol):
+    """The network that reads labels. An attribute ``batch_axis`` says where its states have the batch; without it, axis 0."""
+
+    def initial_state(self, batch: int) -> State:
+        """The state before the first token, for so many hypotheses."""
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """tokens (N,) int64 and a state to rows (N, H) and the state behind them. It must not change the state given."""
+
+
+class JointWeights(NamedTuple):
+    """A joint network activation(encoder + predictor) weightᵀ + bias, which warpalign's own kernels run.
+
+    weight is (V, H), or (V + D, H) with TDT's D durations in the last rows; bias (V,) or (V + D,), or None. Encoder and
+    predictor give rows of H numbers, projected where the model does so.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    activation: Activation = "relu"
+
+
+Joint = JointWeights | Callable[[Tensor, Tensor], Tensor]
+
+
+class TransducerHypotheses(NamedTuple):
+    """What a search has found, one hypothesis for each of B utterances; L is the length of the longest one."""
+
+    tokens: Tensor
+    """(B, L) int64, −1 behind a hypothesis' end."""
+    frames: Tensor
+    """(B, L) int64: the frame of each token, counted from the beginning of the stream; −1 behind the end."""
+    durations: Tensor
+    """(B, L) int64: frames that the token's arc consumes, 0 without TDT; −1 behind the end."""
+    lengths: Tensor
+    """(B,) int64."""
+    scores: Tensor
+    """(B,): log-probability, from the beginning of the stream."""
+    state: Any
+    """What continues the stream."""
+
+
+class Arcs(NamedTuple):
+    """Keyword arguments of the operators."""
+
+    tdt: bool
+    blank: int
+    durations: tuple[int, ...]
+    big_blank_ids: tuple[int, ...]
+    max_symbols: int
+
+
+class Model(NamedTuple):
+    """Checked arguments."""
+
+    encoder: Tensor
+    """(B, T, H) float32 or float64, the last stride 1."""
+    lengths: Tensor | None
+    """(B,) int32"""
+    predictor: Predictor
+    joint: Joint
+    columns: int | None
+    """Of the joint network; None: a function, not called yet."""
+    arcs: Arcs
+    start: int
+    batch_axis: int
+
+    @property
+    def batch(self) -> int:
+        return self.encoder.shape[0]
+
+    @property
+    def frames(self) -> int:
+        return self.encoder.shape[1]
+
+    def limits(self) -> Tensor:
+        """(B,) int32: frames of each utterance."""
+        if self.lengths is None:
+            return torch.full((self.batch,), self.frames, dtype=torch.int32, device=self.encoder.device)
+        return self.lengths.clamp(0, self.frames)
+
+    def joint_keywords(self) -> dict[str, Any]:
+        assert isinstance(self.joint, JointWeights)
+        weight, bias, activation = self.joint
+        return {
+            "weight": weight,
+            "bias": bias,
+            "activation": get_args(Activation).index(activation),
+        }
+
+    def begin(self, rows: int) -> tuple[Tensor, State]:
+        """The predictor's first rows, and its state."""
+        state = self.predictor.initial_state(rows)
+        tokens = torch.full((rows,), self.start, dtype=torch.int64, device=self.encoder.device)
+        return self.step(tokens, state)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        result = self.predictor.step(tokens, state)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(
+                f"predictor: expected step() to return rows and a state, got {type(result).__name__}"
+            )
+        row, state = result
+        count = tokens.shape[0]
+        if not isinstance(row, Tensor) or row.dim() != 2 or row.shape[0] != count:
+            came = f"shape {shape_of(row)}" if isinstance(row, Tensor) else type(row).__name__
+            raise ValueError(f"predictor: expected rows ({count}, H) from step(), got {came}")
+        if isinstance(self.joint, JointWeights) and row.shape[1] != self.encoder.shape[2]:
+            raise ValueError(
+                f"predictor: expected rows of {self.encoder.shape[2]} numbers, as the encoder's, got shape {shape_of(row)}"
+            )
+        for leaf in leaves(state):
+            if not isinstance(leaf, Tensor):
+                raise TypeError(f"predictor: expected a state of tensors, got one with {type(leaf).__name__}")
+            if leaf.dim() <= self.batch_axis or leaf.shape[self.batch_axis] != count:
+                raise ValueError(
+                    f"predictor: expected states with {count} hypotheses on axis {self.batch_axis} (batch_axis), got shape {shape_of(leaf)}"
+                )
+        return self._as_rows(row), state
+
+    def _as_rows(self, row: Tensor) -> Tensor:
+        return row.to(self.encoder.dtype).contiguous() if isinstance(self.joint, JointWeights) else row
+
+    def scores(self, frame: Tensor, rows: Tensor, window: int) -> Tensor:
+        """(N, window, columns): the joint network at frames frame, frame + 1, ... of N = B·beams hypotheses.
+
+        A hypothesis of frame −1 is not looked at; its scores, and those beyond the last frame, mean nothing.
+        """
+        beams = rows.shape[0] // max(self.batch, 1)
+        if isinstance(self.joint, JointWeights):
+            result: Tensor = scores_operator(
+                frame,
+                self.lengths,
+                self.encoder,
+                rows,
+                beams=max(beams, 1),
+                window=window,
+                **self.joint_keywords(),
+            )
+            return result
+        ahead = torch.arange(window, device=frame.device)
+        at = (frame.view(self.batch, -1, 1) + ahead).clamp(0, self.frames - 1).view(self.batch, -1)
+        picked = self.encoder.gather(1, at[..., None].long().expand(-1, -1, self.encoder.shape[2]))
+        given = self.joint(picked.flatten(0, 1), rows.repeat_interleave(window, dim=0))
+        count = rows.shape[0] * window
+        if not isinstance(given, Tensor) or given.dim() != 2 or given.shape[0] != count:
+            came = f"shape {shape_of(given)}" if isinstance(given, Tensor) else type(given).__name__
+            raise ValueError(f"joint: expected scores ({count}, columns), got {came}")
+        self._check_columns(given.shape[1])
+        return given.to(self.encoder.dtype).contiguous().view(rows.shape[0], window, -1)
+
+    def _check_columns(self, columns: int) -> None:
+        """Of a joint network that is a function, whose columns show when it is called."""
+        labels = columns - (len(self.arcs.durations) if self.arcs.tdt else 0)
+        most = max(self.arcs.blank, *self.arcs.big_blank_ids, 0)
+        if labels <= most:
+            raise ValueError(
+                f"joint: expected more than {most} columns of labels, because of blank and big_blank_ids, got {labels}"
+            )
+
+
+def leaves(state: State) -> list[Any]:
+    if isinstance(state, (tuple, list)):
+        return [leaf for part in state for leaf in leaves(part)]
+    if isinstance(state, dict):
+        return [leaf for part in state.values() for leaf in leaves(part)]
+    return [state]
+
+
+def mapped(function: Callable[..., Tensor], state: State, *others: State) -> State:
+    """function(tensor, its counterparts in others) for every tensor of a state."""
+    if isinstance(state, (tuple, list)):
+        parts = [mapped(function, *together) for together in zip(state, *others, strict=True)]
+        # A named tuple takes its fields one by one.
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    if isinstance(state, dict):
+        return {key: mapped(function, state[key], *(other[key] for other in others)) for key in state}
+    return function(state, *others)
+
+
+def where(found: Tensor, new: State, old: State, axis: int) -> State:
+    """A state: the new one where found (N,) says so, else the old one."""
+
+    def choose(one: Tensor, other: Tensor) -> Tensor:
+        return torch.where(found.view([-1 if k == axis else 1 for k in range(one.dim())]), one, other)
+
+    return mapped(choose, new, old)
+
+
+def _check_encoder(encoder: object) -> Tensor:
+    if not isinstance(encoder, Tensor):
+        raise TypeError(f"encoder: expected a torch.Tensor, got {type(encoder).__name__}")
+    if encoder.dtype not in DTYPES:
+        raise TypeError(f"encoder: expected dtype float64, float32, float16 or bfloat16, got {encoder.dtype}")
+    if encoder.is_cuda and not library.has_cuda:
+        raise ValueError(
+            f"encoder: expected a CPU tensor, because warpalign was installed without its CUDA operators, got one on {encoder.device}"
+        )
+    if encoder.dim() != 3 or encoder.shape[2] == 0:
+        raise ValueError(f"encoder: expected (B, T, H) with H >= 1, got shape {shape_of(encoder)}")
+    if encoder.dtype != torch.float64:
+        encoder = encoder.float()  # half types are widened once
+    return encoder if encoder.stride(2) == 1 else encoder.contiguous()
+
+
+def _check_lengths(lengths: object, encoder: Tensor) -> Tensor | None:
+    if lengths is None:
+        return None
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"lengths: expected an integer tensor (B,) or None, got {type(lengths).__name__}")
+    if lengths.dtype not in INTEGERS:
+        raise TypeError(f"lengths: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
+    if lengths.device != encoder.device:
+        raise ValueError(f"lengths: expected the device of encoder, {encoder.device}, got {lengths.device}")
+    if lengths.shape != encoder.shape[:1]:
+        raise ValueError(f"lengths: expected shape ({encoder.shape[0]},), got {shape_of(lengths)}")
+    return (
+        lengths.clamp(max=2**31 - 1).to(torch.int32).contiguous()
+        if lengths.dtype == torch.int64
+        else lengths.int()
+    )
+
+
+def _check_joint(joint: object, encoder: Tensor, durations: int) -> tuple[Joint, int | None]:
+    """The joint network and its columns of labels."""
+    if not isinstance(joint, JointWeights):
+        if not callable(joint):
+            raise TypeError(f"joint: expected JointWeights or a function, got {type(joint).__name__}")
+        return joint, None
+    weight, bias, activation = joint
+    if activation not in get_args(Activation):
+        raise ValueError(f'joint: expected the activation "relu" or "tanh", got {activation!r}')
+    hidden = encoder.shape[2]
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[1] != hidden:
+        came = f"shape {shape_of(weight)}" if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(f"joint: expected a weight (columns, {hidden}), as encoder has it, got {came}")
+    if weight.shape[0] <= durations:
+        raise ValueError(
+            f"joint: expected columns of labels besides those of {durations} durations, got {weight.shape[0]}"
+        )
+    if bias is not None and (not isinstance(bias, Tensor) or bias.shape != weight.shape[:1]):
+        came = f"shape {shape_of(bias)}" if isinstance(bias, Tensor) else type(bias).__name__
+        raise ValueError(f"joint: expected a bias ({weight.shape[0]},) or None, got {came}")
+    weight = weight.detach().to(encoder.dtype).contiguous()
+    bias = None if bias is None else bias.detach().to(encoder.dtype).contiguous()
+    return JointWeights(weight, bias, activation), weight.shape[0] - durations
+
+
+def check_model(
+    encoder: object,
+    lengths: object,
+    predictor: Any,
+    joint: object,
+    *,
+    blank: int,
+    big_blank_durations: Sequence[int],
+    big_blank_ids: Sequence[int] | None,
+    durations: Sequence[int] | None,
+    start_id: int | None,
+    max_symbols_per_frame: int,
+) -> Model:
+    rows = _check_encoder(encoder)
+    tdt = durations is not None
+    frames = check_durations(durations) if tdt else ()
+    checked, labels = _check_joint(joint, rows, len(frames))
+    if labels is None and not isinstance(blank, bool) and isinstance(blank, int) and blank < 0:
+        raise ValueError(
+            f"blank: expected a column >= 0 where joint is a function, whose columns are not known, got {blank}"
+        )
+    columns = 2**31 - 1 if labels is None else labels
+    column = check_column(blank, "blank", columns)
+    if tdt and len(big_blank_durations):
+        raise ValueError(f"big_blank_durations: expected none with durations, got {big_blank_durations}")
+    big, ids = check_big_blanks(big_blank_durations, big_blank_ids, column, columns)
+    for name in ("initial_state", "step"):
+        if not callable(getattr(predictor, name, None)):
+            raise TypeError(
+                f"predictor: expected a method {name}(), got {type(predictor).__name__} without it"
+            )
+    start = column if start_id is None else check_count(start_id, "start_id", 0)
+    most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
+    arcs = Arcs(tdt, column, frames or big, ids, min(most, 2**29))
+    axis = check_count(getattr(predictor, "batch_axis", 0), "predictor.batch_axis", 0)
+    return Model(rows, _check_lengths(lengths, rows), predictor, checked, labels, arcs, start, axis)

@@ -1,0 +1,69 @@
+"""The operators of transducer decoding, and the shapes of what they return, for torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from warpalign._core.library import check_devices
+
+
+@torch.library.register_fake("warpalign::transducer_scores")  # type: ignore[untyped-decorator]
+def _(
+    frame: Tensor,
+    lengths: Tensor | None,
+    encoder: Tensor,
+    predictor: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: int = 0,
+    beams: int = 1,
+    window: int = 1,
+) -> Tensor:
+    check_devices(
+        "encoder",
+        encoder=encoder,
+        frame=frame,
+        lengths=lengths,
+        predictor=predictor,
+        weight=weight,
+        bias=bias,
+    )
+    return encoder.new_empty(predictor.shape[0], window, weight.shape[0])
+
+
+@torch.library.register_fake("warpalign::transducer_greedy_step")  # type: ignore[untyped-decorator]
+def _(
+    walk: Tensor, log_prob: Tensor, lengths: Tensor | None, scores: Tensor, **settings: object
+) -> tuple[Tensor, Tensor]:
+    check_devices("scores", scores=scores, walk=walk, log_prob=log_prob, lengths=lengths)
+    return walk.new_empty(walk.shape), log_prob.new_empty(log_prob.shape)
+
+
+@torch.library.register_fake("warpalign::transducer_greedy_joint_step")  # type: ignore[untyped-decorator]
+def _(
+    walk: Tensor,
+    log_prob: Tensor,
+    lengths: Tensor | None,
+    encoder: Tensor,
+    predictor: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    check_devices(
+        "encoder",
+        encoder=encoder,
+        walk=walk,
+        log_prob=log_prob,
+        lengths=lengths,
+        predictor=predictor,
+        weight=weight,
+        bias=bias,
+    )
+    return walk.new_empty(walk.shape), log_prob.new_empty(log_prob.shape)
+
+
+scores = torch.ops.warpalign.transducer_scores.default
+greedy_step = torch.ops.warpalign.transducer_greedy_step.default
+greedy_joint_step = torch.ops.warpalign.transducer_greedy_joint_step.default

@@ -1,0 +1,213 @@
+"""Greedy search of transducers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, naming_arguments
+from warpalign._transducer.decode_model import (
+    Joint,
+    JointWeights,
+    Model,
+    Predictor,
+    State,
+    TransducerHypotheses,
+    check_model,
+    where,
+)
+from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
+
+# Columns of the operators' `walk`.
+FRAME, SYMBOLS, LABEL, LABEL_FRAME, LABEL_DURATION = range(5)
+# Frames that a step looks at, where scores are made for all of them before the first label is known.
+_WINDOW_CUDA, _WINDOW_FUNCTION = 16, 4
+
+
+class GreedyState(NamedTuple):
+    """Where a stream of greedy search stands."""
+
+    rows: Tensor
+    predictor: State
+    walk: Tensor
+    """(B, 5) int32; the frame is that of the next chunk."""
+    log_prob: Tensor
+    """(B,) float64"""
+    frames_before: Tensor
+    """(B,) int64: frames of all chunks so far."""
+
+
+@torch.no_grad()
+def transducer_greedy_decode(
+    encoder: Tensor,
+    lengths: Tensor | None,
+    predictor: Predictor,
+    joint: Joint,
+    *,
+    blank: int = -1,
+    big_blank_durations: Sequence[int] = (),
+    big_blank_ids: Sequence[int] | None = None,
+    durations: Sequence[int] | None = None,
+    start_id: int | None = None,
+    max_symbols_per_frame: int = 10,
+    state: GreedyState | None = None,
+    labels_per_round: int = 8,
+) -> TransducerHypotheses:
+    """Greedy search: the best arc of every frame, for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
+
+    Every step takes each utterance along blanks to its next label, in one launch; then the predictor reads all new labels.
+    So a batch takes as many steps as its longest hypothesis has labels, not as it has frames.
+
+    Source: label-looping, Bataev et al., arXiv 2406.06220.
+
+    Args:
+        encoder: (B, T, H) rows of the encoder; float64, float32, float16 or bfloat16. Half types are widened to float32.
+        lengths: (B,) true numbers of frames, 0 to T, any integer type. None: all T. On a GPU they are not read back.
+        predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.decoding.Predictor`.
+        joint: :class:`warpalign.decoding.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
+            returns scores (N, V), with TDT's durations in D more columns.
+        blank: the blank's column; below 0 it counts from V, which a function does not allow.
+        big_blank_durations, big_blank_ids: big blanks, as in :func:`warpalign.transducer_loss`.
+        durations: TDT's durations, as in :func:`warpalign.tdt_loss`. None: not TDT.
+        start_id: the token that the predictor reads first. None: blank.
+        max_symbols_per_frame: after so many labels in one frame the search goes on to the next frame.
+        state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
+        labels_per_round: on a GPU the host looks every so many steps whether all utterances have ended.
+
+    Returns:
+        :class:`warpalign.decoding.TransducerHypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
+        labels, blanks and durations taken since the stream began.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+
+    Ties go to the lowest column. NaN counts as −inf. A frame without any score above −inf counts as a blank. A blank or a
+    duration that leads beyond the end skips the first frames of the stream's next chunk. With ``JointWeights`` no number
+    depends on the rest of the batch, as far as the predictor's do not.
+
+    Examples:
+        >>> class LastToken(torch.nn.Embedding):
+        ...     def initial_state(self, batch): return torch.zeros(batch, 0)
+        ...     def step(self, tokens, state): return self(tokens), state
+        >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
+        >>> found = transducer_greedy_decode(encoder, None, LastToken(30, 16), JointWeights(joint.weight, joint.bias))
+        >>> found.tokens.shape == found.frames.shape
+        True
+    """
+    model = check_model(
+        encoder,
+        lengths,
+        predictor,
+        joint,
+        blank=blank,
+        big_blank_durations=big_blank_durations,
+        big_blank_ids=big_blank_ids,
+        durations=durations,
+        start_id=start_id,
+        max_symbols_per_frame=max_symbols_per_frame,
+    )
+    every = check_count(labels_per_round, "labels_per_round")
+    before = _initial(model) if state is None else _check_state(state, model)
+    with naming_arguments():
+        walks, after = _search(model, before, every if model.encoder.is_cuda else 1)
+    return _hypotheses(walks, after, before, model.encoder.dtype)
+
+
+def _initial(model: Model) -> GreedyState:
+    rows, state = model.begin(model.batch)
+    device = model.encoder.device
+    return GreedyState(
+        rows,
+        state,
+        torch.zeros(model.batch, 5, dtype=torch.int32, device=device),
+        torch.zeros(model.batch, dtype=torch.float64, device=device),
+        torch.zeros(model.batch, dtype=torch.int64, device=device),
+    )
+
+
+def _check_state(state: object, model: Model) -> GreedyState:
+    if not isinstance(state, GreedyState):
+        raise TypeError(
+            f"state: expected the state of greedy hypotheses, or None, got {type(state).__name__}"
+        )
+    if state.walk.shape[0] != model.batch:
+        raise ValueError(f"state: expected one of {model.batch} utterances, got {state.walk.shape[0]}")
+    return state
+
+
+def _step(model: Model, walk: Tensor, log_prob: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Every utterance to its next label, as far as the step looks."""
+    result: Any
+    if isinstance(model.joint, JointWeights):
+        # On a CPU a step looks no further than it has to.
+        window = min(_WINDOW_CUDA, model.frames) if model.encoder.is_cuda else model.frames
+        result = greedy_joint_step(
+            walk,
+            log_prob,
+            model.lengths,
+            model.encoder,
+            rows,
+            window=max(window, 1),
+            **model.joint_keywords(),
+            **model.arcs._asdict(),
+        )
+    else:
+        window = min(_WINDOW_CUDA if model.encoder.is_cuda else _WINDOW_FUNCTION, model.frames)
+        scores = model.scores(walk[:, FRAME], rows, window)
+        result = greedy_step(
+            walk, log_prob, model.lengths, scores, frames=model.frames, **model.arcs._asdict()
+        )
+    walk, log_prob = result
+    return walk, log_prob
+
+
+def _search(model: Model, state: GreedyState, every: int) -> tuple[Tensor, GreedyState]:
+    """(steps, B, 5) walks of all steps, and where the stream stands behind the chunk."""
+    rows, predictor, walk, log_prob, frames_before = state
+    limits = model.limits()
+    walks = []
+    ended = model.batch == 0 or (model.frames == 0 and not isinstance(model.joint, JointWeights))
+    while not ended:
+        for _ in range(every):
+            walk, log_prob = _step(model, walk, log_prob, rows)
+            walks.append(walk)
+            found = walk[:, LABEL] >= 0
+            if not found.is_cuda and not bool(found.any()):
+                continue
+            new_rows, new_predictor = model.step(walk[:, LABEL].clamp(min=0).long(), predictor)
+            rows = torch.where(found[:, None], new_rows, rows)
+            predictor = where(found, new_predictor, predictor, model.batch_axis)
+        ended = not bool((walk[:, FRAME] < limits).any())
+    next_walk = walk.clone()
+    next_walk[:, FRAME] -= limits
+    return (
+        torch.stack(walks) if walks else walk[None, :0].expand(0, -1, -1),
+        GreedyState(rows, predictor, next_walk, log_prob, frames_before + limits),
+    )
+
+
+def _hypotheses(
+    walks: Tensor, after: GreedyState, before: GreedyState, dtype: torch.dtype
+) -> TransducerHypotheses:
+    """The steps that found labels, without the others."""
+    found = walks[..., LABEL] >= 0
+    lengths = found.sum(0)
+    longest = int(lengths.max()) if lengths.numel() else 0
+    order = (~found).to(torch.uint8).argsort(dim=0, stable=True)[:longest]
+    inside = torch.arange(longest, device=walks.device)[:, None] < lengths
+
+    def column(which: int, offset: Tensor | int = 0) -> Tensor:
+        values = walks[..., which].gather(0, order).long() + offset
+        return torch.where(inside, values, -1).T.contiguous()
+
+    return TransducerHypotheses(
+        column(LABEL),
+        column(LABEL_FRAME, before.frames_before),
+        column(LABEL_DURATION),
+        lengths,
+        after.log_prob.to(dtype),
+        after,
+    )

@@ -1,0 +1,6 @@
+"""Decoding with transducers: searches, and what they take and return."""
+
+from warpalign._transducer.decode_model import JointWeights, Predictor, TransducerHypotheses
+from warpalign._transducer.greedy import transducer_greedy_decode
+
+__all__ = ["JointWeights", "Predictor", "TransducerHypotheses", "transducer_greedy_decode"]

@@ -1,0 +1,205 @@
+"""Decoding with transducers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import warpalign
+from tests.python.bad_calls import BadCall, BadCalls, Given
+from warpalign.decoding import JointWeights
+
+DTYPES = "dtype float64, float32, float16 or bfloat16"
+
+
+class LastToken:
+    """Rows of 4 numbers; what step() returns can be another thing, and so can the state."""
+
+    def __init__(self, returned: Any = None, state: Any = None, batch_axis: Any = 0) -> None:
+        self.returned, self.state, self.batch_axis = returned, state, batch_axis
+
+    def initial_state(self, batch: int) -> Tensor:
+        return torch.zeros(batch, 1)
+
+    def step(self, tokens: Tensor, state: Tensor) -> Any:
+        if self.returned is not None:
+            return self.returned
+        state = state.to(tokens.device) if self.state is None else self.state
+        return torch.zeros(len(tokens), 4, device=tokens.device), state
+
+
+def weights(given: Given, columns: int = 6, hidden: int = 4) -> JointWeights:
+    return JointWeights(torch.zeros(columns, hidden, device=given.device))
+
+
+def encoder(given: Given) -> Tensor:
+    return torch.zeros(3, 5, 4, device=given.device)
+
+
+def call_of(
+    function: str, error: type[BaseException], message: str, cpu_only: bool, changed: dict[str, Any]
+) -> BadCall:
+    """A call of good arguments but for those named: values, or functions of what is given."""
+
+    def call(given: Given) -> object:
+        good = {"encoder": encoder, "lengths": None, "predictor": LastToken(), "joint": weights}
+        plain = {"joint_function": "joint"}
+        made = {}
+        if "joint_function" in changed:
+            del good["joint"]
+        for name, value in (good | changed).items():
+            takes_given = isinstance(value, Callable) and name not in ("predictor", "joint_function")  # type: ignore[arg-type]
+            made[plain.get(name, name)] = value(given) if takes_given else value
+        return getattr(warpalign, function)(**made)
+
+    return BadCall(call, error, message, cpu_only)
+
+
+def shared(function: str) -> BadCalls:
+    """Arguments that every search has."""
+
+    def bad(
+        message: str, error: type[BaseException] = ValueError, cpu_only: bool = False, **changed: Any
+    ) -> BadCall:
+        return call_of(function, error, message, cpu_only, changed)
+
+    calls = {
+        "encoder no tensor": bad("encoder: expected a torch.Tensor, got int", TypeError, encoder=1),
+        "encoder of integers": bad(
+            f"encoder: expected {DTYPES}, got torch.int64", TypeError, encoder=lambda g: encoder(g).long()
+        ),
+        "axes of encoder": bad(
+            "encoder: expected (B, T, H) with H >= 1, got shape (5, 4)", encoder=lambda g: encoder(g)[0]
+        ),
+        "lengths no tensor": bad(
+            "lengths: expected an integer tensor (B,) or None, got list", TypeError, lengths=[1, 2, 3]
+        ),
+        "lengths of floats": bad(
+            "lengths: expected dtype int64, int32, int16, int8 or uint8, got torch.float32",
+            TypeError,
+            lengths=lambda g: torch.ones(3, device=g.device),
+        ),
+        "shape of lengths": bad("lengths: expected shape (3,), got (2,)", lengths=lambda g: g.ints(1, 2)),
+        "lengths out of range": bad(
+            "lengths: expected between 0 and T, got 6 at index 2",
+            cpu_only=True,
+            lengths=lambda g: g.ints(1, 2, 6),
+        ),
+        "predictor without step": bad(
+            "predictor: expected a method initial_state(), got int without it", TypeError, predictor=1
+        ),
+        "predictor returns one thing": bad(
+            "predictor: expected step() to return rows and a state, got Tensor",
+            TypeError,
+            predictor=LastToken(torch.zeros(3, 4)),
+        ),
+        "predictor's rows": bad(
+            "predictor: expected rows (3, H) from step(), got shape (4,)",
+            predictor=LastToken((torch.zeros(4), torch.zeros(3, 1))),
+        ),
+        "predictor's rows no tensor": bad(
+            "predictor: expected rows (3, H) from step(), got list",
+            predictor=LastToken(([], 0)),
+        ),
+        "predictor's width": bad(
+            "predictor: expected rows of 4 numbers, as the encoder's, got shape (3, 5)",
+            predictor=LastToken((torch.zeros(3, 5), torch.zeros(3, 1))),
+        ),
+        "predictor's state": bad(
+            "predictor: expected a state of tensors, got one with NoneType",
+            TypeError,
+            predictor=LastToken(state=[None]),
+        ),
+        "predictor's batch axis": bad(
+            "predictor: expected states with 3 hypotheses on axis 1 (batch_axis), got shape (3, 1)",
+            predictor=LastToken(state={"h": torch.zeros(3, 1)}, batch_axis=1),
+        ),
+        "predictor's bad axis": bad(
+            "predictor.batch_axis: expected at least 0, got -1", predictor=LastToken(batch_axis=-1)
+        ),
+        "joint no function": bad(
+            "joint: expected JointWeights or a function, got int", TypeError, joint_function=1
+        ),
+        "joint's activation": bad(
+            'joint: expected the activation "relu" or "tanh", got \'gelu\'',
+            joint=lambda g: weights(g)._replace(activation="gelu"),
+        ),
+        "joint's weight": bad(
+            "joint: expected a weight (columns, 4), as encoder has it, got shape (6, 5)",
+            joint=lambda g: weights(g, 6, 5),
+        ),
+        "joint's weight no tensor": bad(
+            "joint: expected a weight (columns, 4), as encoder has it, got int",
+            joint=lambda g: JointWeights(1),  # type: ignore[arg-type]
+        ),
+        "joint without labels": bad(
+            "joint: expected columns of labels besides those of 2 durations, got 2",
+            joint=lambda g: weights(g, 2),
+            durations=(0, 1),
+        ),
+        "joint's bias": bad(
+            "joint: expected a bias (6,) or None, got shape (5,)",
+            joint=lambda g: weights(g)._replace(bias=torch.zeros(5, device=g.device)),
+        ),
+        "joint's bias no tensor": bad(
+            "joint: expected a bias (6,) or None, got float", joint=lambda g: weights(g)._replace(bias=0.0)
+        ),
+        "joint function's shape": bad(
+            "joint: expected scores (12, columns), got shape (3, 6)",
+            joint_function=lambda x, g: torch.zeros(3, 6, device=x.device),
+            blank=0,
+        ),
+        "joint function's result": bad(
+            "joint: expected scores (12, columns), got int",
+            joint_function=lambda x, g: 1,
+            blank=0,
+        ),
+        "joint function's columns": bad(
+            "joint: expected more than 6 columns of labels, because of blank and big_blank_ids, got 6",
+            joint_function=lambda x, g: torch.zeros(len(x), 6, device=x.device),
+            blank=6,
+        ),
+        "blank beyond": bad("blank: expected a column of 6, from -6 to 5, got 6", blank=6),
+        "blank counted from the end of a function": bad(
+            "blank: expected a column >= 0 where joint is a function, whose columns are not known, got -1",
+            joint_function=lambda x, g: x,
+        ),
+        "big_blank_durations with durations": bad(
+            "big_blank_durations: expected none with durations, got (2,)",
+            durations=(0, 1),
+            joint=lambda g: weights(g, 8),
+            big_blank_durations=(2,),
+        ),
+        "big_blank_ids": bad(
+            "big_blank_ids: expected 1, one for each of big_blank_durations, got 2",
+            big_blank_durations=(2,),
+            big_blank_ids=(1, 2),
+        ),
+        "durations": bad("durations: expected one at least above 0, got (0,)", durations=(0,)),
+        "start_id": bad("start_id: expected at least 0, got -1", start_id=-1),
+        "max_symbols_per_frame": bad(
+            "max_symbols_per_frame: expected at least 1, got 0", max_symbols_per_frame=0
+        ),
+        "state of another kind": bad(
+            "state: expected the state of greedy hypotheses, or None, got int", TypeError, state=1
+        ),
+        "labels_per_round": bad("labels_per_round: expected at least 1, got 0", labels_per_round=0),
+    }
+    return {f"{function}: {name}": call for name, call in calls.items()}
+
+
+def other_batch(given: Given) -> object:
+    found = warpalign.transducer_greedy_decode(encoder(given), None, LastToken(), weights(given))
+    return warpalign.transducer_greedy_decode(
+        encoder(given)[:2], None, LastToken(), weights(given), state=found.state
+    )
+
+
+CALLS: BadCalls = shared("transducer_greedy_decode") | {
+    "transducer_greedy_decode: state of other utterances": BadCall(
+        other_batch, ValueError, "state: expected one of 2 utterances, got 3"
+    ),
+}
