@@ -124,17 +124,18 @@ WARPALIGN_INLINE I64 lanes(F64) {
   return v;
 }
 
-// 2^-f for |f| <= 1/2: interpolation in Chebyshev nodes, relative error 2.6e-9 and 4.3e-18 before rounding.
-WARPALIGN_INLINE F32 exp2_negated(F32 f) {
+// 2^-f - 1 for |f| <= 1/2: interpolation in Chebyshev nodes. The error relative to 2^-f is 2.6e-9 and 4.3e-18
+// before rounding.
+WARPALIGN_INLINE F32 exp2_negated_less_1(F32 f) {
   F32 p = splat(1.54614446985691e-4f);
   p = p * f - 1.34004281776158e-3f;
   p = p * f + 9.61805667852464e-3f;
   p = p * f - 5.55032722667030e-2f;
   p = p * f + 2.40226509222888e-1f;
   p = p * f - 6.93147206702833e-1f;
-  return p * f + 1.0f;
+  return p * f;
 }
-WARPALIGN_INLINE F64 exp2_negated(F64 f) {
+WARPALIGN_INLINE F64 exp2_negated_less_1(F64 f) {
   F64 p = splat(-4.45581790833606449e-10);
   p = p * f + 7.07419429728852106e-9;
   p = p * f - 1.01780570877339407e-7;
@@ -146,7 +147,13 @@ WARPALIGN_INLINE F64 exp2_negated(F64 f) {
   p = p * f - 5.55041086648216248e-2;
   p = p * f + 2.40226506959101582e-1;
   p = p * f - 6.93147180559945286e-1;
-  return p * f + 1.0;
+  return p * f;
+}
+
+// 2^-f for |f| <= 1/2.
+template <class V>
+WARPALIGN_INLINE V exp2_negated(V f) {
+  return exp2_negated_less_1(f) + 1;
 }
 
 // log2 of finite numbers >= 0; of 0 some finite number. With m in [2^-1/2, 2^1/2) and s = (m - 1) / (m + 1)
