@@ -1,0 +1,150 @@
+// The LSTM's CPU path, forward: layer after layer, the directions of a layer at once.
+#include <algorithm>
+#include <cstddef>
+
+#include "recurrent/cpu_call.h"
+#include "recurrent/cpu_forward.h"
+
+namespace warpalign::detail::recurrent {
+namespace {
+
+// Bytes of gates that a call without a tape keeps at a time.
+constexpr Index kChunkBytes = Index{1} << 20;
+
+template <class Real>
+class Forward {
+ public:
+  Forward(const LstmProblem& p, const LstmOutputs& out, const Execution& execution, Workspace workspace)
+      : p_(p),
+        out_(out),
+        execution_(execution),
+        teams_(p, execution, 0),
+        arena_(workspace.data ? Arena(static_cast<std::byte*>(workspace.data) + teams_.bytes()) : Arena()),
+        workspace_(workspace),
+        most_rows_(most_rows(p, out)),
+        x_(take<Real>(arena_, CellSizes(p, 0).rows * widest_input(p))),
+        rows_{rows(0), rows(1), rows(2), rows(3)} {}
+
+  [[nodiscard]] std::size_t bytes() const {
+    std::size_t most = 0;
+    for (int layer = 0; layer < std::min(p_.layers, 2); ++layer) {
+      Arena arena = arena_;
+      for (int d = 0; d < directions_of(p_); ++d) [[maybe_unused]] const CellMemory memory(p_, layer, arena);
+      most = std::max(most, arena.used());
+    }
+    return teams_.bytes() + most;
+  }
+
+  void run() {
+    const Real* below[2] = {};
+    for (int layer = 0; layer < p_.layers; ++layer) {
+      cpu::run_team(teams_.layer, workspace_, execution_, [&](int, const cpu::ItemMemory& memory) {
+        load_input(p_, layer, below, Loops(memory), x_);
+      });
+      cpu::run_team(teams_.cells, workspace_, execution_,
+                    [&](int d, const cpu::ItemMemory& memory) { cell(layer, d, Loops(memory)); });
+      for (int d = 0; d < directions_of(p_); ++d) below[d] = rows_of_cell(layer, d).h;
+    }
+  }
+
+ private:
+  struct CellMemory {
+    CellWeights<Real> weights;
+    ForwardState<Real> state;
+    CellMemory(const LstmProblem& p, int layer, Arena& arena)
+        : weights(p, CellSizes(p, layer), false, arena), state(p, CellSizes(p, layer), arena) {}
+  };
+
+  static Index most_rows(const LstmProblem& p, const LstmOutputs& out) {
+    const CellSizes s(p, 0);
+    if (out.tape) return s.rows;
+    const Index fitting = kChunkBytes / (s.gates() * static_cast<Index>(sizeof(Real)));
+    return std::min(s.rows, std::max(fitting, s.batch));
+  }
+
+  // Without a tape the layers take turns in two sets of rows, one for each direction.
+  CellRows<Real> rows(int index) {
+    const bool wanted = !out_.tape && index % 2 < directions_of(p_);
+    return {p_, CellSizes(p_, 0), wanted ? most_rows_ : 0, out_.c_all != nullptr, arena_};
+  }
+  [[nodiscard]] CellRows<Real> rows_of_cell(int layer, int d) const {
+    if (!out_.tape) return rows_[layer % 2 * 2 + d];
+    const std::size_t index = layer * directions_of(p_) + d;
+    return tape_of<Real>(p_, layer, static_cast<std::byte*>(out_.tape) + index * cell_tape_bytes<Real>(p_));
+  }
+
+  void cell(int layer, int d, const Loops& loops) {
+    Arena arena = arena_;
+    if (d == 1) [[maybe_unused]]
+      const CellMemory first(p_, layer, arena);
+    const CellMemory memory(p_, layer, arena);
+    const CellSizes s(p_, layer);
+    CellWeights<Real> weights = memory.weights;
+    weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), false, loops);
+    const CellRows<Real> rows = rows_of_cell(layer, d);
+    ForwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), x_, weights, rows, most_rows_, memory.state,
+                       loops)
+        .run();
+    write(layer, d, s, rows, memory.state, loops);
+  }
+
+  void write(int layer, int d, const CellSizes& s, const CellRows<Real>& rows,
+             const ForwardState<Real>& state, const Loops& loops) const {
+    const Index cell = layer * directions_of(p_) + d, directions = directions_of(p_);
+    const bool is_last = layer == p_.layers - 1;
+    for (Index b = 0; b < s.batch; ++b) {
+      const Index row = cell * s.batch + b;
+      if (out_.h_n) write_entries(p_.dtype, state.h + b * s.pp, s.output, out_.h_n, row * s.output);
+      if (out_.c_n) write_entries(p_.cell_dtype, state.c + b * s.hp, s.hidden, out_.c_n, row * s.hidden);
+    }
+    loops.run((s.rows + kRowBlock - 1) / kRowBlock, [&](Index block, void*) {
+      const Index end = std::min((block + 1) * kRowBlock, s.rows);
+      for (Index row = block * kRowBlock; row < end; ++row) {
+        const Real* const h = rows.h + row * s.pp;
+        if (is_last && out_.y) {
+          write_entries(p_.dtype, h, s.output, out_.y, (row * directions + d) * s.output);
+        }
+        if (out_.h_all) write_entries(p_.dtype, h, s.output, out_.h_all, (cell * s.rows + row) * s.output);
+        if (out_.c_all) {
+          write_entries(p_.cell_dtype, rows.c + row * s.hp, s.hidden, out_.c_all,
+                        (cell * s.rows + row) * s.hidden);
+        }
+      }
+    });
+  }
+
+  const LstmProblem& p_;
+  const LstmOutputs& out_;
+  const Execution& execution_;
+  const Teams teams_;
+  Arena arena_;
+  const Workspace workspace_;
+  const Index most_rows_;
+  Real* const x_;
+  const CellRows<Real> rows_[4];
+};
+
+}  // namespace
+
+std::size_t tape_bytes_cpu(const LstmProblem& p) {
+  const std::size_t cell =
+      p.dtype == DType::kFloat64 ? cell_tape_bytes<double>(p) : cell_tape_bytes<float>(p);
+  return cell * cells_of(p);
+}
+
+std::size_t workspace_bytes_cpu(const LstmProblem& p, const LstmOutputs& out, const Execution& execution) {
+  if (p.dtype == DType::kFloat64) return Forward<double>(p, out, execution, {}).bytes();
+  return Forward<float>(p, out, execution, {}).bytes();
+}
+
+Status forward_cpu(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
+                   const Execution& execution) {
+  if (p.dtype == DType::kFloat64) {
+    Forward<double>(p, out, execution, workspace).run();
+  } else {
+    Forward<float>(p, out, execution, workspace).run();
+  }
+  return {};
+}
+
+}  // namespace warpalign::detail::recurrent

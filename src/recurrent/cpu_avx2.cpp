@@ -1,0 +1,4 @@
+// The LSTM's CPU kernels for one instruction set; cmake/WarpalignOperator.cmake has its compiler flags.
+#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::recurrent::isa_avx2
+#define WARPALIGN_ISA kAvx2
+#include "recurrent/cpu_kernel.inl"

@@ -1,0 +1,4 @@
+// The LSTM's CPU kernels for one instruction set; cmake/WarpalignOperator.cmake has its compiler flags.
+#define WARPALIGN_SIMD_NAMESPACE warpalign::detail::recurrent::isa_avx512
+#define WARPALIGN_ISA kAvx512
+#include "recurrent/cpu_kernel.inl"

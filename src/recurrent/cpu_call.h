@@ -1,0 +1,93 @@
+// One call of the CPU path: its team of threads, its memory, and the input rows of its layers.
+#pragma once
+
+#include <algorithm>
+
+#include "cpu/dispatch.h"
+#include "recurrent/cpu_memory.h"
+
+namespace warpalign::detail::recurrent {
+
+template <class Real>
+const CpuKernelsOf<Real>& selected_kernels() {
+  const CpuKernels& all =
+      cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
+  if constexpr (sizeof(Real) == sizeof(double)) {
+    return all.f64;
+  } else {
+    return all.f32;
+  }
+}
+
+// The workers of a call: for what a whole layer needs, and for its cells, one per direction.
+struct Teams {
+  // Multiply-adds of a step that are worth another worker.
+  static constexpr std::int64_t kWorthAWorker = 1 << 15;
+
+  cpu::Team layer, cells;
+
+  Teams(const LstmProblem& p, const Execution& execution, std::size_t scratch_bytes) {
+    const std::int64_t step = 4 * static_cast<std::int64_t>(p.hidden) * output_of(p) * p.batch;
+    const int most = static_cast<int>(std::clamp<std::int64_t>(step / kWorthAWorker, 1, 1024));
+    layer = cpu::Team::of(1, execution, most);
+    cells = cpu::Team::of(directions_of(p), execution, most);
+    layer.scratch_bytes = cells.scratch_bytes = cpu::rounded_to_worker(scratch_bytes);
+  }
+
+  [[nodiscard]] std::size_t bytes() const {
+    return cpu::rounded_to_worker(std::max(layer.bytes(), cells.bytes()));
+  }
+};
+
+// Rows of layer `layer`'s input, ip entries each: x itself, or what the layer below has put out, with its
+// dropout. `below` are that layer's rows, by direction.
+template <class Real>
+void load_input(const LstmProblem& p, int layer, const Real* const (&below)[2], const Loops& loops,
+                Real* to) {
+  const CellSizes s(p, layer);
+  const Steps steps(p);
+  loops.run(p.steps, [&](Index step, void*) {
+    const int t = static_cast<int>(step);
+    for (Index b = 0; b < steps.count(t); ++b) {
+      const Index row = steps.first(t) + b;
+      Real* const entries = to + row * s.ip;
+      std::fill(entries, entries + s.ip, Real(0));
+      if (!steps.holds(t, b)) continue;
+      if (layer == 0) {
+        const Index at = p.row_starts ? row * p.x.stride[1] : step * p.x.stride[0] + b * p.x.stride[1];
+        read_entries(p.dtype, p.x.data, at, p.x.stride[2], s.input, entries);
+        continue;
+      }
+      for (int d = 0; d < directions_of(p); ++d) {
+        Real* const part = entries + d * s.output;
+        std::copy_n(below[d] + row * s.pp, s.output, part);
+        if (p.training && p.dropout > 0) {
+          Masks(p, layer - 1, d).drop(MaskKind::kDropout, p.dropout, t, b, 0, s.output, part);
+          round_entries(p.dtype, part, s.output);
+        }
+      }
+    }
+  });
+}
+
+// The most entries of a row of any layer's input.
+inline Index widest_input(const LstmProblem& p) {
+  return std::max(CellSizes(p, 0).ip, p.layers > 1 ? CellSizes(p, 1).ip : 0);
+}
+
+// The tape of a cell.
+template <class Real>
+CellRows<Real> tape_of(const LstmProblem& p, int layer, void* cell) {
+  Arena arena(cell);
+  const CellSizes s(p, layer);
+  return {p, s, s.rows, true, arena};
+}
+template <class Real>
+std::size_t cell_tape_bytes(const LstmProblem& p) {
+  Arena arena;
+  const CellSizes s(p, 0);
+  [[maybe_unused]] const CellRows<Real> rows(p, s, s.rows, true, arena);
+  return arena.used();
+}
+
+}  // namespace warpalign::detail::recurrent

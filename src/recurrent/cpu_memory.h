@@ -1,0 +1,197 @@
+// What the CPU path keeps in memory: the tape, and weights packed for its products.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/arena.h"
+#include "recurrent/cpu_loops.h"
+#include "recurrent/cpu_rows.h"
+
+namespace warpalign::detail::recurrent {
+
+template <class Real>
+Real* take(Arena& arena, Index count, bool wanted = true) {
+  return wanted ? arena.take<Real>(static_cast<std::size_t>(count)) : nullptr;
+}
+
+// What a cell writes for each row: i, f, g, o in `gates`; with layer norm W x, R h and c~ normalised before
+// gamma, and their three factors 1 / sqrt(var + eps). The tape holds all rows. Without one, all but h (and c,
+// if it is asked for) holds the rows of some steps at a time.
+template <class Real>
+struct CellRows {
+  Real *gates, *c, *h, *norm_x, *norm_h, *norm_c, *scale;
+  Index base = 0;  // the row that stands first in all but c and h
+
+  // `rows` of what is not of all rows; 0: nothing at all.
+  CellRows(const LstmProblem& p, const CellSizes& s, Index rows, bool with_c, Arena& arena)
+      : gates(take<Real>(arena, rows * s.gates(), rows > 0)),
+        c(take<Real>(arena, s.rows * s.hp, rows > 0 && with_c)),
+        h(take<Real>(arena, s.rows * s.pp, rows > 0)),
+        norm_x(take<Real>(arena, rows * s.gates(), p.layer_norm)),
+        norm_h(take<Real>(arena, rows * s.gates(), p.layer_norm)),
+        norm_c(take<Real>(arena, rows * s.hp, p.layer_norm)),
+        scale(take<Real>(arena, rows * 3, p.layer_norm)) {}
+};
+
+// Panels of 64 columns: entry (k, column) of panel n lies at (n depth + k) 64 + column.
+//
+// Column j is entry base[j], base[j] + 1, ...; null: 0.
+template <class T, class Real>
+void pack_columns(const T* const (&base)[kPanel], Index depth, Real* to) {
+  for (Index k = 0; k < depth; ++k) {
+    for (int j = 0; j < kPanel; ++j) to[k * kPanel + j] = base[j] ? wide<Real>(base[j][k]) : Real(0);
+  }
+}
+
+// A row-major matrix of (4H, columns) or, if it is not gated, (rows, columns).
+struct Matrix {
+  const void* data;
+  DType dtype;
+  Index rows, columns;
+  bool gated;  // rows 4H, in gate order
+
+  [[nodiscard]] Index hidden() const { return rows / 4; }
+  [[nodiscard]] Index padded_rows() const { return gated ? 4 * padded(hidden()) : rows; }
+  // The row that stands at `column` of a row of gates; -1: none.
+  [[nodiscard]] Index row_at(Index column) const {
+    if (!gated) return column < rows ? column : -1;
+    const Index unit = column / kPanel * kUnits + column % kUnits;
+    return unit < hidden() ? column % kPanel / kUnits * hidden() + unit : -1;
+  }
+  // Reals of the packed forms.
+  [[nodiscard]] Index elements_by_row() const { return panels_of(padded_rows()) * kPanel * columns; }
+  [[nodiscard]] Index elements_by_column() const { return panels_of(columns) * kPanel * padded_rows(); }
+};
+
+// The right operand of a product with the matrix transposed: its rows are columns of panels.
+template <class Real>
+void pack_by_row(const Matrix& matrix, const Loops& loops, Real* to) {
+  visit_dtype(matrix.dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    const T* const data = static_cast<const T*>(matrix.data);
+    loops.run(panels_of(matrix.padded_rows()), [&](Index panel, void*) {
+      const T* base[kPanel];
+      for (int j = 0; j < kPanel; ++j) {
+        const Index row = matrix.row_at(panel * kPanel + j);
+        base[j] = row < 0 ? nullptr : data + row * matrix.columns;
+      }
+      pack_columns(base, matrix.columns, to + panel * kPanel * matrix.columns);
+    });
+  });
+}
+
+// The right operand of a product with the matrix itself.
+template <class Real>
+void pack_by_column(const Matrix& matrix, const Loops& loops, Real* to) {
+  const Index depth = matrix.padded_rows();
+  loops.run(panels_of(matrix.columns), [&](Index panel, void*) {
+    const Index columns = std::min<Index>(kPanel, matrix.columns - panel * kPanel);
+    for (Index k = 0; k < depth; ++k) {
+      Real* const entries = to + (panel * depth + k) * kPanel;
+      const Index row = matrix.row_at(k);
+      if (row >= 0) {
+        read_entries(matrix.dtype, matrix.data, row * matrix.columns + panel * kPanel, 1, columns, entries);
+      }
+      std::fill(entries + (row >= 0 ? columns : 0), entries + kPanel, Real(0));
+    }
+  });
+}
+
+// A vector of 4H entries as a row of gates; null: `missing`. Padding is 0.
+template <class Real>
+void read_gate_row(DType dtype, const void* from, Index hidden, Real missing, Real* row) {
+  std::fill(row, row + 4 * padded(hidden), Real(0));
+  for (Index gate = 0; gate < 4; ++gate) {
+    for (Index unit = 0; unit < hidden; ++unit) {
+      Real& entry = row[gate_column(gate, unit)];
+      entry = missing;
+      if (from) read_entries(dtype, from, gate * hidden + unit, 1, 1, &entry);
+    }
+  }
+}
+
+// A cell's weights. In one direction of a product: forward W, R and W_hr by row, backward by column.
+template <class Real>
+struct CellWeights {
+  Real *ih, *hh, *hr, *bias, *ln_ih, *ln_hh, *ln_cell, *ln_cell_bias;
+  Real* masked;  // R with its dropout, row-major
+
+  CellWeights(const LstmProblem& p, const CellSizes& s, bool backward, Arena& arena)
+      : ih(take<Real>(arena, elements(matrix_ih(p, s, nullptr), backward))),
+        hh(take<Real>(arena, elements(matrix_hh(p, s, nullptr), backward))),
+        hr(take<Real>(arena, elements(matrix_hr(p, s, nullptr), backward), p.projection > 0)),
+        bias(take<Real>(arena, s.gates())),
+        ln_ih(take<Real>(arena, s.gates(), p.layer_norm)),
+        ln_hh(take<Real>(arena, s.gates(), p.layer_norm)),
+        ln_cell(take<Real>(arena, s.hp, p.layer_norm)),
+        ln_cell_bias(take<Real>(arena, s.hp, p.layer_norm)),
+        masked(take<Real>(arena, 4 * s.hidden * s.output, drops(p))) {}
+
+  void load(const LstmProblem& p, const CellSizes& s, const LstmWeights& w, const Masks& masks, bool backward,
+            const Loops& loops) {
+    pack(matrix_ih(p, s, w.ih), backward, loops, ih);
+    Matrix recurrent = matrix_hh(p, s, w.hh);
+    if (drops(p)) {
+      loops.run(4 * s.hidden, [&](Index row, void*) {
+        Real* const entries = masked + row * s.output;
+        read_entries(p.dtype, w.hh, row * s.output, 1, s.output, entries);
+        masks.drop(MaskKind::kWeight, p.weight_dropout, row, 0, 0, s.output, entries);
+      });
+      recurrent.data = masked;
+      recurrent.dtype = sizeof(Real) == 8 ? DType::kFloat64 : DType::kFloat32;
+    }
+    pack(recurrent, backward, loops, hh);
+    if (hr) pack(matrix_hr(p, s, w.hr), backward, loops, hr);
+    read_gate_row(p.dtype, w.bias_ih, s.hidden, Real(0), bias);
+    for (Index gate = 0; gate < 4 && w.bias_hh; ++gate) {
+      for (Index unit = 0; unit < s.hidden; ++unit) {
+        add_entries(p.dtype, w.bias_hh, gate * s.hidden + unit, 1, bias + gate_column(gate, unit));
+      }
+    }
+    if (!p.layer_norm) return;
+    read_gate_row(p.dtype, w.ln_ih, s.hidden, Real(1), ln_ih);
+    read_gate_row(p.dtype, w.ln_hh, s.hidden, Real(1), ln_hh);
+    for (Real* row : {ln_cell, ln_cell_bias}) std::fill(row, row + s.hp, Real(0));
+    read_entries(p.dtype, w.ln_cell, 0, 1, s.hidden, ln_cell);
+    read_entries(p.dtype, w.ln_cell_bias, 0, 1, s.hidden, ln_cell_bias);
+  }
+
+  static bool drops(const LstmProblem& p) { return p.training && p.weight_dropout > 0; }
+
+ private:
+  static Matrix matrix_ih(const LstmProblem& p, const CellSizes& s, const void* data) {
+    return {data, p.dtype, 4 * s.hidden, s.input, true};
+  }
+  static Matrix matrix_hh(const LstmProblem& p, const CellSizes& s, const void* data) {
+    return {data, p.dtype, 4 * s.hidden, s.output, true};
+  }
+  static Matrix matrix_hr(const LstmProblem& p, const CellSizes& s, const void* data) {
+    return {data, p.dtype, s.output, s.hidden, false};
+  }
+  static Index elements(const Matrix& matrix, bool by_column) {
+    return by_column ? matrix.elements_by_column() : matrix.elements_by_row();
+  }
+  static void pack(const Matrix& matrix, bool by_column, const Loops& loops, Real* to) {
+    by_column ? pack_by_column(matrix, loops, to) : pack_by_row(matrix, loops, to);
+  }
+};
+
+// The product of `rows` rows of `a` with panel `panel` of a packed matrix, into the same columns of c.
+template <class Real>
+CpuProduct<Real> panel_product(const Real* a, Index a_row, const Real* packed, Index depth, Index panel,
+                               Real* c, Index c_row, Index rows, Index padded_columns, bool add) {
+  CpuProduct<Real> product{};
+  product.a = a, product.a_row = a_row, product.a_column = 1;
+  product.b = packed + panel * depth * kPanel, product.b_row = kPanel;
+  product.c = c + panel * kPanel, product.c_row = c_row;
+  product.rows = rows, product.depth = depth;
+  product.columns = static_cast<int>(std::min<Index>(kPanel, padded_columns - panel * kPanel));
+  product.add = add;
+  return product;
+}
+
+// Rows that a task of a product over many rows takes.
+constexpr Index kRowBlock = 48;
+
+}  // namespace warpalign::detail::recurrent

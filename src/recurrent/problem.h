@@ -1,0 +1,32 @@
+// What the LSTM's paths share: the entry points behind the public header, and the sizes that follow from a
+// problem. api.cpp has checked the arguments; a path checks only what it alone can know.
+#pragma once
+
+#include "warpalign/recurrent.h"
+
+namespace warpalign::detail::recurrent {
+
+inline int directions_of(const LstmProblem& p) { return p.bidirectional ? 2 : 1; }
+// Layers times directions: a cell has weights, a state and outputs of its own. Cell layer D + direction.
+inline int cells_of(const LstmProblem& p) { return p.layers * directions_of(p); }
+// P: entries of h.
+inline std::int64_t output_of(const LstmProblem& p) { return p.projection > 0 ? p.projection : p.hidden; }
+inline std::int64_t input_of(const LstmProblem& p, int layer) {
+  return layer == 0 ? p.input : output_of(p) * directions_of(p);
+}
+// (t, b) pairs in memory.
+inline std::int64_t rows_of(const LstmProblem& p) {
+  return p.row_starts ? p.packed_rows : static_cast<std::int64_t>(p.steps) * p.batch;
+}
+inline bool draws_masks(const LstmProblem& p) {
+  return p.training && (p.dropout > 0 || p.weight_dropout > 0 || p.zoneout_hidden > 0 || p.zoneout_cell > 0);
+}
+
+std::size_t tape_bytes_cpu(const LstmProblem&);
+std::size_t workspace_bytes_cpu(const LstmProblem&, const LstmOutputs&, const Execution&);
+Status forward_cpu(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
+std::size_t backward_workspace_bytes_cpu(const LstmProblem&, const LstmGradients&, const Execution&);
+Status backward_cpu(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
+                    Workspace, const Execution&);
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,364 @@
+// Runs the LSTM on the CPU path, and compares it with the float64 reference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/visit_dtype.h"
+#include "golden.h"
+#include "host_buffer.h"
+#include "paths.h"
+#include "values.h"
+#include "warpalign/recurrent.h"
+
+namespace warpalign::test {
+
+inline bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// `values` as elements of dtype, and back.
+inline std::vector<unsigned char> bytes_of(DType dtype, const std::vector<double>& values) {
+  std::vector<unsigned char> bytes(values.size() * size_of(dtype));
+  detail::visit_dtype(dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      T element{};
+      if constexpr (std::is_same_v<T, double>) {
+        element = values[n];
+      } else {
+        element = detail::rounded_to<T>(static_cast<float>(values[n]));
+      }
+      std::memcpy(bytes.data() + n * sizeof(T), &element, sizeof(T));
+    }
+  });
+  return bytes;
+}
+inline std::vector<double> values_of(DType dtype, const std::vector<unsigned char>& bytes) {
+  std::vector<double> values(bytes.size() / size_of(dtype));
+  detail::visit_dtype(dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      T element{};
+      std::memcpy(&element, bytes.data() + n * sizeof(T), sizeof(T));
+      if constexpr (std::is_floating_point_v<T>) {
+        values[n] = element;
+      } else {
+        values[n] = static_cast<double>(static_cast<float>(element));
+      }
+    }
+  });
+  return values;
+}
+inline std::vector<double> rounded(DType dtype, const std::vector<double>& values) {
+  return values_of(dtype, bytes_of(dtype, values));
+}
+
+// A problem of the reference, and how it comes to the library.
+struct LstmCase {
+  reference::Lstm problem;
+  reference::Inputs inputs;
+  reference::Outputs incoming;
+  DType dtype = DType::kFloat32;
+  DType cell_dtype = DType::kFloat32;
+  bool packed = false;      // lengths must fall
+  bool with_states = true;  // h_all and c_all are asked for
+  double padding = kNan;    // of x beyond lengths
+
+  // N(0, 1) numbers, weights as a trained network has them, all as dtype holds them.
+  LstmCase(const reference::Lstm& p, DType type, unsigned seed, double scale = 1) : problem(p), dtype(type) {
+    cell_dtype = is_half(type) ? DType::kFloat32 : type;
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    const auto draw = [&](std::size_t count, double factor, double plus = 0) {
+      std::vector<double> v(count);
+      for (double& a : v) a = factor * normal(random) + plus;
+      return rounded(type, v);
+    };
+    const std::size_t T = p.steps, B = p.batch, H = p.hidden, P = p.output(), cells = p.cells();
+    inputs.x = draw(T * B * p.input, 1);
+    for (int n = 0; n < p.cells(); ++n) {
+      reference::Weights w;
+      const std::size_t input = p.input_of(n / p.directions());
+      w.ih = draw(4 * H * input, scale / std::sqrt(static_cast<double>(input)));
+      w.hh = draw(4 * H * P, scale / std::sqrt(static_cast<double>(P)));
+      w.bias = draw(4 * H, .3);
+      if (p.projection > 0) w.hr = draw(P * H, 1 / std::sqrt(static_cast<double>(H)));
+      if (p.layer_norm) {
+        w.ln_ih = draw(4 * H, .2, 1), w.ln_hh = draw(4 * H, .2, 1);
+        w.ln_cell = draw(H, .2, 1), w.ln_cell_bias = draw(H, .2);
+      }
+      inputs.weights.push_back(w);
+    }
+    inputs.h0 = draw(cells * B * P, .5), inputs.c0 = draw(cells * B * H, .5);
+    incoming.y = draw(T * B * P * p.directions(), 1);
+    incoming.h_n = draw(cells * B * P, 1), incoming.c_n = draw(cells * B * H, 1);
+    incoming.h_all = draw(cells * T * B * P, 1), incoming.c_all = draw(cells * T * B * H, 1);
+  }
+  LstmCase(const Golden& golden, DType type) : problem(golden.problem), dtype(type), cell_dtype(type) {
+    const GoldenInputs given(golden.problem);
+    inputs = given.inputs, incoming = given.incoming;
+    with_states = false;
+  }
+
+  // The rows of (T, B, ...) arrays in the order of memory: all, or those of packed rows.
+  [[nodiscard]] std::vector<int> rows() const {
+    std::vector<int> list;
+    for (int t = 0; t < problem.steps; ++t) {
+      for (int b = 0; b < problem.batch; ++b) {
+        if (!packed || t < problem.lengths[b]) list.push_back(t * problem.batch + b);
+      }
+    }
+    return list;
+  }
+  [[nodiscard]] bool holds(int row) const {
+    return problem.lengths.empty() || row / problem.batch < problem.lengths[row % problem.batch];
+  }
+};
+
+struct LstmRun {
+  Status status;
+  reference::Outputs out;
+  reference::Gradients gradients;
+  std::vector<unsigned char> bits;  // of everything
+};
+
+// Both calls, on the CPU.
+class LstmRunner {
+ public:
+  explicit LstmRunner(const LstmCase& given, ParallelFor parallel_for = {})
+      : case_(given), execution_(Execution::host(parallel_for)), rows_(given.rows()) {
+    const reference::Lstm& r = given.problem;
+    problem_.dtype = given.dtype, problem_.cell_dtype = given.cell_dtype;
+    problem_.steps = r.steps, problem_.batch = r.batch, problem_.input = r.input, problem_.hidden = r.hidden;
+    problem_.projection = r.projection, problem_.layers = r.layers, problem_.bidirectional = r.bidirectional;
+    std::vector<double> x(rows_.size() * r.input);
+    for (std::size_t n = 0; n < rows_.size(); ++n) {
+      for (int k = 0; k < r.input; ++k) {
+        x[n * r.input + k] = given.holds(rows_[n]) ? given.inputs.x[rows_[n] * r.input + k] : given.padding;
+      }
+    }
+    // Elements of x are two apart, and every row has a gap.
+    std::vector<double> spread(rows_.size() * (2 * r.input + 1), kNan);
+    for (std::size_t n = 0; n < x.size(); ++n)
+      spread[n / r.input * (2 * r.input + 1) + n % r.input * 2] = x[n];
+    const std::int64_t row = 2 * r.input + 1;
+    problem_.x = {keep(given.dtype, spread), {row * r.batch, row, 2}};
+    for (const reference::Weights& w : given.inputs.weights) {
+      LstmWeights to;
+      to.ih = keep(given.dtype, w.ih), to.hh = keep(given.dtype, w.hh);
+      // The sum of both biases is the reference's.
+      to.bias_ih = keep(given.dtype, w.bias);
+      to.bias_hh = keep(given.dtype, std::vector<double>(w.bias.size(), 0.0));
+      if (!w.hr.empty()) to.hr = keep(given.dtype, w.hr);
+      if (r.layer_norm) {
+        to.ln_ih = keep(given.dtype, w.ln_ih), to.ln_hh = keep(given.dtype, w.ln_hh);
+        to.ln_cell = keep(given.dtype, w.ln_cell), to.ln_cell_bias = keep(given.dtype, w.ln_cell_bias);
+      }
+      weights_.push_back(to);
+    }
+    problem_.weights = weights_.data();
+    problem_.h0 = keep(given.dtype, given.inputs.h0), problem_.c0 = keep(given.cell_dtype, given.inputs.c0);
+    if (given.packed) {
+      starts_.assign(r.steps + 1, 0);
+      for (const int at : rows_) ++starts_[at / r.batch + 1];
+      for (int t = 0; t < r.steps; ++t) starts_[t + 1] += starts_[t];
+      problem_.row_starts = starts_.data(), problem_.packed_rows = static_cast<std::int64_t>(rows_.size());
+    } else if (!r.lengths.empty()) {
+      lengths_.assign(r.lengths.begin(), r.lengths.end());
+      problem_.lengths = lengths_.data();
+    }
+    for (const int at : rows_)
+      resets_.push_back(r.resets.empty() ? 0 : static_cast<std::uint8_t>(r.resets[at]));
+    if (!r.resets.empty()) problem_.resets = resets_.data();
+    problem_.activation = r.hard ? LstmActivation::kHard : LstmActivation::kSoft;
+    problem_.hard_slope = r.slope, problem_.hard_offset = r.offset;
+    problem_.layer_norm = r.layer_norm, problem_.layer_norm_eps = r.eps;
+    problem_.dropout = r.dropout, problem_.weight_dropout = r.weight_dropout;
+    problem_.zoneout_hidden = r.zoneout_hidden, problem_.zoneout_cell = r.zoneout_cell;
+    problem_.training = r.training;
+    seed_ = r.seed;
+    problem_.seed = &seed_;
+  }
+  LstmRunner(const LstmRunner&) = delete;
+  LstmRunner& operator=(const LstmRunner&) = delete;
+
+  LstmProblem& problem() { return problem_; }
+
+  LstmRun run(bool with_tape = true) {
+    LstmRun result;
+    const reference::Lstm& r = case_.problem;
+    const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();
+    const std::size_t size = size_of(case_.dtype), cell_size = size_of(case_.cell_dtype);
+    const bool states = case_.with_states;
+    const HostBuffer y(rows * P * r.directions() * size), h_n(cells * B * P * size),
+        c_n(cells * B * H * cell_size);
+    const HostBuffer h_all(states ? cells * rows * P * size : 0),
+        c_all(states ? cells * rows * H * cell_size : 0);
+    const HostBuffer tape(with_tape ? lstm_tape_bytes(problem_, execution_) : 0);
+    LstmOutputs out{y.data(), h_n.data(), c_n.data()};
+    if (states) out.h_all = h_all.data(), out.c_all = c_all.data();
+    if (with_tape) out.tape = tape.data();
+    const std::size_t bytes = lstm_workspace_bytes(problem_, out, execution_);
+    const HostBuffer workspace(bytes);
+    result.status = lstm(problem_, out, {workspace.data(), bytes}, execution_);
+    if (!result.status.ok()) return result;
+    result.out.y = spread(take(result, case_.dtype, y, rows * P * r.directions()), 1, P * r.directions());
+    result.out.h_n = take(result, case_.dtype, h_n, cells * B * P);
+    result.out.c_n = take(result, case_.cell_dtype, c_n, cells * B * H);
+    if (states) {
+      result.out.h_all = spread(take(result, case_.dtype, h_all, cells * rows * P), cells, P);
+      result.out.c_all = spread(take(result, case_.cell_dtype, c_all, cells * rows * H), cells, H);
+    }
+    if (with_tape) backward(result, tape.data());
+    return result;
+  }
+
+ private:
+  void backward(LstmRun& result, const void* tape) {
+    const reference::Lstm& r = case_.problem;
+    const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();
+    const std::size_t size = size_of(case_.dtype), cell_size = size_of(case_.cell_dtype);
+    const reference::Outputs& given = case_.incoming;
+    LstmIncoming incoming;
+    incoming.y = keep(case_.dtype, gather(given.y, 1, P * r.directions()));
+    incoming.h_n = keep(case_.dtype, given.h_n), incoming.c_n = keep(case_.cell_dtype, given.c_n);
+    if (case_.with_states) {
+      incoming.h_all = keep(case_.dtype, gather(given.h_all, cells, P));
+      incoming.c_all = keep(case_.cell_dtype, gather(given.c_all, cells, H));
+    }
+    const HostBuffer x(rows * r.input * size), h0(cells * B * P * size), c0(cells * B * H * cell_size);
+    std::vector<LstmWeightGradients> to(cells);
+    std::vector<std::vector<HostBuffer*>> buffers(cells);
+    const auto make = [&](std::size_t n, std::size_t count) {
+      memory_.push_back(std::make_unique<HostBuffer>(count * size));
+      buffers[n].push_back(memory_.back().get());
+      return memory_.back()->data();
+    };
+    for (std::size_t n = 0; n < cells; ++n) {
+      const reference::Weights& w = case_.inputs.weights[n];
+      to[n].ih = make(n, w.ih.size()), to[n].hh = make(n, w.hh.size()), to[n].bias = make(n, w.bias.size());
+      if (!w.hr.empty()) to[n].hr = make(n, w.hr.size());
+      if (r.layer_norm) {
+        to[n].ln_ih = make(n, 4 * H), to[n].ln_hh = make(n, 4 * H);
+        to[n].ln_cell = make(n, H), to[n].ln_cell_bias = make(n, H);
+      }
+    }
+    const LstmGradients gradients{x.data(), h0.data(), c0.data(), to.data()};
+    const std::size_t bytes = lstm_backward_workspace_bytes(problem_, gradients, execution_);
+    const HostBuffer workspace(bytes);
+    result.status = lstm_backward(problem_, tape, incoming, gradients, {workspace.data(), bytes}, execution_);
+    if (!result.status.ok()) return;
+    result.gradients.x = spread(take(result, case_.dtype, x, rows * r.input), 1, r.input);
+    result.gradients.h0 = take(result, case_.dtype, h0, cells * B * P);
+    result.gradients.c0 = take(result, case_.cell_dtype, c0, cells * B * H);
+    for (std::size_t n = 0; n < cells; ++n) {
+      const reference::Weights& w = case_.inputs.weights[n];
+      auto next = buffers[n].begin();
+      const auto read = [&](std::size_t count) { return take(result, case_.dtype, **next++, count); };
+      reference::Weights g;
+      g.ih = read(w.ih.size()), g.hh = read(w.hh.size()), g.bias = read(w.bias.size());
+      if (!w.hr.empty()) g.hr = read(w.hr.size());
+      if (r.layer_norm) {
+        g.ln_ih = read(4 * H), g.ln_hh = read(4 * H);
+        g.ln_cell = read(H), g.ln_cell_bias = read(H);
+      }
+      result.gradients.weights.push_back(g);
+    }
+  }
+
+  static std::vector<double> take(LstmRun& result, DType dtype, const HostBuffer& buffer, std::size_t count) {
+    const auto bytes = buffer.read<unsigned char>(count * size_of(dtype));
+    result.bits.insert(result.bits.end(), bytes.begin(), bytes.end());
+    return values_of(dtype, bytes);
+  }
+  // From (cells, rows in memory, width) to (cells, T, B, width) and back. What packed rows leave out is 0.
+  [[nodiscard]] std::vector<double> spread(const std::vector<double>& v, std::size_t cells,
+                                           std::size_t width) const {
+    const std::size_t all = static_cast<std::size_t>(case_.problem.steps) * case_.problem.batch;
+    std::vector<double> to(cells * all * width, 0.0);
+    for (std::size_t n = 0; n < v.size(); ++n) {
+      const std::size_t cell = n / (rows_.size() * width), row = n / width % rows_.size();
+      to[(cell * all + rows_[row]) * width + n % width] = v[n];
+    }
+    return to;
+  }
+  [[nodiscard]] std::vector<double> gather(const std::vector<double>& v, std::size_t cells,
+                                           std::size_t width) const {
+    const std::size_t all = static_cast<std::size_t>(case_.problem.steps) * case_.problem.batch;
+    std::vector<double> to(cells * rows_.size() * width);
+    for (std::size_t n = 0; n < to.size(); ++n) {
+      const std::size_t cell = n / (rows_.size() * width), row = n / width % rows_.size();
+      to[n] = v[(cell * all + rows_[row]) * width + n % width];
+    }
+    return to;
+  }
+  const void* keep(DType dtype, const std::vector<double>& values) {
+    memory_.push_back(std::make_unique<HostBuffer>(bytes_of(dtype, values)));
+    return memory_.back()->data();
+  }
+
+  const LstmCase& case_;
+  const Execution execution_;
+  const std::vector<int> rows_;
+  LstmProblem problem_;
+  std::vector<std::unique_ptr<HostBuffer>> memory_;
+  std::vector<LstmWeights> weights_;
+  std::vector<std::int32_t> starts_, lengths_;
+  std::vector<std::uint8_t> resets_;
+  std::uint64_t seed_ = 0;
+};
+
+inline double relative_error(const std::vector<double>& is, const std::vector<double>& expected) {
+  double difference = 0, norm = 0;
+  for (std::size_t n = 0; n < expected.size(); ++n) {
+    difference += (is[n] - expected[n]) * (is[n] - expected[n]);
+    norm += expected[n] * expected[n];
+  }
+  return std::sqrt(difference / (norm > 0 ? norm : 1));
+}
+
+// name -> (values, expected) of all results.
+template <class Body>
+void for_results(const LstmRun& run, const reference::Outputs& out, const reference::Gradients& g,
+                 bool states, const Body& body) {
+  body("y", run.out.y, out.y);
+  body("h_n", run.out.h_n, out.h_n);
+  body("c_n", run.out.c_n, out.c_n);
+  if (states) body("h_all", run.out.h_all, out.h_all), body("c_all", run.out.c_all, out.c_all);
+  body("gx", run.gradients.x, g.x);
+  body("gh0", run.gradients.h0, g.h0);
+  body("gc0", run.gradients.c0, g.c0);
+  for (std::size_t n = 0; n < g.weights.size(); ++n) {
+    const reference::Weights &is = run.gradients.weights[n], &w = g.weights[n];
+    body("gw", is.ih, w.ih);
+    body("gr", is.hh, w.hh);
+    body("gb", is.bias, w.bias);
+    body("ghr", is.hr, w.hr);
+    body("gln_ih", is.ln_ih, w.ln_ih);
+    body("gln_hh", is.ln_hh, w.ln_hh);
+    body("gln_c", is.ln_cell, w.ln_cell);
+    body("gln_cb", is.ln_cell_bias, w.ln_cell_bias);
+  }
+}
+
+// Every result's relative L2 error is at most `tolerance`.
+inline void expect_close(const LstmCase& given, const LstmRun& run, double tolerance) {
+  ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+  for_results(run, reference::forward(given.problem, given.inputs),
+              reference::backward(given.problem, given.inputs, given.incoming), given.with_states,
+              [&](const char* name, const std::vector<double>& is, const std::vector<double>& expected) {
+                ASSERT_EQ(is.size(), expected.size()) << name;
+                EXPECT_LE(relative_error(is, expected), tolerance) << name;
+              });
+}
+
+class RecurrentPath : public OnEveryPath {};
+
+}  // namespace warpalign::test
