@@ -1,4 +1,4 @@
-// torch.ops.warpalign.sinkhorn: tensors to the core's problem and back. Compiled into the CPU and the CUDA
+// torch.ops.warpalign.sinkhorn*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
 // library. The outputs and the workspace come from torch's allocator.
 #include <torch/csrc/stable/library.h>
 
@@ -51,10 +51,78 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
           grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
 }
 
+// A tangent has the shape of what it moves, and the dtype.
+StridedTensor check_moved(const MaybeTensor& tangent, const char* name, const MaybeTensor& of,
+                          const char* of_name) {
+  if (!tangent) return {};
+  if (!of) fail(name, std::string("None without ") + of_name, "a tensor");
+  check_same_device(*tangent, name, *of, of_name);
+  bool same = tangent->dim() == of->dim() && tangent->scalar_type() == of->scalar_type();
+  for (int64_t axis = 0; same && axis < of->dim(); ++axis) same = tangent->size(axis) == of->size(axis);
+  if (!same) {
+    fail(name, std::string("the shape and dtype of ") + of_name + ", " + shape_of(*of), shape_of(*tangent));
+  }
+  return strided<3>(*tangent);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> sinkhorn_jvp_op(
+    WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, const MaybeTensor& shift0, const MaybeTensor& x_tangent,
+    const MaybeTensor& y_tangent, const MaybeTensor& cost_tangent, const MaybeTensor& a_tangent,
+    const MaybeTensor& b_tangent, const MaybeTensor& epsilon_tangent, const MaybeTensor& log_scale_tangent,
+    const MaybeTensor& f_tangent, const MaybeTensor& g_tangent, bool needs_grad_x, bool needs_grad_y,
+    bool needs_grad_cost, WARPALIGN_TRANSPORT_SETTING_PARAMETERS) {
+  const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
+  const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
+  SinkhornProblem p = transport_problem(tensors, settings);
+  const Tensor& like = tensors.first();
+  const char* const name = tensors.first_name();
+  const auto vector = [&](const MaybeTensor& given, const char* its_name) -> const void* {
+    return given ? check_vector(*given, its_name, like, name) : nullptr;
+  };
+  p.shift0 = vector(shift0, "shift0");
+  SinkhornTangents along;
+  along.x = check_moved(x_tangent, "x_tangent", x, "x");
+  along.y = check_moved(y_tangent, "y_tangent", y, "y");
+  along.cost = check_moved(cost_tangent, "cost_tangent", cost, "cost");
+  along.a = check_rows(a_tangent, "a_tangent", like, name, p.n);
+  along.b = check_rows(b_tangent, "b_tangent", like, name, p.m);
+  along.epsilon = vector(epsilon_tangent, "epsilon_tangent");
+  along.log_scale = vector(log_scale_tangent, "log_scale_tangent");
+  along.f = check_rows(f_tangent, "f_tangent", like, name, p.n);
+  along.g = check_rows(g_tangent, "g_tangent", like, name, p.m);
+  const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
+  const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
+               f = allocate(like, {batch, n}), g = allocate(like, {batch, m}),
+               grad_x = allocate(like, {batch, n, dim}, needs_grad_x),
+               grad_y = allocate(like, {batch, m, dim}, needs_grad_y),
+               grad_cost = allocate(like, {batch, n, m}, needs_grad_cost),
+               grad_a = allocate(like, {batch, n}), grad_b = allocate(like, {batch, m}),
+               grad_epsilon = allocate(like, {batch});
+  SinkhornOutputs out;
+  out.value = value.mutable_data_ptr();
+  out.linear = linear.mutable_data_ptr();
+  out.f = f.mutable_data_ptr();
+  out.g = g.mutable_data_ptr();
+  out.grad_x = data_or_null(grad_x, needs_grad_x);
+  out.grad_y = data_or_null(grad_y, needs_grad_y);
+  out.grad_cost = data_or_null(grad_cost, needs_grad_cost);
+  out.grad_a = grad_a.mutable_data_ptr();
+  out.grad_b = grad_b.mutable_data_ptr();
+  out.grad_epsilon = grad_epsilon.mutable_data_ptr();
+  call_core(
+      like, settings.precision, settings.batch_invariant,
+      [&](const Execution& execution) { return sinkhorn_jvp_workspace_bytes(p, along, out, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn_jvp(p, along, out, workspace, execution);
+      });
+  return {value, linear, f, g, grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
+}
+
 }  // namespace
 }  // namespace warpalign::torch_binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("sinkhorn", TORCH_BOX(&sinkhorn_op));
+  library.impl("sinkhorn_jvp", TORCH_BOX(&sinkhorn_jvp_op));
 }

@@ -1,4 +1,4 @@
-// Schema of torch.ops.warpalign.sinkhorn: a pure function without autograd, which Python adds
+// Schemas of torch.ops.warpalign.sinkhorn*: pure functions without autograd, which Python adds
 // (warpalign/_transport/autograd.py). warpalign/sinkhorn.h has the equations.
 #include <torch/csrc/stable/library.h>
 
@@ -20,4 +20,12 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor shift, Tensor iterations, "
               "Tensor error, Tensor grad_x, Tensor grad_y, Tensor grad_cost, Tensor grad_a, Tensor grad_b, "
               "Tensor grad_epsilon)");
+  // The derivatives of the results above along tangents; no tensor: 0. f0, g0 and shift0 are the solution.
+  library.def("sinkhorn_jvp(" WARPALIGN_TRANSPORT_TENSORS
+              ", Tensor? shift0, Tensor? x_tangent, Tensor? y_tangent, Tensor? cost_tangent, Tensor? "
+              "a_tangent, Tensor? b_tangent, Tensor? epsilon_tangent, Tensor? log_scale_tangent, Tensor? "
+              "f_tangent, Tensor? g_tangent, bool needs_grad_x, bool needs_grad_y, bool needs_grad_cost, "
+              "*, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor grad_x, Tensor grad_y, Tensor "
+              "grad_cost, Tensor grad_a, Tensor grad_b, Tensor grad_epsilon)");
 }

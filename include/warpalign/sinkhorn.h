@@ -77,6 +77,7 @@ struct SinkhornProblem {
   SinkhornUpdates updates = SinkhornUpdates::kAlternating;
   const void* f0 = nullptr;  // (B, N), of dtype, finite: where to start; null: 0
   const void* g0 = nullptr;  // (B, M); used by symmetric updates alone, because the first update replaces g
+  const void* shift0 = nullptr;        // (B,): lambda of f0; null: 0. Read by sinkhorn_jvp() alone.
   std::int32_t max_iterations = 1000;  // >= 1, at the final epsilon
   // Iterations end when no potential moves by more than tolerance * epsilon: on a hard side the largest
   // |ln(sum / weight)|. 0: never before max_iterations.
@@ -110,5 +111,38 @@ std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const Sinkh
 // On any status but ok nothing has been written. Host execution alone: there is no CUDA path yet.
 Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, Workspace workspace,
                 const Execution& execution);
+
+// A direction, of the problem's dtype; null: 0.
+//
+// The objective V depends on the inputs, on ln cost_scale, and on forces h: V is the maximum of the dual
+// D(f, g) + <h_f, f> + <h_g, g>, at h = 0. Its derivatives by h are f and g; by ln cost_scale it is `linear`.
+// So the derivative of every output of sinkhorn() is a second derivative of V, and these are symmetric: along
+// forces that are d loss / d f and d loss / d g, the derivative of grad_x is d loss / d x, and so on.
+struct SinkhornTangents {
+  StridedTensor x;                  // (B, N, D)
+  StridedTensor y;                  // (B, M, D)
+  StridedTensor cost;               // (B, N, M)
+  const void* a = nullptr;          // (B, N), contiguous, as are the following
+  const void* b = nullptr;          // (B, M)
+  const void* epsilon = nullptr;    // (B,)
+  const void* log_scale = nullptr;  // (B,): of ln cost_scale
+  const void* f = nullptr;          // (B, N): forces on f
+  const void* g = nullptr;          // (B, M)
+};
+
+// The derivative of every wanted output of sinkhorn() along the tangents. problem.f0, g0 and shift0 are the
+// solution's f, g and shift; problem.epsilon_start and updates are not looked at. The potentials' derivatives
+// solve a linear system with the plan's rows and columns (implicit differentiation of the fixed point), by
+// conjugate gradients on one side, at most problem.max_iterations of them. No N x M table exists but the one
+// of grad_cost.
+//
+// outputs.iterations: steps of conjugate gradients; error: the residual that is left, relative to the right
+// side; shift: not written. Where balanced transport leaves a constant between f and g open, the derivatives
+// are those of the pair whose means over points with weight are equal. A force on a point without weight has
+// no effect.
+Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tangents,
+                    const SinkhornOutputs& outputs, Workspace workspace, const Execution& execution);
+std::size_t sinkhorn_jvp_workspace_bytes(const SinkhornProblem& problem, const SinkhornTangents& tangents,
+                                         const SinkhornOutputs& outputs, const Execution& execution);
 
 }  // namespace warpalign

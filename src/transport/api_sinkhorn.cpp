@@ -125,6 +125,30 @@ Status check_values(const SinkhornProblem& p) {
   return {};
 }
 
+Status check_tangents(const SinkhornProblem& p, const SinkhornTangents& along) {
+  const std::size_t size = size_of(p.dtype);
+  if (p.batch == 0) return {};
+  if (!p.f0) return Status::invalid("f0", "the solution's f", 0);
+  if (!p.g0) return Status::invalid("g0", "the solution's g", 0);
+  if (p.cost.data && along.x.data) return Status::invalid("x_tangent", "null with a cost matrix", 1);
+  if (p.cost.data && along.y.data) return Status::invalid("y_tangent", "null with a cost matrix", 1);
+  if (!p.cost.data && along.cost.data) return Status::invalid("cost_tangent", "null with points", 1);
+  for (const auto& [name, data] :
+       std::initializer_list<std::pair<const char*, const void*>>{{"shift0", p.shift0},
+                                                                  {"x_tangent", along.x.data},
+                                                                  {"y_tangent", along.y.data},
+                                                                  {"cost_tangent", along.cost.data},
+                                                                  {"a_tangent", along.a},
+                                                                  {"b_tangent", along.b},
+                                                                  {"epsilon_tangent", along.epsilon},
+                                                                  {"log_scale_tangent", along.log_scale},
+                                                                  {"f_tangent", along.f},
+                                                                  {"g_tangent", along.g}}) {
+    if (Status s = check_aligned(name, data, size); !s.ok()) return s;
+  }
+  return {};
+}
+
 Status check(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution) {
   if (Status s = check_execution(execution); !s.ok()) return s;
   if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
@@ -182,6 +206,23 @@ Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, 
   if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
   return detail::transport::sinkhorn_cpu(problem, outputs, workspace, execution);
+}
+
+std::size_t sinkhorn_jvp_workspace_bytes(const SinkhornProblem& problem, const SinkhornTangents& tangents,
+                                         const SinkhornOutputs& outputs, const Execution& execution) {
+  if (problem.batch == 0 || !check_extents(problem).ok() || execution.device != Device::kHost) return 0;
+  return detail::transport::sinkhorn_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
+}
+
+Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tangents,
+                    const SinkhornOutputs& outputs, Workspace workspace, const Execution& execution) {
+  if (Status s = check(problem, outputs, execution); !s.ok()) return s;
+  if (Status s = check_tangents(problem, tangents); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+  const std::size_t needed = sinkhorn_jvp_workspace_bytes(problem, tangents, outputs, execution);
+  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
+  return detail::transport::sinkhorn_jvp_cpu(problem, tangents, outputs, workspace, execution);
 }
 
 }  // namespace warpalign

@@ -46,6 +46,13 @@ struct PointRow {
   int m;
 };
 
+// A row's points and how they move: x_t one point's tangent, y_t the others', laid out as the points are.
+template <class Real>
+struct PointTangents {
+  const Real* x;    // (dim)
+  const Real* y_t;  // (dim, stride)
+};
+
 template <class Real>
 struct CpuKernelsOf {
   // e[j] = 2^t[j], 0 below 2^-126; returns sum weight[j] e[j]. weight and e are padded.
@@ -62,6 +69,15 @@ struct CpuKernelsOf {
   void (*costs)(const PointRow<Real>& row, Real* cost);
   // gradient[d] = sum P[j] d c[j] / d x[d]; of the cosine, whose points have unit length, sum P[j] y[j][d].
   void (*gradient)(const PointRow<Real>& row, const Real* cost, const Real* plan, double* gradient);
+  // to[j] = sum over d of x[d] y[j][d], padded.
+  void (*products)(const PointRow<Real>& row, Real* to);
+  // to[j] = the derivative of cost[j] along the tangents, padded.
+  void (*cost_tangents)(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
+                        Real* to);
+  // The derivative of gradient() along the tangents of points, costs and plan.
+  void (*gradient_tangent)(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
+                           const Real* cost_tangent, const Real* plan, const Real* plan_tangent,
+                           double* gradient);
 };
 
 struct CpuKernels {

@@ -11,6 +11,7 @@ using warpalign::detail::transport::CpuKernels;
 using warpalign::detail::transport::CpuKernelsOf;
 using warpalign::detail::transport::LogitRow;
 using warpalign::detail::transport::PointRow;
+using warpalign::detail::transport::PointTangents;
 using warpalign::detail::transport::RowTotals;
 
 constexpr int kChunk = 512;
@@ -232,6 +233,79 @@ void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, 
   }
 }
 
+template <CostKind kKind, class Real>
+void cost_tangents_of(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
+                      Real* to) {
+  using V = typename VectorOf<Real>::Type;
+  for (int j = 0; j < row.m; j += kLanes<Real>) {
+    V sum{};
+    for (int d = 0; d < row.dim; ++d) {
+      const V y = load(row.y_t + d * row.stride + j);
+      const V moved = load(along.y_t + d * row.stride + j);
+      if constexpr (kKind == CostKind::kCosine) {
+        sum -= y * along.x[d] + moved * row.x[d];
+      } else {
+        sum += slope_of<kKind>(row.x[d], y) * (along.x[d] - moved);
+      }
+    }
+    if constexpr (kKind == CostKind::kEuclidean) {
+      const V distance = load(cost + j);
+      sum = distance > 0 ? sum / distance : V{};
+    }
+    store(to + j, sum);
+  }
+}
+
+// The derivative of one feature's part of a gradient: slope and its own derivative, times plan and tangent.
+template <CostKind kKind, class V, class Real>
+WARPALIGN_INLINE V bent(Real x, V y, Real x_moved, V y_moved, V distance, V distance_moved, V p, V p_moved) {
+  if constexpr (kKind == CostKind::kCosine) return p_moved * y + p * y_moved;
+  const V slope = slope_of<kKind>(x, y);
+  const V moved = x_moved - y_moved;
+  if constexpr (kKind == CostKind::kSquaredEuclidean) return p_moved * slope + p * moved * 2;
+  if constexpr (kKind == CostKind::kEuclidean) {
+    const V unit = slope / distance;
+    const V all = p_moved * unit + p * (moved - unit * distance_moved) / distance;
+    return distance > 0 ? all : V{};
+  }
+  if constexpr (kKind == CostKind::kL1) return p_moved * slope;
+  const V size = magnitude(V(x - y));
+  return p_moved * slope + (size <= 1 ? p * moved : V{});
+}
+
+template <CostKind kKind, class Real>
+void gradient_tangent_of(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
+                         const Real* cost_tangent, const Real* plan, const Real* plan_tangent,
+                         double* gradient) {
+  using V = typename VectorOf<Real>::Type;
+  constexpr int kStep = kLanes<Real>;
+  for (int d = 0; d < row.dim; ++d) {
+    const Real* const y = row.y_t + d * row.stride;
+    const Real* const moved = along.y_t + d * row.stride;
+    double sum = 0;
+    for (int begin = 0; begin < row.m; begin += kChunk) {
+      V lanes_sum{};
+      const int end = begin + kChunk < row.m ? begin + kChunk : row.m;
+      for (int j = begin; j < end; j += kStep) {
+        lanes_sum += bent<kKind>(row.x[d], load(y + j), along.x[d], load(moved + j), load(cost + j),
+                                 load(cost_tangent + j), load(plan + j), load(plan_tangent + j));
+      }
+      sum += sum_of_lanes<Real>(lanes_sum);
+    }
+    gradient[d] = sum;
+  }
+}
+
+template <class Real>
+void products(const PointRow<Real>& row, Real* to) {
+  using V = typename VectorOf<Real>::Type;
+  for (int j = 0; j < row.m; j += kLanes<Real>) {
+    V sum{};
+    for (int d = 0; d < row.dim; ++d) sum += load(row.y_t + d * row.stride + j) * row.x[d];
+    store(to + j, sum);
+  }
+}
+
 // Calls body.template operator()<kind>().
 template <class Body>
 WARPALIGN_INLINE void with_kind(CostKind kind, Body body) {
@@ -260,9 +334,23 @@ void gradient(const PointRow<Real>& row, const Real* cost, const Real* plan_row,
 }
 
 template <class Real>
+void cost_tangents(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost, Real* to) {
+  with_kind(row.kind, [&]<CostKind kKind>() { cost_tangents_of<kKind>(row, along, cost, to); });
+}
+
+template <class Real>
+void gradient_tangent(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
+                      const Real* cost_tangent, const Real* plan, const Real* plan_tangent, double* to) {
+  with_kind(row.kind, [&]<CostKind kKind>() {
+    gradient_tangent_of<kKind>(row, along, cost, cost_tangent, plan, plan_tangent, to);
+  });
+}
+
+template <class Real>
 constexpr CpuKernelsOf<Real> table() {
-  return {&exponentials<Real>, &largest<Real>, &raise<Real>,   &accumulate<Real>,
-          &plan<Real>,         &costs<Real>,   &gradient<Real>};
+  return {&exponentials<Real>,  &largest<Real>,         &raise<Real>,    &accumulate<Real>,
+          &plan<Real>,          &costs<Real>,           &gradient<Real>, &products<Real>,
+          &cost_tangents<Real>, &gradient_tangent<Real>};
 }
 
 }  // namespace

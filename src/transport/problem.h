@@ -9,4 +9,9 @@ namespace warpalign::detail::transport {
 std::size_t sinkhorn_cpu_workspace_bytes(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 Status sinkhorn_cpu(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&);
 
+std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem&, const SinkhornTangents&,
+                                             const SinkhornOutputs&, const Execution&);
+Status sinkhorn_jvp_cpu(const SinkhornProblem&, const SinkhornTangents&, const SinkhornOutputs&, Workspace,
+                        const Execution&);
+
 }  // namespace warpalign::detail::transport

@@ -19,11 +19,11 @@ class SinkhornResult(NamedTuple):
     """What :func:`sinkhorn` returns; without the batch axis for unbatched input."""
 
     value: Tensor
-    """(B,): the whole objective, differentiable in points, costs, weights and epsilon."""
+    """(B,): the whole objective"""
     linear: Tensor
-    """(B,): ⟨C, P⟩, without a gradient."""
+    """(B,): ⟨C, P⟩"""
     f: Tensor
-    """(B, N): potentials of the rows, without a gradient."""
+    """(B, N): potentials of the rows."""
     g: Tensor
     """(B, M): potentials of the columns."""
     iterations: Tensor
@@ -100,14 +100,18 @@ def sinkhorn(
 
     Returns:
         SinkhornResult(value, linear, f, g, iterations, error); float64 for float64 input, else float32.
-        The value's gradient is that of the converged objective (envelope theorem). A problem with NaN among its costs gets
-        NaN for itself alone. Where a point with weight can reach nothing, the value is inf.
+        value, linear, f and g are differentiable in points, costs, weights and epsilon, as the converged solution is, and the
+        value twice. The value's gradient comes with it (envelope theorem). The others, and second derivatives, take a linear
+        system by conjugate gradients, of at most max_iter steps (implicit differentiation); no N × M table is made. Where a
+        constant between f and g is open (balanced transport), gradients are those of the pair with equal means. A potential of
+        a point without weight has no gradient. A problem with NaN among its costs gets NaN for itself alone. Where a point
+        with weight can reach nothing, the value is inf.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
         ValueError: shapes, devices, values or combinations do not fit. Messages name the argument, what was expected and
             what came. Values of tensors on a GPU are not read.
-        NotImplementedError: for second derivatives.
+        NotImplementedError: for third derivatives of the value, and second ones of linear, f and g.
 
     Examples:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)

@@ -50,4 +50,64 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::sinkhorn_jvp")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor | None,
+    y: Tensor | None,
+    cost: Tensor | None,
+    a: Tensor | None,
+    b: Tensor | None,
+    epsilons: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    f0: Tensor | None,
+    g0: Tensor | None,
+    shift0: Tensor | None,
+    x_tangent: Tensor | None,
+    y_tangent: Tensor | None,
+    cost_tangent: Tensor | None,
+    a_tangent: Tensor | None,
+    b_tangent: Tensor | None,
+    epsilon_tangent: Tensor | None,
+    log_scale_tangent: Tensor | None,
+    f_tangent: Tensor | None,
+    g_tangent: Tensor | None,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    needs_grad_cost: bool,
+    **settings: object,
+) -> tuple[Tensor, ...]:
+    given = Inputs(x, y, cost, a, b, epsilons, x_lengths, y_lengths, f0, g0)
+    first = given.first
+    check_devices(
+        "x" if cost is None else "cost",
+        **given._asdict(),
+        shift0=shift0,
+        x_tangent=x_tangent,
+        y_tangent=y_tangent,
+        cost_tangent=cost_tangent,
+        a_tangent=a_tangent,
+        b_tangent=b_tangent,
+        epsilon_tangent=epsilon_tangent,
+        log_scale_tangent=log_scale_tangent,
+        f_tangent=f_tangent,
+        g_tangent=g_tangent,
+    )
+    batch, (n, m) = first.shape[0], given.sizes
+    dim = 0 if x is None else x.shape[2]
+    return (
+        first.new_empty(batch),
+        first.new_empty(batch),
+        first.new_empty(batch, n),
+        first.new_empty(batch, m),
+        empty_unless(needs_grad_x, first, batch, n, dim),
+        empty_unless(needs_grad_y, first, batch, m, dim),
+        empty_unless(needs_grad_cost, first, batch, n, m),
+        first.new_empty(batch, n),
+        first.new_empty(batch, m),
+        first.new_empty(batch),
+    )
+
+
 sinkhorn = torch.ops.warpalign.sinkhorn.default
+sinkhorn_jvp = torch.ops.warpalign.sinkhorn_jvp.default

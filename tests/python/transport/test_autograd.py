@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.python.helpers import randn
+from tests.python.helpers import assert_close, randn
 from tests.python.transport.test_values import COSTS, MARGINALS
-from warpalign.transport import sinkhorn
+from warpalign.transport import SinkhornResult, sinkhorn
 
 EXACT: dict[str, Any] = {"tol": 1e-14, "max_iter": 3000}
 
@@ -59,6 +59,114 @@ def test_gradcheck_of_costs(cost: str, device: torch.device) -> None:
     )
 
 
+def of_tensors(of: dict[str, Tensor], options: dict[str, Any], *tensors: Tensor) -> SinkhornResult:
+    given = dict(zip(of, tensors, strict=True))
+    a, b = kept_balanced(given, options)
+    result = sinkhorn(given["x"], given["y"], a=a, b=b, epsilon=given["epsilon"], **EXACT, **options)
+    if any(options.get(name) is not None for name in ("rho_a", "rho_b", "mass")):
+        return result
+    apart = (result.f.mean(1) - result.g.mean(1)) / 2  # the constant that is open
+    return result._replace(f=result.f - apart[:, None], g=result.g + apart[:, None])
+
+
+@pytest.mark.parametrize("field", ["linear", "f", "g"])
+@pytest.mark.parametrize("name", MARGINALS)
+def test_gradcheck_of_potentials_and_linear(name: str, field: str, device: torch.device) -> None:
+    options, of = MARGINALS[name], problem(device)
+    assert torch.autograd.gradcheck(
+        lambda *tensors: getattr(of_tensors(of, options, *tensors), field), tuple(of.values())
+    )
+
+
+@pytest.mark.parametrize("name", MARGINALS)
+def test_gradgradcheck_of_the_value(name: str, device: torch.device) -> None:
+    options, of = MARGINALS[name], problem(device)
+    assert torch.autograd.gradgradcheck(
+        lambda *tensors: of_tensors(of, options, *tensors).value, tuple(of.values())
+    )
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_second_order_of_costs(cost: str, device: torch.device) -> None:
+    of = problem(device)
+
+    def result(x: Tensor, y: Tensor) -> SinkhornResult:
+        return sinkhorn(x, y, cost=cost, cost_scale=1.5, epsilon=0.5, **EXACT)  # type: ignore[arg-type]
+
+    assert torch.autograd.gradgradcheck(lambda x, y: result(x, y).value, (of["x"], of["y"]))
+    assert torch.autograd.gradcheck(lambda x, y: result(x, y).linear, (of["x"], of["y"]))
+    table = torch.rand(2, 4, 3, device=device, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(
+        lambda c: sinkhorn(cost_matrix=c, cost_scale=1.5, epsilon=0.3, **EXACT).value, table
+    )
+
+
+def test_forward_mode(device: torch.device) -> None:
+    of = problem(device)
+    x, y = of["x"].detach(), of["y"].detach()
+    along = randn(2, 5, 3, seed=9, device=device, dtype=torch.float64)
+
+    def fields(x: Tensor) -> tuple[Tensor, ...]:
+        result = sinkhorn(x, y, epsilon=0.5, rho_a=1.0, **EXACT)
+        return result.value, result.linear, result.f, result.g
+
+    _, tangents = torch.func.jvp(fields, (x,), (along,))
+    step = 1e-5
+    ahead, behind = fields(x + step * along), fields(x - step * along)
+    for tangent, one, other in zip(tangents, ahead, behind, strict=True):
+        torch.testing.assert_close(tangent, (one - other) / (2 * step), rtol=1e-6, atol=1e-7)
+    hessian = torch.func.hessian(lambda x: fields(x)[0].sum())(x)
+    torch.testing.assert_close(hessian, hessian.permute(3, 4, 5, 0, 1, 2), rtol=1e-8, atol=1e-9)
+
+
+def test_float32_second_order_is_close_to_float64(device: torch.device) -> None:
+    grads = {}
+    for dtype in (torch.float64, torch.float32):
+        x = randn(150, 3, seed=1, device=device, dtype=dtype, grad=True)
+        y = randn(130, 3, seed=2, device=device, dtype=dtype)
+        result = sinkhorn(x, y, epsilon=1.0, tol=1e-7, max_iter=3000)
+        weight = randn(150, seed=3, device=device, dtype=dtype)
+        (of_potentials,) = torch.autograd.grad((result.f * weight).sum(), x, retain_graph=True)
+        (first,) = torch.autograd.grad(result.value, x, create_graph=True)
+        (second,) = torch.autograd.grad((first * weight[:, None]).sum(), x)
+        grads[dtype] = (of_potentials, second)
+    for got, truth in zip(grads[torch.float32], grads[torch.float64], strict=True):
+        # The system's condition number, some 100 here, on float32's 6e-8 per product.
+        assert_close(got, truth, 1e-4)
+
+
+def test_points_without_weight_have_second_derivatives(device: torch.device) -> None:
+    """A weight of 0 may grow: the value's second derivatives are there."""
+    of = problem(device)
+    a = torch.tensor([[0.4, 0.0, 0.2, 0.0, 0.3]], device=device, dtype=torch.float64).expand(2, -1)
+    y, step = of["y"].detach(), 1e-5
+
+    def slope(a: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = a.detach().requires_grad_()
+        value = sinkhorn(of["x"].detach(), y, a=leaf, rho_a=1.0, rho_b=1.0, epsilon=0.5, **EXACT).value
+        return torch.autograd.grad(value.sum(), leaf, create_graph=True)[0], leaf
+
+    along = torch.rand(2, 5, device=device, dtype=torch.float64)
+    first, leaf = slope(a.clone())
+    (product,) = torch.autograd.grad((first * along).sum(), leaf)
+    # One-sided differences of second order, because weights below 0 are refused.
+    at_one, at_two = (slope(a + k * step * along)[0].detach() for k in (1, 2))
+    differences = (-3 * first.detach() + 4 * at_one - at_two) / (2 * step)
+    torch.testing.assert_close(product, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_third_derivatives_are_refused(device: torch.device) -> None:
+    x = problem(device)["x"]
+    result = sinkhorn(x, x.detach() + 1, epsilon=0.5)
+    (first,) = torch.autograd.grad(result.value.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="third derivatives"):
+        torch.autograd.grad(second.sum(), x)
+    (of_f,) = torch.autograd.grad(result.f.square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second ones of its potentials"):
+        torch.autograd.grad(of_f.square().sum(), x)
+
+
 def test_padding_gets_no_gradient(device: torch.device) -> None:
     of = problem(device)
     value = sinkhorn(
@@ -91,12 +199,20 @@ def test_opcheck(points: bool, device: torch.device) -> None:
     torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, positional, keywords)
     nothing = (*positional[:3], *(None,) * 7, False, False, False)
     torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, nothing, keywords)
+    tables, (a, b, epsilons, *lengths, f, g), needs = positional[:3], positional[3:10], positional[10:]
+    along = [None if t is None else t.cos() for t in tables]
+    solved = (*tables, a, b, epsilons, *lengths, f, g, torch.zeros_like(epsilons))
+    rows = (a.cos(), b.cos(), epsilons.cos(), epsilons.sin(), f.cos(), g.sin())
+    operator = torch.ops.warpalign.sinkhorn_jvp.default
+    torch.library.opcheck(operator, (*solved, *along, *rows, *needs), keywords)
+    torch.library.opcheck(operator, (*solved, *(None,) * 9, False, False, False), keywords)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic: bool, device: torch.device) -> None:
     def step(x: Tensor, y: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
-        return sinkhorn(x * 2, y, a=a.softmax(-1), epsilon=epsilon, rho_b=1.0).value.sum()
+        result = sinkhorn(x * 2, y, a=a.softmax(-1), epsilon=epsilon, rho_b=1.0)
+        return result.value.sum() + result.f.square().mean()
 
     torch._dynamo.reset()
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
@@ -115,7 +231,8 @@ def test_torch_func(device: torch.device) -> None:
     a = torch.softmax(randn(3, 5, seed=3, device=device), 1)
 
     def one(x: Tensor, y: Tensor, a: Tensor) -> Tensor:
-        return sinkhorn(x, y, a=a, epsilon=0.5, rho_a=1.0).value
+        result = sinkhorn(x, y, a=a, epsilon=0.5, rho_a=1.0)
+        return result.value + result.g.sum()
 
     mapped = torch.func.vmap(one)(x, y, a)
     by_x, by_a = torch.func.vmap(torch.func.grad(one, argnums=(0, 2)))(x, y, a)

@@ -1,0 +1,191 @@
+// What every entry point of the CPU path does with a batch: threads shared out, memory laid out, a problem of
+// the batch brought into it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "cpu/dispatch.h"
+#include "transport/cpu_solver.h"
+#include "warpalign/sinkhorn.h"
+
+namespace warpalign::detail::transport {
+
+inline const CpuKernels& selected_kernels() {
+  return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
+}
+
+// With so many elements a problem is worth several threads.
+constexpr std::int64_t kElementsWorthThreads = 1 << 16;
+
+// How threads are shared out: over problems, or over the rows of one problem after the other.
+struct Division {
+  int problems;  // at once
+  int threads;   // of each
+
+  Division(const SinkhornProblem& p, const Execution& execution) {
+    const int threads_given = execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
+    const bool large = static_cast<std::int64_t>(p.n) * p.m >= kElementsWorthThreads;
+    const bool inside = large && p.batch < 4 * threads_given;
+    problems = inside ? 1 : std::clamp(p.batch, 1, threads_given);
+    threads = inside ? std::min(threads_given, kMostBlocks) : 1;
+  }
+};
+
+// Row b of an array (B, length); null stays null.
+template <class Real>
+const Real* row_of(const void* data, std::int64_t length, int b) {
+  return data ? static_cast<const Real*>(data) + b * length : nullptr;
+}
+template <class Real>
+Real* row_of(void* data, std::int64_t length, int b) {
+  return data ? static_cast<Real*>(data) + b * length : nullptr;
+}
+
+// The memory of one problem that is worked on, and what of the problem is in it.
+template <class Real>
+struct CpuProblem {
+  using Side = CpuSide<Real>;
+
+  const SinkhornProblem& p;
+  const int threads;
+  CpuSolver<Real> solver;
+  double* block_results;
+
+  CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it)
+      : p(problem), threads(threads_of_it) {
+    lay_out(arena, p.n, solver.rows);
+    lay_out(arena, p.m, solver.columns);
+    const int longest = padded(std::max(p.n, p.m));
+    solver.block_sums = arena.take<Real>(static_cast<std::size_t>(kMostBlocks) * longest);
+    solver.block_totals = arena.take<double>(static_cast<std::size_t>(kMostBlocks) * longest);
+    block_results = arena.take<double>(kBlockResults * kMostBlocks);
+    solver.scratch = arena.take<CpuScratch<Real>>(threads);
+    for (int k = 0; k < threads; ++k) {
+      CpuScratch<Real> own{arena.take<Real>(longest), arena.take<Real>(longest), arena.take<Real>(p.dim),
+                           arena.take<double>(p.dim)};
+      if (solver.scratch) solver.scratch[k] = own;
+    }
+  }
+
+  // Problem b. Potentials start at f0 and g0, in bits of the largest epsilon.
+  void bind(int b, const BlockTeam& team) {
+    solver.team = &team;
+    solver.kernels = &kernels_of<Real>(selected_kernels());
+    solver.cost_scale = p.cost_scale;
+    solver.mass = p.mass;
+    solver.costs = {};
+    solver.costs.kind = p.cost_kind;
+    solver.costs.dim = p.cost.data ? 0 : p.dim;
+    if (p.cost.data) {
+      solver.costs.matrix = static_cast<const Real*>(p.cost.data) + b * p.cost.stride[0];
+      solver.costs.row_stride = p.cost.stride[1];
+      solver.costs.column_stride = p.cost.stride[2];
+    }
+    solver.epsilon = std::max(epsilon(b), p.epsilon_start);
+    solver.lambda = 0;
+    solver.certified = false;
+    bind(solver.rows, p.a, p.x, p.n, p.f0, b);
+    bind(solver.columns, p.b, p.y, p.m, p.g0, b);
+  }
+
+  [[nodiscard]] double epsilon(int b) const {
+    return p.epsilons ? static_cast<double>(static_cast<const Real*>(p.epsilons)[b]) : p.epsilon;
+  }
+
+  // Rows become columns and columns rows.
+  void exchange_sides() {
+    std::swap(solver.rows, solver.columns);
+    std::swap(solver.costs.row_stride, solver.costs.column_stride);
+  }
+
+ private:
+  static constexpr int kBlockResults = 8;  // numbers of one block
+
+  void lay_out(Arena& arena, int length, Side& side) {
+    const std::size_t count = padded(length);
+    for (double** array : {&side.w, &side.old, &side.free, &side.spare, &side.weight, &side.target}) {
+      *array = arena.take<double>(count);
+    }
+    for (Real** array : {&side.reference, &side.hi, &side.lo}) *array = arena.take<Real>(count);
+    if (p.cost.data) return;
+    side.points = arena.take<Real>(count * p.dim);
+    if (p.cost_kind == CostKind::kCosine) side.lengths = arena.take<Real>(count);
+  }
+
+  void bind(Side& side, const TransportSide& of, const StridedTensor& points, int length, const void* start,
+            int b) {
+    side.count = of.lengths ? of.lengths[b] : length;
+    side.marginal = {p.mass > 0, of.strength};
+    const bool product = p.reference == TransportReference::kProduct;
+    const Real* const weights = row_of<Real>(of.weights, length, b);
+    const Real* const from = row_of<Real>(start, length, b);
+    const double bits = kLog2E<double> / solver.epsilon;
+    for (Real* array : {side.reference, side.hi, side.lo}) std::fill_n(array, padded(length), Real(0));
+    for (int i = 0; i < side.count; ++i) {
+      side.weight[i] = weights ? static_cast<double>(weights[i]) : 1.0 / side.count;
+      side.reference[i] = product ? static_cast<Real>(side.weight[i]) : Real(1);
+      side.target[i] = product ? 0.0 : std::log2(side.weight[i]);
+      side.w[i] = from ? bits * static_cast<double>(from[i]) : 0.0;
+    }
+    if (side.points) pack(side, points, b);
+  }
+
+  void pack(Side& side, const StridedTensor& from, int b) {
+    const Real* const points = static_cast<const Real*>(from.data) + b * from.stride[0];
+    const std::ptrdiff_t stride = padded(side.count);
+    for (int i = 0; i < side.count; ++i) {
+      double square = 0;
+      for (int d = 0; d < p.dim; ++d) {
+        const Real value = points[i * from.stride[1] + d * from.stride[2]];
+        side.points[d * stride + i] = value;
+        square += static_cast<double>(value) * static_cast<double>(value);
+      }
+      if (!side.lengths) continue;
+      const double length = std::sqrt(square);
+      side.lengths[i] = static_cast<Real>(length);
+      for (int d = 0; d < p.dim && length > 0; ++d) {
+        side.points[d * stride + i] =
+            static_cast<Real>(static_cast<double>(side.points[d * stride + i]) / length);
+      }
+    }
+    for (int d = 0; d < p.dim; ++d) {
+      std::fill(side.points + d * stride + side.count, side.points + (d + 1) * stride, Real(0));
+    }
+  }
+};
+
+// Job<Real>(arena, call, threads) lays out its memory and writes nothing; run(b, team) then does problem b.
+// `call` has the problem as its member p.
+template <template <class> class Job, class Call>
+std::size_t workspace_bytes_of(const Call& call, const Execution& execution) {
+  const Division division(call.p, execution);
+  Arena arena;
+  if (call.p.dtype == DType::kFloat64) {
+    const Job<double> job(arena, call, division.threads);
+  } else {
+    const Job<float> job(arena, call, division.threads);
+  }
+  return division.problems * arena.used();
+}
+
+template <template <class> class Job, class Call>
+void run_batch(const Call& call, Workspace workspace, const Execution& execution) {
+  const Division division(call.p, execution);
+  const std::size_t bytes = workspace_bytes_of<Job>(call, execution) / division.problems;
+  const BlockTeam inside(execution.parallel_for, division.threads);
+  const BlockTeam outside(execution.parallel_for, division.problems);
+  outside.run(call.p.batch, [&](int b, int worker) {
+    Arena arena(static_cast<std::byte*>(workspace.data) + worker * bytes);
+    if (call.p.dtype == DType::kFloat64) {
+      Job<double>(arena, call, division.threads).run(b, inside);
+    } else {
+      Job<float>(arena, call, division.threads).run(b, inside);
+    }
+  });
+}
+
+}  // namespace warpalign::detail::transport
