@@ -160,7 +160,7 @@ Tensor contiguous_like(const Tensor& tensor) {
   std::vector<int64_t> shape;
   shape.reserve(tensor.dim());
   for (int64_t axis = 0; axis < tensor.dim(); ++axis) shape.push_back(tensor.size(axis));
-  return torch::stable::new_empty(tensor, shape);
+  return empty(tensor, shape.data(), shape.size(), std::nullopt);
 }
 
 // The registered functions. Their parameters are their schema's, in its order.

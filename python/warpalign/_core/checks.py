@@ -24,6 +24,8 @@ from warpalign._core.torch_internals import (
 
 Reduction = Literal["none", "mean", "sum"]
 Precision = Literal["highest", "high", "medium"]
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # Integers that a length may come in, and whether each value is an int32 too.
 _LENGTH_DTYPES = {
@@ -182,7 +184,8 @@ def warn_once(message: str) -> None:
 
 def check_number(value: object, name: str, least: float | None = 0) -> float:
     """A finite number of at least `least`; None: above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    # float and int stand before Real, because asking an abstract class takes ten times as long.
+    if isinstance(value, bool) or not isinstance(value, (float, int, Real)):
         raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
     number = value if isinstance(value, (int, float)) else float(value)  # an int may exceed every float
     # Comparisons that torch.compile can trace where the number varies from call to call; NaN fails them.
@@ -249,19 +252,18 @@ def check_group(distributed: object) -> dist.ProcessGroup | None:
 
 def check_precision(precision: object) -> int:
     """Its number in the operators; None: that of torch's own float32 products."""
-    names = get_args(Precision)
     if precision is None:
-        return names.index(matmul_precision())
+        return PRECISIONS.index(matmul_precision())
     if not isinstance(precision, str):
         raise TypeError(f"precision: expected a str or None, got {type(precision).__name__}")
-    if precision not in names:
-        expected = ", ".join(f'"{name}"' for name in names)
+    if precision not in PRECISIONS:
+        expected = ", ".join(f'"{name}"' for name in PRECISIONS)
         raise ValueError(f"precision: expected one of {expected}, or None, got {precision!r}")
-    return names.index(precision)
+    return PRECISIONS.index(precision)
 
 
 def check_reduction(reduction: object) -> Reduction:
-    if reduction not in get_args(Reduction):
+    if reduction not in REDUCTIONS:
         raise ValueError(f'reduction: expected "none", "mean" or "sum", got {reduction!r}')
     return reduction  # type: ignore[return-value]
 

@@ -11,16 +11,17 @@ from torch import Tensor
 from warpalign._core.checks import is_autocast, shape_of
 
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
+COSTS: tuple[str, ...] = get_args(Cost)
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 def check_cost(cost: object) -> int | CostFunction:
     """The number of a cost that the operators have, or the caller's own function."""
     if isinstance(cost, str):
-        if cost not in get_args(Cost):
-            names = ", ".join(f'"{name}"' for name in get_args(Cost))
+        if cost not in COSTS:
+            names = ", ".join(f'"{name}"' for name in COSTS)
             raise ValueError(f"cost: expected one of {names}, or a function, got {cost!r}")
-        return get_args(Cost).index(cost)
+        return COSTS.index(cost)
     if not callable(cost):
         raise TypeError(f"cost: expected a str or a function, got {type(cost).__name__}")
     function: CostFunction = cost

@@ -52,9 +52,10 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or is_transforming() or is_forward_mode()
 
 
-def is_batched(tensor: Tensor) -> bool:
-    """A backward for many grad_outputs at once (is_grads_batched, or vmap): then nothing can be written in place."""
-    return is_traced() or is_legacy_batched(tensor)
+def may_write_in_place(incoming: Tensor) -> bool:
+    """Whether a backward may scale what it holds by the incoming gradient: neither is a graph of it wanted, nor is it
+    traced, nor for many incoming gradients at once (is_grads_batched, or vmap)."""
+    return not (torch.is_grad_enabled() or is_traced() or is_legacy_batched(incoming))
 
 
 def along_batch(factor: Tensor, like: Tensor) -> Tensor:
@@ -73,8 +74,10 @@ def scaled_in_place(
     factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     return tuple(
-        gradient.mul_(along_batch(factor, gradient)) if want else None
-        for gradient, want in zip(gradients, wanted, strict=True)
+        [
+            gradient.mul_(along_batch(factor, gradient)) if want else None
+            for gradient, want in zip(gradients, wanted, strict=True)
+        ]
     )
 
 

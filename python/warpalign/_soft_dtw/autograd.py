@@ -14,14 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpalign._core.torch_internals import is_forward_mode, is_second_order, is_transforming
+from warpalign._core.torch_internals import (
+    apply_unbound,
+    is_forward_mode,
+    is_second_order,
+    is_transforming,
+)
 from warpalign._core.transforms import (
     Dim,
     apply,
     by_name,
     folded,
-    is_batched,
     is_traced,
+    may_write_in_place,
     needs_graph,
     no_derivative,
     of_inputs,
@@ -35,6 +40,50 @@ from warpalign._soft_dtw import ops
 from warpalign._soft_dtw.inputs import Costs, Pairs
 from warpalign._soft_dtw.second_order import CostGradient, CostJvp, SeriesGradient, SeriesJvp
 from warpalign._soft_dtw.settings import Settings, as_keywords
+
+
+def _run(
+    of: Pairs, needs: tuple[bool, bool, bool], with_alignment: bool, settings: tuple[Any, ...]
+) -> tuple[Tensor, ...]:
+    """(value, grad_x, grad_y, grad_gamma), and the alignment if it is wanted."""
+    needs_x, needs_y, needs_gamma = needs
+    gamma, keywords = as_keywords(settings)
+    if not (of.gammas is None and of.x_mask is None and of.y_mask is None):
+        keywords |= {"gammas": of.gammas, "needs_grad_gamma": needs_gamma}
+        keywords |= {"x_mask": of.x_mask, "y_mask": of.y_mask}
+    operator = ops.alignment if with_alignment else ops.series
+    result: tuple[Tensor, ...] = operator(
+        of.x, of.y, of.x_lengths, of.y_lengths, gamma, needs_x, needs_y, **keywords
+    )
+    return result
+
+
+class _EagerSeries(torch.autograd.Function):
+    """The value of _Series where nothing is traced, at half of the host's time.
+
+    Its context is not set up after forward, and it has no outputs that only a trace must see.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, gammas: Tensor | None, others: tuple[Any, ...]) -> Tensor:
+        of, needs, settings = others
+        value, *ctx.gradients = _run(of, needs, False, settings)
+        ctx.needs, ctx.settings = needs, settings
+        ctx.save_for_backward(*of)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = ctx.needs_input_grad[:3]
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is not None and may_write_in_place(grad_value):
+            # Nobody else has these gradients: scaled where they are, a step holds them once.
+            return *scaled_in_place(grad_value, gradients, wanted), None
+        of = Pairs(*ctx.saved_tensors)
+        if gradients is None:  # a second backward through the same graph
+            with torch.no_grad():
+                _, *gradients = _run(of, ctx.needs, False, ctx.settings)
+        return *_gradients(grad_value, tuple(gradients), of, wanted, ctx.settings), None
 
 
 class _Series(torch.autograd.Function):
@@ -53,50 +102,27 @@ class _Series(torch.autograd.Function):
         with_alignment: bool,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, ...]:
-        needs_x, needs_y, needs_gamma = needs
-        gamma, keywords = as_keywords(settings)
-        if not (gammas is None and x_mask is None and y_mask is None):
-            keywords |= {"gammas": gammas, "needs_grad_gamma": needs_gamma}
-            keywords |= {"x_mask": x_mask, "y_mask": y_mask}
-        operator = ops.alignment if with_alignment else ops.series
-        result: tuple[Tensor, ...] = operator(x, y, x_lengths, y_lengths, gamma, needs_x, needs_y, **keywords)
+        of = Pairs(x, y, x_lengths, y_lengths, x_mask, y_mask, gammas)
+        result = _run(of, needs, with_alignment, settings)
         return result if with_alignment else (*result, x.new_empty(0))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pairs, (needs, _, settings) = split(Pairs, inputs)
+        pairs, (_, _, ctx.settings) = split(Pairs, inputs)
         _, *gradients, alignment = output
         ctx.mark_non_differentiable(*gradients, alignment)
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.needs, ctx.settings = needs, settings
-        # A transform or the compiler only knows of tensors that are saved.
-        traced = is_traced()
-        ctx.gradients = None if traced else gradients
-        ctx.save_for_backward(*pairs, *(gradients if traced else ()))
+        ctx.save_for_backward(*pairs, *gradients)  # a trace only knows of tensors that are saved
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad_value is None:
             return of_inputs(ctx)
         # saved_tensors are read once: torch.utils.checkpoint allows no more.
-        pairs, traced = split(Pairs, ctx.saved_tensors)
+        pairs, gradients = split(Pairs, ctx.saved_tensors)
         of, _ = split(Pairs, ctx.needs_input_grad)
         wanted = (of.x, of.y, of.gammas)
-        gradients: Any = traced or ctx.gradients
-        ctx.gradients = None
-        if not gradients:  # a second backward through the same graph
-            with torch.no_grad():
-                forward: Any = _Series.forward
-                _, *gradients, _ = forward(*pairs, ctx.needs, False, ctx.settings)
-        found: tuple[Tensor | None, ...]
-        if needs_graph():
-            arguments = (grad_value, *gradients, *pairs, wanted, ctx.settings)
-            found = only_wanted(wanted, apply(SeriesGradient, *arguments))
-        elif traced or is_batched(grad_value):
-            found = only_wanted(wanted, scaled(grad_value, gradients, wanted))
-        else:  # nobody else has these gradients: scaled where they are, a step holds them once
-            found = scaled_in_place(grad_value, gradients, wanted)
-        grad_x, grad_y, grad_gammas = found
+        grad_x, grad_y, grad_gammas = _gradients(grad_value, gradients, pairs, wanted, ctx.settings)
         return of_inputs(ctx, *by_name(Pairs, x=grad_x, y=grad_y, gammas=grad_gammas))
 
     @staticmethod
@@ -105,6 +131,19 @@ class _Series(torch.autograd.Function):
         pairs, (needs, *rest) = split(Pairs, folded(inputs, in_dims, info.batch_size))
         needs = _wanted_below(needs, given.x, given.y, given.gammas)
         return unfold(apply(_forward_mode_of(_Series), *pairs, needs, *rest), info.batch_size)
+
+
+def _gradients(
+    grad_value: Tensor,
+    gradients: tuple[Tensor, ...],
+    of: Pairs,
+    wanted: tuple[bool, ...],
+    settings: tuple[Any, ...],
+) -> tuple[Tensor | None, ...]:
+    """Gradients times grad_value in tensors of their own, with a graph where that is needed."""
+    if needs_graph():
+        return only_wanted(wanted, apply(SeriesGradient, grad_value, *gradients, *of, wanted, settings))
+    return only_wanted(wanted, scaled(grad_value, gradients, wanted))
 
 
 class _SeriesForwardMode(_Series):
@@ -291,17 +330,41 @@ class _Subsequence(torch.autograd.Function):
         return unfold(apply(_Subsequence, *tensors, needs, needs_alignment, settings), info.batch_size)
 
 
-def series(
-    of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings, with_alignment: bool
+def series(of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings) -> Tensor:
+    """Values; gamma is a number, or (B,) in the series' dtype."""
+    of, needs, given = _prepared(of, gamma, cost_kind, settings)
+    value: Tensor
+    if _is_plain(any(needs)):
+        value, *_ = _run(of, needs, False, given)
+    elif is_traced():
+        value, *_ = apply(_forward_mode_of(_Series), *of, needs, False, given)
+    else:
+        value = apply_unbound(_EagerSeries, of.x, of.y, of.gammas, (of, needs, given))
+    return value
+
+
+def series_and_alignment(
+    of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings
 ) -> tuple[Tensor, Tensor]:
-    """Value and alignment (empty if not wanted); gamma is a number, or (B,) in the series' dtype."""
-    gamma, gammas = _split_gamma(gamma)
-    of = of._replace(x=_traceable(of.x), y=_traceable(of.y), gammas=gammas)
-    settings = settings._replace(gamma=gamma, cost_kind=cost_kind)
-    needs = (_needs_grad(of.x), _needs_grad(of.y), _needs_grad(gammas))
-    run = _Series.forward if _is_plain(any(needs)) else partial(apply, _forward_mode_of(_Series))
-    value, *_, alignment = run(*of, needs, with_alignment, tuple(settings))
+    """Values and alignments (B, N, M)."""
+    of, needs, given = _prepared(of, gamma, cost_kind, settings)
+    if _is_plain(any(needs)):
+        value, *_, alignment = _run(of, needs, True, given)
+    else:
+        value, *_, alignment = apply(_forward_mode_of(_Series), *of, needs, True, given)
     return value, alignment
+
+
+def _prepared(
+    of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings
+) -> tuple[Pairs, tuple[bool, bool, bool], tuple[Any, ...]]:
+    """The pairs with their gammas, which of the gradients are wanted, and all settings."""
+    gamma, gammas = _split_gamma(gamma)
+    if gammas is not None or torch.compiler.is_compiling():
+        of = of._replace(x=_traceable(of.x), y=_traceable(of.y), gammas=gammas)
+    if gamma != settings.gamma or cost_kind != settings.cost_kind:
+        settings = settings._replace(gamma=gamma, cost_kind=cost_kind)
+    return of, (_needs_grad(of.x), _needs_grad(of.y), _needs_grad(gammas)), tuple(settings)
 
 
 def cost_matrix(

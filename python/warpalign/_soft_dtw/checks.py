@@ -10,6 +10,9 @@ from torch import Tensor
 from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
 from warpalign._soft_dtw.settings import METRIC_OPTIONS, Band, Settings
 
+_BANDS: tuple[str, ...] = get_args(Band)
+_NO_BAND = Settings()
+
 
 def check_gamma(gamma: object) -> float | Tensor:
     """A number, or a floating-point tensor whose shape and values gamma_of_pairs() checks."""
@@ -55,14 +58,15 @@ def check_settings(
     number = check_precision(precision)
     if not isinstance(batch_invariant, bool):
         raise TypeError(f"batch_invariant: expected a bool, got {type(batch_invariant).__name__}")
-    return check_band(bandwidth, band, max_slope)._replace(
-        step_penalty=penalty, precision=number, batch_invariant=batch_invariant
-    )
+    settings = check_band(bandwidth, band, max_slope)
+    if not (penalty or number or batch_invariant):
+        return settings
+    return settings._replace(step_penalty=penalty, precision=number, batch_invariant=batch_invariant)
 
 
 def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     """The band's settings, or those of none."""
-    if band not in get_args(Band):
+    if band not in _BANDS:
         raise ValueError(f'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got {band!r}')
     if band == "itakura":
         if bandwidth is not None:
@@ -75,7 +79,7 @@ def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
     if bandwidth is None:
         if band != "sakoe_chiba":
             raise ValueError(f'bandwidth: expected a radius with band="{band}", got None')
-        return Settings()
+        return _NO_BAND
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
         raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
     if bandwidth < 0:

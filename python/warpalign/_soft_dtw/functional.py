@@ -196,7 +196,7 @@ def soft_dtw_alignment(
         settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
         takes_arrays=True,
     )
-    value, alignment = of.value_and_alignment(True)
+    value, alignment = of.value_and_alignment()
     if of.unbatched:
         value, alignment = value.squeeze(0), alignment.squeeze(0)
     return SoftDTWAlignment(value, alignment.detach())

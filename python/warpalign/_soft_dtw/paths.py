@@ -92,7 +92,7 @@ def dtw_path(
     paths: list[Tensor] = []
     values = []
     for first in range(0, batch, step):
-        value, alignment = of.pairs(first, first + step).value_and_alignment(True)
+        value, alignment = of.pairs(first, first + step).value_and_alignment()
         values.append(value)
         # Row by row is also along the path; a NaN is not above 0.
         paths += [(one > 0).nonzero() for one in alignment.detach()]

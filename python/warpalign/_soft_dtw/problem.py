@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from warpalign._core import library
 from warpalign._core.checks import (
     check_lengths,
     check_mask,
@@ -32,24 +33,32 @@ class Problem(NamedTuple):
     settings: Settings
     unbatched: bool
 
-    def value_and_alignment(self, with_alignment: bool) -> tuple[Tensor, Tensor]:
-        """(B,) and (B, N, M); the alignment is empty if not wanted."""
-        if isinstance(self.cost, int):
-            with naming_the_band(self.settings):
-                return autograd.series(self.of, self.gamma, self.cost, self.settings, with_alignment)
+    def value(self) -> Tensor:
+        """(B,)"""
+        with naming_the_band(self.settings):
+            if isinstance(self.cost, int):
+                return autograd.series(self.of, self.gamma, self.cost, self.settings)
+            return autograd.cost_matrix(self._costs(self.cost), self.gamma, self.settings)[0]
+
+    def value_and_alignment(self) -> tuple[Tensor, Tensor]:
+        """(B,) and (B, N, M)"""
+        with naming_the_band(self.settings):
+            if isinstance(self.cost, int):
+                return autograd.series_and_alignment(self.of, self.gamma, self.cost, self.settings)
+            return autograd.cost_matrix(self._costs(self.cost), self.gamma, self.settings, True)
+
+    def _costs(self, function: CostFunction) -> Costs:
+        """What the caller's function makes of the pairs."""
         of = self.of
         # What a missing step or padding holds must not come back through the function's derivative either.
         x = without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
         y = without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
-        costs = check_costs(in_full_precision(self.cost, x, y), x, y)
+        costs = check_costs(in_full_precision(function, x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
         if of.y_mask is not None:
             costs = costs.masked_fill(of.y_mask[:, None, :], 0.0)
-        with naming_the_band(self.settings):
-            return autograd.cost_matrix(
-                Costs(costs, of.x_lengths, of.y_lengths), self.gamma, self.settings, with_alignment
-            )
+        return Costs(costs, of.x_lengths, of.y_lengths)
 
     def subsequence(self, with_alignment: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Value, alignment (empty if not wanted) and end values of x within y; gamma and cost are numbers."""
@@ -57,9 +66,6 @@ class Problem(NamedTuple):
         return autograd.subsequence(
             self.of, self.gamma, self.cost, self.settings.step_penalty, with_alignment
         )
-
-    def value(self) -> Tensor:
-        return self.value_and_alignment(False)[0]
 
     def divergence(self) -> Tensor:
         """s(x, y) - (s(x, x) + s(y, y)) / 2."""
@@ -98,6 +104,11 @@ def problem(
         takes_arrays: whether x and y may be arrays and lists, which have no gradient.
     """
     gamma, cost = check_gamma(gamma), check_cost(cost)
+    only_series = x_lengths is None and y_lengths is None and x_mask is None and y_mask is None
+    if only_series and not (unbatched or isinstance(gamma, Tensor)):
+        pairs = _as_they_are(x, y)
+        if pairs is not None:
+            return Problem(pairs, gamma, cost, settings, False)
     if takes_arrays:
         x, x_lengths, own = as_batch(x, x_lengths, names[0], f"{names[0]}_lengths")
         x_mask = one_mask(x_mask, own, f"{names[0]}_mask", names[0])
@@ -121,6 +132,29 @@ def problem(
     return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single)
 
 
+def _as_they_are(x: object, y: object) -> Pairs | None:
+    """Two batches that the operators take as they are, as most calls' are; None: others, of which every check has its say."""
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        return None
+    dtype, (batch, n, features), (others, m, also) = x.dtype, _axes(x), _axes(y)
+    fit = (
+        batch == others
+        and features == also > 0 < n
+        and m > 0
+        and dtype == y.dtype
+        and (dtype == torch.float32 or dtype == torch.float64)
+        and x.device == y.device
+        and (library.has_cuda or not x.is_cuda)
+    )
+    return Pairs(x, y) if fit else None
+
+
+def _axes(series: Tensor) -> Sequence[int]:
+    """Of a dense tensor of three axes; -1 for others."""
+    is_dense = series.layout == torch.strided and not series.is_nested
+    return series.shape if is_dense and series.dim() == 3 else (-1, -1, -1)
+
+
 def cost_problem(
     cost_matrix: object,
     *,
@@ -142,16 +176,20 @@ def cost_problem(
     return value.squeeze(0) if unbatched else value
 
 
-@contextmanager
-def naming_the_band(settings: Settings) -> Iterator[None]:
+class naming_the_band:
     """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
-    try:
-        yield
-    except RuntimeError as error:
-        message = str(error).splitlines()[0]
-        if settings.band and message.startswith("warpalign: band: "):
-            raise ValueError(message.removeprefix("warpalign: ")) from None
-        raise
+
+    def __init__(self, settings: Settings) -> None:
+        self.has_band = bool(settings.band)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.has_band and isinstance(error, RuntimeError):
+            message = str(error).splitlines()[0]
+            if message.startswith("warpalign: band: "):
+                raise ValueError(message.removeprefix("warpalign: ")) from None
 
 
 def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:

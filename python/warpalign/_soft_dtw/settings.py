@@ -53,6 +53,8 @@ def as_keywords(settings: tuple[Any, ...]) -> tuple[float, dict[str, Any]]:
     So an operator may lack those that its callers never set. Settings go through Function.apply as a plain tuple:
     torch.compile of vmap understands neither a NamedTuple nor variable arguments.
     """
+    if settings[1:] == _DEFAULTS[1:]:
+        return settings[0], {}
     triples = zip(Settings._fields, settings, _DEFAULTS, strict=True)
     changed = {name: value for name, value, default in triples if value != default}
     return changed.pop("gamma", 1.0), changed

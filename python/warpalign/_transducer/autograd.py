@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.torch_internals import is_forward_mode, is_transforming
-from warpalign._core.transforms import Dim, apply, is_batched, needs_graph, no_derivative, unfold
+from warpalign._core.transforms import Dim, apply, may_write_in_place, no_derivative, unfold
 from warpalign._transducer import ops
 from warpalign._transducer.settings import Settings, as_keywords
 
@@ -129,7 +129,7 @@ class _Loss(torch.autograd.Function):
                 if tensor is not None:
                     torch.autograd.graph.increment_version(tensor)
             return given[0], given[1], *none
-        if needs_graph() or is_batched(grad_loss):
+        if not may_write_in_place(grad_loss):
             grads = apply(_Gradient, grad_loss, saved, *inputs, ctx.settings)
         else:
             grads = ops.gradient(*inputs, saved, grad_loss, **as_keywords(ctx.settings))
