@@ -158,8 +158,16 @@ Status check(const SinkhornProblem& p, const SinkhornOutputs& out, const Executi
   if (Status s = check_numbers(p); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (Status s = check_inputs(p, out); !s.ok()) return s;
-  if (execution.device != Device::kHost) {
-    return Status::unsupported("execution", "sinkhorn has no CUDA path yet; move its inputs to the CPU");
+  if (execution.device == Device::kCuda) {  // lengths and values are on the device
+#if WARPALIGN_HAS_CUDA
+    if (!p.cost.data) {
+      return Status::unsupported("execution",
+                                 "sinkhorn makes costs of points on CPUs alone; give it the costs");
+    }
+    return {};
+#else
+    return kNoCudaPath;
+#endif
   }
   if (Status s = check_lengths(p.a.lengths, "x_lengths", "between 1 and N", p.batch, 1, p.n); !s.ok())
     return s;
@@ -194,8 +202,15 @@ Status check_outputs(const SinkhornProblem& p, const SinkhornOutputs& out, Works
 
 std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const SinkhornOutputs& outputs,
                                      const Execution& execution) {
-  if (problem.batch == 0 || !check_extents(problem).ok() || execution.device != Device::kHost) return 0;
-  return detail::transport::sinkhorn_cpu_workspace_bytes(problem, outputs, execution);
+  if (problem.batch == 0 || !check_extents(problem).ok()) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::transport::sinkhorn_cpu_workspace_bytes(problem, outputs, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::transport::sinkhorn_cuda_workspace_bytes(problem, outputs, execution);
+#else
+  return 0;
+#endif
 }
 
 Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, Workspace workspace,
@@ -205,6 +220,11 @@ Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, 
   const std::size_t needed = sinkhorn_workspace_bytes(problem, outputs, execution);
   if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transport::sinkhorn_cuda(problem, outputs, workspace, execution);
+  }
+#endif
   return detail::transport::sinkhorn_cpu(problem, outputs, workspace, execution);
 }
 

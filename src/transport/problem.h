@@ -8,6 +8,8 @@ namespace warpalign::detail::transport {
 
 std::size_t sinkhorn_cpu_workspace_bytes(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 Status sinkhorn_cpu(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&);
+std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
+Status sinkhorn_cuda(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&);
 
 std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem&, const SinkhornTangents&,
                                              const SinkhornOutputs&, const Execution&);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/anywhere.h"
 #include "core/constants.h"
 
 namespace warpalign::detail::transport {
@@ -17,7 +18,7 @@ struct Marginal {
   double strength = std::numeric_limits<double>::infinity();
 
   // The new w, for an epsilon. free: log2(weight / sum) with the potential itself left out of the sum.
-  [[nodiscard]] double updated(double free, double epsilon) const {
+  [[nodiscard]] WARPALIGN_ANYWHERE double updated(double free, double epsilon) const {
     if (partial) return std::min(0.0, free);
     if (std::isinf(strength)) return free;
     return strength == 0 ? 0.0 : strength / (strength + epsilon) * free;
@@ -25,15 +26,15 @@ struct Marginal {
 
   // Whether sums far from the weights matter: where they do not, a sum may be too small for its number
   // format.
-  [[nodiscard]] bool follows_sums() const { return !partial && strength > 0; }
+  [[nodiscard]] WARPALIGN_ANYWHERE bool follows_sums() const { return !partial && strength > 0; }
 
   // d dual / d weight at potential f, without the reference measure's part.
-  [[nodiscard]] double slope(double f) const {
+  [[nodiscard]] WARPALIGN_ANYWHERE double slope(double f) const {
     if (partial || std::isinf(strength)) return f;
     return strength == 0 ? 0.0 : strength * -std::expm1(-f / strength);
   }
   // What the side adds to the dual.
-  [[nodiscard]] double conjugate(double f, double weight) const {
+  [[nodiscard]] WARPALIGN_ANYWHERE double conjugate(double f, double weight) const {
     return weight == 0 ? 0.0 : slope(f) * weight;
   }
 };

@@ -48,11 +48,15 @@ struct alignas(16) float4 {
 };
 
 using std::abs;
+using std::ceil;
 using std::exp2;
 using std::fma;
 using std::fmax;
 using std::fmin;
+using std::frexp;
+using std::isinf;
 using std::isnan;
+using std::ldexp;
 using std::log2;
 using std::rint;
 using std::sqrt;

@@ -1,0 +1,317 @@
+// One pass over costs that are given, read once: sums or largest logits of rows, of columns, or of both.
+//
+//   t[i,j] = w[i] + lambda + z[j] - k C[i,j],   row sum = sum_j b[j] 2^t,   column sum = sum_i a[i] 2^t
+//
+// A thread has its columns for a whole part of the rows: their potentials lie in shared memory, their sums in
+// registers. A row's costs are loaded while the row before is worked on. A row's exponentials stay in
+// registers from its sum to the columns' sums: so a fused sweep updates the row in between, and needs one
+// read and one exponential of an element for a whole iteration.
+#pragma once
+
+#include "cuda/math.cuh"
+#include "cuda/streaming.cuh"
+#include "transport/cuda/side.cuh"
+
+namespace warpalign::detail::transport {
+
+enum class PassKind { kSums, kLargest, kEvaluate };
+
+// What a pass is to do.
+struct Pass {
+  bool rows;                 // make the rows' sums
+  bool columns;              // make the columns' sums
+  bool updates_rows;         // columns see the rows as an update leaves them
+  const double* rows_at;     // potentials; null: 0
+  const double* columns_at;  // likewise
+  double lambda;
+  double grid;
+  double k;  // log2(e) cost_scale / epsilon
+  double epsilon;
+  bool is_nan;  // kEvaluate: the plan becomes NaN
+};
+
+// Sums over the plan, of one thread; joined: of all.
+struct PlanSums {
+  double linear = 0;  // sum P C, C not scaled
+  double logits = 0;  // sum P t
+};
+
+__device__ __forceinline__ float exp2_of(float x) { return cuda::exp2_fast(x); }
+__device__ __forceinline__ double exp2_of(double x) { return exp2(x); }
+
+// log2 and 2^x with the precision of Real but float64's range.
+template <class Real>
+__device__ __forceinline__ double log2_in(double v) {
+  if constexpr (sizeof(Real) == 8) return log2(v);
+  if (!(v > 0) || isinf(v)) return log2(v);
+  int exponent;
+  const double mantissa = frexp(v, &exponent);
+  return exponent + static_cast<double>(log2(static_cast<float>(mantissa)));
+}
+template <class Real>
+__device__ __forceinline__ double exp2_in(double x) {
+  if constexpr (sizeof(Real) == 8) return exp2(x);
+  if (!(abs(x) < 1000)) return exp2(x);
+  const double whole = rint(x);
+  return ldexp(static_cast<double>(cuda::exp2_fast(static_cast<float>(x - whole))), static_cast<int>(whole));
+}
+
+template <class Real_, int kColumns>
+class Dense {
+ public:
+  using Real = Real_;
+  static constexpr int kColumnsOfThread = kColumns;
+  static constexpr int kMostThreads = 32 * kMostWarps;
+
+  __device__ __forceinline__ Dense(const SolveParams<Real>& p, const Team& team, const Side<Real>& rows,
+                                   const Side<Real>& columns)
+      : p_(p), team_(team), rows_(rows), columns_(columns), width_(p.layout.width()) {}
+
+  // Whether one pass can update rows and make the columns' sums.
+  [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return p_.layout.sweeps(); }
+
+  // All threads of the team. The sums are there behind the team's next barrier. One copy of this code for
+  // all callers: it is nearly the whole kernel.
+  template <PassKind kKind>
+  __device__ __attribute__((noinline)) void run(const Pass& pass, PlanSums& sums) const {
+    const int segments = p_.layout.segments;
+    for (int task = team_.rank; task < p_.layout.row_groups * segments; task += team_.blocks) {
+      run_task<kKind>(pass, task / segments, task % segments, sums);
+    }
+  }
+
+ private:
+  static constexpr bool kPairs = sizeof(Real) == 4;
+  static constexpr int kMostRounds = 128;  // rows that a thread adds up before they go to memory
+
+  [[nodiscard]] static __device__ __forceinline__ Real minus_infinity() {
+    return static_cast<Real>(-CUDART_INF);
+  }
+
+  // The numbers of a segment's columns in shared memory, and the room where warps join their sums.
+  struct Columns {
+    Real* hi;
+    Real* lo;
+    Real* weight;
+    Real* exchange;
+  };
+  [[nodiscard]] __device__ __forceinline__ Columns columns() const {
+    auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
+    const int padded = kColumns * width_;
+    return {first, first + (kPairs ? padded : 0), first + (kPairs ? 2 : 1) * padded,
+            first + kNumbersOfColumn<Real> * padded};
+  }
+
+  __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
+    const Columns to = columns();
+    __syncthreads();  // whatever was there has been used
+    for (int j = static_cast<int>(threadIdx.x); j < kColumns * width_; j += static_cast<int>(blockDim.x)) {
+      Potential<Real> z{0, 0};
+      Real weight = 0;
+      if (j < count) {
+        z = Potential<Real>::split(pass.columns_at ? pass.columns_at[begin + j] : 0.0, pass.grid);
+        weight = static_cast<Real>(columns_.reference(columns_.weight(begin + j)));
+      }
+      to.hi[j] = z.hi;
+      if (kPairs) to.lo[j] = z.lo;
+      to.weight[j] = weight;
+    }
+    __syncthreads();
+  }
+
+  // What a row's threads need of it, loaded ahead.
+  struct Row {
+    Real cost[kColumns];
+    double at;
+    Real weight;
+  };
+
+  // Joins a number of all threads of a row; the result is everybody's.
+  template <bool kLargest>
+  __device__ __forceinline__ Real joined(Real v, int& parity) const {
+    const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
+    v = cuda::reduce(v, join);
+    if (p_.layout.warp_rows) return v;
+    auto* const places =
+        reinterpret_cast<Real*>(cuda::dynamic_shared() + kMostWarps * kRecordBytes) + parity * kMostWarps;
+    parity ^= 1;  // so that one barrier of the block is enough
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    if (threadIdx.x % 32 == 0) places[threadIdx.x / 32] = v;
+    __syncthreads();
+    Real parts[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) parts[k] = kLargest ? minus_infinity() : Real(0);
+#pragma unroll
+    for (int k = 0; k < kMostWarps; ++k) {
+      if (k < warps) parts[k % 4] = join(parts[k % 4], places[k]);
+    }
+    return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
+  }
+
+  // By what a row's exponentials count in the columns' sums: its weight in the reference, times 2^(its move).
+  // sum: of the row, positive and finite.
+  [[nodiscard]] __device__ __attribute__((noinline)) Real moved_factor(const Pass& pass, double at,
+                                                                       double weight, Real sum) const {
+    const double reference = rows_.reference(weight);
+    const double target = rows_.product ? 0.0 : log2_in<Real>(weight);
+    const double next =
+        rows_.marginal.updated(free_of(target, at, log2_in<Real>(static_cast<double>(sum))), pass.epsilon);
+    if (isinf(next) || isinf(at)) return static_cast<Real>(reference);
+    return static_cast<Real>(reference * exp2_in<Real>(next - at));
+  }
+
+  template <PassKind kKind>
+  __device__ __forceinline__ void run_task(const Pass& pass, int row_group, int segment,
+                                           PlanSums& sums) const {
+    constexpr bool kLargest = kKind == PassKind::kLargest;
+    const int padded = kColumns * width_;
+    const int begin = segment * padded;
+    const int count = min(max(columns_.count - begin, 0), padded);
+    load_columns(pass, begin, count);
+    const Columns z = columns();
+    const int place = static_cast<int>(threadIdx.x) % width_;  // in the row
+    const int group = static_cast<int>(threadIdx.x) / width_;
+    const int groups = p_.layout.groups();
+    const int end = p_.layout.first_row(row_group + 1, rows_.count);
+    // What the loop needs, out of memory that its stores might change as far as the compiler knows.
+    const bool makes_rows = pass.rows, makes_columns = pass.columns, product = rows_.product;
+    [[maybe_unused]] const bool updates = pass.updates_rows;
+    [[maybe_unused]] const bool is_hard = !rows_.marginal.partial && isinf(rows_.marginal.strength);
+    const double* const rows_at = pass.rows_at;
+    const double lambda = pass.lambda, grid = pass.grid;
+    const Real* const weights = rows_.p.weights ? rows_.p.weights + rows_.row_of_batch() : nullptr;
+    const Real uniform = static_cast<Real>(1.0 / rows_.count);
+    Real* const row_sums = rows_.partials(segment);
+    const Real k = static_cast<Real>(pass.k);
+    const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
+    const Real* const costs =
+        p_.cost + rows_.b * p_.cost_stride[0] + static_cast<std::int64_t>(begin + place) * stride;
+    const std::int64_t step = width_ * stride;
+
+    Row ahead;
+    const auto load = [&](int i, int c) {
+      ahead.cost[c] = static_cast<Real>(CUDART_INF);
+      if (i < end && c * width_ + place < count) {
+        ahead.cost[c] = cuda::load_streaming(costs + i * row_stride + c * step);
+      }
+    };
+    const auto load_rest = [&](int i) {
+      ahead.at = i < end && rows_at ? rows_at[i] : 0.0;
+      ahead.weight = i < end && weights ? weights[i] : uniform;
+    };
+    const int first = p_.layout.first_row(row_group, rows_.count);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) load(first + group, c);
+    load_rest(first + group);
+
+    bool is_first = true;
+    int parity = 0;
+    // The rows of a round are one of every group. A block's warps have the same rounds.
+    for (int round = first; round < end || is_first; round += groups * kMostRounds) {
+      Real acc[kColumns];
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) acc[c] = kLargest ? minus_infinity() : Real(0);
+      const int last = min(end, round + groups * kMostRounds);
+      for (int i = round + group; i < last; i += groups) {
+        Row row;
+        row.at = ahead.at;
+        row.weight = ahead.weight;
+        load_rest(i + groups);
+        const Potential<Real> w = Potential<Real>::split(row.at + lambda, grid);
+        Real e[kColumns];
+        Real own = kLargest ? minus_infinity() : Real(0);
+        Real linear = 0, logits = 0;
+        [[maybe_unused]] const Real of_row = product ? static_cast<Real>(row.weight) : Real(1);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const int j = c * width_ + place;
+          const Real cost = ahead.cost[c];
+          load(i + groups, c);
+          Real t = fma(-k, cost, w.hi + z.hi[j]);
+          if constexpr (kPairs) t += w.lo + z.lo[j];
+          if constexpr (kLargest) {
+            e[c] = t;
+            if (z.weight[j] > 0) own = larger(own, t);
+          } else {
+            e[c] = exp2_of(t);
+            const Real weighted = e[c] * z.weight[j];
+            own += weighted;
+            if constexpr (kKind == PassKind::kEvaluate) {
+              const Real mass = of_row * weighted;
+              if (mass != 0) {
+                linear += mass * cost;
+                logits += mass * t;
+              }
+              if (p_.plan && j < count) {
+                const double plan = pass.is_nan ? CUDART_NAN : p_.cost_scale * static_cast<double>(mass);
+                p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] +
+                        (begin + j) * p_.plan_stride[2]] = static_cast<Real>(plan);
+              }
+            }
+          }
+        }
+        if constexpr (kKind == PassKind::kEvaluate) {
+          sums.linear += static_cast<double>(linear);
+          sums.logits += static_cast<double>(logits);
+        }
+        if (makes_rows) {
+          own = joined<kLargest>(own, parity);
+          if (place == 0) row_sums[i] = own;
+        }
+        if (!makes_columns) continue;
+        if constexpr (kLargest) {
+          if (row.weight > 0 || !product) {
+#pragma unroll
+            for (int c = 0; c < kColumns; ++c) acc[c] = larger(acc[c], e[c]);
+          }
+        } else {
+          Real factor = of_row;
+          if (updates && own > 0 && !isinf(own)) {
+            factor =
+                is_hard ? static_cast<Real>(row.weight) / own : moved_factor(pass, row.at, row.weight, own);
+          }
+          if (isnan(own)) factor = own;
+#pragma unroll
+          for (int c = 0; c < kColumns; ++c) acc[c] += e[c] * factor;
+        }
+      }
+      if (makes_columns) add<kLargest>(acc, z, row_group, begin, count, is_first);
+      is_first = false;
+    }
+  }
+
+  // Puts the columns' sums of some rows to those of the rows before.
+  template <bool kLargest>
+  __device__ __forceinline__ void add(const Real (&acc)[kColumns], const Columns& z, int row_group, int begin,
+                                      int count, bool is_first) const {
+    const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
+    Real* const to = columns_.partials(row_group) + begin;
+    const int place = static_cast<int>(threadIdx.x) % width_;
+    if (!p_.layout.warp_rows) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int j = c * width_ + place;
+        if (j < count) to[j] = is_first ? acc[c] : join(to[j], acc[c]);
+      }
+      return;
+    }
+    const int padded = kColumns * width_, group = static_cast<int>(threadIdx.x) / width_;
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) z.exchange[group * padded + c * width_ + place] = acc[c];
+    __syncthreads();
+    for (int j = static_cast<int>(threadIdx.x); j < count; j += static_cast<int>(blockDim.x)) {
+      Real sum = z.exchange[j];
+      for (int g = 1; g < p_.layout.groups(); ++g) sum = join(sum, z.exchange[g * padded + j]);
+      to[j] = is_first ? sum : join(to[j], sum);
+    }
+  }
+
+  const SolveParams<Real>& p_;
+  const Team& team_;
+  const Side<Real>& rows_;
+  const Side<Real>& columns_;
+  const int width_;
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,32 @@
+// Makes the entry of a kernel, where it is compiled.
+#pragma once
+
+#include "cuda/launch.cuh"
+#include "transport/cuda/kernels.h"
+#include "transport/cuda/results.cuh"
+
+namespace warpalign::detail::transport {
+
+template <class Costs>
+cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream) {
+  using Real = typename Costs::Real;
+  cuda::LaunchConfig config{layout.teams * layout.team_blocks, layout.threads,
+                            shared_bytes<Real>(layout, Costs::kColumnsOfThread), stream};
+  config.cooperative = layout.team_blocks > 1;
+  return config;
+}
+
+template <class Costs>
+constexpr SinkhornKernel<typename Costs::Real> entry(const char* name) {
+  using Real = typename Costs::Real;
+  return {name, Costs::kColumnsOfThread,
+          [](const SolveLayout& layout, int* blocks) {
+            return cuda::resident_blocks(sinkhorn_kernel<Costs>, launch_config<Costs>(layout, nullptr),
+                                         blocks);
+          },
+          [](const SolveParams<Real>& params, cudaStream_t stream) {
+            return cuda::launch(sinkhorn_kernel<Costs>, launch_config<Costs>(params.layout, stream), params);
+          }};
+}
+
+}  // namespace warpalign::detail::transport

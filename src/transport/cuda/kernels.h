@@ -1,0 +1,22 @@
+// The kernels of sinkhorn()'s CUDA path: which there are, and how one is launched.
+#pragma once
+
+#include "transport/cuda/params.cuh"
+#include "warpalign/status.h"
+
+namespace warpalign::detail::transport {
+
+template <class Real>
+struct SinkhornKernel {
+  const char* name;
+  int columns_of_thread;
+  // Blocks of this layout that the current device holds at the same time.
+  Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
+  Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
+};
+
+// For costs that are given. columns: of the kernel's rows.
+template <class Real>
+const SinkhornKernel<Real>& dense_kernel_for(int columns);
+
+}  // namespace warpalign::detail::transport

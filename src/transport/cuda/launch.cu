@@ -1,0 +1,135 @@
+// Host side of sinkhorn()'s CUDA path: where everything is in the workspace, and the launch.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "core/visit_dtype.h"
+#include "cuda/launch.cuh"
+#include "transport/cuda/kernels.h"
+#include "transport/problem.h"
+
+namespace warpalign::detail::transport {
+namespace {
+
+// What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
+template <class Real>
+class Plan {
+ public:
+  Plan(const SinkhornProblem& p, const Execution& execution) : p_(p) {
+    swapped_ = p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
+    const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
+    kernel_ = &dense_kernel_for<Real>(columns);
+    layout_ = block_shape(rows, columns, kernel_->columns_of_thread);
+    int resident = 0;
+    status_ = kernel_->resident_blocks(layout_, &resident);
+    if (status_.ok() && resident == 0) {
+      status_ = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
+    }
+    share_out(layout_, rows, columns, p.batch, std::max(resident, 1), execution.batch_invariant);
+  }
+
+  [[nodiscard]] Status status() const { return status_; }
+
+  // Memory of the workspace, and the parameters that point to it.
+  [[nodiscard]] SolveParams<Real> lay_out(Arena& arena) const {
+    SolveParams<Real> params{};
+    const std::size_t teams = layout_.teams;
+    params.layout = layout_;
+    params.arrivals = arena.take<int>(teams);
+    params.records = arena.take<unsigned char>(teams * 2 * layout_.team_blocks * kRecordBytes);
+    params.rows.length = swapped_ ? p_.m : p_.n;
+    params.columns.length = swapped_ ? p_.n : p_.m;
+    params.rows.splits = layout_.segments;
+    params.columns.splits = layout_.row_groups;
+    for (SideParams<Real>* const side : {&params.rows, &params.columns}) {
+      const std::size_t length = side->length;
+      side->potentials = arena.take<double>(teams * 3 * length);
+      side->partials = arena.take<Real>(teams * side->splits * length);
+    }
+    return params;
+  }
+
+  Status run(const SinkhornOutputs& out, Workspace workspace, cudaStream_t stream) const {
+    Arena arena(workspace.data);
+    SolveParams<Real> params = lay_out(arena);
+    const auto real = [](const void* data) { return static_cast<const Real*>(data); };
+    const auto written = [](void* data) { return static_cast<Real*>(data); };
+    SideParams<Real>& of_a = swapped_ ? params.columns : params.rows;
+    SideParams<Real>& of_b = swapped_ ? params.rows : params.columns;
+    const auto bind = [&](SideParams<Real>& side, const TransportSide& from, const void* start,
+                          void* potential, void* gradient) {
+      side.weights = real(from.weights);
+      side.lengths = from.lengths;
+      side.strength = from.strength;
+      side.start = real(start);
+      side.potential = written(potential);
+      side.grad_weights = written(gradient);
+    };
+    bind(of_a, p_.a, p_.f0, out.f, out.grad_a);
+    bind(of_b, p_.b, p_.g0, out.g, out.grad_b);
+    of_a.has_lambda = true;
+    params.cost = real(p_.cost.data);
+    params.plan = written(out.grad_cost);
+    const std::int64_t plan_stride[] = {std::int64_t{p_.n} * p_.m, p_.m, 1};
+    for (int axis = 0; axis < 3; ++axis) {
+      const int from = axis == 0 || !swapped_ ? axis : 3 - axis;
+      params.cost_stride[axis] = p_.cost.stride[from];
+      params.plan_stride[axis] = plan_stride[from];
+    }
+    params.batch = p_.batch;
+    params.cost_scale = p_.cost_scale;
+    params.epsilon = p_.epsilon;
+    params.epsilons = real(p_.epsilons);
+    params.epsilon_start = p_.epsilon_start;
+    params.epsilon_factor = p_.epsilon_factor;
+    params.mass = p_.mass;
+    params.tolerance = p_.tolerance;
+    params.max_iterations = p_.max_iterations;
+    params.product = p_.reference == TransportReference::kProduct;
+    params.symmetric = p_.updates == SinkhornUpdates::kSymmetric;
+    params.rows_first = swapped_;
+    params.shift = written(out.shift);
+    params.value = written(out.value);
+    params.linear = written(out.linear);
+    params.grad_epsilon = written(out.grad_epsilon);
+    params.error = written(out.error);
+    params.iterations = out.iterations;
+    const std::size_t teams = layout_.teams;
+    if (Status s = cuda::set_memory(params.arrivals, 0, teams * sizeof(int), stream); !s.ok()) return s;
+    if (out.grad_cost && (p_.a.lengths || p_.b.lengths)) {  // behind true lengths
+      const std::size_t bytes = sizeof(Real) * p_.batch * p_.n * p_.m;
+      if (Status s = cuda::set_memory(out.grad_cost, 0, bytes, stream); !s.ok()) return s;
+    }
+    return kernel_->launch(params, stream);
+  }
+
+ private:
+  const SinkhornProblem& p_;
+  bool swapped_;
+  const SinkhornKernel<Real>* kernel_;
+  SolveLayout layout_;
+  Status status_;
+};
+
+}  // namespace
+
+std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs&,
+                                          const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    Arena arena;
+    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution).lay_out(arena));
+    return arena.used();
+  });
+}
+
+Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
+                     const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    const Plan<typename decltype(type)::Type> plan(p, execution);
+    if (!plan.status().ok()) return plan.status();
+    return plan.run(out, workspace, static_cast<cudaStream_t>(execution.stream));
+  });
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,83 @@
+// How the CUDA path of sinkhorn() shares out its work: plain numbers, computed on the host.
+//
+// A team of blocks solves one problem at a time. Within a pass over the costs a block takes whole rows, or,
+// where rows are long, segments of them. A row belongs to a warp or to the whole block: each thread has
+// kColumns columns of it, thread t the columns t, t + width, t + 2 width, ... of the segment.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/anywhere.h"
+#include "cuda/device.h"
+
+namespace warpalign::detail::transport {
+
+inline constexpr int kMostWarps = 16;  // of a block
+inline constexpr int kRecordBytes = 64;
+// In front of a block's shared memory: what reductions over the block need.
+inline constexpr int kScratchBytes = kMostWarps * kRecordBytes + 2 * kMostWarps * 8;
+// Behind it in an update: the parts of 32 totals. In a pass: the columns' numbers.
+inline constexpr int kTotalsBytes = kMostWarps * 32 * 8;
+// With so many elements one more block of a team is worth its part in the team's waits.
+inline constexpr std::int64_t kElementsWorthABlock = 32768;
+
+struct SolveLayout {
+  int threads;      // of a block
+  bool warp_rows;   // a row belongs to a warp
+  int segments;     // of a row
+  int row_groups;   // the rows' parts: a task is a part of the rows of one segment
+  int team_blocks;  // of a team
+  int teams;
+
+  [[nodiscard]] WARPALIGN_ANYWHERE int width() const { return warp_rows ? 32 : threads; }
+  [[nodiscard]] WARPALIGN_ANYWHERE int groups() const { return warp_rows ? threads / 32 : 1; }
+  // A fused sweep needs whole rows.
+  [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments == 1; }
+  [[nodiscard]] WARPALIGN_ANYWHERE int first_row(int group, int rows) const {
+    return static_cast<int>(static_cast<std::int64_t>(rows) * group / row_groups);
+  }
+};
+
+// A float32 potential is a pair; a float64 one is a single number. The weight of the reference comes besides.
+template <class Real>
+inline constexpr int kNumbersOfColumn = sizeof(Real) == 4 ? 3 : 2;
+
+// Dynamic shared memory of a block.
+template <class Real>
+constexpr std::size_t shared_bytes(const SolveLayout& layout, int columns_of_thread) {
+  const std::size_t row = static_cast<std::size_t>(columns_of_thread) * layout.width() * sizeof(Real);
+  const std::size_t exchange = layout.warp_rows ? layout.groups() * row : 0;
+  return kScratchBytes + std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange);
+}
+
+// The shape of a block for rows of this length: blocks and teams follow from how many of these are resident.
+constexpr SolveLayout block_shape(int rows, int columns, int columns_of_thread) {
+  SolveLayout layout{};
+  layout.warp_rows = columns <= 32 * columns_of_thread;
+  layout.segments = 1;
+  if (layout.warp_rows) {
+    layout.threads = 32 * std::clamp(cuda::div_up(rows, 4), 1, kMostWarps);
+  } else {
+    const int widest = 32 * kMostWarps * columns_of_thread;
+    layout.segments = cuda::div_up(columns, widest);
+    const int of_segment = cuda::div_up(columns, layout.segments);
+    layout.threads = 32 * cuda::div_up(cuda::div_up(of_segment, columns_of_thread), 32);
+  }
+  return layout;
+}
+
+// Shares `resident` blocks out among the problems of a batch. same_for_every_batch: a problem gets as many as
+// it would alone, so that its sums have the same order in every batch.
+constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
+                         bool same_for_every_batch) {
+  const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / kElementsWorthABlock;
+  int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, 1, resident));
+  if (!same_for_every_batch) blocks = std::clamp(resident / batch, 1, blocks);
+  layout.row_groups = std::clamp(blocks / layout.segments, 1, rows);
+  layout.team_blocks = std::min(blocks, layout.row_groups * layout.segments);
+  layout.teams = std::clamp(resident / layout.team_blocks, 1, batch);
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,134 @@
+// Rows or columns of the problem that a team works on: weights, potentials, and sums over the other side.
+#pragma once
+
+#include <math_constants.h>
+
+#include "core/constants.h"
+#include "cuda/ragged.h"
+#include "transport/cuda/params.cuh"
+#include "transport/cuda/team.cuh"
+#include "transport/update.h"
+
+namespace warpalign::detail::transport {
+
+// A potential, as a pair whose hi part lies on a grid so coarse that the sum of two is exact. float64 is
+// exact enough without: lo is 0.
+template <class Real>
+struct Potential {
+  Real hi;
+  Real lo;
+
+  // inf, of a point that every cost forbids, becomes 0: its logits are -inf already.
+  static __device__ __forceinline__ Potential split(double v, double grid) {
+    if (v == CUDART_INF) v = 0;
+    if constexpr (sizeof(Real) == 8) return {v, 0};
+    const double hi = isinf(v) ? v : rint(v / grid) * grid;
+    return {static_cast<Real>(hi), isinf(v) ? Real(0) : static_cast<Real>(v - hi)};
+  }
+};
+
+// The grid of potentials up to `largest`.
+template <class Real>
+__device__ __forceinline__ double grid_of(double largest) {
+  constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53;
+  return exp2(ceil(log2(max(largest, 1.0))) + (1 - kDigits));
+}
+
+// The index of an array of potentials.
+inline constexpr int kShift = 2;
+
+template <class Real>
+struct Side {
+  const SideParams<Real>& p;
+  const int b;
+  const int team;
+  const int count;  // true length
+  const bool product;
+  const Marginal marginal;
+  int now = 0;    // which array has the potentials
+  float top = 0;  // their largest finite magnitude
+  float top_of_shift = 0;
+  double moved = 0;  // the largest move of the last update, in bits
+  bool near = false;
+  double total = 0;  // of the reference's weights
+
+  __device__ __forceinline__ Side(const SideParams<Real>& params, int b, int team, bool product, bool partial)
+      : p(params),
+        b(b),
+        team(team),
+        count(cuda::true_length(params.lengths, b, params.length)),
+        product(product),
+        marginal{partial, params.strength} {}
+
+  [[nodiscard]] __device__ __forceinline__ std::int64_t row_of_batch() const {
+    return static_cast<std::int64_t>(b) * p.length;
+  }
+  [[nodiscard]] __device__ __forceinline__ double weight(int i) const {
+    return p.weights ? static_cast<double>(p.weights[row_of_batch() + i]) : 1.0 / count;
+  }
+  // The weight of the reference measure, and log2(weight / it), for a weight.
+  [[nodiscard]] __device__ __forceinline__ double reference(double weight) const {
+    return product ? weight : 1.0;
+  }
+  [[nodiscard]] __device__ __forceinline__ double target(double weight) const {
+    return product ? 0.0 : log2(weight);
+  }
+  [[nodiscard]] __device__ __forceinline__ double* potentials(int which) const {
+    return p.potentials + (static_cast<std::int64_t>(team) * 3 + which) * p.length;
+  }
+  [[nodiscard]] __device__ __forceinline__ double* current() const { return potentials(now); }
+  [[nodiscard]] __device__ __forceinline__ double* next() const { return potentials(1 - now); }
+  [[nodiscard]] __device__ __forceinline__ double* shift() const { return potentials(kShift); }
+  [[nodiscard]] __device__ __forceinline__ Real* partials(int split) const {
+    return p.partials + (static_cast<std::int64_t>(team) * p.splits + split) * p.length;
+  }
+};
+
+// log2(weight / sum) with the potential at which the sum was taken left out. Nothing but forbidden pairs:
+// inf. A weight of 0 that is its own reference: -inf.
+__device__ __forceinline__ double free_of(double target, double at, double log2_sum) {
+  if (target == -CUDART_INF) return -CUDART_INF;
+  if (at == CUDART_INF || log2_sum == -CUDART_INF) return CUDART_INF;
+  return at + target - log2_sum;
+}
+
+// Calls body(i, total) for every point of the side, by one thread of the team each: its partial sums (or
+// largest parts) joined in their order, in float64. All blocks come; partial sums were made before a barrier.
+//
+// 2^k warps share 32 neighbouring points: each joins a part of the splits.
+template <bool kLargest, class Real, class Body>
+__device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int splits = side.p.splits;
+  int sharing = 1;
+  while (2 * sharing <= warps && 8 * sharing <= splits) sharing *= 2;
+  const int at_once = warps / sharing;
+  const int part = warp % sharing;
+  const bool working = warp / sharing < at_once;
+  const int first_split = splits * part / sharing, last_split = splits * (part + 1) / sharing;
+  auto* const parts = reinterpret_cast<double*>(cuda::dynamic_shared() + kScratchBytes);
+  const auto join = [](double a, double v) { return kLargest ? larger(a, v) : a + v; };
+  for (int tile = team.rank * at_once; tile * 32 < side.count; tile += team.blocks * at_once) {
+    const int i = (tile + warp / sharing) * 32 + lane;
+    const bool mine = working && i < side.count;
+    double total = kLargest ? -CUDART_INF : 0.0;
+    if (mine) {
+#pragma unroll 8
+      for (int k = first_split; k < last_split; ++k) {
+        total = join(total, static_cast<double>(side.partials(k)[i]));
+      }
+    }
+    if (sharing > 1) {
+      parts[threadIdx.x] = total;
+      __syncthreads();
+      if (part == 0) {
+        for (int k = 1; k < sharing; ++k) total = join(total, parts[threadIdx.x + 32 * k]);
+      }
+      __syncthreads();
+    }
+    if (mine && part == 0) body(i, total);
+  }
+}
+
+}  // namespace warpalign::detail::transport

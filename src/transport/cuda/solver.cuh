@@ -1,0 +1,356 @@
+// Sinkhorn on one problem of the batch, by a team of blocks: the course of the iterations, all on the device.
+//
+// A pass over the costs makes sums at fixed potentials; an update makes new potentials of them. Potentials
+// are the shift of the exponentials, so that no running maximum is needed while sums stay within float32's
+// range. An update sees whether they did. If not, or where nothing is known yet, a pass finds each point's
+// largest logit first, and the sums are made with that as the shift.
+//
+// Every thread of the team takes the same decisions, because all of them see the same joined numbers.
+#pragma once
+
+#include "transport/cuda/dense.cuh"
+
+namespace warpalign::detail::transport {
+
+// What an update tells about both sides.
+struct Change {
+  float moved[2] = {0, 0};  // the largest moves, in bits; NaN if one is NaN
+  float top[2] = {0, 0};    // the largest finite magnitudes
+  float gap = 0;            // the largest distance from the potential that would meet the weight
+  float out_of_range = 0;   // 1: a sum is not to be trusted
+  double mass = 0;          // of the plan, with these potentials
+
+  __device__ __forceinline__ void join(const Change& other) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      moved[k] = larger(moved[k], other.moved[k]);
+      top[k] = larger(top[k], other.top[k]);
+    }
+    gap = larger(gap, other.gap);
+    out_of_range = larger(out_of_range, other.out_of_range);
+    mass += other.mass;
+  }
+};
+
+template <class Costs>
+class Solver {
+ public:
+  using Real = typename Costs::Real;
+
+  __device__ __forceinline__ Solver(const SolveParams<Real>& p, Team& team, int b)
+      : rows(p.rows, b, team.index, p.product, p.mass > 0),
+        columns(p.columns, b, team.index, p.product, p.mass > 0),
+        p_(p),
+        team_(team),
+        costs_(p, team, rows, columns) {}
+
+  Side<Real> rows;
+  Side<Real> columns;
+  double epsilon = 0;
+  double lambda = 0;  // in bits, of partial transport
+  int iterations = 0;
+
+  [[nodiscard]] __device__ __forceinline__ bool is_nan() const {
+    return isnan(rows.moved) || isnan(columns.moved);
+  }
+  [[nodiscard]] __device__ __forceinline__ const Costs& costs() const { return costs_; }
+
+  // Leaves the potentials of the last iteration.
+  __device__ __forceinline__ void run() {
+    const double wanted = p_.epsilons ? static_cast<double>(p_.epsilons[rows.b]) : p_.epsilon;
+    const bool valid = wanted > 0 && !isinf(wanted);
+    const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
+    epsilon = valid ? max(target, p_.epsilon_start) : target;
+    start();
+    if (p_.symmetric) {
+      while (epsilon > target) {
+        symmetric_step();
+        set_epsilon(max(target, epsilon * p_.epsilon_factor));
+      }
+      for (bool over = false; iterations < p_.max_iterations && !over; ++iterations) {
+        symmetric_step();
+        over = is_over();
+      }
+      return;
+    }
+    // Rows, then columns, is what one sweep does. Columns first: the iterations begin half a step earlier,
+    // and end half a step later.
+    if (!p_.rows_first) update(columns);
+    while (epsilon > target) {
+      if (p_.rows_first) {
+        step();
+      } else {
+        update(rows);
+      }
+      set_epsilon(max(target, epsilon * p_.epsilon_factor));
+      if (!p_.rows_first) update(columns);
+    }
+    iterations = p_.rows_first ? 0 : 1;
+    for (bool over = is_nan(); iterations < p_.max_iterations && !over; ++iterations) {
+      step();
+      over = is_over();
+    }
+    if (!p_.rows_first) update(rows);
+  }
+
+  // A pass at the current potentials.
+  [[nodiscard]] __device__ __forceinline__ Pass pass_at(const double* rows_at, float rows_top,
+                                                        const double* columns_at, float columns_top) const {
+    Pass pass{};
+    pass.rows_at = rows_at;
+    pass.columns_at = columns_at;
+    pass.lambda = lambda;
+    pass.grid =
+        grid_of<Real>(max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top)));
+    pass.k = kLog2E<double> * p_.cost_scale / epsilon;
+    pass.epsilon = epsilon;
+    return pass;
+  }
+  [[nodiscard]] __device__ __forceinline__ Pass pass_at_current() const {
+    return pass_at(rows.current(), rows.top, columns.current(), columns.top);
+  }
+
+ private:
+  static constexpr double kCertified = 60;  // bits
+
+  [[nodiscard]] __device__ __forceinline__ int index_of(const Side<Real>& side) const {
+    return &side == &columns ? 1 : 0;
+  }
+  [[nodiscard]] __device__ __forceinline__ bool is_over() const {
+    return is_nan() ||
+           max(max(rows.moved, columns.moved), abs(moved_lambda_)) < p_.tolerance * kLog2E<double>;
+  }
+
+  // Calls body(i) for the points of a side, by one thread of the team each.
+  template <class Body>
+  __device__ __forceinline__ void for_points(const Side<Real>& side, const Body& body) const {
+    const int step = team_.blocks * static_cast<int>(blockDim.x);
+    for (int i = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); i < side.count;
+         i += step) {
+      body(i);
+    }
+  }
+  static __device__ __forceinline__ void raise(float& top, double v) {
+    // Rounded up: the grid of potentials rests on it.
+    if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
+  }
+
+  struct Start {
+    float top[2] = {0, 0};
+    double total[2] = {0, 0};
+
+    __device__ __forceinline__ void join(const Start& other) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        top[k] = larger(top[k], other.top[k]);
+        total[k] += other.total[k];
+      }
+    }
+  };
+
+  __device__ __forceinline__ void start() {
+    Start mine;
+    for (Side<Real>* const side : {&rows, &columns}) {
+      const int k = index_of(*side);
+      for_points(*side, [&](int i) {
+        const double from =
+            side->p.start ? static_cast<double>(side->p.start[side->row_of_batch() + i]) : 0.0;
+        const double w = from * (kLog2E<double> / epsilon);
+        side->current()[i] = w;
+        raise(mine.top[k], w);
+        mine.total[k] += side->reference(side->weight(i));
+      });
+    }
+    const Start all = team_.joined(mine);
+    rows.top = all.top[0];
+    columns.top = all.top[1];
+    rows.total = all.total[0];
+    columns.total = all.total[1];
+  }
+
+  // The potentials stay what they are in units of the cost.
+  __device__ __attribute__((noinline)) void set_epsilon(double to) {
+    const double ratio = epsilon / to;
+    for (Side<Real>* const side : {&rows, &columns}) {
+      for_points(*side, [&](int i) { side->current()[i] *= ratio; });
+      side->top = static_cast<float>(side->top * ratio) * 1.000001f;
+    }
+    lambda *= ratio;
+    epsilon = to;
+    certified_ = false;
+    team_.barrier();
+  }
+
+  // What becomes of the sums at potentials `at` (null: 0). moved_lambda: since the pass, lambda has moved so.
+  enum class How { kUpdate, kAverage };
+  __device__ __attribute__((noinline)) void change(const Side<Real>& side, const double* at, How how,
+                                                   double moved_lambda, Change& mine) const {
+    const int k = index_of(side);
+    double* const next = side.next();
+    const double* const current = side.current();
+    for_totals<false>(side, team_, [&](int i, double sum) {
+      const double weight = side.weight(i);
+      const double w = at ? at[i] : 0.0;
+      const double log2_sum = log2(sum) + moved_lambda;
+      const double free = free_of(side.target(weight), w, log2_sum);
+      double to = side.marginal.updated(free, epsilon);
+      const bool follows = side.marginal.follows_sums();
+      const bool too_small = follows && log2_sum < -kCertified && !isinf(w);
+      if (sum == CUDART_INF || too_small) mine.out_of_range = 1;
+      const double old = current[i];
+      if (to != old) mine.moved[k] = larger(mine.moved[k], static_cast<float>(abs(to - old)));
+      if (how == How::kAverage && !isinf(to)) to = (old + to) / 2;
+      if (follows && !isinf(to)) mine.gap = larger(mine.gap, static_cast<float>(abs(free - to)));
+      raise(mine.top[k], to);
+      if (p_.mass > 0 && !isinf(to) && !isinf(w)) {
+        mine.mass += side.reference(weight) * exp2(log2_sum + (to - w));
+      }
+      next[i] = to;
+    });
+  }
+  __device__ __forceinline__ void take(Side<Real>& side, const Change& all) {
+    const int k = index_of(side);
+    side.now = 1 - side.now;
+    side.moved = all.moved[k];
+    side.top = all.top[k];
+    side.near = all.moved[k] <= kCertified && all.gap <= kCertified;
+    certified_ = rows.near && columns.near;
+  }
+  __device__ __forceinline__ void move_mass(double mass) {
+    if (!(p_.mass > 0)) return;
+    moved_lambda_ = log2(p_.mass / mass);
+    lambda += moved_lambda_;
+  }
+
+  // A pass for one side alone, at `at`.
+  template <PassKind kKind>
+  __device__ __attribute__((noinline)) void one_sided(const Side<Real>& side, const double* at, float top) {
+    const bool of_rows = index_of(side) == 0;
+    Pass pass = of_rows ? pass_at(at, top, columns.current(), columns.top)
+                        : pass_at(rows.current(), rows.top, at, top);
+    pass.rows = of_rows;
+    pass.columns = !of_rows;
+    PlanSums unused;
+    costs_.template run<kKind>(pass, unused);
+    team_.barrier();
+  }
+  // Potentials with which the largest logit of every point is about 0, in side.shift().
+  __device__ __attribute__((noinline)) void find_range(Side<Real>& side) {
+    one_sided<PassKind::kLargest>(side, nullptr, 0);
+    Change mine;
+    for_totals<true>(side, team_, [&](int i, double largest) {
+      side.shift()[i] = -ceil(largest);
+      raise(mine.top[0], ceil(largest));
+    });
+    side.top_of_shift = team_.joined(mine).top[0];
+  }
+
+  // One side, from the sums at the other side's potentials.
+  __device__ __attribute__((noinline)) void update(Side<Real>& side) {
+    if (certified_) {
+      one_sided<PassKind::kSums>(side, side.current(), side.top);
+      Change mine;
+      change(side, side.current(), How::kUpdate, 0, mine);
+      const Change all = team_.joined(mine);
+      if (all.out_of_range == 0) {
+        take(side, all);
+        return move_mass(all.mass);
+      }
+    }
+    find_range(side);
+    one_sided<PassKind::kSums>(side, side.shift(), side.top_of_shift);
+    Change mine;
+    change(side, side.shift(), How::kUpdate, 0, mine);
+    const Change all = team_.joined(mine);
+    take(side, all);
+    move_mass(all.mass);
+  }
+
+  // Rows, then columns.
+  __device__ __forceinline__ void step() {
+    if (certified_ && costs_.sweeps() && sweep()) return;
+    update(rows);
+    update(columns);
+  }
+  // By one read of the costs; false: sums were out of range, and nothing has changed.
+  __device__ __attribute__((noinline)) bool sweep() {
+    Pass pass = pass_at_current();
+    pass.rows = pass.columns = pass.updates_rows = true;
+    PlanSums unused;
+    costs_.template run<PassKind::kSums>(pass, unused);
+    team_.barrier();
+    Change mine;
+    change(rows, rows.current(), How::kUpdate, 0, mine);
+    if (!(p_.mass > 0)) {
+      change(columns, columns.current(), How::kUpdate, 0, mine);
+      const Change all = team_.joined(mine);
+      if (all.out_of_range != 0) return false;
+      take(rows, all);
+      take(columns, all);
+      return true;
+    }
+    // The columns see the lambda that the rows have moved.
+    const Change of_rows = team_.joined(mine);
+    if (of_rows.out_of_range != 0) return false;
+    const double moved_lambda = log2(p_.mass / of_rows.mass);
+    Change of_columns;
+    change(columns, columns.current(), How::kUpdate, moved_lambda, of_columns);
+    const Change all = team_.joined(of_columns);
+    if (all.out_of_range != 0) return false;
+    take(rows, of_rows);
+    lambda += moved_lambda;
+    take(columns, all);
+    move_mass(all.mass);
+    return true;
+  }
+
+  // Both sides from the old potentials, each averaged with its old value.
+  __device__ __attribute__((noinline)) void symmetric_step() {
+    Change all;
+    bool done = false;
+    if (certified_) {
+      Pass pass = pass_at_current();
+      pass.rows = pass.columns = true;
+      PlanSums unused;
+      costs_.template run<PassKind::kSums>(pass, unused);
+      team_.barrier();
+      Change mine;
+      change(rows, rows.current(), How::kAverage, 0, mine);
+      change(columns, columns.current(), How::kAverage, 0, mine);
+      all = team_.joined(mine);
+      done = all.out_of_range == 0;
+    }
+    if (!done) {
+      all = Change{};
+      for (Side<Real>* const side : {&rows, &columns}) {
+        find_range(*side);
+        one_sided<PassKind::kSums>(*side, side->shift(), side->top_of_shift);
+        Change mine;
+        change(*side, side->shift(), How::kAverage, 0, mine);
+        all.join(team_.joined(mine));
+      }
+    }
+    take(rows, all);
+    take(columns, all);
+    if (!(p_.mass > 0)) return;
+    // Potentials moved on both sides: the mass of the plan takes a pass of its own, in range whatever they
+    // are.
+    find_range(rows);
+    one_sided<PassKind::kSums>(rows, rows.shift(), rows.top_of_shift);
+    Change mine;
+    for_totals<false>(rows, team_, [&](int i, double sum) {
+      const double to = rows.current()[i], w = rows.shift()[i];
+      if (isinf(to) || isinf(w)) return;
+      mine.mass += rows.reference(rows.weight(i)) * exp2(log2(sum) + (to - w));
+    });
+    move_mass(team_.joined(mine).mass);
+  }
+
+  const SolveParams<Real>& p_;
+  Team& team_;
+  const Costs costs_;
+  double moved_lambda_ = 0;
+  bool certified_ = false;
+};
+
+}  // namespace warpalign::detail::transport

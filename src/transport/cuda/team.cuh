@@ -1,0 +1,91 @@
+// The blocks that solve one problem together: they wait for each other, and join what they have found.
+//
+// Waits are between blocks of one cooperative launch, which are all resident; a team of one block needs no
+// such launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/remote_access.cuh"
+#include "cuda/shared.cuh"
+#include "cuda/warp.cuh"
+#include "transport/cuda/layout.h"
+
+namespace warpalign::detail::transport {
+
+// The larger one; NaN if one is NaN.
+template <class Real>
+__device__ __forceinline__ Real larger(Real a, Real b) {
+  return b > a || isnan(b) ? b : a;
+}
+
+class Team {
+ public:
+  // arrivals: one counter, 0 before the launch. records: (2, blocks, kRecordBytes).
+  __device__ __forceinline__ Team(int index, int rank, int blocks, int* arrivals, unsigned char* records)
+      : index(index), rank(rank), blocks(blocks), arrivals_(arrivals), records_(records) {}
+
+  const int index;
+  const int rank;
+  const int blocks;
+
+  // Waits for all threads of the team. Memory written before is seen behind by all of them.
+  __device__ __forceinline__ void barrier() {
+    __syncthreads();
+    if (blocks == 1) return;
+    if (threadIdx.x == 0) {
+      expected_ += static_cast<unsigned>(blocks);
+      __threadfence();
+      atomicAdd(arrivals_, 1);
+      // The difference, because the counter may go round.
+      while (static_cast<int>(static_cast<unsigned>(cuda::load_acquire(arrivals_)) - expected_) < 0) {
+      }
+    }
+    __syncthreads();
+  }
+
+  // Joins what all threads of the team have, in an order that depends on the team's shape alone, and waits
+  // for them as barrier() does. T has join(const T&).
+  template <class T>
+  __device__ __attribute__((noinline)) T joined(T mine) {
+    static_assert(sizeof(T) <= kRecordBytes);
+    mine = joined_in_warp(mine);
+    unsigned char* const places = cuda::dynamic_shared();
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0) at<T>(places, warp) = mine;
+    __syncthreads();
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    mine = T{};
+    for (int k = 0; k < warps; ++k) mine.join(at<T>(places, k));
+    if (blocks > 1) {
+      unsigned char* const records = records_ + (parity_ ? blocks * kRecordBytes : 0);
+      parity_ = !parity_;
+      if (threadIdx.x == 0) at<T>(records, rank) = mine;
+      barrier();
+      mine = T{};
+      for (int k = lane; k < blocks; k += 32) mine.join(at<T>(records, k));
+      mine = joined_in_warp(mine);
+    }
+    __syncthreads();  // the next one may write its places
+    return mine;
+  }
+
+ private:
+  template <class T>
+  static __device__ __forceinline__ T& at(unsigned char* records, int k) {
+    return *reinterpret_cast<T*>(records + k * kRecordBytes);
+  }
+  template <class T>
+  static __device__ __forceinline__ T joined_in_warp(T mine) {
+#pragma unroll
+    for (int bit = 1; bit < 32; bit *= 2) mine.join(cuda::shuffle_xor(mine, bit));
+    return mine;
+  }
+
+  int* const arrivals_;
+  unsigned char* const records_;
+  unsigned expected_ = 0;  // by thread 0
+  bool parity_ = false;
+};
+
+}  // namespace warpalign::detail::transport

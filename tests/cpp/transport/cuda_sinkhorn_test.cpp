@@ -1,0 +1,213 @@
+// What the CUDA path of sinkhorn() alone has: layouts of rows over warps, blocks, segments and teams, batches
+// on a few teams, and arguments that are on the device, where the host cannot check them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "device_buffer.h"
+#include "testing.h"
+
+namespace warpalign::test {
+namespace {
+
+class SinkhornCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  }
+};
+
+std::vector<double> squares(std::size_t count, unsigned seed) {
+  std::vector<double> cost = normal(count, seed);
+  for (double& c : cost) c = c * c;
+  return cost;
+}
+
+template <class Real>
+Result solve(const std::vector<double>& cost, const std::vector<double>& a, const std::vector<double>& b,
+             const SinkhornOptions& options) {
+  return solve_on<Real, DeviceBuffer>(cost, a, b, options, 0, Execution::cuda(0, nullptr));
+}
+
+template <class Real>
+void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
+  unsigned seed = 100;
+  for (const auto& [n, m] : shapes) {
+    for (int kind = 0; kind < 4; ++kind) {
+      SCOPED_TRACE(testing::Message() << n << " x " << m << ", kind " << kind);
+      SinkhornOptions options{.epsilon = 0.5, .iterations = 4};
+      if (kind == 1)
+        options.rho_a = 0.7, options.rho_b = 2, options.reference = TransportReference::kCounting;
+      if (kind == 2) options.mass = 0.6;
+      if (kind == 3) options.updates = SinkhornUpdates::kSymmetric;
+      const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, ++seed);
+      const std::vector<double> a = weights(n, seed + 1), b = weights(m, seed + 2);
+      const Result r = solve<Real>(cost, a, b, options);
+      expect_close<Real>(r, detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
+      const Result again = solve<Real>(cost, a, b, options);
+      EXPECT_TRUE(same_bits(r.f, again.f) && same_bits(r.grad_cost, again.grad_cost));
+    }
+  }
+}
+
+// float32: rows belong to a warp up to 768 columns, then to a block up to 12288, then they have segments.
+// 32768 elements are worth one more block of a team.
+TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
+  check_layouts<float>(
+      {{3, 256}, {300, 255}, {9, 768}, {70, 769}, {150, 1537}, {5, 12288}, {6, 12289}, {3, 25000}});
+}
+TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
+  check_layouts<double>({{3, 128}, {300, 129}, {9, 384}, {170, 385}, {5, 6144}, {11, 6145}});
+}
+
+// A block's column sums go to memory every 128 rows of each of its warps.
+TEST_F(SinkhornCuda, ManyRows) { check_layouts<float>({{2500, 3}, {1500, 800}}); }
+
+// A batch with everything that differs between its problems.
+struct Batch {
+  static constexpr int kBatch = 7, kN = 90, kM = 400;
+  std::vector<float> cost, a, b, epsilons;
+  std::vector<std::int32_t> n, m;
+
+  Batch()
+      : epsilons{0.5F, 0.2F, 1, 0.3F, 0.5F, 2, 0.7F}, n{90, 1, 40, 90, 77, 89, 31}, m{400, 33, 1, 399,
+                                                                                      400, 64, 65} {
+    cost = as<float>(squares(kBatch * kN * kM, 7));
+    a = as<float>(weights(kBatch * kN, 8));
+    b = as<float>(weights(kBatch * kM, 9));
+  }
+
+  struct Run {
+    std::vector<float> value, f, g, plan;
+    std::vector<std::int32_t> iterations;
+  };
+  // Problems first ... first + count - 1.
+  [[nodiscard]] Run run(int first, int count, bool batch_invariant, double tolerance = 0) const {
+    const auto part = [&](const auto& v, std::size_t size) {
+      return std::vector(v.begin() + first * size, v.begin() + (first + count) * size);
+    };
+    const std::size_t rows = count * kN, columns = count * kM, elements = rows * kM;
+    const DeviceBuffer cost_data(part(cost, kN * kM)), a_data(part(a, kN)), b_data(part(b, kM));
+    const DeviceBuffer epsilon_data(part(epsilons, 1)), n_data(part(n, 1)), m_data(part(m, 1));
+    const DeviceBuffer value(count * 4), f(rows * 4), g(columns * 4), plan(elements * 4),
+        iterations(count * 4);
+    SinkhornProblem p;
+    p.batch = count;
+    p.n = kN;
+    p.m = kM;
+    p.cost = {cost_data.data(), {kN * kM, kM, 1}};
+    p.a = {a_data.data(), kInf, static_cast<const std::int32_t*>(n_data.data())};
+    p.b = {b_data.data(), 1.0, static_cast<const std::int32_t*>(m_data.data())};
+    p.epsilons = epsilon_data.data();
+    p.max_iterations = 12;
+    p.tolerance = tolerance;
+    SinkhornOutputs out;
+    out.value = value.data();
+    out.f = f.data();
+    out.g = g.data();
+    out.grad_cost = plan.data();
+    out.iterations = static_cast<std::int32_t*>(iterations.data());
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.batch_invariant = batch_invariant;
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const DeviceBuffer workspace(bytes);
+    EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+    return {value.read<float>(count), f.read<float>(rows), g.read<float>(columns), plan.read<float>(elements),
+            iterations.read<std::int32_t>(count)};
+  }
+};
+
+TEST_F(SinkhornCuda, BatchInvariantProblemsHaveTheirOwnBits) {
+  const Batch batch;
+  const Batch::Run all = batch.run(0, Batch::kBatch, true);
+  for (int b = 0; b < Batch::kBatch; ++b) {
+    const Batch::Run one = batch.run(b, 1, true);
+    const auto part = [&](const std::vector<float>& v, std::size_t size) {
+      return std::vector(v.begin() + b * size, v.begin() + (b + 1) * size);
+    };
+    EXPECT_TRUE(same_bits(one.value, part(all.value, 1)));
+    EXPECT_TRUE(same_bits(one.f, part(all.f, Batch::kN)));
+    EXPECT_TRUE(same_bits(one.g, part(all.g, Batch::kM)));
+    EXPECT_TRUE(same_bits(one.plan, part(all.plan, Batch::kN * Batch::kM)));
+  }
+}
+
+TEST_F(SinkhornCuda, ProblemsStopOnTheirOwn) {
+  const Batch batch;
+  const Batch::Run all = batch.run(0, Batch::kBatch, false, 3e-2);
+  const Batch::Run exact = batch.run(0, Batch::kBatch, false);
+  for (int b = 0; b < Batch::kBatch; ++b) {
+    EXPECT_EQ(exact.iterations[b], 12);
+    EXPECT_LE(all.iterations[b], 12);
+    EXPECT_NEAR(all.value[b], exact.value[b], 3e-2 * std::max(1.0F, std::abs(exact.value[b])));
+  }
+  EXPECT_LT(*std::min_element(all.iterations.begin(), all.iterations.end()), 12);
+}
+
+TEST_F(SinkhornCuda, EpsilonsThatAreNoneMakeTheirProblemNan) {
+  Batch batch;
+  const Batch::Run expected = batch.run(0, Batch::kBatch, false);
+  batch.epsilons[2] = 0;
+  batch.epsilons[4] = -1;
+  batch.epsilons[5] = static_cast<float>(kNan);
+  const Batch::Run result = batch.run(0, Batch::kBatch, false);
+  for (int b = 0; b < Batch::kBatch; ++b) {
+    if (b == 2 || b == 4 || b == 5) {
+      EXPECT_TRUE(std::isnan(result.value[b]));
+      for (int i = 0; i < batch.n[b]; ++i) EXPECT_TRUE(std::isnan(result.f[b * Batch::kN + i]));
+      for (int i = batch.n[b]; i < Batch::kN; ++i) EXPECT_EQ(result.f[b * Batch::kN + i], 0);
+    } else {
+      EXPECT_EQ(result.value[b], expected.value[b]);
+    }
+  }
+}
+
+TEST_F(SinkhornCuda, LengthsOutOfRangeAreClamped) {
+  Batch batch;
+  const Batch::Run expected = batch.run(0, Batch::kBatch, false);
+  batch.n[0] = 1 << 30;
+  batch.n[1] = -5;
+  batch.m[4] = 401;
+  batch.m[2] = 0;
+  const Batch::Run result = batch.run(0, Batch::kBatch, false);
+  EXPECT_TRUE(same_bits(result.value, expected.value));
+  EXPECT_TRUE(same_bits(result.plan, expected.plan));
+}
+
+// Iterations that go on where others ended are the iterations in one call.
+TEST_F(SinkhornCuda, WarmStartsGoOn) {
+  constexpr int kN = 40, kM = 300;
+  const std::vector<double> cost = squares(kN * kM, 3), a = weights(kN, 4), b = weights(kM, 5);
+  SinkhornOptions options{.epsilon = 0.1, .iterations = 8};
+  const Result whole = solve<float>(cost, a, b, options);
+  options.iterations = 5;
+  const Result first = solve<float>(cost, a, b, options);
+  const DeviceBuffer cost_data(as<float>(cost)), a_data(as<float>(a)), b_data(as<float>(b)),
+      f0(as<float>(first.f)), f(kN * sizeof(float));
+  SinkhornProblem p;
+  p.batch = 1;
+  p.n = kN;
+  p.m = kM;
+  p.cost = {cost_data.data(), {kN * kM, kM, 1}};
+  p.a.weights = a_data.data();
+  p.b.weights = b_data.data();
+  p.epsilon = 0.1;
+  p.f0 = f0.data();
+  p.max_iterations = 3;
+  p.tolerance = 0;
+  SinkhornOutputs out;
+  out.f = f.data();
+  const Execution execution = Execution::cuda(0, nullptr);
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const DeviceBuffer workspace(bytes);
+  ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  const std::vector<double> got = read<float>(f, kN);
+  EXPECT_LE(distance(got, whole.f), 2e-6 * std::max(1.0, largest(whole.f)));
+}
+
+}  // namespace
+}  // namespace warpalign::test
