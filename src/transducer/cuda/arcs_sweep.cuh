@@ -129,8 +129,7 @@ class ArcsSweep {
   [[nodiscard]] __device__ __forceinline__ bool is_label(int arc) const { return arc >= first_label_; }
   [[nodiscard]] __device__ __forceinline__ bool has_row(int row) const { return row >= 0 && row < rows_; }
   [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
-    return slots_ + static_cast<std::int64_t>(row) * (kStrip * strip_.utterance.layout.arcs) +
-           arc * arc_stride_;
+    return slots_ + static_cast<std::int64_t>(row) * strip_.utterance.layout.row_stride() + arc * arc_stride_;
   }
 
   // ---- Forward
@@ -277,7 +276,7 @@ class ArcsSweep {
   const int history_;
   State<Real>* const alpha_;  // [history][33], of the column on the left first
   Real* const slots_;
-  const int arc_stride_;
+  const std::int64_t arc_stride_;
   int arcs_, first_label_, longest_;
   int frames_[kArcs];
   int place_ = 0;  // of frame t

@@ -28,22 +28,29 @@ WARPALIGN_ANYWHERE constexpr int strips_of(int states) { return (states + kStrip
 //
 // The slot of an arc from (t, u) to column v, v = u or u + 1, stands with column v: a lane owns every slot
 // that it ever reads or writes. Within strip v / 32, lane l = v % 32 has frame t in row t + l, so that the
-// lanes of a step find their slots side by side: [strip][t + l][arc][l]. Two slots of a lane stand next to
-// each other: [strip][t + l][l][arc].
+// lanes of a step find their slots side by side: [strip][arc][t + l][l]. A group's steps of one arc are one
+// piece of memory. Two slots of a lane stand next to each other: [strip][t + l][l][arc].
 struct SlotLayout {
   int frames;
   int states;
   int arcs;
 
+  [[nodiscard]] WARPALIGN_ANYWHERE int rows() const { return frames + kStrip - 1; }  // of a strip
   [[nodiscard]] WARPALIGN_ANYWHERE int lane_stride() const { return arcs == 2 ? 2 : 1; }
-  [[nodiscard]] WARPALIGN_ANYWHERE int arc_stride() const { return arcs == 2 ? 1 : kStrip; }
+  [[nodiscard]] WARPALIGN_ANYWHERE int row_stride() const { return kStrip * lane_stride(); }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t arc_stride() const {
+    return arcs == 2 ? 1 : static_cast<std::int64_t>(rows()) * kStrip;
+  }
   [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t strip_begin(int strip) const {
-    return static_cast<std::int64_t>(strip) * (frames + kStrip - 1) * (kStrip * arcs);
+    return static_cast<std::int64_t>(strip) * rows() * (kStrip * arcs);
+  }
+  // Relative to the strip's first slot.
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t slot_of_strip(int row, int lane, int arc) const {
+    return static_cast<std::int64_t>(row) * row_stride() + lane * lane_stride() + arc * arc_stride();
   }
   [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t slot(int t, int column, int arc) const {
     const int lane = column % kStrip;
-    const std::int64_t row = static_cast<std::int64_t>(t + lane) * (kStrip * arcs);
-    return strip_begin(column / kStrip) + row + lane * lane_stride() + arc * arc_stride();
+    return strip_begin(column / kStrip) + slot_of_strip(t + lane, lane, arc);
   }
   [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t count() const { return strip_begin(strips_of(states)); }
 };

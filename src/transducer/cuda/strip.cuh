@@ -75,10 +75,6 @@ struct Strip {
   [[nodiscard]] __device__ __forceinline__ bool has_label(int t, int duration) const {
     return exists && column > 0 && t >= duration && t < frames;
   }
-  [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
-    const SlotLayout& layout = utterance.layout;
-    return slots + static_cast<std::int64_t>(row) * (kStrip * layout.arcs) + arc * layout.arc_stride();
-  }
   // Whether the label that leads to this column cannot be.
   [[nodiscard]] __device__ __forceinline__ bool has_invalid_label() const {
     const TransducerLattice& l = p.batch.lattice;
