@@ -26,6 +26,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "logit_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor saved, Tensor grad_loss, "
       "*, " WARPALIGN_SETTINGS ") -> ()");
 
+  // warpalign/transducer_align.h. frames, durations: as targets, int32; blanks (B, T), or packed (N,), int32.
+  // Posteriors are empty unless wanted: blank and label (B, T, U+1), or packed (N,); grouped (durations, B,
+  // T, U+1), or packed (durations, N), of big blanks or of durations.
+  library.def("transducer_align(Tensor logits, " WARPALIGN_INPUTS ", bool posteriors, *, " WARPALIGN_SETTINGS
+              ") -> (Tensor score, Tensor frames, Tensor durations, Tensor blanks, Tensor blank_posteriors, "
+              "Tensor label_posteriors, Tensor grouped_posteriors)");
+
   // Decoding (warpalign/transducer_decode.h): encoder (B, T, H), predictor (B * beams, H), weight (columns,
   // H), bias (columns,), frame (B * beams,), lengths (B,); scores (B * beams, window, columns).
 #define WARPALIGN_JOINT "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias"

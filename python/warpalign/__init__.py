@@ -14,6 +14,8 @@ from warpalign.functional import (
     DTWPath,
     SoftDTWAlignment,
     SoftDTWSubsequence,
+    TransducerAlignment,
+    TransducerPosteriors,
     dtw,
     dtw_path,
     soft_dtw,
@@ -21,6 +23,7 @@ from warpalign.functional import (
     soft_dtw_cost,
     soft_dtw_subsequence,
     tdt_loss,
+    transducer_align,
     transducer_loss,
 )
 from warpalign.modules import SoftDTW, TDTLoss, TransducerLoss
@@ -34,8 +37,10 @@ __all__ = [
     "SoftDTWAlignment",
     "SoftDTWSubsequence",
     "TDTLoss",
+    "TransducerAlignment",
     "TransducerHypotheses",
     "TransducerLoss",
+    "TransducerPosteriors",
     "__version__",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
@@ -47,6 +52,7 @@ __all__ = [
     "soft_dtw_cost",
     "soft_dtw_subsequence",
     "tdt_loss",
+    "transducer_align",
     "transducer_greedy_decode",
     "transducer_loss",
 ]

@@ -8,12 +8,15 @@ from warpalign._soft_dtw.functional import (
     soft_dtw_cost,
 )
 from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
+from warpalign._transducer.align import TransducerAlignment, TransducerPosteriors, transducer_align
 from warpalign._transducer.functional import tdt_loss, transducer_loss
 
 __all__ = [
     "DTWPath",
     "SoftDTWAlignment",
     "SoftDTWSubsequence",
+    "TransducerAlignment",
+    "TransducerPosteriors",
     "dtw",
     "dtw_path",
     "soft_dtw",
@@ -21,5 +24,6 @@ __all__ = [
     "soft_dtw_cost",
     "soft_dtw_subsequence",
     "tdt_loss",
+    "transducer_align",
     "transducer_loss",
 ]

@@ -117,6 +117,32 @@ WARPALIGN_ANYWHERE ArcTerm<Real> label_term(const Penalties<Real>& p, std::int32
   return {constant, !star};
 }
 
+// Slots in the order in which the best path prefers arcs of equal weight: blanks before labels, more frames
+// before fewer.
+struct ArcOrder {
+  std::int32_t slot[kMostArcs] = {};
+};
+WARPALIGN_ANYWHERE inline ArcOrder preferred_order(const ArcTable& table) {
+  ArcOrder order;
+  for (std::int32_t next = 0; next < table.arcs(); ++next) {
+    std::int32_t at = next;
+    while (at > 0 && table.is_label(order.slot[at - 1]) == table.is_label(next) &&
+           table.frames[order.slot[at - 1]] < table.frames[next]) {
+      order.slot[at] = order.slot[at - 1];
+      --at;
+    }
+    order.slot[at] = next;
+  }
+  return order;
+}
+
+// An arc in a byte, for the way back along a path: the frames that it consumes, and whether it is a label.
+inline constexpr std::uint8_t kLabelStep = 128;
+static_assert(kTransducerLongestArc < kLabelStep);
+WARPALIGN_ANYWHERE inline std::uint8_t step_of(const ArcTable& table, std::int32_t slot) {
+  return static_cast<std::uint8_t>(table.frames[slot] + (table.is_label(slot) ? kLabelStep : 0));
+}
+
 // Where an arc leads.
 struct ArcEnd {
   std::int32_t t;

@@ -65,10 +65,25 @@ struct CpuRowKernels {
   void (*gradient)(const void* x, void* out, std::int32_t columns, const CpuRowGradient<Real>& gradient);
 };
 
+// The best path's last arc: its step, as arcs.h has it; 0: there is no path.
+struct CpuBestEnd {
+  double log2_weight;
+  std::uint8_t step;
+};
+
+// Which arcs best paths come through. steps[node] is the step into the node; node_count + kCpuStepPad bytes.
+struct CpuBestPath {
+  const std::int32_t* order;  // of slots, preferred ones first
+  std::uint8_t* steps;
+};
+constexpr int kCpuStepPad = 8;
+
 template <class Real>
 struct CpuLatticeKernels {
   CpuOutcome (*forward)(const CpuLattice<Real>&, bool want_shares);
   void (*reverse)(const CpuLattice<Real>&, const CpuOutcome&);
+  // Reads the weights and leaves them; uses the mantissas' ring.
+  CpuBestEnd (*best_path)(const CpuLattice<Real>&, const CpuBestPath&);
 };
 
 // The kernels of one instruction set.

@@ -7,6 +7,7 @@
 // clang-format off: in this order
 #include "transducer/cpu_diagonals.inl"
 #include "transducer/cpu_lattice.inl"
+#include "transducer/cpu_path.inl"
 #include "transducer/cpu_rows.inl"
 // clang-format on
 
@@ -19,8 +20,8 @@ const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
       {isa::row_lse<isa::WideStorage<double>>, isa::row_gradient<isa::WideStorage<double>>},
       {isa::row_lse<isa::Half16Storage>, isa::row_gradient<isa::Half16Storage>},
       {isa::row_lse<isa::BFloat16Storage>, isa::row_gradient<isa::BFloat16Storage>},
-      {isa::lattice_forward<float>, isa::lattice_reverse<float>},
-      {isa::lattice_forward<double>, isa::lattice_reverse<double>}};
+      {isa::lattice_forward<float>, isa::lattice_reverse<float>, isa::best_path<float>},
+      {isa::lattice_forward<double>, isa::lattice_reverse<double>, isa::best_path<double>}};
   return kKernels;
 }
 

@@ -64,13 +64,78 @@ WARPALIGN_INLINE Step step_of(const CpuLattice<Real>& p, bool by_state, Index sl
 
 constexpr Index kMostSlots = 32;
 
-template <class Real, Index kArcs>
-class Sweep {
- public:
-  WARPALIGN_INLINE explicit Sweep(const CpuLattice<Real>& p)
-      : p_(p), grid_(p.frames, p.states), arcs_(kArcs ? kArcs : p.arcs) {
-    for (Index slot = 0; slot < arcs_; ++slot) steps_[slot] = step_of(p, grid_.by_state, slot);
+// What walks along the diagonals: rings of earlier diagonals, and where a diagonal's arcs come from.
+template <class Real>
+class Walk {
+ protected:
+  static constexpr int kLanes = WARPALIGN_SIMD_BYTES / 8;
+
+  struct Source {
+    Real* slot;  // at position 0 of the node that the arc leads to
+    const double* mantissa;
+    const double* exponent;
+    Index low, high;  // positions, of the node that the arc leads to, whose source exists
+    Index number;     // of the slot
+  };
+
+  WARPALIGN_INLINE explicit Walk(const CpuLattice<Real>& p) : p_(p), grid_(p.frames, p.states) {
+    for (Index slot = 0; slot < p.arcs; ++slot) {
+      steps_[slot] = step_of(p, grid_.by_state, slot);
+      order_[slot] = slot;
+    }
   }
+
+  WARPALIGN_INLINE double* ring(double* rows, Index d) const {
+    return rows + d % p_.depth * p_.ring_stride + kCpuPad;
+  }
+  WARPALIGN_INLINE void fill(double* rows, double value) const {
+    for (Index k = 0; k < p_.depth * p_.ring_stride; ++k) rows[k] = value;
+  }
+  // What an earlier diagonal has left below this one's positions.
+  WARPALIGN_INLINE void clear_below(double* row, Index d, double value) const {
+    if (d < p_.depth) return;
+    for (Index k = grid_.low(d - p_.depth); k < grid_.low(d); ++k) row[k] = value;
+  }
+
+  WARPALIGN_INLINE Index gather_sources(Index d) {
+    Index count = 0;
+    for (Index k = 0; k < p_.arcs; ++k) {
+      const Index slot = order_[k];
+      const Index from = d - steps_[slot].diagonals, shift = steps_[slot].positions;
+      if (from < 0) continue;
+      sources_[count++] = {p_.slots + slot * p_.slot_stride + grid_.origin(from) - shift,
+                           ring(p_.mantissa, from) - shift,
+                           ring(p_.exponent, from) - shift,
+                           grid_.low(from) + shift,
+                           grid_.high(from) + shift,
+                           slot};
+    }
+    return count;
+  }
+
+  // The number of the node whose blank of `slot` ends all paths, and its place in a ring; false: there is
+  // none.
+  WARPALIGN_INLINE bool find_end(Index slot, Index* diagonal, Index* position) const {
+    const Index t = grid_.frames - p_.advance[slot], u = grid_.states - 1;
+    *diagonal = t + u;
+    *position = grid_.by_state ? u : t;
+    return t >= 0;
+  }
+  WARPALIGN_INLINE double weight_of_end(Index slot, Index diagonal, Index position) const {
+    return static_cast<double>(p_.slots[slot * p_.slot_stride + grid_.origin(diagonal) + position]);
+  }
+
+  const CpuLattice<Real>& p_;
+  const Diagonals grid_;
+  Step steps_[kMostSlots];
+  Index order_[kMostSlots];  // in which arcs are gone through
+  Source sources_[kMostSlots];
+};
+
+template <class Real, Index kArcs>
+class Sweep : Walk<Real> {
+ public:
+  WARPALIGN_INLINE explicit Sweep(const CpuLattice<Real>& p) : Walk<Real>(p), arcs_(kArcs ? kArcs : p.arcs) {}
 
   CpuOutcome forward(bool want_shares) {
     fill(p_.mantissa, 1.0);
@@ -131,38 +196,10 @@ class Sweep {
   }
 
  private:
-  static constexpr int kLanes = WARPALIGN_SIMD_BYTES / 8;
-
-  struct Source {
-    Real* slot;  // at position 0 of the node that the arc leads to
-    const double* mantissa;
-    const double* exponent;
-    Index low, high;  // positions, of the node that the arc leads to, whose source exists
-  };
-
-  WARPALIGN_INLINE double* ring(double* rows, Index d) const {
-    return rows + d % p_.depth * p_.ring_stride + kCpuPad;
-  }
-  WARPALIGN_INLINE void fill(double* rows, double value) const {
-    for (Index k = 0; k < p_.depth * p_.ring_stride; ++k) rows[k] = value;
-  }
-  // What an earlier diagonal has left below this one's positions.
-  WARPALIGN_INLINE void clear_below(double* row, Index d, double value) const {
-    if (d < p_.depth) return;
-    for (Index k = grid_.low(d - p_.depth); k < grid_.low(d); ++k) row[k] = value;
-  }
-
-  WARPALIGN_INLINE Index gather_sources(Index d) {
-    Index count = 0;
-    for (Index slot = 0; slot < arcs_; ++slot) {
-      const Index from = d - steps_[slot].diagonals, shift = steps_[slot].positions;
-      if (from < 0) continue;
-      sources_[count++] = {p_.slots + slot * p_.slot_stride + grid_.origin(from) - shift,
-                           ring(p_.mantissa, from) - shift, ring(p_.exponent, from) - shift,
-                           grid_.low(from) + shift, grid_.high(from) + shift};
-    }
-    return count;
-  }
+  using Walk<Real>::p_, Walk<Real>::grid_, Walk<Real>::steps_, Walk<Real>::sources_, Walk<Real>::ring,
+      Walk<Real>::fill, Walk<Real>::clear_below, Walk<Real>::gather_sources, Walk<Real>::find_end,
+      Walk<Real>::weight_of_end, Walk<Real>::kLanes;
+  using typename Walk<Real>::Source;
 
   WARPALIGN_INLINE Power node(Index position, Index high, Index sources, bool want_shares) {
     F64 mantissa[kMostSlots], exponent[kMostSlots];
@@ -200,13 +237,11 @@ class Sweep {
 
   // The blank of `slot` that ends all paths, its weight times alpha; false: there is none.
   WARPALIGN_INLINE bool end_of(Index slot, double* mantissa, double* exponent) const {
-    const Index t = grid_.frames - p_.advance[slot], u = grid_.states - 1;
-    if (t < 0) return false;
-    const Index position = grid_.by_state ? u : t;
-    const Power weight = power_of(
-        splat(static_cast<double>(p_.slots[slot * p_.slot_stride + grid_.origin(t + u) + position])));
-    *mantissa = ring(p_.mantissa, t + u)[position] * weight.mantissa[0];
-    *exponent = ring(p_.exponent, t + u)[position] + weight.exponent[0];
+    Index diagonal = 0, position = 0;
+    if (!find_end(slot, &diagonal, &position)) return false;
+    const Power weight = power_of(splat(weight_of_end(slot, diagonal, position)));
+    *mantissa = ring(p_.mantissa, diagonal)[position] * weight.mantissa[0];
+    *exponent = ring(p_.exponent, diagonal)[position] + weight.exponent[0];
     return true;
   }
 
@@ -229,11 +264,7 @@ class Sweep {
     return aligned_to(F64{}, splat(mantissa), splat(exponent))[0];
   }
 
-  const CpuLattice<Real>& p_;
-  const Diagonals grid_;
   const Index arcs_;
-  Step steps_[kMostSlots];
-  Source sources_[kMostSlots];
 };
 
 template <class Real>

@@ -21,6 +21,27 @@ struct Rings {
   [[nodiscard]] std::size_t elements() const { return 2 * static_cast<std::size_t>(stride) * depth; }
 };
 
+// An utterance's lattice, whose weights are in saved memory, with one worker's rings. The numbers that
+// vectors read in front of and behind the weights become 0.
+template <class Real>
+CpuLattice<Real> lattice_of(const Utterance& utterance, const Family& family, const Saved<Real>& memory,
+                            const Rings& rings, double* ring_memory) {
+  const std::int32_t arcs = family.table.arcs();
+  std::fill(memory.slots - kCpuPad, memory.slots, Real(0));
+  std::fill(memory.slots + arcs * memory.stride, memory.slots + arcs * memory.stride + kCpuPad, Real(0));
+  return {utterance.frames,
+          utterance.states(),
+          arcs,
+          family.table.blanks,
+          rings.depth,
+          family.table.frames,
+          memory.slots,
+          memory.stride,
+          ring_memory,
+          ring_memory + rings.stride * rings.depth,
+          rings.stride};
+}
+
 // The value, and posteriors in place of the weights if they are wanted.
 template <class Real>
 double solve(const TransducerLattice& l, const Utterance& utterance, bool is_nan, void* saved,
@@ -28,26 +49,15 @@ double solve(const TransducerLattice& l, const Utterance& utterance, bool is_nan
              const CpuLatticeKernels<Real>& lattice) {
   const Saved<Real> memory(saved, utterance);
   const Family family(l, utterance);
-  const std::int32_t arcs = family.table.arcs();
-  const auto fill = [&](Real value) { std::fill(memory.slots, memory.slots + arcs * memory.stride, value); };
+  const auto fill = [&](Real value) {
+    std::fill(memory.slots, memory.slots + family.table.arcs() * memory.stride, value);
+  };
   if (utterance.frames == 0) return std::numeric_limits<double>::infinity();
   if (is_nan) {
     fill(std::numeric_limits<Real>::quiet_NaN());
     return std::numeric_limits<double>::quiet_NaN();
   }
-  std::fill(memory.slots - kCpuPad, memory.slots, Real(0));
-  std::fill(memory.slots + arcs * memory.stride, memory.slots + arcs * memory.stride + kCpuPad, Real(0));
-  const CpuLattice<Real> job{utterance.frames,
-                             utterance.states(),
-                             arcs,
-                             family.table.blanks,
-                             rings.depth,
-                             family.table.frames,
-                             memory.slots,
-                             memory.stride,
-                             ring_memory,
-                             ring_memory + rings.stride * rings.depth,
-                             rings.stride};
+  const CpuLattice<Real> job = lattice_of(utterance, family, memory, rings, ring_memory);
   const CpuOutcome outcome = lattice.forward(job, want_posteriors);
   if (!(outcome.exponent > kCpuNoPath)) {
     if (want_posteriors) fill(Real(0));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "warpalign/transducer.h"
+#include "warpalign/transducer_align.h"
 #include "warpalign/transducer_joint.h"
 
 namespace warpalign::detail::transducer {
@@ -30,5 +31,11 @@ Status forward_cuda(const TransducerProblem&, const TransducerOutputs&, Workspac
 std::size_t gradient_workspace_bytes_cuda(const TransducerProblem&, const TransducerGradient&,
                                           const Execution&);
 Status gradient_cuda(const TransducerProblem&, const TransducerGradient&, Workspace, const Execution&);
+
+std::size_t align_workspace_bytes_cpu(const TransducerProblem&, const TransducerAlignment&, const Execution&);
+Status align_cpu(const TransducerProblem&, const TransducerAlignment&, Workspace, const Execution&);
+std::size_t align_workspace_bytes_cuda(const TransducerProblem&, const TransducerAlignment&,
+                                       const Execution&);
+Status align_cuda(const TransducerProblem&, const TransducerAlignment&, Workspace, const Execution&);
 
 }  // namespace warpalign::detail::transducer

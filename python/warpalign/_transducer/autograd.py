@@ -70,7 +70,7 @@ class _Gradient(torch.autograd.Function):
             )
         if any(dim is not None for dim in in_dims[2:8]):
             # _Loss.vmap has folded the same inputs: what it has saved is of one batch.
-            inputs = _folded(rest[:6], in_dims[2:8], size)
+            inputs = fold_inputs(rest[:6], in_dims[2:8], size)
             by_logits, by_durations = apply(_Gradient, factors.flatten(), saved, *inputs, rest[6])
             return unfold((by_logits, by_durations), size)
         # Many upstream factors for one forward: a call for each.
@@ -153,14 +153,14 @@ class _Loss(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         size = info.batch_size
         given = (logits, duration_logits, targets, logit_lengths, target_lengths, without_durations)
-        folded = _folded(given, in_dims[:6], size)
+        folded = fold_inputs(given, in_dims[:6], size)
         needs_grad = needs_grad or any(t is not None and t.requires_grad for t in (logits, duration_logits))
         loss, saved = apply(_Loss, *folded, needs_grad, in_place, settings)
         apart, dims = unfold((loss,), size)
         return (*apart, saved), (*dims, None)
 
 
-def _folded(
+def fold_inputs(
     tensors: tuple[Tensor | None, ...], in_dims: tuple[Dim, ...], size: int
 ) -> tuple[Tensor | None, ...]:
     """Each tensor's vmapped axis in front and folded into the batch. Logits that have none are repeated by stride 0."""

@@ -74,6 +74,47 @@ def _(logits: Tensor, *rest: Any, **settings: object) -> None:
     return None
 
 
+@torch.library.register_fake("warpalign::transducer_align")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    duration_logits: Tensor | None,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    without_durations: Tensor | None,
+    posteriors: bool,
+    durations: tuple[int, ...] = (),
+    packed: bool = False,
+    **settings: object,
+) -> tuple[Tensor, ...]:
+    check_devices(
+        "logits",
+        logits=logits,
+        duration_logits=duration_logits,
+        targets=targets,
+        logit_lengths=logit_lengths,
+        target_lengths=target_lengths,
+        without_durations=without_durations,
+    )
+    batch = logit_lengths.shape[0] if packed and logit_lengths is not None else logits.shape[0]
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    rows = logits.shape[:-1]
+    blanks = rows if packed else rows[:2]
+    integer = torch.int32
+    part = rows if posteriors else (0,)
+    groups = (len(durations), *rows) if posteriors else (0,)
+    return (
+        logits.new_empty(batch, dtype=dtype),
+        logits.new_empty(targets.shape, dtype=integer),
+        logits.new_empty(targets.shape, dtype=integer),
+        logits.new_empty(blanks, dtype=integer),
+        logits.new_empty(part, dtype=dtype),
+        logits.new_empty(part, dtype=dtype),
+        logits.new_empty(groups, dtype=dtype),
+    )
+
+
 loss = torch.ops.warpalign.transducer.default
 gradient = torch.ops.warpalign.transducer_gradient.default
+align = torch.ops.warpalign.transducer_align.default
 gradient_in_place = torch.ops.warpalign.transducer_gradient_.default

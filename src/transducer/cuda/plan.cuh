@@ -63,14 +63,18 @@ class Plan {
   [[nodiscard]] int history() const { return batch_.arcs.longest + 2; }
   [[nodiscard]] bool has_places() const { return p_.packed || batch_.lattice.flat_targets; }
 
+  [[nodiscard]] std::int64_t slot_count() const {
+    const TransducerLattice& l = batch_.lattice;
+    return p_.packed ? most_packed_slots(batch_.rows, l.batch, l.frames, l.states, batch_.slots)
+                     : l.batch * batch_.slots_of_utterance;
+  }
+
   // A value's call keeps the same in its workspace, without sums and outcomes.
   [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
     const TransducerLattice& l = batch_.lattice;
     Saved<Real> saved;
     if (for_gradient && !p_.log_probs) saved.sums = arena.take<RowSum<Real>>(batch_.rows);
-    saved.slots =
-        arena.take<Real>(p_.packed ? most_packed_slots(batch_.rows, l.batch, l.frames, l.states, batch_.slots)
-                                   : l.batch * batch_.slots_of_utterance);
+    saved.slots = arena.take<Real>(slot_count());
     if (for_gradient) saved.outcome = arena.take<std::int32_t>(l.batch);
     if (has_places()) saved.places = arena.take<Place>(l.batch + std::size_t{1});
     return saved;
@@ -128,6 +132,12 @@ class Plan {
     pass.blocks = static_cast<int>(std::min<std::int64_t>(needed, std::int64_t{multiprocessors_} * resident));
     pass.stride = row_stride(batch_.lattice, pass.blocks * rows_of_block);
     return pass;
+  }
+  // Of a kernel with a thread for each of so many elements, which goes on to further ones.
+  [[nodiscard]] int blocks_for(std::int64_t elements, int threads) const {
+    constexpr std::int64_t kResident = 8;
+    return static_cast<int>(
+        std::min<std::int64_t>(cuda::div_up(elements, std::int64_t{threads}), multiprocessors_ * kResident));
   }
   [[nodiscard]] int lattice_blocks(bool for_gradient) const {
     if (batch_.panels == 1) return batch_.lattice.batch;

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
+#include "aligning.h"
+#include "families.h"
 #include "fixture.h"
 #include "warpalign/thread_pool.h"
 
@@ -46,6 +49,34 @@ TEST_P(TransducerPath, HalfTypesAreFloat32RoundedOnce) {
         ASSERT_EQ(narrow.gradient[b][n], rounded(dtype, exact.gradient[b][n])) << b << ", " << n;
       }
     }
+  }
+}
+
+// Long utterances: float32's posteriors against float64's of the same logits. alpha + beta - log Z in float32
+// would be off by percents.
+TEST_P(TransducerPath, PosteriorsOfLongUtterancesInFloat32) {
+  if (TransducerPath::GetParam().isa != cpu::best_isa()) GTEST_SKIP() << "one instruction set is enough";
+  for (const auto& [kind, frames, u] : {std::tuple{0, 3000, 600}, {1, 1000, 200}, {2, 1000, 200}}) {
+    std::mt19937 random(kind);
+    TransducerBatch narrow;
+    narrow.add(family(kind, frames, u, 12, random), random);
+    TransducerBatch wide = narrow;
+    wide.dtype = DType::kFloat64;
+    const Alignment a = align_on<HostBuffer>(narrow, Execution::host()).all[0];
+    const Alignment b = align_on<HostBuffer>(wide, Execution::host()).all[0];
+    double absolute = 0, relative = 0;
+    const auto compare = [&](const std::vector<double>& got, const std::vector<double>& wanted) {
+      for (std::size_t n = 0; n < wanted.size(); ++n) {
+        const double error = std::abs(got[n] - wanted[n]);
+        absolute = std::max(absolute, error);
+        if (wanted[n] > 1e-3) relative = std::max(relative, error / wanted[n]);
+      }
+    };
+    compare(a.blank, b.blank);
+    compare(a.label, b.label);
+    for (std::size_t k = 0; k < a.groups.size(); ++k) compare(a.groups[k], b.groups[k]);
+    EXPECT_LE(absolute, 2e-5);
+    EXPECT_LE(relative, 2e-5);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "families.h"
 #include "fixture.h"
 #include "golden.h"
 #include "warpalign/thread_pool.h"
@@ -11,51 +12,7 @@
 namespace warpalign::test {
 namespace {
 
-using reference::Transducer;
-
 constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-
-Transducer plain(int frames, int labels_u, int v, std::mt19937& random) {
-  Transducer p;
-  p.frames = frames;
-  p.labels = v;
-  p.blank = v - 1;
-  for (int u = 0; v > 1 && u < labels_u; ++u) p.targets.push_back(static_cast<int>(random() % (v - 1)));
-  return p;
-}
-
-Transducer with_big_blanks(Transducer p, std::vector<int> durations) {
-  p.durations = std::move(durations);
-  for (int i = 0; i < static_cast<int>(p.durations.size()); ++i) p.ids.push_back(p.labels - 2 - i);
-  for (int& label : p.targets) label %= p.labels - 1 - static_cast<int>(p.durations.size());
-  return p;
-}
-
-Transducer with_durations(Transducer p, std::vector<int> durations) {
-  p.tdt = true;
-  p.durations = std::move(durations);
-  return p;
-}
-
-// Family number 0 .. 5 at the given size, V >= 12.
-Transducer family(int number, int frames, int labels_u, int v, std::mt19937& random) {
-  const Transducer p = plain(frames, labels_u, v, random);
-  switch (number) {
-    case 1:
-      return with_big_blanks(p, {2, 4, 8});
-    case 2:
-      return with_durations(p, {0, 1, 2, 3, 4});
-    case 3:
-      return with_durations(p, {3, 1});
-    case 4:
-      return with_big_blanks(p, {64, 2, 3, 5, 7, 11, 13, 17});
-    case 5:
-      return with_durations(p, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 64});
-    default:
-      return p;
-  }
-}
-constexpr int kFamilies = 6;
 
 TEST_P(TransducerPath, KnownResults) {
   for (const Golden& golden : golden_results()) {
@@ -94,7 +51,7 @@ TEST_P(TransducerPath, EverySize) {
 TEST_P(TransducerPath, EveryFamilyAndPenaltyInRaggedBatches) {
   int turn = 0;
   for (int kind = 0; kind < kFamilies; ++kind) {
-    for (int penalty = 0; penalty < 8; ++penalty) {
+    for (int penalty = 0; penalty < kPenalties; ++penalty) {
       for (const DType dtype : kEveryDType) {
         if (turn++ % kThinning) continue;
         SCOPED_TRACE(::testing::Message() << "family " << kind << ", penalty " << penalty << ", dtype "
@@ -108,14 +65,7 @@ TEST_P(TransducerPath, EveryFamilyAndPenaltyInRaggedBatches) {
         batch.flat_targets = turn % 4 == 0;
         for (const auto& [frames, u] : {std::pair{40, 9}, {1, 0}, {3, 12}, {0, 4}, {70, 33}, {17, 17}}) {
           Transducer p = family(kind, frames, u, 14, random);
-          if (penalty == 1) p.sigma = .05;
-          if (penalty == 2) p.delay = .01;
-          if (penalty == 3 || penalty == 6) p.eos = 3, p.eos_penalty = .1;
-          if ((penalty == 4 || penalty == 6) && !p.tdt) p.star = 2, p.star_penalty = .5;
-          if (penalty == 5) p.log_probs = true;
-          if (penalty == 6) p.sigma = .02, p.delay = .003, p.fastemit = .1, p.clamp = .05;
-          if (penalty == 7)
-            p.zero_infinity = true, p.fastemit = .01, p.without_durations = p.tdt && u % 2 == 0;
+          add_penalty(p, penalty);
           batch.add(p, random);
           batch.grad_loss.push_back(penalty % 2 ? -.75 + .5 * static_cast<double>(batch.cases.size()) : 1);
         }

@@ -3,7 +3,9 @@
 
 #include <random>
 
+#include "aligning.h"
 #include "device_buffer.h"
+#include "families.h"
 #include "simt.h"
 #include "testing.h"
 
@@ -47,6 +49,29 @@ TEST_F(Devices, OneBlockAtATime) {
   simt::device.multiprocessors = simt::device.resident = 1;
   const TransducerBatch batch = long_arcs();
   expect_close(batch, run_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr)));
+}
+
+// The same of best paths: fewer strips in a pass, and slots that come from global memory.
+TEST_F(Devices, LittleSharedMemoryForBestPaths) {
+  std::mt19937 random(2);
+  TransducerBatch batch = long_arcs();
+  TransducerBatch durations;
+  durations.dtype = DType::kFloat64;
+  durations.add(family(5, 70, 100, 20, random), random);
+  const Execution cuda = Execution::cuda(0, nullptr);
+  for (const TransducerBatch* one : {&batch, &durations}) {
+    const AlignmentRun expected = align_on<DeviceBuffer>(*one, cuda);
+    expect_aligned(*one, expected);
+    for (const int kib : {64, 99}) {
+      simt::device.shared_bytes = kib * 1024;
+      const AlignmentRun run = align_on<DeviceBuffer>(*one, cuda);
+      EXPECT_EQ(run.all[0].score, expected.all[0].score);
+      EXPECT_EQ(run.all[0].frames, expected.all[0].frames);
+      EXPECT_EQ(run.all[0].blanks, expected.all[0].blanks);
+      EXPECT_EQ(run.all[0].label, expected.all[0].label);
+    }
+    simt::device = {};
+  }
 }
 
 }  // namespace

@@ -155,32 +155,85 @@ inline TransducerProblem problem_of(const TransducerBatch& batch) {
   return p;
 }
 
-// All memory is in Buffers. Results, saved memory and workspace start as NaN, padding and gap as NaN too.
-template <class Buffer>
-TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, bool want_gradient = true) {
-  const RowMap map(batch);
-  const int v = batch.family().labels, width = batch.width();
-  const std::size_t size = size_of(batch.dtype), cases = batch.cases.size();
-  std::vector<unsigned char> bytes(static_cast<std::size_t>(map.rows()) * width * size, kPoison);
+// What a batch's buffers hold. Padding and gap are NaN.
+struct BatchVectors {
+  std::vector<unsigned char> logits;
   std::vector<std::int32_t> logit_lengths, target_lengths, targets;
   std::vector<std::uint8_t> without_durations;
-  for (std::size_t b = 0; b < cases; ++b) {
-    const auto& one = batch.cases[b];
-    for (int t = 0; t < one.problem.frames; ++t) {
-      for (int u = 0; u < one.problem.states(); ++u) {
-        for (int k = 0; k < batch.columns(); ++k) {
-          write_element(
-              batch.dtype, &bytes[(static_cast<std::size_t>(map.row(b, t, u)) * width + k) * size],
-              one.rows[(static_cast<std::size_t>(t) * one.problem.states() + u) * batch.columns() + k]);
+
+  BatchVectors(const TransducerBatch& batch, const RowMap& map)
+      : logits(map.rows() * batch.width() * size_of(batch.dtype), kPoison) {
+    const std::size_t size = size_of(batch.dtype);
+    for (std::size_t b = 0; b < batch.cases.size(); ++b) {
+      const auto& [name, one, rows] = batch.cases[b];
+      logit_lengths.push_back(one.frames);
+      target_lengths.push_back(one.states() - 1);
+      targets.insert(targets.end(), one.targets.begin(), one.targets.end());
+      if (!batch.flat_targets) targets.resize((b + 1) * (batch.states - 1), -77);
+      without_durations.push_back(one.without_durations ? 1 : 0);
+      std::size_t n = 0;
+      for (int t = 0; t < one.frames; ++t) {
+        for (int u = 0; u < one.states(); ++u) {
+          unsigned char* const row = logits.data() + map.row(b, t, u) * batch.width() * size;
+          for (int k = 0; k < batch.columns(); ++k) write_element(batch.dtype, row + k * size, rows[n++]);
         }
       }
     }
-    logit_lengths.push_back(one.problem.frames);
-    target_lengths.push_back(one.problem.states() - 1);
-    targets.insert(targets.end(), one.problem.targets.begin(), one.problem.targets.end());
-    if (!batch.flat_targets) targets.resize((b + 1) * (batch.states - 1), -77);
-    without_durations.push_back(one.problem.without_durations ? 1 : 0);
   }
+};
+
+// A batch in Buffers, as a problem.
+template <class Buffer>
+class BatchMemory {
+ public:
+  explicit BatchMemory(const TransducerBatch& batch)
+      : map(batch),
+        vectors(batch, map),
+        logits(vectors.logits),
+        problem(problem_of(batch)),
+        logit_lengths_(vectors.logit_lengths),
+        target_lengths_(vectors.target_lengths),
+        targets_(vectors.targets),
+        without_durations_(vectors.without_durations) {
+    const std::int64_t row = batch.width();
+    const auto strided = [&](int column) {
+      return StridedTensorOf<4>{static_cast<unsigned char*>(logits.data()) + column * size_of(batch.dtype),
+                                {row * batch.frames * batch.states, row * batch.states, row, 1}};
+    };
+    problem.logits = strided(0);
+    TransducerLattice& l = problem.lattice;
+    if (l.tdt) problem.duration_logits = strided(problem.labels);
+    problem.packed_rows = batch.packed ? map.rows() : 0;
+    if (batch.lengths) {
+      l.logit_lengths = static_cast<const std::int32_t*>(logit_lengths_.data());
+      l.target_lengths = static_cast<const std::int32_t*>(target_lengths_.data());
+    }
+    l.targets = static_cast<const std::int32_t*>(targets_.data());
+    l.target_stride = batch.states - 1;
+    l.flat_targets = batch.flat_targets;
+    l.target_count = static_cast<std::int64_t>(vectors.targets.size());
+    if (l.tdt) l.without_durations = static_cast<const std::uint8_t*>(without_durations_.data());
+    if (batch.adjust) batch.adjust(problem);
+  }
+
+  const RowMap map;
+  const BatchVectors vectors;
+  const Buffer logits;
+  TransducerProblem problem;
+
+ private:
+  const Buffer logit_lengths_, target_lengths_, targets_, without_durations_;
+};
+
+// Runs both calls. Results, saved memory and workspace start as NaN.
+template <class Buffer>
+TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, bool want_gradient = true) {
+  const BatchMemory<Buffer> memory(batch);
+  const RowMap& map = memory.map;
+  const TransducerProblem& p = memory.problem;
+  const Buffer& logits = memory.logits;
+  const int v = batch.family().labels, width = batch.width();
+  const std::size_t size = size_of(batch.dtype), cases = batch.cases.size();
   std::vector<float> upstream32;
   std::vector<double> upstream64;
   for (std::size_t b = 0; b < cases; ++b) {
@@ -189,30 +242,10 @@ TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, b
   }
   const bool wide = batch.dtype == DType::kFloat64;
   const std::size_t loss_size = wide ? 8 : 4;
-
-  const Buffer logits(bytes), gradient(want_gradient && !batch.in_place ? bytes.size() : 0);
-  const Buffer t_lengths(logit_lengths), u_lengths(target_lengths), labels(targets), plain(without_durations);
+  const std::size_t bytes = memory.vectors.logits.size();
+  const Buffer gradient(want_gradient && !batch.in_place ? bytes : 0);
   const Buffer upstream = wide ? Buffer(upstream64) : Buffer(upstream32);
   const Buffer loss(cases * loss_size);
-  TransducerProblem p = problem_of(batch);
-  const std::int64_t row = width;
-  const auto strided = [&](const Buffer& buffer, int column) {
-    return StridedTensorOf<4>{static_cast<unsigned char*>(buffer.data()) + column * size,
-                              {row * batch.frames * batch.states, row * batch.states, row, 1}};
-  };
-  p.logits = strided(logits, 0);
-  if (p.lattice.tdt) p.duration_logits = strided(logits, v);
-  p.packed_rows = batch.packed ? map.rows() : 0;
-  if (batch.lengths) {
-    p.lattice.logit_lengths = static_cast<const std::int32_t*>(t_lengths.data());
-    p.lattice.target_lengths = static_cast<const std::int32_t*>(u_lengths.data());
-  }
-  p.lattice.targets = static_cast<const std::int32_t*>(labels.data());
-  p.lattice.target_stride = batch.states - 1;
-  p.lattice.flat_targets = batch.flat_targets;
-  p.lattice.target_count = static_cast<std::int64_t>(targets.size());
-  if (p.lattice.tdt) p.lattice.without_durations = static_cast<const std::uint8_t*>(plain.data());
-  if (batch.adjust) batch.adjust(p);
 
   const Buffer saved(want_gradient ? transducer_saved_bytes(p, execution) : 0);
   const TransducerOutputs outputs{loss.data(), want_gradient ? saved.data() : nullptr};
@@ -244,7 +277,7 @@ TransducerRun run_on(const TransducerBatch& batch, const Execution& execution, b
   const Buffer workspace(needed);
   run.status = transducer_gradient(p, g, {workspace.data(), needed}, execution);
   if (!run.status.ok()) return run;
-  const std::vector<unsigned char> result = written.template read<unsigned char>(bytes.size());
+  const std::vector<unsigned char> result = written.template read<unsigned char>(bytes);
   for (std::size_t b = 0; b < cases; ++b) {
     const auto& one = batch.cases[b].problem;
     std::vector<double> rows;

@@ -15,16 +15,27 @@ import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
+from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
-from tests.python.transducer.bad_calls import decoding
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transport.bad_calls import functional as transport
 
-PARTS = (functional, operators, on_top, files, compat, transducer, transducer_compat, decoding, transport)
+PARTS = (
+    functional,
+    operators,
+    on_top,
+    files,
+    compat,
+    transducer,
+    transducer_compat,
+    align,
+    decoding,
+    transport,
+)
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer, decoding, transport)
+    for part in (functional, operators, transducer, align, decoding, transport)
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]

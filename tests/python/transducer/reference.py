@@ -177,3 +177,78 @@ def loss_by_frames(
         alpha.append(torch.logcumsumexp(entered - c, 0) + c)
     ends = [alpha[frames - m][-1] + weight[frames - m, -1] for m, weight in blanks if m <= frames]
     return -torch.stack(ends).logsumexp(0)
+
+
+class Paths(NamedTuple):
+    """All paths of one utterance, one by one."""
+
+    best: float
+    """Log weight of the best path; -inf without a path."""
+    blank: Tensor
+    """(T, U+1) posteriors, of plain blanks or, with durations, of all blanks."""
+    label: Tensor
+    """(T, U)"""
+    grouped: Tensor
+    """(n, T, U+1) of big blanks, or of durations."""
+
+
+def all_paths(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor | None = None) -> Paths:
+    scores = log_probs(logits, o)
+    durations = None if duration_logits is None else log_probs(duration_logits, o)
+    frames, states = logits.shape[0], len(labels) + 1
+    groups = [m for m, _ in o.big_blanks] if o.durations is None else list(o.durations)
+    found = Paths(
+        -math.inf,
+        torch.zeros(frames, states, dtype=torch.float64),
+        torch.zeros(frames, states - 1, dtype=torch.float64),
+        torch.zeros(len(groups), frames, states, dtype=torch.float64),
+    )
+    total, best = 0.0, -math.inf
+    stack: list[tuple[int, int, float, tuple[tuple[int, int, Arc], ...]]] = (
+        [(0, 0, 0.0, ())] if frames else []
+    )
+    while stack:
+        t, u, weight, path = stack.pop()
+        if t < frames:
+            for arc in arcs(scores, durations, labels, t, u, o):
+                stack.append((arc.t, arc.u, weight + float(arc.weight), (*path, (t, u, arc))))
+            continue
+        total += math.exp(weight)
+        best = max(best, weight)
+        for at, state, arc in path:
+            consumed = arc.t - at
+            if o.durations is not None or (consumed > 1 and not arc.is_label):
+                found.grouped[groups.index(consumed), at, state] += math.exp(weight)
+            if arc.is_label:
+                found.label[at, state] += math.exp(weight)
+            elif o.durations is not None or consumed == 1:
+                found.blank[at, state] += math.exp(weight)
+    scale = 1 / total if total else 0.0
+    return Paths(best, found.blank * scale, found.label * scale, found.grouped * scale)
+
+
+def weight_of(
+    logits: Tensor,
+    labels: list[int],
+    o: Options,
+    frames: Tensor,
+    durations: Tensor,
+    blanks: Tensor,
+    duration_logits: Tensor | None = None,
+) -> float:
+    """Log weight of the path that an alignment (U,), (U,), (T,) describes; -inf if there is no such path."""
+    scores = log_probs(logits, o)
+    q = None if duration_logits is None else log_probs(duration_logits, o)
+    t = u = 0
+    weight = 0.0
+    while t < logits.shape[0]:
+        is_label = u < len(labels) and int(frames[u]) == t
+        consumed = int(durations[u] if is_label else blanks[t])
+        fitting = [
+            a for a in arcs(scores, q, labels, t, u, o) if (a.is_label, a.t - t) == (is_label, consumed)
+        ]
+        if not fitting:
+            return -math.inf
+        weight += float(fitting[0].weight)
+        t, u = fitting[0].t, fitting[0].u
+    return weight if u == len(labels) else -math.inf

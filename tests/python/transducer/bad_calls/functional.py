@@ -88,8 +88,8 @@ def second_derivative(given: Given) -> None:
 
 
 def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
-    """Arguments that both losses have."""
-    first = "logits" if name == "transducer_loss" else "label_logits"
+    """Arguments that both losses have; alignments have some of them."""
+    first = "label_logits" if name == "tdt_loss" else "logits"
     return {
         f"{name}: logits no tensor": function(
             **{first: 1}, error=TypeError, message=f"{first}: expected a torch.Tensor, got int"

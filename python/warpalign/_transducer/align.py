@@ -1,0 +1,232 @@
+"""The best path of a transducer, and how probable each of its arcs is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import naming_arguments
+from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._core.transforms import Dim, apply, unfold
+from warpalign._transducer import ops
+from warpalign._transducer.autograd import Inputs, fold_inputs
+from warpalign._transducer.checks import (
+    check_big_blanks,
+    check_column,
+    check_duration_logits,
+    check_durations,
+    check_flag,
+    check_inputs,
+    check_logits,
+    check_settings,
+)
+from warpalign._transducer.settings import Settings, as_keywords
+
+
+class TransducerPosteriors(NamedTuple):
+    """How probable each arc is, given the logits and the labels: the sum of the probabilities of the paths through it.
+
+    Rows are (B, T, U+1): with packed logits (N,), for one utterance (T, U+1). Padding has 0. The sum of ``blank``, ``label``
+    and ``big_blank`` at a node is the probability that a path comes through it.
+    """
+
+    blank: Tensor
+    """Rows: the node's blank; with durations, its blanks of every duration."""
+    label: Tensor
+    """(B, T, U), or with packed logits (N,): label u + 1, with any duration, is emitted at frame t. Sums to 1 over t."""
+    big_blank: Tensor
+    """(n, rows): big blank i."""
+    duration: Tensor
+    """(D, rows): the arcs of duration d, blank and label."""
+
+
+class TransducerAlignment(NamedTuple):
+    """The best path of every utterance. Integers are int32; -1 stands in the padding, and everywhere without a path."""
+
+    score: Tensor
+    """(B,): the log of the best path's weight. -inf without a path."""
+    frames: Tensor
+    """(B, U), or as the targets: the frame at which each label is emitted."""
+    durations: Tensor
+    """(B, U), or as the targets: the frames that each label's arc consumes, 0 without durations."""
+    blanks: Tensor
+    """(B, T): the frames that the blank consumes that leaves frame t, -1 where none does: at frames that an arc skips or that
+    a label of a duration above 0 leaves. With packed logits (N,): at the node that the blank leaves."""
+    posteriors: TransducerPosteriors | None
+
+
+def transducer_align(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None = None,
+    target_lengths: Tensor | None = None,
+    *,
+    duration_logits: Tensor | None = None,
+    durations: Sequence[int] | None = None,
+    blank: int = -1,
+    big_blank_durations: Sequence[int] = (),
+    big_blank_ids: Sequence[int] | None = None,
+    sigma: float = 0.0,
+    delay_penalty: float = 0.0,
+    eos_id: int | None = None,
+    eos_penalty: float = 0.0,
+    star_id: int | None = None,
+    star_penalty: float = 1.0,
+    from_log_probs: bool = False,
+    packed: bool = False,
+    posteriors: bool = False,
+) -> TransducerAlignment:
+    """When a transducer emits each label: the best path through its lattice, and posteriors if wanted.
+
+    The lattice is that of :func:`transducer_loss`, or with durations that of :func:`tdt_loss`. The best path has the largest
+    sum of arc weights. Of paths with equal weights that one is taken which, looked at from its end, takes a blank before a
+    label, and the arc of more frames before the shorter one: labels stand as early as they can.
+
+    Sources: Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm" (1967); Graves,
+    "Sequence transduction with recurrent neural networks" (2012), section 2.4.
+
+    Args:
+        logits, targets, logit_lengths, target_lengths: as in :func:`transducer_loss`.
+        duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D); as in :func:`tdt_loss`, with ``durations``.
+        durations: D numbers of frames. None: the model has none.
+        blank, big_blank_durations, big_blank_ids, sigma, delay_penalty, eos_id, eos_penalty, star_id, star_penalty,
+            from_log_probs, packed: as in :func:`transducer_loss`. Neither big blanks nor a star go with durations.
+        posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
+
+    Returns:
+        TransducerAlignment. Reals are float64 for float64 logits, else float32. For one utterance the batch axis is left out.
+        Nothing of it is differentiable: the gradient of a loss is made of posteriors already.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+            makes that utterance's score and posteriors NaN.
+
+    A NaN or +inf among an utterance's logits makes its score and posteriors NaN, no other's.
+
+    Examples:
+        >>> logits, targets = torch.randn(4, 50, 11, 30), torch.randint(0, 29, (4, 10))
+        >>> alignment = transducer_align(logits, targets, posteriors=True)
+        >>> alignment.frames.shape, alignment.posteriors.label.shape
+        (torch.Size([4, 10]), torch.Size([4, 50, 10]))
+    """
+    packed = check_flag(packed, "packed")
+    wanted = check_flag(posteriors, "posteriors")
+    logits = check_logits(logits, "logits", packed)
+    columns = logits.shape[-1]
+    lengths, ids = check_big_blanks(
+        big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
+    )
+    if durations is None:
+        if duration_logits is not None:
+            raise ValueError("durations: expected the durations of duration_logits, got None")
+    else:
+        if lengths:
+            raise ValueError(f"big_blank_durations: expected none with durations, got {lengths}")
+        if star_id is not None:
+            raise ValueError(f"star_id: expected None with durations, got {star_id}")
+        lengths = check_durations(durations)
+        duration_logits = check_duration_logits(duration_logits, logits, lengths, packed)
+    settings = check_settings(
+        columns=columns,
+        blank=blank,
+        durations=lengths,
+        big_blank_ids=ids,
+        sigma=sigma,
+        fastemit_lambda=0.0,
+        delay_penalty=delay_penalty,
+        eos_id=eos_id,
+        eos_penalty=eos_penalty,
+        star_id=star_id,
+        star_penalty=star_penalty,
+        clamp=None,
+        zero_infinity=False,
+        from_log_probs=from_log_probs,
+        packed=packed,
+    )
+    inputs, unbatched = check_inputs(logits, duration_logits, targets, logit_lengths, target_lengths, packed)
+    with naming_arguments():
+        score, frames, label_frames, blanks, *parts = _aligned(inputs, settings, wanted)
+    found = _posteriors(parts, durations is not None, packed) if wanted else None
+    result = TransducerAlignment(score, frames, label_frames, blanks, found)
+    return _of_one_utterance(result) if unbatched else result
+
+
+def _posteriors(parts: Sequence[Tensor], tdt: bool, packed: bool) -> TransducerPosteriors:
+    blank, label, grouped = parts
+    none = grouped[:0]
+    return TransducerPosteriors(
+        blank, label if packed else label[..., :-1], none if tdt else grouped, grouped if tdt else none
+    )
+
+
+def _of_one_utterance(a: TransducerAlignment) -> TransducerAlignment:
+    """Without the batch axis."""
+    p = a.posteriors
+    if p is not None:
+        p = TransducerPosteriors(
+            p.blank.squeeze(0), p.label.squeeze(0), p.big_blank.squeeze(1), p.duration.squeeze(1)
+        )
+    return TransducerAlignment(
+        a.score.squeeze(0), a.frames.squeeze(0), a.durations.squeeze(0), a.blanks.squeeze(0), p
+    )
+
+
+class _Align(torch.autograd.Function):
+    """The operator, for torch.func."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor,
+        duration_logits: Tensor | None,
+        targets: Tensor,
+        logit_lengths: Tensor | None,
+        target_lengths: Tensor | None,
+        posteriors: bool,
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, ...]:
+        inputs = (logits, duration_logits, targets, logit_lengths, target_lengths, None)
+        result: tuple[Tensor, ...] = ops.align(*inputs, posteriors, **as_keywords(settings))
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None,) * 7
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Dim, ...],
+        logits: Tensor,
+        duration_logits: Tensor | None,
+        targets: Tensor,
+        logit_lengths: Tensor | None,
+        target_lengths: Tensor | None,
+        posteriors: bool,
+        settings: tuple[Any, ...],
+    ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        size = info.batch_size
+        given = (logits, duration_logits, targets, logit_lengths, target_lengths)
+        folded = fold_inputs(given, in_dims[:5], size)
+        *batched, grouped = apply(_Align, *folded, posteriors, settings)
+        wanted = batched if posteriors else batched[:4]
+        apart, dims = unfold(tuple(wanted), size)
+        if not posteriors:
+            return (*apart, *batched[4:], grouped), (*dims, None, None, None)
+        return (*apart, grouped.unflatten(1, (size, grouped.shape[1] // size))), (*dims, 1)
+
+
+def _aligned(inputs: Inputs, settings: Settings, posteriors: bool) -> tuple[Tensor, ...]:
+    logits, durations, *rest = inputs
+    logits, durations = logits.detach(), None if durations is None else durations.detach()
+    if is_transforming() or is_forward_mode():
+        result: tuple[Tensor, ...] = apply(_Align, logits, durations, *rest[:3], posteriors, tuple(settings))
+        return result
+    result = ops.align(logits, durations, *rest, posteriors, **as_keywords(settings))
+    return result

@@ -1,0 +1,76 @@
+// A group's slots of one strip, copied to shared memory while the group before is worked on.
+//
+// Piece k has the slots of one arc that end at the group's steps: rows first - frames ... first - frames + 7.
+// They are one piece of global memory (layout.h). Rows that the strip does not have are not copied: what
+// stands there belongs to no arc.
+#pragma once
+
+#include "cuda/copy_async.cuh"
+#include "cuda/streaming.cuh"
+#include "transducer/cuda/layout.h"
+
+namespace warpalign::detail::transducer {
+
+template <class Real>
+class SlotStage {
+ public:
+  // Of two groups with so many pieces each.
+  static WARPALIGN_ANYWHERE constexpr int bytes(int pieces, int lane_stride) {
+    return 2 * pieces * kGroup * kStrip * lane_stride * static_cast<int>(sizeof(Real));
+  }
+
+  // slots: of the strip. shared: bytes() of them, at a multiple of 16 bytes.
+  __device__ __forceinline__ SlotStage(const SlotLayout& layout, const Real* slots, unsigned char* shared,
+                                       int pieces, int lane)
+      : slots_(slots),
+        shared_(reinterpret_cast<Real*>(shared)),
+        rows_(layout.rows()),
+        row_stride_(layout.row_stride()),
+        // A row that has two slots of a lane is copied for each of the two.
+        arc_stride_(layout.lane_stride() == 2 ? 0 : layout.arc_stride()),
+        lane_stride_(layout.lane_stride()),
+        pieces_(pieces),
+        lane_(lane) {}
+
+  // Enqueues piece k of the group of steps first ... first + 7. The group two groups before has been read.
+  __device__ __forceinline__ void ask(int first, int k, int arc, int frames) const {
+    const int row = first - frames;
+    const Real* const from = slots_ + arc * arc_stride_ + static_cast<std::int64_t>(row) * row_stride_;
+    Real* const to = piece(first, k);
+    const int chunks = kGroup * row_stride_ / kPerChunk;
+    const int chunks_of_row = row_stride_ / kPerChunk;
+    for (int c = lane_; c < chunks; c += kStrip) {
+      const int r = row + c / chunks_of_row;
+      if (r < 0 || r >= rows_) continue;
+      cuda::copy_async(reinterpret_cast<Chunk*>(to) + c, reinterpret_cast<const Chunk*>(from) + c);
+    }
+  }
+  // All that has been asked for is there, for all lanes.
+  static __device__ __forceinline__ void await() {
+    cuda::await_copies();
+    __syncwarp();
+  }
+  // This lane's slot, q steps behind `first`.
+  [[nodiscard]] __device__ __forceinline__ Real slot(int first, int k, int arc, int q) const {
+    return piece(first, k)[q * row_stride_ + lane_ * lane_stride_ + (lane_stride_ == 2 ? arc : 0)];
+  }
+
+ private:
+  using Chunk = cuda::Bits128;
+  static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Real));
+
+  [[nodiscard]] __device__ __forceinline__ Real* piece(int first, int k) const {
+    return shared_ + ((first / kGroup % 2) * pieces_ + k) * kGroup * row_stride_;
+  }
+
+  const Real* const slots_;
+  Real* const shared_;
+  const int rows_;
+  const int row_stride_;
+  const std::int64_t arc_stride_;
+  const int lane_stride_;
+  const int pieces_;
+  const int lane_;
+};
+
+}  // namespace warpalign::detail::transducer
