@@ -109,17 +109,7 @@ class CpuEvaluation {
     // The gradient takes the room behind the point.
     double* const gradient = own.gradient;
     s_.kernels->gradient(s_.points_at(i, own), cost, own.e, gradient);
-    double along = 0;
-    const bool cosine = s_.costs.kind == CostKind::kCosine;
-    if (cosine) {
-      // d (1 - <u, v>) / dx = (<u, v> u - v) / |x|, summed over v with weights P.
-      for (int d = 0; d < dim; ++d) along += gradient[d] * static_cast<double>(own.point[d]);
-      const double length = static_cast<double>(s_.rows.lengths[i]);
-      for (int d = 0; d < dim; ++d) {
-        const double tangent = along * static_cast<double>(own.point[d]) - gradient[d];
-        gradient[d] = length > 0 ? tangent / length : 0.0;
-      }
-    }
+    s_.through_length(i, own);
     for (int d = 0; d < dim; ++d) to[d] = static_cast<Out>(s_.cost_scale * gradient[d]);
   }
 

@@ -186,6 +186,19 @@ struct CpuSolver {
     return {costs.kind, own.point, columns.points, padded(columns.count), costs.dim, columns.count};
   }
 
+  // own.gradient is sum P times the kernel's gradient by point i, which own.point holds. Of the cosine,
+  // d (1 - <u, v>) / dx = (<u, v> u - v) / |x|.
+  void through_length(int i, const Scratch& own) const {
+    if (costs.kind != CostKind::kCosine) return;
+    double along = 0;
+    for (int d = 0; d < costs.dim; ++d) along += own.gradient[d] * static_cast<double>(own.point[d]);
+    const double length = static_cast<double>(rows.lengths[i]);
+    for (int d = 0; d < costs.dim; ++d) {
+      const double tangent = along * static_cast<double>(own.point[d]) - own.gradient[d];
+      own.gradient[d] = length > 0 ? tangent / length : 0.0;
+    }
+  }
+
   // Potentials as pairs whose hi parts lie on one grid, so coarse that the sum of two is exact.
   void split_potentials() {
     double largest = 1;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "warpalign/sinkhorn.h"
+#include "warpalign/transport_plan.h"
 
 namespace warpalign::detail::transport {
 
@@ -15,5 +16,16 @@ std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem&, const Sinkh
                                              const SinkhornOutputs&, const Execution&);
 Status sinkhorn_jvp_cpu(const SinkhornProblem&, const SinkhornTangents&, const SinkhornOutputs&, Workspace,
                         const Execution&);
+
+std::size_t plan_apply_cpu_workspace_bytes(const SinkhornProblem&, const PlanProduct&, const Execution&);
+Status plan_apply_cpu(const SinkhornProblem&, const PlanProduct&, Workspace, const Execution&);
+std::size_t plan_gradient_cpu_workspace_bytes(const SinkhornProblem&, const PlanGradient&, const Execution&);
+Status plan_gradient_cpu(const SinkhornProblem&, const PlanGradient&, Workspace, const Execution&);
+std::size_t plan_topk_cpu_workspace_bytes(const SinkhornProblem&, const PlanTop&, const Execution&);
+Status plan_topk_cpu(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
+std::size_t plan_sample_cpu_workspace_bytes(const SinkhornProblem&, const PlanSamples&, const Execution&);
+Status plan_sample_cpu(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
+std::size_t plan_dense_cpu_workspace_bytes(const SinkhornProblem&, const Execution&);
+Status plan_dense_cpu(const SinkhornProblem&, void* plan, Workspace, const Execution&);
 
 }  // namespace warpalign::detail::transport
