@@ -1,6 +1,4 @@
 // What the contract of both public headers asks of a problem.
-#include "transport/contract.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "core/contract.h"
+#include "transport/contract.h"
 
 namespace warpalign::detail::transport {
 namespace {
