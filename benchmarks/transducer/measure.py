@@ -18,6 +18,7 @@ from torch import Tensor
 import warpalign
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.transducer.joint import JointProblem, measure_joint
 from benchmarks.transducer.sizes import FIRST_LABEL, Size
 from tests.python.transducer.reference import keywords, loss_by_frames
 from warpalign._transducer import ops
@@ -152,6 +153,8 @@ def peer(problem: Problem, device: torch.device, budget_s: float) -> Row:
 
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
+    if size.H:
+        return measure_joint(size, device, budget_s)
     problem = Problem(size, device)
     row: Row = {
         "forward_ms": rounded(eager_ms(problem.forward, device, budget_s)),
@@ -186,8 +189,10 @@ def not_reproducible(device: torch.device, runs: int) -> list[str]:
         Size(5, 33, 97, 29, "float16", ragged=True),
         Size(2, 70, 20, 130, family="multi_blank"),
         Size(2, 70, 20, 130, "bfloat16", family="tdt"),
+        Size(3, 70, 20, 130, H=96),
+        Size(3, 70, 20, 130, "bfloat16", family="tdt", H=96),
     ):
-        problem = Problem(size, device, seed=1)
+        problem = JointProblem(size, device, seed=1) if size.H else Problem(size, device, seed=1)
         first = (problem.loss().detach(), *problem.step())
         again = ((problem.loss().detach(), *problem.step()) for _ in range(runs - 1))
         if not all(all(map(torch.equal, first, results)) for results in again):

@@ -18,7 +18,8 @@ FIRST_LABEL = 4  # no blank of any family
 
 
 class Size(NamedTuple):
-    """B utterances of T frames and U labels; logits (B, T, U+1, V)."""
+    """B utterances of T frames and U labels; logits (B, T, U+1, V), given, or (H > 0) from a joint network of H hidden
+    numbers."""
 
     B: int
     T: int
@@ -27,10 +28,12 @@ class Size(NamedTuple):
     dtype: str = "float32"
     family: str = "rnnt"
     ragged: bool = False
+    H: int = 0
 
     @property
     def name(self) -> str:
         how = ("" if self.family == "rnnt" else f" {self.family}") + (" ragged" if self.ragged else "")
+        how += f" joint H {self.H}" if self.H else ""
         return f"{self.B}x{self.T}x{self.U + 1}x{self.V} {self.dtype}{how}"
 
     @property
@@ -68,6 +71,12 @@ SIZES: list[Size] = [
     # The lattice alone, nearly.
     _MIDDLE._replace(V=8),
     Size(1, 3000, 600, 8),
+    # Fused with the joint network.
+    *(_MIDDLE._replace(dtype=dtype, H=640) for dtype in ("bfloat16", "float16", "float32")),
+    *(_MIDDLE._replace(dtype="bfloat16", family=family, H=640) for family in ("multi_blank", "tdt")),
+    _MIDDLE._replace(dtype="bfloat16", ragged=True, H=640),
+    Size(8, 1500, 300, 1024, "bfloat16", H=640),
+    Size(8, 400, 100, 8193, "bfloat16", H=512),
 ]
 QUICK_LOGITS = 1_000_000
 QUICK_SIZES = [
@@ -75,4 +84,5 @@ QUICK_SIZES = [
     Size(2, 40, 10, 29, "float16"),
     Size(2, 50, 20, 128, family="tdt"),
     Size(2, 50, 20, 128, family="multi_blank", ragged=True),
+    Size(2, 50, 20, 128, H=64),
 ]

@@ -7,11 +7,17 @@
 #define WARPALIGN_INPUTS                                                                             \
   "Tensor? duration_logits, Tensor targets, Tensor? logit_lengths, Tensor? target_lengths, Tensor? " \
   "without_durations"
-#define WARPALIGN_SETTINGS                                                                   \
+#define WARPALIGN_NUMBERS                                                                    \
   "int blank=0, int[] durations=[], int[] big_blank_ids=[], float sigma=0.0, float "         \
   "fastemit_lambda=0.0, float delay_penalty=0.0, int eos_id=-1, float eos_penalty=0.0, int " \
-  "star_id=-1, float star_penalty=1.0, float clamp=0.0, bool zero_infinity=False, bool "     \
-  "from_log_probs=False, bool packed=False"
+  "star_id=-1, float star_penalty=1.0, float clamp=0.0, bool zero_infinity=False"
+#define WARPALIGN_SETTINGS WARPALIGN_NUMBERS ", bool from_log_probs=False, bool packed=False"
+// encoder (B, T, H); predictor (B, U+1, H); weight (V + D, H); bias (V + D,); the others as above.
+#define WARPALIGN_JOINT_INPUTS                                                              \
+  "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias, Tensor targets, Tensor? " \
+  "encoder_lengths, Tensor? target_lengths, Tensor? without_durations"
+// activation: a number of Activation. tdt: durations are TDT's, D columns behind the labels'.
+#define WARPALIGN_JOINT_SETTINGS "int activation=0, bool tdt=False, " WARPALIGN_NUMBERS
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // saved: what the gradients need, bytes; empty unless needs_grad.
@@ -47,4 +53,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("transducer_greedy_joint_step(Tensor walk, Tensor log_prob, Tensor? lengths, " WARPALIGN_JOINT
               ", *, int activation=0, int window=1, " WARPALIGN_DECODING
               ") -> (Tensor walk, Tensor log_prob)");
+  library.def("transducer_joint(" WARPALIGN_JOINT_INPUTS ", bool needs_grad, *, " WARPALIGN_JOINT_SETTINGS
+              ") -> (Tensor loss, Tensor saved)");
+  // Gradients that are not needed are of shape (0,).
+  library.def("transducer_joint_gradient(" WARPALIGN_JOINT_INPUTS
+              ", Tensor saved, Tensor grad_loss, bool needs_encoder, bool needs_predictor, bool "
+              "needs_weight, bool needs_bias, *, " WARPALIGN_JOINT_SETTINGS
+              ") -> (Tensor grad_encoder, Tensor grad_predictor, Tensor grad_weight, Tensor grad_bias)");
 }

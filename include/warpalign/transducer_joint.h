@@ -49,7 +49,8 @@ struct TransducerJointProblem {
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.
 std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution);
 
-// No device's transducer_joint_saved_bytes() is more than this.
+// No device's transducer_joint_saved_bytes() is more than this, a multiple of each device's
+// workspace_alignment().
 std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem);
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,

@@ -25,8 +25,9 @@ from warpalign.functional import (
     tdt_loss,
     transducer_align,
     transducer_loss,
+    transducer_loss_from_joint,
 )
-from warpalign.modules import SoftDTW, TDTLoss, TransducerLoss
+from warpalign.modules import SoftDTW, TDTLoss, TransducerJointLoss, TransducerLoss
 from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "TDTLoss",
     "TransducerAlignment",
     "TransducerHypotheses",
+    "TransducerJointLoss",
     "TransducerLoss",
     "TransducerPosteriors",
     "__version__",
@@ -55,6 +57,7 @@ __all__ = [
     "transducer_align",
     "transducer_greedy_decode",
     "transducer_loss",
+    "transducer_loss_from_joint",
 ]
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from warpalign._soft_dtw.functional import (
 from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
 from warpalign._transducer.align import TransducerAlignment, TransducerPosteriors, transducer_align
 from warpalign._transducer.functional import tdt_loss, transducer_loss
+from warpalign._transducer.joint import transducer_loss_from_joint
 
 __all__ = [
     "DTWPath",
@@ -26,4 +27,5 @@ __all__ = [
     "tdt_loss",
     "transducer_align",
     "transducer_loss",
+    "transducer_loss_from_joint",
 ]

@@ -89,7 +89,10 @@ std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, 
 }
 
 std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem) {
-  return check_sizes(problem).ok() ? transducer_most_saved_bytes(logits_of(problem)) : 0;
+  if (!check_sizes(problem).ok()) return 0;
+  // Memory of several calls, one behind the other, is aligned as one call's is.
+  constexpr std::size_t kAlignment = workspace_alignment(Device::kCuda);
+  return (transducer_most_saved_bytes(logits_of(problem)) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,

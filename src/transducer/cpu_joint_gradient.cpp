@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kChunkBytes = 16 << 20;
 constexpr std::int32_t kColumnTask = 48;  // rows of the gradient by weights that a worker takes: whole tiles
+constexpr std::int32_t kBiasRows = 32;    // nodes whose gradients by the bias are added in Real
 constexpr std::int32_t kHiddenTask = 64;  // columns of the gradients by encoder and predictor
 
 template <class T>
@@ -33,7 +34,7 @@ struct JointGradientMemory {
   Real* frame_sum = nullptr;   // (hidden_stride,): of one frame
   Real* state_sum = nullptr;   // (U + 1, hidden_stride): of one utterance
   Real* weight_sum = nullptr;  // (columns, hidden_stride)
-  Real* bias_sum = nullptr;    // (columns,)
+  double* bias_sum = nullptr;  // (columns,)
 
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g, Arena& arena) {
     const JointSizes<T> sizes(p);
@@ -56,7 +57,7 @@ struct JointGradientMemory {
       state_sum = arena.take<Real>(p.lattice.states * sizes.hidden_stride);
     }
     if (g.weight) weight_sum = arena.take<Real>(sizes.columns * sizes.hidden_stride);
-    if (g.bias) bias_sum = arena.take<Real>(sizes.columns);
+    if (g.bias) bias_sum = arena.take<double>(sizes.columns);
   }
 };
 
@@ -67,7 +68,7 @@ void round_row(const Real* from, void* to, std::int64_t first, std::int64_t coun
     if constexpr (std::is_same_v<T, double>) {
       out[k] = from[k];
     } else {
-      out[k] = rounded_to<T>(from[k]);
+      out[k] = rounded_to<T>(static_cast<float>(from[k]));
     }
   }
 }
@@ -172,12 +173,12 @@ class JointGradients {
                                      sizes_.hidden_stride, sizes_.padded_hidden, rows, nullptr, 0,
                                      m_.weight_sum + first * sizes_.hidden_stride, sizes_.hidden_stride});
     }
-    for (std::int32_t begin = 0; g_.bias && begin < rows; begin += kJointDepth) {
+    for (std::int32_t begin = 0; g_.bias && begin < rows; begin += kBiasRows) {
       Real sum[kColumnTask] = {};
-      for (std::int32_t r = begin; r < std::min(begin + kJointDepth, rows); ++r) {
+      for (std::int32_t r = begin; r < std::min(begin + kBiasRows, rows); ++r) {
         joint_arithmetic<T>().add(m_.x + r * sizes_.column_stride + first, sum, count);
       }
-      joint_arithmetic<T>().add(sum, m_.bias_sum + first, count);
+      for (std::int32_t k = 0; k < count; ++k) m_.bias_sum[first + k] += static_cast<double>(sum[k]);
     }
   }
 

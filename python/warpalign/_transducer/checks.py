@@ -67,17 +67,19 @@ def check_duration_logits(given: object, logits: Tensor, durations: Sequence[int
     return tensor
 
 
-def _check_integers(given: object, name: str, logits: Tensor, shape_text: str) -> Tensor:
+def check_integers(
+    given: object, name: str, logits: Tensor, shape_text: str, whose: str = "the logits"
+) -> Tensor:
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected an integer tensor {shape_text}, got {type(given).__name__}")
     if given.dtype not in INTEGERS:
         raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {given.dtype}")
     if given.device != logits.device:
-        raise ValueError(f"{name}: expected the device of the logits, {logits.device}, got {given.device}")
+        raise ValueError(f"{name}: expected the device of {whose}, {logits.device}, got {given.device}")
     return given
 
 
-def _narrowed(tensor: Tensor) -> Tensor:
+def narrowed(tensor: Tensor) -> Tensor:
     """int32; what lies beyond must not come back as a small number."""
     if tensor.dtype == torch.int64:
         tensor = tensor.clamp(-_BIG - 1, _BIG)
@@ -85,17 +87,22 @@ def _narrowed(tensor: Tensor) -> Tensor:
 
 
 def check_lengths(
-    given: object, name: str, logits: Tensor, batch: int | None, unbatched: bool
+    given: object,
+    name: str,
+    logits: Tensor,
+    batch: int | None,
+    unbatched: bool,
+    whose: str = "the logits",
 ) -> Tensor | None:
     if given is None:
         return None
-    lengths = _check_integers(given, name, logits, "(B,)")
+    lengths = check_integers(given, name, logits, "(B,)", whose)
     if unbatched and lengths.dim() == 0:
         lengths = lengths.unsqueeze(0)
     if lengths.dim() != 1 or (batch is not None and lengths.shape[0] != batch):
         shape = "(B,)" if batch is None else f"({batch},)"
         raise ValueError(f"{name}: expected shape {shape}, one length per utterance, got {shape_of(lengths)}")
-    return _narrowed(lengths)
+    return narrowed(lengths)
 
 
 def check_inputs(
@@ -120,7 +127,7 @@ def check_inputs(
     counts = check_lengths(target_lengths, "target_lengths", logits, batch, unbatched)
     if packed and counts is None:
         raise ValueError("target_lengths: expected a tensor (B,) with packed=True, got None")
-    labels = _check_integers(targets, "targets", logits, "(B, U)")
+    labels = check_integers(targets, "targets", logits, "(B, U)")
     if unbatched and labels.dim() == 1:
         labels = labels.unsqueeze(0)
     if labels.dim() == 1:
@@ -134,7 +141,7 @@ def check_inputs(
             raise ValueError(
                 f"targets: expected shape ({batch}, {states - 1}), (B, U), or one axis, got {shape_of(labels)}"
             )
-    return Inputs(logits, duration_logits, _narrowed(labels), lengths, counts, None), unbatched
+    return Inputs(logits, duration_logits, narrowed(labels), lengths, counts, None), unbatched
 
 
 def check_column(given: object, name: str, columns: int) -> int:

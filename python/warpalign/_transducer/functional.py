@@ -24,6 +24,7 @@ from warpalign._transducer.checks import (
     check_reduction,
     check_settings,
 )
+from warpalign._transducer.reduction import Lengths, reduced
 from warpalign._transducer.settings import Settings, TransducerReduction
 
 
@@ -223,24 +224,7 @@ def _reduced_losses(
 ) -> Tensor:
     with naming_arguments():
         losses = autograd.losses(inputs, settings, in_place)
-    if reduction == "none":
-        return losses.squeeze(0) if unbatched else losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "mean":
-        return losses.mean()
-    if reduction == "mean_frame":
-        return _mean_by(losses, inputs.logit_lengths, inputs.logits.shape[1])
-    states = inputs.logits.shape[2] if not settings.packed else 1  # packed has lengths
-    if reduction == "mean_target":
-        return _mean_by(losses, inputs.target_lengths, states - 1)
-    if inputs.target_lengths is None:
-        return losses.sum() / max(losses.shape[0] * (states - 1), 1)
-    return losses.sum() / inputs.target_lengths.sum().clamp(min=1)
-
-
-def _mean_by(losses: Tensor, lengths: Tensor | None, length: int) -> Tensor:
-    """Mean of losses, each divided by its length."""
-    if lengths is None:
-        return losses.mean() / max(length, 1)
-    return (losses / lengths.clamp(min=1)).mean()
+    # Packed logits have lengths: their sizes are not looked at.
+    frames, states = (0, 1) if settings.packed else inputs.logits.shape[1:3]
+    lengths = Lengths(inputs.logit_lengths, frames, inputs.target_lengths, states - 1)
+    return reduced(losses, lengths, reduction, unbatched)

@@ -10,26 +10,27 @@ from torch import Tensor, sym_min
 from warpalign._core.library import check_devices
 
 
-def _saved_bytes(
-    logits: Tensor,
-    tdt: bool,
-    targets: Tensor,
-    logit_lengths: Tensor | None,
-    durations: tuple[int, ...],
-    packed: bool,
+def _arcs(tdt: bool, durations: tuple[int, ...]) -> int:
+    return max(sum(d > 0 for d in durations) + len(durations), 2) if tdt else 2 + len(durations)
+
+
+def _bytes(arcs: int, places: Any, nodes: Any, batch: Any, dtype: torch.dtype) -> Any:
+    return (arcs * places + 2 * nodes + 256 * batch) * (8 if dtype == torch.float64 else 4)
+
+
+def padded_saved_bytes(shape: Any, tdt: bool, durations: tuple[int, ...], dtype: torch.dtype) -> Any:
+    """`transducer_most_saved_bytes` of the C++ core, enough for the layout of every device, for logits (B, T, U+1, ..)."""
+    batch, frames, states = shape[:3]
+    places = batch * (frames + 32) * ((states + 31) // 32 * 32)
+    return _bytes(_arcs(tdt, durations), places, batch * frames * states, batch, dtype)
+
+
+def _packed_saved_bytes(
+    rows: Any, batch: Any, states: Any, tdt: bool, durations: tuple[int, ...], dtype: torch.dtype
 ) -> Any:
-    """`transducer_most_saved_bytes` of the C++ core: enough for the layout of every device."""
-    arcs = max(sum(d > 0 for d in durations) + len(durations), 2) if tdt else 2 + len(durations)
-    if packed:
-        assert logit_lengths is not None
-        nodes, batch = logits.shape[0], logit_lengths.shape[0]
-        states = targets.shape[-1] + 1
-        places = nodes + 32 * (sym_min(nodes, batch * states) + sym_min(nodes, batch * nodes)) + 1024 * batch
-    else:
-        batch, frames, states = logits.shape[:3]
-        nodes = batch * frames * states
-        places = batch * (frames + 32) * ((states + 31) // 32 * 32)
-    return (arcs * places + 2 * nodes + 256 * batch) * (8 if logits.dtype == torch.float64 else 4)
+    """The same for packed logits."""
+    places = rows + 32 * (sym_min(rows, batch * states) + sym_min(rows, batch * rows)) + 1024 * batch
+    return _bytes(_arcs(tdt, durations), places, rows, batch, dtype)
 
 
 @torch.library.register_fake("warpalign::transducer")  # type: ignore[untyped-decorator]
@@ -55,10 +56,19 @@ def _(
         without_durations=without_durations,
     )
     tdt = duration_logits is not None
-    size = _saved_bytes(logits, tdt, targets, logit_lengths, durations, packed) if needs_grad else 0
-    batch = logit_lengths.shape[0] if packed and logit_lengths is not None else logits.shape[0]
+    if packed:
+        assert logit_lengths is not None
+        batch = logit_lengths.shape[0]
+        size = _packed_saved_bytes(
+            logits.shape[0], batch, targets.shape[-1] + 1, tdt, durations, logits.dtype
+        )
+    else:
+        batch = logits.shape[0]
+        size = padded_saved_bytes(logits.shape, tdt, durations, logits.dtype)
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
-    return logits.new_empty(batch, dtype=dtype), logits.new_empty(size, dtype=torch.uint8)
+    return logits.new_empty(batch, dtype=dtype), logits.new_empty(
+        size if needs_grad else 0, dtype=torch.uint8
+    )
 
 
 @torch.library.register_fake("warpalign::transducer_gradient")  # type: ignore[untyped-decorator]

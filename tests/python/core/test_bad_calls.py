@@ -18,6 +18,7 @@ from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operator
 from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
+from tests.python.transducer.bad_calls import joint as transducer_joint
 from tests.python.transport.bad_calls import functional as transport
 
 PARTS = (
@@ -27,6 +28,7 @@ PARTS = (
     files,
     compat,
     transducer,
+    transducer_joint,
     transducer_compat,
     align,
     decoding,
@@ -35,7 +37,7 @@ PARTS = (
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer, align, decoding, transport)
+    for part in (functional, operators, transducer, transducer_joint, align, decoding, transport)
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]
@@ -99,6 +101,7 @@ UNREACHED = {
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
     "_transducer/autograd.py": {"under a vmap"},
+    "_transducer/joint_checks.py": {"without its CUDA operators", "expected the device of"},
     "_transport/autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},

@@ -1,0 +1,186 @@
+"""Autograd of the joint's operators.
+
+The first operator returns the losses and what their gradients need; the second one computes the logits again, and makes
+the gradients that are needed. Gradients are not differentiated further. Under vmap each sample is a call: weights, and
+the gradients by them, belong to one sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._core.transforms import Dim, apply, may_write_in_place, no_derivative
+from warpalign._transducer import joint_ops
+from warpalign._transducer.settings import Settings
+
+
+class JointInputs(NamedTuple):
+    """What the operators take, as they take it."""
+
+    encoder: Tensor
+    """(B, T, H)."""
+    predictor: Tensor
+    """(B, U+1, H)."""
+    weight: Tensor
+    """(V + D, H), contiguous."""
+    bias: Tensor | None
+    """(V + D,), contiguous."""
+    targets: Tensor
+    """(B, U) or (sum U_b,), int32."""
+    encoder_lengths: Tensor | None
+    target_lengths: Tensor | None
+    without_durations: Tensor | None
+    """(B,), bool."""
+
+
+class JointSettings(NamedTuple):
+    """What the operators take besides their tensors."""
+
+    activation: int
+    tdt: bool
+    of_lattice: Settings
+
+
+def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
+    activation, tdt, of_lattice = settings
+    keywords = dict(zip(Settings._fields, of_lattice, strict=True))
+    del keywords["from_log_probs"], keywords["packed"]
+    return {"activation": activation, "tdt": tdt, **keywords}
+
+
+def _of_each(
+    function: type[torch.autograd.Function], size: int, in_dims: tuple[Dim, ...], arguments: tuple[Any, ...]
+) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+    """A vmapped function by a call for each sample."""
+
+    def sample(argument: Any, dim: Dim, index: int) -> Any:
+        return argument.select(dim, index) if isinstance(argument, Tensor) and dim is not None else argument
+
+    calls = [
+        apply(function, *(sample(a, dim, index) for a, dim in zip(arguments, in_dims, strict=True)))
+        for index in range(size)
+    ]
+    return tuple(torch.stack(parts) for parts in zip(*calls, strict=True)), (0,) * len(calls[0])
+
+
+class _JointGradient(torch.autograd.Function):
+    """Gradients by encoder, predictor, weight and bias; those that are not needed are empty."""
+
+    @staticmethod
+    def forward(
+        grad_loss: Tensor,
+        saved: Tensor,
+        encoder: Tensor,
+        predictor: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        encoder_lengths: Tensor | None,
+        target_lengths: Tensor | None,
+        without_durations: Tensor | None,
+        needs: tuple[bool, ...],
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        inputs = (
+            encoder,
+            predictor,
+            weight,
+            bias,
+            targets,
+            encoder_lengths,
+            target_lengths,
+            without_durations,
+        )
+        result: tuple[Tensor, Tensor, Tensor, Tensor] = joint_ops.gradient(
+            *inputs, saved, grad_loss, *needs, **_as_keywords(settings)
+        )
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise no_derivative("second derivatives of the transducer losses")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
+        return _of_each(_JointGradient, info.batch_size, in_dims, arguments)
+
+
+class _JointLoss(torch.autograd.Function):
+    """(loss, saved)."""
+
+    @staticmethod
+    def forward(
+        encoder: Tensor,
+        predictor: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        encoder_lengths: Tensor | None,
+        target_lengths: Tensor | None,
+        without_durations: Tensor | None,
+        needs_grad: bool,
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, Tensor]:
+        inputs = (
+            encoder,
+            predictor,
+            weight,
+            bias,
+            targets,
+            encoder_lengths,
+            target_lengths,
+            without_durations,
+        )
+        result: tuple[Tensor, Tensor] = joint_ops.loss(*inputs, needs_grad, **_as_keywords(settings))
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
+        ctx.save_for_backward(*inputs[:8], output[1])
+        ctx.settings = inputs[9]
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        none = (None,) * 6
+        if grad_loss is None:
+            return (None,) * 4 + none
+        *inputs, saved = ctx.saved_tensors
+        needs = tuple(ctx.needs_input_grad[:4])
+        if not may_write_in_place(grad_loss):
+            grads = apply(_JointGradient, grad_loss, saved, *inputs, needs, ctx.settings)
+        else:
+            grads = joint_ops.gradient(*inputs, saved, grad_loss, *needs, **_as_keywords(ctx.settings))
+        return *(g if need else None for g, need in zip(grads, needs, strict=True)), *none
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
+        inputs, (needs_grad, settings) = arguments[:8], arguments[8:]
+        needs_grad = needs_grad or any(t is not None and t.requires_grad for t in inputs[:4])
+        return _of_each(_JointLoss, info.batch_size, in_dims, (*inputs, needs_grad, settings))
+
+
+def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:
+    """(B,) losses, differentiable by encoder, predictor, weight and bias."""
+    plain = (settings.activation, settings.tdt, tuple(settings.of_lattice))
+    # While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
+    if torch.compiler.is_compiling():
+        encoder, predictor, weight = (t.view_as(t) for t in inputs[:3])
+        bias = None if inputs.bias is None else inputs.bias.view_as(inputs.bias)
+        inputs = inputs._replace(encoder=encoder, predictor=predictor, weight=weight, bias=bias)
+    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs[:4])
+    if not (needs or is_transforming() or is_forward_mode()):
+        # Neither autograd nor a torch.func transform has anything to see: the operator alone.
+        loss: Tensor = joint_ops.loss(*inputs, False, **_as_keywords(plain))[0]
+    else:
+        loss = apply(_JointLoss, *inputs, needs, plain)[0]
+    return loss

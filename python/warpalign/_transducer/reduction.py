@@ -1,0 +1,42 @@
+"""From the losses of a batch to what a caller has asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from warpalign._transducer.settings import TransducerReduction
+
+
+class Lengths(NamedTuple):
+    """(B,) lengths, or where there are none the length of all."""
+
+    of_frames: Tensor | None
+    frames: int
+    of_targets: Tensor | None
+    labels: int
+
+
+def reduced(losses: Tensor, lengths: Lengths, reduction: TransducerReduction, unbatched: bool) -> Tensor:
+    """Of (B,) losses; unbatched: of one utterance without a batch axis."""
+    if reduction == "none":
+        return losses.squeeze(0) if unbatched else losses
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "mean_frame":
+        return _mean_by(losses, lengths.of_frames, lengths.frames)
+    if reduction == "mean_target":
+        return _mean_by(losses, lengths.of_targets, lengths.labels)
+    if lengths.of_targets is None:
+        return losses.sum() / max(losses.shape[0] * lengths.labels, 1)
+    return losses.sum() / lengths.of_targets.sum().clamp(min=1)
+
+
+def _mean_by(losses: Tensor, lengths: Tensor | None, length: int) -> Tensor:
+    """Mean of losses, each divided by its length."""
+    if lengths is None:
+        return losses.mean() / max(length, 1)
+    return (losses / lengths.clamp(min=1)).mean()

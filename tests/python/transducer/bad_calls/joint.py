@@ -1,0 +1,206 @@
+"""The loss of a joint network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import warpalign
+from tests.python.bad_calls import BadCall, BadCalls, Given
+
+DTYPES = "dtype float64, float32, float16 or bfloat16"
+INTEGERS = "dtype int64, int32, int16, int8 or uint8"
+
+
+def zeros(given: Given, *shape: int, **options: Any) -> Tensor:
+    return torch.zeros(shape, device=given.device, **options)
+
+
+def good(given: Given) -> dict[str, Any]:
+    """B = 3, T = 5, U = 2, H = 4, V = 6."""
+    return {
+        "encoder": zeros(given, 3, 5, 4),
+        "predictor": zeros(given, 3, 3, 4),
+        "weight": zeros(given, 6, 4),
+        "bias": zeros(given, 6),
+        "targets": given.ints([1, 2], [2, 1], [3, 1]),
+    }
+
+
+def joint(
+    *, error: type[BaseException] = ValueError, message: str, cpu_only: bool = False, **changed: Any
+) -> BadCall:
+    def call(given: Given) -> object:
+        made = {k: v(given) if isinstance(v, Callable) else v for k, v in changed.items()}  # type: ignore[arg-type]
+        return warpalign.transducer_loss_from_joint(**good(given) | made)
+
+    return BadCall(call, error, message, cpu_only)
+
+
+def module(error: type[BaseException], message: str, **changed: Any) -> BadCall:
+    def call(given: Given) -> object:
+        options = {"hidden": 4, "vocabulary": 6, "device": given.device} | changed
+        tensors = good(given)
+        return warpalign.TransducerJointLoss(**options)(
+            tensors["encoder"], tensors["predictor"], tensors["targets"]
+        )
+
+    return BadCall(call, error, message)
+
+
+def second_derivative(given: Given) -> None:
+    made = good(given)
+    made["encoder"].requires_grad_()
+    loss = warpalign.transducer_loss_from_joint(**made)
+    (gradient,) = torch.autograd.grad(loss, made["encoder"], create_graph=True)
+    gradient.sum().backward()
+
+
+NAME = "transducer_loss_from_joint"
+SETTINGS: tuple[tuple[str, Any, type[BaseException], str], ...] = (
+    ("activation", "gelu", ValueError, 'activation: expected "relu" or "tanh", got \'gelu\''),
+    ("blank", 6, ValueError, "blank: expected a column of 6, from -6 to 5, got 6"),
+    ("big_blank_durations", (1,), ValueError, "big_blank_durations: expected 2 to 64 frames each, got 1"),
+    (
+        "big_blank_ids",
+        (1, 2),
+        ValueError,
+        "big_blank_ids: expected 0, one for each of big_blank_durations, got 2",
+    ),
+    ("durations", (0, 65), ValueError, "durations: expected 0 to 64 frames each, got 65"),
+    ("sigma", math.nan, ValueError, "sigma: expected a finite number, got nan"),
+    ("omega", 0.5, ValueError, "omega: expected 0 without durations, got 0.5"),
+    ("generator", 0, TypeError, "generator: expected a torch.Generator or None, got int"),
+    ("fastemit_lambda", -0.1, ValueError, "fastemit_lambda: expected a finite number >= 0, got -0.1"),
+    ("delay_penalty", math.inf, ValueError, "delay_penalty: expected a finite number, got inf"),
+    ("eos_id", -1, ValueError, "eos_id: expected a label >= 0, or None, got -1"),
+    ("eos_penalty", math.inf, ValueError, "eos_penalty: expected a finite number, got inf"),
+    ("star_id", 5, ValueError, "star_id: expected neither eos_id nor a blank's id, got 5"),
+    ("star_penalty", 0, ValueError, "star_penalty: expected a finite number > 0, got 0"),
+    ("clamp", 0.0, ValueError, "clamp: expected a finite number > 0, got 0.0"),
+    ("zero_infinity", 1, TypeError, "zero_infinity: expected a bool, got int"),
+    (
+        "reduction",
+        "max",
+        ValueError,
+        'reduction: expected one of "none", "sum", "mean", "mean_target", "mean_volume", "mean_frame", got \'max\'',
+    ),
+)
+
+CALLS: BadCalls = {
+    **{
+        f"{NAME}: {argument}": joint(error=error, message=message, **{argument: value})
+        for argument, value, error, message in SETTINGS
+    },
+    **{
+        f"TransducerJointLoss: {argument}": module(error, message, **{argument: value})
+        for argument, value, error, message in SETTINGS
+    },
+    "TransducerJointLoss: hidden": module(ValueError, "hidden: expected at least 1, got 0", hidden=0),
+    "TransducerJointLoss: vocabulary": module(
+        TypeError, "vocabulary: expected an int, got float", vocabulary=6.0
+    ),
+    "TransducerJointLoss: bias": module(TypeError, "bias: expected a bool, got int", bias=1),
+    "TransducerJointLoss: dtype": module(
+        TypeError, "dtype: expected float64, float32, float16 or bfloat16, got torch.int64", dtype=torch.int64
+    ),
+    "TransducerJointLoss: device": module(
+        ValueError, "device: expected a torch.device, or its name, got 'disk'", device="disk"
+    ),
+    f"{NAME}: encoder no tensor": joint(
+        encoder=1, error=TypeError, message="encoder: expected a torch.Tensor, got int"
+    ),
+    f"{NAME}: encoder of integers": joint(
+        encoder=lambda g: zeros(g, 3, 5, 4).long(),
+        error=TypeError,
+        message=f"encoder: expected {DTYPES}, got torch.int64",
+    ),
+    f"{NAME}: sparse encoder": joint(
+        encoder=lambda g: zeros(g, 3, 5, 4).to_sparse(),
+        error=TypeError,
+        message="encoder: expected a dense tensor (layout torch.strided), got a torch.sparse_coo one",
+    ),
+    f"{NAME}: axes of encoder": joint(
+        encoder=lambda g: zeros(g, 4), message="encoder: expected shape (B, T, H) or (T, H), got (4,)"
+    ),
+    f"{NAME}: no hidden numbers": joint(
+        encoder=lambda g: zeros(g, 3, 5, 0),
+        message="encoder: expected no empty last axis, got shape (3, 5, 0)",
+    ),
+    f"{NAME}: axes of predictor": joint(
+        predictor=lambda g: zeros(g, 3, 4), message="predictor: expected shape (B, U+1, H), got (3, 4)"
+    ),
+    f"{NAME}: shape of predictor": joint(
+        predictor=lambda g: zeros(g, 3, 3, 5),
+        message="predictor: expected shape (B, U+1, H) with U+1 of at least 1, by encoder of (3, 5, 4), got (3, 3, 5)",
+    ),
+    f"{NAME}: dtype of predictor": joint(
+        predictor=lambda g: zeros(g, 3, 3, 4).double(),
+        error=TypeError,
+        message="predictor: expected the dtype of encoder, torch.float32, got torch.float64",
+    ),
+    f"{NAME}: axes of weight": joint(
+        weight=lambda g: zeros(g, 4), message="weight: expected shape (V, H), got (4,)"
+    ),
+    f"{NAME}: shape of weight": joint(
+        weight=lambda g: zeros(g, 6, 5),
+        message="weight: expected shape (V, 4), by encoder's last axis, got (6, 5)",
+    ),
+    f"{NAME}: rows of durations alone": joint(
+        durations=(0, 1, 2, 3, 4, 5),
+        message="weight: expected more rows than the 6 of durations, got 6",
+    ),
+    f"{NAME}: shape of bias": joint(
+        bias=lambda g: zeros(g, 5), message="bias: expected shape (6,), by weight, got (5,)"
+    ),
+    f"{NAME}: targets of floats": joint(
+        targets=lambda g: zeros(g, 3, 2),
+        error=TypeError,
+        message=f"targets: expected {INTEGERS}, got torch.float32",
+    ),
+    f"{NAME}: shape of targets": joint(
+        targets=lambda g: g.ints([1], [2], [3]),
+        message="targets: expected shape (3, 2), (B, U), or one axis, got (3, 1)",
+    ),
+    f"{NAME}: blank as a label": joint(
+        targets=lambda g: g.ints([1, 2], [2, 5], [3, 1]),
+        message="targets: expected columns of the logits that are no blank's, got 5 at index 1",
+        cpu_only=True,
+    ),
+    f"{NAME}: flat targets without lengths": joint(
+        targets=lambda g: g.ints(1, 2, 3, 1),
+        message="target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None",
+    ),
+    f"{NAME}: encoder_lengths too long": joint(
+        encoder_lengths=lambda g: g.ints(5, 4, 6),
+        message="encoder_lengths: expected 0 to T frames, got 6 at index 2",
+        cpu_only=True,
+    ),
+    f"{NAME}: encoder_lengths no tensor": joint(
+        encoder_lengths=[5, 5, 5],
+        error=TypeError,
+        message="encoder_lengths: expected an integer tensor (B,), got list",
+    ),
+    f"{NAME}: target_lengths too long": joint(
+        target_lengths=lambda g: g.ints(3, 0, 1),
+        message="target_lengths: expected 0 to U labels, got 3 at index 0",
+        cpu_only=True,
+    ),
+    f"{NAME}: big blanks and durations": joint(
+        durations=(0, 1),
+        big_blank_durations=(2,),
+        message="big_blank_durations: expected none with durations, got some",
+    ),
+    f"{NAME}: star_id with durations": joint(
+        durations=(0, 1), star_id=2, message="star_id: expected None with durations, got 2"
+    ),
+    f"{NAME}: second derivative": BadCall(
+        second_derivative,
+        NotImplementedError,
+        "warpalign: second derivatives of the transducer losses are not available",
+    ),
+}

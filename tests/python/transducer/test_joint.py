@@ -1,0 +1,381 @@
+"""The fused joint beside the losses on its logits, and as a citizen of torch."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import warpalign
+from tests.python.transducer.cases import FAMILIES, every_family_and_penalty, labels_for, loss
+from tests.python.transducer.reference import Options, keywords
+from warpalign import transducer_loss_from_joint
+
+# Logits that are log-probabilities come from no joint network.
+CASES = {name: options for name, options in every_family_and_penalty().items() if not options.from_log_probs}
+H, V = 5, 7
+
+
+def network(options: Options, batch: int, frames: int, states: int, **kwargs: Any) -> list[Tensor]:
+    """Encoder, predictor, weight, bias."""
+    columns = V + len(options.durations or ())
+    shapes = ((batch, frames, H), (batch, states, H), (columns, H), (columns,))
+    return [torch.randn(*shape, **kwargs) for shape in shapes]
+
+
+def fused(tensors: Any, targets: Tensor, options: Options, *lengths: Any, **more: Any) -> Tensor:
+    given = {"reduction": "none"} | keywords(options) | more
+    del given["from_log_probs"]
+    return transducer_loss_from_joint(*tensors, targets, *lengths, **given)
+
+
+def materialised(
+    tensors: Any, targets: Tensor, options: Options, *lengths: Any, activation: str = "relu", **more: Any
+) -> Tensor:
+    encoder, predictor, weight, bias = tensors
+    hidden = getattr(torch, activation)(encoder[:, :, None] + predictor[:, None])
+    rows = nn.functional.linear(hidden, weight, bias)
+    x, z = (rows, None) if options.durations is None else rows.split([V, len(options.durations)], -1)
+    return loss(x, z, targets, options, *lengths, **more)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("name", CASES)
+def test_is_the_loss_of_its_logits(name: str, activation: str, device: torch.device) -> None:
+    """Losses and gradients in float64, ragged, to 1e-10; FastEmit and clamp besides."""
+    options = CASES[name]
+    y = labels_for(options, 3, 4).to(device)
+    lengths = torch.tensor([8, 3, 5], device=device), torch.tensor([4, 2, 0], device=device)
+    more: dict[str, Any] = {"fastemit_lambda": 0.02, "clamp": 0.3} if activation == "tanh" else {}
+    upstream = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64, device=device)
+    results = []
+    leaves = network(options, 3, 8, 5, dtype=torch.float64, device=device)
+    leaves[0][1, 3:] = leaves[1][1, 3:] = 1e3  # padding
+    for function in (fused, materialised):
+        given = [t.clone().requires_grad_() for t in leaves]
+        values = function(given, y, options, *lengths, activation=activation, **more)
+        results.append((values.detach(), *torch.autograd.grad(values, given, upstream)))
+    for mine, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    assert not results[0][1][1, 3:].any() and not results[0][2][1, 3:].any()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "all" in name or "none" in name])
+def test_gradcheck(name: str, device: torch.device) -> None:
+    options = CASES[name]
+    y = labels_for(options, 2, 2).to(device)
+    lengths = torch.tensor([4, 3], device=device), torch.tensor([2, 1], device=device)
+    given = [t.requires_grad_() for t in network(options, 2, 4, 3, dtype=torch.float64, device=device)]
+    assert torch.autograd.gradcheck(
+        lambda *tensors: -1.5 * fused(tensors, y, options, *lengths, activation="tanh"), given
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_less_exact_than_materialised(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    """Errors against float64 at most twice those of the same formula in torch, plus the rounding of the result."""
+    options = FAMILIES[name]
+    y = labels_for(options, 2, 6).to(device)
+    leaves = [t.to(device, dtype) for t in network(options, 2, 20, 7)]
+    results = []
+    for function, kind in ((materialised, torch.float64), (materialised, dtype), (fused, dtype)):
+        given = [t.to(kind).requires_grad_() for t in leaves]
+        values = function(given, y, options, activation="tanh")
+        gradients = torch.autograd.grad(values.sum(), given)
+        results.append([values.detach().double(), *(g.double() for g in gradients)])
+    for exact, naive, mine in zip(*results, strict=True):
+        own = torch.finfo(dtype).eps * exact.norm()
+        assert (mine - exact).norm() <= 2 * (naive - exact).norm() + own
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "mean_target", "mean_volume", "mean_frame"])
+def test_reductions_and_the_module(reduction: Any, device: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    tensors = network(options, 3, 6, 4, device=device)
+    y = labels_for(options, 3, 3).to(device)
+    for lengths in ((), (torch.tensor([6, 2, 3], device=device), torch.tensor([3, 0, 2], device=device))):
+        value = fused(tensors, y, options, *lengths, reduction=reduction)
+        torch.testing.assert_close(value, materialised(tensors, y, options, *lengths, reduction=reduction))
+        module = warpalign.TransducerJointLoss(H, V, blank=0, reduction=reduction, device=device)
+        assert module.bias is not None
+        with torch.no_grad():
+            module.weight.copy_(tensors[2])
+            module.bias.copy_(tensors[3])
+        assert torch.equal(module(*tensors[:2], y, *lengths), value)
+
+
+def test_the_module_shows_its_settings() -> None:
+    module = warpalign.TransducerJointLoss(4, 6, durations=(0, 1), omega=1.0, bias=False, activation="tanh")
+    assert module.bias is None and module.weight.shape == (8, 4)
+    assert (
+        repr(module)
+        == "TransducerJointLoss(hidden=4, columns=8, bias=False, activation='tanh', durations=(0, 1), omega=1.0)"
+    )
+    e, g, y = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.ones(2, 2, dtype=torch.int64)
+    plain = transducer_loss_from_joint(e, g, module.weight[:6], None, y, activation="tanh")
+    torch.testing.assert_close(module(e, g, y), plain)  # every utterance is drawn
+    assert not torch.allclose(module.eval()(e, g, y), plain)
+
+
+def test_omega(device: torch.device) -> None:
+    options = FAMILIES["tdt"]
+    tensors, y = network(options, 40, 4, 3, device=device), labels_for(options, 40, 2).to(device)
+    generator = torch.Generator(device).manual_seed(1)
+    values = fused(tensors, y, options, omega=0.5, generator=generator)
+    with_durations = fused(tensors, y, options)
+    encoder, predictor, weight, bias = tensors
+    without = transducer_loss_from_joint(
+        encoder, predictor, weight[:V], bias[:V], y, blank=options.blank, reduction="none"
+    )
+    drawn = torch.rand(40, generator=generator.manual_seed(1), device=device) < 0.5
+    torch.testing.assert_close(values, torch.where(drawn, without, with_durations))
+    assert 5 < int(drawn.sum()) < 35
+
+
+def test_edges(device: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    none = fused(network(options, 0, 4, 3, device=device), labels_for(options, 0, 2).to(device), options)
+    assert none.shape == (0,)
+    tensors = [t.requires_grad_() for t in network(options, 0, 4, 3, device=device)]
+    fused(tensors, labels_for(options, 0, 2).to(device), options, reduction="sum").backward()
+    assert tensors[2].grad is not None and not tensors[2].grad.any()
+    tensors = [t.requires_grad_() for t in network(options, 2, 0, 3, device=device)]
+    values = fused(tensors, labels_for(options, 2, 2).to(device), options)
+    assert values.tolist() == [math.inf, math.inf]
+    assert fused(tensors, labels_for(options, 2, 2).to(device), options, zero_infinity=True).tolist() == [
+        0,
+        0,
+    ]
+    values.sum().backward()
+    assert tensors[3].grad is not None and not tensors[3].grad.any()
+    one = network(options, 1, 4, 3, device=device)
+    y = labels_for(options, 1, 2).to(device)
+    batched = fused(one, y, options)
+    assert torch.equal(fused([one[0][0], one[1][0], *one[2:]], y[0], options), batched[0])
+    assert torch.equal(
+        fused([*one[:3], None], y, options), fused([*one[:3], torch.zeros_like(one[3])], y, options)
+    )
+
+
+def test_strides_flat_targets_and_alone_have_the_same_bits(device: torch.device) -> None:
+    options = FAMILIES["multi_blank"]
+    tensors = network(options, 3, 9, 4, device=device)
+    y, lengths = labels_for(options, 3, 3).to(device), torch.tensor([9, 4, 7], device=device)
+    counts = torch.tensor([3, 1, 2], device=device)
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    values = fused(leaves, y, options, lengths, counts)
+    grads = torch.autograd.grad(values.sum(), leaves)
+
+    def again(given: list[Tensor], targets: Tensor) -> None:
+        leaf = [t.detach().requires_grad_() for t in given]
+        more = fused(leaf, targets, options, lengths, counts)
+        assert torch.equal(more, values)
+        for one, other in zip(torch.autograd.grad(more.sum(), leaf), grads, strict=True):
+            assert torch.equal(one, other)
+
+    again(tensors, torch.cat([y[b, : counts[b]] for b in range(3)]))
+    wide = torch.full((3, 9, H + 3), math.nan, device=device)
+    wide[..., 2:-1] = tensors[0]
+    moved = tensors[1].transpose(0, 2).contiguous().transpose(0, 2)
+    again([wide[..., 2:-1], moved, tensors[2].T.contiguous().T, tensors[3]], y)
+    for b in range(3):
+        alone = [tensors[0][b : b + 1], tensors[1][b : b + 1], *tensors[2:]]
+        leaf = [t.clone().requires_grad_() for t in alone]
+        value = fused(leaf, y[b : b + 1], options, lengths[b : b + 1], counts[b : b + 1])
+        assert torch.equal(value[0], values[b])
+        for one, other in zip(torch.autograd.grad(value.sum(), leaf[:2]), grads[:2], strict=True):
+            assert torch.equal(one[0], other[b])
+
+
+def arguments(device: torch.device, tdt: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    options = FAMILIES["tdt" if tdt else "rnnt"]
+    y = labels_for(options, 2, 2).to(device, torch.int32)
+    lengths = (torch.tensor(n, device=device, dtype=torch.int32) for n in ([5, 3], [2, 1]))
+    plain = torch.tensor([True, False], device=device) if tdt else None
+    keywords = {"activation": 1, "tdt": tdt, "durations": options.durations or ()}
+    return (*network(options, 2, 5, 3, device=device), y, *lengths, plain), keywords
+
+
+@pytest.mark.parametrize("tdt", [False, True])
+def test_opcheck(tdt: bool, device: torch.device) -> None:
+    ops = torch.ops.warpalign
+    inputs, keywords = arguments(device, tdt)
+    torch.library.opcheck(ops.transducer_joint.default, (*inputs, False), keywords)
+    # Saved memory has bytes that nobody writes: two calls cannot be compared by them.
+    of_saved = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(ops.transducer_joint.default, (*inputs, True), keywords, test_utils=of_saved)
+    value, saved = ops.transducer_joint(*inputs, True, **keywords)
+    for needs in ((True, True, True, True), (False, True, False, True), (True, False, True, False)):
+        torch.library.opcheck(
+            ops.transducer_joint_gradient.default, (*inputs, saved, torch.ones_like(value), *needs), keywords
+        )
+
+
+@pytest.mark.parametrize("wanted", range(4))
+def test_gradients_of_some_inputs(wanted: int, device: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    tensors, y = network(options, 2, 5, 3, device=device), labels_for(options, 2, 2).to(device)
+    all_ = [t.clone().requires_grad_() for t in tensors]
+    every = torch.autograd.grad(fused(all_, y, options).sum(), all_)
+    tensors[wanted].requires_grad_()
+    (one,) = torch.autograd.grad(fused(tensors, y, options).sum(), tensors[wanted])
+    assert torch.equal(one, every[wanted])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(dynamic: bool, device: torch.device) -> None:
+    def step(*given: Any) -> Tensor:
+        e, g, w, b, y, t, u = given
+        return transducer_loss_from_joint(e * 2, g, w, b, y, t, u, durations=(0, 1), activation="tanh")
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    options = Options(durations=(0, 1))
+    for frames in (5, 6, 7):
+        tensors = network(options, 2, frames, 3, device=device)
+        y = torch.randint(0, 6, (2, 2), device=device)
+        t, u = torch.tensor([frames, 3], device=device), torch.tensor([2, 1], device=device)
+        leaves: list[Any] = [[s.clone().requires_grad_() for s in tensors] for _ in range(2)]
+        values = [f(*given, y, t, u) for f, given in zip((step, compiled), leaves, strict=True)]
+        torch.testing.assert_close(*values)
+        grads = [torch.autograd.grad(v, given) for v, given in zip(values, leaves, strict=True)]
+        torch.testing.assert_close(*grads)
+
+
+def test_torch_func(device: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    tensors = network(options, 3 * 2, 5, 3, device=device)
+    e, g = tensors[0].unflatten(0, (3, 2)), tensors[1].unflatten(0, (3, 2))
+    w, b, y = tensors[2], tensors[3], labels_for(options, 3, 2, 2).to(device)
+
+    def one(*given: Any) -> Tensor:
+        e, g, w, b, y = given
+        return transducer_loss_from_joint(e, g, w, b, y, blank=0)
+
+    dims = (0, 0, None, None, 0)
+    mapped = torch.func.vmap(one, in_dims=dims)(e, g, w, b, y)
+    per_sample = torch.func.vmap(torch.func.grad(one, argnums=(0, 1, 2, 3)), in_dims=dims)(e, g, w, b, y)
+    of_sum = torch.func.grad(lambda w: torch.func.vmap(one, in_dims=dims)(e, g, w, b, y).sum())(w)
+    for k in range(3):
+        leaves: list[Any] = [t.clone().requires_grad_() for t in (e[k], g[k], w, b)]
+        value = one(*leaves, y[k])
+        torch.testing.assert_close(mapped[k], value)
+        for found, wanted in zip(per_sample, torch.autograd.grad(value, leaves), strict=True):
+            torch.testing.assert_close(found[k], wanted)
+    torch.testing.assert_close(of_sum, per_sample[2].sum(0))
+    rows = torch.func.jacrev(
+        lambda w: transducer_loss_from_joint(e[0], g[0], w, b, y[0], blank=0, reduction="none")
+    )(w)
+    torch.testing.assert_close(rows.mean(0), per_sample[2][0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast(dtype: torch.dtype, device: torch.device) -> None:
+    """Inputs are cast as a linear layer casts them; gradients have the parameters' dtype, and the loss is float32."""
+    options = FAMILIES["rnnt"]
+    tensors, y = network(options, 2, 5, 3, device=device), labels_for(options, 2, 2).to(device)
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    with torch.autocast(device.type, dtype=dtype):
+        value = fused(leaves, y, options, reduction="mean")
+    assert value.dtype == torch.float32
+    grads = torch.autograd.grad(value, leaves)
+    halves = [t.to(dtype).requires_grad_() for t in tensors]
+    by_hand = fused(halves, y, options, reduction="mean")
+    torch.testing.assert_close(value, by_hand)
+    for grad, half in zip(grads, torch.autograd.grad(by_hand, halves), strict=True):
+        assert grad.dtype == torch.float32
+        assert torch.equal(grad, half.float())
+
+
+def test_backward_twice_and_a_copied_module(device: torch.device) -> None:
+    module = warpalign.TransducerJointLoss(H, V, device=device, activation="tanh")
+    e, g, *_ = network(FAMILIES["rnnt"], 2, 5, 3, device=device)
+    y = torch.ones(2, 2, dtype=torch.int64, device=device)
+    value = copy.deepcopy(module)(e, g, y)
+    assert torch.equal(value, module(e, g, y))
+    value = module(e, g, y)
+    first = torch.autograd.grad(value, module.parameters(), retain_graph=True)
+    second = torch.autograd.grad(value, module.parameters())
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nan_stays_in_its_utterance(device: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    tensors, y = network(options, 3, 5, 3, device=device), labels_for(options, 3, 2).to(device)
+    tensors[0][1, 2, 0] = math.nan
+    leaves = [t.requires_grad_() for t in tensors]
+    values = fused(leaves, y, options)
+    values.sum().backward()
+    for tensor in leaves[:2]:
+        assert tensor.grad is not None
+        assert tensor.grad[1].isnan().all() and not tensor.grad[[0, 2]].isnan().any()
+    assert values.isnan().tolist() == [False, True, False]
+
+
+def test_peak_memory_is_far_below_the_logits() -> None:
+    """The operators' own memory: 16 MiB of a chunk, weights, and 12 bytes a node."""
+    batch, frames, states, hidden, columns = 4, 120, 41, 64, 2000
+    ops = torch.ops.warpalign
+    tensors = [torch.randn(*s) for s in ((batch, frames, hidden), (batch, states, hidden), (columns, hidden))]
+    y = torch.randint(1, columns, (batch, states - 1), dtype=torch.int32)
+    with torch.profiler.profile(
+        profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]
+    ) as trace:
+        value, saved = ops.transducer_joint(*tensors, None, y, None, None, None, True)
+        ops.transducer_joint_gradient(
+            *tensors, None, y, None, None, None, saved, value, True, True, True, False
+        )
+    largest = max(event.cpu_memory_usage for event in trace.events())
+    nodes = batch * frames * states
+    assert largest <= 40 << 20 < nodes * columns * 4 / 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_random_calls(name: str, device: torch.device) -> None:
+    options = CASES[name]
+    for seed in range(6):
+        draw = random.Random(f"{name} {seed}")
+        torch.manual_seed(draw.randrange(2**31))
+        dtype = draw.choice((torch.float64, torch.float32, torch.float16, torch.bfloat16))
+        batch, frames, states = draw.randint(1, 3), draw.randint(1, 9), draw.randint(1, 6)
+        activation = draw.choice(("relu", "tanh"))
+        tensors = [
+            (t * draw.choice((0.1, 1.0, 3.0))).to(dtype) for t in network(options, batch, frames, states)
+        ]
+        if draw.random() < 0.3:
+            tensors[3][draw.randrange(V)] = -math.inf  # a column that is masked out
+        lengths = (
+            torch.tensor([draw.randint(0, frames) for _ in range(batch)], device=device),
+            torch.tensor([draw.randint(0, states - 1) for _ in range(batch)], device=device),
+        )
+        y, more = labels_for(options, batch, states - 1).to(device), {"zero_infinity": draw.random() < 0.5}
+        upstream = torch.randn(batch, dtype=torch.float64)
+        found = [t.to(device).requires_grad_() for t in tensors]
+        values = fused(found, y, options, *lengths, activation=activation, **more)
+        gradients = torch.autograd.grad(values, found, upstream.to(device, values.dtype))
+        exact = [t.double().to(device).requires_grad_() for t in tensors]
+        wanted = materialised(exact, y, options, *lengths, activation=activation, **more)
+        where = f"{name}, seed {seed}"
+        single = 2.3e-16 if dtype == torch.float64 else 1.2e-7
+        half = dtype in (torch.float16, torch.bfloat16)
+        product = single if device.type == "cpu" or not half else torch.finfo(dtype).eps
+        torch.testing.assert_close(
+            values.double(), wanted, rtol=16 * product, atol=400 * product, equal_nan=True, msg=where
+        )
+        # -inf in the bias makes NaN of 0 times inf in torch's own backward, not here.
+        known = torch.autograd.grad(wanted, exact, upstream.to(device))
+        for one, other in zip(gradients, known, strict=True):
+            assert not one.isnan().any(), where
+            if not other.isfinite().all():
+                continue
+            rounding = torch.finfo(dtype).eps * other.abs()
+            error = ((one.double() - other).abs() - rounding).clamp(min=0)
+            scale = other.norm() + float(upstream.abs().sum())
+            assert error.norm() <= 100 * product * scale + (2.0**-24 if half else 0) * other.numel(), where
