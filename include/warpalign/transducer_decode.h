@@ -15,9 +15,9 @@
 // durations may lead beyond T, and what they lead beyond is the frame that a stream's next chunk begins with.
 // Frames count from the beginning of the chunk.
 //
-// Sources: Graves, "Sequence transduction with recurrent neural networks", 2012, section 2.5; one launch per
-// label: Bataev et al., arXiv 2406.06220 (label-looping); big blanks: Xu et al., arXiv 2211.03541; TDT: Xu et
-// al., arXiv 2304.06795.
+// Sources: Graves, "Sequence transduction with recurrent neural networks", 2012, sections 2.5 and
+// 2.6; one launch per label: Bataev et al., arXiv 2406.06220 (label-looping); big blanks: Xu et al., arXiv
+// 2211.03541; TDT: Xu et al., arXiv 2304.06795.
 #pragma once
 
 #include <cstddef>
@@ -119,5 +119,62 @@ std::size_t transducer_greedy_step_workspace_bytes(const TransducerGreedyStep& p
                                                    const Execution& execution);
 Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace workspace,
                               const Execution& execution);
+
+// A hypothesis of beam search. Its labels are the tokens of nodes, from its own back to the first.
+struct TransducerHypothesis {
+  std::int32_t frame;
+  std::int32_t symbols;  // labels found in this frame
+  std::int32_t node;     // -1: no label yet
+  std::int32_t length;   // labels
+};
+
+struct TransducerNode {
+  std::int32_t parent;  // -1: the first label
+  std::int32_t token;
+  std::int32_t frame;     // counted from the beginning of the stream
+  std::int32_t duration;  // frames that the label's arc consumes; 0 without TDT
+};
+
+// One step of beam search. An utterance has up to K hypotheses, each at a frame of its own. The step takes
+// all arcs out of those of its earliest frame, if that is below T_b, and leaves the others. Hypotheses of the
+// same labels at the same frame become one, with the best one's alignment. Of all, the best K go on, the best
+// first; equal ones in the order that they came in. An arc whose weight is -inf or NaN does not exist. Of one
+// hypothesis, at most the K best labels are looked at.
+//
+// Because the earliest go on first, all paths to a frame have been followed before any leaves it, however
+// many frames an arc consumes.
+struct TransducerBeamStep {
+  DType dtype = DType::kFloat32;
+  std::int32_t batch = 0;
+  std::int32_t beams = 1;                       // K, 1 to kTransducerMostBeams
+  std::int32_t frames = 0;                      // T
+  const std::int32_t* lengths = nullptr;        // as in TransducerScores
+  const std::int32_t* frames_before = nullptr;  // (B,) or null: added to nodes' frames
+  TransducerDecoding decoding;
+  bool sum = true;               // a hypothesis that several paths lead to has their sum; else the largest
+  const void* scores = nullptr;  // (B, K, columns): of hypotheses that have an arc taken; no others are read
+  const void* label_scores = nullptr;  // (B, K, V) or null: added to the weights of labels, finite or -inf
+  // (B, K). A log-probability of -inf: there is no hypothesis.
+  const TransducerHypothesis* hypothesis = nullptr;
+  const double* log_prob = nullptr;
+  const std::uint64_t* hash = nullptr;  // of the labels; 0 for none
+  // (B, capacity) and (B,): each step takes K nodes of every utterance, of which used counts those taken.
+  // Host execution returns an error where used + K is above capacity, CUDA execution writes no node then.
+  TransducerNode* nodes = nullptr;
+  std::int32_t capacity = 0;
+  std::int32_t* used = nullptr;
+  // (B, K), out
+  TransducerHypothesis* next_hypothesis = nullptr;
+  double* next_log_prob = nullptr;
+  std::uint64_t* next_hash = nullptr;
+  std::int32_t* source = nullptr;  // the hypothesis that it comes from, in [0, K)
+  std::int32_t* label = nullptr;   // the label that it got, or -1
+  std::int32_t* expand = nullptr;  // its frame if the next step takes arcs out of it, or -1
+};
+
+std::size_t transducer_beam_step_workspace_bytes(const TransducerBeamStep& problem,
+                                                 const Execution& execution);
+Status transducer_beam_step(const TransducerBeamStep& problem, Workspace workspace,
+                            const Execution& execution);
 
 }  // namespace warpalign

@@ -168,6 +168,56 @@ Status check_greedy(const TransducerGreedyStep& p, const Execution& execution) {
   return {};
 }
 
+Status check_beam(const TransducerBeamStep& p, const Execution& execution) {
+  if (Status s = first_of({check_batch(p.dtype, p.batch, p.frames, 1, p.lengths, execution),
+                           check_range("beams", p.beams, 1, kTransducerMostBeams, "1 to 16 hypotheses"),
+                           check_range("capacity", p.capacity, p.beams, kLongest, "K to 2^29 nodes"),
+                           check_decoding(p.decoding)});
+      !s.ok()) {
+    return s;
+  }
+  if (p.batch == 0) return {};
+  const std::size_t real = real_size(p.dtype);
+  const struct {
+    const char* name;
+    const void* data;
+    std::size_t alignment;
+  } pointers[] = {
+      {"scores", p.scores, real},
+      {"hypothesis", p.hypothesis, alignof(TransducerHypothesis)},
+      {"log_prob", p.log_prob, alignof(double)},
+      {"hash", p.hash, alignof(std::uint64_t)},
+      {"nodes", p.nodes, alignof(TransducerNode)},
+      {"used", p.used, alignof(std::int32_t)},
+      {"next_hypothesis", p.next_hypothesis, alignof(TransducerHypothesis)},
+      {"next_log_prob", p.next_log_prob, alignof(double)},
+      {"next_hash", p.next_hash, alignof(std::uint64_t)},
+      {"source", p.source, alignof(std::int32_t)},
+      {"label", p.label, alignof(std::int32_t)},
+      {"expand", p.expand, alignof(std::int32_t)},
+  };
+  for (const auto& [name, data, alignment] : pointers) {
+    if (Status s = first_of({check_not_null(name, data), check_aligned(name, data, alignment)}); !s.ok())
+      return s;
+  }
+  if (Status s = check_aligned("label_scores", p.label_scores, real); !s.ok()) return s;
+  for (std::int32_t b = 0; execution.device == Device::kHost && b < p.batch; ++b) {
+    if (p.used[b] < 0 || p.used[b] > p.capacity - p.beams) {
+      return Status::invalid("used", "room for K more nodes in the capacity", p.used[b], b);
+    }
+    for (std::int32_t k = 0; k < p.beams; ++k) {
+      const TransducerHypothesis& h = p.hypothesis[std::int64_t{b} * p.beams + k];
+      if (h.frame < 0 || h.frame > kLongest) {
+        return Status::invalid("hypothesis", "frames from 0 to 2^29", h.frame, b);
+      }
+      if (h.node < -1 || h.node >= p.used[b]) {
+        return Status::invalid("hypothesis", "nodes from -1 to used - 1", h.node, b);
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::size_t transducer_scores_workspace_bytes(const TransducerScores& problem, const Execution& execution) {
@@ -226,6 +276,36 @@ Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace wor
   }
 #endif
   return detail::transducer::greedy_step_cpu(problem, workspace, execution);
+}
+
+std::size_t transducer_beam_step_workspace_bytes(const TransducerBeamStep& problem,
+                                                 const Execution& execution) {
+  if (!check_beam(problem, execution).ok() || problem.batch == 0) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::transducer::beam_step_workspace_bytes_cpu(problem, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::beam_step_workspace_bytes_cuda(problem, execution);
+#else
+  return 0;
+#endif
+}
+
+Status transducer_beam_step(const TransducerBeamStep& problem, Workspace workspace,
+                            const Execution& execution) {
+  if (Status s = check_beam(problem, execution); !s.ok()) return s;
+  if (problem.batch == 0) return {};
+#if !WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return detail::kNoCudaPath;
+#endif
+  const std::size_t needed = transducer_beam_step_workspace_bytes(problem, execution);
+  if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transducer::beam_step_cuda(problem, workspace, execution);
+  }
+#endif
+  return detail::transducer::beam_step_cpu(problem, workspace, execution);
 }
 
 }  // namespace warpalign

@@ -1,4 +1,5 @@
-// Decoding on the CPU: scores of the joint network, and steps of greedy search. Threads share utterances.
+// Decoding on the CPU: scores of the joint network, and steps of greedy and beam search. Threads share
+// utterances.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include "core/visit_dtype.h"
 #include "cpu/dispatch.h"
 #include "cpu/team.h"
+#include "transducer/beam.h"
 #include "transducer/cpu_decode_kernel.h"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
@@ -200,6 +202,36 @@ void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int
   }
 }
 
+// The crew of a step of beam search.
+template <class Real>
+struct Alone {
+  static std::int32_t rank() { return 0; }
+  static std::int32_t size() { return 1; }
+  static void sync() {}
+  template <class T, class Op>
+  static T combine(const T& v, const Op&) {
+    return v;
+  }
+  static double lse(const Real* row, std::int32_t columns) { return kernels<Real>().best(row, columns).lse; }
+};
+
+template <class Real>
+Tasks beam_tasks(const TransducerBeamStep& p, const Execution& execution) {
+  Tasks tasks(p.batch, 1, execution);
+  Arena arena;
+  static_cast<void>(BeamWork<Real>(BeamLayout(p), 1, arena));
+  tasks.team.scratch_bytes = cpu::rounded_to_worker(arena.used());
+  return tasks;
+}
+
+template <class Real>
+void beam_utterance(const TransducerBeamStep& p, std::int32_t b, void* scratch) {
+  Arena arena(scratch);
+  const BeamWork<Real> work(BeamLayout(p), 1, arena);
+  const Alone<Real> crew;
+  BeamSearchStep<Real, Alone<Real>>(p, b, length_of(p.lengths, p.frames, b), work, crew).run();
+}
+
 }  // namespace
 
 std::size_t scores_workspace_bytes_cpu(const TransducerScores& p, const Execution& execution) {
@@ -231,6 +263,21 @@ Status greedy_step_cpu(const TransducerGreedyStep& p, Workspace workspace, const
     cpu::run_team(tasks.team, workspace, execution, [&](int task, const cpu::ItemMemory& memory) {
       walk_utterances<Real>(p, tasks.begin(task), tasks.end(task), memory.scratch);
     });
+  });
+  return {};
+}
+
+std::size_t beam_step_workspace_bytes_cpu(const TransducerBeamStep& p, const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    return beam_tasks<typename decltype(type)::Type>(p, execution).team.bytes();
+  });
+}
+
+Status beam_step_cpu(const TransducerBeamStep& p, Workspace workspace, const Execution& execution) {
+  visit_float32_float64(p.dtype, [&](auto type) {
+    using Real = typename decltype(type)::Type;
+    cpu::run_team(beam_tasks<Real>(p, execution).team, workspace, execution,
+                  [&](int b, const cpu::ItemMemory& memory) { beam_utterance<Real>(p, b, memory.scratch); });
   });
   return {};
 }

@@ -6,6 +6,7 @@
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
+#include "transducer/cuda/beam.cuh"
 #include "transducer/cuda/decode_scores.cuh"
 #include "transducer/cuda/greedy.cuh"
 #include "transducer/decode.h"
@@ -78,6 +79,24 @@ Status greedy_step_cuda(const TransducerGreedyStep& p, Workspace workspace, cons
     }
     constexpr int kThreads = kGreedyFrames * cuda::kWarpSize;
     return cuda::launch(greedy_kernel<Real>, {p.batch, kThreads, 0, stream}, step);
+  });
+}
+
+std::size_t beam_step_workspace_bytes_cuda(const TransducerBeamStep& p, const Execution&) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    Arena arena;
+    static_cast<void>(BeamWork<typename decltype(type)::Type>(BeamLayout(p), p.batch, arena));
+    return arena.used();
+  });
+}
+
+Status beam_step_cuda(const TransducerBeamStep& p, Workspace workspace, const Execution& execution) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    using Real = typename decltype(type)::Type;
+    Arena arena(workspace.data);
+    const BeamWork<Real> work(BeamLayout(p), p.batch, arena);
+    return cuda::launch(beam_kernel<Real>,
+                        {p.batch, kBeamThreads, 0, static_cast<cudaStream_t>(execution.stream)}, p, work);
   });
 }
 

@@ -20,8 +20,15 @@ struct Call {
   std::vector<TransducerWalk> walk{{0, 0, -1, -1, 0}, {1, 0, -1, -1, 0}};
   std::vector<double> log_prob{0, 0};
   HostBuffer out{2 * 2 * 5 * 4}, next_walk{2 * sizeof(TransducerWalk)}, next_log_prob{16}, memory{1 << 14};
+  std::vector<TransducerHypothesis> hypothesis = std::vector<TransducerHypothesis>(4, {0, 0, -1, 0});
+  std::vector<double> beam_log_prob = std::vector<double>(4);
+  std::vector<std::uint64_t> hash = std::vector<std::uint64_t>(4);
+  std::vector<TransducerNode> nodes = std::vector<TransducerNode>(8);
+  std::vector<std::int32_t> used{0, 2};
+  HostBuffer next_hypothesis{64}, next_beam_log_prob{32}, next_hash{32}, source{16}, label{16}, expand{16};
   TransducerScores scores;
   TransducerGreedyStep greedy;
+  TransducerBeamStep beam;
   Workspace workspace{memory.data(), 1 << 14};
   Execution execution = Execution::host();
 
@@ -45,11 +52,30 @@ struct Call {
     greedy.log_prob = log_prob.data();
     greedy.next_walk = static_cast<TransducerWalk*>(next_walk.data());
     greedy.next_log_prob = static_cast<double*>(next_log_prob.data());
+    beam.batch = beam.beams = 2;
+    beam.frames = 3;
+    beam.lengths = lengths.data();
+    beam.decoding.labels = 5;
+    beam.scores = encoder.data();
+    beam.hypothesis = hypothesis.data();
+    beam.log_prob = beam_log_prob.data();
+    beam.hash = hash.data();
+    beam.nodes = nodes.data();
+    beam.capacity = 4;
+    beam.used = used.data();
+    beam.next_hypothesis = static_cast<TransducerHypothesis*>(next_hypothesis.data());
+    beam.next_log_prob = static_cast<double*>(next_beam_log_prob.data());
+    beam.next_hash = static_cast<std::uint64_t*>(next_hash.data());
+    beam.source = static_cast<std::int32_t*>(source.data());
+    beam.label = static_cast<std::int32_t*>(label.data());
+    beam.expand = static_cast<std::int32_t*>(expand.data());
   }
+  [[nodiscard]] Status run_beam() const { return transducer_beam_step(beam, workspace, execution); }
   [[nodiscard]] Status run_scores() const { return transducer_scores(scores, workspace, execution); }
   [[nodiscard]] Status run_greedy() const { return transducer_greedy_step(greedy, workspace, execution); }
   [[nodiscard]] bool untouched() const {
-    return out.untouched() && next_walk.untouched() && next_log_prob.untouched() && memory.untouched();
+    return out.untouched() && next_walk.untouched() && next_log_prob.untouched() && memory.untouched() &&
+           next_hypothesis.untouched() && next_hash.untouched() && used[0] == 0;
   }
 };
 
@@ -72,6 +98,8 @@ TEST(DecodeApi, GoodCalls) {
   Call call;
   EXPECT_TRUE(call.run_scores().ok());
   EXPECT_TRUE(call.run_greedy().ok());
+  EXPECT_TRUE(call.run_beam().ok());
+  EXPECT_FALSE(call.next_hypothesis.untouched());
   EXPECT_FALSE(call.out.untouched());
   EXPECT_FALSE(call.next_walk.untouched());
   call.scores.batch = call.greedy.batch = 0;
@@ -174,11 +202,57 @@ TEST(DecodeApi, GreedyStepsRefuse) {
       [](const Call& c) { return c.run_greedy(); });
 }
 
+TEST(DecodeApi, BeamStepsRefuse) {
+  constexpr const char* kNull = ": expected a pointer to its data, because the batch is not empty, got 0";
+  expect_refused(
+      {
+          {"beams: expected 1 to 16 hypotheses, got 17", [](Call& c) { c.beam.beams = 17; }},
+          {"capacity: expected K to 2^29 nodes, got 1", [](Call& c) { c.beam.capacity = 1; }},
+          {"blank: expected a column of the scores, got -1", [](Call& c) { c.beam.decoding.blank = -1; }},
+          {"lengths: expected between 0 and T, got 4 at index 1", [](Call& c) { c.lengths[1] = 4; }},
+          {"used: expected room for K more nodes in the capacity, got 3 at index 1",
+           [](Call& c) { c.used[1] = 3; }},
+          {"hypothesis: expected frames from 0 to 2^29, got -1 at index 1",
+           [](Call& c) { c.hypothesis[3].frame = -1; }},
+          {"hypothesis: expected nodes from -1 to used - 1, got 2 at index 1",
+           [](Call& c) { c.hypothesis[2].node = 2; }},
+          {"label_scores: expected a pointer aligned to the size of its elements, got 2",
+           [](Call& c) { c.beam.label_scores = reinterpret_cast<const void*>(2); }},
+          {"workspace: expected as many bytes as its workspace function says, got 0",
+           [](Call& c) { c.workspace.bytes = 0; }},
+      },
+      [](const Call& c) { return c.run_beam(); });
+  const struct {
+    std::string name;
+    std::function<void(TransducerBeamStep&)> make;
+  } nulls[] = {
+      {"scores", [](auto& p) { p.scores = nullptr; }},
+      {"hypothesis", [](auto& p) { p.hypothesis = nullptr; }},
+      {"log_prob", [](auto& p) { p.log_prob = nullptr; }},
+      {"hash", [](auto& p) { p.hash = nullptr; }},
+      {"nodes", [](auto& p) { p.nodes = nullptr; }},
+      {"used", [](auto& p) { p.used = nullptr; }},
+      {"next_hypothesis", [](auto& p) { p.next_hypothesis = nullptr; }},
+      {"next_log_prob", [](auto& p) { p.next_log_prob = nullptr; }},
+      {"next_hash", [](auto& p) { p.next_hash = nullptr; }},
+      {"source", [](auto& p) { p.source = nullptr; }},
+      {"label", [](auto& p) { p.label = nullptr; }},
+      {"expand", [](auto& p) { p.expand = nullptr; }},
+  };
+  for (const auto& [name, make] : nulls) {
+    Call call;
+    make(call.beam);
+    EXPECT_EQ(to_string(call.run_beam()), name + kNull);
+    EXPECT_TRUE(call.untouched());
+  }
+}
+
 TEST(DecodeApi, WithoutACudaPathItSaysSo) {
   Call call;
   call.execution = Execution::cuda(0, nullptr);
   EXPECT_EQ(to_string(call.run_scores()), "execution: this build of warpalign has no CUDA path");
   EXPECT_EQ(to_string(call.run_greedy()), "execution: this build of warpalign has no CUDA path");
+  EXPECT_EQ(to_string(call.run_beam()), "execution: this build of warpalign has no CUDA path");
   EXPECT_TRUE(call.untouched());
 }
 
