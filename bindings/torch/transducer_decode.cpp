@@ -1,5 +1,5 @@
-// torch.ops.warpalign.transducer_scores and transducer_greedy*_step: tensors to the core's problems and back.
-// Compiled into the CPU and the CUDA library.
+// torch.ops.warpalign.transducer_scores, transducer_greedy*_step and transducer_beam_step: tensors to the
+// core's problems and back. Compiled into the CPU and the CUDA library.
 #include "warpalign/transducer_decode.h"
 
 #include <torch/csrc/stable/library.h>
@@ -196,6 +196,71 @@ std::tuple<Tensor, Tensor> greedy_joint_op(const Tensor& walk, const Tensor& log
   return run_greedy(p, walk, log_prob, lengths, encoder, "encoder");
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
+    const Tensor& hypothesis, const Tensor& log_prob, const Tensor& hash, const Tensor& nodes,
+    const Tensor& used, const MaybeTensor& lengths, const MaybeTensor& frames_before, const Tensor& scores,
+    const MaybeTensor& label_scores, int64_t frames, bool sum, bool tdt, int64_t blank,
+    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+  constexpr int64_t kHypothesis = sizeof(TransducerHypothesis) / sizeof(std::int32_t);
+  constexpr int64_t kNode = sizeof(TransducerNode) / sizeof(std::int32_t);
+  if (scores.dim() != 3 || !scores.is_contiguous()) {
+    fail("scores", "a contiguous tensor (B, K, columns)", shape_of(scores));
+  }
+  const int64_t batch = scores.size(0), beams = scores.size(1);
+  const auto check = [&](const Tensor& tensor, const char* name, const char* axes,
+                         const std::vector<int64_t>& sizes, ScalarType dtype) {
+    check_contiguous(tensor, name, axes, sizes, dtype, scores, "scores");
+  };
+  check(hypothesis, "hypothesis", "(B, K, 4)", {batch, beams, kHypothesis}, ScalarType::Int);
+  check(log_prob, "log_prob", "(B, K)", {batch, beams}, ScalarType::Double);
+  check(hash, "hash", "(B, K)", {batch, beams}, ScalarType::Long);
+  check(nodes, "nodes", "(B, capacity, 4)", {batch, -1, kNode}, ScalarType::Int);
+  check(used, "used", "(B,)", {batch}, ScalarType::Int);
+  TransducerBeamStep p;
+  p.dtype = real_dtype(scores, "scores");
+  p.batch = narrowed(batch);
+  p.beams = narrowed(beams);
+  p.frames = narrowed(frames);
+  p.lengths = lengths_of(lengths, scores, "scores", batch);
+  if (frames_before) {
+    check(*frames_before, "frames_before", "(B,)", {batch}, ScalarType::Int);
+    p.frames_before = ints_of(*frames_before);
+  }
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, scores.size(2));
+  p.sum = sum;
+  p.scores = scores.const_data_ptr();
+  if (label_scores) {
+    check(*label_scores, "label_scores", "(B, K, V)", {batch, beams, p.decoding.labels},
+          scores.scalar_type());
+    p.label_scores = label_scores->const_data_ptr();
+  }
+  p.hypothesis = static_cast<const TransducerHypothesis*>(hypothesis.const_data_ptr());
+  p.log_prob = static_cast<const double*>(log_prob.const_data_ptr());
+  p.hash = static_cast<const std::uint64_t*>(hash.const_data_ptr());
+  p.nodes = static_cast<TransducerNode*>(nodes.mutable_data_ptr());
+  p.capacity = narrowed(nodes.size(1));
+  p.used = static_cast<std::int32_t*>(used.mutable_data_ptr());
+  const Tensor next_hypothesis = allocate(hypothesis, {batch, beams, kHypothesis});
+  const Tensor next_log_prob = allocate(log_prob, {batch, beams});
+  const Tensor next_hash = allocate(hash, {batch, beams});
+  const Tensor source = allocate(hypothesis, {batch, beams});
+  const Tensor label = allocate(hypothesis, {batch, beams});
+  const Tensor expand = allocate(hypothesis, {batch, beams});
+  p.next_hypothesis = static_cast<TransducerHypothesis*>(next_hypothesis.mutable_data_ptr());
+  p.next_log_prob = static_cast<double*>(next_log_prob.mutable_data_ptr());
+  p.next_hash = static_cast<std::uint64_t*>(next_hash.mutable_data_ptr());
+  p.source = static_cast<std::int32_t*>(source.mutable_data_ptr());
+  p.label = static_cast<std::int32_t*>(label.mutable_data_ptr());
+  p.expand = static_cast<std::int32_t*>(expand.mutable_data_ptr());
+  call_core(
+      scores, 0, false,
+      [&](const Execution& execution) { return transducer_beam_step_workspace_bytes(p, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return transducer_beam_step(p, workspace, execution);
+      });
+  return {next_hypothesis, next_log_prob, next_hash, source, label, expand};
+}
+
 }  // namespace
 }  // namespace warpalign::torch_binding
 
@@ -204,4 +269,5 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   library.impl("transducer_scores", TORCH_BOX(&scores_op));
   library.impl("transducer_greedy_step", TORCH_BOX(&greedy_op));
   library.impl("transducer_greedy_joint_step", TORCH_BOX(&greedy_joint_op));
+  library.impl("transducer_beam_step", TORCH_BOX(&beam_op));
 }

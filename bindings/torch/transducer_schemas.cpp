@@ -53,6 +53,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("transducer_greedy_joint_step(Tensor walk, Tensor log_prob, Tensor? lengths, " WARPALIGN_JOINT
               ", *, int activation=0, int window=1, " WARPALIGN_DECODING
               ") -> (Tensor walk, Tensor log_prob)");
+  // hypothesis (B, K, 4) and nodes (B, capacity, 4): the numbers of TransducerHypothesis and TransducerNode,
+  // int32; log_prob (B, K), float64; hash (B, K), int64; scores (B, K, columns); label_scores (B, K, V).
+  library.def(
+      "transducer_beam_step(Tensor hypothesis, Tensor log_prob, Tensor hash, Tensor(a!) nodes, Tensor(b!) "
+      "used, Tensor? lengths, Tensor? frames_before, Tensor scores, Tensor? label_scores, *, int frames, "
+      "bool sum=True, " WARPALIGN_DECODING
+      ") -> (Tensor hypothesis, Tensor log_prob, Tensor hash, Tensor source, Tensor label, Tensor expand)");
   library.def("transducer_joint(" WARPALIGN_JOINT_INPUTS ", bool needs_grad, *, " WARPALIGN_JOINT_SETTINGS
               ") -> (Tensor loss, Tensor saved)");
   // Gradients that are not needed are of shape (0,).

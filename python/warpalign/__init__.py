@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from warpalign._version import __version__
 from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
-from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_greedy_decode
+from warpalign.decoding import (
+    JointWeights,
+    TransducerHypotheses,
+    transducer_beam_decode,
+    transducer_greedy_decode,
+)
 from warpalign.functional import (
     DTWPath,
     SoftDTWAlignment,
@@ -55,6 +60,7 @@ __all__ = [
     "soft_dtw_subsequence",
     "tdt_loss",
     "transducer_align",
+    "transducer_beam_decode",
     "transducer_greedy_decode",
     "transducer_loss",
     "transducer_loss_from_joint",

@@ -84,6 +84,8 @@ class Model(NamedTuple):
     arcs: Arcs
     start: int
     batch_axis: int
+    name: str = "predictor"
+    """The argument that the predictor came in."""
 
     @property
     def batch(self) -> int:
@@ -118,28 +120,37 @@ class Model(NamedTuple):
         result = self.predictor.step(tokens, state)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(
-                f"predictor: expected step() to return rows and a state, got {type(result).__name__}"
+                f"{self.name}: expected step() to return rows and a state, got {type(result).__name__}"
             )
         row, state = result
         count = tokens.shape[0]
         if not isinstance(row, Tensor) or row.dim() != 2 or row.shape[0] != count:
             came = f"shape {shape_of(row)}" if isinstance(row, Tensor) else type(row).__name__
-            raise ValueError(f"predictor: expected rows ({count}, H) from step(), got {came}")
-        if isinstance(self.joint, JointWeights) and row.shape[1] != self.encoder.shape[2]:
+            raise ValueError(f"{self.name}: expected rows ({count}, H) from step(), got {came}")
+        if self._feeds_kernels and row.shape[1] != self.encoder.shape[2]:
             raise ValueError(
-                f"predictor: expected rows of {self.encoder.shape[2]} numbers, as the encoder's, got shape {shape_of(row)}"
+                f"{self.name}: expected rows of {self.encoder.shape[2]} numbers, as the encoder's, got shape {shape_of(row)}"
             )
         for leaf in leaves(state):
             if not isinstance(leaf, Tensor):
-                raise TypeError(f"predictor: expected a state of tensors, got one with {type(leaf).__name__}")
+                raise TypeError(
+                    f"{self.name}: expected a state of tensors, got one with {type(leaf).__name__}"
+                )
             if leaf.dim() <= self.batch_axis or leaf.shape[self.batch_axis] != count:
                 raise ValueError(
-                    f"predictor: expected states with {count} hypotheses on axis {self.batch_axis} (batch_axis), got shape {shape_of(leaf)}"
+                    f"{self.name}: expected states with {count} hypotheses on axis {self.batch_axis} (batch_axis), got shape {shape_of(leaf)}"
                 )
-        return self._as_rows(row), state
+        return (row.to(self.encoder.dtype).contiguous() if self._feeds_kernels else row), state
 
-    def _as_rows(self, row: Tensor) -> Tensor:
-        return row.to(self.encoder.dtype).contiguous() if isinstance(self.joint, JointWeights) else row
+    @property
+    def _feeds_kernels(self) -> bool:
+        return isinstance(self.joint, JointWeights) and self.name == "predictor"
+
+    def reading(self, reader: Any, name: str) -> Model:
+        """The same with another reader of labels."""
+        return self._replace(
+            predictor=_check_reader(reader, name), batch_axis=_axis_of(reader, name), name=name
+        )
 
     def scores(self, frame: Tensor, rows: Tensor, window: int) -> Tensor:
         """(N, window, columns): the joint network at frames frame, frame + 1, ... of N = B·beams hypotheses.
@@ -266,6 +277,18 @@ def _check_joint(joint: object, encoder: Tensor, durations: int) -> tuple[Joint,
     return JointWeights(weight, bias, activation), weight.shape[0] - durations
 
 
+def _check_reader(reader: Any, name: str) -> Predictor:
+    for method in ("initial_state", "step"):
+        if not callable(getattr(reader, method, None)):
+            raise TypeError(f"{name}: expected a method {method}(), got {type(reader).__name__} without it")
+    checked: Predictor = reader
+    return checked
+
+
+def _axis_of(reader: Any, name: str) -> int:
+    return check_count(getattr(reader, "batch_axis", 0), f"{name}.batch_axis", 0)
+
+
 def check_model(
     encoder: object,
     lengths: object,
@@ -300,5 +323,6 @@ def check_model(
     start = column if start_id is None else check_count(start_id, "start_id", 0)
     most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
     arcs = Arcs(tdt, column, frames or big, ids, min(most, 2**29))
-    axis = check_count(getattr(predictor, "batch_axis", 0), "predictor.batch_axis", 0)
-    return Model(rows, _check_lengths(lengths, rows), predictor, checked, labels, arcs, start, axis)
+    reader = _check_reader(predictor, "predictor")
+    axis = _axis_of(predictor, "predictor")
+    return Model(rows, _check_lengths(lengths, rows), reader, checked, labels, arcs, start, axis)

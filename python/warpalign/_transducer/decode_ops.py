@@ -64,6 +64,43 @@ def _(
     return walk.new_empty(walk.shape), log_prob.new_empty(log_prob.shape)
 
 
+@torch.library.register_fake("warpalign::transducer_beam_step")  # type: ignore[untyped-decorator]
+def _(
+    hypothesis: Tensor,
+    log_prob: Tensor,
+    hash: Tensor,
+    nodes: Tensor,
+    used: Tensor,
+    lengths: Tensor | None,
+    frames_before: Tensor | None,
+    scores: Tensor,
+    label_scores: Tensor | None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    check_devices(
+        "scores",
+        scores=scores,
+        hypothesis=hypothesis,
+        log_prob=log_prob,
+        hash=hash,
+        nodes=nodes,
+        used=used,
+        lengths=lengths,
+        frames_before=frames_before,
+        label_scores=label_scores,
+    )
+    places = [hypothesis.new_empty(log_prob.shape) for _ in range(3)]
+    return (
+        hypothesis.new_empty(hypothesis.shape),
+        log_prob.new_empty(log_prob.shape),
+        hash.new_empty(hash.shape),
+        places[0],
+        places[1],
+        places[2],
+    )
+
+
 scores = torch.ops.warpalign.transducer_scores.default
 greedy_step = torch.ops.warpalign.transducer_greedy_step.default
 greedy_joint_step = torch.ops.warpalign.transducer_greedy_joint_step.default
+beam_step = torch.ops.warpalign.transducer_beam_step.default

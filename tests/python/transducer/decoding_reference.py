@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -175,6 +176,73 @@ def all_hypotheses(
 
     follow(0, 0, (), 0.0)
     return total
+
+
+class Hypothesis(NamedTuple):
+    frame: int
+    symbols: int
+    labels: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
+    """(frame, duration) of each label"""
+    score: float
+
+
+def together(pool: list[Hypothesis], add: Callable[[float, float], float]) -> list[Hypothesis]:
+    """Those of the same labels and frame as one, with the best one's alignment."""
+    groups: dict[tuple[int, tuple[int, ...]], list[Hypothesis]] = {}
+    for h in pool:
+        groups.setdefault((h.frame, h.labels), []).append(h)
+    return [
+        max(group, key=lambda h: h.score)._replace(score=reduce(add, (h.score for h in group)))
+        for group in groups.values()
+    ]
+
+
+def beam_search(
+    encoder: Tensor,
+    predictor: LastTwo,
+    joint: JointWeights,
+    family: Family,
+    beam: int,
+    *,
+    add: Callable[[float, float], float] = log_add,
+    label_scores: Callable[[tuple[int, ...]], list[float]] = lambda labels: [],
+) -> list[Hypothesis]:
+    """The best hypotheses in the end, the best first. label_scores: what is added to the next labels' scores."""
+    pool = [Hypothesis(0, 0, (), (), 0.0)]
+    while True:
+        active = [h.frame for h in pool if h.frame < len(encoder)]
+        if not active:  # hypotheses of the same labels differ in how far they lead beyond the end
+            pool = [h._replace(frame=len(encoder)) for h in pool]
+            return sorted(together(pool, add), key=lambda h: -h.score)
+        after = [h for h in pool if h.frame != min(active)]
+        for h in pool:
+            if h.frame != min(active):
+                continue
+            x = scores(encoder[h.frame], predictor.row(list(h.labels), family), joint)
+            more = label_scores(h.labels)
+            by = [float(x[k]) + (more[k] if more else 0.0) for k in range(family.labels)]
+            looked_at = sorted(range(family.labels), key=lambda k: -by[k])[:beam]
+            for arc in arcs(x, family):
+                if arc.label >= 0 and arc.label not in looked_at:
+                    continue
+                if arc.label < 0:
+                    after.append(
+                        h._replace(frame=h.frame + arc.frames, symbols=0, score=h.score + arc.log_prob)
+                    )
+                    continue
+                symbols = 0 if arc.frames else h.symbols + 1
+                forced = symbols >= family.max_symbols
+                after.append(
+                    Hypothesis(
+                        h.frame + arc.frames + forced,
+                        0 if forced else symbols,
+                        (*h.labels, arc.label),
+                        (*h.places, (h.frame, arc.frames)),
+                        h.score + arc.log_prob + (more[arc.label] if more else 0.0),
+                    )
+                )
+        pool = sorted(together(after, add), key=lambda h: -h.score)[:beam]
 
 
 def model(

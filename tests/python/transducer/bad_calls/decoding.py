@@ -51,20 +51,24 @@ def call_of(
         if "joint_function" in changed:
             del good["joint"]
         for name, value in (good | changed).items():
-            takes_given = isinstance(value, Callable) and name not in ("predictor", "joint_function")  # type: ignore[arg-type]
+            takes_given = isinstance(value, Callable) and name not in (
+                "predictor",
+                "joint_function",
+                "language_model",
+            )  # type: ignore[arg-type]
             made[plain.get(name, name)] = value(given) if takes_given else value
         return getattr(warpalign, function)(**made)
 
     return BadCall(call, error, message, cpu_only)
 
 
-def shared(function: str) -> BadCalls:
-    """Arguments that every search has."""
+def shared(function: str, rows: int, kind: str, often: str, extra: dict[str, Any]) -> BadCalls:
+    """Arguments that every search has. rows: of the joint function's first call. kind: of state."""
 
     def bad(
         message: str, error: type[BaseException] = ValueError, cpu_only: bool = False, **changed: Any
     ) -> BadCall:
-        return call_of(function, error, message, cpu_only, changed)
+        return call_of(function, error, message, cpu_only, extra | changed)
 
     calls = {
         "encoder no tensor": bad("encoder: expected a torch.Tensor, got int", TypeError, encoder=1),
@@ -148,12 +152,12 @@ def shared(function: str) -> BadCalls:
             "joint: expected a bias (6,) or None, got float", joint=lambda g: weights(g)._replace(bias=0.0)
         ),
         "joint function's shape": bad(
-            "joint: expected scores (12, columns), got shape (3, 6)",
-            joint_function=lambda x, g: torch.zeros(3, 6, device=x.device),
+            f"joint: expected scores ({rows}, columns), got shape (2, 6)",
+            joint_function=lambda x, g: torch.zeros(2, 6, device=x.device),
             blank=0,
         ),
         "joint function's result": bad(
-            "joint: expected scores (12, columns), got int",
+            f"joint: expected scores ({rows}, columns), got int",
             joint_function=lambda x, g: 1,
             blank=0,
         ),
@@ -184,9 +188,9 @@ def shared(function: str) -> BadCalls:
             "max_symbols_per_frame: expected at least 1, got 0", max_symbols_per_frame=0
         ),
         "state of another kind": bad(
-            "state: expected the state of greedy hypotheses, or None, got int", TypeError, state=1
+            f"state: expected the state of {kind} hypotheses, or None, got int", TypeError, state=1
         ),
-        "labels_per_round": bad("labels_per_round: expected at least 1, got 0", labels_per_round=0),
+        often: bad(f"{often}: expected at least 1, got 0", **{often: 0}),
     }
     return {f"{function}: {name}": call for name, call in calls.items()}
 
@@ -198,8 +202,62 @@ def other_batch(given: Given) -> object:
     )
 
 
-CALLS: BadCalls = shared("transducer_greedy_decode") | {
-    "transducer_greedy_decode: state of other utterances": BadCall(
-        other_batch, ValueError, "state: expected one of 2 utterances, got 3"
-    ),
-}
+def other_beam(given: Given) -> object:
+    (found,) = warpalign.transducer_beam_decode(encoder(given), None, LastToken(), weights(given))
+    return warpalign.transducer_beam_decode(
+        encoder(given), None, LastToken(), weights(given), beam=2, state=found.state
+    )
+
+
+def other_language(given: Given) -> object:
+    (found,) = warpalign.transducer_beam_decode(encoder(given), None, LastToken(), weights(given))
+    return warpalign.transducer_beam_decode(
+        encoder(given), None, LastToken(), weights(given), language_model=LastToken(), state=found.state
+    )
+
+
+def beam(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
+    return call_of("transducer_beam_decode", error, message, False, changed)
+
+
+CALLS: BadCalls = (
+    shared("transducer_greedy_decode", 12, "greedy", "labels_per_round", {})
+    | shared("transducer_beam_decode", 3, "beam", "steps_per_round", {"beam": 1})
+    | {
+        "transducer_greedy_decode: state of other utterances": BadCall(
+            other_batch, ValueError, "state: expected one of 2 utterances, got 3"
+        ),
+        "transducer_beam_decode: state of another beam": BadCall(
+            other_beam, ValueError, "state: expected one of 3 utterances and beam = 2, got (3, 4)"
+        ),
+        "transducer_beam_decode: state without a language model": BadCall(
+            other_language,
+            ValueError,
+            "state: expected one that was made with a language_model too, or without one too, got another",
+        ),
+        "transducer_beam_decode: beam of floats": beam(
+            "beam: expected an int, got float", TypeError, beam=1.5
+        ),
+        "transducer_beam_decode: wide beam": beam("beam: expected at most 16, got 17", beam=17),
+        "transducer_beam_decode: n_best": beam("n_best: expected at most beam = 4, got 5", n_best=5),
+        "transducer_beam_decode: merge": beam('merge: expected "sum" or "max", got \'mean\'', merge="mean"),
+        "transducer_beam_decode: score_norm": beam(
+            "score_norm: expected a bool, got int", TypeError, score_norm=1
+        ),
+        "transducer_beam_decode: language_model": beam(
+            "language_model: expected a method initial_state(), got int without it",
+            TypeError,
+            language_model=1,
+        ),
+        "transducer_beam_decode: language_model's columns": beam(
+            "language_model: expected log-probabilities of 6 labels, blanks included, got shape (12, 4)",
+            language_model=LastToken(),
+        ),
+        "transducer_beam_decode: language_model's rows": beam(
+            "language_model: expected rows (12, H) from step(), got list", language_model=LastToken(([], 0))
+        ),
+        "transducer_beam_decode: lm_weight": beam(
+            "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
+        ),
+    }
+)

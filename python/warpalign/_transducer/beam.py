@@ -1,0 +1,350 @@
+"""Beam search of transducers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
+from warpalign._transducer.decode_model import (
+    Joint,
+    Model,
+    Predictor,
+    State,
+    TransducerHypotheses,
+    check_model,
+    mapped,
+    where,
+)
+from warpalign._transducer.decode_ops import beam_step
+
+Merge = Literal["sum", "max"]
+_MOST_BEAMS = 16
+# Columns of the operator's `hypothesis` and `nodes`.
+FRAME, SYMBOLS, NODE, LENGTH = range(4)
+PARENT, TOKEN, TOKEN_FRAME, DURATION = range(4)
+
+
+class BeamState(NamedTuple):
+    """Where a stream of beam search stands: B utterances, K hypotheses of each."""
+
+    rows: Tensor
+    """(B·K, H)"""
+    predictor: State
+    language_rows: Tensor | None
+    """(B·K, V): the language model's log-probabilities."""
+    language: State
+    hypothesis: Tensor
+    """(B, K, 4) int32; frames are those of the next chunk."""
+    log_prob: Tensor
+    """(B, K) float64; −inf: there is no such hypothesis."""
+    hash: Tensor
+    """(B, K) int64"""
+    nodes: Tensor
+    """(B, capacity, 4) int32: the labels of all hypotheses, each with the one before it."""
+    used: Tensor
+    """(B,) int32: nodes that are taken."""
+    most_used: int
+    """At least as many as any utterance uses, for hosts that do not read it back."""
+    frames_before: Tensor
+    """(B,) int32: frames of all chunks so far."""
+
+
+class _Search(NamedTuple):
+    """Checked arguments besides those of the model."""
+
+    beam: int
+    merge: Merge
+    language: Model | None
+    """The model with the language model in the predictor's place."""
+    lm_weight: float
+    score_norm: bool
+    every: int
+
+    def language_scores(self, state: BeamState, model: Model, columns: int) -> Tensor | None:
+        """(B, K, V) that are added to the labels' scores."""
+        if state.language_rows is None:
+            return None
+        rows = state.language_rows
+        if rows.shape[1] != columns:
+            raise ValueError(
+                f"language_model: expected log-probabilities of {columns} labels, blanks included, got shape {tuple(rows.shape)}"
+            )
+        return (rows.to(model.encoder.dtype) * self.lm_weight).view(model.batch, self.beam, columns)
+
+
+@torch.no_grad()
+def transducer_beam_decode(
+    encoder: Tensor,
+    lengths: Tensor | None,
+    predictor: Predictor,
+    joint: Joint,
+    *,
+    beam: int = 4,
+    n_best: int = 1,
+    merge: Merge = "sum",
+    score_norm: bool = True,
+    language_model: Predictor | None = None,
+    lm_weight: float = 0.0,
+    blank: int = -1,
+    big_blank_durations: Sequence[int] = (),
+    big_blank_ids: Sequence[int] | None = None,
+    durations: Sequence[int] | None = None,
+    start_id: int | None = None,
+    max_symbols_per_frame: int = 10,
+    state: BeamState | None = None,
+    steps_per_round: int = 8,
+) -> list[TransducerHypotheses]:
+    """Beam search for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
+
+    Every hypothesis is at a frame of its own. A step takes all arcs out of those at an utterance's earliest frame; of them
+    and of the hypotheses that have waited the best ``beam`` go on. Hypotheses of the same labels at the same frame become
+    one. Because the earliest go first, all paths to a frame are there before any leaves it, with big blanks and durations
+    too: a beam that is wide enough is exact.
+
+    Source: prefixes and their sums: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.6.
+
+    Args:
+        encoder, lengths, predictor, joint: as in :func:`warpalign.transducer_greedy_decode`.
+        beam: hypotheses of an utterance, 1 to 16. Of one hypothesis the ``beam`` best labels are looked at.
+        n_best: hypotheses that are returned, 1 to beam.
+        merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
+        score_norm: hypotheses are ordered by score / (labels + 1) in the end. False: by score.
+        language_model: has the methods of a predictor; its rows are (N, V) log-probabilities of the next label, for all
+            columns that are no durations. Those of blanks are not looked at.
+        lm_weight: what they are multiplied by, before they are added to the labels' scores.
+        blank, big_blank_durations, big_blank_ids, durations, start_id, max_symbols_per_frame: as in
+            :func:`warpalign.transducer_greedy_decode`.
+        state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. The beam must be the same.
+        steps_per_round: on a GPU the host looks every so many steps whether all hypotheses have ended.
+
+    Returns:
+        ``n_best`` :class:`warpalign.decoding.TransducerHypotheses`, the best first, each with all tokens since the stream
+        began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
+        the best path. Scores are log-probabilities, with the language model's part, before ``score_norm``.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+
+    An arc whose weight is −inf or NaN does not exist. With ``JointWeights`` no number depends on the rest of the batch, as
+    far as the predictor's do not.
+
+    Examples:
+        >>> class LastToken(torch.nn.Embedding):
+        ...     def initial_state(self, batch): return torch.zeros(batch, 0)
+        ...     def step(self, tokens, state): return self(tokens), state
+        >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
+        >>> weights = warpalign.JointWeights(joint.weight, joint.bias)
+        >>> best, second = transducer_beam_decode(encoder, None, LastToken(30, 16), weights, n_best=2, score_norm=False)
+        >>> bool((best.scores >= second.scores).all())
+        True
+    """
+    model = check_model(
+        encoder,
+        lengths,
+        predictor,
+        joint,
+        blank=blank,
+        big_blank_durations=big_blank_durations,
+        big_blank_ids=big_blank_ids,
+        durations=durations,
+        start_id=start_id,
+        max_symbols_per_frame=max_symbols_per_frame,
+    )
+    width = check_count(beam, "beam")
+    if width > _MOST_BEAMS:
+        raise ValueError(f"beam: expected at most {_MOST_BEAMS}, got {beam}")
+    count = check_count(n_best, "n_best")
+    if count > width:
+        raise ValueError(f"n_best: expected at most beam = {width}, got {n_best}")
+    if merge not in get_args(Merge):
+        raise ValueError(f'merge: expected "sum" or "max", got {merge!r}')
+    normalised = check_flag(score_norm, "score_norm")
+    language = None if language_model is None else model.reading(language_model, "language_model")
+    weight = check_number(lm_weight, "lm_weight")
+    every = check_count(steps_per_round, "steps_per_round")
+    search = _Search(width, merge, language, weight, normalised, every if model.encoder.is_cuda else 1)
+    before = _initial(model, search) if state is None else _check_state(state, model, search)
+    with naming_arguments():
+        after = _run(model, search, before)
+    return _best(after, search, count, model.encoder.dtype)
+
+
+def _initial(model: Model, search: _Search) -> BeamState:
+    batch, beam, device = model.batch, search.beam, model.encoder.device
+    rows, predictor = model.begin(batch * beam)
+    language_rows, language = (None, ()) if search.language is None else search.language.begin(batch * beam)
+    hypothesis = torch.zeros(batch, beam, 4, dtype=torch.int32, device=device)
+    hypothesis[..., NODE] = -1
+    log_prob = torch.full((batch, beam), -torch.inf, dtype=torch.float64, device=device)
+    log_prob[:, 0] = 0
+    return BeamState(
+        rows,
+        predictor,
+        language_rows,
+        language,
+        hypothesis,
+        log_prob,
+        torch.zeros(batch, beam, dtype=torch.int64, device=device),
+        torch.zeros(batch, 0, 4, dtype=torch.int32, device=device),
+        torch.zeros(batch, dtype=torch.int32, device=device),
+        0,
+        torch.zeros(batch, dtype=torch.int32, device=device),
+    )
+
+
+def _check_state(state: object, model: Model, search: _Search) -> BeamState:
+    if not isinstance(state, BeamState):
+        raise TypeError(f"state: expected the state of beam hypotheses, or None, got {type(state).__name__}")
+    expected = (model.batch, search.beam)
+    if state.log_prob.shape != expected:
+        raise ValueError(
+            f"state: expected one of {expected[0]} utterances and beam = {expected[1]}, got {tuple(state.log_prob.shape)}"
+        )
+    if (state.language_rows is None) != (search.language is None):
+        raise ValueError(
+            "state: expected one that was made with a language_model too, or without one too, got another"
+        )
+    return state
+
+
+def _first_to_expand(state: BeamState, limits: Tensor) -> Tensor:
+    """(B, K) int32: the frame of those hypotheses that a chunk's first step takes arcs out of; −1: not."""
+    frame = state.hypothesis[..., FRAME]
+    waits = (state.log_prob > -torch.inf) & (frame < limits[:, None])
+    earliest = torch.where(waits, frame, 2**31 - 1).amin(1, keepdim=True)
+    return torch.where(waits & (frame == earliest), frame, -1).contiguous()
+
+
+def _run(model: Model, search: _Search, state: BeamState) -> BeamState:
+    limits = model.limits()
+    if model.batch == 0 or model.frames == 0:
+        return state
+    expand = _first_to_expand(state, limits)
+    # Steps write nodes: those that the caller has stay as they are.
+    state = state._replace(nodes=state.nodes.clone(), used=state.used.clone())
+    while bool((expand >= 0).any()):
+        state = _with_room(state, search.every * search.beam)
+        for _ in range(search.every):
+            state, expand = _step(model, search, state, expand)
+    hypothesis = state.hypothesis.clone()
+    hypothesis[..., FRAME] = (hypothesis[..., FRAME] - limits[:, None]).clamp(min=0)
+    return state._replace(hypothesis=hypothesis, frames_before=state.frames_before + limits)
+
+
+def _with_room(state: BeamState, count: int) -> BeamState:
+    """Capacity for so many more nodes; it doubles, so that little is copied."""
+    capacity = state.nodes.shape[1]
+    needed = state.most_used + count
+    if needed <= capacity:
+        return state
+    more = state.nodes.new_zeros(state.nodes.shape[0], max(needed, 2 * capacity) - capacity, 4)
+    return state._replace(nodes=torch.cat([state.nodes, more], 1))
+
+
+def _step(model: Model, search: _Search, state: BeamState, expand: Tensor) -> tuple[BeamState, Tensor]:
+    batch, beam = model.batch, search.beam
+    scores = model.scores(expand.view(-1), state.rows, 1).view(batch, beam, -1)
+    columns = scores.shape[2] - (len(model.arcs.durations) if model.arcs.tdt else 0)
+    hypothesis, log_prob, hashes, source, label, expand = beam_step(
+        state.hypothesis,
+        state.log_prob,
+        state.hash,
+        state.nodes,
+        state.used,
+        model.lengths,
+        state.frames_before,
+        scores,
+        search.language_scores(state, model, columns),
+        frames=model.frames,
+        sum=search.merge == "sum",
+        **model.arcs._asdict(),
+    )
+    first = torch.arange(0, batch * beam, beam, device=source.device)[:, None]
+    picked = (source + first).view(-1)
+    tokens, found = label.view(-1).clamp(min=0).long(), label.view(-1) >= 0
+    rows, predictor = _advanced(model, state.rows, state.predictor, picked, tokens, found)
+    language_rows, language = state.language_rows, state.language
+    if search.language is not None:
+        assert language_rows is not None
+        language_rows, language = _advanced(search.language, language_rows, language, picked, tokens, found)
+    state = state._replace(
+        rows=rows,
+        predictor=predictor,
+        language_rows=language_rows,
+        language=language,
+        hypothesis=hypothesis,
+        log_prob=log_prob,
+        hash=hashes,
+        most_used=state.most_used + beam,
+    )
+    return state, expand
+
+
+def _advanced(
+    model: Model, rows: Tensor, state: State, picked: Tensor, tokens: Tensor, found: Tensor
+) -> tuple[Tensor, State]:
+    """Rows and states of the hypotheses that new ones come from, behind their new labels."""
+    rows = rows[picked]
+    state = mapped(lambda leaf: leaf.index_select(model.batch_axis, picked), state)
+    if not found.is_cuda and not bool(found.any()):
+        return rows, state
+    new_rows, new_state = model.step(tokens, state)
+    return torch.where(found[:, None], new_rows, rows), where(found, new_state, state, model.batch_axis)
+
+
+def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> list[TransducerHypotheses]:
+    """The best hypotheses in order, with their labels."""
+    lengths = state.hypothesis[..., LENGTH].long()
+    tokens, frames, durations = _labels(state, lengths)
+    log_prob = _of_equal_labels(state.log_prob, tokens, search.merge)
+    lengths = torch.where(log_prob > -torch.inf, lengths, 0)
+    by = log_prob / (lengths + 1) if search.score_norm else log_prob
+    order = by.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    chosen = [t.gather(1, order) for t in (lengths, log_prob)]
+    longest = int(chosen[0].max()) if order.numel() else 0
+    inside = torch.arange(longest, device=order.device) < chosen[0][..., None]
+    each = order[..., None].expand(-1, -1, longest)
+    parts = [torch.where(inside, t[..., :longest].gather(1, each), -1) for t in (tokens, frames, durations)]
+    return [
+        TransducerHypotheses(
+            parts[0][:, k],
+            parts[1][:, k],
+            parts[2][:, k],
+            chosen[0][:, k],
+            chosen[1][:, k].to(dtype),
+            state,
+        )
+        for k in range(count)
+    ]
+
+
+def _labels(state: BeamState, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, K, L) tokens, frames and durations of all hypotheses, −1 behind their ends."""
+    longest = int(lengths.max()) if lengths.numel() else 0
+    found = torch.full((3, *lengths.shape, longest), -1, dtype=torch.int64, device=lengths.device)
+    node, nodes = state.hypothesis[..., NODE].long(), state.nodes.long()
+    for place in range(longest - 1, -1, -1):  # from the last label back
+        inside = place < lengths
+        now = nodes.gather(1, node.clamp(min=0)[..., None].expand(-1, -1, 4))
+        for k, column in enumerate((TOKEN, TOKEN_FRAME, DURATION)):
+            found[k, ..., place] = torch.where(inside, now[..., column], -1)
+        node = torch.where(inside, now[..., PARENT], node)
+    return found[0], found[1], found[2]
+
+
+def _of_equal_labels(log_prob: Tensor, tokens: Tensor, merge: Merge) -> Tensor:
+    """(B, K): hypotheses that differ only in how far they lead beyond the end count together, and the first of them stays.
+
+    They come in order, the best first.
+    """
+    lives = log_prob > -torch.inf
+    equal = (tokens[:, :, None] == tokens[:, None]).all(-1) & lives[:, :, None] & lives[:, None]
+    together = torch.where(equal, log_prob[:, None], -torch.inf)
+    total = together.logsumexp(-1) if merge == "sum" else together.amax(-1)
+    alone = equal.sum(-1) == 1  # the same bits as in the state
+    is_first = ~torch.tril(equal, -1).any(-1)
+    return torch.where(is_first & lives, torch.where(alone, log_prob, total), -torch.inf)
