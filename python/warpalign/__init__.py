@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from warpalign import metrics as metrics
     from warpalign import neighbors as neighbors
     from warpalign import plot as plot
+    from warpalign import recurrent as recurrent
     from warpalign import transport as transport
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
@@ -83,7 +84,7 @@ _LAZY = {
     "SoftDTWKNeighborsClassifier": "neighbors",
     "SoftDTWKNeighborsRegressor": "neighbors",
 }
-_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot", "transport"}
+_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot", "recurrent", "transport"}
 _LOADED_MODULES = {"barycenter", "decoding", "functional", "modules", "pairwise"}
 
 

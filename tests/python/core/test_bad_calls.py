@@ -14,6 +14,7 @@ import torch
 import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
+from tests.python.recurrent.bad_calls import modules as recurrent
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
 from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
@@ -27,6 +28,7 @@ PARTS = (
     on_top,
     files,
     compat,
+    recurrent,
     transducer,
     transducer_joint,
     transducer_compat,
@@ -72,19 +74,22 @@ def test_bad_call_on_a_gpu(cuda: torch.device, name: str, tmp_path: Path) -> Non
 
 # Arguments that take anything, by its truth; that are handed on as they are; or whose errors are another package's.
 UNCHECKED = {"progress", "verbose", "options", "random_state"}
+# Those that modules hand on to torch.nn.
+OF_TORCH = {(name, argument) for name in ("LSTM", "HardLSTM", "LSTMCell") for argument in ("device", "dtype")}
 
 
 def parameters() -> list[tuple[str, str]]:
-    """(function, parameter) of what is public at the top level, and of transport."""
+    """(function, parameter) of what is public at the top level, of recurrent and of transport."""
     names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier", "SoftDTWKNeighborsRegressor"]
     functions = {name: getattr(warpalign, name) for name in names}
+    functions |= {name: getattr(warpalign.recurrent, name) for name in warpalign.recurrent.__all__}
     functions |= {name: getattr(warpalign.transport, name) for name in warpalign.transport.__all__}
     return [
         (name, parameter)
         for name, function in functions.items()
         if callable(function) and not hasattr(function, "_fields")
         for parameter in inspect.signature(function).parameters
-        if parameter not in UNCHECKED
+        if parameter not in UNCHECKED and (name, parameter) not in OF_TORCH
     ]
 
 
@@ -100,6 +105,9 @@ UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
+    "_recurrent/autograd.py": {"no_derivative"},
+    "_recurrent/checks.py": {"without its CUDA operators", "expected the device of"},
+    "_recurrent/functional.py": {"no_derivative"},
     "_transducer/autograd.py": {"under a vmap"},
     "_transducer/joint_checks.py": {"without its CUDA operators", "expected the device of"},
     "_transport/autograd.py": {"no_derivative"},

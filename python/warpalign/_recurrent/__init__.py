@@ -1,0 +1,1 @@
+"""The recurrent operator: the LSTM with soft and hard activations."""

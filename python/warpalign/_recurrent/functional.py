@@ -1,0 +1,256 @@
+"""The LSTM as a function of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from warpalign._core.checks import Precision, check_flag, naming_arguments
+from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._core.transforms import no_derivative
+from warpalign._recurrent import autograd as autograd  # registers the gradients
+from warpalign._recurrent import ops
+from warpalign._recurrent.checks import (
+    HALF,
+    as_autocast,
+    check_hx,
+    check_input,
+    check_lengths,
+    check_no_lengths,
+    check_options,
+    check_resets,
+    check_state,
+    check_state_dtype,
+    check_weights,
+)
+from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, directions
+
+
+class LSTMResult(NamedTuple):
+    """What :func:`lstm` returns. L D is layers times directions, P the size of h."""
+
+    output: Tensor | PackedSequence
+    """h of the last layer, as the input is: (T, B, D P), (B, T, D P), (T, D P) or a PackedSequence. 0 beyond a length."""
+    h_n: Tensor
+    """(L D, B, P): h after each row's last step."""
+    c_n: Tensor
+    """(L D, B, H)."""
+    h_all: Tensor | None
+    """With ``return_all_states``: (L D, T, B, P), packed (L D, N, P). 0 beyond a length."""
+    c_all: Tensor | None
+    """With ``return_all_states``: (L D, T, B, H), packed (L D, N, H)."""
+
+
+class _Call(NamedTuple):
+    """The input as the operator takes it: (T, B, I), or packed rows (N, I)."""
+
+    x: Tensor
+    batch: int
+    row_starts: Tensor | None
+    packed: PackedSequence | None
+    unbatched: bool
+
+
+def _call_of(given: object, batch_first: bool) -> _Call:
+    if isinstance(given, PackedSequence):
+        x = as_autocast(check_input(given.data))
+        starts = torch.nn.functional.pad(given.batch_sizes.cumsum(0), (1, 0)).to(x.device, torch.int32)
+        return _Call(x, int(given.batch_sizes[0]), starts, given, False)
+    x = as_autocast(check_input(given))
+    if x.dim() == 2:
+        return _Call(x.unsqueeze(1), 1, None, None, True)
+    x = x.transpose(0, 1) if batch_first else x
+    return _Call(x, x.shape[1], None, None, False)
+
+
+def lstm(
+    input: Tensor | PackedSequence,
+    weights: Sequence[LSTMWeights],
+    hx: tuple[Tensor, Tensor] | None = None,
+    *,
+    lengths: Tensor | None = None,
+    resets: Tensor | None = None,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    activation: LSTMActivation = "soft",
+    hard_slope: float = 0.125,
+    hard_offset: float = 0.5,
+    dropout: float = 0.0,
+    rw_dropout: float = 0.0,
+    zoneout: float | tuple[float, float] = 0.0,
+    layer_norm_eps: float = 1e-5,
+    training: bool = False,
+    state_dtype: torch.dtype | None = None,
+    return_all_states: bool = False,
+    precision: Precision | None = None,
+    batch_invariant: bool = False,
+) -> LSTMResult:
+    """A stack of LSTM layers, as a function of its weights; :class:`LSTM` is the module.
+
+    With gates i, f, o = s(z) and g = u(z) of z = W x[t] + R h[t-1] + b, in this order of rows::
+
+        c[t] = f c[t-1] + i g        h[t] = o u(c[t]), with a projection W_hr (o u(c[t]))
+
+    "soft": s is the logistic function, u = tanh. "hard": s(z) = min(1, max(0, slope z + offset)), u(z) = min(1, max(-1, z));
+    their derivatives are slope and 1 strictly inside the rails, 0 at the rails and beyond.
+
+    Gradients flow to the input, all weights and hx, from all results. They are not differentiable in their turn. No
+    value is read back from a device.
+
+    Sources: Hochreiter and Schmidhuber, "Long short-term memory", 1997; projection: arXiv 1402.1128; zoneout: arXiv
+    1606.01305; layer norm: arXiv 1607.06450; weight dropout: arXiv 1708.02182.
+
+    Args:
+        input: (T, B, I), with ``batch_first`` (B, T, I); one sequence (T, I); or a PackedSequence. float64, float32,
+            float16 or bfloat16, any strides. Half types have half operands, and sums, gates and cells in float32.
+        weights: one :class:`LSTMWeights` for each layer and direction: layer 0, layer 0 reversed, layer 1, ...
+        hx: (h_0, c_0) of shapes (L D, B, P) and (L D, B, H), without B for one sequence. None: 0. c_0 has the input's
+            dtype, or float32.
+        lengths: (B,), integers from 0 to T in any order. A row's state stops changing there, and its reverse direction
+            starts there. Padding is never read. On the CPU they are checked; CUDA clamps them.
+        resets: bool (T, B), with ``batch_first`` (B, T): before such a step the state is hx again, in either direction.
+        bidirectional: a second direction for each layer.
+        activation: "soft" or "hard".
+        hard_slope, hard_offset: of hard gates.
+        dropout: in training, on the outputs of all layers but the last.
+        rw_dropout: in training, on the recurrent weights R, one mask for all steps.
+        zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell). In evaluation the
+            expectation is taken.
+        layer_norm_eps: of layer norm, which weights with ``ln_ih`` ... have: z = LN(W x) + LN(R h) + b, h = o u(LN(c)).
+        training: whether masks are drawn, from torch's generator of the input's device.
+        state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
+        return_all_states: return h and c of all layers and steps too.
+        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
+        batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
+
+    Returns:
+        :class:`LSTMResult`.
+
+    Raises:
+        TypeError, ValueError: an argument that does not fit, by its name.
+        NotImplementedError: a second derivative.
+
+    Examples:
+        >>> weights = [LSTMWeights(torch.randn(4 * 20, 10), torch.randn(4 * 20, 20))]
+        >>> result = lstm(torch.randn(50, 8, 10), weights, activation="hard")
+        >>> result.output.shape, result.h_n.shape
+        (torch.Size([50, 8, 20]), torch.Size([1, 8, 20]))
+    """
+    options = check_options(
+        activation=activation,
+        hard_slope=hard_slope,
+        hard_offset=hard_offset,
+        layer_norm_eps=layer_norm_eps,
+        dropout=dropout,
+        rw_dropout=rw_dropout,
+        zoneout=zoneout,
+        precision=precision,
+        batch_invariant=batch_invariant,
+    )
+    return run(
+        input,
+        weights,
+        hx,
+        options,
+        lengths=lengths,
+        resets=resets,
+        bidirectional=check_flag(bidirectional, "bidirectional"),
+        batch_first=check_flag(batch_first, "batch_first"),
+        training=check_flag(training, "training"),
+        state_dtype=state_dtype,
+        return_all_states=check_flag(return_all_states, "return_all_states"),
+    )
+
+
+def run(
+    input: object,
+    weights: Sequence[LSTMWeights],
+    hx: object,
+    options: Options,
+    *,
+    lengths: object = None,
+    resets: object = None,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+    training: bool = False,
+    state_dtype: object = None,
+    return_all_states: bool = False,
+) -> LSTMResult:
+    """:func:`lstm` with options that have been checked."""
+    call = _call_of(input, batch_first)
+    x = call.x
+    check_no_lengths(input, lengths, resets)
+    cells, first = check_weights(weights, x, directions(bidirectional))
+    hidden, output = first.hh.shape[0] // 4, first.hh.shape[1]
+    h0, c0 = _states(hx, call, (len(cells), call.batch), hidden, output)
+    if is_transforming() or is_forward_mode():
+        raise no_derivative("torch.func transforms and forward mode through the LSTM")
+    needs_seed = training and options.draws_masks()
+    seed = torch.randint(2**62, (), device=x.device) if needs_seed else None
+    flat = [tensor for cell in cells for tensor in cell]
+    tensors = (x, *flat, h0, c0)
+    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    with naming_arguments():
+        y, h_n, c_n, h_all, c_all, _ = ops.lstm(
+            x,
+            flat,
+            h0,
+            c0,
+            check_lengths(lengths, x, call.batch),
+            call.row_starts,
+            check_resets(resets, x, batch_first, call.unbatched),
+            seed,
+            return_all_states,
+            needs_grad,
+            batch=call.batch,
+            bidirectional=bidirectional,
+            bias=first.bias_ih is not None,
+            projection=first.hr is not None,
+            layer_norm=first.ln_ih is not None,
+            training=training,
+            float32_cell=check_state_dtype(state_dtype, x),
+            **options._asdict(),
+        )
+    states = (h_all, c_all) if return_all_states else (None, None)
+    return _as_input(LSTMResult(y, h_n, c_n, *states), call, batch_first)
+
+
+def _states(
+    hx: object, call: _Call, shape: tuple[int, int], hidden: int, output: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """h_0 and c_0 as the operator takes them."""
+    if hx is None:
+        return None, None
+    h0, c0 = check_hx(hx)
+    x = call.x
+    lead = shape[:1] if call.unbatched else shape
+    if isinstance(h0, Tensor):
+        h0 = as_autocast(h0)
+    h0 = check_state(h0, "hx[0]", x, (*lead, output), (x.dtype,))
+    of_cell = (x.dtype, torch.float32) if x.dtype in HALF else (x.dtype,)
+    c0 = check_state(c0, "hx[1]", x, (*lead, hidden), of_cell)
+    if call.unbatched:
+        h0, c0 = h0.unsqueeze(1), c0.unsqueeze(1)
+    if call.packed is not None and call.packed.sorted_indices is not None:
+        h0, c0 = (s.index_select(1, call.packed.sorted_indices) for s in (h0, c0))
+    return h0.contiguous(), c0.contiguous()
+
+
+def _as_input(result: LSTMResult, call: _Call, batch_first: bool) -> LSTMResult:
+    """Results of the operator in the input's form."""
+    y, h_n, c_n, h_all, c_all = result
+    assert isinstance(y, Tensor)
+    if call.packed is not None:
+        packed = call.packed
+        if packed.unsorted_indices is not None:
+            h_n, c_n = (s.index_select(1, packed.unsorted_indices) for s in (h_n, c_n))
+        rows = PackedSequence(y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        return LSTMResult(rows, h_n, c_n, h_all, c_all)
+    if call.unbatched:
+        states = (None if s is None else s.squeeze(2) for s in (h_all, c_all))
+        return LSTMResult(y.squeeze(1), h_n.squeeze(1), c_n.squeeze(1), *states)
+    return LSTMResult(y.transpose(0, 1) if batch_first else y, h_n, c_n, h_all, c_all)

@@ -1,0 +1,395 @@
+"""The LSTM as modules: torch.nn's, with more options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from warpalign._core.checks import Precision, check_count, check_flag, check_number
+from warpalign._recurrent.checks import (
+    check_dtype,
+    check_options,
+    check_probability,
+    check_projection,
+    parameter_name,
+)
+from warpalign._recurrent.functional import LSTMResult, run
+from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, suffixes
+
+DEFAULTS: dict[str, Any] = {
+    "activation": "soft",
+    "hard_slope": 0.125,
+    "hard_offset": 0.5,
+    "rw_dropout": 0.0,
+    "zoneout": 0.0,
+    "layer_norm": False,
+    "layer_norm_eps": 1e-5,
+    "forget_bias": None,
+    "return_all_states": False,
+    "state_dtype": None,
+    "precision": None,
+    "batch_invariant": False,
+}
+_NORMS = ("ln_ih", "ln_hh", "ln_cell", "ln_cell_bias")
+
+
+def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
+    """Gives a module of torch.nn the options of ours, and the parameters of layer norm."""
+    check_flag(options["layer_norm"], "layer_norm")
+    check_flag(options["return_all_states"], "return_all_states")
+    check_dtype(options["state_dtype"])
+    if options["forget_bias"] is not None:
+        check_number(options["forget_bias"], "forget_bias", -float("inf"))
+        if not module.bias:
+            raise ValueError("forget_bias: expected None without bias, got a number")
+    module.options = options
+    module.checked = check_options(
+        dropout=dropout,
+        **{
+            name: options[name]
+            for name in (
+                "activation",
+                "hard_slope",
+                "hard_offset",
+                "layer_norm_eps",
+                "rw_dropout",
+                "zoneout",
+                "precision",
+                "batch_invariant",
+            )
+        },
+    )
+    if options["layer_norm"]:
+        for suffix in module.suffixes():
+            like = getattr(module, f"weight_ih{suffix}")
+            for field in _NORMS:
+                size = module.hidden_size * (1 if field in ("ln_cell", "ln_cell_bias") else 4)
+                empty = torch.empty(size, device=like.device, dtype=like.dtype)
+                module.register_parameter(parameter_name(field) + suffix, nn.Parameter(empty))
+    reset_own(module)
+
+
+def reset_own(module: Any) -> None:
+    """Initial values of layer norm and of the forget gates' bias."""
+    options = module.__dict__.get("options")
+    if options is None:
+        return  # torch.nn's constructor, before configure()
+    with torch.no_grad():
+        for suffix in module.suffixes():
+            if options["layer_norm"]:
+                for field in _NORMS:
+                    getattr(module, parameter_name(field) + suffix).fill_(float(field != "ln_cell_bias"))
+            if options["forget_bias"] is not None:
+                gate = slice(module.hidden_size, 2 * module.hidden_size)
+                getattr(module, f"bias_ih{suffix}")[gate] = options["forget_bias"]
+                getattr(module, f"bias_hh{suffix}")[gate] = 0
+
+
+def weights_of(module: Any, projected: bool) -> list[LSTMWeights]:
+    """By name in every call, so that parametrizations, functional_call and sharding have their say."""
+    fields = ["ih", "hh"]
+    fields += ["bias_ih", "bias_hh"] if module.bias else []
+    fields += ["hr"] if projected else []
+    fields += _NORMS if module.options["layer_norm"] else []
+    return [
+        LSTMWeights(**{field: getattr(module, parameter_name(field) + suffix) for field in fields})
+        for suffix in module.suffixes()
+    ]
+
+
+def changed_options(options: dict[str, Any], defaults: dict[str, Any]) -> str:
+    return "".join(f", {name}={value!r}" for name, value in options.items() if value != defaults[name])
+
+
+class LSTM(nn.RNNBase):
+    """torch.nn.LSTM with hard activations, zoneout, layer norm, weight dropout, lengths and resets.
+
+    The first ten arguments, the parameters' names and their initial values are torch.nn.LSTM's, and so is the state_dict,
+    both ways. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing. A checkpoint does not say
+    which activation it was trained with. :func:`warpalign.recurrent.lstm` has the equations.
+
+    It is a torch.nn.RNNBase and no torch.nn.LSTM, because torch.compile refuses every instance of that class.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype: as in
+            torch.nn.LSTM.
+        activation: "soft" (logistic and tanh) or "hard" (piecewise linear).
+        hard_slope, hard_offset: of hard gates: min(1, max(0, slope z + offset)).
+        rw_dropout: in training, on the recurrent weights, one mask for all steps.
+        zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell).
+        layer_norm: z = LN(W x) + LN(R h) + b, h = o u(LN(c)), with the parameters ``weight_ln_ih_l0``, ``weight_ln_hh_l0``
+            (4H), ``weight_ln_c_l0`` and ``bias_ln_c_l0`` (H) for each layer and direction.
+        layer_norm_eps: added to its variances.
+        forget_bias: initial bias of the forget gates. None: torch.nn.LSTM's initialisation.
+        return_all_states: calls return (h_all, c_all) too.
+        state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
+        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
+        batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
+
+    Raises:
+        TypeError, ValueError: an argument that does not fit, by its name; a call raises what :func:`warpalign.recurrent.lstm` raises.
+
+    Examples:
+        >>> model = LSTM(40, 128, num_layers=2, bidirectional=True, activation="hard")
+        >>> output, (h_n, c_n) = model(torch.randn(100, 8, 40), lengths=torch.randint(0, 101, (8,)))
+        >>> output.shape, h_n.shape
+        (torch.Size([100, 8, 256]), torch.Size([4, 8, 128]))
+    """
+
+    options: dict[str, Any]
+    checked: Options
+    weight_ih_l0: Tensor
+    weight_hh_l0: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        activation: LSTMActivation = "soft",
+        hard_slope: float = 0.125,
+        hard_offset: float = 0.5,
+        rw_dropout: float = 0.0,
+        zoneout: float | tuple[float, float] = 0.0,
+        layer_norm: bool = False,
+        layer_norm_eps: float = 1e-5,
+        forget_bias: float | None = None,
+        return_all_states: bool = False,
+        state_dtype: torch.dtype | None = None,
+        precision: Precision | None = None,
+        batch_invariant: bool = False,
+    ) -> None:
+        options = {name: value for name, value in locals().items() if name in DEFAULTS}
+        check_projection(proj_size, hidden_size)
+        super().__init__(
+            "LSTM",
+            check_count(input_size, "input_size"),
+            check_count(hidden_size, "hidden_size"),
+            check_count(num_layers, "num_layers"),
+            check_flag(bias, "bias"),
+            check_flag(batch_first, "batch_first"),
+            check_probability(dropout, "dropout"),
+            check_flag(bidirectional, "bidirectional"),
+            proj_size,
+            device,
+            dtype,
+        )
+        configure(self, options, self.dropout)
+
+    def suffixes(self) -> list[str]:
+        """Of the parameters' names, by layer and direction."""
+        return list(suffixes(self.num_layers, self.bidirectional))
+
+    def flatten_parameters(self) -> None:
+        """Nothing: no call needs the weights in one piece of memory."""
+
+    def reset_parameters(self) -> None:
+        """torch.nn.LSTM's initial values, and those of layer norm and ``forget_bias``."""
+        super().reset_parameters()
+        reset_own(self)
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+    ) -> Any:
+        """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
+        result = self._run(input, hx, lengths, resets)
+        states = result.h_n, result.c_n
+        if self.options["return_all_states"]:
+            return result.output, states, (result.h_all, result.c_all)
+        return result.output, states
+
+    def _run(self, input: object, hx: object, lengths: object, resets: object) -> LSTMResult:
+        # dropout may have been changed since, as users of torch.nn.LSTM do.
+        options = self.checked._replace(dropout=self.dropout)
+        return run(
+            input,
+            weights_of(self, self.proj_size > 0),
+            hx,
+            options,
+            lengths=lengths,
+            resets=resets,
+            bidirectional=self.bidirectional,
+            batch_first=self.batch_first,
+            training=self.training,
+            state_dtype=self.options["state_dtype"],
+            return_all_states=self.options["return_all_states"],
+        )
+
+    def stream(self, batch_size: int = 1) -> Any:
+        """An :class:`warpalign.recurrent.LSTMStream` that starts from zeros, for ``batch_size`` rows."""
+        from warpalign._recurrent.stream import LSTMStream
+
+        return LSTMStream(self, batch_size)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + changed_options(self.options, self._defaults())
+
+    @staticmethod
+    def _defaults() -> dict[str, Any]:
+        return DEFAULTS
+
+
+class HardLSTM(LSTM):
+    """:class:`LSTM` with ``activation="hard"``: gates min(1, max(0, z/8 + 1/2)), and hardtanh instead of tanh.
+
+    Args:
+        all: as in :class:`LSTM`.
+
+    Raises:
+        TypeError, ValueError: as :class:`LSTM`.
+
+    Examples:
+        >>> output, (h_n, c_n) = HardLSTM(40, 128)(torch.randn(100, 8, 40))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+            **{"activation": "hard"} | options,
+        )
+
+    @staticmethod
+    def _defaults() -> dict[str, Any]:
+        return DEFAULTS | {"activation": "hard"}
+
+
+class LSTMCell(nn.LSTMCell):
+    """torch.nn.LSTMCell with the options of :class:`LSTM`: one step.
+
+    Args:
+        input_size, hidden_size, bias, device, dtype: as in torch.nn.LSTMCell.
+        activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, layer_norm_eps, forget_bias, precision,
+            batch_invariant: as in :class:`LSTM`. Every call in training draws masks of its own.
+
+    Raises:
+        TypeError, ValueError: as :class:`LSTM`.
+
+    Examples:
+        >>> cell = LSTMCell(40, 128, activation="hard")
+        >>> h, c = cell(torch.randn(8, 40))
+        >>> h, c = cell(torch.randn(8, 40), (h, c))
+    """
+
+    options: dict[str, Any]
+    checked: Options
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        activation: LSTMActivation = "soft",
+        hard_slope: float = 0.125,
+        hard_offset: float = 0.5,
+        rw_dropout: float = 0.0,
+        zoneout: float | tuple[float, float] = 0.0,
+        layer_norm: bool = False,
+        layer_norm_eps: float = 1e-5,
+        forget_bias: float | None = None,
+        precision: Precision | None = None,
+        batch_invariant: bool = False,
+    ) -> None:
+        options = {name: value for name, value in locals().items() if name in DEFAULTS}
+        check_count(input_size, "input_size")
+        check_count(hidden_size, "hidden_size")
+        super().__init__(input_size, hidden_size, check_flag(bias, "bias"), device, dtype)
+        configure(self, DEFAULTS | options, 0.0)
+
+    def suffixes(self) -> list[str]:
+        return [""]
+
+    def reset_parameters(self) -> None:
+        """torch.nn.LSTMCell's initial values, and those of layer norm and ``forget_bias``."""
+        super().reset_parameters()
+        reset_own(self)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """input (B, I) or (I,), hx a pair (B, H) or (H,) each -> (h, c), the same."""
+        if not isinstance(input, Tensor):
+            raise TypeError(f"input: expected a torch.Tensor, got {type(input).__name__}")
+        if input.dim() not in (1, 2):
+            raise ValueError(f"input: expected (B, I) or (I,), got shape {tuple(input.shape)}")
+        if isinstance(hx, (tuple, list)):
+            hx = tuple(s.unsqueeze(0) if isinstance(s, Tensor) else s for s in hx)  # type: ignore[assignment]
+        weights = weights_of(self, False)
+        result = run(input.unsqueeze(0), weights, hx, self.checked, training=self.training)
+        return result.h_n.squeeze(0), result.c_n.squeeze(0)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + changed_options(self.options, DEFAULTS)
+
+
+def replace_lstm(model: nn.Module, **options: Any) -> nn.Module:
+    """Makes every torch.nn.LSTM within a model an :class:`LSTM`, in place, with the same parameters and hooks.
+
+    Optimizers, tied parameters and the state_dict stay what they are. Modules of subclasses of torch.nn.LSTM, :class:`LSTM`
+    and parametrized ones among them, are left as they are.
+
+    Args:
+        model: any module; a torch.nn.LSTM itself too.
+        options: keyword arguments of :class:`LSTM` for all of them: activation, zoneout, ...
+
+    Returns:
+        The model.
+
+    Raises:
+        TypeError: the model is no module, or :class:`LSTM` has no such option.
+
+    Examples:
+        >>> model = torch.nn.Sequential(torch.nn.LSTM(40, 128))
+        >>> replace_lstm(model, activation="hard")
+        Sequential(
+          (0): LSTM(40, 128, activation='hard')
+        )
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    unknown = sorted(set(options) - set(DEFAULTS))
+    if unknown:
+        raise TypeError(f"options: expected options of LSTM ({', '.join(DEFAULTS)}), got {unknown[0]}")
+    for module in model.modules():
+        if type(module) is nn.LSTM:
+            module.__class__ = LSTM  # type: ignore[assignment]
+            configure(module, DEFAULTS | options, module.dropout)
+    return model

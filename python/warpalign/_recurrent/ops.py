@@ -1,0 +1,117 @@
+"""The LSTM's operators, and the shapes of what they return, for torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpalign._core.library import check_devices, empty_unless
+
+INPUTS = ("x", "weights", "h0", "c0", "lengths", "row_starts", "resets", "seed")
+
+
+class _Sizes:
+    """The extents that follow from the tensors of a call."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        weights: list[Tensor],
+        c0: Tensor | None,
+        row_starts: Tensor | None,
+        *,
+        batch: int = 0,
+        bidirectional: bool = False,
+        bias: bool = True,
+        projection: bool = False,
+        layer_norm: bool = False,
+        float32_cell: bool = False,
+        **others: object,
+    ) -> None:
+        self.per_cell = 2 + 2 * bias + projection + 4 * layer_norm
+        self.directions = 2 if bidirectional else 1
+        self.cells = len(weights) // self.per_cell
+        self.hidden, self.output = weights[1].shape[0] // 4, weights[1].shape[1]
+        self.bias, self.layer_norm = bias, layer_norm
+        self.rows = x.shape[:-1]
+        self.batch = x.shape[1] if row_starts is None else batch
+        wide = float32_cell if c0 is None else c0.dtype == torch.float32
+        half = x.dtype in (torch.float16, torch.bfloat16)
+        self.cell_dtype = torch.float32 if half and wide else x.dtype
+
+    def tape_bytes(self, x: Tensor) -> Any:
+        """`lstm_tape_bytes` of the C++ core."""
+        size = 8 if x.dtype == torch.float64 else 4
+        rows = self.rows[0] if len(self.rows) == 1 else self.rows[0] * self.rows[1]
+        hidden, output = (self.hidden + 15) // 16 * 16, (self.output + 15) // 16 * 16
+        cell = rows * (5 * hidden + output) * size
+        if self.layer_norm:
+            cell = cell + rows * 9 * hidden * size + (rows * 3 * size + 63) // 64 * 64
+        return cell * self.cells
+
+
+@torch.library.register_fake("warpalign::lstm")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    weights: list[Tensor],
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    row_starts: Tensor | None,
+    resets: Tensor | None,
+    seed: Tensor | None,
+    want_states: bool,
+    want_tape: bool,
+    **settings: Any,
+) -> tuple[Tensor, ...]:
+    given = {"h0": h0, "c0": c0, "lengths": lengths, "row_starts": row_starts, "resets": resets, "seed": seed}
+    check_devices("x", x=x, **given, **{f"weights[{n}]": w for n, w in enumerate(weights)})
+    s = _Sizes(x, weights, c0, row_starts, **settings)
+    cell = x.new_empty(0, dtype=s.cell_dtype)
+    return (
+        x.new_empty(*s.rows, s.directions * s.output),
+        x.new_empty(s.cells, s.batch, s.output),
+        cell.new_empty(s.cells, s.batch, s.hidden),
+        empty_unless(want_states, x, s.cells, *s.rows, s.output),
+        empty_unless(want_states, cell, s.cells, *s.rows, s.hidden),
+        x.new_empty(s.tape_bytes(x) if want_tape else 0, dtype=torch.uint8),
+    )
+
+
+@torch.library.register_fake("warpalign::lstm_backward")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    weights: list[Tensor],
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    row_starts: Tensor | None,
+    resets: Tensor | None,
+    seed: Tensor | None,
+    tape: Tensor,
+    grad_y: Tensor | None,
+    grad_h_n: Tensor | None,
+    grad_c_n: Tensor | None,
+    grad_h_all: Tensor | None,
+    grad_c_all: Tensor | None,
+    want_x: bool,
+    want_h0: bool,
+    want_c0: bool,
+    want_weights: bool,
+    **settings: Any,
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    s = _Sizes(x, weights, c0, row_starts, **settings)
+    cell = x.new_empty(0, dtype=s.cell_dtype)
+    by_weights = [w.new_empty(w.shape) for n, w in enumerate(weights) if not (s.bias and n % s.per_cell == 3)]
+    return (
+        empty_unless(want_x, x, *x.shape),
+        empty_unless(want_h0, x, s.cells, s.batch, s.output),
+        empty_unless(want_c0, cell, s.cells, s.batch, s.hidden),
+        by_weights if want_weights else [],
+    )
+
+
+lstm = torch.ops.warpalign.lstm.default
+backward = torch.ops.warpalign.lstm_backward.default

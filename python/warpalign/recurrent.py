@@ -1,0 +1,17 @@
+"""The LSTM with soft and hard activations: a drop-in for torch.nn.LSTM with zoneout, layer norm, weight dropout and more."""
+
+from warpalign._recurrent.functional import LSTMResult, lstm
+from warpalign._recurrent.modules import LSTM, HardLSTM, LSTMCell, replace_lstm
+from warpalign._recurrent.settings import LSTMWeights
+from warpalign._recurrent.stream import LSTMStream
+
+__all__ = [
+    "LSTM",
+    "HardLSTM",
+    "LSTMCell",
+    "LSTMResult",
+    "LSTMStream",
+    "LSTMWeights",
+    "lstm",
+    "replace_lstm",
+]

@@ -1,0 +1,57 @@
+"""The plain per-step LSTM in torch's own operations, in any dtype: what results are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import hardtanh
+
+from warpalign.recurrent import LSTMWeights
+
+
+def gates(z: Tensor, hard: bool) -> tuple[Tensor, ...]:
+    i, f, g, o = z.chunk(4, -1)
+    if hard:
+        return *(hardtanh(v / 8 + 0.5, 0, 1) for v in (i, f)), hardtanh(g), hardtanh(o / 8 + 0.5, 0, 1)
+    return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+
+
+def plain_lstm(
+    x: Tensor,
+    weights: Sequence[LSTMWeights],
+    h0: Tensor,
+    c0: Tensor,
+    *,
+    hard: bool = False,
+    directions: int = 1,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x (T, B, I) -> y, h_n, c_n."""
+    squash: Any = hardtanh if hard else torch.tanh
+    finals = []
+    for layer in range(len(weights) // directions):
+        outputs = []
+        for direction in range(directions):
+            w = weights[layer * directions + direction]
+            h, c = h0[layer * directions + direction], c0[layer * directions + direction]
+            steps: list[Tensor] = []
+            for t in range(len(x)) if direction == 0 else reversed(range(len(x))):
+                z = x[t] @ w.ih.T + h @ w.hh.T
+                if w.bias_ih is not None and w.bias_hh is not None:
+                    z = z + (w.bias_ih + w.bias_hh)
+                i, f, g, o = gates(z, hard)
+                c = f * c + i * g
+                h = o * squash(c)
+                h = h if w.hr is None else h @ w.hr.T
+                steps.append(h)
+            outputs.append(torch.stack(steps if direction == 0 else steps[::-1]))
+            finals.append((h, c))
+        x = torch.cat(outputs, -1)
+    return x, torch.stack([h for h, _ in finals]), torch.stack([c for _, c in finals])
+
+
+def relative_error(value: Tensor, expected: Tensor) -> float:
+    difference = value.detach().double() - expected.detach()
+    return float(difference.norm() / expected.detach().norm())
