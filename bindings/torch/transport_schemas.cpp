@@ -1,5 +1,5 @@
-// Schemas of torch.ops.warpalign.sinkhorn*: pure functions without autograd, which Python adds
-// (warpalign/_transport/autograd.py). warpalign/sinkhorn.h has the equations.
+// Schemas of torch.ops.warpalign.sinkhorn* and transport_*: pure functions without autograd, which Python
+// adds (warpalign/_transport/). warpalign/sinkhorn.h and transport_plan.h have the equations.
 #include <torch/csrc/stable/library.h>
 
 // Either x and y or cost is given. epsilons, (B,), takes the place of epsilon. f0 and g0 are potentials.
@@ -28,4 +28,21 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               "*, " WARPALIGN_TRANSPORT_SETTINGS
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor grad_x, Tensor grad_y, Tensor "
               "grad_cost, Tensor grad_a, Tensor grad_b, Tensor grad_epsilon)");
+
+  // What is read off a plan, whose potentials are f0 and g0.
+  library.def("transport_apply(" WARPALIGN_TRANSPORT_TENSORS
+              ", Tensor v, bool transposed, *, " WARPALIGN_TRANSPORT_SETTINGS ") -> Tensor result");
+  // W is w, or u v^T.
+  library.def("transport_gradient(" WARPALIGN_TRANSPORT_TENSORS
+              ", Tensor? w, Tensor? u, Tensor? v, bool needs_grad_x, bool needs_grad_y, bool "
+              "needs_grad_cost, *, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> (Tensor row_sums, Tensor column_sums, Tensor grad_x, Tensor grad_y, Tensor grad_cost, "
+              "Tensor grad_a, Tensor grad_b, Tensor grad_epsilon)");
+  library.def("transport_topk(" WARPALIGN_TRANSPORT_TENSORS
+              ", int count, bool transposed, *, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> (Tensor values, Tensor indices)");
+  library.def("transport_sample(" WARPALIGN_TRANSPORT_TENSORS
+              ", int count, int seed, *, " WARPALIGN_TRANSPORT_SETTINGS ") -> Tensor pairs");
+  library.def("transport_dense(" WARPALIGN_TRANSPORT_TENSORS ", *, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> Tensor plan");
 }

@@ -1,5 +1,6 @@
 """Entropic optimal transport: soft matchings of weighted point sets."""
 
 from warpalign._transport.functional import SinkhornResult, sinkhorn
+from warpalign._transport.plan import PlanTop, TransportPlan
 
-__all__ = ["SinkhornResult", "sinkhorn"]
+__all__ = ["PlanTop", "SinkhornResult", "TransportPlan", "sinkhorn"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import Lengths
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
+from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
 from warpalign._transport.settings import Reference, Updates
 
@@ -26,6 +27,8 @@ class SinkhornResult(NamedTuple):
     """(B, N): potentials of the rows."""
     g: Tensor
     """(B, M): potentials of the columns."""
+    plan: TransportPlan
+    """P, not stored."""
     iterations: Tensor
     """(B,) int32: iterations at the final epsilon."""
     error: Tensor
@@ -99,7 +102,7 @@ def sinkhorn(
         batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
 
     Returns:
-        SinkhornResult(value, linear, f, g, iterations, error); float64 for float64 input, else float32.
+        SinkhornResult(value, linear, f, g, plan, iterations, error); float64 for float64 input, else float32.
         value, linear, f and g are differentiable in points, costs, weights and epsilon, as the converged solution is, and the
         value twice. The value's gradient comes with it (envelope theorem). The others, and second derivatives, take a linear
         system by conjugate gradients, of at most max_iter steps (implicit differentiation); no N × M table is made. Where a
@@ -150,5 +153,7 @@ def sinkhorn(
     )
     with naming_arguments():
         s = autograd.sinkhorn(of.of, of.settings)
-    fields: Any = (s.value, s.linear, s.f, s.g, s.iterations, s.error)
-    return SinkhornResult(*map(of.squeezed, fields))
+    value, linear, f, g, iterations, error = map(
+        of.squeezed, (s.value, s.linear, s.f, s.g, s.iterations, s.error)
+    )
+    return SinkhornResult(value, linear, f, g, TransportPlan(of, s.f, s.g), iterations, error)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
-from warpalign.transport import sinkhorn
+from warpalign.transport import TransportPlan, sinkhorn
 
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 
@@ -40,7 +40,100 @@ def numbers(*values: float, **options: Any) -> Callable[[Given], torch.Tensor]:
     return lambda given: torch.tensor(values, device=given.device, **options)
 
 
-CALLS: BadCalls = {
+def of_plan(
+    call: Callable[[TransportPlan, Given], object],
+    *,
+    error: type[BaseException] = ValueError,
+    message: str,
+    cpu_only: bool = False,
+) -> BadCall:
+    """A call on a batch of plans (3, 5, 6)."""
+    return BadCall(
+        lambda given: call(sinkhorn(given.x, given.y, epsilon=0.5).plan, given), error, message, cpu_only
+    )
+
+
+def of_one_plan(call: Callable[[TransportPlan], object], *, message: str) -> BadCall:
+    return BadCall(
+        lambda given: call(sinkhorn(cost_matrix=given.cost[0], epsilon=0.5).plan), ValueError, message
+    )
+
+
+PLANS: BadCalls = {
+    "TransportPlan: applied to a list": of_plan(
+        lambda plan, given: plan.apply([1.0] * 6),  # type: ignore[arg-type]
+        error=TypeError,
+        message="v: expected a torch.Tensor, got list",
+    ),
+    "TransportPlan: applied to another dtype": of_plan(
+        lambda plan, given: plan.apply(given.y.double()),
+        error=TypeError,
+        message="v: expected torch.float32 on DEVICE, as the plan, got torch.float64 on DEVICE",
+    ),
+    "TransportPlan: applied to rows": of_plan(
+        lambda plan, given: plan.apply(given.x),
+        message="v: expected (B, M, K) or (B, M) with M = 6, got shape (3, 5, 2)",
+    ),
+    "TransportPlan: one plan applied to a batch": of_one_plan(
+        lambda plan: plan.apply(torch.zeros(3, 6, 2, device=plan.f.device)),
+        message="v: expected (M, K) or (M,) with M = 6, got shape (3, 6, 2)",
+    ),
+    "TransportPlan: labels in a list": of_plan(
+        lambda plan, given: plan.transfer_labels([1]),  # type: ignore[arg-type]
+        error=TypeError,
+        message="labels: expected a torch.Tensor, got list",
+    ),
+    "TransportPlan: labels of columns": of_plan(
+        lambda plan, given: plan.transfer_labels(given.ints(1, 2)),
+        message="labels: expected integers of shape (3, 5), got torch.int64 of shape (2,)",
+    ),
+    "TransportPlan: axis 2": of_plan(
+        lambda plan, given: plan.argmax(2),  # type: ignore[arg-type]
+        message="axis: expected 0 or 1, an axis of (N, M), got 2",
+    ),
+    "TransportPlan: seven of six": of_plan(
+        lambda plan, given: plan.topk(7), message="k: expected at most 6, the length of axis 1, got 7"
+    ),
+    "TransportPlan: a seed that is no int": of_plan(
+        lambda plan, given: plan.sample(3, seed=1.5),  # type: ignore[arg-type]
+        error=TypeError,
+        message="seed: expected an int, got float",
+    ),
+    "TransportPlan: a seed below 0": of_plan(
+        lambda plan, given: plan.sample(3, seed=-1),
+        message="seed: expected an int from 0 to 2^63 − 1, got -1",
+    ),
+    "TransportPlan: sparse plans": of_plan(
+        lambda plan, given: plan.sparse(k=1),
+        message="sparse: expected the plan of one problem (N, M), got shape (3, 5, 6)",
+    ),
+    "TransportPlan: sparse by nothing": of_one_plan(
+        lambda plan: plan.sparse(),
+        message="threshold: expected a number or None, the other one than k = None, got None",
+    ),
+    "TransportPlan: dense integers": of_plan(
+        lambda plan, given: plan.dense(torch.int32),
+        error=TypeError,
+        message="dtype: expected float64, float32, float16 or bfloat16, got torch.int32",
+    ),
+    "TransportPlan: a row by its number": of_plan(
+        lambda plan, given: plan.rows(1),  # type: ignore[arg-type]
+        error=TypeError,
+        message="index: expected a tensor or list of ints, got int",
+    ),
+    "TransportPlan: rows by floats": of_plan(
+        lambda plan, given: plan.rows(torch.zeros(2)),
+        message="index: expected ints (k,), got torch.float32 of shape (2,)",
+    ),
+    "TransportPlan: a row that is not there": of_plan(
+        lambda plan, given: plan.rows([1, 5]), message="index: expected places from 0 to 4, got 5"
+    ),
+    "TransportPlan: no rows": of_plan(
+        lambda plan, given: plan.columns([]), message="index: expected at least one place, got none"
+    ),
+}
+
+CALLS: BadCalls = PLANS | {
     "sinkhorn: no x": bad(
         x=None, message="x: expected points, or a cost_matrix in the place of x and y, got None"
     ),
