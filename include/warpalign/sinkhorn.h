@@ -108,7 +108,7 @@ struct SinkhornOutputs {
 std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const SinkhornOutputs& outputs,
                                      const Execution& execution);
 
-// On any status but ok nothing has been written. On CUDA costs must be given, lengths are held within their
+// On any status but ok nothing has been written. On CUDA lengths are held within their
 // range, and a problem whose epsilon is not finite and > 0 becomes NaN. Costs with a stride of 1 along rows
 // or along columns are read at full speed.
 Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, Workspace workspace,

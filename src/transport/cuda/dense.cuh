@@ -56,16 +56,25 @@ __device__ __forceinline__ double exp2_in(double x) {
   return ldexp(static_cast<double>(cuda::exp2_fast(static_cast<float>(x - whole))), static_cast<int>(whole));
 }
 
-template <class Real_, int kColumns>
+// kWidth threads have a row, kColumns of its columns each: a warp, or the whole block.
+template <class Real_, int kColumns, int kWidth>
 class Dense {
  public:
   using Real = Real_;
-  static constexpr int kColumnsOfThread = kColumns;
-  static constexpr int kMostThreads = 32 * kMostWarps;
+  static constexpr RowShape kShape{kColumns, kWidth};
+  static constexpr int kMostThreads = kShape.warp_rows() ? 32 * kMostWarps : kWidth;
+  static constexpr int kBlocks = kWidth == 128 ? 4 : 1;  // of a multiprocessor, as registers are shared out
 
   __device__ __forceinline__ Dense(const SolveParams<Real>& p, const Team& team, const Side<Real>& rows,
                                    const Side<Real>& columns)
-      : p_(p), team_(team), rows_(rows), columns_(columns), width_(p.layout.width()) {}
+      : p_(p), team_(team), rows_(rows), columns_(columns) {}
+
+  static std::size_t shared_bytes(const SolveLayout& layout) {
+    return dense_shared_bytes<Real>(kShape, layout.threads);
+  }
+
+  __device__ __forceinline__ void prepare() const {}
+  __device__ __forceinline__ void write_gradients(const Pass&) const {}
 
   // Whether one pass can update rows and make the columns' sums.
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return p_.layout.sweeps(); }
@@ -82,6 +91,7 @@ class Dense {
 
  private:
   static constexpr bool kPairs = sizeof(Real) == 4;
+  static constexpr int kPadded = kShape.columns();
   static constexpr int kMostRounds = 128;  // rows that a thread adds up before they go to memory
 
   [[nodiscard]] static __device__ __forceinline__ Real minus_infinity() {
@@ -97,15 +107,14 @@ class Dense {
   };
   [[nodiscard]] __device__ __forceinline__ Columns columns() const {
     auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
-    const int padded = kColumns * width_;
-    return {first, first + (kPairs ? padded : 0), first + (kPairs ? 2 : 1) * padded,
-            first + kNumbersOfColumn<Real> * padded};
+    return {first, first + (kPairs ? kPadded : 0), first + (kPairs ? 2 : 1) * kPadded,
+            first + kNumbersOfColumn<Real> * kPadded};
   }
 
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
     const Columns to = columns();
     __syncthreads();  // whatever was there has been used
-    for (int j = static_cast<int>(threadIdx.x); j < kColumns * width_; j += static_cast<int>(blockDim.x)) {
+    for (int j = static_cast<int>(threadIdx.x); j < kPadded; j += static_cast<int>(blockDim.x)) {
       Potential<Real> z{0, 0};
       Real weight = 0;
       if (j < count) {
@@ -131,27 +140,24 @@ class Dense {
   __device__ __forceinline__ Real joined(Real v, int& parity) const {
     const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
     v = cuda::reduce(v, join);
-    if (p_.layout.warp_rows) return v;
+    if constexpr (kShape.warp_rows()) return v;
     auto* const places =
         reinterpret_cast<Real*>(cuda::dynamic_shared() + kMostWarps * kRecordBytes) + parity * kMostWarps;
     parity ^= 1;  // so that one barrier of the block is enough
-    const int warps = static_cast<int>(blockDim.x) / 32;
     if (threadIdx.x % 32 == 0) places[threadIdx.x / 32] = v;
     __syncthreads();
     Real parts[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) parts[k] = kLargest ? minus_infinity() : Real(0);
 #pragma unroll
-    for (int k = 0; k < kMostWarps; ++k) {
-      if (k < warps) parts[k % 4] = join(parts[k % 4], places[k]);
-    }
+    for (int k = 0; k < kWidth / 32; ++k) parts[k % 4] = join(parts[k % 4], places[k]);
     return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
   }
 
   // By what a row's exponentials count in the columns' sums: its weight in the reference, times 2^(its move).
   // sum: of the row, positive and finite.
-  [[nodiscard]] __device__ __attribute__((noinline)) Real moved_factor(const Pass& pass, double at,
-                                                                       double weight, Real sum) const {
+  [[nodiscard]] __device__ __forceinline__ Real moved_factor(const Pass& pass, double at, double weight,
+                                                             Real sum) const {
     const double reference = rows_.reference(weight);
     const double target = rows_.product ? 0.0 : log2_in<Real>(weight);
     const double next =
@@ -164,14 +170,13 @@ class Dense {
   __device__ __forceinline__ void run_task(const Pass& pass, int row_group, int segment,
                                            PlanSums& sums) const {
     constexpr bool kLargest = kKind == PassKind::kLargest;
-    const int padded = kColumns * width_;
-    const int begin = segment * padded;
-    const int count = min(max(columns_.count - begin, 0), padded);
+    const int begin = segment * kPadded;
+    const int count = min(max(columns_.count - begin, 0), kPadded);
     load_columns(pass, begin, count);
     const Columns z = columns();
-    const int place = static_cast<int>(threadIdx.x) % width_;  // in the row
-    const int group = static_cast<int>(threadIdx.x) / width_;
-    const int groups = p_.layout.groups();
+    const int place = static_cast<int>(threadIdx.x) % kWidth;  // in the row
+    const int group = static_cast<int>(threadIdx.x) / kWidth;
+    const int groups = static_cast<int>(blockDim.x) / kWidth;
     const int end = p_.layout.first_row(row_group + 1, rows_.count);
     // What the loop needs, out of memory that its stores might change as far as the compiler knows.
     const bool makes_rows = pass.rows, makes_columns = pass.columns, product = rows_.product;
@@ -186,22 +191,24 @@ class Dense {
     const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
     const Real* const costs =
         p_.cost + rows_.b * p_.cost_stride[0] + static_cast<std::int64_t>(begin + place) * stride;
-    const std::int64_t step = width_ * stride;
+    const std::int64_t step = kWidth * stride;
 
     Row ahead;
-    const auto load = [&](int i, int c) {
+    // Behind the last row its costs are loaded once more.
+    const auto row_of = [&](int i) { return costs + min(i, end - 1) * row_stride; };
+    const auto load = [&](int c, const Real* from) {
       ahead.cost[c] = static_cast<Real>(CUDART_INF);
-      if (i < end && c * width_ + place < count) {
-        ahead.cost[c] = cuda::load_streaming(costs + i * row_stride + c * step);
-      }
+      if (c * kWidth + place < count) ahead.cost[c] = cuda::load_streaming(from);
     };
     const auto load_rest = [&](int i) {
       ahead.at = i < end && rows_at ? rows_at[i] : 0.0;
       ahead.weight = i < end && weights ? weights[i] : uniform;
     };
     const int first = p_.layout.first_row(row_group, rows_.count);
+    if (first < end) {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) load(first + group, c);
+      for (int c = 0; c < kColumns; ++c) load(c, row_of(first + group) + c * step);
+    }
     load_rest(first + group);
 
     bool is_first = true;
@@ -222,11 +229,12 @@ class Dense {
         Real own = kLargest ? minus_infinity() : Real(0);
         Real linear = 0, logits = 0;
         [[maybe_unused]] const Real of_row = product ? static_cast<Real>(row.weight) : Real(1);
+        const Real* from = row_of(i + groups);
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const int j = c * width_ + place;
+        for (int c = 0; c < kColumns; ++c, from += step) {
+          const int j = c * kWidth + place;
           const Real cost = ahead.cost[c];
-          load(i + groups, c);
+          load(c, from);
           Real t = fma(-k, cost, w.hi + z.hi[j]);
           if constexpr (kPairs) t += w.lo + z.lo[j];
           if constexpr (kLargest) {
@@ -286,23 +294,25 @@ class Dense {
                                       int count, bool is_first) const {
     const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
     Real* const to = columns_.partials(row_group) + begin;
-    const int place = static_cast<int>(threadIdx.x) % width_;
-    if (!p_.layout.warp_rows) {
+    const int place = static_cast<int>(threadIdx.x) % kWidth;
+    if constexpr (!kShape.warp_rows()) {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        const int j = c * width_ + place;
+        const int j = c * kWidth + place;
         if (j < count) to[j] = is_first ? acc[c] : join(to[j], acc[c]);
       }
       return;
     }
-    const int padded = kColumns * width_, group = static_cast<int>(threadIdx.x) / width_;
+    const int group = static_cast<int>(threadIdx.x) / kWidth;
     __syncthreads();
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) z.exchange[group * padded + c * width_ + place] = acc[c];
+    for (int c = 0; c < kColumns; ++c) z.exchange[group * kPadded + c * kWidth + place] = acc[c];
     __syncthreads();
     for (int j = static_cast<int>(threadIdx.x); j < count; j += static_cast<int>(blockDim.x)) {
       Real sum = z.exchange[j];
-      for (int g = 1; g < p_.layout.groups(); ++g) sum = join(sum, z.exchange[g * padded + j]);
+      for (int g = 1; g < static_cast<int>(blockDim.x) / kWidth; ++g) {
+        sum = join(sum, z.exchange[g * kPadded + j]);
+      }
       to[j] = is_first ? sum : join(to[j], sum);
     }
   }
@@ -311,7 +321,6 @@ class Dense {
   const Team& team_;
   const Side<Real>& rows_;
   const Side<Real>& columns_;
-  const int width_;
 };
 
 }  // namespace warpalign::detail::transport

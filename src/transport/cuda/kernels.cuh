@@ -9,17 +9,16 @@ namespace warpalign::detail::transport {
 
 template <class Costs>
 cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream) {
-  using Real = typename Costs::Real;
-  cuda::LaunchConfig config{layout.teams * layout.team_blocks, layout.threads,
-                            shared_bytes<Real>(layout, Costs::kColumnsOfThread), stream};
+  cuda::LaunchConfig config{layout.teams * layout.team_blocks, layout.threads, Costs::shared_bytes(layout),
+                            stream};
   config.cooperative = layout.team_blocks > 1;
   return config;
 }
 
 template <class Costs>
-constexpr SinkhornKernel<typename Costs::Real> entry(const char* name) {
+constexpr SinkhornKernel<typename Costs::Real> entry(RowShape shape = {}) {
   using Real = typename Costs::Real;
-  return {name, Costs::kColumnsOfThread,
+  return {shape,
           [](const SolveLayout& layout, int* blocks) {
             return cuda::resident_blocks(sinkhorn_kernel<Costs>, launch_config<Costs>(layout, nullptr),
                                          blocks);

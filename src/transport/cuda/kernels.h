@@ -8,8 +8,7 @@ namespace warpalign::detail::transport {
 
 template <class Real>
 struct SinkhornKernel {
-  const char* name;
-  int columns_of_thread;
+  RowShape shape;  // of costs that are given
   // Blocks of this layout that the current device holds at the same time.
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
@@ -18,5 +17,9 @@ struct SinkhornKernel {
 // For costs that are given. columns: of the kernel's rows.
 template <class Real>
 const SinkhornKernel<Real>& dense_kernel_for(int columns);
+
+// For costs made from points.
+template <class Real>
+const SinkhornKernel<Real>& points_kernel();
 
 }  // namespace warpalign::detail::transport

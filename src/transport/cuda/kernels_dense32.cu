@@ -1,17 +1,27 @@
 // Sinkhorn on float32 costs that are given.
+#include <iterator>
+
+#include "transport/cuda/dense.cuh"
 #include "transport/cuda/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
-constexpr SinkhornKernel<float> kFew = entry<Dense<float, 8>>("few columns");
-constexpr SinkhornKernel<float> kMany = entry<Dense<float, 24>>("many columns");
+// By rising number of columns.
+constexpr SinkhornKernel<float> kKernels[] = {
+    entry<Dense<float, 8, 32>>(Dense<float, 8, 32>::kShape),
+    entry<Dense<float, 8, 128>>(Dense<float, 8, 128>::kShape),
+    entry<Dense<float, 16, 384>>(Dense<float, 16, 384>::kShape),
+    entry<Dense<float, 32, 384>>(Dense<float, 32, 384>::kShape),
+};
 
 }  // namespace
 
 template <>
 const SinkhornKernel<float>& dense_kernel_for<float>(int columns) {
-  return columns <= 32 * kFew.columns_of_thread ? kFew : kMany;
+  const SinkhornKernel<float>* kernel = kKernels;
+  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kKernels)) ++kernel;
+  return *kernel;
 }
 
 }  // namespace warpalign::detail::transport

@@ -1,17 +1,26 @@
 // Sinkhorn on float64 costs that are given.
+#include <iterator>
+
+#include "transport/cuda/dense.cuh"
 #include "transport/cuda/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
-constexpr SinkhornKernel<double> kFew = entry<Dense<double, 4>>("few columns");
-constexpr SinkhornKernel<double> kMany = entry<Dense<double, 12>>("many columns");
+// By rising number of columns.
+constexpr SinkhornKernel<double> kKernels[] = {
+    entry<Dense<double, 4, 32>>(Dense<double, 4, 32>::kShape),
+    entry<Dense<double, 4, 128>>(Dense<double, 4, 128>::kShape),
+    entry<Dense<double, 16, 384>>(Dense<double, 16, 384>::kShape),
+};
 
 }  // namespace
 
 template <>
 const SinkhornKernel<double>& dense_kernel_for<double>(int columns) {
-  return columns <= 32 * kFew.columns_of_thread ? kFew : kMany;
+  const SinkhornKernel<double>* kernel = kKernels;
+  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kKernels)) ++kernel;
+  return *kernel;
 }
 
 }  // namespace warpalign::detail::transport

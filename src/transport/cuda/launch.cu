@@ -17,10 +17,16 @@ template <class Real>
 class Plan {
  public:
   Plan(const SinkhornProblem& p, const Execution& execution) : p_(p) {
-    swapped_ = p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
+    const bool given = p.cost.data != nullptr;
+    swapped_ = given && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
     const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
-    kernel_ = &dense_kernel_for<Real>(columns);
-    layout_ = block_shape(rows, columns, kernel_->columns_of_thread);
+    kernel_ = given ? &dense_kernel_for<Real>(columns) : &points_kernel<Real>();
+    if (given) {
+      layout_ = block_layout(rows, columns, kernel_->shape);
+    } else {
+      layout_.threads = kPointsThreads;
+      layout_.segments = 1;
+    }
     int resident = 0;
     status_ = kernel_->resident_blocks(layout_, &resident);
     if (status_.ok() && resident == 0) {
@@ -42,10 +48,16 @@ class Plan {
     params.columns.length = swapped_ ? p_.n : p_.m;
     params.rows.splits = layout_.segments;
     params.columns.splits = layout_.row_groups;
+    if (!p_.cost.data) {
+      params.rows.splits = point_splits(p_.n, p_.m, layout_.team_blocks);
+      params.columns.splits = point_splits(p_.m, p_.n, layout_.team_blocks);
+    }
     for (SideParams<Real>* const side : {&params.rows, &params.columns}) {
       const std::size_t length = side->length;
       side->potentials = arena.take<double>(teams * 3 * length);
       side->partials = arena.take<Real>(teams * side->splits * length);
+      const bool has_lengths = !p_.cost.data && p_.cost_kind == CostKind::kCosine;
+      side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0);
     }
     return params;
   }
@@ -69,6 +81,16 @@ class Plan {
     bind(of_a, p_.a, p_.f0, out.f, out.grad_a);
     bind(of_b, p_.b, p_.g0, out.g, out.grad_b);
     of_a.has_lambda = true;
+    if (!p_.cost.data) {
+      params.dim = p_.dim;
+      params.kind = p_.cost_kind;
+      params.rows.points = real(p_.x.data);
+      params.rows.grad_points = written(out.grad_x);
+      params.columns.points = real(p_.y.data);
+      params.columns.grad_points = written(out.grad_y);
+      std::copy_n(p_.x.stride, 3, params.rows.point_stride);
+      std::copy_n(p_.y.stride, 3, params.columns.point_stride);
+    }
     params.cost = real(p_.cost.data);
     params.plan = written(out.grad_cost);
     const std::int64_t plan_stride[] = {std::int64_t{p_.n} * p_.m, p_.m, 1};
@@ -108,7 +130,7 @@ class Plan {
   const SinkhornProblem& p_;
   bool swapped_;
   const SinkhornKernel<Real>* kernel_;
-  SolveLayout layout_;
+  SolveLayout layout_{};
   Status status_;
 };
 

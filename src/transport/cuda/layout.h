@@ -1,8 +1,8 @@
 // How the CUDA path of sinkhorn() shares out its work: plain numbers, computed on the host.
 //
 // A team of blocks solves one problem at a time. Within a pass over the costs a block takes whole rows, or,
-// where rows are long, segments of them. A row belongs to a warp or to the whole block: each thread has
-// kColumns columns of it, thread t the columns t, t + width, t + 2 width, ... of the segment.
+// where rows are long, segments of them. A row belongs to a warp or to the whole block: thread t of `width`
+// has the columns t, t + width, t + 2 width, ... of the segment.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +23,22 @@ inline constexpr int kTotalsBytes = kMostWarps * 32 * 8;
 // With so many elements one more block of a team is worth its part in the team's waits.
 inline constexpr std::int64_t kElementsWorthABlock = 32768;
 
+// How a kernel has rows: kWidth threads, each with so many columns.
+struct RowShape {
+  int columns_of_thread;
+  int width;  // threads: a warp, or all of the block
+
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int columns() const { return columns_of_thread * width; }
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr bool warp_rows() const { return width == 32; }
+};
+
 struct SolveLayout {
   int threads;      // of a block
-  bool warp_rows;   // a row belongs to a warp
   int segments;     // of a row
   int row_groups;   // the rows' parts: a task is a part of the rows of one segment
   int team_blocks;  // of a team
   int teams;
 
-  [[nodiscard]] WARPALIGN_ANYWHERE int width() const { return warp_rows ? 32 : threads; }
-  [[nodiscard]] WARPALIGN_ANYWHERE int groups() const { return warp_rows ? threads / 32 : 1; }
   // A fused sweep needs whole rows.
   [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments == 1; }
   [[nodiscard]] WARPALIGN_ANYWHERE int first_row(int group, int rows) const {
@@ -46,25 +52,27 @@ inline constexpr int kNumbersOfColumn = sizeof(Real) == 4 ? 3 : 2;
 
 // Dynamic shared memory of a block.
 template <class Real>
-constexpr std::size_t shared_bytes(const SolveLayout& layout, int columns_of_thread) {
-  const std::size_t row = static_cast<std::size_t>(columns_of_thread) * layout.width() * sizeof(Real);
-  const std::size_t exchange = layout.warp_rows ? layout.groups() * row : 0;
+constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
+  const std::size_t row = shape.columns() * sizeof(Real);
+  const std::size_t exchange = shape.warp_rows() ? threads / 32 * row : 0;
   return kScratchBytes + std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange);
 }
 
-// The shape of a block for rows of this length: blocks and teams follow from how many of these are resident.
-constexpr SolveLayout block_shape(int rows, int columns, int columns_of_thread) {
+// Points: a block has 64 of one side at a time.
+inline constexpr int kPointsThreads = 256;
+inline constexpr int kPointsTile = 64;
+
+// Into how many parts a team cuts the other side of `length` points, so that all blocks have work.
+constexpr int point_splits(int length, int other_length, int team_blocks) {
+  const int tiles = cuda::div_up(length, kPointsTile);
+  return std::clamp(cuda::div_up(2 * team_blocks, tiles), 1, cuda::div_up(other_length, kPointsTile));
+}
+
+// What follows from the extents alone: share_out() does the rest.
+constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape) {
   SolveLayout layout{};
-  layout.warp_rows = columns <= 32 * columns_of_thread;
-  layout.segments = 1;
-  if (layout.warp_rows) {
-    layout.threads = 32 * std::clamp(cuda::div_up(rows, 4), 1, kMostWarps);
-  } else {
-    const int widest = 32 * kMostWarps * columns_of_thread;
-    layout.segments = cuda::div_up(columns, widest);
-    const int of_segment = cuda::div_up(columns, layout.segments);
-    layout.threads = 32 * cuda::div_up(cuda::div_up(of_segment, columns_of_thread), 32);
-  }
+  layout.threads = shape.warp_rows() ? 32 * std::clamp(cuda::div_up(rows, 4), 1, kMostWarps) : shape.width;
+  layout.segments = cuda::div_up(columns, shape.columns());
   return layout;
 }
 

@@ -26,6 +26,11 @@ struct SideParams {
   double* potentials;  // (teams, 3, length), in bits: two that take turns, and a shift (solver.cuh)
   Real* partials;      // (teams, splits, length): sums over a part of the other side
   int splits;
+  // Where costs are made from points:
+  const Real* points;  // (B, length, D)
+  std::int64_t point_stride[3];
+  Real* grad_points;      // null: not wanted
+  Real* inverse_lengths;  // (teams, length), of the cosine
 };
 
 template <class Real>
@@ -37,6 +42,8 @@ struct SolveParams {
   Real* plan;                   // grad_cost; null: not wanted
   std::int64_t plan_stride[3];
   int batch;
+  int dim;        // 0: costs are given
+  CostKind kind;  // of points
   double cost_scale;
   double epsilon;
   const Real* epsilons;  // (B,); null: epsilon

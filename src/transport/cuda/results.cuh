@@ -36,6 +36,7 @@ class Results {
     pass.is_nan = is_nan_;
     PlanSums sums;
     s_.costs().template run<PassKind::kEvaluate>(pass, sums);
+    s_.costs().write_gradients(pass);
     team_.barrier();
     Objective mine;
     mine.linear = sums.linear;
@@ -99,7 +100,7 @@ class Results {
 
 // Solves the problems of the batch: a team takes one after the other.
 template <class Costs>
-__global__ void __launch_bounds__(Costs::kMostThreads, 1)
+__global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     sinkhorn_kernel(const __grid_constant__ SolveParams<typename Costs::Real> p) {
   const int blocks = p.layout.team_blocks;
   const int index = static_cast<int>(blockIdx.x) / blocks;

@@ -149,6 +149,7 @@ class Solver {
   };
 
   __device__ __forceinline__ void start() {
+    costs_.prepare();
     Start mine;
     for (Side<Real>* const side : {&rows, &columns}) {
       const int k = index_of(*side);

@@ -54,14 +54,22 @@ void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
   }
 }
 
-// float32: rows belong to a warp up to 768 columns, then to a block up to 12288, then they have segments.
+// float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 384 up to
+// 6144 and 12288; then they have segments.
 // 32768 elements are worth one more block of a team.
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
-  check_layouts<float>(
-      {{3, 256}, {300, 255}, {9, 768}, {70, 769}, {150, 1537}, {5, 12288}, {6, 12289}, {3, 25000}});
+  check_layouts<float>({{3, 256},
+                        {300, 255},
+                        {9, 257},
+                        {70, 1024},
+                        {150, 1025},
+                        {5, 6145},
+                        {5, 12288},
+                        {6, 12289},
+                        {3, 25000}});
 }
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
-  check_layouts<double>({{3, 128}, {300, 129}, {9, 384}, {170, 385}, {5, 6144}, {11, 6145}});
+  check_layouts<double>({{3, 128}, {300, 129}, {9, 512}, {170, 513}, {5, 6144}, {11, 6145}});
 }
 
 // A block's column sums go to memory every 128 rows of each of its warps.

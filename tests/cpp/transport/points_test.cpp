@@ -1,0 +1,204 @@
+// sinkhorn() on points, on every path: costs that are never stored, and gradients by the points.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "fixture.h"
+
+namespace warpalign::test {
+namespace {
+
+double cost_of(CostKind kind, const double* x, const double* y, int dim) {
+  double sum = 0, dot = 0, xx = 0, yy = 0;
+  for (int d = 0; d < dim; ++d) {
+    const double t = std::abs(x[d] - y[d]);
+    dot += x[d] * y[d];
+    xx += x[d] * x[d];
+    yy += y[d] * y[d];
+    sum += kind == CostKind::kL1 ? t : kind == CostKind::kHuber ? (t <= 1 ? t * t / 2 : t - 0.5) : t * t;
+  }
+  if (kind == CostKind::kCosine) return 1 - dot / std::sqrt(xx * yy);
+  return kind == CostKind::kEuclidean ? std::sqrt(sum) : sum;
+}
+
+// Costs made from points, and gradients by them, against the plan of the same costs given.
+template <class Real>
+void check_points(CostKind kind, int n, int m, int dim, const SinkhornOptions& options) {
+  SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", " << n << " x " << m << " x "
+                                  << dim << ", mass " << options.mass);
+  const std::vector<double> x = normal(n * dim, 31), y = normal(m * dim, 32);
+  const std::vector<double> a = weights(n, 33), b = weights(m, 34);
+  constexpr double kScale = 0.5;
+  const auto all_costs = [&](const std::vector<double>& points) {
+    std::vector<double> cost(n * m);
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < m; ++j)
+        cost[i * m + j] = kScale * cost_of(kind, &points[i * dim], &y[j * dim], dim);
+    }
+    return cost;
+  };
+  const SinkhornAnswer want = detail::transport::reference::sinkhorn(all_costs(x), a, b, options);
+
+  double got_value = 0;
+  std::vector<double> got_x, got_y, got_plan;
+  on_path([&]<class Buffer>(const Execution& execution) {
+    const Buffer x_data(as<Real>(x)), y_data(as<Real>(y)), a_data(as<Real>(a)), b_data(as<Real>(b));
+    SinkhornProblem p;
+    p.dtype = kDType<Real>;
+    p.batch = 1;
+    p.n = n;
+    p.m = m;
+    p.dim = dim;
+    p.x = {x_data.data(), {n * dim, dim, 1}};
+    p.y = {y_data.data(), {m * dim, dim, 1}};
+    p.cost_kind = kind;
+    p.cost_scale = kScale;
+    p.a = {a_data.data(), options.rho_a, nullptr};
+    p.b = {b_data.data(), options.rho_b, nullptr};
+    p.mass = options.mass;
+    p.updates = options.updates;
+    p.epsilon_start = options.epsilon_start;
+    p.epsilon = options.epsilon;
+    p.max_iterations = options.iterations;
+    p.tolerance = 0;
+    const Buffer value(sizeof(Real)), grad_x(n * dim * sizeof(Real)), grad_y(m * dim * sizeof(Real)),
+        plan(n * m * sizeof(Real));
+    SinkhornOutputs out;
+    out.value = value.data();
+    out.grad_x = grad_x.data();
+    out.grad_y = grad_y.data();
+    out.grad_cost = plan.data();
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const Buffer workspace(bytes);
+    ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+    got_value = read<Real>(value, 1)[0];
+    got_x = read<Real>(grad_x, n * dim);
+    got_y = read<Real>(grad_y, m * dim);
+    got_plan = read<Real>(plan, n * m);
+  });
+  const double tolerance = sizeof(Real) == 4 ? 2e-5 : 1e-7;  // float64: of the differences below
+  EXPECT_NEAR(got_value, want.dual, tolerance * std::max(1.0, std::abs(want.dual)));
+  // d value / d x = sum P dC / dx, dC / dx by central differences.
+  constexpr double kStep = 1e-6;
+  const auto slope = [&](std::vector<double> u, std::vector<double> v, bool by_first, int d) {
+    double* const moved = by_first ? &u[d] : &v[d];
+    *moved += kStep;
+    const double above = cost_of(kind, u.data(), v.data(), dim);
+    *moved -= 2 * kStep;
+    return (above - cost_of(kind, u.data(), v.data(), dim)) / (2 * kStep);
+  };
+  std::vector<double> wanted_x(n * dim, 0.0), wanted_y(m * dim, 0.0);
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < m; ++j) {
+      const std::vector<double> u(&x[i * dim], &x[i * dim] + dim), v(&y[j * dim], &y[j * dim] + dim);
+      for (int d = 0; d < dim; ++d) {
+        const double mass = kScale * want.plan[i * m + j];
+        wanted_x[i * dim + d] += mass * slope(u, v, true, d);
+        wanted_y[j * dim + d] += mass * slope(u, v, false, d);
+      }
+    }
+  }
+  const double most = largest(want.plan);
+  for (std::size_t e = 0; e < want.plan.size(); ++e) {
+    ASSERT_NEAR(got_plan[e], kScale * want.plan[e],
+                (sizeof(Real) == 4 ? 1e-4 : 1e-9) * want.plan[e] + 1e-9 * most);
+  }
+  EXPECT_LE(distance(got_x, wanted_x), tolerance * std::max(largest(wanted_x), 1e-2));
+  EXPECT_LE(distance(got_y, wanted_y), tolerance * std::max(largest(wanted_y), 1e-2));
+}
+
+constexpr CostKind kKinds[] = {CostKind::kSquaredEuclidean, CostKind::kEuclidean, CostKind::kL1,
+                               CostKind::kCosine, CostKind::kHuber};
+
+TEST_P(SinkhornPath, CostsAndGradientsOfPoints) {
+  const SinkhornOptions options{.epsilon = 0.5, .rho_a = 2, .iterations = 20};
+  for (const CostKind kind : kKinds) {
+    for (const auto& [n, m, dim] :
+         {std::tuple{1, 1, 2}, {17, 33, 3}, {64, 31, 19}, {130, 65, 2}, {65, 128, 67}}) {
+      check_points<float>(kind, n, m, dim, options);
+      check_points<double>(kind, n, m, dim, options);
+    }
+  }
+}
+
+TEST_P(SinkhornPath, EveryProblemOfPoints) {
+  for (const SinkhornOptions& options :
+       {SinkhornOptions{.epsilon = 0.3, .iterations = 10},
+        SinkhornOptions{.epsilon = 0.3, .mass = 0.6, .iterations = 10},
+        SinkhornOptions{
+            .epsilon = 0.3, .rho_a = 0, .rho_b = 1, .updates = SinkhornUpdates::kSymmetric, .iterations = 10},
+        SinkhornOptions{
+            .epsilon = 0.3, .mass = 0.6, .updates = SinkhornUpdates::kSymmetric, .iterations = 10},
+        SinkhornOptions{.epsilon = 0.1, .epsilon_start = 3, .iterations = 5}}) {
+    check_points<float>(CostKind::kSquaredEuclidean, 70, 150, 3, options);
+    check_points<double>(CostKind::kL1, 70, 150, 3, options);
+  }
+}
+
+// A ragged batch whose features follow each other at a distance: every problem is what it is alone.
+TEST_P(SinkhornPath, RaggedBatchesOfStridedPoints) {
+  constexpr int kBatch = 2, kN = 80, kM = 70, kDim = 3;
+  const std::vector<std::int32_t> n{80, 5}, m{1, 70};
+  const std::vector<double> x = normal(kBatch * kN * kDim, 51),
+                            y = normal(kBatch * kM * kDim, 52);  // (B, D, N)
+  std::vector<double> f, grad_x;
+  on_path([&]<class Buffer>(const Execution& execution) {
+    const Buffer x_data(as<float>(x)), y_data(as<float>(y)), rows(n), columns(m),
+        f_data(kBatch * kN * sizeof(float)), grad(kBatch * kN * kDim * sizeof(float));
+    SinkhornProblem p;
+    p.batch = kBatch;
+    p.n = kN;
+    p.m = kM;
+    p.dim = kDim;
+    p.x = {x_data.data(), {kN * kDim, 1, kN}};
+    p.y = {y_data.data(), {kM * kDim, 1, kM}};
+    p.a.lengths = static_cast<const std::int32_t*>(rows.data());
+    p.b.lengths = static_cast<const std::int32_t*>(columns.data());
+    p.epsilon = 0.4;
+    p.max_iterations = 15;
+    p.tolerance = 0;
+    SinkhornOutputs out;
+    out.f = f_data.data();
+    out.grad_x = grad.data();
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const Buffer workspace(bytes);
+    ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+    f = read<float>(f_data, kBatch * kN);
+    grad_x = read<float>(grad, kBatch * kN * kDim);
+  });
+  for (int b = 0; b < kBatch; ++b) {
+    const auto at = [&](const std::vector<double>& points, int length, int i, int d) {
+      return points[(b * kDim + d) * length + i];
+    };
+    std::vector<double> cost;
+    for (int i = 0; i < n[b]; ++i) {
+      for (int j = 0; j < m[b]; ++j) {
+        double sum = 0;
+        for (int d = 0; d < kDim; ++d) sum += std::pow(at(x, kN, i, d) - at(y, kM, j, d), 2);
+        cost.push_back(sum);
+      }
+    }
+    const std::vector<double> a(n[b], 1.0 / n[b]), weight(m[b], 1.0 / m[b]);
+    const SinkhornOptions options{.epsilon = 0.4, .iterations = 15};
+    const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, weight, options);
+    for (int i = 0; i < kN; ++i) {
+      EXPECT_NEAR(f[b * kN + i], i < n[b] ? want.f[i] : 0,
+                  i < n[b] ? 2e-5 * std::max(1.0, largest(want.f)) : 0);
+      for (int d = 0; d < kDim; ++d) {
+        double sum = 0;
+        for (int j = 0; i < n[b] && j < m[b]; ++j) {
+          sum += want.plan[i * m[b] + j] * 2 * (at(x, kN, i, d) - at(y, kM, j, d));
+        }
+        EXPECT_NEAR(grad_x[(b * kN + i) * kDim + d], sum, i < n[b] ? 2e-5 : 0);
+      }
+    }
+  }
+}
+
+WARPALIGN_FOR_EVERY(SinkhornPath, all_paths);
+
+}  // namespace
+}  // namespace warpalign::test
