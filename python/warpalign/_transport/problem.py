@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from warpalign._core.checks import check_lengths, check_pair, check_table
-from warpalign._core.costs import check_cost, check_costs, in_full_precision, without_padding
+from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
 from warpalign._core.series import widened
 from warpalign._transport.checks import check_epsilon, check_init, check_rows
 from warpalign._transport.settings import Inputs, Settings
@@ -19,6 +19,22 @@ class Problem(NamedTuple):
     of: Inputs
     settings: Settings
     unbatched: bool
+    points: tuple[Tensor, Tensor] | None
+    """x and y, where the caller gave points."""
+    function: CostFunction | None
+    """The caller's own cost of points."""
+
+    def with_itself(self, side: int) -> Problem:
+        """The same problem between x and x (side 0), or y and y (side 1)."""
+        assert self.points is not None
+        z = self.points[side]
+        weights = (self.of.a, self.of.b)[side]
+        lengths = (self.of.x_lengths, self.of.y_lengths)[side]
+        tables: tuple[Tensor | None, ...] = (z, z, None)
+        if self.function is not None:
+            tables = (None, None, _costs(self.function, (z, z), (lengths, lengths)))
+        of = Inputs(*tables, weights, weights, self.of.epsilons, lengths, lengths, None, None)  # type: ignore[call-arg]
+        return self._replace(of=of, points=(z, z))
 
     def squeezed(self, tensor: Tensor) -> Tensor:
         """Without the batch axis, where the caller gave none."""
@@ -51,6 +67,15 @@ def _points(given_x: object, given_y: object) -> _Tables:
     # Widened before they are repeated: the gradients of shared points are then summed in float32.
     x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
     return _Tables(x, y, None, unbatched, "x")
+
+
+def _costs(
+    function: CostFunction, points: tuple[Tensor, Tensor], lengths: tuple[Tensor | None, Tensor | None]
+) -> Tensor:
+    """The costs that the caller's function makes of points."""
+    # What padding holds must not come back through the function's derivative either.
+    x, y = (without_padding(z, n) for z, n in zip(points, lengths, strict=True))
+    return check_costs(in_full_precision(function, x, y), x, y)
 
 
 def problem(
@@ -94,12 +119,12 @@ def problem(
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
     settings = settings._replace(epsilon=number)
+    points = None if tables.x is None or tables.y is None else (tables.x, tables.y)
+    function = None
     if isinstance(kind, int):
         settings = settings._replace(cost_kind=kind)
-    elif tables.cost is None:
-        assert tables.x is not None and tables.y is not None
-        # What padding holds must not come back through the function's derivative either.
-        points = without_padding(tables.x, n), without_padding(tables.y, m)
-        tables = tables._replace(x=None, y=None, cost=check_costs(in_full_precision(kind, *points), *points))
+    elif points is not None:
+        function = kind
+        tables = tables._replace(x=None, y=None, cost=_costs(function, points, (n, m)))
     of = Inputs(tables.x, tables.y, tables.cost, row_weights, column_weights, epsilons, n, m, *start)
-    return Problem(of, settings, tables.unbatched)
+    return Problem(of, settings, tables.unbatched, points, function)

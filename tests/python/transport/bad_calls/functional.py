@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
-from warpalign.transport import TransportPlan, sinkhorn
+from warpalign.transport import SinkhornDivergence, TransportPlan, sinkhorn, sinkhorn_divergence
 
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 
@@ -133,160 +133,252 @@ PLANS: BadCalls = {
     ),
 }
 
-CALLS: BadCalls = PLANS | {
-    "sinkhorn: no x": bad(
+
+class Bad(NamedTuple):
+    """An argument that the divergence and its module refuse alike."""
+
+    value: object
+    error: type[BaseException]
+    message: str
+
+
+OF_BOTH = {
+    "epsilon": Bad(0.0, ValueError, "epsilon: expected a finite number > 0, got 0.0"),
+    "rho": Bad(-1.0, ValueError, "rho: expected a finite number >= 0, got -1.0"),
+    "debias": Bad(1, TypeError, "debias: expected a bool, got int"),
+    "cost": Bad(3, TypeError, "cost: expected a str or a function, got int"),
+    "cost_scale": Bad(-1.0, ValueError, "cost_scale: expected a finite number > 0, got -1.0"),
+    "epsilon_start": Bad("1", TypeError, "epsilon_start: expected a float, got str"),
+    "epsilon_factor": Bad(2.0, ValueError, "epsilon_factor: expected a number between 0 and 1, got 2.0"),
+    "updates": Bad(1, ValueError, 'updates: expected "alternating" or "symmetric", got 1'),
+    "max_iter": Bad(1.5, TypeError, "max_iter: expected an int, got float"),
+    "tol": Bad(-1e-3, ValueError, "tol: expected a finite number >= 0, got -0.001"),
+    "reduction": Bad("max", ValueError, 'reduction: expected "none", "mean" or "sum", got \'max\''),
+    "precision": Bad(1, TypeError, "precision: expected a str or None, got int"),
+    "batch_invariant": Bad(None, TypeError, "batch_invariant: expected a bool, got NoneType"),
+}
+
+
+def divergence(
+    *, error: type[BaseException] = ValueError, message: str, cpu_only: bool = False, **changed: Any
+) -> BadCall:
+    def call(given: Given) -> object:
+        return sinkhorn_divergence(**{"x": given.x, "y": given.y, "epsilon": 0.5} | made(given, changed))
+
+    return BadCall(call, error, message, cpu_only)
+
+
+def module(name: str, bad: Bad) -> BadCall:
+    options = {"epsilon": 0.5} | {name: bad.value}
+    return BadCall(lambda given: SinkhornDivergence(**options), bad.error, bad.message)  # type: ignore[arg-type]
+
+
+DIVERGENCES: BadCalls = {
+    **{
+        f"sinkhorn_divergence: {name}": divergence(error=bad.error, message=bad.message, **{name: bad.value})
+        for name, bad in OF_BOTH.items()
+    },
+    **{f"SinkhornDivergence: {name}": module(name, bad) for name, bad in OF_BOTH.items()},
+    "sinkhorn_divergence: no x": divergence(
         x=None, message="x: expected points, or a cost_matrix in the place of x and y, got None"
     ),
-    "sinkhorn: no y": bad(
-        y=None, message="y: expected points, or a cost_matrix in the place of x and y, got None"
+    "sinkhorn_divergence: y of one axis": divergence(
+        y=lambda given: given.y[0, :, 0],
+        message="y: expected (B, M, D) or (M, D), got shape (6,): write y[:, None] for one univariate series",
     ),
-    "sinkhorn: x beside a matrix": of_costs(
-        x=lambda given: given.x, message="x: expected None with a cost_matrix, got Tensor"
+    "sinkhorn_divergence: too few weights": divergence(
+        a=lambda given: given.x[:, :2, 0],
+        message="a: expected shape (5,) or (3, 5), one number per point, got (3, 2)",
     ),
-    "sinkhorn: costs beside a matrix": of_costs(
-        cost="l1", message="cost: expected none with a cost_matrix, got 'l1'"
-    ),
-    "sinkhorn: a matrix of one axis": of_costs(
-        cost_matrix=numbers(1.0), message="cost_matrix: expected (B, N, M) or (N, M), got shape (1,)"
-    ),
-    "sinkhorn: features differ": bad(
-        y=lambda given: given.y[..., :1], message="y: expected D = 2 features as in x, got shape (3, 6, 1)"
-    ),
-    "sinkhorn: an unknown cost": bad(
-        cost="l2",
-        message='cost: expected one of "sqeuclidean", "euclidean", "l1", "cosine", "huber", or a function, got \'l2\'',
-    ),
-    "sinkhorn: a function of another shape": bad(
-        cost=lambda given: lambda x, y: x.sum((1, 2)),
-        message="cost: expected a function that returns shape (3, 5, 6), torch.float32, on DEVICE, "
-        "got shape (3,), torch.float32, on DEVICE",
-    ),
-    "sinkhorn: a scale of 0": bad(cost_scale=0, message="cost_scale: expected a finite number > 0, got 0"),
-    "sinkhorn: epsilon 0": bad(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
-    "sinkhorn: epsilon a string": bad(
-        epsilon="auto", error=TypeError, message="epsilon: expected a float, got str"
-    ),
-    "sinkhorn: epsilon of integers": bad(
-        epsilon=lambda given: given.ints(1, 2, 3),
-        error=TypeError,
-        message=f"epsilon: expected {DTYPES}, got torch.int64",
-    ),
-    "sinkhorn: two epsilons for three problems": bad(
-        epsilon=numbers(1.0, 2.0), message="epsilon: expected shape () or (3,), one per problem, got (2,)"
-    ),
-    "sinkhorn: epsilon on another device": bad(
-        epsilon=lambda given: torch.ones(3, device="meta"),
-        message="epsilon: expected the device of x, DEVICE, got meta",
-    ),
-    "sinkhorn: an epsilon below 0": bad(
-        epsilon=numbers(1.0, -2.0, 1.0),
-        message="epsilon: expected finite and > 0, got -2 at index 1",
+    "sinkhorn_divergence: a weight below 0": divergence(
+        b=lambda given: given.y[..., 0] - 1,
+        message="b: expected finite weights >= 0, got -1 at index 0",
         cpu_only=True,
     ),
-    "sinkhorn: epsilon_start below 0": bad(
-        epsilon_start=-1.0, message="epsilon_start: expected a finite number > 0, got -1.0"
+    "sinkhorn_divergence: a length of 0": divergence(
+        x_lengths=[0, 1, 1], message="x_lengths: expected lengths from 1 to N = 5, got 0 at index 0"
     ),
-    "sinkhorn: a factor of 1": bad(
-        epsilon_factor=1.0, message="epsilon_factor: expected a number between 0 and 1, got 1.0"
+    "sinkhorn_divergence: a length of 9": divergence(
+        y_lengths=[1, 9, 1], message="y_lengths: expected lengths from 1 to M = 6, got 9 at index 1"
     ),
-    "sinkhorn: weights in a list": bad(
-        a=[0.2] * 5, error=TypeError, message="a: expected a torch.Tensor or None, got list"
-    ),
-    "sinkhorn: weights of integers": bad(
-        b=lambda given: given.ints(*range(6)),
-        error=TypeError,
-        message=f"b: expected {DTYPES}, got torch.int64",
-    ),
-    "sinkhorn: weights of another dtype": bad(
-        a=numbers(0.2, 0.2, 0.2, 0.2, 0.2, dtype=torch.float64),
-        error=TypeError,
-        message="a: expected torch.float32, as x has, got torch.float64: write a.to(x.dtype)",
-    ),
-    "sinkhorn: too few weights": bad(
-        a=numbers(1.0), message="a: expected shape (5,) or (3, 5), one number per point, got (1,)"
-    ),
-    "sinkhorn: weights on another device": bad(
-        b=lambda given: torch.ones(6, device="meta"), message="b: expected the device of x, DEVICE, got meta"
-    ),
-    "sinkhorn: a weight below 0": bad(
-        a=numbers(0.5, 0.5, -0.5, 0.25, 0.25),
-        message="a: expected finite weights >= 0, got -0.5 at index 0",
-        cpu_only=True,
-    ),
-    "sinkhorn: weights of no mass": bad(
-        b=numbers(*[0.0] * 6), message="b: expected weights with a sum > 0, got 0 at index 0", cpu_only=True
-    ),
-    "sinkhorn: a length of 0": bad(
-        x_lengths=[1, 0, 5], message="x_lengths: expected lengths from 1 to N = 5, got 0 at index 1"
-    ),
-    "sinkhorn: a length of 7": bad(
-        y_lengths=[1, 7, 5], message="y_lengths: expected lengths from 1 to M = 6, got 7 at index 1"
-    ),
-    "sinkhorn: rho_a below 0": bad(rho_a=-1.0, message="rho_a: expected a finite number >= 0, got -1.0"),
-    "sinkhorn: rho_b beside mass": bad(
-        rho_b=1.0, mass=0.5, message="rho_b: expected None with mass, which ties both sides, got 1.0"
-    ),
-    "sinkhorn: a mass of 0": bad(mass=0, message="mass: expected a finite number > 0, got 0"),
-    "sinkhorn: more mass than there is": bad(
-        mass=1.5,
-        message="mass: expected at most the smaller sum of weights, got 1.5 at index 0",
-        cpu_only=True,
-    ),
-    "sinkhorn: an unknown reference": bad(
-        reference="uniform", message='reference: expected "product" or "counting", got \'uniform\''
-    ),
-    "sinkhorn: unknown updates": bad(
-        updates="both", message='updates: expected "alternating" or "symmetric", got \'both\''
-    ),
-    "sinkhorn: no iterations": bad(max_iter=0, message="max_iter: expected at least 1, got 0"),
-    "sinkhorn: a tol below 0": bad(tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"),
-    "sinkhorn: an unknown precision": bad(
-        precision="low",
-        message='precision: expected one of "highest", "high", "medium", or None, got \'low\'',
-    ),
-    "sinkhorn: batch_invariant a number": bad(
-        batch_invariant=1, error=TypeError, message="batch_invariant: expected a bool, got int"
-    ),
-    "sinkhorn: a start that is a tensor": bad(
-        init=lambda given: given.x,
-        error=TypeError,
-        message="init: expected a SinkhornResult, potentials (f, g) or None, got Tensor",
-    ),
-    "sinkhorn: half a start": bad(
-        init=lambda given: (given.x[..., 0], None),
-        error=TypeError,
-        message="init: expected both potentials (f, g), got None as one of them",
-    ),
-    "sinkhorn: a start of other sizes": bad(
-        init=lambda given: (given.y[..., 0], given.y[..., 0]),
-        message="init: f: expected shape (5,) or (3, 5), one number per point, got (3, 6)",
-    ),
-    "transport operator: no tables": BadCall(
-        lambda given: torch.ops.warpalign.sinkhorn(
-            None, given.y, None, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
-        ),
-        RuntimeError,
-        "warpalign: x: expected a tensor (B, N, D), or a cost matrix, got neither",
-    ),
-    "transport operator: x without y": BadCall(
-        lambda given: torch.ops.warpalign.sinkhorn(
-            given.x, None, None, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
-        ),
-        RuntimeError,
-        "warpalign: y: expected a tensor (B, M, D) with x, got None",
-    ),
-    "transport operator: x beside costs": BadCall(
-        lambda given: torch.ops.warpalign.sinkhorn(
-            given.x, None, given.cost, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
-        ),
-        RuntimeError,
-        "warpalign: cost: expected None beside x and y, got a tensor",
-    ),
-    "transport operator: weights that are not contiguous": BadCall(
-        lambda given: torch.ops.warpalign.sinkhorn(
-            given.x, given.y, None, given.x[..., 0], *[None] * 6, False, False, False, rho_a=1.0, rho_b=1.0
-        ),
-        RuntimeError,
-        "warpalign: a: expected a contiguous tensor (3, 5), got shape (3, 5)",
+    "SinkhornDivergence: epsilon of integers": module(
+        "epsilon", Bad(torch.tensor(1), TypeError, f"epsilon: expected {DTYPES}, got torch.int64")
     ),
 }
+
+CALLS: BadCalls = (
+    PLANS
+    | DIVERGENCES
+    | {
+        "sinkhorn: no x": bad(
+            x=None, message="x: expected points, or a cost_matrix in the place of x and y, got None"
+        ),
+        "sinkhorn: no y": bad(
+            y=None, message="y: expected points, or a cost_matrix in the place of x and y, got None"
+        ),
+        "sinkhorn: x beside a matrix": of_costs(
+            x=lambda given: given.x, message="x: expected None with a cost_matrix, got Tensor"
+        ),
+        "sinkhorn: costs beside a matrix": of_costs(
+            cost="l1", message="cost: expected none with a cost_matrix, got 'l1'"
+        ),
+        "sinkhorn: a matrix of one axis": of_costs(
+            cost_matrix=numbers(1.0), message="cost_matrix: expected (B, N, M) or (N, M), got shape (1,)"
+        ),
+        "sinkhorn: features differ": bad(
+            y=lambda given: given.y[..., :1],
+            message="y: expected D = 2 features as in x, got shape (3, 6, 1)",
+        ),
+        "sinkhorn: an unknown cost": bad(
+            cost="l2",
+            message='cost: expected one of "sqeuclidean", "euclidean", "l1", "cosine", "huber", or a function, got \'l2\'',
+        ),
+        "sinkhorn: a function of another shape": bad(
+            cost=lambda given: lambda x, y: x.sum((1, 2)),
+            message="cost: expected a function that returns shape (3, 5, 6), torch.float32, on DEVICE, "
+            "got shape (3,), torch.float32, on DEVICE",
+        ),
+        "sinkhorn: a scale of 0": bad(
+            cost_scale=0, message="cost_scale: expected a finite number > 0, got 0"
+        ),
+        "sinkhorn: epsilon 0": bad(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
+        "sinkhorn: epsilon a string": bad(
+            epsilon="auto", error=TypeError, message="epsilon: expected a float, got str"
+        ),
+        "sinkhorn: epsilon of integers": bad(
+            epsilon=lambda given: given.ints(1, 2, 3),
+            error=TypeError,
+            message=f"epsilon: expected {DTYPES}, got torch.int64",
+        ),
+        "sinkhorn: two epsilons for three problems": bad(
+            epsilon=numbers(1.0, 2.0), message="epsilon: expected shape () or (3,), one per problem, got (2,)"
+        ),
+        "sinkhorn: epsilon on another device": bad(
+            epsilon=lambda given: torch.ones(3, device="meta"),
+            message="epsilon: expected the device of x, DEVICE, got meta",
+        ),
+        "sinkhorn: an epsilon below 0": bad(
+            epsilon=numbers(1.0, -2.0, 1.0),
+            message="epsilon: expected finite and > 0, got -2 at index 1",
+            cpu_only=True,
+        ),
+        "sinkhorn: epsilon_start below 0": bad(
+            epsilon_start=-1.0, message="epsilon_start: expected a finite number > 0, got -1.0"
+        ),
+        "sinkhorn: a factor of 1": bad(
+            epsilon_factor=1.0, message="epsilon_factor: expected a number between 0 and 1, got 1.0"
+        ),
+        "sinkhorn: weights in a list": bad(
+            a=[0.2] * 5, error=TypeError, message="a: expected a torch.Tensor or None, got list"
+        ),
+        "sinkhorn: weights of integers": bad(
+            b=lambda given: given.ints(*range(6)),
+            error=TypeError,
+            message=f"b: expected {DTYPES}, got torch.int64",
+        ),
+        "sinkhorn: weights of another dtype": bad(
+            a=numbers(0.2, 0.2, 0.2, 0.2, 0.2, dtype=torch.float64),
+            error=TypeError,
+            message="a: expected torch.float32, as x has, got torch.float64: write a.to(x.dtype)",
+        ),
+        "sinkhorn: too few weights": bad(
+            a=numbers(1.0), message="a: expected shape (5,) or (3, 5), one number per point, got (1,)"
+        ),
+        "sinkhorn: weights on another device": bad(
+            b=lambda given: torch.ones(6, device="meta"),
+            message="b: expected the device of x, DEVICE, got meta",
+        ),
+        "sinkhorn: a weight below 0": bad(
+            a=numbers(0.5, 0.5, -0.5, 0.25, 0.25),
+            message="a: expected finite weights >= 0, got -0.5 at index 0",
+            cpu_only=True,
+        ),
+        "sinkhorn: weights of no mass": bad(
+            b=numbers(*[0.0] * 6),
+            message="b: expected weights with a sum > 0, got 0 at index 0",
+            cpu_only=True,
+        ),
+        "sinkhorn: a length of 0": bad(
+            x_lengths=[1, 0, 5], message="x_lengths: expected lengths from 1 to N = 5, got 0 at index 1"
+        ),
+        "sinkhorn: a length of 7": bad(
+            y_lengths=[1, 7, 5], message="y_lengths: expected lengths from 1 to M = 6, got 7 at index 1"
+        ),
+        "sinkhorn: rho_a below 0": bad(rho_a=-1.0, message="rho_a: expected a finite number >= 0, got -1.0"),
+        "sinkhorn: rho_b beside mass": bad(
+            rho_b=1.0, mass=0.5, message="rho_b: expected None with mass, which ties both sides, got 1.0"
+        ),
+        "sinkhorn: a mass of 0": bad(mass=0, message="mass: expected a finite number > 0, got 0"),
+        "sinkhorn: more mass than there is": bad(
+            mass=1.5,
+            message="mass: expected at most the smaller sum of weights, got 1.5 at index 0",
+            cpu_only=True,
+        ),
+        "sinkhorn: an unknown reference": bad(
+            reference="uniform", message='reference: expected "product" or "counting", got \'uniform\''
+        ),
+        "sinkhorn: unknown updates": bad(
+            updates="both", message='updates: expected "alternating" or "symmetric", got \'both\''
+        ),
+        "sinkhorn: no iterations": bad(max_iter=0, message="max_iter: expected at least 1, got 0"),
+        "sinkhorn: a tol below 0": bad(tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"),
+        "sinkhorn: an unknown precision": bad(
+            precision="low",
+            message='precision: expected one of "highest", "high", "medium", or None, got \'low\'',
+        ),
+        "sinkhorn: batch_invariant a number": bad(
+            batch_invariant=1, error=TypeError, message="batch_invariant: expected a bool, got int"
+        ),
+        "sinkhorn: a start that is a tensor": bad(
+            init=lambda given: given.x,
+            error=TypeError,
+            message="init: expected a SinkhornResult, potentials (f, g) or None, got Tensor",
+        ),
+        "sinkhorn: half a start": bad(
+            init=lambda given: (given.x[..., 0], None),
+            error=TypeError,
+            message="init: expected both potentials (f, g), got None as one of them",
+        ),
+        "sinkhorn: a start of other sizes": bad(
+            init=lambda given: (given.y[..., 0], given.y[..., 0]),
+            message="init: f: expected shape (5,) or (3, 5), one number per point, got (3, 6)",
+        ),
+        "transport operator: no tables": BadCall(
+            lambda given: torch.ops.warpalign.sinkhorn(
+                None, given.y, None, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
+            ),
+            RuntimeError,
+            "warpalign: x: expected a tensor (B, N, D), or a cost matrix, got neither",
+        ),
+        "transport operator: x without y": BadCall(
+            lambda given: torch.ops.warpalign.sinkhorn(
+                given.x, None, None, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
+            ),
+            RuntimeError,
+            "warpalign: y: expected a tensor (B, M, D) with x, got None",
+        ),
+        "transport operator: x beside costs": BadCall(
+            lambda given: torch.ops.warpalign.sinkhorn(
+                given.x, None, given.cost, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
+            ),
+            RuntimeError,
+            "warpalign: cost: expected None beside x and y, got a tensor",
+        ),
+        "transport operator: weights that are not contiguous": BadCall(
+            lambda given: torch.ops.warpalign.sinkhorn(
+                given.x,
+                given.y,
+                None,
+                given.x[..., 0],
+                *[None] * 6,
+                False,
+                False,
+                False,
+                rho_a=1.0,
+                rho_b=1.0,
+            ),
+            RuntimeError,
+            "warpalign: a: expected a contiguous tensor (3, 5), got shape (3, 5)",
+        ),
+    }
+)
