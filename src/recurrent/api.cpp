@@ -33,7 +33,8 @@ Status check_sizes(const LstmProblem& p) {
   if (size_of(p.dtype) == 0) {
     return Status::invalid("dtype", "one of the values of DType", static_cast<double>(p.dtype));
   }
-  if (p.cell_dtype != p.dtype && !(is_half(p.dtype) && p.cell_dtype == DType::kFloat32)) {
+  const bool is_wider = is_half(p.dtype) && p.cell_dtype == DType::kFloat32;
+  if (p.cell_dtype != p.dtype && !is_wider) {
     return Status::invalid("cell_dtype", "the dtype of x, or float32 for half types",
                            static_cast<double>(p.cell_dtype));
   }

@@ -1,4 +1,4 @@
-"""Drop-ins for ten packages: changing the import is the whole migration.
+"""Drop-ins for eleven packages: changing the import is the whole migration.
 
 | instead of | import from |
 | --- | --- |
@@ -9,7 +9,8 @@
 | torchaudio.functional.rnnt_loss, torchaudio.transforms.RNNTLoss | :mod:`warpalign.compat.torchaudio` |
 | warp_rnnt | :mod:`warpalign.compat.warp_rnnt` |
 | apex.contrib.transducer | :mod:`warpalign.compat.apex` |
-| rnnt_ext.transducer.loss (CAIMAN-ASR) | :mod:`warpalign.compat.caiman` |
+| rnnt_ext.transducer.loss, rnnt_ext.custom_lstm (CAIMAN-ASR) | :mod:`warpalign.compat.caiman` |
+| haste_pytorch's LSTM, LayerNormLSTM | :mod:`warpalign.compat.haste` |
 | NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba | :mod:`warpalign.compat.nemo` |
 | transformers.loss.loss_rnnt, loss_tdt | :mod:`warpalign.compat.transformers` |
 
@@ -25,6 +26,7 @@ from types import ModuleType
 __all__ = [
     "apex",
     "caiman",
+    "haste",
     "nemo",
     "pysdtw",
     "soft_dtw_cuda",

@@ -1,15 +1,17 @@
-"""``rnnt_ext.transducer.loss.TransducerLoss`` of CAIMAN-ASR: apex's, with a delay penalty.
+"""CAIMAN-ASR: ``rnnt_ext.transducer.loss.TransducerLoss``, apex's with a delay penalty, and ``rnnt_ext.custom_lstm``'s CustomLSTM.
 
-What differs is what differs from :mod:`warpalign.compat.apex`; lengths are not read back from a GPU.
+What differs in the loss is what differs from :mod:`warpalign.compat.apex`; lengths are not read back from a GPU.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from warpalign.compat.apex import _loss
+from warpalign.recurrent import LSTM
 
 
 class TransducerLoss(nn.Module):
@@ -34,3 +36,49 @@ class TransducerLoss(nn.Module):
         """x (B, T, U+1, V), or packed (N, V); label (B, U)."""
         arguments = (x, label, f_len, y_len, blank_idx, batch_offset, max_f_len, debug_list)
         return _loss(self.packed_input, *arguments, delay_penalty=delay_penalty)
+
+
+class CustomLSTM(LSTM):
+    """``CustomLSTM`` of CAIMAN-ASR: torch.nn.LSTM with hard activations and dropout on the recurrent weights.
+
+    Checkpoints are torch.nn.LSTM's. What differs: gradients flow to the initial states and through the final ones, and
+    ``quantize=True`` is refused.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        hard: bool = False,
+        quantize: bool = False,
+        rw_dropout: float = 0.0,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+    ) -> None:
+        if quantize:
+            raise NotImplementedError(
+                "quantize: expected False, as there are no quantized products here, got True"
+            )
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            dropout=dropout,
+            device=device,
+            dtype=dtype,
+            activation="hard" if hard else "soft",
+            rw_dropout=rw_dropout,
+            return_all_states=True,
+        )
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, init_states: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+        """x (T, B, I), init_states two of (L, B, H) -> (y, (h, c), (h_all, c_all)); the third is None in evaluation.
+
+        h_all and c_all are (L, T, B, H).
+        """
+        y, states, all_states = super().forward(x, init_states)
+        return y, states, all_states if self.training else None

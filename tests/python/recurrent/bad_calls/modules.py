@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
+from warpalign.compat import haste
+from warpalign.compat.caiman import CustomLSTM
 from warpalign.recurrent import (
     LSTM,
     HardLSTM,
@@ -334,5 +336,15 @@ CALLS: BadCalls = {
         TypeError,
         "options: expected options of LSTM (activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, "
         "layer_norm_eps, forget_bias, return_all_states, state_dtype, precision, batch_invariant), got slope",
+    ),
+    "caiman: quantize": BadCall(
+        lambda g: CustomLSTM(2, 4, quantize=True),
+        NotImplementedError,
+        "quantize: expected False, as there are no quantized products here, got True",
+    ),
+    "haste: dropout": BadCall(
+        lambda g: haste.LayerNormLSTM(2, 4, dropout=1.0),
+        ValueError,
+        "LayerNormLSTM: dropout must be in [0.0, 1.0), got 1.0",
     ),
 }
