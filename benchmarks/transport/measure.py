@@ -1,0 +1,261 @@
+"""Measures one row of the transport table: times, memory and the value's error.
+
+Costs are squared distances of N(0, 1) points, divided by their mean where they are given. `solve_ms` is the call of
+`sinkhorn` with so many iterations, with the backward pass to the points where the size asks for gradients. `mib` is the
+peak of the allocator above the inputs, less the results. `read_ms` is one read of the given costs (a copy's time, halved).
+`err_value` is relative, against the same iterations in float64 on dense tables; only where those are small. Peers get the
+same problem and number of iterations in the same run: a loop of torch.logsumexp on given costs (`loop_ms`), POT's
+`sinkhorn_log` on torch tensors (`pot_ms`) and geomloss' tensorized loss (`geomloss_ms`), where they are installed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import warpalign
+from benchmarks.harness.results import Row, rounded
+from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.transport.sizes import Size
+
+EPSILON = 0.05
+# A value's error above this is recorded as a failure, not as a result.
+WRONG = {"float32": 1e-5, "float64": 1e-10}
+MOST_ELEMENTS = {
+    "cuda": 10**8,
+    "cpu": 10**6,
+}  # that the float64 tables of the reference and the peers may have
+FEATURE_EPSILON = 0.09  # per problem of points: a blur of 0.3
+
+
+class Problem:
+    """One size's tensors, and the calls that are measured."""
+
+    def __init__(self, size: Size, device: torch.device, seed: int = 0) -> None:
+        generator = torch.Generator(device).manual_seed(seed)
+        self.size = size
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, device=device, dtype=size.torch_dtype)
+
+        self.x: Tensor | None = None
+        self.y: Tensor | None = None
+        self.cost: Tensor | None = None
+        self.epsilon = EPSILON
+        if size.D:
+            self.x, self.y = normal(size.B, size.N, size.D), normal(size.B, size.M, size.D)
+            if size.gradient:
+                self.x.requires_grad_()
+            self.epsilon = FEATURE_EPSILON * size.D
+        else:
+            cost = torch.cdist(normal(size.B, size.N, 2), normal(size.B, size.M, 2)).square_()
+            self.cost = cost.div_(cost.mean())
+        self.options: dict[str, Any] = {"updates": size.updates}
+        if size.kind == "unbalanced":
+            self.options |= {"rho_a": 1.0, "rho_b": 1.0}
+        if size.kind == "partial":
+            self.options["mass"] = 0.5
+        if size.epsilon_start:
+            self.options["epsilon_start"] = size.epsilon_start
+
+    def result(self) -> warpalign.transport.SinkhornResult:
+        return warpalign.transport.sinkhorn(
+            self.x,
+            self.y,
+            cost_matrix=self.cost,
+            epsilon=self.epsilon,
+            max_iter=self.size.iterations,
+            tol=0.0,
+            **self.options,
+        )
+
+    def run(self) -> tuple[Tensor, ...]:
+        found = self.result()
+        if not self.size.gradient:
+            return found.value, found.f, found.g
+        assert self.x is not None
+        return found.value, *torch.autograd.grad(found.value.sum(), self.x)
+
+    def costs(self, index: int) -> Tensor:
+        """(N, M) in float64."""
+        if self.cost is not None:
+            return self.cost[index].double()
+        assert self.x is not None and self.y is not None
+        return torch.cdist(self.x[index].detach().double(), self.y[index].double()).square()
+
+    def value_error(self) -> float | None:
+        size = self.size
+        if MOST_ELEMENTS[self.result().value.device.type] < size.N * size.M or size.epsilon_start:
+            return None
+        expected = dual(self.costs(0), self.epsilon, size)
+        return abs(float(self.result().value[0].detach()) - expected) / max(abs(expected), self.epsilon)
+
+
+def dual(cost: Tensor, epsilon: float, size: Size) -> float:
+    """The objective's dual after the size's iterations, in the cost's dtype; weights are uniform."""
+    n, m = cost.shape
+    w, z = cost.new_zeros(n), cost.new_zeros(m)
+    log_n, log_m, shift = math.log(n), math.log(m), 0.0
+    scaled = cost / -epsilon
+
+    def updated(free: Tensor) -> Tensor:
+        if size.kind == "partial":
+            return free.clamp(max=0.0)
+        return free / (1 + epsilon) if size.kind == "unbalanced" else free
+
+    def mass_of(potential: Tensor, free: Tensor, log_count: float) -> float:
+        """The logarithm of the plan's mass, from a side's new potentials."""
+        return float((potential - free - log_count).logsumexp(0))
+
+    for _ in range(size.iterations):
+        free_z = -(scaled + (w - log_n)[:, None]).logsumexp(0) - shift
+        free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
+        if size.updates == "symmetric":
+            w, z = (w + updated(free_w)) / 2, (z + updated(free_z)) / 2
+            if size.kind == "partial":
+                free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
+                shift += math.log(0.5) - mass_of(w, free_w, log_n)
+            continue
+        z = updated(free_z)
+        if size.kind == "partial":
+            shift += math.log(0.5) - mass_of(z, free_z, log_m)
+        free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
+        w = updated(free_w)
+        if size.kind == "partial":
+            shift += math.log(0.5) - mass_of(w, free_w, log_n)
+    log_plan = scaled + (w - log_n)[:, None] + (z - log_m)[None] + shift
+    value = epsilon * (1 - float(log_plan.exp().sum()))
+    for potential in (w, z):
+        f = epsilon * potential
+        value += float(-torch.expm1(-f).mean()) if size.kind == "unbalanced" else float(f.mean())
+    return value + (epsilon * shift * 0.5 if size.kind == "partial" else 0.0)
+
+
+def torch_loop(problem: Problem) -> Callable[[], Tensor]:
+    """Balanced alternating iterations on given costs, as one would write them in torch."""
+    size, cost = problem.size, problem.cost
+    assert cost is not None
+    scaled = cost / -problem.epsilon
+
+    def run() -> Tensor:
+        w = scaled.new_zeros(size.B, size.N)
+        z = scaled.new_zeros(size.B, size.M)
+        for _ in range(size.iterations):
+            z = -(scaled + (w - math.log(size.N))[:, :, None]).logsumexp(1)
+            w = -(scaled + (z - math.log(size.M))[:, None, :]).logsumexp(2)
+        return problem.epsilon * (w.mean(1) + z.mean(1))
+
+    return run
+
+
+def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
+    size = problem.size
+    row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None}
+    small = 2 * MOST_ELEMENTS[device.type] >= size.N * size.M
+    if problem.cost is not None and size.kind == "balanced" and size.updates == "alternating" and small:
+        row["loop_ms"] = rounded(eager_ms(torch_loop(problem), device, budget_s))
+        if size.B == 1:
+            row |= pot(problem, device, budget_s)
+    if size.gradient and small:
+        row |= geomloss(problem, device, budget_s)
+    return row
+
+
+def pot(problem: Problem, device: torch.device, budget_s: float) -> Row:
+    try:
+        ot: Any = import_module("ot")
+    except ImportError:
+        return {}
+    assert problem.cost is not None
+    cost = problem.cost[0]
+    a, b = (cost.new_full((count,), 1 / count) for count in cost.shape)
+
+    def run() -> object:
+        return ot.sinkhorn(
+            a,
+            b,
+            cost,
+            problem.epsilon,
+            method="sinkhorn_log",
+            numItermax=problem.size.iterations,
+            stopThr=0,
+            warn=False,
+        )
+
+    return {"pot_ms": rounded(eager_ms(run, device, budget_s)), "pot": str(ot.__version__)}
+
+
+def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
+    try:
+        package: Any = import_module("geomloss")
+    except ImportError:
+        return {}
+    x, y = problem.x, problem.y
+    assert x is not None and y is not None
+    # Its cost is half the squared distance, and its epsilon blur ** 2.
+    loss = package.SamplesLoss(
+        "sinkhorn",
+        p=2,
+        blur=math.sqrt(problem.epsilon / 2),
+        debias=False,
+        backend="tensorized",
+        scaling=0.5**0.5,
+    )
+
+    def run() -> object:
+        return torch.autograd.grad(loss(x, y).sum(), x)
+
+    try:
+        return {"geomloss_ms": rounded(eager_ms(run, device, budget_s))}
+    except torch.OutOfMemoryError:
+        return {"geomloss_error": "out of memory"}
+
+
+def measure(size: Size, device: torch.device, budget_s: float) -> Row:
+    """All columns of one row; a column that does not exist on this device is None."""
+    problem = Problem(size, device)
+    row: Row = {
+        "solve_ms": rounded(eager_ms(problem.run, device, budget_s)),
+        "graph_solve_ms": None,
+        "mib": rounded(peak_mib(problem.run, device)),
+        "read_ms": None,
+    }
+    if problem.cost is not None:
+        target = torch.empty_like(problem.cost)
+        source = problem.cost
+        row["read_ms"] = rounded(eager_ms(lambda: target.copy_(source), device, budget_s) / 2)
+        del target
+    error = problem.value_error()
+    row["err_value"] = rounded(error, 3)
+    if error is not None and not error <= WRONG[size.dtype]:  # NaN is not <= either
+        row["err_value"] = None
+        row["error"] = f"err_value is {error:.2g}, above {WRONG[size.dtype]:g}"
+    if device.type == "cuda":
+        try:
+            row["graph_solve_ms"] = rounded(graph_ms(problem.run, device, budget_s))
+        except RuntimeError as failure:
+            row.setdefault("error", f"CUDA graph: {str(failure).splitlines()[0][:200]}")
+    row.update(peers(problem, device, budget_s))
+    return row
+
+
+def not_reproducible(device: torch.device, runs: int) -> list[str]:
+    """Names of the sizes at which any of `runs` runs differs from the first in a single bit."""
+    different = []
+    for size in (
+        Size(3, 130, 257, iterations=20),
+        Size(1, 700, 1300, kind="partial", iterations=10),
+        Size(2, 300, 333, 5, "float64", iterations=10, gradient=True),
+        Size(1, 40, 13000, kind="unbalanced", iterations=5),
+    ):
+        problem = Problem(size, device, seed=1)
+        first = [t.detach() for t in problem.run()]
+        again = ([t.detach() for t in problem.run()] for _ in range(runs - 1))
+        if not all(all(map(torch.equal, first, results)) for results in again):
+            different.append(size.name)
+    return different

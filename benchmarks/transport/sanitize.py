@@ -1,0 +1,75 @@
+"""Runs every transport kernel on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Results are compared with the same iterations in float64 on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import torch
+
+from benchmarks.transport.measure import WRONG, Problem
+from benchmarks.transport.sizes import Size
+
+# Rows of a warp, of blocks of 128 and 384 threads, in two segments; teams of one and of several blocks; points of few
+# and of many features.
+SHAPES = [
+    Size(3, 1, 7),
+    Size(2, 70, 33),
+    Size(1, 257, 1000),
+    Size(1, 64, 3000),
+    Size(1, 9, 12289),
+    Size(2, 65, 130, 3),
+    Size(1, 130, 64, 67),
+]
+KINDS = ["balanced", "unbalanced", "partial"]
+
+
+def wrong(size: Size, device: torch.device) -> str | None:
+    """What is wrong with one batch's results, if anything is."""
+    problem = Problem(size, device)
+    found = problem.result()
+    expected = Problem(size._replace(dtype="float64"), torch.device("cpu"))
+    for name in ("x", "y", "cost"):
+        source = getattr(problem, name)
+        setattr(expected, name, None if source is None else source.detach().cpu().double())
+    reference = expected.result()
+    scale = float(reference.f.abs().max()) + problem.epsilon
+    for name in ("value", "linear", "f", "g"):
+        ours, theirs = getattr(found, name).detach().cpu().double(), getattr(reference, name).detach()
+        if not bool(((ours - theirs).abs() <= 10 * WRONG[size.dtype] * scale).all()):
+            return name
+    return None
+
+
+def run_cases(device: torch.device, shapes: int | None = None) -> int:
+    """How many cases are wrong."""
+    failures = 0
+    cases = [
+        size._replace(kind=kind, updates=updates, dtype=dtype, iterations=4)
+        for number, size in enumerate(SHAPES[:shapes])
+        for turn, kind in enumerate(KINDS)
+        for updates in ("alternating", "symmetric")[(number + turn) % 2 :][:1]
+        for dtype in ("float32", "float64")
+    ]
+    for case in cases:
+        message = wrong(case, device)
+        if message:
+            failures += 1
+            print(f"WRONG: {case.name}: {message}", file=sys.stderr)
+    print(f"{len(cases)} cases, {failures} wrong")
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--shapes", type=int, help="only so many of them")
+    arguments = parser.parse_args()
+    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The sizes that the transport benchmark covers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Size(NamedTuple):
+    """B problems of N and M points: given costs (B, N, M) where D is 0, else points of D features."""
+
+    B: int
+    N: int
+    M: int
+    D: int = 0
+    dtype: str = "float32"
+    iterations: int = 100
+    kind: str = "balanced"
+    updates: str = "alternating"
+    epsilon_start: float = 0.0  # 0: no annealing
+    gradient: bool = False
+
+    @property
+    def name(self) -> str:
+        how = "" if self.kind == "balanced" else f" {self.kind}"
+        how += "" if self.updates == "alternating" else f" {self.updates}"
+        how += " annealed" if self.epsilon_start else ""
+        how += " gradient" if self.gradient else ""
+        source = f"D{self.D}" if self.D else "dense"
+        return f"{self.B}x{self.N}x{self.M} {source} {self.dtype} {self.iterations}it{how}"
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+
+_LARGE = Size(1, 10001, 12001)
+_POINTS = Size(1, 10000, 10000, 64, iterations=1, updates="symmetric", epsilon_start=64.0, gradient=True)
+SIZES: list[Size] = [
+    # Costs given: the same sizes that a straightforward torch loop was measured at.
+    _LARGE,
+    Size(1, 5001, 6001),
+    _LARGE._replace(dtype="float64"),
+    _LARGE._replace(kind="unbalanced"),
+    _LARGE._replace(kind="partial"),
+    _LARGE._replace(updates="symmetric"),
+    Size(1, 20000, 25000, iterations=20),
+    Size(256, 64, 64),
+    Size(64, 500, 500),
+    # Points: an annealed symmetric solve with gradients, and fixed iterations.
+    _POINTS._replace(N=5000, M=5000),
+    _POINTS,
+    _POINTS._replace(N=50000, M=50000),
+    Size(1, 10000, 10000, 64, iterations=20),
+    Size(1, 10000, 10000, 3),
+    Size(1, 50000, 50000, 64, iterations=2),
+]
+QUICK_SIZES = [
+    Size(1, 65, 70, iterations=10),
+    Size(2, 65, 70, kind="unbalanced", iterations=10),
+    Size(1, 65, 70, 3, kind="partial", iterations=10),
+    Size(1, 40, 50, 8, iterations=3, updates="symmetric", epsilon_start=8.0, gradient=True),
+]
