@@ -45,8 +45,9 @@ endef
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1 /p' Makefile | awk '{ name = $$1; $$1 = ""; printf "  make %-10s %s\n", name, $$0 }'
 
-demo: build  ## the main job on real series; plots under out/
+demo: build  ## the main jobs on real series and words; plots under out/
 	$(python) examples/demo.py $(DEMO_ARGS)
+	$(python) examples/pronounce.py --quick
 
 test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)
