@@ -209,9 +209,10 @@ Tensor allocate(const Tensor& like, const std::vector<int64_t>& shape, bool want
 
 using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-ForwardResult forward(const Inputs& in, bool want_states, bool want_tape, const Settings& settings) {
-  const Call call(in, settings);
-  const LstmProblem& p = call.problem;
+ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_states, bool want_tape,
+                      const Settings& settings) {
+  Call call(in, settings);
+  LstmProblem& p = call.problem;
   const int64_t width = call.output();
   const Tensor y = allocate(in.x, call.of_rows({}, call.directions() * width), true, call.dtype);
   const Tensor h_n = allocate(in.x, call.of_state(width), true, call.dtype);
@@ -225,6 +226,8 @@ ForwardResult forward(const Inputs& in, bool want_states, bool want_tape, const 
   call_core(
       in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
+        const auto packed_bytes = static_cast<int64_t>(lstm_packed_bytes(p, execution));
+        p.packed_weights = checked_or_null(packed, "packed", in.x, ScalarType::Byte, {packed_bytes});
         tape = allocate(in.x, {static_cast<int64_t>(lstm_tape_bytes(p, execution))}, want_tape,
                         ScalarType::Byte);
         outputs.tape = data_or_null(*tape, want_tape);
@@ -308,15 +311,35 @@ BackwardResult backward(const Inputs& in, const Incoming& given, const Wanted& w
 
 ForwardResult lstm_op(const Tensor& x, const std::vector<Tensor>& weights, const MaybeTensor& h0,
                       const MaybeTensor& c0, const MaybeTensor& lengths, const MaybeTensor& row_starts,
-                      const MaybeTensor& resets, const MaybeTensor& seed, bool want_states, bool want_tape,
-                      int64_t batch, bool bidirectional, bool bias, bool projection, bool layer_norm,
-                      int64_t activation, double hard_slope, double hard_offset, double layer_norm_eps,
-                      double dropout, double weight_dropout, double zoneout_hidden, double zoneout_cell,
-                      bool training, bool float32_cell, int64_t precision, bool batch_invariant) {
-  return forward({x, weights, h0, c0, lengths, row_starts, resets, seed}, want_states, want_tape,
+                      const MaybeTensor& resets, const MaybeTensor& seed, const MaybeTensor& packed,
+                      bool want_states, bool want_tape, int64_t batch, bool bidirectional, bool bias,
+                      bool projection, bool layer_norm, int64_t activation, double hard_slope,
+                      double hard_offset, double layer_norm_eps, double dropout, double weight_dropout,
+                      double zoneout_hidden, double zoneout_cell, bool training, bool float32_cell,
+                      int64_t precision, bool batch_invariant) {
+  return forward({x, weights, h0, c0, lengths, row_starts, resets, seed}, packed, want_states, want_tape,
                  {batch, bidirectional, bias, projection, layer_norm, activation, hard_slope, hard_offset,
                   layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell, training,
                   float32_cell, precision, batch_invariant});
+}
+
+Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool bias, bool projection,
+                    bool layer_norm) {
+  if (weights.empty()) fail("weights", "at least one layer's", "none");
+  Settings settings{};
+  settings.bidirectional = bidirectional, settings.bias = bias;
+  settings.projection = projection, settings.layer_norm = layer_norm;
+  // One step of an empty batch has the sizes that the weights go with.
+  const Tensor& first = weights.front();
+  const int64_t input = first.dim() == 2 ? first.size(1) : 0;
+  const Tensor x = torch::stable::new_empty(first, std::vector<int64_t>{1, 0, input});
+  const MaybeTensor none;
+  Call call({x, weights, none, none, none, none, none, none}, settings);
+  const Placement placement(first, Precision::kHighest, false);
+  const std::size_t bytes = lstm_packed_bytes(call.problem, placement.execution());
+  const Tensor packed = workspace_of(bytes, first);
+  check_status(lstm_pack(call.problem, packed.mutable_data_ptr(), placement.execution()));
+  return packed;
 }
 
 BackwardResult lstm_backward_op(
@@ -342,5 +365,6 @@ BackwardResult lstm_backward_op(
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("lstm", TORCH_BOX(&lstm_op));
+  library.impl("lstm_pack", TORCH_BOX(&lstm_pack_op));
   library.impl("lstm_backward", TORCH_BOX(&lstm_backward_op));
 }

@@ -22,8 +22,13 @@
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // y (T, B, D P) or (N, D P), h_n (L D, B, P), c_n (L D, B, H). h_all and c_all (L D, T, B, P or H), or (L
   // D, N, P or H), are empty unless want_states; tape, bytes that the gradients need, unless want_tape.
-  library.def("lstm(" WARPALIGN_INPUTS ", bool want_states, bool want_tape, *, " WARPALIGN_SETTINGS
+  // packed: what lstm_pack has made of the weights, which are given all the same.
+  library.def("lstm(" WARPALIGN_INPUTS
+              ", Tensor? packed, bool want_states, bool want_tape, *, " WARPALIGN_SETTINGS
               ") -> (Tensor y, Tensor h_n, Tensor c_n, Tensor h_all, Tensor c_all, Tensor tape)");
+  library.def(
+      "lstm_pack(Tensor[] weights, *, bool bidirectional=False, bool bias=True, bool projection=False, bool "
+      "layer_norm=False) -> Tensor");
   // The gradients of the outputs that are given. grad_weights has one tensor for each weight but bias_hh,
   // whose gradient is bias_ih's. Each of the four results is empty where it is not wanted.
   library.def(

@@ -71,6 +71,9 @@ struct LstmProblem {
   StridedTensor x;              // (T, B, I); packed: (N, I), with stride[1] from row to row; stride[0] unused
   const LstmWeights* weights =
       nullptr;  // L D of them: layer 0 forward, layer 0 reverse, layer 1 forward, ...
+  // What lstm_pack() has made of these weights; null: each call makes it. For calls of few steps, which read
+  // the weights but once. Not in training with weight dropout; lstm_backward() does not look at it.
+  const void* packed_weights = nullptr;
   // (L D, B, P) of dtype and (L D, B, H) of cell_dtype, contiguous; null: 0.
   const void* h0 = nullptr;
   const void* c0 = nullptr;
@@ -111,6 +114,13 @@ struct LstmOutputs {
   // layout.
   void* tape = nullptr;
 };
+
+// Bytes of LstmProblem::packed_weights. Depends on dtype, sizes and kinds alone.
+std::size_t lstm_packed_bytes(const LstmProblem& problem, const Execution& execution);
+
+// Writes problem.weights to `packed` in the device's own layout, lstm_packed_bytes() bytes, aligned as a
+// workspace is. Of the problem only dtype, sizes, kinds and weights are looked at.
+Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& execution);
 
 // Bytes of LstmOutputs::tape. Depends on the problem's sizes and kinds alone, not on its pointers.
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution);

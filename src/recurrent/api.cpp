@@ -22,6 +22,9 @@ using detail::recurrent::rows_of;
 constexpr std::int32_t kLargest = 1 << 28;
 constexpr int kMostLayers = 4096;
 
+constexpr Status kNoCudaYet =
+    Status::unsupported("execution", "lstm has no CUDA path yet; move its inputs to the CPU");
+
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 Status check_extent(const char* name, std::int64_t extent, std::int64_t smallest, const char* expected) {
@@ -106,9 +109,8 @@ Status check_read(const char* name, const void* data, bool wanted, std::size_t s
   return check_aligned(name, data, size);
 }
 
-Status check_inputs(const LstmProblem& p) {
+Status check_weights(const LstmProblem& p) {
   const std::size_t size = size_of(p.dtype);
-  if (Status s = check_read("x", p.x.data, rows_of(p) > 0, size); !s.ok()) return s;
   if (!p.weights)
     return Status::invalid("weights", "an array of LstmWeights, one per layer and direction", 0);
   for (int cell = 0; cell < cells_of(p); ++cell) {
@@ -133,6 +135,19 @@ Status check_inputs(const LstmProblem& p) {
         return s;
       }
     }
+  }
+  return {};
+}
+
+Status check_inputs(const LstmProblem& p) {
+  const std::size_t size = size_of(p.dtype);
+  if (Status s = check_read("x", p.x.data, rows_of(p) > 0, size); !s.ok()) return s;
+  if (Status s = check_weights(p); !s.ok()) return s;
+  if (p.packed_weights && p.training && p.weight_dropout > 0) {
+    return Status::invalid("packed", "none in training with weight dropout", 1);
+  }
+  if (Status s = check_aligned("packed", p.packed_weights, workspace_alignment(Device::kHost)); !s.ok()) {
+    return s;
   }
   if (Status s = check_aligned("h0", p.h0, size); !s.ok()) return s;
   if (Status s = check_aligned("c0", p.c0, size_of(p.cell_dtype)); !s.ok()) return s;
@@ -161,9 +176,7 @@ Status check_problem(const LstmProblem& p, const Execution& execution) {
   if (Status s = check_sizes(p); !s.ok()) return s;
   if (Status s = check_settings(p); !s.ok()) return s;
   if (Status s = check_inputs(p); !s.ok()) return s;
-  if (execution.device == Device::kCuda) {
-    return Status::unsupported("execution", "lstm has no CUDA path yet; move its inputs to the CPU");
-  }
+  if (execution.device == Device::kCuda) return kNoCudaYet;
   if (Status s = check_row_starts(p); !s.ok()) return s;
   return detail::check_lengths(p.lengths, "lengths", "between 0 and T", p.batch, 0, p.steps);
 }
@@ -177,6 +190,21 @@ std::size_t weight_bytes(const LstmProblem& p, std::int64_t columns) {
 }
 
 }  // namespace
+
+std::size_t lstm_packed_bytes(const LstmProblem& problem, const Execution& execution) {
+  if (execution.device != Device::kHost || !check_sizes(problem).ok()) return 0;
+  return detail::recurrent::packed_bytes_cpu(problem);
+}
+
+Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& execution) {
+  if (Status s = detail::check_execution(execution); !s.ok()) return s;
+  if (Status s = check_sizes(problem); !s.ok()) return s;
+  if (Status s = check_weights(problem); !s.ok()) return s;
+  if (execution.device == Device::kCuda) return kNoCudaYet;
+  if (Status s = check_read("packed", packed, true, workspace_alignment(execution.device)); !s.ok()) return s;
+  detail::recurrent::pack_cpu(problem, packed);
+  return {};
+}
 
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution) {
   return is_valid(problem, execution) ? detail::recurrent::tape_bytes_cpu(problem) : 0;

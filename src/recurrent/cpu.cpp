@@ -12,6 +12,38 @@ namespace {
 constexpr Index kChunkBytes = Index{1} << 20;
 
 template <class Real>
+std::size_t packed_cell_bytes(const LstmProblem& p, int layer) {
+  Arena arena;
+  [[maybe_unused]] const CellWeights<Real> weights(p, CellSizes(p, layer), false, arena);
+  return arena.used();
+}
+
+// Where the packed weights of a layer and direction are.
+template <class Real>
+Arena packed_cell(const LstmProblem& p, int layer, int d) {
+  if (!p.packed_weights) return {};
+  const std::size_t below = layer > 0 ? packed_cell_bytes<Real>(p, 0) * directions_of(p) : 0;
+  const std::size_t at = layer > 0 ? static_cast<std::size_t>(layer - 1) * directions_of(p) + d : d;
+  // Written by pack() alone.
+  std::byte* const packed = static_cast<std::byte*>(const_cast<void*>(p.packed_weights));
+  return Arena(packed + below + at * packed_cell_bytes<Real>(p, std::min(layer, 1)));
+}
+
+template <class Real>
+void pack(const LstmProblem& p) {
+  const cpu::ItemMemory memory{};
+  const Loops loops(memory);
+  for (int layer = 0; layer < p.layers; ++layer) {
+    for (int d = 0; d < directions_of(p); ++d) {
+      const CellSizes s(p, layer);
+      Arena arena = packed_cell<Real>(p, layer, d);
+      CellWeights<Real> weights(p, s, false, arena);
+      weights.load(p, s, p.weights[layer * directions_of(p) + d], Masks(p, layer, d), false, loops);
+    }
+  }
+}
+
+template <class Real>
 class Forward {
  public:
   Forward(const LstmProblem& p, const LstmOutputs& out, const Execution& execution, Workspace workspace)
@@ -29,7 +61,8 @@ class Forward {
     std::size_t most = 0;
     for (int layer = 0; layer < std::min(p_.layers, 2); ++layer) {
       Arena arena = arena_;
-      for (int d = 0; d < directions_of(p_); ++d) [[maybe_unused]] const CellMemory memory(p_, layer, arena);
+      for (int d = 0; d < directions_of(p_); ++d)
+        [[maybe_unused]] const CellMemory memory(p_, layer, d, arena);
       most = std::max(most, arena.used());
     }
     return teams_.bytes() + most;
@@ -51,8 +84,12 @@ class Forward {
   struct CellMemory {
     CellWeights<Real> weights;
     ForwardState<Real> state;
-    CellMemory(const LstmProblem& p, int layer, Arena& arena)
-        : weights(p, CellSizes(p, layer), false, arena), state(p, CellSizes(p, layer), arena) {}
+    CellMemory(const LstmProblem& p, int layer, int d, Arena& arena)
+        : CellMemory(p, layer, arena, packed_cell<Real>(p, layer, d)) {}
+    // Weights that have been packed take no memory of the call.
+    CellMemory(const LstmProblem& p, int layer, Arena& arena, Arena packed)
+        : weights(p, CellSizes(p, layer), false, p.packed_weights ? packed : arena),
+          state(p, CellSizes(p, layer), arena) {}
   };
 
   static Index most_rows(const LstmProblem& p, const LstmOutputs& out) {
@@ -76,11 +113,13 @@ class Forward {
   void cell(int layer, int d, const Loops& loops) {
     Arena arena = arena_;
     if (d == 1) [[maybe_unused]]
-      const CellMemory first(p_, layer, arena);
-    const CellMemory memory(p_, layer, arena);
+      const CellMemory first(p_, layer, 0, arena);
+    const CellMemory memory(p_, layer, d, arena);
     const CellSizes s(p_, layer);
     CellWeights<Real> weights = memory.weights;
-    weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), false, loops);
+    if (!p_.packed_weights) {
+      weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), false, loops);
+    }
     const CellRows<Real> rows = rows_of_cell(layer, d);
     ForwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), x_, weights, rows, most_rows_, memory.state,
                        loops)
@@ -130,6 +169,22 @@ std::size_t tape_bytes_cpu(const LstmProblem& p) {
   const std::size_t cell =
       p.dtype == DType::kFloat64 ? cell_tape_bytes<double>(p) : cell_tape_bytes<float>(p);
   return cell * cells_of(p);
+}
+
+std::size_t packed_bytes_cpu(const LstmProblem& p) {
+  const auto bytes = [&](auto real) {
+    using Real = decltype(real);
+    const std::size_t above = p.layers > 1 ? packed_cell_bytes<Real>(p, 1) * (p.layers - 1) : 0;
+    return (packed_cell_bytes<Real>(p, 0) + above) * directions_of(p);
+  };
+  return p.dtype == DType::kFloat64 ? bytes(double{}) : bytes(float{});
+}
+
+void pack_cpu(const LstmProblem& p, void* packed) {
+  LstmProblem problem = p;
+  problem.packed_weights = packed;
+  problem.training = false;
+  p.dtype == DType::kFloat64 ? pack<double>(problem) : pack<float>(problem);
 }
 
 std::size_t workspace_bytes_cpu(const LstmProblem& p, const LstmOutputs& out, const Execution& execution) {

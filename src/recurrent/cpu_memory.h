@@ -36,11 +36,18 @@ struct CellRows {
 
 // Panels of 64 columns: entry (k, column) of panel n lies at (n depth + k) 64 + column.
 //
-// Column j is entry base[j], base[j] + 1, ...; null: 0.
+// Column j is entry base[j], base[j] + 1, ...; null: 0. A block of entries is read along the columns and
+// written along the panel's rows while it is in the first cache.
 template <class T, class Real>
 void pack_columns(const T* const (&base)[kPanel], Index depth, Real* to) {
-  for (Index k = 0; k < depth; ++k) {
-    for (int j = 0; j < kPanel; ++j) to[k * kPanel + j] = base[j] ? wide<Real>(base[j][k]) : Real(0);
+  constexpr Index kBlock = 32;
+  for (Index begin = 0; begin < depth; begin += kBlock) {
+    const Index end = std::min(begin + kBlock, depth);
+    for (int j = 0; j < kPanel; ++j) {
+      const T* const from = base[j];
+      for (Index k = begin; k < end && from; ++k) to[k * kPanel + j] = wide<Real>(from[k]);
+      for (Index k = begin; k < end && !from; ++k) to[k * kPanel + j] = Real(0);
+    }
   }
 }
 

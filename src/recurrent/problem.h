@@ -22,6 +22,8 @@ inline bool draws_masks(const LstmProblem& p) {
   return p.training && (p.dropout > 0 || p.weight_dropout > 0 || p.zoneout_hidden > 0 || p.zoneout_cell > 0);
 }
 
+std::size_t packed_bytes_cpu(const LstmProblem&);
+void pack_cpu(const LstmProblem&, void* packed);
 std::size_t tape_bytes_cpu(const LstmProblem&);
 std::size_t workspace_bytes_cpu(const LstmProblem&, const LstmOutputs&, const Execution&);
 Status forward_cpu(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);

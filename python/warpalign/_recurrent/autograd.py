@@ -19,7 +19,7 @@ def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any)
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[-1])
     ctx.save_for_backward(x, *weights, *optional, output[-1])
-    ctx.weights, ctx.want_states = len(weights), inputs[len(ops.INPUTS)]
+    ctx.weights, ctx.want_states = len(weights), inputs[len(ops.INPUTS) + 1]
     ctx.settings = keyword_only_inputs
 
 
@@ -58,7 +58,7 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         of_weights,
         by_h0 if wanted[1] else None,
         by_c0 if wanted[2] else None,
-        *(None,) * 6,
+        *(None,) * 7,
     )
 
 

@@ -204,6 +204,7 @@ def run(
             call.row_starts,
             check_resets(resets, x, batch_first, call.unbatched),
             seed,
+            None,
             return_all_states,
             needs_grad,
             batch=call.batch,

@@ -37,9 +37,22 @@ class _Sizes:
         self.bias, self.layer_norm = bias, layer_norm
         self.rows = x.shape[:-1]
         self.batch = x.shape[1] if row_starts is None else batch
+        self.input, self.projection = x.shape[-1], projection
         wide = float32_cell if c0 is None else c0.dtype == torch.float32
         half = x.dtype in (torch.float16, torch.bfloat16)
         self.cell_dtype = torch.float32 if half and wide else x.dtype
+
+    def packed_bytes(self, dtype: torch.dtype) -> Any:
+        """`lstm_packed_bytes` of the C++ core."""
+        size = 8 if dtype == torch.float64 else 4
+        hidden = (self.hidden + 15) // 16 * 16
+        entries = 0
+        for cell in range(self.cells):
+            width = self.input if cell < self.directions else self.output * self.directions
+            entries += 4 * hidden * (width + self.output + 1)
+            entries += (self.output + 63) // 64 * 64 * self.hidden if self.projection else 0
+            entries += 10 * hidden if self.layer_norm else 0
+        return entries * size
 
     def tape_bytes(self, x: Tensor) -> Any:
         """`lstm_tape_bytes` of the C++ core."""
@@ -62,11 +75,20 @@ def _(
     row_starts: Tensor | None,
     resets: Tensor | None,
     seed: Tensor | None,
+    packed: Tensor | None,
     want_states: bool,
     want_tape: bool,
     **settings: Any,
 ) -> tuple[Tensor, ...]:
-    given = {"h0": h0, "c0": c0, "lengths": lengths, "row_starts": row_starts, "resets": resets, "seed": seed}
+    given = {
+        "h0": h0,
+        "c0": c0,
+        "lengths": lengths,
+        "row_starts": row_starts,
+        "resets": resets,
+        "seed": seed,
+        "packed": packed,
+    }
     check_devices("x", x=x, **given, **{f"weights[{n}]": w for n, w in enumerate(weights)})
     s = _Sizes(x, weights, c0, row_starts, **settings)
     cell = x.new_empty(0, dtype=s.cell_dtype)
@@ -78,6 +100,13 @@ def _(
         empty_unless(want_states, cell, s.cells, *s.rows, s.hidden),
         x.new_empty(s.tape_bytes(x) if want_tape else 0, dtype=torch.uint8),
     )
+
+
+@torch.library.register_fake("warpalign::lstm_pack")  # type: ignore[untyped-decorator]
+def _(weights: list[Tensor], **settings: Any) -> Tensor:
+    x = weights[0].new_empty(1, 0, weights[0].shape[1])
+    bytes_ = _Sizes(x, weights, None, None, **settings).packed_bytes(x.dtype)
+    return x.new_empty(bytes_, dtype=torch.uint8)
 
 
 @torch.library.register_fake("warpalign::lstm_backward")  # type: ignore[untyped-decorator]
@@ -114,4 +143,5 @@ def _(
 
 
 lstm = torch.ops.warpalign.lstm.default
+pack = torch.ops.warpalign.lstm_pack.default
 backward = torch.ops.warpalign.lstm_backward.default

@@ -6,14 +6,17 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count
-from warpalign._recurrent.modules import LSTM
+from warpalign._recurrent import ops
+from warpalign._recurrent.checks import HALF, check_weights
+from warpalign._recurrent.modules import LSTM, weights_of
 
 
 class LSTMStream:
     """The state of :class:`LSTM` between calls: :meth:`step` takes the next input of every row.
 
     A stream's outputs equal those of one call on the whole sequence: for float32 and float64 on the CPU bit for bit, and
-    for half types too, as c stays in float32. Nothing is differentiable, and the module must be in evaluation mode.
+    for half types too, as c stays in float32. The weights are packed once: they are those of the stream's creation. Nothing
+    is differentiable, and the module must be in evaluation mode.
 
     Args:
         module: an :class:`LSTM` with one direction.
@@ -43,30 +46,51 @@ class LSTMStream:
             )
         if module.bidirectional:
             raise ValueError("module: expected one direction, as the other one starts at the end, got two")
-        self.module = module
         self.batch_size = check_count(batch_size, "batch_size")
-        weight = module.weight_ih_l0
-        cell = torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else weight.dtype
+        self.input_size = module.input_size
+        like = module.weight_ih_l0.detach()
+        with torch.no_grad():
+            cells, first = check_weights(weights_of(module, module.proj_size > 0), like.unsqueeze(0), 1)
+        self._weights = [tensor.detach() for cell in cells for tensor in cell]
+        kinds = {
+            "bias": module.bias,
+            "projection": first.hr is not None,
+            "layer_norm": first.ln_ih is not None,
+        }
+        self._packed = ops.pack(self._weights, **kinds)
+        self._settings = module.checked._asdict() | kinds
+        cell = torch.float32 if like.dtype in HALF else like.dtype
         shape = (module.num_layers, self.batch_size)
-        self.h = weight.new_zeros(*shape, module.proj_size or module.hidden_size, requires_grad=False)
-        self.c = weight.new_zeros(*shape, module.hidden_size, dtype=cell, requires_grad=False)
+        self.h = like.new_zeros(*shape, module.proj_size or module.hidden_size)
+        self.c = like.new_zeros(*shape, module.hidden_size, dtype=cell)
 
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
         """x (B, I), or several steps (T, B, I) -> h of the last layer (B, P), or (T, B, P)."""
         if not isinstance(x, Tensor):
             raise TypeError(f"x: expected a torch.Tensor, got {type(x).__name__}")
-        if x.dim() not in (2, 3) or x.shape[-2] != self.batch_size:
-            raise ValueError(
-                f"x: expected ({self.batch_size}, I) or (T, {self.batch_size}, I), got shape {tuple(x.shape)}"
+        if x.dim() not in (2, 3) or x.shape[-2:] != (self.batch_size, self.input_size):
+            shape = f"({self.batch_size}, {self.input_size})"
+            raise ValueError(f"x: expected shape {shape}, or steps of it, got {tuple(x.shape)}")
+        if x.dtype != self.h.dtype or x.device != self.h.device:
+            raise TypeError(
+                f"x: expected {self.h.dtype} on {self.h.device}, as the weights, got {x.dtype} on {x.device}"
             )
-        steps = x if x.dim() == 3 else x.unsqueeze(0)
-        result = self.module._run(
-            steps.transpose(0, 1) if self.module.batch_first else steps, (self.h, self.c), None, None
+        y, self.h, self.c, *_ = ops.lstm(
+            x if x.dim() == 3 else x.unsqueeze(0),
+            self._weights,
+            self.h,
+            self.c,
+            None,
+            None,
+            None,
+            None,
+            self._packed,
+            False,
+            False,
+            **self._settings,
         )
-        self.h, self.c = result.h_n, result.c_n
-        assert isinstance(result.output, Tensor)
-        output = result.output.transpose(0, 1) if self.module.batch_first else result.output
+        output: Tensor = y
         return output if x.dim() == 3 else output.squeeze(0)
 
     def reset(self, rows: Tensor | None = None) -> None:

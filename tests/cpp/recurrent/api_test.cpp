@@ -174,11 +174,31 @@ TEST(RecurrentApi, RefusesGradients) {
   EXPECT_EQ(refused([](Call& c) { c.of_weights.ih = c.of_weights.hh = c.y.data(); }), "grad_weight_hh");
 }
 
+TEST(RecurrentApi, PacksWeights) {
+  Call call;
+  EXPECT_TRUE(lstm_pack(call.problem, call.tape.data(), call.execution).ok());
+  EXPECT_STREQ(lstm_pack(call.problem, nullptr, call.execution).argument, "packed");
+  char* const inside = static_cast<char*>(call.tape.data()) + 4;
+  EXPECT_STREQ(lstm_pack(call.problem, inside, call.execution).argument, "packed");
+  call.problem.packed_weights = inside;
+  EXPECT_STREQ(call.forward().argument, "packed");
+  call.problem.packed_weights = call.tape.data();
+  EXPECT_TRUE(call.forward().ok());
+  call.problem.training = true, call.problem.weight_dropout = .5, call.problem.seed = &call.seed;
+  EXPECT_STREQ(call.forward().argument, "packed");
+  call.problem.weights = nullptr;
+  EXPECT_STREQ(lstm_pack(call.problem, call.tape.data(), call.execution).argument, "weights");
+  call.problem.hidden = 0;
+  EXPECT_STREQ(lstm_pack(call.problem, call.tape.data(), call.execution).argument, "hidden");
+  EXPECT_EQ(lstm_packed_bytes(call.problem, call.execution), 0u);
+}
+
 TEST(RecurrentApi, NoCudaYet) {
   Call call;
   call.execution = Execution::cuda(0, nullptr);
   EXPECT_EQ(call.forward().code, StatusCode::kUnsupported);
   EXPECT_EQ(call.backward().code, StatusCode::kUnsupported);
+  EXPECT_EQ(lstm_pack(call.problem, call.tape.data(), call.execution).code, StatusCode::kUnsupported);
   EXPECT_EQ(lstm_tape_bytes(call.problem, call.execution), 0u);
 }
 

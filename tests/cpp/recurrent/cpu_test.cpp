@@ -108,6 +108,22 @@ TEST_P(RecurrentPath, WithoutTape) {
   }
 }
 
+TEST_P(RecurrentPath, PackedWeightsChangeNoBit) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    for (const bool more : {false, true}) {
+      Lstm p = plain(3, 2, 19, 21);
+      p.layers = 3;
+      p.bidirectional = p.layer_norm = more;
+      p.projection = more ? 0 : 17;
+      const LstmCase given(p, dtype, 6);
+      LstmRunner runner(given);
+      const LstmRun expected = runner.run();
+      runner.pack();
+      EXPECT_EQ(runner.run().bits, expected.bits);
+    }
+  }
+}
+
 TEST_P(RecurrentPath, ThreadsChangeNoBit) {
   Lstm p = plain(12, 9, 40, 130);
   for (const bool more : {false, true}) {

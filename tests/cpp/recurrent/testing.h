@@ -191,6 +191,14 @@ class LstmRunner {
 
   LstmProblem& problem() { return problem_; }
 
+  // Packs the weights for the calls to come.
+  void pack() {
+    const std::size_t bytes = lstm_packed_bytes(problem_, execution_);
+    memory_.push_back(std::make_unique<HostBuffer>(bytes));
+    ASSERT_TRUE(lstm_pack(problem_, memory_.back()->data(), execution_).ok());
+    problem_.packed_weights = memory_.back()->data();
+  }
+
   LstmRun run(bool with_tape = true) {
     LstmRun result;
     const reference::Lstm& r = case_.problem;

@@ -166,7 +166,10 @@ def op_arguments(**changed: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     x = torch.randn(5, 2, 3, requires_grad=True)
     states = [torch.randn(cells, 2, h, requires_grad=True) for _ in range(2)]
     lengths, resets = torch.tensor([5, 3], dtype=torch.int32), torch.zeros(5, 2, dtype=torch.bool)
-    return (x, weights, *states, lengths, None, resets, torch.tensor(7)), {"bidirectional": True, **changed}
+    return (x, weights, *states, lengths, None, resets, torch.tensor(7), None), {
+        "bidirectional": True,
+        **changed,
+    }
 
 
 def test_opcheck() -> None:
@@ -184,11 +187,28 @@ def test_opcheck() -> None:
         torch.library.opcheck(ops.lstm.default, (*inputs, True, True), settings, test_utils=some)
         *outputs, tape = (t.detach() for t in ops.lstm(*inputs, True, True, **settings))
         flags = (True, True, True, True)
-        torch.library.opcheck(ops.lstm_backward.default, (*plain, tape, *outputs, *flags), settings)
+        torch.library.opcheck(ops.lstm_backward.default, (*plain[:-1], tape, *outputs, *flags), settings)
         flags = (False, True, False, False)
         torch.library.opcheck(
-            ops.lstm_backward.default, (*plain, tape, None, *outputs[1:3], None, None, *flags), settings
+            ops.lstm_backward.default, (*plain[:-1], tape, None, *outputs[1:3], None, None, *flags), settings
         )
+
+
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}, {"projection": True}])
+def test_opcheck_of_packed_weights(options: dict[str, Any]) -> None:
+    ops, h, p = torch.ops.warpalign, 21, 5 if "projection" in options else 21
+    weights = []
+    for width in (3, p, p):
+        weights += [torch.randn(4 * h, width), torch.randn(4 * h, p), torch.randn(4 * h), torch.randn(4 * h)]
+        weights += [torch.randn(p, h)] if "projection" in options else []
+        weights += [torch.ones(s) for s in (4 * h, 4 * h, h, h)] if "layer_norm" in options else []
+    torch.library.opcheck(ops.lstm_pack.default, (weights,), options)
+    packed = ops.lstm_pack(weights, **options)
+    inputs = (torch.randn(4, 2, 3), weights, *(None,) * 6)
+    expected = ops.lstm(*inputs, None, False, False, **options)
+    assert torch.equal(ops.lstm(*inputs, packed, False, False, **options)[0], expected[0])
+    with pytest.raises(RuntimeError, match="packed: expected a contiguous tensor of shape"):
+        ops.lstm(*inputs, packed[1:].clone(), False, False, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

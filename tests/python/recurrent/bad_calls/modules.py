@@ -319,7 +319,12 @@ CALLS: BadCalls = {
     "LSTMStream: step of another batch": BadCall(
         lambda g: stream(g).step(torch.zeros(2, 2)),
         ValueError,
-        "x: expected (3, I) or (T, 3, I), got shape (2, 2)",
+        "x: expected shape (3, 2), or steps of it, got (2, 2)",
+    ),
+    "LSTMStream: step of another dtype": BadCall(
+        lambda g: stream(g).step(torch.zeros(3, 2, dtype=torch.float64)),
+        TypeError,
+        "x: expected torch.float32 on cpu, as the weights, got torch.float64 on cpu",
     ),
     "LSTMStream: reset": BadCall(
         lambda g: stream(g).reset([0]),  # type: ignore[arg-type]
