@@ -32,8 +32,9 @@ namespace warpalign {
 
 // Pointers live on the execution's device, aligned to the size of their elements.
 struct TransducerJointProblem {
-  // Of encoder, predictor, weight, bias and their gradients. Half types are widened; on the CPU everything is
-  // computed in float32 then.
+  // Of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
+  // everything is float32. On CUDA (compute capability 8.0 and later) matrix units multiply half types and
+  // add in float32; h, logits and their gradients are rounded to the half type, as where they are in memory.
   DType dtype = DType::kFloat32;
   std::int32_t hidden = 1;  // H >= 1
   std::int32_t labels = 1;  // V >= 1
@@ -56,7 +57,8 @@ std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& prob
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
                                              const TransducerOutputs& outputs, const Execution& execution);
 
-// Losses, and what transducer_joint_gradient() needs. What transducer() says of its outputs holds.
+// Losses, and what transducer_joint_gradient() needs. What transducer() says of its outputs holds. CUDA
+// execution returns unsupported for half types before compute capability 8.0, and for 2^31 nodes or more.
 Status transducer_joint(const TransducerJointProblem& problem, const TransducerOutputs& outputs,
                         Workspace workspace, const Execution& execution);
 
@@ -80,7 +82,8 @@ std::size_t transducer_joint_gradient_workspace_bytes(const TransducerJointProbl
 // Gradients of sum_b grad_loss[b] loss[b]. An utterance whose loss is NaN makes its own gradients by encoder
 // and predictor NaN, and those by weight and bias.
 //
-// Bits do not depend on the number of threads. Those by encoder and predictor do not depend on the batch.
+// Bits do not depend on the number of threads; a call has the same every time. Those of losses and of
+// gradients by encoder and predictor do not depend on the batch.
 Status transducer_joint_gradient(const TransducerJointProblem& problem,
                                  const TransducerJointGradient& gradient, Workspace workspace,
                                  const Execution& execution);

@@ -76,16 +76,21 @@ Status check_problem(const TransducerJointProblem& p, const Execution& execution
   return detail::transducer::check_lattice(p.lattice, p.labels, false, execution, &nodes);
 }
 
-Status no_cuda_path() {
-  return Status::unsupported("execution", "the joint of a transducer has no CUDA path yet");
-}
+#if !WARPALIGN_HAS_CUDA
+using detail::kNoCudaPath;
+#endif
 
 }  // namespace
 
 // The sizes are of no use to a problem that check_problem() refuses: 0.
 std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution) {
-  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
-  return detail::transducer::joint_saved_bytes_cpu(problem, execution);
+  if (!check_sizes(problem).ok()) return 0;
+  if (execution.device == Device::kHost) return detail::transducer::joint_saved_bytes_cpu(problem, execution);
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::joint_saved_bytes_cuda(problem, execution);
+#else
+  return 0;
+#endif
 }
 
 std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem) {
@@ -97,15 +102,23 @@ std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& prob
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
                                              const TransducerOutputs& outputs, const Execution& execution) {
-  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
-  return detail::transducer::joint_workspace_bytes_cpu(problem, outputs, execution);
+  if (!check_sizes(problem).ok()) return 0;
+  if (execution.device == Device::kHost)
+    return detail::transducer::joint_workspace_bytes_cpu(problem, outputs, execution);
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::joint_workspace_bytes_cuda(problem, outputs, execution);
+#else
+  return 0;
+#endif
 }
 
 Status transducer_joint(const TransducerJointProblem& problem, const TransducerOutputs& outputs,
                         Workspace workspace, const Execution& execution) {
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
   if (problem.lattice.batch == 0) return {};
-  if (execution.device == Device::kCuda) return no_cuda_path();
+#if !WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return kNoCudaPath;
+#endif
   const std::size_t needed = transducer_joint_workspace_bytes(problem, outputs, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_not_null("loss", outputs.loss); !s.ok()) return s;
@@ -117,21 +130,34 @@ Status transducer_joint(const TransducerJointProblem& problem, const TransducerO
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = detail::check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transducer::joint_forward_cuda(problem, outputs, workspace, execution);
+  }
+#endif
   return detail::transducer::joint_forward_cpu(problem, outputs, workspace, execution);
 }
 
 std::size_t transducer_joint_gradient_workspace_bytes(const TransducerJointProblem& problem,
                                                       const TransducerJointGradient& gradient,
                                                       const Execution& execution) {
-  if (!check_sizes(problem).ok() || execution.device == Device::kCuda) return 0;
-  return detail::transducer::joint_gradient_workspace_bytes_cpu(problem, gradient, execution);
+  if (!check_sizes(problem).ok()) return 0;
+  if (execution.device == Device::kHost)
+    return detail::transducer::joint_gradient_workspace_bytes_cpu(problem, gradient, execution);
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::joint_gradient_workspace_bytes_cuda(problem, gradient, execution);
+#else
+  return 0;
+#endif
 }
 
 Status transducer_joint_gradient(const TransducerJointProblem& problem,
                                  const TransducerJointGradient& gradient, Workspace workspace,
                                  const Execution& execution) {
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
-  if (execution.device == Device::kCuda) return no_cuda_path();
+#if !WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return kNoCudaPath;
+#endif
   const std::size_t needed = transducer_joint_gradient_workspace_bytes(problem, gradient, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   const TransducerLattice& l = problem.lattice;
@@ -152,6 +178,11 @@ Status transducer_joint_gradient(const TransducerJointProblem& problem,
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = detail::check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transducer::joint_gradient_cuda(problem, gradient, workspace, execution);
+  }
+#endif
   return detail::transducer::joint_gradient_cpu(problem, gradient, workspace, execution);
 }
 

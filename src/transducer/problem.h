@@ -30,6 +30,15 @@ std::size_t workspace_bytes_cuda(const TransducerProblem&, const TransducerOutpu
 Status forward_cuda(const TransducerProblem&, const TransducerOutputs&, Workspace, const Execution&);
 std::size_t gradient_workspace_bytes_cuda(const TransducerProblem&, const TransducerGradient&,
                                           const Execution&);
+std::size_t joint_saved_bytes_cuda(const TransducerJointProblem&, const Execution&);
+std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem&, const TransducerOutputs&,
+                                       const Execution&);
+Status joint_forward_cuda(const TransducerJointProblem&, const TransducerOutputs&, Workspace,
+                          const Execution&);
+std::size_t joint_gradient_workspace_bytes_cuda(const TransducerJointProblem&, const TransducerJointGradient&,
+                                                const Execution&);
+Status joint_gradient_cuda(const TransducerJointProblem&, const TransducerJointGradient&, Workspace,
+                           const Execution&);
 Status gradient_cuda(const TransducerProblem&, const TransducerGradient&, Workspace, const Execution&);
 
 std::size_t align_workspace_bytes_cpu(const TransducerProblem&, const TransducerAlignment&, const Execution&);

@@ -82,6 +82,7 @@ inline int __viaddmax_s32(int a, int b, int c) {
 }
 inline int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
 inline int __ffs(unsigned v) { return __builtin_ffs(static_cast<int>(v)); }
+inline int __popc(unsigned v) { return __builtin_popcount(v); }
 
 template <class T>
 T __ldg(const T* p) {

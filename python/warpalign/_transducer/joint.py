@@ -79,8 +79,9 @@ def transducer_loss_from_joint(
             delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp (of the gradient by logits), zero_infinity and
             reduction are as in :func:`transducer_loss`.
 
-    Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. Half types are widened:
-    the CPU computes in float32.
+    Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. The CPU widens half types
+    to float32. A GPU (compute capability 8.0 and later) multiplies them on its matrix units and adds in float32; hidden
+    rows, logits and their gradients are rounded to the half type there.
 
     Returns:
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.

@@ -132,14 +132,14 @@ constexpr int kGradientWarps = kGradientThreads / cuda::kWarpSize;
 // Columns of plain and multi-blank RNN-T that are mended, at most; TDT has two.
 constexpr int kMostMended = kTransducerBigBlanks + 2;
 
-// One row of a tile, by one lane.
-template <class Storage>
+// One row of a tile, by one lane. Cursor says which node it is and where its row lies.
+template <class Storage, class Cursor = RowCursor>
 class NodeGradient {
   using Real = cuda::Sum<Storage>;
 
  public:
   // mended: kMostMended values, kWarpSize apart.
-  __device__ __forceinline__ NodeGradient(const GradientParams<Storage>& params, const RowCursor& at,
+  __device__ __forceinline__ NodeGradient(const GradientParams<Storage>& params, const Cursor& at,
                                           bool exists, Real* mended)
       : p(params), at_(at), mended_(mended) {
     const Batch& batch = p.batch;
@@ -249,7 +249,7 @@ class NodeGradient {
   }
 
   const GradientParams<Storage>& p;
-  const RowCursor& at_;
+  const Cursor& at_;
   Real* const mended_;
   Utterance utterance_{};
   RowTask<Storage> task_{};

@@ -195,6 +195,15 @@ TEST(TransducerJointApi, MakesTheGradientsThatAreWanted) {
   }
 }
 
+TEST(TransducerJointApi, SaysThatItHasNoCudaPath) {
+  Call call;
+  call.execution = Execution::cuda(0, nullptr);
+  EXPECT_EQ(call.run().code, StatusCode::kUnsupported);
+  EXPECT_EQ(call.run_gradient().code, StatusCode::kUnsupported);
+  EXPECT_EQ(transducer_joint_workspace_bytes(call.p, call.out, call.execution), 0u);
+  EXPECT_TRUE(call.untouched());
+}
+
 TEST(TransducerJointApi, WorkspaceIsBounded) {
   Call call;
   call.p.lattice.batch = 16;

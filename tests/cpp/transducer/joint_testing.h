@@ -195,7 +195,8 @@ inline void expect_near_l2(const std::vector<double>& got, const std::vector<dou
 //
 // A logit is a sum of H rounded products: its error is some sqrt(H) epsilon of its size. A loss has T + U of
 // them. Gradients: relative L2 1e-5 and 1e-10; float32's floor is what the sum of nodes leaves of rounding
-// where terms cancel. `product` is the error of one product's factors: matrix units round h to a half type.
+// where terms cancel. `product` is the error of one
+// product's factors: matrix units take h, logits and their gradients rounded to a half type.
 inline void expect_close(const JointBatch& batch, const JointRun& run, double product = 0) {
   ASSERT_TRUE(run.status.ok()) << run.status.argument << ": " << run.status.message << " "
                                << run.status.value;
@@ -208,11 +209,13 @@ inline void expect_close(const JointBatch& batch, const JointRun& run, double pr
   std::vector<double> weight(batch.network.weight.size()), bias(batch.network.bias.size()), encoder,
       predictor;
   int nodes = 0;
+  double all_steps = 0;
   for (std::size_t b = 0; b < batch.problems.size(); ++b) {
     const reference::Transducer& p = batch.problems[b];
     const auto result = reference::transducer_joint(p, batch.network, batch.encoder[b], batch.predictor[b]);
     const double steps = p.frames + p.states();
     nodes += p.frames * p.states();
+    all_steps += steps;
     if (std::isnan(result.loss)) {
       EXPECT_TRUE(std::isnan(run.loss[b])) << b;
     } else if (std::isinf(result.loss)) {
@@ -242,7 +245,8 @@ inline void expect_close(const JointBatch& batch, const JointRun& run, double pr
   const double floor = epsilon * (batch.dtype == DType::kFloat16 ? 4 : 1);
   expect_near_l2(run.encoder, encoder, limit, rounding, floor, "encoder");
   expect_near_l2(run.predictor, predictor, limit, rounding, floor, "predictor");
-  const double sums = floor * std::sqrt(static_cast<double>(nodes));
+  // Gradients by logits that are rounded to `product` / 2 are some T + U numbers of size 1.
+  const double sums = floor * std::sqrt(static_cast<double>(nodes)) + product / 2 * std::sqrt(all_steps);
   expect_near_l2(run.weight, weight, limit, rounding, sums, "weight");
   expect_near_l2(run.bias, bias, limit, rounding, sums, "bias");
 }

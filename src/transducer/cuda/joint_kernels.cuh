@@ -1,0 +1,97 @@
+// The three products of the joint network, each over a chunk of nodes.
+//
+//   logits    x = h Wᵀ, the bias as column H of W and 1 as column H of h
+//   pull back dh = act' (G W), G the gradient by logits
+//   outer     W's sums += Gᵀ h; column H is the bias's
+#pragma once
+
+#include "transducer/cuda/joint_product.cuh"
+#include "transducer/cuda/joint_rows.cuh"
+
+namespace warpalign::detail::transducer {
+
+template <class Storage>
+struct JointProducts {
+  using Real = cuda::Sum<Storage>;
+  JointRows<Storage> rows;
+  JointChunk chunk;
+  const Storage* weight;  // (columns, h_stride), packed
+  std::int32_t columns;   // V + D
+  Real* dh;               // (chunk, h_stride)
+  Real* weight_sums;      // (parts, columns, h_stride)
+  std::int32_t parts;     // of a chunk, each with sums of its own
+
+  [[nodiscard]] __device__ __forceinline__ Factor<Storage> h(int count) const {
+    return {rows.h, rows.h_stride, count, static_cast<std::int32_t>(rows.h_stride)};
+  }
+  [[nodiscard]] __device__ __forceinline__ Factor<Storage> x(int count) const {
+    return {rows.logits, rows.logit_stride, count, static_cast<std::int32_t>(rows.logit_stride)};
+  }
+  [[nodiscard]] __device__ __forceinline__ Factor<Storage> w() const {
+    return {weight, rows.h_stride, columns, static_cast<std::int32_t>(rows.h_stride)};
+  }
+};
+
+// A block's tile: tiles of columns of the result are neighbours.
+template <class Storage>
+struct TilePlace {
+  static constexpr int kTile = ProductShape<Storage>::kTile;
+  int row, column, part;
+
+  __device__ __forceinline__ TilePlace(int rows, int columns) {
+    const int column_tiles = (columns + kTile - 1) / kTile, row_tiles = (rows + kTile - 1) / kTile;
+    const int block = static_cast<int>(blockIdx.x), tile = block / column_tiles;
+    column = block % column_tiles * kTile;
+    row = tile % row_tiles * kTile;
+    part = tile / row_tiles;
+  }
+};
+
+template <class Storage>
+__global__ void __launch_bounds__(kProductThreads)
+    joint_logits_kernel(const __grid_constant__ JointProducts<Storage> p) {
+  const int count = p.chunk.rows(), columns = static_cast<int>(p.rows.logit_stride);
+  const TilePlace<Storage> tile(p.chunk.most, columns);
+  if (tile.row >= count) return;
+  multiply<Storage, false, false>(p.h(count), p.w(), tile.row, tile.column, 0, p.rows.hidden + 1,
+                                  [&](int r, int n, auto sum) {
+                                    if (r >= count || n >= columns) return;
+                                    p.rows.logits[r * p.rows.logit_stride + n] = cuda::narrow<Storage>(sum);
+                                  });
+}
+
+template <class Storage>
+__global__ void __launch_bounds__(kProductThreads)
+    joint_back_kernel(const __grid_constant__ JointProducts<Storage> p) {
+  using Real = cuda::Sum<Storage>;
+  const int count = p.chunk.rows();
+  const TilePlace<Storage> tile(p.chunk.most, p.rows.hidden);
+  if (tile.row >= count) return;
+  multiply<Storage, false, true>(
+      p.x(count), p.w(), tile.row, tile.column, 0, p.columns, [&](int r, int n, Real sum) {
+        if (r >= count || n >= p.rows.hidden) return;
+        const std::int64_t at = r * p.rows.h_stride + n;
+        const Real h = static_cast<Real>(cuda::widen(p.rows.h[at]));
+        const Real slope = p.rows.is_tanh ? Real(1) - h * h : h > Real(0) ? Real(1) : Real(0);
+        p.dh[at] = sum * slope;
+      });
+}
+
+template <class Storage>
+__global__ void __launch_bounds__(kProductThreads)
+    joint_outer_kernel(const __grid_constant__ JointProducts<Storage> p) {
+  using Real = cuda::Sum<Storage>;
+  const int count = p.chunk.rows();
+  const TilePlace<Storage> tile(p.columns, p.rows.hidden + 1);
+  const int share = p.chunk.most / p.parts, begin = tile.part * share;
+  const int end = min(begin + share, count);
+  if (begin >= end) return;
+  Real* const sums = p.weight_sums + tile.part * (p.columns * p.rows.h_stride);
+  multiply<Storage, true, true>(p.x(end), p.h(end), tile.row, tile.column, begin, end,
+                                [&](int k, int j, Real sum) {
+                                  if (k >= p.columns || j > p.rows.hidden) return;
+                                  sums[k * p.rows.h_stride + j] += sum;
+                                });
+}
+
+}  // namespace warpalign::detail::transducer

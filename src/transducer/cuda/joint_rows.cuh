@@ -1,0 +1,325 @@
+// The rows of a joint network's nodes, a chunk at a time: hidden rows before the products, arc weights and
+// gradients of logits behind them, and which nodes have gradients at all.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "transducer/cuda/row_gradient.cuh"
+#include "transducer/cuda/rows.cuh"
+#include "warpalign/transducer_joint.h"
+
+namespace warpalign::detail::transducer {
+
+constexpr int kJointThreads = 256;
+constexpr int kJointWarps = kJointThreads / cuda::kWarpSize;
+
+// Which nodes a chunk has: those of list[first ..], up to *count of them; list null: rows first .. of all.
+struct JointChunk {
+  const std::int32_t* list;
+  const std::int32_t* count;
+  std::int32_t all;  // rows, without a list
+  std::int32_t first;
+  std::int32_t most;  // nodes
+
+  [[nodiscard]] __device__ __forceinline__ int rows() const {
+    const int behind = (list ? *count : all) - first;
+    return max(min(behind, most), 0);
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int32_t row(int index) const {
+    return list ? list[first + index] : first + index;
+  }
+};
+
+// A node of a chunk: row (b T + t) (U + 1) + u of all, and `index` in the chunk's memory.
+struct ChunkCursor : RowCursor {
+  std::int64_t index;
+
+  __device__ __forceinline__ ChunkCursor(const Batch& batch, const JointChunk& chunk, int at, bool exists)
+      : RowCursor(batch, exists ? chunk.row(at) : 0), index(at) {}
+  [[nodiscard]] __device__ __forceinline__ std::int64_t offset(const Batch&,
+                                                               const std::int64_t (&stride)[3]) const {
+    return index * stride[2];
+  }
+};
+
+template <class Storage>
+struct JointRows {
+  const Storage* encoder;
+  std::int64_t encoder_stride[2];
+  const Storage* predictor;
+  std::int64_t predictor_stride[2];
+  std::int32_t hidden;  // H
+  bool is_tanh;
+  Storage* h;                 // (chunk, h_stride); 1 in column H, 0 behind it
+  std::int64_t h_stride;      // a multiple of 8, above H
+  Storage* logits;            // (chunk, logit_stride)
+  std::int64_t logit_stride;  // a multiple of 8
+};
+
+template <class Real>
+__device__ __forceinline__ Real joint_activation(Real v, bool is_tanh) {
+  if (is_tanh) return std::tanh(v);
+  return v > Real(0) || v != v ? v : Real(0);  // NaN stays NaN
+}
+
+// Hidden rows of a chunk, a warp for each; 0 in padding, which is not read.
+template <class Storage>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_hidden_kernel(const __grid_constant__ Batch batch, const __grid_constant__ JointRows<Storage> p,
+                        const __grid_constant__ JointChunk chunk) {
+  using Real = cuda::Sum<Storage>;
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp =
+      static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int rows = chunk.rows(), stride = static_cast<int>(gridDim.x) * kJointWarps;
+  for (int index = warp; index < rows; index += stride) {
+    const RowCursor at(batch, chunk.row(index));
+    const bool active = at.t < frames_of(batch.lattice, at.b) && at.u <= labels_of(batch.lattice, at.b);
+    const Storage* const e = p.encoder + at.b * p.encoder_stride[0] + at.t * p.encoder_stride[1];
+    const Storage* const g = p.predictor + at.b * p.predictor_stride[0] + at.u * p.predictor_stride[1];
+    Storage* const to = p.h + index * p.h_stride;
+    for (int j = lane; j < p.h_stride; j += cuda::kWarpSize) {
+      Real v = j == p.hidden ? Real(1) : Real(0);
+      if (active && j < p.hidden) {
+        v = joint_activation(static_cast<Real>(cuda::widen(e[j])) + static_cast<Real>(cuda::widen(g[j])),
+                             p.is_tanh);
+      }
+      to[j] = cuda::narrow<Storage>(v);
+    }
+  }
+}
+
+// Weights in rows of h_stride, with the bias in column H.
+template <class Storage>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_pack_kernel(const Storage* weight, const Storage* bias, int columns, int hidden, Storage* to,
+                      std::int64_t stride) {
+  const std::int64_t all = columns * stride;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
+  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
+       n += step) {
+    const std::int64_t k = n / stride, j = n - k * stride;
+    Storage v = cuda::narrow<Storage>(cuda::Sum<Storage>(0));
+    if (j < hidden) v = weight[k * hidden + j];
+    if (j == hidden && bias) v = bias[k];
+    to[n] = v;
+  }
+}
+
+// Arc weights of a chunk of all rows, as rows_kernel makes them of logits in memory.
+template <class Storage>
+__global__ void __launch_bounds__(kRowThreads)
+    joint_weights_kernel(const __grid_constant__ RowsParams<Storage> p,
+                         const __grid_constant__ JointChunk chunk) {
+  using Real = cuda::Sum<Storage>;
+  const Batch& batch = p.batch;
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warps = kRowThreads / cuda::kWarpSize;
+  const int warp = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int rows = chunk.rows();
+  for (int first = warp * p.tile; first < rows; first += static_cast<int>(gridDim.x) * warps * p.tile) {
+    const bool exists = lane < p.tile && first + lane < rows;
+    const ChunkCursor at(batch, chunk, first + lane, exists);
+    bool active = exists;
+    if (active) {
+      const Utterance utterance = utterance_at(batch, at.b);
+      active = utterance.fits && at.t < utterance.frames && at.u <= utterance.labels;
+    }
+    const Storage* const row = active ? p.logits + at.offset(batch, p.logits_stride) : nullptr;
+    const RowSum<Real> sum = sum_tile(row, batch.labels, p.tile, p.lanes, lane);
+    if (!active) continue;
+    if (p.sums) p.sums[at.row] = sum;
+    const Utterance utterance = utterance_at(batch, at.b);
+    const bool has_durations = batch.lattice.tdt && !utterance.without_durations;
+    const Storage* const duration_row = has_durations ? row + batch.labels : nullptr;
+    RowSum<Real> durations{};
+    if (has_durations) durations = sum_durations(duration_row, batch.lattice.durations);
+    NodeWeights<Storage>{p,   utterance, table_of(batch, utterance), at.t, at.u, row, duration_row,
+                         sum, durations}
+        .write();
+  }
+}
+
+// Gradients by the logits of a chunk, in place.
+template <class Storage>
+__global__ void __launch_bounds__(kGradientThreads)
+    joint_gradient_kernel(const __grid_constant__ GradientParams<Storage> p,
+                          const __grid_constant__ JointChunk chunk) {
+  using Real = cuda::Sum<Storage>;
+  __shared__ RowTask<Storage> tasks[kGradientWarps][cuda::kWarpSize];
+  __shared__ Real mended[kGradientWarps][kMostMended][cuda::kWarpSize];
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int warp = static_cast<int>(blockIdx.x) * kGradientWarps + warp_of_block;
+  const int rows = chunk.rows();
+  RowTask<Storage>* const own = tasks[warp_of_block];
+  for (int first = warp * p.tile; first < rows;
+       first += static_cast<int>(gridDim.x) * kGradientWarps * p.tile) {
+    const bool exists = lane < p.tile && first + lane < rows;
+    const ChunkCursor at(p.batch, chunk, first + lane, exists);
+    const NodeGradient<Storage, ChunkCursor> node(p, at, exists, &mended[warp_of_block][0][lane]);
+    own[lane] = node.task();
+    __syncwarp();
+    for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
+    __syncwarp();
+    node.finish();
+    __syncwarp();
+  }
+}
+
+// Whether a row's gradient may be other than 0.
+template <class Real>
+struct LiveRows {
+  Batch batch;
+  const Real* slots;
+  const std::int32_t* outcome;
+  Real label_factor;
+
+  [[nodiscard]] __device__ __forceinline__ bool is_live(std::int64_t row) const {
+    if (row >= batch.rows) return false;
+    const RowCursor at(batch, row);
+    const Utterance u = utterance_at(batch, at.b);
+    if (at.t >= u.frames || at.u > u.labels) return false;
+    const int found = outcome[at.b];
+    if (found != kPaths) return found == kInvalid;
+    const ArcTable& table = table_of(batch, u);
+    const int star = batch.lattice.star;
+    Real sum[2] = {};  // blanks, labels: in the order of NodeGradient
+    for (int arc = 0; arc < table.arcs(); ++arc) {
+      const bool is_label = table.is_label(arc);
+      if (!arc_end(table, arc, at.t, at.u, u.frames, u.labels).exists) continue;
+      if (star >= 0 && (is_label || at.u > 0) && u.targets[at.u - !is_label] == star) continue;
+      const Real g = slots[u.slot + u.layout.slot(at.t, at.u + is_label, arc)];
+      sum[is_label] += is_label ? g * label_factor : g;
+    }
+    return !is_dead(sum[0] + sum[1]);
+  }
+};
+
+constexpr int kLiveRows = 1024;  // that a block counts
+
+// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on).
+template <class Real, bool kScatters>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list) {
+  __shared__ int of_warp[kJointWarps];
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  int before = kScatters ? counts[blockIdx.x] : 0;
+  for (int part = 0; part < kLiveRows; part += kJointThreads) {
+    const std::int64_t row =
+        static_cast<std::int64_t>(blockIdx.x) * kLiveRows + part + static_cast<int>(threadIdx.x);
+    const bool live = p.is_live(row);
+    const unsigned mask = __ballot_sync(cuda::kFullWarp, live);
+    if (lane == 0) of_warp[warp] = __popc(mask);
+    __syncthreads();
+    int place = before;
+    for (int w = 0; w < kJointWarps; ++w) {
+      if (w < warp) place += of_warp[w];
+      before += of_warp[w];
+    }
+    if (kScatters && live) {
+      list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(row);
+    }
+    __syncthreads();
+  }
+  if (!kScatters && threadIdx.x == 0) counts[blockIdx.x] = before;
+}
+
+// counts[k] becomes the sum of those before; *total the sum of all. One block.
+static __global__ void __launch_bounds__(kJointThreads)
+    joint_scan_kernel(std::int32_t* counts, int blocks, std::int32_t* total) {
+  __shared__ int sums[kJointThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int share = (blocks + kJointThreads - 1) / kJointThreads;
+  const int begin = min(thread * share, blocks), end = min(begin + share, blocks);
+  int own = 0;
+  for (int k = begin; k < end; ++k) own += counts[k];
+  sums[thread] = own;
+  __syncthreads();
+  int before = 0;
+  for (int k = 0; k < thread; ++k) before += sums[k];
+  if (thread == kJointThreads - 1) *total = before + own;
+  for (int k = begin; k < end; ++k) {
+    const int count = counts[k];
+    counts[k] = before;
+    before += count;
+  }
+}
+
+// Adds a chunk's dh (chunk, dh_stride) to the sums of frames (B T, H) and of states (B (U+1), H). A warp
+// takes a frame, or a state of an utterance, and adds its nodes in order to what is there: where chunks end
+// changes no bit.
+template <class Real>
+struct HiddenSums {
+  Batch batch;
+  JointChunk chunk;
+  const Real* dh;
+  std::int64_t dh_stride;
+  int hidden;
+  Real* frames;  // null: not wanted
+  Real* states;
+};
+template <class Real>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_add_kernel(const __grid_constant__ HiddenSums<Real> p) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp =
+      static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int warps = static_cast<int>(gridDim.x) * kJointWarps;
+  const int rows = p.chunk.rows(), states = p.batch.lattice.states;
+  if (rows == 0) return;
+  for (int index = warp; p.frames && index < rows; index += warps) {
+    const int frame = p.chunk.row(index) / states;
+    if (index > 0 && p.chunk.row(index - 1) / states == frame) continue;
+    int end = index + 1;
+    while (end < rows && p.chunk.row(end) / states == frame) ++end;
+    Real* const to = p.frames + static_cast<std::int64_t>(frame) * p.hidden;
+    for (int j = lane; j < p.hidden; j += cuda::kWarpSize) {
+      Real sum = to[j];
+      for (int k = index; k < end; ++k) sum += p.dh[k * p.dh_stride + j];
+      to[j] = sum;
+    }
+  }
+  if (!p.states) return;
+  const int per_utterance = p.batch.lattice.frames * states;
+  const int first = p.chunk.row(0) / per_utterance, last = p.chunk.row(rows - 1) / per_utterance;
+  for (int task = first * states + warp; task < (last + 1) * states; task += warps) {
+    const int b = task / states, u = task - b * states;
+    Real* const to = p.states + static_cast<std::int64_t>(task) * p.hidden;
+    for (int part = 0; part < rows; part += cuda::kWarpSize) {
+      const int k = part + lane;
+      const std::int32_t row = k < rows ? p.chunk.row(k) : -1;
+      unsigned mine =
+          __ballot_sync(cuda::kFullWarp, row >= 0 && row / per_utterance == b && row % states == u);
+      for (; mine != 0; mine &= mine - 1) {
+        const Real* const from = p.dh + (part + __ffs(static_cast<int>(mine)) - 1) * p.dh_stride;
+        for (int j = lane; j < p.hidden; j += cuda::kWarpSize) to[j] += from[j];
+      }
+    }
+  }
+}
+
+// to[r, j] = sum over parts of from[part, r, j], rounded once: (rows, columns) of rows `stride` apart, and
+// column j == columns to `last` (null: not wanted).
+template <class Storage>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_round_kernel(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,
+                       std::int64_t stride, std::int64_t rows, int columns, Storage* to, Storage* last) {
+  const std::int64_t all = rows * (columns + 1);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
+  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
+       n += step) {
+    const std::int64_t row = n / (columns + 1);
+    const int j = static_cast<int>(n - row * (columns + 1));
+    Storage* const out =
+        j < columns ? (to ? to + row * columns + j : nullptr) : (last ? last + row : nullptr);
+    if (!out) continue;
+    cuda::Sum<Storage> sum = 0;
+    for (int part = 0; part < parts; ++part) sum += from[part * part_stride + row * stride + j];
+    *out = cuda::narrow<Storage>(sum);
+  }
+}
+
+}  // namespace warpalign::detail::transducer

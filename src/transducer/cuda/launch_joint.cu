@@ -1,0 +1,437 @@
+// Host side of the joint's CUDA path. Nodes go through the workspace a chunk at a time:
+//
+//   transducer_joint()            pack; for each chunk: hidden, logits, weights; lattice
+//   transducer_joint_gradient()   live nodes counted, scanned and listed; pack; for each chunk of them:
+//   hidden,
+//                                 logits, gradient in the logits' place, pull back, outer, add; round
+//
+// How many nodes are live stays on the device: launches for chunks behind them end at once.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "transducer/cuda/joint_kernels.cuh"
+#include "transducer/cuda/plan.cuh"
+#include "transducer/problem.h"
+
+namespace warpalign::detail::transducer {
+namespace {
+
+// Bytes of a chunk's rows, which are to stay in the second-level cache.
+constexpr std::int64_t kChunkBytes = 24 << 20;
+// Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
+constexpr std::int32_t kWeightParts = 2;
+
+TransducerProblem logits_of(const TransducerJointProblem& p) {
+  TransducerProblem logits;
+  logits.dtype = p.dtype;
+  logits.labels = p.labels;
+  logits.lattice = p.lattice;
+  return logits;
+}
+
+constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// What a call works on.
+template <class Storage>
+class JointPlan {
+ public:
+  using Real = cuda::Sum<Storage>;
+  static constexpr int kTile = ProductShape<Storage>::kTile;
+
+  JointPlan(const TransducerJointProblem& problem, const Execution& execution)
+      : p_(problem),
+        logits_(logits_of(problem)),
+        plan_(logits_, execution),
+        columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
+        h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
+        x_stride_(rounded_up(columns_, 8)) {}
+  JointPlan(const JointPlan&) = delete;
+  JointPlan& operator=(const JointPlan&) = delete;
+
+  [[nodiscard]] const Plan<Real>& plan() const { return plan_; }
+  [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
+  [[nodiscard]] std::int32_t columns() const { return columns_; }
+  [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
+  [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
+  [[nodiscard]] std::size_t counts() const {
+    return static_cast<std::size_t>(cuda::div_up(all(), std::int64_t{kLiveRows}));
+  }
+
+  // Nodes of a chunk: whole tiles of each part.
+  [[nodiscard]] std::int32_t chunk(bool for_gradient) const {
+    const auto bytes = static_cast<std::int64_t>(sizeof(Storage));
+    std::int64_t row = (x_stride_ + h_stride_) * bytes;
+    if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
+    constexpr std::int64_t kWhole = std::int64_t{kTile} * kWeightParts;
+    const std::int64_t fitting = kChunkBytes / row / kWhole;
+    return static_cast<std::int32_t>(
+        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), kWhole)), 1) * kWhole);
+  }
+
+  // rows(chunk): what the kernels of a chunk take.
+  [[nodiscard]] JointRows<Storage> rows(Storage* h, Storage* x) const {
+    return {static_cast<const Storage*>(p_.encoder.data),
+            {p_.encoder.stride[0], p_.encoder.stride[1]},
+            static_cast<const Storage*>(p_.predictor.data),
+            {p_.predictor.stride[0], p_.predictor.stride[1]},
+            p_.hidden,
+            p_.activation == Activation::kTanh,
+            h,
+            h_stride_,
+            x,
+            x_stride_};
+  }
+  [[nodiscard]] static int tiles(std::int64_t rows, std::int64_t columns) {
+    return static_cast<int>(cuda::div_up(rows, std::int64_t{kTile}) *
+                            cuda::div_up(columns, std::int64_t{kTile}));
+  }
+  [[nodiscard]] std::int64_t x_stride() const { return x_stride_; }
+
+  // Packs the weights.
+  [[nodiscard]] Status pack(Storage* to, cudaStream_t stream) const {
+    const int blocks = plan_.blocks_for(static_cast<std::int64_t>(packed()), kJointThreads);
+    return cuda::launch(joint_pack_kernel<Storage>, {blocks, kJointThreads, 0, stream},
+                        static_cast<const Storage*>(p_.weight), static_cast<const Storage*>(p_.bias),
+                        static_cast<int>(columns_), static_cast<int>(p_.hidden), to, h_stride_);
+  }
+  // A chunk's logits, from hidden rows.
+  [[nodiscard]] Status logits(const Batch& batch, const JointProducts<Storage>& products,
+                              cudaStream_t stream) const {
+    const int warps = plan_.blocks_for(std::int64_t{products.chunk.most} * cuda::kWarpSize, kJointThreads);
+    if (Status s = cuda::launch(joint_hidden_kernel<Storage>, {warps, kJointThreads, 0, stream}, batch,
+                                products.rows, products.chunk);
+        !s.ok()) {
+      return s;
+    }
+    const int blocks = tiles(products.chunk.most, x_stride_);
+    return cuda::launch(joint_logits_kernel<Storage>, {blocks, kProductThreads, 0, stream}, products);
+  }
+
+ private:
+  const TransducerJointProblem& p_;
+  const TransducerProblem logits_;
+  const Plan<Real> plan_;
+  const std::int32_t columns_;
+  const std::int64_t h_stride_, x_stride_;
+};
+
+// Everything in the workspace of the first call.
+template <class Storage>
+struct JointMemory {
+  using Real = cuda::Sum<Storage>;
+  typename Plan<Real>::Exchange exchange;
+  Saved<Real> saved;  // without a gradient
+  Storage* weight;
+  Storage* h;
+  Storage* x;
+
+  JointMemory(const JointPlan<Storage>& plan, bool for_gradient, Arena& arena) {
+    exchange = plan.plan().exchange(arena, for_gradient);
+    if (!for_gradient) saved = plan.plan().save(arena, false);
+    weight = arena.take<Storage>(plan.packed());
+    h = arena.take<Storage>(plan.chunk(false) * plan.h_stride());
+    x = arena.take<Storage>(plan.chunk(false) * plan.x_stride());
+  }
+};
+
+template <class Storage>
+Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+               const Execution& execution) {
+  using Real = cuda::Sum<Storage>;
+  const JointPlan<Storage> joint(p, execution);
+  const Plan<Real>& plan = joint.plan();
+  if (!plan.fits())
+    return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
+  const auto stream = static_cast<cudaStream_t>(execution.stream);
+  const bool for_gradient = out.saved != nullptr;
+  Arena scratch(workspace.data);
+  const JointMemory<Storage> memory(joint, for_gradient, scratch);
+  Arena kept(out.saved);
+  const Saved<Real> saved = for_gradient ? plan.save(kept, true) : memory.saved;
+  Batch batch = plan.batch();
+  batch.places = saved.places;
+  if (plan.has_places()) {
+    if (Status s = launch_places(batch, saved.places, stream); !s.ok()) return s;
+  }
+  if (joint.all() > 0) {
+    if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
+  }
+  JointProducts<Storage> products{};
+  products.rows = joint.rows(memory.h, memory.x);
+  products.weight = memory.weight;
+  products.columns = joint.columns();
+  RowsParams<Storage> weights{};
+  weights.batch = batch;
+  const int blocks = set_rows<Storage>(weights, plan, kRowThreads, kRowBlocks<Storage>);
+  weights.logits = memory.x;
+  weights.logits_stride[2] = joint.x_stride();
+  weights.penalties =
+      penalties_of<Real>(p.lattice, static_cast<Real>(std::log(p.lattice.star_penalty)), false);
+  weights.sums = saved.sums;
+  weights.slots = saved.slots;
+  const std::int32_t most = joint.chunk(false);
+  for (std::int64_t first = 0; first < joint.all(); first += most) {
+    products.chunk = {nullptr, nullptr, static_cast<std::int32_t>(joint.all()),
+                      static_cast<std::int32_t>(first), most};
+    if (Status s = joint.logits(batch, products, stream); !s.ok()) return s;
+    if (Status s = cuda::launch(joint_weights_kernel<Storage>, {blocks, kRowThreads, 0, stream}, weights,
+                                products.chunk);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return enqueue_lattice(plan, batch, saved, memory.exchange, static_cast<Real*>(out.loss), stream);
+}
+
+// Everything in the workspace of the second call.
+template <class Storage>
+struct JointGradientMemory {
+  using Real = cuda::Sum<Storage>;
+  std::int32_t* count;   // of live nodes
+  std::int32_t* counts;  // of blocks of kLiveRows
+  std::int32_t* list;
+  Storage* weight;
+  Storage* h;
+  Storage* x;
+  Real* dh = nullptr;           // (chunk, h_stride); null: not wanted
+  Real* frames = nullptr;       // (B T, H), half types
+  Real* states = nullptr;       // (B (U+1), H), half types
+  Real* weight_sums = nullptr;  // (kWeightParts, columns, h_stride)
+
+  JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                      const JointPlan<Storage>& plan, Arena& arena) {
+    const std::int64_t batch = p.lattice.batch;
+    const std::int32_t chunk = plan.chunk(true);
+    count = arena.take<std::int32_t>(1);
+    counts = arena.take<std::int32_t>(plan.counts());
+    list = arena.take<std::int32_t>(plan.all());
+    weight = arena.take<Storage>(plan.packed());
+    h = arena.take<Storage>(chunk * plan.h_stride());
+    x = arena.take<Storage>(chunk * plan.x_stride());
+    constexpr bool kRounds = !std::is_same_v<Storage, Real>;
+    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride());
+    if (kRounds && g.encoder) frames = arena.take<Real>(batch * p.lattice.frames * p.hidden);
+    if (kRounds && g.predictor) states = arena.take<Real>(batch * p.lattice.states * p.hidden);
+    if (g.weight || g.bias) weight_sums = arena.take<Real>(kWeightParts * plan.packed());
+  }
+};
+
+template <class Real>
+Status list_live(const LiveRows<Real>& live, std::int64_t blocks, std::int32_t* counts, std::int32_t* list,
+                 std::int32_t* count, cudaStream_t stream) {
+  const cuda::LaunchConfig config{static_cast<int>(blocks), kJointThreads, 0, stream};
+  if (Status s = cuda::launch(joint_live_kernel<Real, false>, config, live, counts, list); !s.ok()) return s;
+  if (Status s = cuda::launch(joint_scan_kernel, {1, kJointThreads, 0, stream}, counts,
+                              static_cast<int>(blocks), count);
+      !s.ok()) {
+    return s;
+  }
+  return cuda::launch(joint_live_kernel<Real, true>, config, live, counts, list);
+}
+
+// The sum of parts, rounded to the caller's type.
+template <class Storage>
+Status round_to(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride, std::int64_t stride,
+                std::int64_t rows, int columns, void* to, void* last, int blocks, cudaStream_t stream) {
+  return cuda::launch(joint_round_kernel<Storage>, {blocks, kJointThreads, 0, stream}, from, parts,
+                      part_stride, stride, rows, columns, static_cast<Storage*>(to),
+                      static_cast<Storage*>(last));
+}
+
+template <class Storage>
+Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
+                const Execution& execution) {
+  using Real = cuda::Sum<Storage>;
+  const TransducerLattice& l = p.lattice;
+  const JointPlan<Storage> joint(p, execution);
+  const Plan<Real>& plan = joint.plan();
+  const auto stream = static_cast<cudaStream_t>(execution.stream);
+  Arena arena(workspace.data);
+  const JointGradientMemory<Storage> memory(p, g, joint, arena);
+  const std::int64_t of_encoder = std::int64_t{l.batch} * l.frames * p.hidden;
+  const std::int64_t of_predictor = std::int64_t{l.batch} * l.states * p.hidden;
+  Real* frames = memory.frames;
+  Real* states = memory.states;
+  if constexpr (std::is_same_v<Storage, Real>) {
+    frames = static_cast<Real*>(g.encoder);
+    states = static_cast<Real*>(g.predictor);
+  }
+  const struct {
+    void* data;
+    std::size_t count;
+  } cleared[] = {{frames, static_cast<std::size_t>(of_encoder)},
+                 {states, static_cast<std::size_t>(of_predictor)},
+                 {memory.weight_sums, kWeightParts * joint.packed()}};
+  for (const auto& one : cleared) {
+    if (!one.data) continue;
+    if (Status s = cuda::set_memory(one.data, 0, one.count * sizeof(Real), stream); !s.ok()) return s;
+  }
+  if (joint.all() > 0) {
+    Arena kept(const_cast<void*>(g.saved));  // NOLINT: only read
+    const Saved<Real> saved = plan.save(kept, true);
+    GradientParams<Storage> rows{};
+    rows.batch = plan.batch();
+    rows.batch.places = saved.places;
+    const int blocks = set_rows<Storage>(rows, plan, kGradientThreads, kGradientBlocks<Storage>);
+    rows.logits = rows.grad = memory.x;
+    rows.duration_logits = rows.duration_grad = memory.x + p.labels;
+    for (auto* stride :
+         {&rows.logits_stride, &rows.grad_stride, &rows.duration_stride, &rows.duration_grad_stride}) {
+      (*stride)[2] = joint.x_stride();
+    }
+    rows.sums = saved.sums;
+    rows.slots = saved.slots;
+    rows.outcome = saved.outcome;
+    rows.grad_loss = static_cast<const Real*>(g.grad_loss);
+    rows.grad_loss_stride = g.grad_loss_stride;
+    rows.label_factor = static_cast<Real>(1.0 + l.fastemit);
+    rows.clamp = static_cast<Real>(l.clamp);
+    const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor};
+    if (Status s = list_live(live, static_cast<std::int64_t>(joint.counts()), memory.counts, memory.list,
+                             memory.count, stream);
+        !s.ok()) {
+      return s;
+    }
+    if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
+    JointProducts<Storage> products{};
+    products.rows = joint.rows(memory.h, memory.x);
+    products.weight = memory.weight;
+    products.columns = joint.columns();
+    products.dh = memory.dh;
+    products.weight_sums = memory.weight_sums;
+    products.parts = kWeightParts;
+    const std::int32_t most = joint.chunk(true);
+    for (std::int64_t first = 0; first < joint.all(); first += most) {
+      products.chunk = {memory.list, memory.count, 0, static_cast<std::int32_t>(first), most};
+      if (Status s = joint.logits(rows.batch, products, stream); !s.ok()) return s;
+      if (Status s = cuda::launch(joint_gradient_kernel<Storage>, {blocks, kGradientThreads, 0, stream}, rows,
+                                  products.chunk);
+          !s.ok()) {
+        return s;
+      }
+      if (memory.weight_sums) {
+        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * kWeightParts;
+        if (Status s =
+                cuda::launch(joint_outer_kernel<Storage>, {tiles, kProductThreads, 0, stream}, products);
+            !s.ok()) {
+          return s;
+        }
+      }
+      if (!memory.dh) continue;
+      const int tiles = joint.tiles(most, p.hidden);
+      if (Status s = cuda::launch(joint_back_kernel<Storage>, {tiles, kProductThreads, 0, stream}, products);
+          !s.ok()) {
+        return s;
+      }
+      const HiddenSums<Real> sums{rows.batch,
+                                  products.chunk,
+                                  memory.dh,
+                                  joint.h_stride(),
+                                  p.hidden,
+                                  g.encoder ? frames : nullptr,
+                                  g.predictor ? states : nullptr};
+      const int warps = plan.blocks_for(std::int64_t{most} * cuda::kWarpSize, kJointThreads);
+      if (Status s = cuda::launch(joint_add_kernel<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {
+        return s;
+      }
+    }
+  }
+  const auto blocks_of = [&](std::int64_t n) { return std::max(plan.blocks_for(n, kJointThreads), 1); };
+  if (memory.weight_sums) {
+    const auto packed = static_cast<std::int64_t>(joint.packed());
+    if (Status s = round_to<Storage>(memory.weight_sums, kWeightParts, packed, joint.h_stride(),
+                                     joint.columns(), p.hidden, g.weight, g.bias, blocks_of(packed), stream);
+        !s.ok()) {
+      return s;
+    }
+  }
+  const struct {
+    const Real* from;
+    void* to;
+    std::int64_t rows;
+  } rounded[] = {{memory.frames, g.encoder, std::int64_t{l.batch} * l.frames},
+                 {memory.states, g.predictor, std::int64_t{l.batch} * l.states}};
+  for (const auto& one : rounded) {
+    if (!one.from || one.rows == 0) continue;
+    if (Status s = round_to<Storage>(one.from, 1, 0, p.hidden, one.rows, p.hidden, one.to, nullptr,
+                                     blocks_of(one.rows * p.hidden), stream);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return {};
+}
+
+// visitor(Storage{}) for the problem's elements.
+template <class Visitor>
+decltype(auto) visit_storage(DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return visitor(double{});
+    case DType::kFloat16:
+      return visitor(cuda::Float16{});
+    case DType::kBFloat16:
+      return visitor(cuda::BFloat16{});
+    default:
+      return visitor(float{});
+  }
+}
+
+// What this path alone cannot do.
+Status check_limits(const TransducerJointProblem& p, const Execution& execution) {
+  const TransducerLattice& l = p.lattice;
+  if (std::int64_t{l.batch} * l.frames * l.states > INT32_MAX - (1 << 20)) {
+    return Status::unsupported("frames", "more than 2^31 nodes of one batch on a GPU");
+  }
+  const bool is_half = p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16;
+  if (is_half && cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) {
+    return Status::unsupported("dtype", "half types on a GPU below compute capability 8.0");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t joint_saved_bytes_cuda(const TransducerJointProblem& p, const Execution& execution) {
+  const TransducerProblem logits = logits_of(p);
+  return saved_bytes_cuda(logits, execution);
+}
+
+std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                       const Execution& execution) {
+  return visit_storage(p.dtype, [&](auto storage) {
+    using Storage = decltype(storage);
+    Arena arena;
+    static_cast<void>(JointMemory<Storage>(JointPlan<Storage>(p, execution), out.saved != nullptr, arena));
+    return arena.used();
+  });
+}
+
+Status joint_forward_cuda(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+                          const Execution& execution) {
+  if (Status s = check_limits(p, execution); !s.ok()) return s;
+  return visit_storage(
+      p.dtype, [&](auto storage) { return forward<decltype(storage)>(p, out, workspace, execution); });
+}
+
+std::size_t joint_gradient_workspace_bytes_cuda(const TransducerJointProblem& p,
+                                                const TransducerJointGradient& g,
+                                                const Execution& execution) {
+  return visit_storage(p.dtype, [&](auto storage) {
+    using Storage = decltype(storage);
+    Arena arena;
+    static_cast<void>(JointGradientMemory<Storage>(p, g, JointPlan<Storage>(p, execution), arena));
+    return arena.used();
+  });
+}
+
+Status joint_gradient_cuda(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                           Workspace workspace, const Execution& execution) {
+  if (Status s = check_limits(p, execution); !s.ok()) return s;
+  return visit_storage(p.dtype,
+                       [&](auto storage) { return gradient<decltype(storage)>(p, g, workspace, execution); });
+}
+
+}  // namespace warpalign::detail::transducer
