@@ -18,17 +18,33 @@ using namespace detail::transport;  // NOLINT: the checks of this one
 
 constexpr std::int32_t kMostColumns = 1 << 29;
 
+// On whose device the caller's execution is.
+bool on_host(const Execution& execution) { return execution.device == Device::kHost; }
+
 // Whether there is work for the CPU path.
 bool runs(const SinkhornProblem& p, const Execution& execution) {
   return has_sizes(p) && execution.device == Device::kHost;
 }
 
-Status check_plan(const SinkhornProblem& p, const Execution& execution) {
+Status check_potentials(const SinkhornProblem& p, const Execution& execution) {
   if (Status s = check_problem(p, execution); !s.ok() || p.batch == 0) return s;
-  if (Status s = check_on_host(execution); !s.ok()) return s;
   if (!p.f0) return Status::invalid("f0", "the potentials f of the plan", 0);
   if (!p.g0) return Status::invalid("g0", "the potentials g of the plan", 0);
   return {};
+}
+// Of functions without a CUDA path.
+Status check_plan(const SinkhornProblem& p, const Execution& execution) {
+  if (Status s = check_potentials(p, execution); !s.ok() || p.batch == 0) return s;
+  return check_on_host(execution);
+}
+
+// The same for every function of the CUDA path.
+std::size_t cuda_workspace_bytes([[maybe_unused]] const SinkhornProblem& p,
+                                 [[maybe_unused]] const Execution& execution) {
+#if WARPALIGN_HAS_CUDA
+  if (has_sizes(p)) return plan_cuda_workspace_bytes(p, execution);
+#endif
+  return 0;
 }
 
 Status check_columns(const SinkhornProblem& p, std::int32_t columns) {
@@ -56,13 +72,14 @@ Status check_memory(std::span<WrittenMemory> places, Workspace workspace, std::s
 
 std::size_t plan_apply_workspace_bytes(const SinkhornProblem& problem, const PlanProduct& product,
                                        const Execution& execution) {
+  if (!on_host(execution)) return cuda_workspace_bytes(problem, execution);
   if (!runs(problem, execution) || !check_columns(problem, product.columns).ok()) return 0;
   return plan_apply_cpu_workspace_bytes(problem, product, execution);
 }
 
 Status plan_apply(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,
                   const Execution& execution) {
-  if (Status s = check_plan(p, execution); !s.ok()) return s;
+  if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (Status s = check_columns(p, product.columns); !s.ok()) return s;
   if (Status s = check_input(p, "v", product.v.data); !s.ok()) return s;
@@ -71,6 +88,9 @@ Status plan_apply(const SinkhornProblem& p, const PlanProduct& product, Workspac
   const std::size_t rows = product.transposed ? p.m : p.n;
   WrittenMemory places[] = {{"result", product.result, p.batch * rows * product.columns * size, size}, {}};
   if (Status s = check_memory(places, workspace, needed, execution); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!on_host(execution)) return plan_apply_cuda(p, product, workspace, execution);
+#endif
   return plan_apply_cpu(p, product, workspace, execution);
 }
 
@@ -155,16 +175,20 @@ Status plan_sample(const SinkhornProblem& p, const PlanSamples& samples, Workspa
 }
 
 std::size_t plan_dense_workspace_bytes(const SinkhornProblem& problem, const Execution& execution) {
+  if (!on_host(execution)) return cuda_workspace_bytes(problem, execution);
   return runs(problem, execution) ? plan_dense_cpu_workspace_bytes(problem, execution) : 0;
 }
 
 Status plan_dense(const SinkhornProblem& p, void* plan, Workspace workspace, const Execution& execution) {
-  if (Status s = check_plan(p, execution); !s.ok()) return s;
+  if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (Status s = check_not_null("plan", plan); !s.ok()) return s;
   const std::size_t needed = plan_dense_workspace_bytes(p, execution), size = size_of(p.dtype);
   WrittenMemory places[] = {{"plan", plan, static_cast<std::size_t>(p.batch) * p.n * p.m * size, size}, {}};
   if (Status s = check_memory(places, workspace, needed, execution); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!on_host(execution)) return plan_dense_cuda(p, plan, workspace, execution);
+#endif
   return plan_dense_cpu(p, plan, workspace, execution);
 }
 

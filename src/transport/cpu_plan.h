@@ -1,20 +1,10 @@
 // The rows of a plan on a CPU, from its potentials.
 #pragma once
 
-#include <limits>
-
 #include "transport/cpu_problem.h"
+#include "transport/problem.h"
 
 namespace warpalign::detail::transport {
-
-// The problem as the plan's functions see it: at its potentials, without what led there.
-inline SinkhornProblem at_its_potentials(const SinkhornProblem& p) {
-  SinkhornProblem of = p;
-  of.epsilon_start = 0;
-  of.mass = 0;
-  of.a.strength = of.b.strength = std::numeric_limits<double>::infinity();
-  return of;
-}
 
 template <class Real>
 struct CpuPlan {

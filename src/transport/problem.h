@@ -2,6 +2,8 @@
 // checked by api_*.cpp; a path checks only what it alone can know.
 #pragma once
 
+#include <limits>
+
 #include "warpalign/sinkhorn.h"
 #include "warpalign/transport_plan.h"
 
@@ -27,5 +29,18 @@ std::size_t plan_sample_cpu_workspace_bytes(const SinkhornProblem&, const PlanSa
 Status plan_sample_cpu(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
 std::size_t plan_dense_cpu_workspace_bytes(const SinkhornProblem&, const Execution&);
 Status plan_dense_cpu(const SinkhornProblem&, void* plan, Workspace, const Execution&);
+
+std::size_t plan_cuda_workspace_bytes(const SinkhornProblem&, const Execution&);
+Status plan_apply_cuda(const SinkhornProblem&, const PlanProduct&, Workspace, const Execution&);
+Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
+
+// The problem as the plan's functions see it: at its potentials, without what led there.
+inline SinkhornProblem at_its_potentials(const SinkhornProblem& p) {
+  SinkhornProblem of = p;
+  of.epsilon_start = 0;
+  of.mass = 0;
+  of.a.strength = of.b.strength = std::numeric_limits<double>::infinity();
+  return of;
+}
 
 }  // namespace warpalign::detail::transport

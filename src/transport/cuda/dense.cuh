@@ -251,7 +251,7 @@ class Dense {
                 logits += mass * t;
               }
               if (p_.plan && j < count) {
-                const double plan = pass.is_nan ? CUDART_NAN : p_.cost_scale * static_cast<double>(mass);
+                const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
                 p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] +
                         (begin + j) * p_.plan_stride[2]] = static_cast<Real>(plan);
               }

@@ -15,16 +15,15 @@ cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream)
   return config;
 }
 
-template <class Costs>
+template <class Costs, void (*kKernel)(SolveParams<typename Costs::Real>) = sinkhorn_kernel<Costs>>
 constexpr SinkhornKernel<typename Costs::Real> entry(RowShape shape = {}) {
   using Real = typename Costs::Real;
   return {shape,
           [](const SolveLayout& layout, int* blocks) {
-            return cuda::resident_blocks(sinkhorn_kernel<Costs>, launch_config<Costs>(layout, nullptr),
-                                         blocks);
+            return cuda::resident_blocks(kKernel, launch_config<Costs>(layout, nullptr), blocks);
           },
           [](const SolveParams<Real>& params, cudaStream_t stream) {
-            return cuda::launch(sinkhorn_kernel<Costs>, launch_config<Costs>(params.layout, stream), params);
+            return cuda::launch(kKernel, launch_config<Costs>(params.layout, stream), params);
           }};
 }
 

@@ -22,4 +22,8 @@ const SinkhornKernel<Real>& dense_kernel_for(int columns);
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();
 
+// Writes params.plan or params.product, of given costs or of points.
+template <class Real>
+const SinkhornKernel<Real>& plan_kernel_entry();
+
 }  // namespace warpalign::detail::transport

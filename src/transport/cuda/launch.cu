@@ -1,4 +1,4 @@
-// Host side of sinkhorn()'s CUDA path: where everything is in the workspace, and the launch.
+// Host side of transport's CUDA path: where everything is in the workspace, and the launches.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +16,16 @@ namespace {
 template <class Real>
 class Plan {
  public:
-  Plan(const SinkhornProblem& p, const Execution& execution) : p_(p) {
-    const bool given = p.cost.data != nullptr;
-    swapped_ = given && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
+  // solves: the kernels of sinkhorn(); else those of what is read off a plan.
+  Plan(const SinkhornProblem& p, const Execution& execution, bool solves) : p_(p) {
+    const bool rows_in_registers = solves && p.cost.data;
+    swapped_ = rows_in_registers && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
     const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
-    kernel_ = given ? &dense_kernel_for<Real>(columns) : &points_kernel<Real>();
-    if (given) {
+    kernel_ = !solves             ? &plan_kernel_entry<Real>()
+              : rows_in_registers ? &dense_kernel_for<Real>(columns)
+                                  : &points_kernel<Real>();
+    tiles_ = !rows_in_registers;
+    if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
     } else {
       layout_.threads = kPointsThreads;
@@ -48,7 +52,7 @@ class Plan {
     params.columns.length = swapped_ ? p_.n : p_.m;
     params.rows.splits = layout_.segments;
     params.columns.splits = layout_.row_groups;
-    if (!p_.cost.data) {
+    if (tiles_) {
       params.rows.splits = point_splits(p_.n, p_.m, layout_.team_blocks);
       params.columns.splits = point_splits(p_.m, p_.n, layout_.team_blocks);
     }
@@ -62,7 +66,8 @@ class Plan {
     return params;
   }
 
-  Status run(const SinkhornOutputs& out, Workspace workspace, cudaStream_t stream) const {
+  // What the kernel takes, but for what plans give.
+  [[nodiscard]] SolveParams<Real> bound(const SinkhornOutputs& out, Workspace workspace) const {
     Arena arena(workspace.data);
     SolveParams<Real> params = lay_out(arena);
     const auto real = [](const void* data) { return static_cast<const Real*>(data); };
@@ -93,6 +98,7 @@ class Plan {
     }
     params.cost = real(p_.cost.data);
     params.plan = written(out.grad_cost);
+    params.plan_scale = p_.cost_scale;
     const std::int64_t plan_stride[] = {std::int64_t{p_.n} * p_.m, p_.m, 1};
     for (int axis = 0; axis < 3; ++axis) {
       const int from = axis == 0 || !swapped_ ? axis : 3 - axis;
@@ -117,11 +123,15 @@ class Plan {
     params.grad_epsilon = written(out.grad_epsilon);
     params.error = written(out.error);
     params.iterations = out.iterations;
+    return params;
+  }
+
+  [[nodiscard]] Status launch(const SolveParams<Real>& params, cudaStream_t stream) const {
     const std::size_t teams = layout_.teams;
     if (Status s = cuda::set_memory(params.arrivals, 0, teams * sizeof(int), stream); !s.ok()) return s;
-    if (out.grad_cost && (p_.a.lengths || p_.b.lengths)) {  // behind true lengths
+    if (params.plan && (p_.a.lengths || p_.b.lengths)) {  // behind true lengths
       const std::size_t bytes = sizeof(Real) * p_.batch * p_.n * p_.m;
-      if (Status s = cuda::set_memory(out.grad_cost, 0, bytes, stream); !s.ok()) return s;
+      if (Status s = cuda::set_memory(params.plan, 0, bytes, stream); !s.ok()) return s;
     }
     return kernel_->launch(params, stream);
   }
@@ -129,28 +139,69 @@ class Plan {
  private:
   const SinkhornProblem& p_;
   bool swapped_;
+  bool tiles_;
   const SinkhornKernel<Real>* kernel_;
   SolveLayout layout_{};
   Status status_;
 };
 
+std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, bool solves) {
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    Arena arena;
+    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, solves).lay_out(arena));
+    return arena.used();
+  });
+}
+
+// give(params) names what the kernel writes of the plan at the problem's potentials.
+template <class Give>
+Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execution& execution,
+                     const Give& give) {
+  const SinkhornProblem of = at_its_potentials(p);
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    const Plan<typename decltype(type)::Type> plan(of, execution, false);
+    if (!plan.status().ok()) return plan.status();
+    auto params = plan.bound({}, workspace);
+    give(params);
+    return plan.launch(params, static_cast<cudaStream_t>(execution.stream));
+  });
+}
+
 }  // namespace
 
 std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs&,
                                           const Execution& execution) {
-  return visit_float32_float64(p.dtype, [&](auto type) {
-    Arena arena;
-    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution).lay_out(arena));
-    return arena.used();
-  });
+  return workspace_bytes(p, execution, true);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                      const Execution& execution) {
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(p, execution);
+    const Plan<typename decltype(type)::Type> plan(p, execution, true);
     if (!plan.status().ok()) return plan.status();
-    return plan.run(out, workspace, static_cast<cudaStream_t>(execution.stream));
+    return plan.launch(plan.bound(out, workspace), static_cast<cudaStream_t>(execution.stream));
+  });
+}
+
+std::size_t plan_cuda_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
+  return workspace_bytes(at_its_potentials(p), execution, false);
+}
+
+Status plan_apply_cuda(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,
+                       const Execution& execution) {
+  return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
+    params.factor = static_cast<const Real*>(product.v.data);
+    std::copy_n(product.v.stride, 3, params.factor_stride);
+    params.result = static_cast<Real*>(product.result);
+    params.result_columns = product.columns;
+    params.transposed = product.transposed;
+  });
+}
+
+Status plan_dense_cuda(const SinkhornProblem& p, void* to, Workspace workspace, const Execution& execution) {
+  return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
+    params.plan = static_cast<Real*>(to);
+    params.plan_scale = 1;
   });
 }
 

@@ -39,7 +39,8 @@ struct SolveParams {
   SideParams<Real> columns;
   const Real* cost;
   std::int64_t cost_stride[3];  // of the batch, rows, columns
-  Real* plan;                   // grad_cost; null: not wanted
+  Real* plan;                   // grad_cost, or the plan itself; null: not wanted
+  double plan_scale;            // it is so many times P
   std::int64_t plan_stride[3];
   int batch;
   int dim;        // 0: costs are given
@@ -62,6 +63,12 @@ struct SolveParams {
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
+  // P v, or P^T v, of plan_apply(): K columns.
+  const Real* factor;  // (B, M, K), transposed (B, N, K)
+  std::int64_t factor_stride[3];
+  Real* result;  // (B, N, K), transposed (B, M, K)
+  int result_columns;
+  bool transposed;
   unsigned char* records;  // (teams, 2, team_blocks, kRecordBytes)
   int* arrivals;           // (teams,), 0 before the launch
 };

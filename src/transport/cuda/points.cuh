@@ -1,5 +1,5 @@
 // One pass over costs that are made from points, which are never stored: sums or largest logits of one side,
-// tile by tile of 64 x 64 pairs; and the gradients by the points.
+// tile by tile of 64 x 64 pairs; the gradients by the points; and products of a plan, of given costs too.
 //
 // A block keeps 64 points of one side ("own") and goes through the points of the other, or a part of them
 // ("split"). A thread has the costs of 4 x 4 pairs. Features come in pieces of 16 through shared memory. The
@@ -29,7 +29,7 @@ class Points {
 
   // Lengths of the points, by which the cosine divides. Behind the team's next barrier.
   __device__ __forceinline__ void prepare() const {
-    if (p_.kind != CostKind::kCosine) return;
+    if (p_.cost || p_.kind != CostKind::kCosine) return;
     for (const Side<Real>* const side : {&rows_, &columns_}) {
       const int step = team_.blocks * static_cast<int>(blockDim.x);
       for (int i = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); i < side->count;
@@ -49,6 +49,65 @@ class Points {
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
     if (pass.rows) one_side<kKind>(pass, true, sums);
     if (pass.columns) one_side<kKind == PassKind::kEvaluate ? PassKind::kSums : kKind>(pass, false, sums);
+  }
+
+  // The product of the plan with K columns: 64 points of the result and 64 columns at a time.
+  __device__ __attribute__((noinline)) void write_product(const Pass& pass) const {
+    const bool of_rows = !p_.transposed;
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    Shared& s = shared();
+    const int pieces = cuda::div_up(p_.result_columns, kTile);
+    const Real k = static_cast<Real>(pass.k);
+    Real* const result = p_.result + own.row_of_batch() * p_.result_columns;
+    for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
+      const int begin = task / pieces * kTile, first = task % pieces * kTile;
+      __syncthreads();
+      load_numbers(own, 0, begin, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      Real total[4][4] = {};
+      for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
+        __syncthreads();
+        load_numbers(other, 1, other_begin, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+        load_factor(s.features, other, other_begin, first);
+        Real costs[4][4];
+        costs_of_tile(own, other, begin, other_begin, costs);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            s.plan[first_other() + c][first_own() + r] = s.weight[0][first_own() + r] *
+                                                         s.weight[1][first_other() + c] *
+                                                         exp2_of(logit(r, c, costs[r][c], k));
+          }
+        }
+        __syncthreads();
+        Real part[4][4] = {};
+        for (int j = 0; j < kTile; ++j) {
+          const Quad mass = *reinterpret_cast<const Quad*>(&s.plan[j][first_own()]);
+          const Quad v = *reinterpret_cast<const Quad*>(&s.features[j][first_other()]);
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) part[r][c] = fma(mass.v[r], v.v[c], part[r][c]);
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) total[r][c] += part[r][c];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int i = begin + first_own() + r, d = first + first_other() + c;
+          if (i >= own.p.length || d >= p_.result_columns) continue;
+          result[static_cast<std::int64_t>(i) * p_.result_columns + d] =
+              i < own.count ? total[r][c] : Real(0);
+        }
+      }
+    }
   }
 
   // d value / d the points of both sides, where wanted.
@@ -105,8 +164,20 @@ class Points {
       s.hi[place][k] = w.hi;
       s.lo[place][k] = w.lo;
       s.weight[place][k] = exists ? static_cast<Real>(side.reference(side.weight(i))) : Real(0);
-      const bool has_length = exists && p_.kind == CostKind::kCosine;
+      const bool has_length = exists && !p_.cost && p_.kind == CostKind::kCosine;
       s.inverse_length[place][k] = has_length ? inverse_lengths(side)[i] : Real(0);
+    }
+  }
+
+  // to[k][d]: columns first ... first + 63 of v (rows of the other side), 0 where there are none.
+  __device__ __forceinline__ void load_factor(Real (*to)[kRow], const Side<Real>& side, int begin,
+                                              int first) const {
+    const std::int64_t* const stride = p_.factor_stride;
+    for (int n = static_cast<int>(threadIdx.x); n < kTile * kTile; n += kThreads) {
+      const int k = n / kTile, d = n % kTile;
+      const bool exists = begin + k < side.count && first + d < p_.result_columns;
+      to[k][d] = exists ? p_.factor[side.b * stride[0] + (begin + k) * stride[1] + (first + d) * stride[2]]
+                        : Real(0);
     }
   }
 
@@ -153,6 +224,24 @@ class Points {
     }
   }
 
+  // Costs that are given; inf where there is no pair.
+  __device__ __forceinline__ void load_costs(const Side<Real>& own, const Side<Real>& other, int begin,
+                                             int other_begin, Real (&costs)[4][4]) const {
+    __syncthreads();  // as where costs are made
+    const bool of_rows = &own == &rows_;
+    const std::int64_t own_stride = p_.cost_stride[of_rows ? 1 : 2], stride = p_.cost_stride[of_rows ? 2 : 1];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int i = begin + first_own() + r, j = other_begin + first_other() + c;
+        costs[r][c] = static_cast<Real>(CUDART_INF);
+        if (i < own.count && j < other.count) {
+          costs[r][c] = p_.cost[own.b * p_.cost_stride[0] + i * own_stride + j * stride];
+        }
+      }
+    }
+  }
   // The thread's costs, not scaled. All threads of the block come.
   __device__ __attribute__((noinline)) void costs_of_tile(const Side<Real>& own, const Side<Real>& other,
                                                           int begin, int other_begin,
@@ -162,6 +251,7 @@ class Points {
 #pragma unroll
       for (int c = 0; c < 4; ++c) costs[r][c] = 0;
     }
+    if (p_.cost) return load_costs(own, other, begin, other_begin, costs);
     for (int first = 0; first < p_.dim; first += kPiece) {
       __syncthreads();  // what was there has been used
       load_features<kPiece, true>(shared().own, own, begin, first);
@@ -249,7 +339,7 @@ class Points {
                 }
                 const int i = begin + first_own() + r, j = tile * kTile + first_other() + c;
                 if (p_.plan && i < own.count && j < other.count) {
-                  const double plan = pass.is_nan ? CUDART_NAN : p_.cost_scale * static_cast<double>(mass);
+                  const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
                   p_.plan[own.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2]] =
                       static_cast<Real>(plan);
                 }

@@ -55,13 +55,19 @@ class Solver {
   }
   [[nodiscard]] __device__ __forceinline__ const Costs& costs() const { return costs_; }
 
-  // Leaves the potentials of the last iteration.
-  __device__ __forceinline__ void run() {
+  // The potentials to start from, at the first epsilon. Returns the last one.
+  __device__ __forceinline__ double set_up() {
     const double wanted = p_.epsilons ? static_cast<double>(p_.epsilons[rows.b]) : p_.epsilon;
     const bool valid = wanted > 0 && !isinf(wanted);
     const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
     epsilon = valid ? max(target, p_.epsilon_start) : target;
     start();
+    return target;
+  }
+
+  // Leaves the potentials of the last iteration.
+  __device__ __forceinline__ void run() {
+    const double target = set_up();
     if (p_.symmetric) {
       while (epsilon > target) {
         symmetric_step();

@@ -1,0 +1,22 @@
+// What is read off a plan.
+#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/plan_kernel.cuh"
+
+namespace warpalign::detail::transport {
+namespace {
+
+template <class Real>
+constexpr SinkhornKernel<Real> kKernel = entry<Points<Real>, plan_kernel<Points<Real>>>();
+
+}  // namespace
+
+template <>
+const SinkhornKernel<float>& plan_kernel_entry<float>() {
+  return kKernel<float>;
+}
+template <>
+const SinkhornKernel<double>& plan_kernel_entry<double>() {
+  return kKernel<double>;
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,31 @@
+// What is read off a plan: the problems of the batch at the potentials they come with.
+#pragma once
+
+#include "transport/cuda/points.cuh"
+#include "transport/cuda/solver.cuh"
+
+namespace warpalign::detail::transport {
+
+// Writes the plan, or its product with a matrix.
+template <class Costs>
+__global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
+    plan_kernel(const __grid_constant__ SolveParams<typename Costs::Real> p) {
+  const int blocks = p.layout.team_blocks;
+  const int index = static_cast<int>(blockIdx.x) / blocks;
+  Team team(index, static_cast<int>(blockIdx.x) % blocks, blocks, p.arrivals + index,
+            p.records + static_cast<std::size_t>(index) * 2 * blocks * kRecordBytes);
+  for (int b = index; b < p.batch; b += p.layout.teams) {
+    Solver<Costs> solver(p, team, b);
+    static_cast<void>(solver.set_up());
+    Pass pass = solver.pass_at_current();
+    if (p.plan) {
+      pass.rows = true;
+      PlanSums unused;
+      solver.costs().template run<PassKind::kEvaluate>(pass, unused);
+    }
+    if (p.result) solver.costs().write_product(pass);
+    team.barrier();  // the next problem's potentials take the place of this one's
+  }
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,164 @@
+// plan_apply() and plan_dense() on CUDA, against the float64 CPU path at the same potentials.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "device_buffer.h"
+#include "testing.h"
+#include "warpalign/transport_plan.h"
+
+namespace warpalign::test {
+namespace {
+
+class TransportPlanCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  }
+};
+
+// A batch of two problems of which the second one has padding. Sources are given costs (dim 0), the same
+// transposed (dim -1), or points.
+struct Problem {
+  static constexpr int kBatch = 2, kColumns = 67;
+  const int n, m, dim;
+  const CostKind kind;
+  const bool counting;
+  std::vector<double> first, second, a, b, f, g, by_columns, by_rows;
+  std::vector<std::int32_t> rows, columns;
+
+  Problem(int n_, int m_, int dim_, CostKind kind_, bool counting_)
+      : n(n_),
+        m(m_),
+        dim(dim_),
+        kind(kind_),
+        counting(counting_),
+        rows{n_, (n_ + 1) / 2},
+        columns{m_, (m_ + 2) / 3} {
+    const std::size_t all_rows = kBatch * n, all_columns = kBatch * m;
+    first = normal(dim > 0 ? all_rows * dim : all_rows * m, 1);
+    second = normal(dim > 0 ? all_columns * dim : 0, 2);
+    if (dim <= 0) {
+      for (double& c : first) c = static_cast<float>(c * c);
+      first[3] = kInf;
+    }
+    a = weights(all_rows, 3);
+    b = weights(all_columns, 4);
+    f = normal(all_rows, 5);
+    g = normal(all_columns, 6);
+    by_columns = normal(all_columns * kColumns, 7);
+    by_rows = normal(all_rows * kColumns, 8);
+  }
+
+  template <class Real, class Buffer, class Function>
+  std::vector<double> on(const Execution& execution, std::size_t count, const Function& call) const {
+    const Buffer first_data(as<Real>(first)), second_data(as<Real>(second)), a_data(as<Real>(a)),
+        b_data(as<Real>(b)), f_data(as<Real>(f)), g_data(as<Real>(g)), rows_data(rows), columns_data(columns);
+    SinkhornProblem p;
+    p.dtype = kDType<Real>;
+    p.batch = kBatch;
+    p.n = n;
+    p.m = m;
+    if (dim > 0) {
+      p.dim = dim;
+      p.x = {first_data.data(), {n * dim, dim, 1}};
+      p.y = {second_data.data(), {m * dim, dim, 1}};
+      p.cost_kind = kind;
+    } else if (dim == 0) {
+      p.cost = {first_data.data(), {n * m, m, 1}};
+    } else {
+      p.cost = {first_data.data(), {n * m, 1, n}};
+    }
+    p.cost_scale = 0.7;
+    p.a = {a_data.data(), 1.0, static_cast<const std::int32_t*>(rows_data.data())};
+    p.b = {b_data.data(), 0.0, static_cast<const std::int32_t*>(columns_data.data())};
+    p.epsilon = 0.8;
+    p.epsilon_start = 5;
+    p.mass = 1e-4;  // neither is looked at
+    p.reference = counting ? TransportReference::kCounting : TransportReference::kProduct;
+    p.f0 = f_data.data();
+    p.g0 = g_data.data();
+    const Buffer result(count * sizeof(Real));
+    call(p, result.data(), execution);
+    return read<Real>(result, count);
+  }
+
+  template <class Real, class Buffer>
+  std::vector<double> dense(const Execution& execution) const {
+    return on<Real, Buffer>(execution, static_cast<std::size_t>(kBatch) * n * m,
+                            [&](const SinkhornProblem& p, void* to, const Execution& e) {
+                              const std::size_t bytes = plan_dense_workspace_bytes(p, e);
+                              const Buffer workspace(bytes);
+                              const Status s = plan_dense(p, to, {workspace.data(), bytes}, e);
+                              EXPECT_TRUE(s.ok()) << s.argument << ": " << s.message;
+                            });
+  }
+  template <class Real, class Buffer>
+  std::vector<double> apply(const Execution& execution, bool transposed) const {
+    const std::vector<double>& v = transposed ? by_rows : by_columns;
+    const std::int64_t length = transposed ? n : m;
+    return on<Real, Buffer>(execution, static_cast<std::size_t>(kBatch) * (transposed ? m : n) * kColumns,
+                            [&](const SinkhornProblem& p, void* to, const Execution& e) {
+                              const Buffer v_data(as<Real>(v));
+                              // (B, K, length) in memory.
+                              const PlanProduct product{
+                                  transposed, kColumns, {v_data.data(), {length * kColumns, 1, length}}, to};
+                              const std::size_t bytes = plan_apply_workspace_bytes(p, product, e);
+                              const Buffer workspace(bytes);
+                              const Status s = plan_apply(p, product, {workspace.data(), bytes}, e);
+                              EXPECT_TRUE(s.ok()) << s.argument << ": " << s.message;
+                            });
+  }
+
+  template <class Real>
+  void check() const {
+    SCOPED_TRACE(testing::Message() << n << " x " << m << ", D " << dim << ", kind " << static_cast<int>(kind)
+                                    << ", counting " << counting);
+    const double tolerance = sizeof(Real) == 4 ? 2e-6 : 1e-13;
+    const auto expect_near = [&](const std::vector<double>& got, const std::vector<double>& want) {
+      const double floor = tolerance * largest(want);
+      for (std::size_t k = 0; k < want.size(); ++k) ASSERT_NEAR(got[k], want[k], floor) << k;
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        if (want[k] == 0) {
+          ASSERT_EQ(got[k], 0) << k;
+        }
+      }
+    };
+    const Execution host = Execution::host(), cuda = Execution::cuda(0, nullptr);
+    expect_near(dense<Real, DeviceBuffer>(cuda), dense<double, HostBuffer>(host));
+    for (const bool transposed : {false, true}) {
+      expect_near(apply<Real, DeviceBuffer>(cuda, transposed), apply<double, HostBuffer>(host, transposed));
+    }
+  }
+};
+
+TEST_F(TransportPlanCuda, PlansAndProducts) {
+  for (const auto& [n, m, dim] :
+       {std::tuple{1, 1, 2}, {64, 65, 3}, {70, 200, 0}, {130, 63, -1}, {65, 31, 20}, {300, 260, 0}}) {
+    for (const CostKind kind : {CostKind::kSquaredEuclidean, CostKind::kCosine}) {
+      if (dim <= 0 && kind == CostKind::kCosine) continue;
+      for (const bool counting : {false, true}) {
+        const Problem problem(n, m, dim, kind, counting);
+        problem.check<float>();
+        problem.check<double>();
+      }
+    }
+  }
+}
+
+TEST_F(TransportPlanCuda, OthersSayThatTheyRunOnCpus) {
+  const Problem problem(3, 4, 0, CostKind::kSquaredEuclidean, false);
+  problem.on<float, DeviceBuffer>(Execution::cuda(0, nullptr), 24,
+                                  [](const SinkhornProblem& p, void* to, const Execution& e) {
+                                    const PlanTop top{false, 1, to, nullptr};
+                                    EXPECT_EQ(plan_topk(p, top, {}, e).code, StatusCode::kUnsupported);
+                                    EXPECT_EQ(plan_sample(p, {}, {}, e).code, StatusCode::kUnsupported);
+                                    EXPECT_EQ(plan_gradient(p, {}, {}, e).code, StatusCode::kUnsupported);
+                                  });
+}
+
+}  // namespace
+}  // namespace warpalign::test
