@@ -90,3 +90,11 @@ def in_a_new_process(code: str) -> str:
     done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def write_files(root: Path, files: dict[str, str]) -> None:
+    """files: texts by path below root."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

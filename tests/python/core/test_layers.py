@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from check_layers import check_tree
+from tests.python.helpers import write_files
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,19 +28,12 @@ TREE = {
 }
 
 
-def write_tree(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
 def test_this_tree_keeps_the_direction() -> None:
     assert check_tree(ROOT) == []
 
 
 def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
-    write_tree(tmp_path, TREE)
+    write_files(tmp_path, TREE)
     assert check_tree(tmp_path) == []
 
 
@@ -71,14 +65,14 @@ def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_a_planted_violation_is_seen(tmp_path: Path, file: str, line: str) -> None:
-    write_tree(tmp_path, TREE | {file: line + "\n"})
+    write_files(tmp_path, TREE | {file: line + "\n"})
     violations = check_tree(tmp_path)
     assert violations
     assert all(violation.startswith(file) for violation in violations)
 
 
 def test_comments_do_not_count(tmp_path: Path) -> None:
-    write_tree(
+    write_files(
         tmp_path, TREE | {"include/warpalign/fine.h": "// __global__\n/* #include <torch/torch.h> */\n"}
     )
     assert check_tree(tmp_path) == []
