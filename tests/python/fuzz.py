@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 
 from tests.python.helpers import ROOT
 
-# Random calls of a whole run. Operators share them, and so do an operator's tests: one operator more costs no time.
+# Random calls of a whole run, each as long as one of soft-DTW. Operators share them, and so do an operator's tests: one
+# operator more costs no time.
 CASES = int(os.environ.get("WARPALIGN_FUZZ_CASES", 10_000))
 OPERATORS = {path.parent.name for path in (ROOT / "tests" / "python").glob("*/test_fuzz*.py")}
 
 
-def share(tests: int) -> settings:
-    """The settings for one of an operator's tests; the same cases in every run."""
+def share(tests: int, weight: int = 1) -> settings:
+    """The settings for one of an operator's tests; the same cases in every run.
+
+    weight: how many times as long as one of soft-DTW's an operator's call takes, with its reference.
+    """
     return settings(
-        max_examples=-(-CASES // (len(OPERATORS) * tests)),
+        max_examples=-(-CASES // (len(OPERATORS) * tests * weight)),
         deadline=None,
         derandomize=True,
         database=None,

@@ -77,6 +77,12 @@ def log_probs(logits: Tensor, o: Options) -> Tensor:
     return logits if o.from_log_probs else logits.log_softmax(-1)
 
 
+def log_sum(terms: list[Tensor]) -> Tensor:
+    """log sum exp. Terms of −inf are left out: where there are no others, torch's gradient would be NaN."""
+    there = [term for term in terms if float(term.detach()) != -math.inf]
+    return torch.stack(there).logsumexp(0) if there else terms[0].detach()
+
+
 def loss(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor | None = None) -> Tensor:
     """0-d; inf without a path. logits (T, U+1, V), float64."""
     scores = log_probs(logits, o)
@@ -87,13 +93,13 @@ def loss(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor 
         for u in range(len(labels) + 1):
             if (t, u) not in incoming:
                 continue
-            alpha = torch.stack(incoming[t, u]).logsumexp(0)
+            alpha = log_sum(incoming[t, u])
             for arc in arcs(scores, durations, labels, t, u, o):
                 incoming.setdefault((arc.t, arc.u), []).append(alpha + arc.weight)
     ends = incoming.get((frames, len(labels)), []) if frames else []
     if not ends:
         return logits.sum() * 0 + math.inf
-    return -torch.stack(ends).logsumexp(0)
+    return -log_sum(ends)
 
 
 def enumerated(logits: Tensor, labels: list[int], o: Options, duration_logits: Tensor | None = None) -> float:
