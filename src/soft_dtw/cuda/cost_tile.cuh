@@ -16,8 +16,8 @@ constexpr int kTileGroups = 4;  // between two kept states
 // What the series consist of: numbers, or numbers and their tangents. tangent_at: null where they are 0.
 template <class Cell, class In>
 using Element = std::conditional_t<Cell::kDual, Dual, typename Storage<In>::Value>;
-template <class Cell, class Address>
-__device__ __forceinline__ auto load_element(Address at, Address tangent_at) {
+template <class Cell, class Address, class TangentAddress>
+__device__ __forceinline__ auto load_element(Address at, TangentAddress tangent_at) {
   if constexpr (Cell::kDual) {
     return Dual(load_input(at), tangent_at ? load_input(tangent_at) : 0.0);
   } else {
@@ -240,16 +240,18 @@ class CostMaker {
 
   __device__ void make_from_matrix(int row0, Real* tile) {
     const int j = column(column0_ + lane_);
-    const auto from = pair_.cost + j * p_.cost_stride[2];
     const auto tangent = behind(pair_.cost_tangent, j * p_.tangents.cost_stride[2]);
+    with_pointer(pair_.cost + j * p_.cost_stride[2], [&](const auto* from) {
 #pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
-      const int i = row(row0 + r);
-      const Real cost = final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
-                                                           behind(tangent, i * p_.tangents.cost_stride[1]))),
-                                   r, lane_);
-      tile[lane_ * Ring::stride(p_) + r] = is_inside(row0 + r) ? cost : Real(0);
-    }
+      for (int r = 0; r < kTileRows; ++r) {
+        const int i = row(row0 + r);
+        const Real cost =
+            final_cost(Real(load_element<Cell>(from + i * p_.cost_stride[1],
+                                               behind(tangent, i * p_.tangents.cost_stride[1]))),
+                       r, lane_);
+        tile[lane_ * Ring::stride(p_) + r] = is_inside(row0 + r) ? cost : Real(0);
+      }
+    });
   }
 
   // Differences first: x^2 + y^2 - 2 x y would lose the digits of series far from 0. Each lane makes 4 rows
@@ -351,17 +353,20 @@ class CostMaker {
         return;
       }
     }
-    for (int d = lane_; d < (length + 3) / 4 * 4; d += 32) {
-      const auto at = series + (d0 + d) * stride[2];
-      const auto tangent_at = behind(tangents, (d0 + d) * tangent_stride[2]);
+    with_pointer(series, [&](const auto* from) {
+      for (int d = lane_; d < (length + 3) / 4 * 4; d += 32) {
+        const auto* const at = from + (d0 + d) * stride[2];
+        const auto tangent_at = behind(tangents, (d0 + d) * tangent_stride[2]);
 #pragma unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const int i = row_of(r);
-        to[r * kStagedStride<Element> + d] =
-            d < length ? load_element<Cell>(at + i * stride[1], behind(tangent_at, i * tangent_stride[1]))
-                       : Element(0);
+        for (int r = 0; r < kRows; ++r) {
+          const int i = row_of(r);
+          to[r * kStagedStride<Element> + d] =
+              d < length
+                  ? Element(load_element<Cell>(at + i * stride[1], behind(tangent_at, i * tangent_stride[1])))
+                  : Element(0);
+        }
       }
-    }
+    });
   }
 
   const Params& p_;

@@ -32,8 +32,6 @@ class GradientMaker {
   static constexpr bool kAll = kOptions_ == Options::kAll;
   using Real = typename Cell::Real;
   using Element = soft_dtw::Element<Cell, In>;
-  using Input = typename Storage<In>::Input;
-  using Output = typename Storage<In>::Output;
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
@@ -102,64 +100,84 @@ class GradientMaker {
   }
 
   __device__ __forceinline__ void load_x(int row0, int d0) {
-    const auto x = pair_.x + feature(d0) * p_.x_stride[2];
     const auto tangent = behind(pair_.x_tangent, feature(d0) * p_.tangents.x_stride[2]);
-    if (!Cell::kDual && row0 >= 0 && row0 + kTileRows <= pair_.n) {
-      Input at = x + pair_.true_row(row0) * p_.x_stride[1];
-      const std::int64_t step = pair_.from_back ? -p_.x_stride[1] : p_.x_stride[1];
+    with_pointer(pair_.x + feature(d0) * p_.x_stride[2], [&](const auto* x) {
+      if (!Cell::kDual && row0 >= 0 && row0 + kTileRows <= pair_.n) {
+        const auto* at = x + pair_.true_row(row0) * p_.x_stride[1];
+        const std::int64_t step = pair_.from_back ? -p_.x_stride[1] : p_.x_stride[1];
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += step) x_[r] = load_element<Cell>(at, at);
-    } else {
+        for (int r = 0; r < kTileRows; ++r, at += step) x_[r] = load_element<Cell>(at, at);
+      } else {
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r) {
-        const int i = pair_.true_row(min(max(row0 + r, 0), pair_.n - 1));
-        x_[r] = load_element<Cell>(x + i * p_.x_stride[1], behind(tangent, i * p_.tangents.x_stride[1]));
+        for (int r = 0; r < kTileRows; ++r) {
+          const int i = pair_.true_row(min(max(row0 + r, 0), pair_.n - 1));
+          x_[r] = load_element<Cell>(x + i * p_.x_stride[1], behind(tangent, i * p_.tangents.x_stride[1]));
+        }
       }
-    }
+    });
   }
 
-  // To shared memory, without waiting: an element of y, and a sum that the caller has got so far.
-  __device__ __forceinline__ void fetch_y(Real* to, int column, int d) const {
-    const auto at = pair_.y + column * p_.y_stride[1] + d * p_.y_stride[2];
+  // To shared memory, without waiting where the types are the same: an element of y, and a sum that the
+  // caller has got so far.
+  template <class Stored>
+  __device__ __forceinline__ void fetch_y(Real* to, const Stored* y, int column, int d) const {
+    const Stored* const at = y + column * p_.y_stride[1] + d * p_.y_stride[2];
     if constexpr (Cell::kDual) {
       const std::int64_t(&stride)[3] = p_.tangents.y_stride;
       *to = load_element<Cell>(at, behind(pair_.y_tangent, column * stride[1] + d * stride[2]));
-    } else if constexpr (std::is_same_v<Real, In>) {
+    } else if constexpr (std::is_same_v<Real, Stored>) {
       cuda::copy_async(to, at);
     } else {
       *to = load_input(at);
     }
   }
-  __device__ __forceinline__ void fetch_sum(Real* to, Output at) const {
+  template <class Stored>
+  static __device__ __forceinline__ void fetch_sum(Real* to, const Stored* at) {
     if constexpr (Cell::kDual) {
       *to = Dual(0, load_result_from_l2(at));
-    } else if constexpr (std::is_same_v<Real, In>) {
+    } else if constexpr (std::is_same_v<Real, Stored>) {
       cuda::copy_async(to, at);
     } else {
       *to = load_result_from_l2(at);
     }
   }
 
+  // The sums in grad_x so far, of the rows of a tile that are in the pair.
+  template <class Stored>
+  __device__ __forceinline__ void fetch_before(Real* to, const Stored* at, unsigned inside) const {
+#pragma unroll
+    for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
+      if (lane_ < width_ && inside >> r & 1) fetch_sum(to + r * kFeatures, at);
+    }
+  }
+  __device__ __forceinline__ void fetch_before(Real* to, AnyAddress from, unsigned inside) const {
+    from.as_pointer([&](const auto* at) { fetch_before(to, at, inside); });
+  }
+
   // y, and the sums so far, each lane's own.
   __device__ void fetch(int d0, bool from_zero) {
     const int f = lane_ & (width_ - 1);
-    const auto sums = pair_.grad_y + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
     const bool sums_are_there = !from_zero && pair_.grad_y;
+    with_pointer(pair_.y, [&](const auto* y) {
+      using Stored = std::remove_cvref_t<decltype(*y)>;
+      const Stored* const sums =
+          pointer_as(y, pair_.grad_y) + static_cast<std::int64_t>(column0_) * p_.dim + feature(d0);
 #pragma unroll 4
-    for (int column = lane_ / width_; column < 32; column += 32 / width_) {
-      const int there = min(pair_.true_column(column0_ + column), pair_.m - 1);
-      if (kAll && is_straight_ && absent_columns_ >> column & 1) {
-        memory_.y[column * width_ + f] = Real(0);
-      } else {
-        fetch_y(memory_.y + column * width_ + f, there, feature(d0));
+      for (int column = lane_ / width_; column < 32; column += 32 / width_) {
+        const int there = min(pair_.true_column(column0_ + column), pair_.m - 1);
+        if (kAll && is_straight_ && absent_columns_ >> column & 1) {
+          memory_.y[column * width_ + f] = Real(0);
+        } else {
+          fetch_y(memory_.y + column * width_ + f, y, there, feature(d0));
+        }
+        if (sums_are_there) {
+          fetch_sum(memory_.sums + column * width_ + f,
+                    sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
+        } else {
+          memory_.sums[column * width_ + f] = Real(0);
+        }
       }
-      if (sums_are_there) {
-        fetch_sum(memory_.sums + column * width_ + f,
-                  sums + static_cast<std::int64_t>(there - column0_) * p_.dim);
-      } else {
-        memory_.sums[column * width_ + f] = Real(0);
-      }
-    }
+    });
     cuda::await_copies();
   }
 
@@ -181,11 +199,13 @@ class GradientMaker {
     }
     const int columns = min(32, pair_.m - column0_);
     int column = lane_ / width_;
-    Output to = pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f;
     const std::int64_t step = static_cast<std::int64_t>(32 / width_) * p_.dim;
+    with_pointer(pair_.grad_y + static_cast<std::int64_t>(column0_ + column) * p_.dim + d0 + f,
+                 [&](auto* to) {
 #pragma unroll 8
-    for (; column < columns; column += 32 / width_, to += step)
-      store_result(to, result_of(memory_.sums[column * width_ + f]));
+                   for (; column < columns; column += 32 / width_, to += step)
+                     store_result(to, result_of(memory_.sums[column * width_ + f]));
+                 });
   }
 
   // kBends: the slope is not the difference itself. kMasked: there may be E that does not count.
@@ -199,11 +219,7 @@ class GradientMaker {
     const bool adds = pair_.grad_x && adds_;
     if (adds) {
       await_right();
-      Output at = out_x;
-#pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        if (lane_ < width_ && inside >> r & 1) fetch_sum(before_x + r * kFeatures, at);
-      }
+      fetch_before(before_x, out_x, inside);
     }
     if (kAll && kMasked && !kBends) {  // a missing step may hold anything
 #pragma unroll
@@ -264,12 +280,13 @@ class GradientMaker {
       for (int r = 0; r < kTileRows; ++r) by_row[r] += cuda::shuffle_xor(by_row[r], bit);
     }
     if (lane_ < width_ && in_range) {
-      Output at = out_x;
+      with_pointer(out_x, [&](auto* at) {
 #pragma unroll
-      for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
-        const Real before = adds ? before_x[r * kFeatures] : Real(0);
-        if (inside >> r & 1) store_result_in_l2(at, result_of(before + slope_.factor * by_row[r]));
-      }
+        for (int r = 0; r < kTileRows; ++r, at += p_.dim) {
+          const Real before = adds ? before_x[r * kFeatures] : Real(0);
+          if (inside >> r & 1) store_result_in_l2(at, result_of(before + slope_.factor * by_row[r]));
+        }
+      });
     }
     __syncwarp();
   }

@@ -5,17 +5,19 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-template <class Real, class Ring, int kStrips>
+template <class Real, class Ring, Sweeps kSweeps, int kStrips>
 constexpr KernelEntry entry() {
   using Cell = CellHard<Real>;
   using Makers = PlainMakers<Cell, Real, Options::kAll, Ring>;
-  return kernel_entry<Cell, Real, Tiles<Cell, Real, Options::kAll, Makers>, Sweeps::kAsAsked, kStrips, 1>();
+  return kernel_entry<Cell, Real, Tiles<Cell, Real, Options::kAll, Makers>, kSweeps, kStrips, 1>();
 }
 
 }  // namespace
 
 std::span<const KernelEntry> hard_kernels() {
-  static constexpr KernelEntry kKernels[] = {entry<float, FixedRing, 4>(), entry<double, LaidOutRing, 3>()};
+  static constexpr KernelEntry kKernels[] = {
+      entry<float, FixedRing, Sweeps::kForward, 4>(), entry<float, FixedRing, Sweeps::kBoth, 4>(),
+      entry<double, LaidOutRing, Sweeps::kForward, 3>(), entry<double, LaidOutRing, Sweeps::kBoth, 3>()};
   return kKernels;
 }
 

@@ -31,7 +31,6 @@ std::span<const KernelEntry> matrix_units_kernels() {
                                              entry<SmallCrew, false, Sweeps::kBoth, 4>(),
                                              entry<LargeCrew, false, Sweeps::kBoth, 2>(),
                                              entry<LargeCrew, true, Sweeps::kBoth, 2>(),
-                                             entry<ForwardCrewOfTwo, false, Sweeps::kForward, 4>(),
                                              entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>(),
                                              entry<ForwardCrewOfThree, false, Sweeps::kForward, 4, false>()};
   return kKernels;

@@ -20,10 +20,8 @@ std::span<const KernelEntry> tiles_kernels() {
   static constexpr KernelEntry kKernels[] = {entry<SmallCrew, false, Sweeps::kForward, 4>(),
                                              entry<SmallCrew, false, Sweeps::kBoth, 4>(),
                                              entry<SmallCrew, true, Sweeps::kBoth, 4>(),
-                                             entry<LargeCrew, false, Sweeps::kBoth, 2>(),
                                              entry<LargeCrew, true, Sweeps::kBoth, 2>(),
                                              entry<WideCrew, false, Sweeps::kBoth, 2>(),
-                                             entry<ForwardCrewOfTwo, false, Sweeps::kForward, 4>(),
                                              entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>(),
                                              entry<ForwardCrewOfFour, false, Sweeps::kForward, 3>()};
   return kKernels;

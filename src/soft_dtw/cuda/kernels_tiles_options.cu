@@ -16,7 +16,8 @@ constexpr KernelEntry entry() {
 std::span<const KernelEntry> tiles_options_kernels() {
   static constexpr KernelEntry kKernels[] = {entry<Options::kPaths, SmallCrew, Sweeps::kForward>(),
                                              entry<Options::kPaths, SmallCrew, Sweeps::kBoth>(),
-                                             entry<Options::kAll, FrugalCrew, Sweeps::kAsAsked>()};
+                                             entry<Options::kAll, FrugalCrew, Sweeps::kForward>(),
+                                             entry<Options::kAll, FrugalCrew, Sweeps::kBoth>()};
   return kKernels;
 }
 

@@ -22,6 +22,14 @@ bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_o
          strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
 }
 
+// Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel sweeps
+// from one end too, with the same bits as a kernel that cannot do otherwise.
+const KernelEntry* kernel_or_meeting_one(KernelKey key) {
+  if (const KernelEntry* const kernel = kernel_of(key)) return kernel;
+  key.meets = true;
+  return kernel_of(key);
+}
+
 Sweeps sweeps_of(const Need& need) { return need.gradient ? Sweeps::kBoth : Sweeps::kForward; }
 
 KernelKey few_features_key(const Need& need, DeviceLimits device) {
@@ -69,7 +77,6 @@ KernelKey tiles_key(const Need& need, DeviceLimits device) {
   if (need.options == Options::kPaths) return key;
   if (need.options == Options::kAll) {
     key.crew = CrewKind::kFrugal;
-    key.sweeps = Sweeps::kAsAsked;
     return key;
   }
   if (need.on_matrix_units) key.source = CostSource::kMatrixUnits;
@@ -96,15 +103,16 @@ KernelKey tiles_key(const Need& need, DeviceLimits device) {
     is_better = has_many_features || (are_few && !need.batch_invariant);
   }
   if (!is_better) return key;
-  const KernelEntry* const kernel = kernel_of(sooner);
+  const KernelEntry* const kernel = kernel_or_meeting_one(sooner);
   const bool fits = kernel && shared_bytes_of_strip(kernel->sizes) <= device.shared_bytes_per_block;
   return fits ? sooner : key;
 }
 
 KernelKey key_for(const Need& need, DeviceLimits device) {
-  if (need.arithmetic != Arithmetic::kFloat32) {  // one kernel does it all
-    return {
-        need.arithmetic, CostSource::kTiles, Options::kAll, Sweeps::kAsAsked, CrewKind::kFrugal, false, 1, 0};
+  if (need.arithmetic != Arithmetic::kFloat32) {  // with all options
+    const bool is_dual = need.arithmetic == Arithmetic::kDual;
+    const Sweeps sweeps = is_dual ? Sweeps::kAsAsked : sweeps_of(need);
+    return {need.arithmetic, CostSource::kTiles, Options::kAll, sweeps, CrewKind::kFrugal, false, 1, 0};
   }
   const bool in_tiles = need.holds_cells || need.dim > kMostFewFeatures;
   return in_tiles ? tiles_key(need, device) : few_features_key(need, device);
@@ -112,7 +120,7 @@ KernelKey key_for(const Need& need, DeviceLimits device) {
 
 Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size_t scratch_limit,
                    DeviceLimits device) {
-  const KernelEntry* const kernel = kernel_of(key);
+  const KernelEntry* const kernel = kernel_or_meeting_one(key);
   if (!kernel) return {};
   const LayoutRequest request{need.batch,    need.n,    need.m, need.dim,
                               need.gradient, key.meets, rerun,  scratch_limit};

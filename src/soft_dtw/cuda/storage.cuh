@@ -1,7 +1,8 @@
 // Numbers in global memory: of a type that the kernel knows, or of one that only the call knows.
 //
 // Most kernels are compiled for float. The kernels that float32 and float64 share are compiled once, for
-// AnyReal. They read and write through AnyAddress, which looks at Params::is_float64 for every access.
+// AnyReal. They read and write through AnyAddress, which looks at Params::is_float64: for every access, or
+// once for a loop, in with_pointer().
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,14 @@ class AnyAddress {
   // visit(p): p is the address as a float* or a double*.
   template <class Visit>
   __device__ __forceinline__ auto as_pointer(const Visit& visit) const {
-    if (at_ & 1) return visit(reinterpret_cast<double*>(at_ - 1));
-    return visit(reinterpret_cast<float*>(at_));
+    if (at_ & 1) return visit(as<double>());
+    return visit(as<float>());
+  }
+
+  // The address, where T is known to be the type of its numbers.
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ T* as() const {
+    return reinterpret_cast<T*>(at_ & ~std::uintptr_t{1});
   }
 
  private:
@@ -57,6 +64,26 @@ struct Storage<AnyReal> {
   static __device__ __forceinline__ Input input(const void* at, bool is_float64) { return {at, is_float64}; }
   static __device__ __forceinline__ Output output(void* at, bool is_float64) { return {at, is_float64}; }
 };
+
+// visit(p): p is the address as a pointer to the numbers' own type, float or double.
+template <class In, class Visit>
+__device__ __forceinline__ void with_pointer(In* at, const Visit& visit) {
+  visit(at);
+}
+template <class Visit>
+__device__ __forceinline__ void with_pointer(AnyAddress at, const Visit& visit) {
+  at.as_pointer(visit);
+}
+
+// Another address of the same call, where the type of its numbers is known from a pointer.
+template <class T>
+__device__ __forceinline__ const T* pointer_as(const T*, const T* at) {
+  return at;
+}
+template <class T>
+__device__ __forceinline__ const T* pointer_as(const T*, AnyAddress at) {
+  return at.template as<T>();
+}
 
 // Reads an input, which nobody writes while the kernel runs.
 template <class In>

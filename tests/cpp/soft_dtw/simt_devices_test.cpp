@@ -112,6 +112,20 @@ TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
   }
 }
 
+// Few short strips have a crew of two makers, in a kernel whose sweeps may also start from both ends. Many
+// have a small crew, in a kernel whose sweeps may not.
+TEST_F(Devices, ACrewOfFewStripsSweepsFromOneEndToo) {
+  for (Precision precision : {Precision::kHighest, Precision::kHigh}) {
+    const Batch<float> batch({2, 50, 90, 20}, 1.0, 7);
+    const Outputs<float> few = run(batch, kValue, precision);
+    expect_close(batch, few);
+    expect_close(batch, run(batch, kGradients, precision));
+    simt::device.multiprocessors = 1;
+    EXPECT_TRUE(same_bits(run(batch, kValue, precision), few));
+    simt::device = {};
+  }
+}
+
 // Blocks wait for each other's panels, but for none that has not begun: one resident block is enough.
 TEST_F(Devices, AnyNumberOfBlocksAtATime) {
   Batch<float> few({1, 300, 400, 2}, 0.5, 4);
