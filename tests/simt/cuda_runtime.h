@@ -198,7 +198,7 @@ inline cudaError_t cudaPeekAtLastError() { return simt_last_error; }
 inline cudaError_t cudaGetLastError() { return std::exchange(simt_last_error, cudaSuccess); }
 
 inline cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = simt::device.count;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) {
@@ -206,8 +206,8 @@ inline cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
-  if (device != 0) return simt_return(cudaErrorInvalidDevice);
   const simt::Device& d = simt::device;
+  if (device < 0 || device >= d.count) return simt_return(cudaErrorInvalidDevice);
   *value = which == cudaDevAttrMultiProcessorCount            ? d.multiprocessors
            : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? d.shared_bytes
                                                               : d.compute_capability_major;

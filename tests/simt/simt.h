@@ -18,6 +18,7 @@ namespace simt {
 
 // The GPU that the host code sees; tests may change it.
 struct Device {
+  int count = 1;  // devices like this one; the first one is the current one
   int multiprocessors = 3;
   int shared_bytes = 227 * 1024;  // of a block, and of a multiprocessor
   int compute_capability_major = 9;

@@ -93,7 +93,8 @@ TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
   EXPECT_STREQ(status.argument, "execution");
 }
 
-TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
+// A call on a device that it cannot use needs no workspace, and its error has this message.
+void expect_refused(int ordinal, const char* message) {
   float values[2] = {};
   SoftDtwProblem problem;
   problem.batch = problem.n = problem.m = problem.dim = 1;
@@ -101,15 +102,24 @@ TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
   problem.y = problem.x;
   SoftDtwOutputs out;
   out.value = values + 1;
-  for (int ordinal : {-1, 1, 7}) {
-    const Execution execution = Execution::cuda(ordinal, nullptr);
-    EXPECT_EQ(soft_dtw_workspace_bytes(problem, out, execution), 0u);
-    const Status status = warpalign::soft_dtw(problem, out, {}, execution);
-    EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
-    EXPECT_STREQ(status.argument, "execution");
-    EXPECT_STREQ(status.message, "a cuda_device that is the ordinal of a CUDA device");
-    EXPECT_EQ(status.value, ordinal);
-  }
+  const Execution execution = Execution::cuda(ordinal, nullptr);
+  EXPECT_EQ(soft_dtw_workspace_bytes(problem, out, execution), 0u);
+  const Status status = warpalign::soft_dtw(problem, out, {}, execution);
+  EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
+  EXPECT_STREQ(status.argument, "execution");
+  EXPECT_STREQ(status.message, message);
+  EXPECT_EQ(status.value, ordinal);
+}
+
+TEST_F(Devices, ADeviceThatIsNotThereIsNamed) {
+  for (int ordinal : {-1, 1, 7})
+    expect_refused(ordinal, "a cuda_device that is the ordinal of a CUDA device");
+}
+
+TEST_F(Devices, ADeviceThatIsNotCurrentIsNamed) {
+  simt::device.count = 2;
+  expect_refused(1, "a cuda_device that is the calling thread's current one");
+  expect_refused(2, "a cuda_device that is the ordinal of a CUDA device");
 }
 
 // Few short strips have a crew of two makers, in a kernel whose sweeps may also start from both ends. Many
