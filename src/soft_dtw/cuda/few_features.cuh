@@ -1,12 +1,15 @@
-// The source of costs, and the taker of E, for series of at most F features: a lane keeps its columns of y in
-// registers; the rows of x that the warp's lanes are at lie in shared memory.
+// The source of costs, and the taker of E, for series of at most F features. A lane keeps its columns of y in
+// registers. The rows of x that the warp's lanes work on are in shared memory.
 //
-// grad_y of a lane's columns is summed in registers over the strip. grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j])
-// is summed along the row as E is: from lane to lane, and from strip to strip through the channel; the
-// left-most strip writes it, with a band the left-most one that the row has cells in.
+// A lane sums grad_y of its columns in registers over the whole strip. grad_x[i] = 2 sum_j E[i,j] (x[i] -
+// y[j]) is summed along the row, as E is: from lane to lane, and from strip to strip through the channel. The
+// left-most strip writes the sum. With a band, the strip with the row's first cell in the band writes it.
 //
-// With options a lane knows for which rows its columns are in the band, and a missing step is NaN here, which
-// says so to all that is computed from it.
+// With options, a lane knows for which rows its columns are in the band. A missing step is NaN in registers
+// and shared memory, so that every cost made from it is NaN until cost() makes it 0.
+//
+// W: columns of a lane. F: features. kMeets: sweeps may start from both ends of a pair. kHelpers: warps that
+// recompute ahead of the wave in the reverse sweep.
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
@@ -15,9 +18,6 @@
 
 namespace warpalign::detail::soft_dtw {
 
-//
-// kMeets: sweeps may start from both ends of a pair. kHelpers: warps that recompute ahead of the wave in the
-// reverse sweep.
 template <class Cell, class In_, int W, int F, Options kOptions_, bool kMeets_ = false, int kHelpers_ = 0>
 class FewFeatures {
   using In = In_;
@@ -47,7 +47,7 @@ class FewFeatures {
   static constexpr bool kPaths = kOptions != Options::kNone;
   static constexpr bool kAll = kOptions == Options::kAll;
   static constexpr int kBlock = kSegment * kGroup;
-  static constexpr int kRows = 2 * kBlock;  // of x in shared memory, and a group of them twice
+  static constexpr int kRows = 2 * kBlock;  // of x in shared memory; the first kGroup rows are there twice
   using Queue = WeightQueue<Real, W>;
   static constexpr int kRingBytes = (kRows + kGroup) * F * sizeof(Real);  // of each role
   static_assert(kRingBytes % 16 == 0);
@@ -66,8 +66,8 @@ class FewFeatures {
         distance_(kAll ? metric() : Metric::kSquared),
         slope_(kAll ? metric() : Metric::kSquared) {}
 
-  // Which bounds every cost: how far x and y reach from y[0], as bits. The last strip, which has to wait
-  // longest, looks at x.
+  // The largest distances of x and of y from y[0], as bits. They bound every cost. The last strip waits
+  // longest for its first group, so that it looks at x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
   static __device__ float largest_cost(const Params& p, int2 bits, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
@@ -99,7 +99,8 @@ class FewFeatures {
     }
   }
 
-  // Sweeps that meet add to gradients, two at most to each: the same bits whoever comes first.
+  // Zeros, to which the sweeps that meet add. At most two sweeps add to an element, so that its bits do not
+  // depend on which one comes first.
   __device__ void clear_gradients() const {
     const auto clear = [&](In* to, int row) {
       for (int f = 0; f < p_.dim; ++f) to[static_cast<std::int64_t>(row) * p_.dim + f] = In(0);
@@ -124,13 +125,13 @@ class FewFeatures {
     }
   }
 
-  // Of a band's groups, so that the reverse sweep, which goes from strip to strip, begins with a whole
-  // segment, whose states it recomputes before it has anything to wait for.
+  // A band's first group. Segments are counted from the band's end, so that the reverse sweep begins with a
+  // whole segment. It recomputes the states of that segment before it waits for its neighbour.
   static __device__ int first_band_group(int least, int end) {
     return max(end - div_up(end - least, kSegment) * kSegment, 0);
   }
-  // A segment meets the rows of its own block and of the one before, counted from the first lane's first row.
-  // Blocks are asked for a segment ahead.
+  // The lanes' rows of a segment are in its own block of x and in the block before. Blocks are counted from
+  // the first lane's first row. A block is loaded a segment ahead.
   __device__ void begin_forward_segment(int segment) {
     if (segment == 0) {
       Real before[kPerLane];
@@ -178,7 +179,7 @@ class FewFeatures {
   __device__ void begin_taking(const Recomputation<Wave>&, int order, int segment) {
     begin_reverse_segment(segment, order == 0);
   }
-  // Of group i of the segment that is number `order` from the end.
+  // The weights of group i of a segment. `order` counts segments from the last one.
   __device__ __forceinline__ void take_weights(int order, int i, int group,
                                                Weights<Real> (&weights)[kGroup][W]) {
     using Strip = Recomputation<Wave>;
@@ -203,7 +204,7 @@ class FewFeatures {
       sum += kAll ? distance_.of(difference) : difference * difference;
     }
     if (is_norm_) sum = cuda::sqrt_fast(sum);
-    return kAll ? max(sum, Real(0)) : sum;  // 0 in place of NaN
+    return kAll ? max(sum, Real(0)) : sum;  // max() returns 0 for NaN
   }
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int k) const {
     return kPaths && !(allowed_[k] >> q & 1);
@@ -227,9 +228,9 @@ class FewFeatures {
     }
   }
 
-  // rows[q][1 + f]: the complete sums of grad_x of rows first + q, by the left-most strip.
+  // Called by the left-most strip. rows[q][1 + f]: the complete sum of grad_x of row first + q and feature f.
   __device__ __forceinline__ void finish_rows(int first, const Real* rows) const {
-    if constexpr (!kPaths) {  // which have done it
+    if constexpr (!kPaths) {  // with a band, take() has written the row
       if (!w_.pair.grad_x) return;
       for (int i = w_.lane; i < kGroup * F; i += cuda::kWarpSize) {
         const int row = first + i / F;
@@ -272,11 +273,11 @@ class FewFeatures {
     }
   }
 
-  // Of one feature, the Euclidean distance is the absolute one.
+  // The Euclidean distance of one feature is the absolute difference.
   [[nodiscard]] __device__ Metric metric() const {
     return F == 1 && p_.metric == Metric::kNorm ? Metric::kAbsolute : p_.metric;
   }
-  // Of E, what the slopes are multiplied with. Of a subsequence there is E before row 0.
+  // The factor of the slopes, from E. With subsequences, rows before row 0 have E too.
   [[nodiscard]] __device__ __forceinline__ Real weight_of(int q, int k, Real e) const {
     Real weight = forbids(q, k) || isnan(x_[q * F] - y_[k][0]) ? Real(0) : slope_.factor * e;
     if (is_norm_) {
@@ -288,8 +289,7 @@ class FewFeatures {
     return weight;
   }
 
-  // Rows begin <= i < end of this lane, counted as its steps, and those of them that fall into a group, as
-  // bits.
+  // The rows begin <= i < end of this lane, counted in its steps.
   struct Steps {
     int begin;
     int end;
@@ -297,6 +297,7 @@ class FewFeatures {
   [[nodiscard]] __device__ Steps rows_as_steps(int begin, int end) const {
     return {begin + w_.shift + w_.lane, max(begin, end) + w_.shift + w_.lane};
   }
+  // One bit for each step of the group: whether it is one of `steps`.
   [[nodiscard]] static __device__ __forceinline__ unsigned steps_of_group(Steps steps, int group) {
     const int first = group * kGroup;
     const int begin = min(max(steps.begin - first, 0), kGroup);
@@ -304,7 +305,8 @@ class FewFeatures {
     return (1u << end) - (1u << begin);
   }
 
-  // The first step of y that is not missing: what a missing one holds is no origin to measure from.
+  // The first step of y that is not missing. A missing step may hold any numbers, so that distances are not
+  // measured from it.
   [[nodiscard]] __device__ int first_present() const {
     for (int j = 0; p_.y_mask && j < w_.pair.m; j += 32) {
       const bool there = j + w_.lane < w_.pair.m && !is_missing(p_.y_mask, w_.pair.index, p_.m, j + w_.lane);
@@ -318,8 +320,8 @@ class FewFeatures {
   }
 
   [[nodiscard]] __device__ __forceinline__ int first_group() const { return kPaths ? w_.own.first : 0; }
-  // Rows [block * kBlock - shift, ...) of x, with a band from its first group on, 2 F values a lane; rows
-  // outside repeat the first or the last one.
+  // Loads kBlock rows of x from row block * kBlock - shift on, 2 F values a lane. With a band, rows are
+  // counted from its first group. Rows outside the pair repeat the first or the last row.
   __device__ __forceinline__ void ask(int block, Real (&values)[kPerLane]) const {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
@@ -337,7 +339,7 @@ class FewFeatures {
     for (int i = 0; i < kPerLane; ++i) {
       const int element = i * 32 + w_.lane;
       to[element] = values[i];
-      // The first rows stand behind the last ones again, so that a group never wraps.
+      // The first rows are there again behind the last ones, so that a lane's rows of a group never wrap.
       if (!(block & 1) && element < kGroup * F) to[kRows * F + element] = values[i];
     }
     __syncwarp();
@@ -365,24 +367,24 @@ class FewFeatures {
   const Params& p_;
   const Real scale_;
   Real* const ring_;
-  int column_ = 0;  // first of this lane
+  int column_ = 0;  // the lane's first one
   int x_reach_ = 0;
   int y_reach_ = 0;
   Real y_[W][F];
-  const Real* x_ = nullptr;  // of this lane, at the group's first step
+  const Real* x_ = nullptr;  // the lane's row of x at the group's first step
   Real ahead_[kPerLane];
   Real grad_y_[W][F];
 
-  // With options only.
+  // Used with options only.
   static_assert(!kAll || W == 1);
   const bool is_norm_;
   const Distance<Real> distance_;
   const Slope<Real> slope_;
-  Steps rows_[W];        // of this lane's columns in the band,
-  unsigned allowed_[W];  // and those of the group in work
-  Steps own_rows_;       // whose grad_x this lane writes,
-  unsigned writes_;      // and those of the group
-  In* grad_x_;           // of the group's first step
+  Steps rows_[W];        // rows in the band, for each of the lane's columns
+  unsigned allowed_[W];  // the same for the group in work, as bits
+  Steps own_rows_;       // rows whose grad_x this lane writes
+  unsigned writes_;      // the same for the group in work, as bits
+  In* grad_x_;           // the row of grad_x at the group's first step
 };
 
 }  // namespace warpalign::detail::soft_dtw

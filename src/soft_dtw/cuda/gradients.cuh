@@ -1,7 +1,6 @@
-// From a tile of E to what the caller wants of it: the alignment itself, or the gradients with respect to the
-// series,
-//   grad_x[i] += 2 sum_j E[i,j] (x[i] - y[j]),   grad_y[j] += 2 sum_i E[i,j] (y[j] - x[i]),
-// and with other metrics than the squared distance likewise with their slope.
+// From a tile of E to the outputs of the call: the alignment, and the gradients with respect to the series,
+//   grad_x[i] += 2 sum_j E[i,j] (x[i] - y[j]),   grad_y[j] += 2 sum_i E[i,j] (y[j] - x[i]).
+// Other metrics than the squared distance have their slope in place of the difference.
 #pragma once
 
 #include "cuda/copy_async.cuh"
@@ -21,11 +20,12 @@ __device__ __forceinline__ void store_alignment(const Params& p, const Pair<In>&
   }
 }
 
-// One of the warps that make gradients from a strip's E: of every kWarps blocks of features the one
-// that is its own. With one block or none it keeps y and the sums in shared memory for the whole strip, else
-// it fetches them for every tile.
+// One of the kWarps warps that make gradients from a strip's E. It takes every kWarps-th block of features. A
+// warp with at most one block keeps y and the sums in shared memory for the whole strip. Other warps fetch
+// them for every tile.
 //
-// Lanes lie along the features, in 32 / width_ groups that share the columns.
+// Each lane has one feature of a block, which is width_ features wide. The 32 / width_ groups of lanes share
+// the strip's columns.
 template <class Cell, class In, Options kOptions_, class Ring, int kWarps>
 class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
@@ -35,7 +35,8 @@ class GradientMaker {
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
-  // adds: to what grad_x is already. meets: and to grad_y, with the sweep from the other end.
+  // adds: grad_x has sums already, to which this strip adds. meets: the sweep from the other end adds to
+  // grad_y too.
   template <class Memory>
   __device__ GradientMaker(const Params& p, const Pair<In>& pair, int column0, int lane, int helper,
                            bool adds, Memory& memory, bool meets)
@@ -58,15 +59,15 @@ class GradientMaker {
     if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);
   }
 
-  // x of the tile that comes next: before there is anything to wait for.
+  // Loads x of the next tile, before the warp waits for the tile's E.
   __device__ __forceinline__ void look_ahead(int row0) {
     if (first_feature_ < p_.dim) load_x(row0, first_feature_);
   }
 
-  // await_right returns when what the strip on the right adds to these rows is there.
+  // await_right() returns when the strip on the right has added to these rows of grad_x.
   template <class Await>
   __device__ __forceinline__ void add(int row0, int end_row, const Real* tile, const Await& await_right) {
-    // Where a band ends the wavefront does too, and leaves costs; of a subsequence there is E before row 0.
+    // Behind a band's end the wave leaves costs in the tile. With subsequences, rows before row 0 have E.
     const unsigned absent = kOptions ? absent_rows(p_, pair_, row0, end_row, lane_) : 0u;
 #pragma unroll 1
     for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kWarps) {
@@ -84,7 +85,7 @@ class GradientMaker {
     is_first_ = false;
   }
 
-  // When the strip is over.
+  // Called when the strip is over.
   __device__ void finish() const {
     if (keeps_ && first_feature_ < p_.dim) put(first_feature_);
   }
@@ -92,7 +93,7 @@ class GradientMaker {
  private:
   [[nodiscard]] __device__ int feature(int d0) const { return min(d0 + (lane_ & (width_ - 1)), p_.dim - 1); }
 
-  // One bit per row of the tile.
+  // One bit per row of the tile: whether the row is in the pair.
   [[nodiscard]] __device__ unsigned rows_inside(int row0) const {
     const unsigned from_first = row0 < 0 ? 0xffffffffu << -row0 : 0xffffffffu;
     const int count = pair_.n - row0;
@@ -154,7 +155,7 @@ class GradientMaker {
     from.as_pointer([&](const auto* at) { fetch_before(to, at, inside); });
   }
 
-  // y, and the sums so far, each lane's own.
+  // Fetches y and the sums so far. A lane fetches what it will use itself.
   __device__ void fetch(int d0, bool from_zero) {
     const int f = lane_ & (width_ - 1);
     const bool sums_are_there = !from_zero && pair_.grad_y;
@@ -181,12 +182,12 @@ class GradientMaker {
     cuda::await_copies();
   }
 
-  // The sums, to grad_y.
+  // Writes the sums to grad_y.
   __device__ void put(int d0) const {
     const int f = lane_ & (width_ - 1);
     if (!pair_.grad_y || d0 + f >= p_.dim) return;
     if constexpr (!kOptions && std::is_same_v<In, float> && Cell::kCertifies) {
-      if (meets_) {  // two at most add to a column: the same bits whoever comes first
+      if (meets_) {  // at most two sweeps add to a column: their order changes no bit
         for (int column = lane_ / width_; column < 32; column += 32 / width_) {
           const int there = pair_.true_column(column0_ + column);
           if (there < pair_.m) {
@@ -208,7 +209,7 @@ class GradientMaker {
                  });
   }
 
-  // kBends: the slope is not the difference itself. kMasked: there may be E that does not count.
+  // kBends: the slope is not the difference itself. kMasked: some E of the tile may not count.
   template <bool kBends, bool kMasked, class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
@@ -230,14 +231,14 @@ class GradientMaker {
     int column = lane_ / width_;
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
     const Real* from = tile + column * Ring::stride(p_);
-    // Two columns in turn: one is loaded while the other one is used.
+    // One column is loaded while another one is used.
     struct Column {
       Real e[kTileRows];
       Real y;
       Real total;
     };
     const auto load = [&](Column& c, int k) {
-      c.y = y[32 * k];  // step * width_ on
+      c.y = y[32 * k];  // 32 = step * width_
       c.total = y[32 * (kFeatures + k)];
 #pragma unroll
       for (int r = 0; r < kTileRows; r += 16 / sizeof(Real))
@@ -263,7 +264,7 @@ class GradientMaker {
     };
     Column even, odd;
     load(even, 0);
-#pragma unroll 1  // few columns at once, so that the loop stays in the instruction cache
+#pragma unroll 1  // two columns at a time, so that the loop stays in the instruction cache
     for (; column < 32; column += 2 * step) {
       load(odd, 1);
       use(even, 0);
@@ -302,7 +303,7 @@ class GradientMaker {
   const bool keeps_;
   GradientMemory<Real>& memory_;
   const Slope<typename Cell::Scale> slope_;
-  const bool is_straight_;  // and differences are finite, where Cell certifies costs
+  const bool is_straight_;  // the slope is the difference, and certified costs bound the difference
   unsigned absent_columns_ = 0;
   bool is_first_ = true;
   Element x_[kTileRows];

@@ -1,5 +1,5 @@
-// Cost tiles on the matrix units: |x - y|^2 = |x'|^2 + |y'|^2 - 2 <x', y'>, x' and y' relative to the strip's
-// origin.
+// Cost tiles on the matrix units: |x - y|^2 = |x'|^2 + |y'|^2 - 2 <x', y'>. x' and y' are relative to the
+// strip's origin (tensor_tile.cuh).
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
@@ -42,21 +42,21 @@ class TensorCosts {
   }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
 
-  // As CostMaker::make().
+  // Makes the costs of rows row0 + [0, kTileRows). Rows outside the pair cost 0, as in CostMaker::make().
   __device__ __forceinline__ void make(int row0, float* tile) {
     if (row0 + kTileRows <= 0) {
       for (int r = 0; r < kTileRows; ++r) tile[(g_ * 4 + t_) * Memory::Ring::kStride + r] = 0;
       return;
     }
-    float product[4][4] = {};  // 2 m + n: of columns 16 m + [0, 16) and rows 8 n + [0, 8)
-    float x_norm[2] = {};      // of rows g and g + 8: this lane's features
+    float product[4][4] = {};  // [2 m + n]: columns 16 m + [0, 16), rows 8 n + [0, 8)
+    float x_norm[2] = {};      // |x'|^2 of rows g and g + 8, over the lane's own features
     if constexpr (kKept) {
       add_chunk(row0, 0, product, x_norm);
     } else {
 #pragma unroll 1
       for (int d0 = 0; d0 < p_.dim; d0 += kChunkFeatures) add_chunk(row0, d0, product, x_norm);
     }
-    float norm[2][2];  // of rows 8 n + 2 t + {0, 1}
+    float norm[2][2];  // [n][i]: |x'|^2 of row 8 n + 2 t + i
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const float whole = cuda::reduce_sum<4>(x_norm[n]);
@@ -83,13 +83,13 @@ class TensorCosts {
   }
 
  private:
-  // Of what the products see; of a NaN one half at least is NaN.
+  // Squares the number that the products see. If a number is NaN, at least one of its halves is NaN.
   __device__ __forceinline__ void add_square(float& sum, float hi, float lo) const {
     const float v = fmaf(lo, low_, hi);
     sum = fmaf(v, v, sum);
   }
 
-  // Products of up to kChunkFeatures features, from d0 on. Those of the small parts have sums of their own.
+  // Products of up to kChunkFeatures features, from d0 on. The products of low halves have sums of their own.
   __device__ __forceinline__ void add_chunk(int row0, int d0, float (&product)[4][4], float (&x_norm)[2]) {
     float x[2][kChunkBlocks][4];
 #pragma unroll
@@ -145,9 +145,9 @@ class TensorCosts {
   const int column0_;
   const int g_;
   const int t_;
-  const float low_;  // whether the lower halves count
+  const float low_;  // 1 if the low halves count, else 0
   Memory& memory_;
-  float y_norm_[4];  // of columns g, g + 8, g + 16, g + 24
+  float y_norm_[4];  // |y'|^2 of columns g, g + 8, g + 16 and g + 24
   CostRange<Cell32> range_;
 };
 

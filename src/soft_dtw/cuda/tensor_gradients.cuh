@@ -8,11 +8,11 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// One of the warps that make gradients, as GradientMaker: of up to kChunkFeatures features (32, where there
-// are no more) its half. Sums for grad_y stay in registers for the whole strip.
+// One of the kWarps warps that make gradients, with the members of GradientMaker. It makes those of its own
+// share of the features. Sums for grad_y stay in registers for the whole strip.
 template <class Memory, int kWarps>
 class TensorGradients {
-  static constexpr int kBlocks = kChunkBlocks / kWarps;  // of features, at most
+  static constexpr int kBlocks = kChunkBlocks / kWarps;  // blocks of features of a warp, at most
 
  public:
   __device__ TensorGradients(const Params& p, const Pair<float>& pair, int column0, int lane, int helper,
@@ -30,11 +30,11 @@ class TensorGradients {
         memory_(memory),
         rows_(memory.rows.of[helper]) {}
 
-  // x of the tile that comes next: before there is anything to wait for.
+  // Starts to load x of the next tile, before the warp waits for the tile's E.
   __device__ __forceinline__ void look_ahead(int row0) {
     if (first_feature_ >= p_.dim || asked_ == row0) return;
-    // Of a tile that was passed over, or before the first one of another strip, which was asked for in vain:
-    // this one's may go to the same place.
+    // The rows that were asked for last are not used: their tile had no cells, or belonged to another strip.
+    // The new rows may have the same place.
     cuda::await_copies();
     ask_for_x(row0);
   }
@@ -54,7 +54,7 @@ class TensorGradients {
     if (pair_.grad_x) add_to_x(row0, tile);
   }
 
-  // When the strip is over: the sums, to grad_y.
+  // Writes the sums to grad_y, when the strip is over.
   __device__ void finish() const {
     if (first_feature_ >= p_.dim || !pair_.grad_y) return;
 #pragma unroll
@@ -80,7 +80,7 @@ class TensorGradients {
             const float one = y[k / 2].hi[at] + y[k / 2].lo[at];
             gradient[k] = 2.0f * (of_column[half] * one - sums_[m][b][k % 2][2 * half + k / 2]);
           }
-          if (meets_) {  // two at most add to a column: the same bits whoever comes first
+          if (meets_) {  // at most two sweeps add to a column: their order changes no bit
 #pragma unroll
             for (int k = 0; k < 4; ++k) atomicAdd(to + k, gradient[k]);
           } else {
@@ -92,7 +92,8 @@ class TensorGradients {
   }
 
  private:
-  // Rows of a tile to shared memory, without waiting: a lane has four features of every kRowsAtOnce-th row.
+  // Rows of a tile are copied to shared memory without waiting. A lane copies four features of every
+  // kRowsAtOnce-th row.
   static constexpr int kLanesOfRow = kBlocks * kBlockFeatures / 4;
   static constexpr int kRowsAtOnce = 32 / kLanesOfRow;
   [[nodiscard]] __device__ __forceinline__ float* x_of(int row0) const { return rows_.x[row0 >> 4 & 1]; }
@@ -121,7 +122,7 @@ class TensorGradients {
       }
     }
   }
-  // What is outside of the pair is not read again.
+  // Starts to load the sums in grad_x so far. Rows outside the pair are left out: nothing reads them.
   __device__ __forceinline__ void ask_for_gradients(int row0) const {
     const int f = lane_ % kLanesOfRow * 4;
     const int r0 = lane_ / kLanesOfRow;
@@ -139,9 +140,9 @@ class TensorGradients {
                      reinterpret_cast<const float4*>(from));
   }
 
-  // sums_ += E^T x': of a lane's fragments the rows of the tile are 4t to 4t + 3 and the columns g, g + 8.
+  // sums_ += E^T x'. A lane's fragments have rows 4t to 4t + 3 of the tile, and columns g and g + 8.
   __device__ __forceinline__ void add_to_sums(int row0, const float* tile) {
-    Fragment<4> e[2][2];  // of columns 16 m + g (+ 8), rows 4t + 2s + {0, 1}
+    Fragment<4> e[2][2];  // [m][s]: columns 16 m + g and 16 m + g + 8, rows 4t + 2s and 4t + 2s + 1
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
@@ -161,7 +162,7 @@ class TensorGradients {
       if (b >= blocks_) break;
       float origin[2];
       memory_.origin(first_feature_ + b * kBlockFeatures + 2 * g_, origin);
-      Fragment<2> x[2][2];  // of feature 2g + f, rows 4t + 2s + {0, 1}
+      Fragment<2> x[2][2];  // [f][s]: feature 2g + f, rows 4t + 2s and 4t + 2s + 1
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const float2 v =
@@ -169,7 +170,7 @@ class TensorGradients {
         x[0][r / 2].set(r % 2, split(v.x - origin[0]));
         x[1][r / 2].set(r % 2, split(v.y - origin[1]));
       }
-      float of_tile[4][4] = {};  // 2 m + f
+      float of_tile[4][4] = {};  // [2 m + f]
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         multiply(
@@ -181,8 +182,8 @@ class TensorGradients {
     }
   }
 
-  // E y' of the tile, to grad_x: of a lane's fragments the rows are g and g + 8, and the columns 2t and
-  // 2t + 8, or those one behind.
+  // Adds E y' of the tile to grad_x. A lane's fragments have rows g and g + 8. Their columns are 2t and 2t +
+  // 8, or 2t + 1 and 2t + 9.
   __device__ __forceinline__ void add_to_x(int row0, const float* tile) {
     float product[kBlocks][2][4] = {};
     float weight[2] = {};
@@ -258,9 +259,9 @@ class TensorGradients {
   const int first_feature_;
   Memory& memory_;
   TensorGradientRows& rows_;
-  int asked_ = INT_MIN;  // tile whose x is on its way, by its first row
-  // Of columns 16 m + g (+ 8): sums of E over this lane's rows; of columns 16 m + [0, 16) and features 2 c +
-  // f of a block, c as in a fragment.
+  int asked_ = INT_MIN;  // the first row of the tile whose x was asked for last
+  // weight_[m][h]: the sum of E over the lane's rows, of column 16 m + 8 h + g. sums_[m][b][f]: a fragment of
+  // E^T x', of columns 16 m + [0, 16) and the features 2 c + f of block b.
   float weight_[2][2] = {};
   float sums_[2][kBlocks][2][4] = {};
 };

@@ -1,10 +1,13 @@
-// What the makers of costs and of gradients on the matrix units share: squared distances of many features,
-// float32 only; the number of features is a multiple of 4, and rows begin at multiples of 16 bytes.
+// What the makers of costs and of gradients on the matrix units share. They make squared distances of float32
+// series. The number of features is a multiple of 4, and rows begin at multiples of 16 bytes.
 //
-// Everything is taken relative to an origin, the mean of the strip's columns, so that series far from 0 keep
-// their digits. Features come in blocks of 16. Fragments want features t and t + 4 (t = lane % 4) of eight
-// side by side; since the order of the summed ones is free, lane t gets 4t to 4t + 3 of a block, in one load.
-// Columns likewise come as j and j + 8.
+// Series are taken relative to an origin, the mean of the strip's columns: x' = x - origin, y' = y - origin.
+// Series far from 0 keep their digits this way. Features come in blocks of 16. The instruction sums over
+// eight features and wants features t and t + 4 of them in lane t = lane % 4. The order of a sum is free, so
+// that lane t gets features 4t to 4t + 3 of a block in one load. Columns come as j and j + 8 for the same
+// reason.
+//
+// In these files g = lane / 4 and t = lane % 4.
 #pragma once
 
 #include "cuda/mma.cuh"
@@ -18,7 +21,7 @@ constexpr int kChunkBlocks = 4;
 constexpr int kChunkFeatures = kBlockFeatures * kChunkBlocks;
 static_assert(kChunkFeatures == kMostTensorGradientFeatures);
 
-// A float32 as the sum of two TF32, hi the nearest one; hi alone, where products of one term are wanted.
+// A float32 as the sum of two TF32 numbers: hi is the TF32 nearest to it. Products of one term use hi alone.
 struct Split {
   float hi;
   float lo;
@@ -38,7 +41,8 @@ struct Fragment {
     lo[k] = s.lo;
   }
 };
-// sum[k] += a[k] b[k], the small terms first; side by side, so that none waits for the one before.
+// sum[k] += a[k] b[k], the small terms first. Each term is added to all sums in turn, so that no product
+// waits for the one before.
 template <int kCount, class A, class B>
 __device__ __forceinline__ void multiply(float (&sum)[kCount][4], bool three_terms, const A& a, const B& b) {
   if (three_terms) {
@@ -55,7 +59,8 @@ __device__ __forceinline__ void unpack(const float4& v, float (&to)[4]) {
   to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 
-// Features f to f + 3 of one time step (f a multiple of 4), or f and f + 1 (f even); 0 behind the last one.
+// Features f to f + 3 of one time step (f is a multiple of 4), or f and f + 1 (f is even). Features behind
+// the last one are 0.
 __device__ __forceinline__ void load_features(const float* step, int f, int dim, float (&to)[4]) {
   unpack(f < dim ? __ldg(reinterpret_cast<const float4*>(step + f)) : float4{0, 0, 0, 0}, to);
 }
@@ -64,25 +69,25 @@ __device__ __forceinline__ void load_features(const float* step, int f, int dim,
   to[0] = v.x, to[1] = v.y;
 }
 
-// Of a warp that makes gradients: x of two tiles and what grad_x is already of one, of its features. Rows lie
-// so that no more than two of the lanes' accesses meet in a bank.
+// What a warp that makes gradients keeps of its features: x of two tiles, and the sums in grad_x so far of
+// one tile. The stride lets at most two of the lanes' accesses meet in a bank.
 struct TensorGradientRows {
   static constexpr int kStride = 2 * kBlockFeatures + 4;
   float x[2][kTileRows * kStride];
   float before[kTileRows * kStride];
 };
 
-// One strip's shared memory: the origin, and, with at most kChunkFeatures features, its columns of y relative
-// to that, split. Only then there are gradients.
+// One strip's shared memory. It has the origin, and, for at most kChunkFeatures features, the strip's columns
+// of y', split. Kernels with gradients have at most so many features.
 struct OriginAlone {
   float origin[kMostTensorFeatures];
 };
 struct KeptColumns {
   float origin[kChunkFeatures];
-  // A unit of 16 bytes: features f and f + 1 (f even) of columns j and j + 8, {j f, j + 8 f, j f + 1,
-  // j + 8 f + 1}, which is a fragment of four, or two of two. The lowest three bits of a unit's place in its
-  // columns are exchanged by those of j: neither columns g = lane / 4 with features 4t nor columns 2t with
-  // features 2g conflict.
+  // A unit has 16 bytes: {y'[j,f], y'[j+8,f], y'[j,f+1], y'[j+8,f+1]}, f even. It is one fragment of four
+  // values, or two of two. The lowest three bits of a unit's place are combined with those of j. So lanes
+  // that read columns g and features 4t meet no bank conflict, nor do lanes that read columns 2t and features
+  // 2g.
   float4 hi[16 * kChunkFeatures / 2];
   float4 lo[16 * kChunkFeatures / 2];
 
@@ -106,7 +111,7 @@ struct __align__(16) TensorTiles : StripBarriers<float, FixedRing, Crew> {
     if (lane == 0) cuda::barrier_reset<kHelpers * cuda::kWarpSize>(&is_prepared);
   }
 
-  // By all helpers of the strip, at the start of a sweep: two features per lane.
+  // Called by all helpers of the strip, at the start of a sweep. Each lane prepares two features.
   __device__ void prepare(const Params& p, const Pair<float>& pair, int strip, int lane, int helper) {
     const int last = kKept ? kChunkFeatures : div_up(p.dim, kBlockFeatures) * kBlockFeatures;
     for (int f = 2 * (kKept ? lane : helper * 32 + lane); f < last; f += 2 * kHelpers * 32) {
@@ -139,7 +144,7 @@ struct __align__(16) TensorTiles : StripBarriers<float, FixedRing, Crew> {
     cuda::barrier_wait(&is_prepared, 0);
   }
 
-  // Features f to f + 3 (a multiple of 4) of the origin, or f and f + 1.
+  // Features f to f + 3 of the origin (f is a multiple of 4), or f and f + 1 (f is even).
   __device__ __forceinline__ void origin(int f, float(&to)[4]) const {
     unpack(*reinterpret_cast<const float4*>(of_strip.origin + f), to);
   }
@@ -148,8 +153,8 @@ struct __align__(16) TensorTiles : StripBarriers<float, FixedRing, Crew> {
     to[0] = v.x, to[1] = v.y;
   }
 
-  // Features f and f + 1 (f even) of columns j and j + 8 (bit 3 of j is 0) of the strip, relative to the
-  // origin: {j f, j + 8 f, j f + 1, j + 8 f + 1}.
+  // {y'[j,f], y'[j+8,f], y'[j,f+1], y'[j+8,f+1]}: f is even, and bit 3 of j is 0. j counts the strip's
+  // columns.
   __device__ __forceinline__ Fragment<4> columns(const Params& p, const Pair<float>& pair, int column0, int j,
                                                  int f) const {
     Fragment<4> columns;

@@ -1,16 +1,16 @@
-// The source of costs, and the taker of E, for any number of features and for cost matrices: tiles of
-// kTileRows rows by a strip's 32 columns in shared memory. More warps per strip make the costs ahead of the
-// wavefront and, in the reverse sweep, turn the E that it leaves behind into gradients:
+// The source of costs, and the taker of E, for any number of features and for cost matrices. Costs are in
+// tiles of kTileRows rows by a strip's 32 columns, in shared memory. Helpers make the costs ahead of the
+// wave. In the reverse sweep they turn the E that the wave leaves in the tiles into gradients:
 //
 //             forward            reverse
 //   wave      reads costs        takes weights, puts E where the costs were
-//   makers    costs              some costs, the others gradients and the alignment
-//   one more                     weights, from costs; without it the wave does that too
+//   makers    costs              some make costs, the others gradients and the alignment
+//   weigher                      makes weights from costs; in crews without a weigher the wave does that
 //
-// Makers of costs take turns by tiles, makers of gradients share the features.
+// Makers of costs take turns by tiles. Makers of gradients share the features.
 //
-// A strip's tiles are counted from kTilesBefore, for the rows that the last lane passes through before row 0,
-// in rows that are shifted as its lanes' rows are.
+// The tile with row 0 of the strip's first lane is number kTilesBefore. The tiles before have the rows that
+// the other lanes pass through before row 0. Rows of tiles are shifted as the strip's rows are.
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
@@ -20,7 +20,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Who makes costs and gradients, and the memory that they need.
+// The classes that make costs and gradients, and their shared memory.
 template <class Cell, class In, Options kOptions, class Ring_, class Crew_ = FrugalCrew>
 struct PlainMakers {
   static constexpr CostSource kSource = CostSource::kTiles;
@@ -42,18 +42,18 @@ class Tiles {
   using Costs = typename Makers::Costs;
   using Gradients = typename Makers::Gradients;
   using Crew = typename Makers::Crew;
-  static constexpr int kDoneWithTile = cuda::kWarpSize * Crew::kGradients;  // arrivals
+  static constexpr int kDoneWithTile = cuda::kWarpSize * Crew::kGradients;  // arrivals that free a tile
 
  public:
   static constexpr int kColumns = 1;
   static constexpr int kCarried = 0;
-  static constexpr int kFeatures = 0;  // in registers
+  static constexpr int kFeatures = 0;  // none are in registers
   static constexpr CostSource kSource = Makers::kSource;
   static constexpr CrewKind kCrew = Crew::kKind;
   static constexpr int kSegment = kTileGroups;
   static constexpr int kRoles = 1 + Crew::kHelpers;
   static constexpr Weighing kWeighing = Crew::kWeighing;
-  static constexpr bool kTakesWeights = kWeighing != Weighing::kByGroup;  // of whole segments
+  static constexpr bool kTakesWeights = kWeighing != Weighing::kByGroup;  // weights come by whole segments
   static constexpr bool kAsksAhead = kWeighing == Weighing::kAhead;
   static constexpr int kPhases = 1;
   static constexpr int kStartsInWork = kTakesWeights || Crew::kGradients == 0 ? 0 : kSegment;
@@ -79,9 +79,9 @@ class Tiles {
         m_(memory_of(w.params, w.source_memory)),
         scale_(static_cast<Scale>(w.pair.scale)) {}
 
-  // Of a band's groups, in whole tiles.
+  // A band's first group, so that its tiles are whole.
   static __device__ int first_band_group(int least, int) { return least / kSegment * kSegment; }
-  // Once, and before every sweep of a panel; by the wave's warp.
+  // The wave's warp calls init() once in a kernel, and begin_panel() before every sweep of a panel.
   static __device__ void init(const Params& p, unsigned char* memory, int lane) {
     Memory& m = memory_of(p, memory);
     if (lane < kRingTiles) {
@@ -105,11 +105,11 @@ class Tiles {
     m_.reset(w_.lane);
   }
 
-  __device__ void clear_gradients() const {}  // a helper does it
+  __device__ void clear_gradients() const {}  // a helper does it: clear_sums()
   static __device__ float largest_cost(const Params&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
-  [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers look at the costs
+  [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers note the range
   [[nodiscard]] __device__ __forceinline__ Scale scale() const { return scale_; }
 
   // The wave's side.
@@ -142,11 +142,12 @@ class Tiles {
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
-  // Weights of group i of the segment that is number `order` from the end.
+  // Puts the weights of group i of a segment where take_weights() looks. `order` counts segments from the
+  // last one.
   __device__ __forceinline__ void put_weights(int order, int i, const Weights<Real> (&weights)[kGroup][1]) {
     m_.weights.put(order, i, first_count_, w_.lane, here_, weights);
   }
-  // Before the groups of a segment, number `order` from the end.
+  // Called before the wave takes the weights of a segment's groups.
   __device__ __forceinline__ void begin_taking(Recomputation<Wave>& recomputed, int order, int segment) {
     if constexpr (kWeighing == Weighing::kBySegment) {
       recomputed.ask(segment);
@@ -167,7 +168,7 @@ class Tiles {
   __device__ void end_reverse() const {}
 
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
-  // Cell64 and CellHard know infinity.
+  // Cell64 and CellHard compute with an infinite cost; Cell32 has to be told.
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
     return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
   }
@@ -222,7 +223,7 @@ class Tiles {
       cuda::barrier_arrive(m_.free(place(order)));
     }
     maker.finish();
-    // What is left are rows without cells here; nor has the strip on the right any there.
+    // The rows that are left have no cells in this strip, nor in the strip on the right.
     if ((has_band || w_.meets) && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, part);
   }
 
@@ -234,14 +235,14 @@ class Tiles {
     return *reinterpret_cast<Memory*>(source_memory + ring_bytes_of(p));
   }
 
-  // Where a tile lies, by its number or, for barriers, by its order in the sweep.
+  // The place of a tile in the ring. Memory goes by the tile's number, barriers by its order in the sweep.
   [[nodiscard]] __device__ __forceinline__ int place(int tile) const { return Ring::place(p_, tile); }
   [[nodiscard]] __device__ __forceinline__ int turn(int tile) const { return Ring::turn(p_, tile); }
   // Row 0 of column 0 of a tile.
   [[nodiscard]] __device__ __forceinline__ Real* tile_at(int tile) const {
     return ring_ + place(tile) * kTileRows;
   }
-  // When a tile's costs are complete, a lane per column.
+  // Called when a tile's costs are complete. Each lane has a column.
   __device__ __forceinline__ void repeat_first_rows(int tile) const {
     if (place(tile) != 0) return;
     __syncwarp();
@@ -253,7 +254,7 @@ class Tiles {
     cuda::barrier_wait(m_.full(place(order)), turn(order));
   }
 
-  // Gradients start as zeros where both sweeps add to them.
+  // Writes the zeros to which both sweeps add.
   __device__ void clear_sums() const {
     const auto clear = [&](typename Storage<In>::Output sums, int begin, int end) {
       if (!sums) return;
@@ -266,9 +267,10 @@ class Tiles {
     clear(w_.pair.grad_x, w_.strip * rows, min((w_.strip + 1) * rows, w_.pair.n));
     if (!w_.from_back) clear(w_.pair.grad_y, w_.strip * 32, min((w_.strip + 1) * 32, w_.pair.m));
   }
-  // Where the other sweep's cells begin, and E never comes in place of the costs.
+  // Writes zeros to the cells behind the meeting. They belong to the other sweep, so that the wave writes no
+  // E there.
   __device__ __forceinline__ void clear_behind_meeting(int row0, Real* tile) const {
-    const int end = w_.own.end * kGroup - w_.shift;  // in lane 0
+    const int end = w_.own.end * kGroup - w_.shift;  // the row behind lane 0's last one
     if (row0 + kTileRows + 31 <= end) return;
     __syncwarp();
     for (int r = max(0, end - w_.lane - row0); r < kTileRows; ++r)
@@ -285,7 +287,8 @@ class Tiles {
   [[nodiscard]] __device__ int first_row(int tile) const {
     return (tile - kTilesBefore + base()) * kTileRows - w_.shift;
   }
-  // Tiles are made and used in ascending order in the forward sweep, descending in the reverse one.
+  // A tile's order in the sweep: its number in the forward sweep, counted from the last tile in the reverse
+  // one.
   [[nodiscard]] __device__ __forceinline__ int order_of(int tile) const {
     return reverse_ ? tiles() - 1 - tile : tile;
   }
@@ -299,7 +302,7 @@ class Tiles {
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) costs_[q] = here_[q];
   }
-  // To where the costs were. In the groups at the start of the ring some lanes wrap.
+  // Writes E where the costs were. In the groups at the start of the ring, some lanes' rows wrap.
   __device__ __forceinline__ void store_e(int group) const {
     if ((group + 2 * (kTilesBefore - base())) % (Ring::rows(p_) / kGroup) < 32 / kGroup) {
       const int left = static_cast<int>(ring_ + w_.lane * Ring::stride(p_) + Ring::rows(p_) - here_);
@@ -316,7 +319,7 @@ class Tiles {
     if constexpr (!Wave::kOptions) return row0 < w_.pair.n;
     return row0 < w_.end_row && row0 + kTileRows > w_.first_row;
   }
-  // The E of a group, for the gradient of a Euclidean distance.
+  // E / C of a group, for the gradient of the Euclidean distance.
   __device__ __forceinline__ void divide_by_costs() {
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
@@ -371,8 +374,8 @@ class Tiles {
   const Scale scale_;
   bool reverse_ = false;
   int waited_ = 0;        // tiles that the reverse sweep has waited for
-  int first_count_ = 0;   // groups of the segment that it begins with
-  Real* here_ = nullptr;  // of this lane's first row of the group
+  int first_count_ = 0;   // groups of the first segment of the reverse sweep
+  Real* here_ = nullptr;  // the cost of the lane's first row of the group
   Real costs_[kGroup];
   Real e_[kGroup];
 };
