@@ -10,11 +10,12 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 SANITIZE ?= address,undefined
 
-# The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture.
+# The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture. There is no PTX in a
+# build for one machine.
 gpu_arch := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -Ex '[0-9]+\.[0-9]+' | head -n 1 | tr -d .)
 # A wheel is for other machines too: every architecture, unless they are named on the command line or in the environment.
 wheel_cuda := $(if $(WARPALIGN_CUDA_ARCHITECTURES),cmake.define.WARPALIGN_CUDA_ARCHITECTURES=$(WARPALIGN_CUDA_ARCHITECTURES))
-WARPALIGN_CUDA_ARCHITECTURES ?= $(or $(gpu_arch),90)
+WARPALIGN_CUDA_ARCHITECTURES ?= $(or $(gpu_arch),90)-real
 
 # A stamp names the contents of the requirements that were installed: changing them installs again.
 requirements_hash := $(shell cat requirements/*.txt | sha256sum | cut -c 1-16)

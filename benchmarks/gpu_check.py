@@ -131,7 +131,7 @@ def build(device: torch.device) -> Row:
         options += ["-G", "Ninja"]
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
-        options += ["-DWARPALIGN_CUDA=ON", f"-DWARPALIGN_CUDA_ARCHITECTURES={major}{minor}"]
+        options += ["-DWARPALIGN_CUDA=ON", f"-DWARPALIGN_CUDA_ARCHITECTURES={major}{minor}-real"]
     else:
         options += ["-DWARPALIGN_CUDA=OFF"]
     steps = [
