@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from tests.python.transducer.cases import FAMILIES, PENALTIES, loss
+from tests.python.transducer.reference import keywords
 from tests.python.transducer.reference import loss as reference
+from warpalign import transducer_loss_from_joint
 
 # B, T, U+1, V: below, at and above the widths of lanes and strips.
 SHAPES = [(1, 1, 1, 7), (2, 3, 2, 7), (2, 33, 31, 29), (2, 20, 34, 64), (1, 9, 5, 1025), (1, 70, 3, 4097)]
@@ -69,6 +71,57 @@ def wrong(
     return None
 
 
+# B, T, U+1, V, H: below, at and above a product's tiles of 64 and 128.
+JOINT_SHAPES = [(1, 1, 1, 7, 1), (2, 9, 5, 63, 17), (1, 33, 4, 129, 64), (2, 70, 3, 40, 131)]
+
+
+def joint_wrong(
+    shape: tuple[int, int, int, int, int], family: str, dtype: torch.dtype, device: torch.device
+) -> str | None:
+    """The same of the loss fused with its joint network, whose losses are compared with those of its logits."""
+    generator = torch.Generator().manual_seed(0)
+    b, t, s, v, h = shape
+    options = FAMILIES[family]._replace(blank=0)
+    columns = v + len(options.durations or ())
+    tensors = [
+        torch.randn(*size, generator=generator).to(dtype)
+        for size in ((b, t, h), (b, s, h), (columns, h), (columns,))
+    ]
+    y = torch.randint(1, 4, (b, s - 1), generator=generator)
+    lengths = torch.tensor([t, max(t - 2, 1)][:b]), torch.tensor([s - 1, max(s - 3, 0)][:b])
+    given = keywords(options) | {"reduction": "none"}
+    results = []
+    for place, kind in ((device, dtype), (torch.device("cpu"), torch.float64)):
+        own = [a.to(place, kind, copy=True).requires_grad_() for a in tensors]
+        encoder, predictor, weight, bias = own
+        if place == device:
+            rest = {k: x for k, x in given.items() if k != "from_log_probs"}
+            value = transducer_loss_from_joint(
+                encoder,
+                predictor,
+                weight,
+                bias,
+                y.to(place),
+                lengths[0].to(place),
+                lengths[1].to(place),
+                **rest,
+            )
+        else:
+            rows = torch.nn.functional.linear((encoder[:, :, None] + predictor[:, None]).relu(), weight, bias)
+            durations = None if options.durations is None else rows[..., v:]
+            value = loss(rows[..., :v], durations, y, options, *lengths)
+        finite = value.isfinite()
+        gradients = torch.autograd.grad(value[finite].sum(), own) if bool(finite.any()) else ()
+        results.append([value.detach().cpu().double(), *(g.cpu().double() for g in gradients)])
+    limit = 4 * torch.finfo(dtype).eps * h**0.5
+    for name, mine, wanted in zip(("loss", "encoder", "predictor", "weight", "bias"), *results, strict=False):
+        known = wanted.isfinite()
+        error = (mine - wanted)[known].norm()
+        if not error <= limit * (wanted[known].norm() + (t + s) ** 0.5):
+            return f"{name}: off by {float(error)}"
+    return None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
@@ -90,7 +143,17 @@ def main() -> int:
         if message:
             failures += 1
             print(f"WRONG: {case}: {message}", file=sys.stderr)
-    print(f"{len(cases)} cases, {failures} wrong")
+    joint_cases = [
+        (shape, family, dtype)
+        for shape, family in zip(JOINT_SHAPES[: arguments.shapes], FAMILIES, strict=False)
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    ]
+    for joint_case in joint_cases:
+        message = joint_wrong(*joint_case, device)
+        if message:
+            failures += 1
+            print(f"WRONG: {joint_case}: {message}", file=sys.stderr)
+    print(f"{len(cases) + len(joint_cases)} cases, {failures} wrong")
     return 1 if failures else 0
 
 

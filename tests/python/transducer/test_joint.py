@@ -379,3 +379,47 @@ def test_random_calls(name: str, device: torch.device) -> None:
             error = ((one.double() - other).abs() - rounding).clamp(min=0)
             scale = other.norm() + float(upstream.abs().sum())
             assert error.norm() <= 100 * product * scale + (2.0**-24 if half else 0) * other.numel(), where
+
+
+@pytest.mark.gpu
+def test_an_invalid_label_on_a_gpu(cuda: torch.device) -> None:
+    options = FAMILIES["rnnt"]
+    tensors = [t.requires_grad_() for t in network(options, 3, 5, 3, device=cuda)]
+    y = labels_for(options, 3, 2).to(cuda)
+    y[1, 0] = options.blank
+    values = fused(tensors, y, options)
+    values.sum().backward()
+    assert values.isnan().tolist() == [False, True, False]
+    for tensor in tensors[:2]:
+        assert tensor.grad is not None
+        assert tensor.grad[1].isnan().all() and not tensor.grad[[0, 2]].isnan().any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cuda_graph_with_changing_lengths(dtype: torch.dtype, cuda: torch.device) -> None:
+    """How many nodes are live, and how long utterances are, stays on the device."""
+    options = FAMILIES["rnnt"]
+    tensors = [t.to(dtype).requires_grad_() for t in network(options, 3, 40, 9, device=cuda)]
+    y = labels_for(options, 3, 8).to(cuda)
+    t, u = torch.full((3,), 40, device=cuda), torch.full((3,), 8, device=cuda)
+
+    def step() -> tuple[Tensor, ...]:
+        value = fused(tensors, y, options, t, u)
+        return value, *torch.autograd.grad(value.sum(), tensors)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    for lengths in (([40, 17, 1], [8, 0, 3]), ([5, 40, 33], [1, 8, 8])):
+        t.copy_(torch.tensor(lengths[0]))
+        u.copy_(torch.tensor(lengths[1]))
+        with torch.no_grad():
+            tensors[0].normal_()
+        graph.replay()
+        for one, other in zip(found, step(), strict=True):
+            assert torch.equal(one, other)
