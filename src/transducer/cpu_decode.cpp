@@ -133,15 +133,15 @@ Tasks greedy_tasks(const TransducerGreedyStep& p, const Execution& execution) {
 // One utterance's walk.
 template <class Real>
 struct Walker {
+  double log_prob;
   std::int32_t utterance;
   std::int32_t end;  // no frame from here on is looked at
   TransducerWalk walk;
-  double log_prob;
   bool walks;
 
   Walker() = default;
   Walker(const TransducerGreedyStep& p, std::int32_t b)
-      : utterance(b), walk(begun(p.walk[b])), log_prob(p.log_prob[b]) {
+      : log_prob(p.log_prob[b]), utterance(b), walk(begun(p.walk[b])) {
     const std::int64_t limit = std::int64_t{walk.frame} + p.window;
     end = static_cast<std::int32_t>(std::min<std::int64_t>(length_of(p.lengths, p.frames, b), limit));
     walks = walk.frame < end;

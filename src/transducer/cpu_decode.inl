@@ -107,19 +107,15 @@ template <class Real>
 void decode_scores(const Real* hidden, __INT64_TYPE__ hidden_stride, int rows, const Real* weight,
                    const Real* bias, __INT32_TYPE__ size, __INT32_TYPE__ columns, Real* out,
                    __INT64_TYPE__ out_stride) {
-  const auto advance = [&](int done) {
-    hidden += done * hidden_stride;
-    out += done * out_stride;
-    rows -= done;
+  const auto tile = [&]<int kRows>(Index first) {
+    decode_rows<kRows>(hidden + first * hidden_stride, hidden_stride, weight, bias, size, columns,
+                       out + first * out_stride, out_stride);
   };
-  for (; rows >= 8; advance(8))
-    decode_rows<8>(hidden, hidden_stride, weight, bias, size, columns, out, out_stride);
-  for (; rows >= 4; advance(4))
-    decode_rows<4>(hidden, hidden_stride, weight, bias, size, columns, out, out_stride);
-  for (; rows >= 2; advance(2))
-    decode_rows<2>(hidden, hidden_stride, weight, bias, size, columns, out, out_stride);
-  for (; rows >= 1; advance(1))
-    decode_rows<1>(hidden, hidden_stride, weight, bias, size, columns, out, out_stride);
+  Index r = 0;
+  for (; r + 8 <= rows; r += 8) tile.template operator()<8>(r);
+  for (; r + 4 <= rows; r += 4) tile.template operator()<4>(r);
+  for (; r + 2 <= rows; r += 2) tile.template operator()<2>(r);
+  for (; r < rows; ++r) tile.template operator()<1>(r);
 }
 
 template <class Real>
