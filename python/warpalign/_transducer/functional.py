@@ -171,7 +171,8 @@ def tdt_loss(
             ``inplace_grad`` works too. torch.split() makes such parts with the cheapest backward.
         durations: D numbers of frames, 0 to 64, one of them above 0; at most 16.
         omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
-            of 0 by its duration logits. Drawn per utterance, on the logits' device.
+            of 0 by its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
+            ``randomness`` says.
         generator: draws omega; None: torch's own.
         clamp: clips the gradient by label logits alone.
         all others: targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id,

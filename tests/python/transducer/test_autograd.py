@@ -112,6 +112,36 @@ def test_torch_func(device: torch.device) -> None:
     torch.testing.assert_close(jacobian.sum(0) / 2, gradients[0])
 
 
+def test_omega_under_vmap(device: torch.device) -> None:
+    """vmap's randomness says whether utterances of different examples are drawn apart."""
+    x, z = torch.randn(1, 2, 5, 3, 6, device=device), torch.randn(1, 2, 5, 3, 2, device=device)
+    x, z = x.expand(8, -1, -1, -1, -1), z.expand(8, -1, -1, -1, -1)
+    y = torch.randint(1, 6, (2, 2), device=device)
+
+    def one(x: Tensor, z: Tensor, omega: float = 0.5) -> Tensor:
+        return tdt_loss(x, z, y, blank=0, durations=(0, 1), sigma=0.3, omega=omega, reduction="none")
+
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.func.vmap(one)(x, z)
+    drawn, kept = one(x[0], z[0], 1.0), one(x[0], z[0], 0.0)
+    torch.manual_seed(3)
+    apart = torch.func.vmap(one, randomness="different")(x, z)
+    together = torch.func.vmap(one, randomness="same")(x, z)
+    for values in (apart, together):
+        is_drawn = (values - drawn).abs() < 1e-5
+        torch.testing.assert_close(values, torch.where(is_drawn, drawn, kept))
+    assert (together == together[0]).all() and not (apart == apart[0]).all()
+    torch.manual_seed(3)
+
+    def gradient(x: Tensor, z: Tensor) -> Tensor:
+        return torch.func.grad(lambda z: one(x, z).sum())(z)
+
+    gradients = torch.func.vmap(gradient, randomness="different")(x, z)
+    for b in range(2):  # a drawn utterance has no gradient by its duration logits
+        drawn_at = (apart[:, b] - drawn[b]).abs() < 1e-5
+        assert not gradients[drawn_at, b].any() and gradients[~drawn_at, b].abs().sum(-1).amax() > 0
+
+
 def test_many_upstream_factors_at_once(device: torch.device) -> None:
     x, y = (
         torch.randn(2, 5, 3, 6, device=device, requires_grad=True),

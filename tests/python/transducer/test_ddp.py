@@ -1,0 +1,64 @@
+"""The losses in DistributedDataParallel: two processes with half of the batch each take the step of one with all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+
+from warpalign import TDTLoss, TransducerLoss
+
+
+class Model(nn.Module):
+    """A joint network with both losses on top, one of them with its gradient in the logits' memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.joint = nn.Linear(4, 7 + 2, dtype=torch.float64)
+        self.plain = TransducerLoss(blank=0, fastemit_lambda=0.01)
+        self.timed = TDTLoss(blank=0, durations=(0, 1), inplace_grad=True)
+
+    def forward(self, h: Tensor, y: Tensor, t: Tensor, u: Tensor) -> Tensor:
+        labels, durations = self.joint(h).split([7, 2], -1)
+        value: Tensor = self.plain(self.joint(h.flip(-1))[..., :7].contiguous(), y, t, u)
+        return value + self.timed(labels, durations, y, t, u)
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    h, y = torch.randn(6, 9, 4, 4, dtype=torch.float64), torch.randint(1, 7, (6, 3))
+    return h, y, torch.tensor([9, 4, 7, 9, 1, 8]), torch.tensor([3, 2, 0, 1, 3, 3])
+
+
+def steps(model: nn.Module, *given: Tensor) -> list[Tensor]:
+    """The parameters after three steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(*given).backward()
+        optimizer.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def _process(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    store = torch.distributed.FileStore(f"{folder}/store", 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    half = [part.chunk(2)[rank] for part in batch()]
+    torch.save(steps(nn.parallel.DistributedDataParallel(Model()), *half), f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
+    mp.spawn(_process, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    before = [parameter.detach() for parameter in Model().parameters()]
+    expected = steps(Model(), *batch())
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert len(expected) == 2
+    for start, wanted, a, b in zip(before, expected, first, second, strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a, wanted, rtol=1e-12, atol=1e-14)
+        assert (wanted - start).abs().max() > 1e-4
