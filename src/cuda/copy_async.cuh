@@ -19,6 +19,22 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 }
 #endif
 
+// The same of 16 bytes, past the first-level cache, which other blocks' writes do not reach.
+template <class T>
+__device__ __forceinline__ void copy_async_l2(T* shared, const T* global) {
+  static_assert(sizeof(T) == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+#elif defined(__CUDA_ARCH__)
+  *reinterpret_cast<uint4*>(shared) = __ldcg(reinterpret_cast<const uint4*>(global));
+#else
+  *shared = *global;
+#endif
+}
+
 // Waits until this thread's copies have arrived.
 __device__ __forceinline__ void await_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -59,11 +59,11 @@ WARPALIGN_ANYWHERE inline ArcTable arc_table(const TransducerLattice& lattice) {
   return table;
 }
 
-// Slots that saved memory has for a node: those of the table, and 2 at least for utterances without
-// durations.
+// Slots that saved memory has for a node: those of the table. With durations there are 3 at least: utterances
+// without durations need two, and two are laid out for plain RNN-T alone.
 WARPALIGN_ANYWHERE inline std::int32_t slots_of(const TransducerLattice& lattice) {
   const std::int32_t arcs = arc_table(lattice).arcs();
-  return arcs < 2 ? 2 : arcs;
+  return lattice.tdt && arcs < 3 ? 3 : arcs;
 }
 
 // What the weights of an utterance's arcs have besides scores.

@@ -11,7 +11,7 @@ from warpalign._core.library import check_devices
 
 
 def _arcs(tdt: bool, durations: tuple[int, ...]) -> int:
-    return max(sum(d > 0 for d in durations) + len(durations), 2) if tdt else 2 + len(durations)
+    return max(sum(d > 0 for d in durations) + len(durations), 3) if tdt else 2 + len(durations)
 
 
 def _bytes(arcs: int, places: Any, nodes: Any, batch: Any, dtype: torch.dtype) -> Any:

@@ -1,40 +1,94 @@
 // Sweeps of any arcs: big blanks, tokens and durations. Lane l is at frame t = s - l at step s.
 //
 //   forward   alpha(t,u) = sum over arcs into (t, u) of alpha(t - frames, u or u - 1) weight
-//   reverse   gamma(t,u) = sum over arcs out of (t, u) of gamma(t + frames, u or u + 1) share
+//   reverse   gamma(t,u) = sum over blanks out of (t, u) of gamma(t + frames, u) share
+//                        + sum over labels out of (t, u) of gamma(t + frames, u + 1) share
 //
-// A warp remembers alpha, or gamma, of its columns and of the neighbouring one for `history` frames, in
-// shared memory. Shares are formed as in plain_sweep.cuh: the largest one is what the others leave.
+// The forward sweep keeps alpha of the last frames in shared memory, a ring of rows: row s has lane l's frame
+// s - l in column l + 1, and the frame s + 1 of the column on the left in column 0. So an arc's source is as
+// many rows back for every lane. The reverse sweep keeps gamma of a lane's own column; the lane of column u +
+// 1 adds up what its labels leave for u, as in plain_sweep.cuh. A group's slots come through shared memory.
 //
-// Slots of arcs that start before frame 0 or end behind the end are padding: they count as weights of 0.
+// Shares are formed as in plain_sweep.cuh: the largest one is what the others leave. Groups of steps take
+// 32-bit exponents; from the first group on that 32 bits do not suffice for, 64 bits.
+//
+// Slots of arcs that start before frame 0 or end behind the end are padding. They count as weights of 0.
 #pragma once
 
+#include "transducer/cuda/near_state.cuh"
+#include "transducer/cuda/slot_stage.cuh"
 #include "transducer/cuda/strip.cuh"
 
 namespace warpalign::detail::transducer {
 
-// kArcs: at most so many. kAhead: steps whose slots are on their way; divides kGroup.
-template <class Real_, int kArcs, int kAhead>
-class ArcsSweep {
-  static_assert(kGroup % kAhead == 0);
+// What a group of forward steps computes with.
+template <class Real>
+struct FarNumbers {
+  using Number = State<Real>;
+  static __device__ __forceinline__ Weight<Real> weight(Real w) { return Weight<Real>::of(w); }
+  static __device__ __forceinline__ Exponent larger(Exponent a, Exponent b) {
+    return transducer::larger(a, b);
+  }
+  static __device__ __forceinline__ Number zero() { return Number::zero(); }
+  static __device__ __forceinline__ Number times(const Number& s, const Weight<Real>& w) {
+    return product(s, w);
+  }
+  static __device__ __forceinline__ Real scale(Exponent exponent, Exponent top) {
+    return scale_to<Real>(exponent, top);
+  }
+  static __device__ __forceinline__ Number normalized(Real mantissa, Exponent exponent) {
+    return normal(Number{mantissa, exponent});
+  }
+  static __device__ __forceinline__ bool holds(const Number&) { return true; }
+  static __device__ __forceinline__ bool holds(Real) { return true; }
+};
+struct NearNumbers {
+  using Number = NearState<float>;
+  static __device__ __forceinline__ Number weight(float w) { return near_weight(w); }
+  static __device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
+  static __device__ __forceinline__ Number zero() { return {0, -kDead}; }
+  static __device__ __forceinline__ Number times(const Number& s, const Number& w) {
+    return {s.mantissa * w.mantissa, s.exponent + w.exponent};
+  }
+  static __device__ __forceinline__ float scale(int exponent, int top) {
+    return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
+  }
+  static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
+    if (mantissa == 0.0f) return zero();
+    const int power = min(exponent_of(mantissa), -kLeastPower<float> - 1);
+    return {mantissa * power_of_2(-power, 0.0f), exponent + power};
+  }
+  // Whether a number, or a group's steepest weight, can be computed with.
+  static __device__ __forceinline__ bool holds(const Number& s) {
+    return s.mantissa == 0.0f || (s.exponent > -kFarthest && s.exponent < kFarthest);
+  }
+  static __device__ __forceinline__ bool holds(float steepest) { return steepest < kSteepest; }
+};
 
+// kArcs: at most so many.
+template <class Real_, int kArcs>
+class ArcsSweep {
  public:
   using Real = Real_;
+  static constexpr bool kHasNear = sizeof(Real) == 4;
 
-  // Of a strip: alpha of its columns and of the one on the left.
-  static WARPALIGN_ANYWHERE constexpr int shared_bytes(int history) {
-    return history * kColumns * static_cast<int>(sizeof(State<Real>));
+  // Of a strip: the ring, then the slots of two groups.
+  static WARPALIGN_ANYWHERE constexpr int shared_bytes(const SweepShape& shape) {
+    const int ring = (ring_rows(shape) + kGroup) * kColumns * static_cast<int>(sizeof(State<Real>));
+    return ring + (shape.staged ? SlotStage<Real>::bytes(shape.slots + 1, 1) : 0);
   }
 
   __device__ __forceinline__ ArcsSweep(const Strip<Real>& strip, unsigned char* shared)
       : strip_(strip),
-        rows_(strip.frames + kStrip - 1),
-        history_(strip.p.history),
-        alpha_(reinterpret_cast<State<Real>*>(shared)),
+        ring_rows_(ring_rows(strip.p.shape)),
+        ring_(shared),
         // Lanes behind the last column read what that one reads, and write nothing.
-        slots_(strip.slots +
-               min(strip.utterance.labels - strip.column, 0) * strip.utterance.layout.lane_stride()),
-        arc_stride_(strip.utterance.layout.arc_stride()) {
+        slots_(strip.slots + min(strip.utterance.labels - strip.column, 0)),
+        arc_stride_(strip.utterance.layout.arc_stride()),
+        stage_(strip.utterance.layout, strip.slots - strip.lane,
+               shared + (ring_rows(strip.p.shape) + kGroup) * kColumns * sizeof(State<Real>),
+               strip.p.shape.slots + 1, strip.lane,
+               strip.lane + min(strip.utterance.labels - strip.column, 0)) {
     const ArcTable& table = table_of(strip.p.batch, strip.utterance);
     arcs_ = uniform(table.arcs());
     first_label_ = uniform(table.blanks);
@@ -44,37 +98,33 @@ class ArcsSweep {
   }
 
   __device__ __forceinline__ void begin_forward() {
-    __syncwarp();
-    for (int k = strip_.lane; k < history_ * kColumns; k += kStrip) alpha_[k] = State<Real>::zero();
-    __syncwarp();
-    place_ = place_of(-strip_.lane);
-    load_weights(0);
+    // A group is done once more with 64 bits if 32 do not suffice, which weights that are overwritten do not
+    // allow.
+    is_far_ = !kHasNear || !strip_.p.shape.staged;
+    if (is_far_) {
+      clear(reinterpret_cast<State<Real>*>(ring_), kColumns, State<Real>::zero());
+    } else if constexpr (kHasNear) {
+      clear(reinterpret_cast<NearState<Real>*>(ring_), kColumns, NearNumbers::zero());
+    }
+    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    ask_forward(0);
   }
 
   __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
     const bool inside = first > kStrip - 1 + longest_ && first + kGroup <= strip_.frames;
-#pragma unroll 1
-    for (int at = first; at < first + kGroup; at += kAhead) {
-      Real weights[kAhead][kArcs];
-      bool is_nan = false;
-#pragma unroll
-      for (int q = 0; q < kAhead; ++q) {
-        is_nan |= isnan(check_[q]);
-#pragma unroll
-        for (int arc = 0; arc < kArcs; ++arc) weights[q][arc] = next_[q][arc];
-      }
-      invalid_ |= is_nan;
-      load_weights(at + kAhead);
-#pragma unroll
-      for (int q = 0; q < kAhead; ++q) {
-        const int s = at + q;
-        if (!inside) take_out_padding(s - strip_.lane, weights[q]);
-        const State<Real> alpha = forward_step(s, weights[q], left, inside);
-        if (strip_.lane == kStrip - 1 && strip_.has_right()) {
-          right[(s + 1) % kBorderFrames] = {alpha.mantissa, 0, alpha.exponent};
-        }
+    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    ask_forward(first + kGroup);
+    if constexpr (kHasNear) {
+      if (!is_far_) {
+        bool holds = enter<NearNumbers>(first, left);
+        holds &= inside ? forward_steps<NearNumbers, false>(first, right)
+                        : forward_steps<NearNumbers, true>(first, right);
+        if (!__any_sync(cuda::kFullWarp, !holds)) return;
+        become_far();
       }
     }
+    enter<FarNumbers<Real>>(first, left);
+    forward_steps<FarNumbers<Real>, true>(first, right);
   }
 
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return end_; }
@@ -82,120 +132,169 @@ class ArcsSweep {
 
   // last: the first step that is taken.
   __device__ __forceinline__ void begin_reverse(int last) {
-    __syncwarp();
-    for (int k = strip_.lane; k < history_ * kColumns; k += kStrip) gamma()[k] = 0;
-    __syncwarp();
-    place_ = place_of(last - strip_.lane);
-    load_shares(last);
+    clear(gamma(), kStrip, Real(0));
+    by_label_ = 0;
+    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    ask_reverse(last - (kGroup - 1));
   }
 
-  // right: gamma of the column on the right of the strip, left: of its first one, by frame modulo
-  // kBorderFrames.
+  // right: what enters the strip's last column from the right, left: what leaves its first one, by frame
+  // modulo kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
     const bool inside = first > kStrip - 1 && first + kGroup + longest_ <= strip_.frames;
-#pragma unroll 1
-    for (int at = first + kGroup - 1; at >= first; at -= kAhead) {
-      Real shares[kAhead][kArcs];
-#pragma unroll
-      for (int q = 0; q < kAhead; ++q) {
-#pragma unroll
-        for (int arc = 0; arc < kArcs; ++arc) shares[q][arc] = next_[q][arc];
-      }
-      load_shares(at - kAhead);
-#pragma unroll
-      for (int q = 0; q < kAhead; ++q) {
-        const int s = at - q;
-        const Real result = reverse_step(s, shares[q], right, inside);
-        if (strip_.lane == 0) left[s % kBorderFrames] = result;
-      }
+    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    ask_reverse(first - kGroup);
+    if (inside) {
+      reverse_steps<false>(first, right, left);
+    } else {
+      reverse_steps<true>(first, right, left);
     }
   }
 
  private:
   static constexpr int kColumns = kStrip + 1;
+  // Steps whose code stands side by side, where most of the time goes: as many as registers allow.
+  static constexpr int kUnrolled = kArcs <= 5 ? 4 : kArcs <= 10 ? 2 : 1;
 
-  // Of frame t, which is above -kStrip.
-  [[nodiscard]] __device__ __forceinline__ int place_of(int t) const {
-    return (t + kStrip * history_) % history_;
-  }
-  [[nodiscard]] __device__ __forceinline__ int before(int frames) const {
-    const int place = place_ - frames;
-    return place < 0 ? place + history_ : place;
-  }
-  [[nodiscard]] __device__ __forceinline__ int behind(int frames) const {
-    const int place = place_ + frames;
-    return place >= history_ ? place - history_ : place;
+  // Rows that are read, those of the group, and one for each column 0 that is filled ahead: whole groups. The
+  // first group's rows stand once more behind the last row, so that a group's rows lie side by side.
+  static WARPALIGN_ANYWHERE constexpr int ring_rows(const SweepShape& shape) {
+    return (shape.history + 2 * kGroup - 2) / kGroup * kGroup;
   }
   [[nodiscard]] __device__ __forceinline__ bool is_label(int arc) const { return arc >= first_label_; }
-  [[nodiscard]] __device__ __forceinline__ bool has_row(int row) const { return row >= 0 && row < rows_; }
   [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
-    return slots_ + static_cast<std::int64_t>(row) * strip_.utterance.layout.row_stride() + arc * arc_stride_;
+    return slots_ + static_cast<std::int64_t>(row) * kStrip + arc * arc_stride_;
+  }
+  template <class T>
+  __device__ __forceinline__ void clear(T* ring, int columns, const T& with) const {
+    __syncwarp();
+    for (int k = strip_.lane; k < (ring_rows_ + kGroup) * columns; k += kStrip) ring[k] = with;
+    __syncwarp();
+  }
+  template <class T>
+  __device__ __forceinline__ static void put(T* ring, int row, int rows, int columns, int column,
+                                             const T& v) {
+    ring[row * columns + column] = v;
+    if (row < kGroup) ring[(row + rows) * columns + column] = v;
   }
 
   // ---- Forward
 
-  // Of the arcs that end at steps first ... first + kAhead - 1; and the first slot of the nodes of these
-  // steps.
-  __device__ __forceinline__ void load_weights(int first) {
+  __device__ __forceinline__ void ask_forward(int first) const {
+    if (!strip_.p.shape.staged) return;
 #pragma unroll
-    for (int q = 0; q < kAhead; ++q) {
+    for (int arc = 0; arc < kArcs; ++arc) {
+      if (arc < arcs_) stage_.ask(first, arc, arc, frames_[arc]);
+    }
+    stage_.ask(first, arcs_, 0, 0);
+  }
+  [[nodiscard]] __device__ __forceinline__ Real weight(int first, int q, int arc) const {
+    if (strip_.p.shape.staged) return stage_.slot(first, arc, arc, q);
+    return *slot(first + q - frames_[arc], arc);
+  }
+  // Whether the arc that ends at frame t exists.
+  [[nodiscard]] __device__ __forceinline__ bool exists(int arc, int t) const {
+    return is_label(arc) ? strip_.has_label(t, frames_[arc]) : strip_.has_blank(t, frames_[arc]);
+  }
+
+  // The group's frames of the column on the left. Whether Numbers can take them.
+  template <class Numbers>
+  __device__ __forceinline__ bool enter(int first, const Border<Real>* left) const {
+    using Number = typename Numbers::Number;
+    if (strip_.lane >= kGroup) return true;
+    const int t = first + strip_.lane;
+    Number number = Numbers::zero();
+    bool holds = true;
+    if (strip_.has_left()) {
+      const State<Real> alpha = left[t % kBorderFrames].state();
+      if (alpha.mantissa != Real(0)) {
+        number = {alpha.mantissa, static_cast<decltype(number.exponent)>(alpha.exponent)};
+        if constexpr (sizeof(number.exponent) == 4) {
+          holds = alpha.exponent > -kFarthest && alpha.exponent < kFarthest;
+        }
+      }
+    }
+    const int row = (t + ring_rows_ - 1) % ring_rows_;
+    put(reinterpret_cast<Number*>(ring_), row, ring_rows_, kColumns, 0, number);
+    return holds;
+  }
+
+  __device__ __forceinline__ void become_far() {
+    auto* const near = reinterpret_cast<const NearState<Real>*>(ring_);
+    auto* const far = reinterpret_cast<State<Real>*>(ring_);
+    const int count = (ring_rows_ + kGroup) * kColumns;
+    for (int first = (count - 1) / kStrip * kStrip; first >= 0; first -= kStrip) {
+      const int k = first + strip_.lane;
+      __syncwarp();
+      const NearState<Real> s = k < count ? near[k] : NearState<Real>{0, 0};
+      __syncwarp();
+      if (k < count)
+        far[k] = s.mantissa == Real(0) ? State<Real>::zero() : State<Real>{s.mantissa, s.exponent};
+    }
+    __syncwarp();
+    is_far_ = true;
+  }
+
+  // Whether Numbers could take all of the steps.
+  template <class Numbers, bool kEdge>
+  __device__ __forceinline__ bool forward_steps(int first, Border<Real>* right) {
+    using Number = typename Numbers::Number;
+    Number* const ring = reinterpret_cast<Number*>(ring_);
+    const int base = first % ring_rows_;
+    int from[kArcs];  // in the ring, at the group's first step
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) {
+      const int row = base - frames_[arc] - is_label(arc);
+      from[arc] = (row < 0 ? row + ring_rows_ : row) * kColumns + strip_.lane + !is_label(arc);
+    }
+    Real steepest = 0;
+    bool holds = true;
+#pragma unroll(kEdge ? 1 : kUnrolled)
+    for (int q = 0; q < kGroup; ++q) {
+      const int t = first + q - strip_.lane;
+      __syncwarp();
+      Number ways[kArcs];
+      auto top = Numbers::zero().exponent;
 #pragma unroll
       for (int arc = 0; arc < kArcs; ++arc) {
-        const int row = first + q - frames_[arc];
-        next_[q][arc] = 0;
-        if (arc < arcs_ && has_row(row)) next_[q][arc] = *slot(row, arc);
+        ways[arc] = Numbers::zero();
+        if (arc >= arcs_) continue;
+        Real w = -static_cast<Real>(CUDART_INF);
+        if (!kEdge || exists(arc, t)) w = weight(first, q, arc);
+        if constexpr (sizeof(top) == 4) steepest = steeper(steepest, w);
+        ways[arc] = Numbers::times(ring[from[arc] + q * kColumns], Numbers::weight(w));
+        top = Numbers::larger(top, ways[arc].exponent);
       }
-      const int t = first + q - strip_.lane;
-      check_[q] = 0;
-      if (t >= 0 && t < strip_.frames) check_[q] = *slot(first + q, 0);
+      Real z[kArcs];
+      Real sum = 0;
+#pragma unroll
+      for (int arc = 0; arc < kArcs; ++arc) {
+        z[arc] = 0;
+        if (arc >= arcs_) continue;
+        z[arc] = ways[arc].mantissa * Numbers::scale(ways[arc].exponent, top);
+        sum += z[arc];
+      }
+      Number alpha = Numbers::normalized(sum, top);
+      if (kEdge) {
+        // A NaN here reaches the end or has been seen in the first slot.
+        if (strip_.column == 0 && t == 0) alpha = {1, 0};
+        if (strip_.is_last && t == strip_.frames) end_ = {alpha.mantissa, alpha.exponent};
+      }
+      holds &= !strip_.exists || Numbers::holds(alpha);
+      put(ring, base + q, ring_rows_, kColumns, strip_.lane + 1, alpha);
+      if (strip_.lane == kStrip - 1 && strip_.has_right()) {
+        right[(first + q + 1) % kBorderFrames] = {alpha.mantissa, 0, alpha.exponent};
+      }
+      if (!kEdge || (t >= 0 && t < strip_.frames)) {
+        invalid_ |= isnan(strip_.p.shape.staged ? stage_.slot(first, arcs_, 0, q) : *slot(first + q, 0));
+      }
+      if (strip_.exists) store_shares<kEdge>(first + q, t, z, sum);
     }
+    return holds && Numbers::holds(steepest);
   }
 
-  __device__ __forceinline__ void take_out_padding(int t, Real (&weights)[kArcs]) const {
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      const bool exists = t >= frames_[arc] &&
-                          (t < strip_.frames || (t == strip_.frames && !is_label(arc) && strip_.is_last));
-      if (!exists) weights[arc] = -static_cast<Real>(CUDART_INF);
-    }
-  }
-
-  __device__ __forceinline__ State<Real> forward_step(int s, const Real (&weights)[kArcs],
-                                                      const Border<Real>* left, bool inside) {
-    const int t = s - strip_.lane;
-    if (strip_.lane == 0) alpha_[place_ * kColumns] = left[s % kBorderFrames].state();
-    __syncwarp();
-    State<Real> ways[kArcs];
-    Exponent top = kNothing;
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      ways[arc] = State<Real>::zero();
-      if (arc >= arcs_) continue;
-      const int from = before(frames_[arc]) * kColumns + strip_.lane + !is_label(arc);
-      ways[arc] = product(alpha_[from], Weight<Real>::of(weights[arc]));
-      top = larger(top, ways[arc].exponent);
-    }
-    Real z[kArcs];
-    Real sum = 0;
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      z[arc] = ways[arc].mantissa * scale_to<Real>(ways[arc].exponent, top);
-      sum += z[arc];
-    }
-    State<Real> alpha = normal(State<Real>{sum, top});
-    if (!inside) {
-      // A NaN here reaches the end or has been seen in the first slot.
-      if (strip_.column == 0 && t == 0) alpha = State<Real>::one();
-      if (strip_.is_last && t == strip_.frames) end_ = alpha;
-    }
-    alpha_[place_ * kColumns + strip_.lane + 1] = alpha;
-    place_ = place_ + 1 == history_ ? 0 : place_ + 1;
-    store_shares(s, z, sum);
-    return alpha;
-  }
-
-  __device__ __forceinline__ void store_shares(int s, const Real (&z)[kArcs], Real sum) const {
-    if (!strip_.exists) return;
+  template <bool kEdge>
+  __device__ __forceinline__ void store_shares(int s, int t, const Real (&z)[kArcs], Real sum) const {
     const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
     Real most = z[0];
 #pragma unroll
@@ -211,79 +310,79 @@ class ArcsSweep {
     }
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      const int row = s - frames_[arc];
-      if (arc < arcs_ && has_row(row)) *slot(row, arc) = largest[arc] ? Real(1) - others : z[arc] * scale;
+      if (arc >= arcs_ || (kEdge && !exists(arc, t))) continue;
+      *slot(s - frames_[arc], arc) = largest[arc] ? Real(1) - others : z[arc] * scale;
     }
   }
 
-  // ---- Reverse: the arcs out of a node. A blank's slot is in the node's row of this lane, a label's in the
-  // next column's, which is lane l + 1's next row or the next strip's first lane's.
+  // ---- Reverse: the arcs whose slots stand in row s of this lane: blanks out of (t, u), labels from (t, u -
+  // 1).
 
-  [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(alpha_); }
-  [[nodiscard]] __device__ __forceinline__ Real* slot_out(int s, int arc) const {
-    if (!is_label(arc)) return slot(s, arc);
-    if (strip_.lane < kStrip - 1) return slot(s + 1, arc) + strip_.utterance.layout.lane_stride();
-    const std::int64_t strip = strip_.utterance.layout.strip_begin(1);
-    return slot(s - (kStrip - 1), arc) + strip - (kStrip - 1) * strip_.utterance.layout.lane_stride();
-  }
-  // Whether it can be followed, and ends in a frame up to T.
-  [[nodiscard]] __device__ __forceinline__ bool leads_on(int arc, int t) const {
-    const int end = t + frames_[arc];
-    if (is_label(arc)) return strip_.column < strip_.utterance.labels && end < strip_.frames;
-    return end < strip_.frames || (end == strip_.frames && strip_.is_last);
-  }
-
-  // Of steps first, first - 1, ... first - kAhead + 1.
-  __device__ __forceinline__ void load_shares(int first) {
-#pragma unroll
-    for (int q = 0; q < kAhead; ++q) {
-      const int t = first - q - strip_.lane;
-#pragma unroll
-      for (int arc = 0; arc < kArcs; ++arc) {
-        next_[q][arc] = 0;
-        if (arc < arcs_ && strip_.exists && t >= 0 && leads_on(arc, t))
-          next_[q][arc] = *slot_out(first - q, arc);
-      }
-    }
-  }
-
-  __device__ __forceinline__ Real reverse_step(int s, const Real (&shares)[kArcs], const Real* right,
-                                               bool inside) {
-    const int t = s - strip_.lane;
-    if (strip_.lane == kStrip - 1) {
-      gamma()[place_ * kColumns + kStrip] = strip_.has_right() ? right[(s + 1) % kBorderFrames] : Real(0);
-    }
-    __syncwarp();
-    Real sum = 0;
+  [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(ring_); }
+  __device__ __forceinline__ void ask_reverse(int first) const {
+    if (!strip_.p.shape.staged || first < 0) return;
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc >= arcs_) continue;
-      const Real posterior =
-          gamma()[behind(frames_[arc]) * kColumns + strip_.lane + is_label(arc)] * shares[arc];
-      sum += posterior;
-      if (strip_.exists && (inside ? !is_label(arc) || !strip_.is_last : t >= 0 && leads_on(arc, t))) {
-        *slot_out(s, arc) = posterior;
-      }
+      if (arc < arcs_) stage_.ask(first, arc, arc, 0);
     }
-    if (!inside && t >= strip_.frames) sum = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
-    gamma()[place_ * kColumns + strip_.lane] = sum;
-    place_ = place_ == 0 ? history_ - 1 : place_ - 1;
-    return sum;
+  }
+
+  // The arc's posterior, which takes the share's place; 0 where there is no such arc. after: gamma of the
+  // node that it leads to.
+  template <bool kEdge>
+  __device__ __forceinline__ Real flow(int first, int q, int arc, Real after) const {
+    const int s = first + q, t = s - strip_.lane;
+    if (kEdge && (t < 0 || !exists(arc, t + frames_[arc]))) return 0;
+    const Real share = strip_.p.shape.staged ? stage_.slot(first, arc, arc, q) : *slot(s, arc);
+    const Real posterior = after * share;
+    if (strip_.exists) *slot(s, arc) = posterior;
+    return posterior;
+  }
+
+  template <bool kEdge>
+  __device__ __forceinline__ void reverse_steps(int first, const Real* right, Real* left) {
+    const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
+    const int base = first % ring_rows_;
+    int from[kArcs];
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) {
+      const int row = base + frames_[arc];
+      from[arc] = (row >= ring_rows_ ? row - ring_rows_ : row) * kStrip + strip_.lane;
+    }
+#pragma unroll(kEdge ? 1 : kUnrolled)
+    for (int q = kGroup - 1; q >= 0; --q) {
+      const int s = first + q, t = s - strip_.lane;
+      Real sum = cuda::shuffle_down(by_label_);
+      if (takes_border) sum = strip_.has_right() ? right[(s + 1) % kBorderFrames] : Real(0);
+#pragma unroll
+      for (int arc = 0; arc < kArcs; ++arc) {
+        if (arc < first_label_) sum += flow<kEdge>(first, q, arc, gamma()[from[arc] + q * kStrip]);
+      }
+      if (kEdge && t >= strip_.frames) sum = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
+      by_label_ = 0;
+#pragma unroll
+      for (int arc = 0; arc < kArcs; ++arc) {
+        if (arc < first_label_ || arc >= arcs_) continue;
+        const Real after = frames_[arc] == 0 ? sum : gamma()[from[arc] + q * kStrip];
+        by_label_ += flow<kEdge>(first, q, arc, after);
+      }
+      put(gamma(), base + q, ring_rows_, kStrip, strip_.lane, sum);
+      if (strip_.lane == 0) left[s % kBorderFrames] = by_label_;
+    }
   }
 
   const Strip<Real>& strip_;
-  const int rows_;
-  const int history_;
-  State<Real>* const alpha_;  // [history][33], of the column on the left first
-  Real* const slots_;
+  const int ring_rows_;
+  unsigned char* const ring_;
+  Real* const slots_;  // of this lane, in row 0
   const std::int64_t arc_stride_;
+  const SlotStage<Real> stage_;
   int arcs_, first_label_, longest_;
   int frames_[kArcs];
-  int place_ = 0;  // of frame t
   State<Real> end_ = State<Real>::zero();
+  bool is_far_ = false;
   bool invalid_ = false;
-  Real next_[kAhead][kArcs];  // of the next steps
-  Real check_[kAhead] = {};
+  Real by_label_ = 0;  // what this column's labels leave for the one on the left
 };
 
 }  // namespace warpalign::detail::transducer

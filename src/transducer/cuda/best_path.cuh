@@ -81,7 +81,7 @@ class PathStrip {
         steps_(p.steps + utterance.slot / p.batch.slots +
                static_cast<std::int64_t>(index) * layout_.rows() * kStrip),
         ring_(reinterpret_cast<double*>(ring)),
-        stage_(layout_, slots_, stage, p.batch.slots + 1, lane_) {}
+        stage_(layout_, slots_, stage, p.batch.slots + 1, lane_, lane_) {}
 
   __device__ __forceinline__ void begin() {
     for (int k = lane_; k < p_.history * kColumns; k += kStrip) ring_[k] = -CUDART_INF;

@@ -17,9 +17,9 @@ namespace warpalign::detail::transducer {
 
 // Shared memory of a block: the borders left of each strip and right of the last one, then the sweeps'.
 template <class Sweep>
-constexpr int lattice_shared_bytes(int strips, int history) {
+constexpr int lattice_shared_bytes(int strips, const SweepShape& shape) {
   return (strips + 1) * kBorderFrames * static_cast<int>(sizeof(Border<double>)) +
-         strips * Sweep::shared_bytes(history);
+         strips * Sweep::shared_bytes(shape);
 }
 
 template <class Sweep>
@@ -72,7 +72,7 @@ class Lattice {
  private:
   [[nodiscard]] __device__ __forceinline__ unsigned char* memory() const {
     return borders_ + (p_.batch.panel_strips + 1) * kBorderFrames * sizeof(Border<double>) +
-           warp_ * Sweep::shared_bytes(p_.history);
+           warp_ * Sweep::shared_bytes(p_.shape);
   }
   template <class T>
   [[nodiscard]] __device__ __forceinline__ T* border(int left_of) const {

@@ -16,13 +16,20 @@ struct alignas(16) Record {
   int outcome;
 };
 
+// What the shared memory of a sweep depends on.
+struct SweepShape {
+  int history;  // frames that a sweep with long arcs remembers
+  int slots;    // of a node
+  bool staged;  // slots come through shared memory
+};
+
 template <class Real>
 struct LatticeParams {
   Batch batch;
   Real* slots;
   Real* loss;             // (B,)
   std::int32_t* outcome;  // (B,); null: no gradient is wanted
-  int history;            // frames that a sweep with long arcs remembers
+  SweepShape shape;
   // With more than one panel, all of it starts as one-bits:
   int* ticket;
   Record<Real>* records;  // (B,)

@@ -22,7 +22,7 @@ Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cu
 struct LatticeKernel {
   const char* name;
   int most_arcs;  // 0: a blank of one frame and a label of none, nothing else
-  int (*shared_bytes)(int strips, int history);
+  int (*shared_bytes)(int strips, const SweepShape& shape);
   Status (*launch)(const void* params, int blocks, int shared_bytes, cudaStream_t stream);
 };
 

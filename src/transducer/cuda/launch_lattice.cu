@@ -23,9 +23,9 @@ constexpr LatticeKernel entry(const char* name, int most_arcs) {
 template <class Real>
 constexpr LatticeKernel kKernels[] = {
     entry<PlainSweep<Real>>("plain", 0),
-    entry<ArcsSweep<Real, 5, sizeof(Real) == 4 ? 4 : 2>>("up to 5 arcs", 5),
-    entry<ArcsSweep<Real, 10, sizeof(Real) == 4 ? 2 : 1>>("up to 10 arcs", 10),
-    entry<ArcsSweep<Real, kMostArcs, 1>>("any arcs", kMostArcs),
+    entry<ArcsSweep<Real, 5>>("up to 5 arcs", 5),
+    entry<ArcsSweep<Real, 10>>("up to 10 arcs", 10),
+    entry<ArcsSweep<Real, kMostArcs>>("any arcs", kMostArcs),
 };
 
 }  // namespace

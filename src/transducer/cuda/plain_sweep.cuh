@@ -13,34 +13,10 @@
 // may flow, 1 where gamma of the end waits for its first step.
 #pragma once
 
+#include "transducer/cuda/near_state.cuh"
 #include "transducer/cuda/strip.cuh"
 
 namespace warpalign::detail::transducer {
-
-// Exponents relative to a number that the warp shares, for a group of steps in which they need 32 bits only.
-// With log2 weights below kSteepest and exponents below kFarthest no sum of them exceeds kFarthest + 8
-// kSteepest, and a weight of 0, 2^-kDead, leaves a dead state's exponent below that of any live one.
-inline constexpr int kSteepest = 1 << 15;
-inline constexpr int kFarthest = 1 << 19;
-inline constexpr int kDead = 1 << 21;
-static_assert(kDead > 2 * (kFarthest + kGroup * kSteepest));
-
-template <class Real>
-struct NearState {
-  Real mantissa;
-  int exponent;
-};
-
-__device__ __forceinline__ NearState<float> shuffle_up(NearState<float> s) {
-  return {cuda::shuffle_up(s.mantissa), cuda::shuffle_up(s.exponent)};
-}
-
-// 2^log2_weight, where that is 0, NaN or less steep than kSteepest.
-__device__ __forceinline__ NearState<float> near_weight(float log2_weight) {
-  constexpr float kRounds = 12582912.0f;  // 1.5 2^23: what is added to it is rounded to an integer
-  const float rounded = fmax(log2_weight, static_cast<float>(-kDead)) + kRounds;
-  return {exp2_of(log2_weight - (rounded - kRounds)), __float_as_int(rounded) - __float_as_int(kRounds)};
-}
 
 template <class Real_>
 class PlainSweep {
@@ -49,7 +25,7 @@ class PlainSweep {
   // Only float32 takes groups of near exponents; float64 takes all of them as they are.
   static constexpr bool kHasNear = sizeof(Real) == 4;
 
-  static WARPALIGN_ANYWHERE constexpr int shared_bytes(int) {
+  static WARPALIGN_ANYWHERE constexpr int shared_bytes(const SweepShape&) {
     return kGroup * static_cast<int>(sizeof(NearState<Real>));
   }
 
@@ -214,12 +190,10 @@ class PlainSweep {
   // Whether near steps can take this group. Sets base_ and near_border_.
   __device__ __forceinline__ bool come_near(int first, const Real (&blank)[kGroup],
                                             const Real (&label)[kGroup], const Border<Real>* left) {
-    // NaN and what fma makes of infinities are left out.
     Real steepest = 0;
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
-      steepest = fmax(steepest, fabs(fma(blank[q], Real(0), blank[q])));
-      steepest = fmax(steepest, fabs(fma(label[q], Real(0), label[q])));
+      steepest = steeper(steeper(steepest, blank[q]), label[q]);
     }
     State<Real> border = State<Real>::zero();
     if (strip_.has_left() && strip_.lane < kGroup) border = left[of_border(first, strip_.lane)].state();

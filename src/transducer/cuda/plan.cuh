@@ -49,9 +49,15 @@ class Plan {
     multiprocessors_ = std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, device));
     const int shared =
         cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - cuda::kStaticSharedBytes;
-    int strips = std::min(kPanelStrips, strips_of(l.states));
-    while (strips > 1 && lattice_->shared_bytes(strips, history()) > shared) --strips;
-    fits_ = lattice_->shared_bytes(strips, history()) <= shared;
+    // Fewer strips rather than slots from global memory.
+    int strips = 0;
+    for (const bool staged : {true, false}) {
+      shape_ = {history(), batch_.slots, staged};
+      strips = std::min(kPanelStrips, strips_of(l.states));
+      while (strips > 1 && lattice_->shared_bytes(strips, shape_) > shared) --strips;
+      fits_ = lattice_->shared_bytes(strips, shape_) <= shared;
+      if (fits_) break;
+    }
     batch_.panel_strips = strips;
     batch_.panels = 1;
     batch_.panels = batch_.panels_of(l.states);
@@ -61,6 +67,7 @@ class Plan {
   [[nodiscard]] const Batch& batch() const { return batch_; }
   [[nodiscard]] const LatticeKernel& lattice() const { return *lattice_; }
   [[nodiscard]] int history() const { return batch_.arcs.longest + 2; }
+  [[nodiscard]] const SweepShape& shape() const { return shape_; }
   [[nodiscard]] bool has_places() const { return p_.packed || batch_.lattice.flat_targets; }
 
   [[nodiscard]] std::int64_t slot_count() const {
@@ -150,8 +157,9 @@ class Plan {
   const TransducerProblem& p_;
   Batch batch_{};
   const LatticeKernel* lattice_;
+  SweepShape shape_{};
   int multiprocessors_;
-  bool fits_;
+  bool fits_ = false;
 };
 
 inline void copy_strides(std::int64_t (&to)[3], const std::int64_t* from) { std::copy(from, from + 3, to); }
@@ -198,13 +206,13 @@ Status enqueue_lattice(const Plan<Real>& plan, const Batch& batch, const Saved<R
   lattice.slots = saved.slots;
   lattice.loss = loss;
   lattice.outcome = saved.outcome;
-  lattice.history = plan.history();
+  lattice.shape = plan.shape();
   lattice.ticket = exchange.ticket;
   lattice.records = exchange.records;
   lattice.borders = exchange.borders;
   lattice.reverse_borders = exchange.reverse_borders;
   if (Status s = cuda::set_memory(exchange.begin, 0xff, exchange.bytes, stream); !s.ok()) return s;
-  const int shared_bytes = plan.lattice().shared_bytes(batch.panel_strips, lattice.history);
+  const int shared_bytes = plan.lattice().shared_bytes(batch.panel_strips, lattice.shape);
   return plan.lattice().launch(&lattice, plan.lattice_blocks(saved.outcome != nullptr), shared_bytes, stream);
 }
 

@@ -19,9 +19,10 @@ class SlotStage {
     return 2 * pieces * kGroup * kStrip * lane_stride * static_cast<int>(sizeof(Real));
   }
 
-  // slots: of the strip. shared: bytes() of them, at a multiple of 16 bytes.
+  // slots: of the strip. read_lane: whose slots this lane reads. shared: bytes() of them, at a multiple of 16
+  // bytes.
   __device__ __forceinline__ SlotStage(const SlotLayout& layout, const Real* slots, unsigned char* shared,
-                                       int pieces, int lane)
+                                       int pieces, int lane, int read_lane)
       : slots_(slots),
         shared_(reinterpret_cast<Real*>(shared)),
         rows_(layout.rows()),
@@ -30,19 +31,20 @@ class SlotStage {
         arc_stride_(layout.lane_stride() == 2 ? 0 : layout.arc_stride()),
         lane_stride_(layout.lane_stride()),
         pieces_(pieces),
-        lane_(lane) {}
+        lane_(lane),
+        read_lane_(read_lane) {}
 
   // Enqueues piece k of the group of steps first ... first + 7. The group two groups before has been read.
   __device__ __forceinline__ void ask(int first, int k, int arc, int frames) const {
     const int row = first - frames;
     const Real* const from = slots_ + arc * arc_stride_ + static_cast<std::int64_t>(row) * row_stride_;
     Real* const to = piece(first, k);
-    const int chunks = kGroup * row_stride_ / kPerChunk;
-    const int chunks_of_row = row_stride_ / kPerChunk;
-    for (int c = lane_; c < chunks; c += kStrip) {
-      const int r = row + c / chunks_of_row;
+    // A row has 8, 16 or 32 chunks of 16 bytes; the warp copies 4, 2 or 1 rows at a time.
+    const int chunks_of_row = row_stride_ / kPerChunk, step = kStrip / chunks_of_row;
+    int r = row + lane_ / chunks_of_row;
+    for (int c = lane_; c < kGroup * chunks_of_row; c += kStrip, r += step) {
       if (r < 0 || r >= rows_) continue;
-      cuda::copy_async(reinterpret_cast<Chunk*>(to) + c, reinterpret_cast<const Chunk*>(from) + c);
+      cuda::copy_async_l2(reinterpret_cast<Chunk*>(to) + c, reinterpret_cast<const Chunk*>(from) + c);
     }
   }
   // All that has been asked for is there, for all lanes.
@@ -50,9 +52,9 @@ class SlotStage {
     cuda::await_copies();
     __syncwarp();
   }
-  // This lane's slot, q steps behind `first`.
+  // The slot of lane read_lane, q steps behind `first`.
   [[nodiscard]] __device__ __forceinline__ Real slot(int first, int k, int arc, int q) const {
-    return piece(first, k)[q * row_stride_ + lane_ * lane_stride_ + (lane_stride_ == 2 ? arc : 0)];
+    return piece(first, k)[q * row_stride_ + read_lane_ * lane_stride_ + (lane_stride_ == 2 ? arc : 0)];
   }
 
  private:
@@ -71,6 +73,7 @@ class SlotStage {
   const int lane_stride_;
   const int pieces_;
   const int lane_;
+  const int read_lane_;
 };
 
 }  // namespace warpalign::detail::transducer

@@ -102,6 +102,54 @@ TEST_F(TransducerCuda, SteepFrames) {
   }
 }
 
+// The same of lattices with more arcs, which go on with 64 bits from the first group on that needs them.
+// Strips and panels differ in where that is.
+TEST_F(TransducerCuda, SteepWeightsOfManyArcs) {
+  for (int kind = 1; kind < 3; ++kind) {
+    for (const double steep : {-1e3, -3e4, -1e6, -1e8, -kInf}) {
+      for (const int u : {60, 150}) {
+        SCOPED_TRACE(::testing::Message() << kind << ", " << steep << ", " << u);
+        std::mt19937 random(2);
+        TransducerBatch batch;
+        batch.add(family(kind, 120, u, 11, random), random);
+        auto& one = batch.cases[0];
+        const int width = one.width();
+        for (int n = 0; n < 300; ++n) {
+          const std::size_t node = (n % 2 ? 70 : 0) * (u + 1) + random() % (40 * (u + 1));
+          const std::size_t state = node % (u + 1);
+          const int label = state < static_cast<std::size_t>(u) ? one.problem.targets[state] : 0;
+          const int column = n % 3 == 0 ? label : n % 3 == 1 ? one.problem.blank : one.problem.blank - 2;
+          one.rows[node * width + column] = steep;
+        }
+        expect_close(batch, run(batch));
+      }
+    }
+  }
+}
+
+// Whole frames without a cheap way: exponents of strips drift beyond what 32 bits are allowed.
+TEST_F(TransducerCuda, SteepFramesOfManyArcs) {
+  for (int kind = 1; kind < 3; ++kind) {
+    for (const double steep : {-100.0, -1e5, -1e7}) {
+      SCOPED_TRACE(::testing::Message() << kind << ", " << steep);
+      std::mt19937 random(4);
+      TransducerBatch batch;
+      batch.add(family(kind, 90, 140, 11, random), random);
+      auto& one = batch.cases[0];
+      const int width = one.width();
+      for (int u = 0; u < 141; ++u) {
+        for (int t = 20; t < 40; ++t) {
+          for (int k = 6; k < 11; ++k) one.rows[(t * 141 + u) * width + k] = steep;  // blanks
+          one.rows[(t * 141 + u) * width + 5] = 0;
+        }
+      }
+      const TransducerRun result = run(batch, steep == -100.0);
+      expect_close(batch, result);
+      EXPECT_EQ(run(batch).loss, result.loss);
+    }
+  }
+}
+
 TransducerBatch four_utterances(std::mt19937& random) {
   TransducerBatch batch;
   for (int b = 0; b < 4; ++b) batch.add(plain(12, 7, 13, random), random);

@@ -88,6 +88,20 @@ TEST_P(TransducerPath, LongArcs) {
   }
 }
 
+// A node has two arcs, as in plain RNN-T, but not its durations; or fewer slots than utterances without any.
+TEST_P(TransducerPath, OneDuration) {
+  for (const int duration : {1, 2, 3}) {
+    std::mt19937 random(duration);
+    TransducerBatch batch;
+    for (const auto& [frames, u] : {std::pair{42, 9}, {6, 1}, {12, 0}, {72, 33}}) {
+      Transducer p = with_durations(plain(frames, u, 14, random), {duration});
+      p.without_durations = u == 9;
+      batch.add(p, random);
+    }
+    expect_close(batch, run(batch));
+  }
+}
+
 TEST_P(TransducerPath, WideRows) {
   for (const int v : {127, 1025, 4096}) {
     for (const DType dtype : kEveryDType) {
