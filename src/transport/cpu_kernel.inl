@@ -215,6 +215,8 @@ void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, 
   constexpr int kStep = kLanes<Real>;
   for (int d = 0; d < row.dim; ++d) {
     const Real* const y = row.y_t + d * row.stride;
+    Real x{};
+    if constexpr (kKind != CostKind::kCosine) x = row.x[d];  // else null where y are any columns
     double sum = 0;
     for (int begin = 0; begin < row.m; begin += kChunk) {
       V lanes_sum{};
@@ -225,7 +227,7 @@ void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, 
           const V distance = load(cost + j);
           p = distance > 0 ? p / distance : V{};
         }
-        lanes_sum += p == 0 ? V{} : p * slope_of<kKind>(row.x[d], load(y + j));
+        lanes_sum += p == 0 ? V{} : p * slope_of<kKind>(x, load(y + j));
       }
       sum += sum_of_lanes<Real>(lanes_sum);
     }

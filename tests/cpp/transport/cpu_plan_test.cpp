@@ -201,10 +201,8 @@ TEST(TransportPlan, GradientsAreDifferences) {
     input = kept;
     EXPECT_NEAR(gradient_of_it, (ahead - behind) / (2 * step), 1e-7) << what;
   };
-  for (const int k : {0, 1, kN * kDim + 4}) {
-    check(of.x[k], x[k], "x");
-    check(of.y[k], y[k], "y");
-  }
+  for (const int k : {0, 1, kN * kDim + 4}) check(of.x[k], x[k], "x");
+  for (const int k : {0, 1, kM * kDim + 4}) check(of.y[k], y[k], "y");
   for (const int k : {0, kN + 40}) {
     check(of.a[k], a[k], "a");
     check(of.f[k], row_sums[k] / of.p.epsilon, "f");
