@@ -32,7 +32,7 @@ struct Power {
 };
 template <class Real, class V>
 WARPALIGN_INLINE Power<V> power_of_e(V x) {
-  typedef Exponential<Real> E;
+  using E = Exponential<Real>;
   constexpr Real kMost = E::kLimit / E::kLog2e;
   x = min(splat(kMost), max(splat(-kMost), x));
   const V shifted = x * E::kLog2e + E::kRound;
@@ -97,7 +97,7 @@ WARPALIGN_INLINE V new_cell(V i, V f, V g, V c_before) {
 
 template <bool kHard, class Real>
 WARPALIGN_INLINE void cell_of(const CpuCell<Real>& p) {
-  typedef typename VectorOf<Real>::Type V;
+  using V = typename VectorOf<Real>::Type;
   for (Index row = 0; row < p.rows; ++row) {
     Real* const gates = p.gates + row * p.gates_row;
     for (int u = 0; u < kUnits; u += kLanes<Real>) {
@@ -142,7 +142,7 @@ void output(const CpuOutput<Real>& p) {
 
 template <class Real>
 void output_backward(const CpuOutputBackward<Real>& p) {
-  typedef typename VectorOf<Real>::Type V;
+  using V = typename VectorOf<Real>::Type;
   for (Index row = 0; row < p.rows; ++row) {
     for (int u = 0; u < kUnits; u += kLanes<Real>) {
       const V o = load(p.gates + row * p.gates_row + 3 * kUnits + u);
@@ -156,7 +156,7 @@ void output_backward(const CpuOutputBackward<Real>& p) {
 
 template <class Real>
 void cell_backward(const CpuCellBackward<Real>& p) {
-  typedef typename VectorOf<Real>::Type V;
+  using V = typename VectorOf<Real>::Type;
   for (Index row = 0; row < p.rows; ++row) {
     const Real* const gates = p.gates + row * p.gates_row;
     Real* const dz = p.dz + row * p.dz_row;

@@ -42,7 +42,8 @@ class Backward {
     for (int layer = p_.layers - 1; layer >= 0; --layer) {
       cpu::run_team(teams_.layer, workspace_, execution_, [&](int, const cpu::ItemMemory& memory) {
         const Real* below[2] = {};
-        for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = tape_of_cell(layer - 1, d).h;
+        if (layer > 0) below[0] = tape_of_cell(layer - 1, 0).h;
+        if (layer > 0 && p_.bidirectional) below[1] = tape_of_cell(layer - 1, 1).h;
         load_input(p_, layer, below, Loops(memory), x_);
       });
       cpu::run_team(teams_.cells, workspace_, execution_,

@@ -11,7 +11,7 @@ constexpr int kRowVectors = 8;
 // Terms begin <= k < end of rows `row` ... and columns `column` ... .
 template <int kRows, int kVectors, class Real>
 WARPALIGN_INLINE void tile(const CpuProduct<Real>& p, Index row, Index column, Index begin, Index end) {
-  typedef typename VectorOf<Real>::Type V;
+  using V = typename VectorOf<Real>::Type;
   V sum[kRows][kVectors] = {};
   const Real* a = p.a + row * p.a_row + begin * p.a_column;
   const Real* b = p.b + begin * p.b_row + column;
