@@ -3,21 +3,9 @@
 
 #include <algorithm>
 
-#include "cpu/dispatch.h"
 #include "recurrent/cpu_memory.h"
 
 namespace warpalign::detail::recurrent {
-
-template <class Real>
-const CpuKernelsOf<Real>& selected_kernels() {
-  const CpuKernels& all =
-      cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
-  if constexpr (sizeof(Real) == sizeof(double)) {
-    return all.f64;
-  } else {
-    return all.f32;
-  }
-}
 
 // The workers of a call: for what a whole layer needs, and for its cells, one per direction.
 struct Teams {

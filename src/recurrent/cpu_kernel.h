@@ -99,6 +99,8 @@ struct CpuCellBackward {
 
 template <class Real>
 struct CpuKernelsOf {
+  // to[k 64 + j] = base[j][k] for k < depth, j < 64; null: 0.
+  void (*pack_panel)(const Real* const* base, std::int64_t depth, Real* to);
   void (*product)(const CpuProduct<Real>&);
   void (*cell)(const CpuCell<Real>&);
   // c~ alone, from i, f, g and c[t-1]: the same bits as the forward pass.

@@ -3,12 +3,25 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "core/arena.h"
+#include "cpu/dispatch.h"
 #include "recurrent/cpu_loops.h"
 #include "recurrent/cpu_rows.h"
 
 namespace warpalign::detail::recurrent {
+
+template <class Real>
+const CpuKernelsOf<Real>& selected_kernels() {
+  const CpuKernels& all =
+      cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
+  if constexpr (sizeof(Real) == sizeof(double)) {
+    return all.f64;
+  } else {
+    return all.f32;
+  }
+}
 
 template <class Real>
 Real* take(Arena& arena, Index count, bool wanted = true) {
@@ -83,7 +96,12 @@ void pack_by_row(const Matrix& matrix, const Loops& loops, Real* to) {
         const Index row = matrix.row_at(panel * kPanel + j);
         base[j] = row < 0 ? nullptr : data + row * matrix.columns;
       }
-      pack_columns(base, matrix.columns, to + panel * kPanel * matrix.columns);
+      Real* const packed = to + panel * kPanel * matrix.columns;
+      if constexpr (std::is_same_v<T, Real>) {
+        selected_kernels<Real>().pack_panel(base, matrix.columns, packed);
+      } else {
+        pack_columns(base, matrix.columns, packed);
+      }
     });
   });
 }
