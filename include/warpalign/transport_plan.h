@@ -5,7 +5,7 @@
 // Every function takes the problem of warpalign/sinkhorn.h with f0 and g0 as f and g (both of them), and
 // reads its costs, weights, lengths, epsilon and reference, but neither strengths, mass, annealing nor
 // iterations. Behind true lengths the plan is 0. Pointers, overlap, workspaces and failures are as for
-// sinkhorn(). On CUDA there are plan_apply() and plan_dense(); the others get `unsupported`.
+// sinkhorn(). On CUDA there are plan_apply(), plan_topk() and plan_dense(); the others get `unsupported`.
 #pragma once
 
 #include <cstddef>

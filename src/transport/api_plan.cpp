@@ -131,12 +131,13 @@ Status plan_gradient(const SinkhornProblem& p, const PlanGradient& g, Workspace 
 
 std::size_t plan_topk_workspace_bytes(const SinkhornProblem& problem, const PlanTop& top,
                                       const Execution& execution) {
+  if (!on_host(execution)) return cuda_workspace_bytes(problem, execution);
   return runs(problem, execution) ? plan_topk_cpu_workspace_bytes(problem, top, execution) : 0;
 }
 
 Status plan_topk(const SinkhornProblem& p, const PlanTop& top, Workspace workspace,
                  const Execution& execution) {
-  if (Status s = check_plan(p, execution); !s.ok()) return s;
+  if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   const std::int32_t most = top.transposed ? p.n : p.m;
   if (top.count < 1 || top.count > most) {
@@ -150,6 +151,9 @@ Status plan_topk(const SinkhornProblem& p, const PlanTop& top, Workspace workspa
                             {"indices", top.indices, entries * sizeof(std::int32_t), sizeof(std::int32_t)},
                             {}};
   if (Status s = check_memory(places, workspace, needed, execution); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!on_host(execution)) return plan_topk_cuda(p, top, workspace, execution);
+#endif
   return plan_topk_cpu(p, top, workspace, execution);
 }
 

@@ -15,15 +15,23 @@ cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream)
   return config;
 }
 
-template <class Costs, void (*kKernel)(SolveParams<typename Costs::Real>) = sinkhorn_kernel<Costs>>
-constexpr SinkhornKernel<typename Costs::Real> entry(RowShape shape = {}) {
+// A kernel by name. A template argument that is a kernel would not be one that this source defines, for nvcc.
+template <class Costs_>
+struct SolveKernel {
+  using Costs = Costs_;
+  static constexpr auto get() { return sinkhorn_kernel<Costs>; }
+};
+
+template <class Kernel>
+constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}) {
+  using Costs = typename Kernel::Costs;
   using Real = typename Costs::Real;
   return {shape,
           [](const SolveLayout& layout, int* blocks) {
-            return cuda::resident_blocks(kKernel, launch_config<Costs>(layout, nullptr), blocks);
+            return cuda::resident_blocks(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);
           },
           [](const SolveParams<Real>& params, cudaStream_t stream) {
-            return cuda::launch(kKernel, launch_config<Costs>(params.layout, stream), params);
+            return cuda::launch(Kernel::get(), launch_config<Costs>(params.layout, stream), params);
           }};
 }
 

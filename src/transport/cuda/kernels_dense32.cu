@@ -9,10 +9,10 @@ namespace {
 
 // By rising number of columns.
 constexpr SinkhornKernel<float> kKernels[] = {
-    entry<Dense<float, 8, 32>>(Dense<float, 8, 32>::kShape),
-    entry<Dense<float, 8, 128>>(Dense<float, 8, 128>::kShape),
-    entry<Dense<float, 16, 384>>(Dense<float, 16, 384>::kShape),
-    entry<Dense<float, 32, 384>>(Dense<float, 32, 384>::kShape),
+    entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
+    entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),
+    entry<SolveKernel<Dense<float, 16, 384>>>(Dense<float, 16, 384>::kShape),
+    entry<SolveKernel<Dense<float, 32, 384>>>(Dense<float, 32, 384>::kShape),
 };
 
 }  // namespace

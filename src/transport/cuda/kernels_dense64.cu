@@ -9,9 +9,9 @@ namespace {
 
 // By rising number of columns.
 constexpr SinkhornKernel<double> kKernels[] = {
-    entry<Dense<double, 4, 32>>(Dense<double, 4, 32>::kShape),
-    entry<Dense<double, 4, 128>>(Dense<double, 4, 128>::kShape),
-    entry<Dense<double, 16, 384>>(Dense<double, 16, 384>::kShape),
+    entry<SolveKernel<Dense<double, 4, 32>>>(Dense<double, 4, 32>::kShape),
+    entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),
+    entry<SolveKernel<Dense<double, 16, 384>>>(Dense<double, 16, 384>::kShape),
 };
 
 }  // namespace

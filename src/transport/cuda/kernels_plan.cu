@@ -6,7 +6,13 @@ namespace warpalign::detail::transport {
 namespace {
 
 template <class Real>
-constexpr SinkhornKernel<Real> kKernel = entry<Points<Real>, plan_kernel<Points<Real>>>();
+struct PlanKernel {
+  using Costs = PlanTiles<Real>;
+  static constexpr auto get() { return plan_kernel<Costs>; }
+};
+
+template <class Real>
+constexpr SinkhornKernel<Real> kKernel = entry<PlanKernel<Real>>();
 
 }  // namespace
 

@@ -6,7 +6,7 @@ namespace warpalign::detail::transport {
 namespace {
 
 template <class Real>
-constexpr SinkhornKernel<Real> kKernel = entry<Points<Real>>();
+constexpr SinkhornKernel<Real> kKernel = entry<SolveKernel<Points<Real>>>();
 
 }  // namespace
 

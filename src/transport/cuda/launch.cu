@@ -198,6 +198,16 @@ Status plan_apply_cuda(const SinkhornProblem& p, const PlanProduct& product, Wor
   });
 }
 
+Status plan_topk_cuda(const SinkhornProblem& p, const PlanTop& top, Workspace workspace,
+                      const Execution& execution) {
+  return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
+    params.top_values = static_cast<Real*>(top.values);
+    params.top_indices = top.indices;
+    params.top_count = top.count;
+    params.transposed = top.transposed;
+  });
+}
+
 Status plan_dense_cuda(const SinkhornProblem& p, void* to, Workspace workspace, const Execution& execution) {
   return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
     params.plan = static_cast<Real*>(to);

@@ -68,7 +68,11 @@ struct SolveParams {
   std::int64_t factor_stride[3];
   Real* result;  // (B, N, K), transposed (B, M, K)
   int result_columns;
-  bool transposed;
+  // Of plan_topk(): (B, N, k) each, transposed (B, M, k).
+  Real* top_values;
+  std::int32_t* top_indices;
+  int top_count;
+  bool transposed;         // P^T
   unsigned char* records;  // (teams, 2, team_blocks, kRecordBytes)
   int* arrivals;           // (teams,), 0 before the launch
 };

@@ -1,12 +1,12 @@
 // What is read off a plan: the problems of the batch at the potentials they come with.
 #pragma once
 
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/plan_tiles.cuh"
 #include "transport/cuda/solver.cuh"
 
 namespace warpalign::detail::transport {
 
-// Writes the plan, or its product with a matrix.
+// Writes the plan, its product with a matrix, or its largest entries.
 template <class Costs>
 __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     plan_kernel(const __grid_constant__ SolveParams<typename Costs::Real> p) {
@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
       PlanSums unused;
       solver.costs().template run<PassKind::kEvaluate>(pass, unused);
     }
+    if (p.top_values) solver.costs().write_top(pass);
     if (p.result) solver.costs().write_product(pass);
     team.barrier();  // the next problem's potentials take the place of this one's
   }

@@ -1,6 +1,7 @@
-// plan_apply() and plan_dense() on CUDA, against the float64 CPU path at the same potentials.
+// plan_apply(), plan_topk() and plan_dense() on CUDA, against the float64 CPU path at the same potentials.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
@@ -149,12 +150,69 @@ TEST_F(TransportPlanCuda, PlansAndProducts) {
   }
 }
 
+struct Top {
+  std::vector<double> values;
+  std::vector<std::int32_t> indices;
+};
+
+template <class Real, class Buffer>
+Top top_of(const Problem& problem, const Execution& execution, bool transposed, int count) {
+  const std::size_t entries =
+      static_cast<std::size_t>(Problem::kBatch) * (transposed ? problem.m : problem.n) * count;
+  Top top;
+  top.values = problem.on<Real, Buffer>(
+      execution, entries, [&](const SinkhornProblem& p, void* to, const Execution& e) {
+        const Buffer indices(entries * sizeof(std::int32_t));
+        const PlanTop wanted{transposed, count, to, static_cast<std::int32_t*>(indices.data())};
+        const std::size_t bytes = plan_topk_workspace_bytes(p, wanted, e);
+        const Buffer workspace(bytes);
+        const Status s = plan_topk(p, wanted, {workspace.data(), bytes}, e);
+        EXPECT_TRUE(s.ok()) << s.argument << ": " << s.message;
+        top.indices = indices.template read<std::int32_t>(entries);
+      });
+  return top;
+}
+
+TEST_F(TransportPlanCuda, LargestEntries) {
+  const Execution host = Execution::host(), cuda = Execution::cuda(0, nullptr);
+  for (const auto& [n, m, dim] : {std::tuple{1, 1, 2}, {64, 65, 3}, {70, 200, 0}, {130, 63, -1}}) {
+    const Problem problem(n, m, dim, CostKind::kSquaredEuclidean, false);
+    for (const bool transposed : {false, true}) {
+      for (const int wanted : {1, 4, 5, 19}) {
+        const int count = std::min(wanted, transposed ? n : m);
+        SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << transposed << ", " << count);
+        const Top want = top_of<double, HostBuffer>(problem, host, transposed, count);
+        const Top wide = top_of<double, DeviceBuffer>(problem, cuda, transposed, count);
+        EXPECT_EQ(wide.indices, want.indices);
+        EXPECT_LE(distance(wide.values, want.values), 1e-13 * largest(want.values));
+        const Top got = top_of<float, DeviceBuffer>(problem, cuda, transposed, count);
+        EXPECT_LE(distance(got.values, want.values), 2e-6 * largest(want.values));
+      }
+    }
+  }
+}
+
+// Equal entries, and those of forbidden pairs, come by index.
+TEST_F(TransportPlanCuda, TiesGoByIndex) {
+  Problem problem(5, 100, 0, CostKind::kSquaredEuclidean, true);
+  problem.f.assign(problem.f.size(), 0.0);
+  problem.g.assign(problem.g.size(), 0.0);
+  for (std::size_t k = 0; k < problem.first.size(); ++k) {
+    problem.first[k] = k % 3 == 0 ? kInf : static_cast<double>(k % 2);
+  }
+  problem.rows = {5, 5};
+  problem.columns = {100, 100};
+  for (const int count : {1, 7, 100}) {
+    const Top want = top_of<double, HostBuffer>(problem, Execution::host(), false, count);
+    const Top got = top_of<float, DeviceBuffer>(problem, Execution::cuda(0, nullptr), false, count);
+    EXPECT_EQ(got.indices, want.indices);
+  }
+}
+
 TEST_F(TransportPlanCuda, OthersSayThatTheyRunOnCpus) {
   const Problem problem(3, 4, 0, CostKind::kSquaredEuclidean, false);
   problem.on<float, DeviceBuffer>(Execution::cuda(0, nullptr), 24,
-                                  [](const SinkhornProblem& p, void* to, const Execution& e) {
-                                    const PlanTop top{false, 1, to, nullptr};
-                                    EXPECT_EQ(plan_topk(p, top, {}, e).code, StatusCode::kUnsupported);
+                                  [](const SinkhornProblem& p, void*, const Execution& e) {
                                     EXPECT_EQ(plan_sample(p, {}, {}, e).code, StatusCode::kUnsupported);
                                     EXPECT_EQ(plan_gradient(p, {}, {}, e).code, StatusCode::kUnsupported);
                                   });
