@@ -133,11 +133,12 @@ def transducer_beam_decode(
     far as the predictor's do not.
 
     Examples:
+        >>> from warpalign.decoding import JointWeights
         >>> class LastToken(torch.nn.Embedding):
         ...     def initial_state(self, batch): return torch.zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state
         >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
-        >>> weights = warpalign.JointWeights(joint.weight, joint.bias)
+        >>> weights = JointWeights(joint.weight, joint.bias)
         >>> best, second = transducer_beam_decode(encoder, None, LastToken(30, 16), weights, n_best=2, score_norm=False)
         >>> bool((best.scores >= second.scores).all())
         True
