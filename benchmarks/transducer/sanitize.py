@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.python.transducer.cases import FAMILIES, PENALTIES, loss
 from tests.python.transducer.reference import keywords
 from tests.python.transducer.reference import loss as reference
-from warpalign import transducer_loss_from_joint
+from warpalign import transducer_align, transducer_loss_from_joint
 
 # B, T, U+1, V: below, at and above the widths of lanes and strips.
 SHAPES = [(1, 1, 1, 7), (2, 3, 2, 7), (2, 33, 31, 29), (2, 20, 34, 64), (1, 9, 5, 1025), (1, 70, 3, 4097)]
@@ -68,6 +68,27 @@ def wrong(
             found = own.grad[k, :frames, :states].cpu().double()
             if not (found - source.grad).norm() <= LIMIT[dtype] * source.grad.norm():
                 return f"utterance {k}: gradient by {name}"
+    given = (y, *lengths)
+    ours = transducer_align(
+        x.to(device),
+        *(n.to(device) for n in given),
+        duration_logits=None if z is None else z.to(device),
+        posteriors=True,
+        **keywords(options),
+    )
+    exact = transducer_align(
+        x.double(),
+        *given,
+        duration_logits=None if z is None else z.double(),
+        posteriors=True,
+        **keywords(options),
+    )
+    if not torch.allclose(ours.score.cpu().double(), exact.score, rtol=1e-6, atol=1e-5):
+        return f"scores {ours.score.tolist()} instead of {exact.score.tolist()}"
+    assert ours.posteriors is not None and exact.posteriors is not None
+    for name, found, expected in zip(ours.posteriors._fields, ours.posteriors, exact.posteriors, strict=True):
+        if not torch.allclose(found.cpu().double(), expected, rtol=0, atol=2e-5):
+            return f"posteriors: {name}"
     return None
 
 
