@@ -91,7 +91,7 @@ inline SinkhornProblem transport_problem(const TransportTensors& t, const Transp
     p.dtype = check_table(*t.cost, "cost", "(B, N, M)");
     p.m = static_cast<std::int32_t>(t.cost->size(2));
     p.cost = strided<3>(*t.cost);
-  } else {
+  } else if (t.x) {  // first() has refused neither
     set_points(p, *t.x, t.y);
   }
   p.batch = static_cast<std::int32_t>(first.size(0));
