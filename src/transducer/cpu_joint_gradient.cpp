@@ -156,7 +156,7 @@ class JointGradients {
     std::optional<NodeGradients<Real>> node;
     for (std::int32_t r = 0; r < rows; ++r) {
       const NodePlace& at = places[r];
-      if (r == 0 || at.b != places[r - 1].b) node.emplace(gradients_of(batch_[at.b]));
+      if (!node || at.b != places[r - 1].b) node.emplace(gradients_of(batch_[at.b]));
       node->seek(at.t, at.u);
       Real* const row = x + r * sizes_.column_stride;
       Real* const durations = p_.lattice.tdt ? row + p_.labels : nullptr;
