@@ -9,14 +9,15 @@ programs beside it count little; the kernels of a GPU run meanwhile, and are not
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import warpalign
+from benchmarks.harness.timing import least_thread_s
 
 ROUNDS, STEPS = 40, 50
 
@@ -40,16 +41,18 @@ class Nothing(torch.autograd.Function):
 
 def least_us(runs: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
     """The least mean of 50 runs, of 40 rounds in which every candidate has its turn."""
+
+    def several(run: Callable[[], object]) -> None:
+        for _ in range(STEPS):
+            run()
+
     least = dict.fromkeys(runs, float("inf"))
     for _ in range(ROUNDS):
         for name, run in runs.items():
             run()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            start = time.thread_time()
-            for _ in range(STEPS):
-                run()
-            least[name] = min(least[name], (time.thread_time() - start) / STEPS * 1e6)
+            least[name] = min(least[name], least_thread_s(partial(several, run), 1) / STEPS * 1e6)
     return least
 
 

@@ -9,15 +9,15 @@ several runs. GPU: wall time with a synchronisation at the end. Writes benchmark
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
-from benchmarks.harness.timing import least_thread_s
+from benchmarks.harness.timing import least_thread_s, wall_s
 from warpalign.decoding import JointWeights, transducer_beam_decode, transducer_greedy_decode
 
 MAX_SYMBOLS = 10
@@ -92,18 +92,12 @@ class Problem:
         return transducer_beam_decode(*self.arguments(), beam=4, max_symbols_per_frame=MAX_SYMBOLS)
 
 
-def milliseconds(function: Callable[[], Any], device: torch.device, runs: int) -> float:
+def milliseconds(function: Callable[[], Any], device: torch.device, runs: int) -> float | None:
     if device.type == "cpu":
         return rounded(1e3 * least_thread_s(function, runs))
+    wait = partial(torch.cuda.synchronize, device)
     function()
-    times = []
-    for _ in range(runs):
-        torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        function()
-        torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - start)
-    return rounded(1e3 * min(times))
+    return rounded(1e3 * min(wall_s(function, wait)[1] for _ in range(runs)))
 
 
 @torch.no_grad()
