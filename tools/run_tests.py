@@ -71,8 +71,8 @@ def main(arguments: list[str]) -> int:
     os.environ["WARPALIGN_BUILD_DIR"] = str(build)  # tests/install installs from it
     ctest_report, pytest_report = build / "ctest.xml", build / "pytest.xml"
     ctest = ["ctest", "--test-dir", str(build), "-j", jobs, "--output-on-failure", "--no-tests=error"]
-    # loadgroup: tests of one xdist_group share a process, and with it what is expensive to make.
-    pytest = [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "loadgroup", *arguments[1:]]
+    # tests/conftest.py says which tests share a process, and with it what is expensive to make.
+    pytest = [sys.executable, "-m", "pytest", "-q", "-n", jobs, *arguments[1:]]
     suites = {
         "C++": run_suite("C++ tests", [*ctest, "--output-junit", str(ctest_report)], ctest_report),
         "Python": run_suite("Python tests", [*pytest, f"--junitxml={pytest_report}"], pytest_report),

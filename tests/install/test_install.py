@@ -22,8 +22,6 @@ from make_wheel import make_wheel
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("WARPALIGN_BUILD_DIR", ROOT / "build" / "dev"))
 
-pytestmark = pytest.mark.xdist_group("install")  # one process makes the wheel
-
 # The first pair of examples/cpp/soft_dtw.cpp. The costs are {0, 4; 1, 1}, so that three paths reach the last cell, of
 # weights 1, e^-1 and e^-4: value = 1 - log w with w their sum, gradient = (-4 e^-4, 2 e^-1 - 2 w) / w.
 PROGRAM = """
