@@ -296,8 +296,8 @@ class LSTMCell(nn.LSTMCell):
 
     Args:
         input_size, hidden_size, bias, device, dtype: as in torch.nn.LSTMCell.
-        activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, layer_norm_eps, forget_bias, precision,
-            batch_invariant: as in :class:`LSTM`. Every call in training draws masks of its own.
+        all others: activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, layer_norm_eps, forget_bias,
+            precision and batch_invariant are as in LSTM. Every call in training draws masks of its own.
 
     Raises:
         TypeError, ValueError: as :class:`LSTM`.

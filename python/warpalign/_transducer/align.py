@@ -92,9 +92,10 @@ def transducer_align(
         logits, targets, logit_lengths, target_lengths: as in :func:`transducer_loss`.
         duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D); as in :func:`tdt_loss`, with ``durations``.
         durations: D numbers of frames. None: the model has none.
-        blank, big_blank_durations, big_blank_ids, sigma, delay_penalty, eos_id, eos_penalty, star_id, star_penalty,
-            from_log_probs, packed: as in :func:`transducer_loss`. Neither big blanks nor a star go with durations.
         posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
+        all others: blank, big_blank_durations, big_blank_ids, sigma, delay_penalty, eos_id, eos_penalty, star_id,
+            star_penalty, from_log_probs and packed are as in :func:`transducer_loss`. Neither big blanks nor a star go
+            with durations.
 
     Returns:
         TransducerAlignment. Reals are float64 for float64 logits, else float32. For one utterance the batch axis is left out.

@@ -122,8 +122,7 @@ def transducer_beam_decode(
         steps_per_round: on a GPU the host looks every so many steps whether all hypotheses have ended.
 
     Returns:
-        ``n_best`` :class:`warpalign.decoding.TransducerHypotheses`, the best first, each with all tokens since the stream
-        began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
+        As many TransducerHypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
         the best path. Scores are log-probabilities, with the language model's part, before ``score_norm``.
 
     Raises:

@@ -61,10 +61,10 @@ def sinkhorn_divergence(
         epsilon: the factor of KL, a number > 0 or a tensor () or (B,). geomloss: blur^p, with cost_scale=0.5.
         rho: the strength of KL on the sums of both sides, in units of the cost. None: sums are exact. geomloss: reach^p.
         debias: False: OT(x, y) alone.
-        cost, cost_scale, a, b, x_lengths, y_lengths, epsilon_start, epsilon_factor, max_iter, tol, precision,
-            batch_invariant: as in :func:`warpalign.transport.sinkhorn`.
         updates: "symmetric" by default, with which problems between a set and itself converge fast.
         reduction: "none" for one value per problem, or their "mean" or "sum".
+        all others: cost, cost_scale, a, b, x_lengths, y_lengths, epsilon_start, epsilon_factor, max_iter, tol, precision
+            and batch_invariant are as in :func:`warpalign.transport.sinkhorn`.
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction; float64 for float64 input, else float32. Differentiable
@@ -147,8 +147,8 @@ class SinkhornDivergence(nn.Module):
 
     Args:
         epsilon: a number > 0, or a tensor () or (B,), which becomes a buffer and moves with the module.
-        rho, debias, cost, cost_scale, epsilon_start, epsilon_factor, updates, max_iter, tol, reduction, precision,
-            batch_invariant: as in :func:`warpalign.transport.sinkhorn_divergence`.
+        all others: rho, debias, cost, cost_scale, epsilon_start, epsilon_factor, updates, max_iter, tol, reduction,
+            precision and batch_invariant are as in :func:`warpalign.transport.sinkhorn_divergence`.
 
     Raises:
         TypeError, ValueError: an argument does not fit; a call raises what
