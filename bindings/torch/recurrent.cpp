@@ -219,7 +219,7 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
   const Tensor c_n = allocate(in.x, call.of_state(p.hidden), true, call.cell_dtype);
   const Tensor h_all = allocate(in.x, call.of_rows({call.cells()}, width), want_states, call.dtype);
   const Tensor c_all = allocate(in.x, call.of_rows({call.cells()}, p.hidden), want_states, call.cell_dtype);
-  std::optional<Tensor> tape;
+  Tensor tape;
   LstmOutputs outputs{y.mutable_data_ptr(), h_n.mutable_data_ptr(), c_n.mutable_data_ptr()};
   outputs.h_all = data_or_null(h_all, want_states);
   outputs.c_all = data_or_null(c_all, want_states);
@@ -230,13 +230,13 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
         p.packed_weights = checked_or_null(packed, "packed", in.x, ScalarType::Byte, {packed_bytes});
         tape = allocate(in.x, {static_cast<int64_t>(lstm_tape_bytes(p, execution))}, want_tape,
                         ScalarType::Byte);
-        outputs.tape = data_or_null(*tape, want_tape);
+        outputs.tape = data_or_null(tape, want_tape);
         return lstm_workspace_bytes(p, outputs, execution);
       },
       [&](Workspace workspace, const Execution& execution) {
         return lstm(p, outputs, workspace, execution);
       });
-  return {y, h_n, c_n, h_all, c_all, *tape};
+  return {y, h_n, c_n, h_all, c_all, tape};
 }
 
 // The gradients by the forward call's outputs.

@@ -124,7 +124,7 @@ struct Wanted {
 
 struct SeriesResult {
   Tensor value, grad_x, grad_y, grad_gamma;
-  std::optional<Tensor> alignment, end_values;  // if wanted: of what no operator returns no tensor is made
+  Tensor alignment, end_values;  // undefined if not wanted, because few operators return them
 };
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
@@ -134,19 +134,17 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
   set_paths(problem, settings, x, "x");
   problem.subsequence = wanted.end_values;
   const int64_t b = x.size(0);
-  const SeriesResult result{
-      allocate(x, {b}),
-      allocate(x, {b, problem.n, problem.dim}, wanted.grad_x),
-      allocate(x, {b, problem.m, problem.dim}, wanted.grad_y),
-      allocate(x, {b}, wanted.grad_gamma),
-      wanted.alignment ? std::optional(allocate(x, {b, problem.n, problem.m})) : std::nullopt,
-      wanted.end_values ? std::optional(allocate(x, {b, problem.m})) : std::nullopt};
+  const SeriesResult result{allocate(x, {b}),
+                            allocate(x, {b, problem.n, problem.dim}, wanted.grad_x),
+                            allocate(x, {b, problem.m, problem.dim}, wanted.grad_y),
+                            allocate(x, {b}, wanted.grad_gamma),
+                            wanted.alignment ? allocate(x, {b, problem.n, problem.m}) : Tensor(),
+                            wanted.end_values ? allocate(x, {b, problem.m}) : Tensor()};
   run(problem,
       {result.value.mutable_data_ptr(), data_or_null(result.grad_x, wanted.grad_x),
-       data_or_null(result.grad_y, wanted.grad_y),
-       result.alignment ? result.alignment->mutable_data_ptr() : nullptr,
+       data_or_null(result.grad_y, wanted.grad_y), data_or_null(result.alignment, wanted.alignment),
        data_or_null(result.grad_gamma, wanted.grad_gamma),
-       result.end_values ? result.end_values->mutable_data_ptr() : nullptr},
+       data_or_null(result.end_values, wanted.end_values)},
       x, settings);
   return result;
 }
@@ -241,7 +239,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_alignment_op(
       {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas, cost_kind, x_mask,
        y_mask},
       {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .grad_gamma = needs_grad_gamma, .alignment = true});
-  return {result.value, result.grad_x, result.grad_y, result.grad_gamma, *result.alignment};
+  return {result.value, result.grad_x, result.grad_y, result.grad_gamma, result.alignment};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
@@ -250,8 +248,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
   const SeriesResult result = run_series(
       x, y, x_lengths, y_lengths, {.gamma = gamma, .step_penalty = step_penalty, .cost_kind = cost_kind},
       {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .alignment = needs_alignment, .end_values = true});
-  const Tensor alignment = needs_alignment ? *result.alignment : allocate(x, {0});
-  return {result.value, result.grad_x, result.grad_y, alignment, *result.end_values};
+  const Tensor alignment = needs_alignment ? result.alignment : allocate(x, {0});
+  return {result.value, result.grad_x, result.grad_y, alignment, result.end_values};
 }
 
 std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& n_lengths,
