@@ -20,7 +20,7 @@ from pronounce_steps import data, plots
 from pronounce_steps.model import FAMILIES, Pronouncer
 
 SEED = 0
-BATCH_LETTERS = 1024  # of a batch: some 140 words
+BATCH_LETTERS = 1024  # letters of a batch, which are some 140 words
 BEAM = 4
 SHOWN = ("phone", "thought", "boxes", "island")
 

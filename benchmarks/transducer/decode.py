@@ -56,8 +56,9 @@ class Problem:
         some = self.encoder.flatten(0, 1)[torch.randint(b * t, (1000,), generator=generator).to(device)]
         behind = self.predictor.weight[torch.randint(v, (1000,), generator=generator).to(device)]
         rows = (some + behind).relu() @ weight.T
-        above = rows[:, :-1].amax(1) - rows[:, -1]  # of the best label above the blank
-        share = size.labels / (size.frames + size.labels)  # of the nodes of a path
+        # The bias makes the blank lose at this share of the nodes of a path: there a label is written.
+        share = size.labels / (size.frames + size.labels)
+        above = rows[:, :-1].amax(1) - rows[:, -1]  # the best label's score less the blank's
         bias[-1] = above.quantile(1 - share).item()
         self.joint = JointWeights(weight, bias)
         self.blank = v - 1

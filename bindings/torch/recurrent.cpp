@@ -91,7 +91,7 @@ const void* checked_or_null(const MaybeTensor& tensor, const char* name, const T
 struct Call {
   LstmProblem problem;
   std::vector<LstmWeights> weights;
-  std::vector<std::vector<int64_t>> weight_shapes;  // of all weights, in their order
+  std::vector<std::vector<int64_t>> weight_shapes;  // one shape per weight, in the weights' order
   std::vector<int64_t> rows;                        // (T, B), or (N,)
   ScalarType dtype, cell_dtype;
 

@@ -36,9 +36,12 @@ struct TransducerAlignment {
   // (B, T): how many frames the blank consumes that leaves frame t; -1 where no blank does: at frames that an
   // arc skips, and that a TDT label leaves. Packed: (rows,), at the node that the blank leaves.
   std::int32_t* blanks = nullptr;
-  // Posteriors of arcs out of a node, reals: of its blank (TDT: of all blanks), (rows,); of its label (TDT:
-  // of all labels), (rows,), 0 where u = U_b; of big blank i, (durations, rows), not for TDT; TDT: of the
-  // arcs of duration d, blank or label, (durations, rows). fastemit does not count.
+  // Posteriors of arcs out of a node, real numbers. fastemit does not count.
+  //
+  //   blank_posteriors      (rows,)            its blank; TDT: all its blanks
+  //   label_posteriors      (rows,)            its label; TDT: all its label arcs; 0 where u = U_b
+  //   big_blank_posteriors  (durations, rows)  big blank i; not for TDT
+  //   duration_posteriors   (durations, rows)  TDT: the arcs of duration d, blank or label
   void* blank_posteriors = nullptr;
   void* label_posteriors = nullptr;
   void* big_blank_posteriors = nullptr;

@@ -96,9 +96,9 @@ struct TransducerWalk {
 // One step of greedy search: each utterance walks along blanks to its first label, by the best arc of every
 // frame, over at most `window` frames.
 //
-// The best label or blank is the one of the largest score, of equal ones the lowest column; TDT: its best
-// duration likewise, of those that the arc exists for. NaN counts as -inf. A row without a number above -inf
-// counts as a blank of one frame (TDT: of the first duration above 0).
+// The best label or blank is the one of the largest score, and of equal scores the one in the lowest column.
+// TDT: its duration is the one of the largest score among those for which the arc exists. NaN counts as -inf.
+// A row without a number above -inf counts as a blank of one frame (TDT: of the first duration above 0).
 struct TransducerGreedyStep {
   DType dtype = DType::kFloat32;
   std::int32_t batch = 0;
