@@ -14,6 +14,7 @@ from torch import Tensor
 
 from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
 from warpalign._core.series import widened
+from warpalign._transport.costs import Scale
 from warpalign._transport.settings import Reference, Settings, Updates
 
 
@@ -28,6 +29,12 @@ def check_name(given: object, name: str, names: Any) -> int:
 
 def check_strength(rho: object, name: str) -> float:
     return math.inf if rho is None else check_number(rho, name)
+
+
+def check_scale(scale: object) -> Scale | None:
+    if scale not in (None, "max", "mean"):
+        raise ValueError(f'scale: expected "max", "mean" or None, got {scale!r}')
+    return scale
 
 
 def check_settings(

@@ -11,6 +11,7 @@ from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import Lengths
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
+from warpalign._transport.costs import Scale
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
 from warpalign._transport.settings import Reference, Updates
@@ -43,6 +44,7 @@ def sinkhorn(
     cost: Cost | CostFunction = "sqeuclidean",
     cost_matrix: Tensor | None = None,
     cost_scale: float = 1.0,
+    scale: Scale | None = None,
     a: Tensor | None = None,
     b: Tensor | None = None,
     x_lengths: Lengths | None = None,
@@ -83,6 +85,9 @@ def sinkhorn(
             or a function of x and y that returns (B, N, M).
         cost_matrix: (B, N, M) or (N, M), in the place of x and y. inf forbids a pair.
         cost_scale: the cost is so many times the given one. geomloss has 0.5.
+        scale: "max" or "mean": costs are first divided by the largest or the mean finite one of their problem, which is taken as
+            a constant. epsilon, rho and all results are in units of the divided costs. None: they stay as they are. A named cost
+            is "sqeuclidean", "euclidean" or "l1".
         a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Weights are not normalised.
         b: (M,) or (B, M) weights of the columns.
         x_lengths: (B,) true numbers of points in x, from 1 to N; None: all N. What lies behind influences nothing.
@@ -150,6 +155,7 @@ def sinkhorn(
         epsilon=epsilon,
         init=init,
         settings=settings,
+        scale=scale,
     )
     with naming_arguments():
         s = autograd.sinkhorn(of.of, of.settings)

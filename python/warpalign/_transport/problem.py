@@ -7,9 +7,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from warpalign._core.checks import check_lengths, check_pair, check_table
-from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
+from warpalign._core.costs import CostFunction, check_cost, without_padding
 from warpalign._core.series import widened
-from warpalign._transport.checks import check_epsilon, check_init, check_rows
+from warpalign._transport.checks import check_epsilon, check_init, check_rows, check_scale
+from warpalign._transport.costs import DEGREES, Scale, pair_costs, size_of_costs
 from warpalign._transport.settings import Inputs, Settings
 
 
@@ -75,7 +76,34 @@ def _costs(
     """The costs that the caller's function makes of points."""
     # What padding holds must not come back through the function's derivative either.
     x, y = (without_padding(z, n) for z, n in zip(points, lengths, strict=True))
-    return check_costs(in_full_precision(function, x, y), x, y)
+    return pair_costs(function, x, y)
+
+
+def _scaled(
+    tables: _Tables, scale: Scale, cost: object, lengths: tuple[Tensor | None, Tensor | None]
+) -> _Tables:
+    """Costs divided by their size, or points so that their costs are."""
+    x, y, costs = tables.x, tables.y, tables.cost
+    if costs is not None:
+        size = size_of_costs(
+            scale, lambda rows: costs[:, rows], (costs.shape[0], costs.shape[1], costs.shape[2]), lengths
+        )
+        return tables._replace(cost=costs / size[:, None, None])
+    assert x is not None and y is not None and isinstance(cost, str)
+    if cost not in DEGREES:
+        raise ValueError(
+            f'scale: expected None with cost="{cost}", which does not grow with the points, got {scale!r}'
+        )
+    kind = check_cost(cost)
+    left, right = (without_padding(z, n) for z, n in zip((x, y), lengths, strict=True))
+    size = size_of_costs(
+        scale,
+        lambda rows: pair_costs(kind, left[:, rows], right),
+        (x.shape[0], x.shape[1], y.shape[1]),
+        lengths,
+    )
+    factor = (size ** (1 / DEGREES[cost]))[:, None, None]
+    return tables._replace(x=x / factor, y=y / factor)
 
 
 def problem(
@@ -91,6 +119,7 @@ def problem(
     epsilon: object,
     init: object,
     settings: Settings,
+    scale: object = None,
 ) -> Problem:
     """The problem behind a public function's arguments."""
     kind = check_cost(cost)
@@ -119,6 +148,9 @@ def problem(
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
     settings = settings._replace(epsilon=number)
+    divisor = check_scale(scale)
+    if divisor is not None and isinstance(kind, int):
+        tables = _scaled(tables, divisor, cost, (n, m))
     points = None if tables.x is None or tables.y is None else (tables.x, tables.y)
     function = None
     if isinstance(kind, int):
@@ -126,5 +158,7 @@ def problem(
     elif points is not None:
         function = kind
         tables = tables._replace(x=None, y=None, cost=_costs(function, points, (n, m)))
+        if divisor is not None:
+            tables = _scaled(tables, divisor, cost, (n, m))
     of = Inputs(tables.x, tables.y, tables.cost, row_weights, column_weights, epsilons, n, m, *start)
     return Problem(of, settings, tables.unbatched, points, function)

@@ -241,6 +241,14 @@ CALLS: BadCalls = (
         "sinkhorn: a scale of 0": bad(
             cost_scale=0, message="cost_scale: expected a finite number > 0, got 0"
         ),
+        "sinkhorn: costs scaled by their median": bad(
+            scale="median", message='scale: expected "max", "mean" or None, got \'median\''
+        ),
+        "sinkhorn: scaled cosines": bad(
+            cost="cosine",
+            scale="max",
+            message="scale: expected None with cost=\"cosine\", which does not grow with the points, got 'max'",
+        ),
         "sinkhorn: epsilon 0": bad(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
         "sinkhorn: epsilon a string": bad(
             epsilon="auto", error=TypeError, message="epsilon: expected a float, got str"

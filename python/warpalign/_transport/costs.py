@@ -1,0 +1,80 @@
+"""Costs of pairs as a table, and how large they are: what scales them looks at them block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from warpalign._core.costs import COSTS, CostFunction, check_costs, in_full_precision
+
+Scale = Literal["max", "mean"]
+# Costs that are so many times larger where the points are: by this power of the factor.
+DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
+_MOST_ENTRIES = 1 << 22  # of a block
+
+
+def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
+    """(B, N, M) costs of points (B, N, D) and (B, M, D), by the number of a cost or the caller's function."""
+    if not isinstance(kind, int):
+        return check_costs(in_full_precision(kind, x, y), x, y)
+    name = COSTS[kind]
+    if name == "cosine":
+        x, y = (z / z.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny) for z in (x, y))
+        return 1 - x @ y.mT
+    if name == "huber":
+        size = (x[:, :, None] - y[:, None]).abs()
+        inner = size.clamp(max=1)
+        return (inner * (size - inner / 2)).sum(-1)
+    distance = torch.cdist(x, y, p=1.0 if name == "l1" else 2.0, compute_mode="donot_use_mm_for_euclid_dist")
+    return distance.square() if name == "sqeuclidean" else distance
+
+
+def size_of_costs(
+    scale: Scale,
+    block: Callable[[slice], Tensor],
+    sizes: tuple[int, int, int],
+    lengths: tuple[Tensor | None, Tensor | None],
+) -> Tensor:
+    """(B,): the largest or the mean finite cost of every problem, 1 where that is 0. No gradient.
+
+    Args:
+        block: gives the costs (B, rows, M) of some rows.
+        sizes: (B, N, M)
+        lengths: what lies behind them does not count.
+    """
+    largest: list[Tensor] = []
+    sums: list[Tensor] = []
+    counts: list[Tensor] = []
+    with torch.no_grad():
+        for rows in _blocks(*sizes):
+            cost = block(rows).detach()
+            counted = cost.isfinite() & _existing(rows, cost, lengths)
+            largest.append(cost.masked_fill(~counted, 0.0).amax((1, 2)))
+            sums.append(cost.masked_fill(~counted, 0.0).sum((1, 2), dtype=torch.float64))
+            counts.append(counted.sum((1, 2)))
+        if scale == "max":
+            size = torch.stack(largest).amax(0)
+        else:
+            size = torch.stack(sums).sum(0) / torch.stack(counts).sum(0).clamp(min=1)
+            size = size.to(largest[0].dtype)
+        return size.where(size > 0, 1.0)
+
+
+def _blocks(batch: int, n: int, m: int) -> Iterator[slice]:
+    step = max(_MOST_ENTRIES // max(batch * m, 1), 1)
+    for first in range(0, n, step):
+        yield slice(first, min(first + step, n))
+
+
+def _existing(rows: slice, cost: Tensor, lengths: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    n, m = lengths
+    exists = torch.ones((), dtype=torch.bool, device=cost.device)
+    if n is not None:
+        places = torch.arange(rows.start, rows.stop, device=cost.device)
+        exists = exists & (places < n[:, None])[:, :, None]
+    if m is not None:
+        exists = exists & (torch.arange(cost.shape[2], device=cost.device) < m[:, None])[:, None, :]
+    return exists
