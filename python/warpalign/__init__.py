@@ -1,7 +1,7 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW and transducer losses.
 
-What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans, SoftDTWKNeighborsClassifier
-and SoftDTWKNeighborsRegressor (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
+What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans, SoftDTWKNeighborsClassifier,
+SoftDTWKNeighborsRegressor and SinkhornTransport (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
 """
 
 from importlib import import_module
@@ -67,6 +67,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from warpalign import adaptation as adaptation
     from warpalign import cluster as cluster
     from warpalign import compat as compat
     from warpalign import io as io
@@ -75,16 +76,28 @@ if TYPE_CHECKING:
     from warpalign import plot as plot
     from warpalign import recurrent as recurrent
     from warpalign import transport as transport
+    from warpalign.adaptation import SinkhornTransport as SinkhornTransport
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
     from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
 _LAZY = {
+    "SinkhornTransport": "adaptation",
     "SoftDTWKMeans": "cluster",
     "SoftDTWKNeighborsClassifier": "neighbors",
     "SoftDTWKNeighborsRegressor": "neighbors",
 }
-_LAZY_MODULES = {"cluster", "compat", "io", "metrics", "neighbors", "plot", "recurrent", "transport"}
+_LAZY_MODULES = {
+    "adaptation",
+    "cluster",
+    "compat",
+    "io",
+    "metrics",
+    "neighbors",
+    "plot",
+    "recurrent",
+    "transport",
+}
 _LOADED_MODULES = {"barycenter", "decoding", "functional", "modules", "pairwise"}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from torch import Tensor
 
 Reference = Literal["product", "counting"]
 Updates = Literal["alternating", "symmetric"]
+UPDATES: tuple[str, ...] = get_args(Updates)
 
 
 class Settings(NamedTuple):

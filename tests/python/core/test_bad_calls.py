@@ -20,6 +20,7 @@ from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
+from tests.python.transport.bad_calls import adaptation
 from tests.python.transport.bad_calls import functional as transport
 
 PARTS = (
@@ -35,6 +36,7 @@ PARTS = (
     align,
     decoding,
     transport,
+    adaptation,
 )
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
@@ -81,6 +83,7 @@ OF_TORCH = {(name, argument) for name in ("LSTM", "HardLSTM", "LSTMCell") for ar
 def parameters() -> list[tuple[str, str]]:
     """(function, parameter) of what is public at the top level, of recurrent and of transport."""
     names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier", "SoftDTWKNeighborsRegressor"]
+    names.append("SinkhornTransport")
     functions = {name: getattr(warpalign, name) for name in names}
     functions |= {name: getattr(warpalign.recurrent, name) for name in warpalign.recurrent.__all__}
     functions |= {name: getattr(warpalign.transport, name) for name in warpalign.transport.__all__}

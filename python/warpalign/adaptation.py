@@ -1,0 +1,291 @@
+"""Domain adaptation by optimal transport, as a scikit-learn estimator (pip install 'warpalign[cluster]')."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from warpalign._core import optional
+from warpalign._core.checks import check_device, check_number
+from warpalign._core.costs import Cost, CostFunction, check_cost
+from warpalign._transport.checks import check_scale, check_settings
+from warpalign._transport.costs import Scale, pair_costs, size_of_costs
+from warpalign._transport.problem import problem
+from warpalign._transport.softmin import mapped
+from warpalign.transport import TransportPlan, sinkhorn
+
+optional.load("sklearn", "warpalign.adaptation", "cluster")
+
+import numpy as np  # noqa: E402  (after the message that says how to get it)
+from sklearn.base import BaseEstimator  # noqa: E402
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d  # noqa: E402
+
+__all__ = ["SinkhornTransport"]
+
+Array = NDArray[Any]
+OutOfSample = Literal["continuous", "nearest"]
+UNLABELLED = -1
+
+
+class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
+    """Moves samples of a source domain onto a target domain by entropic optimal transport.
+
+    A model that is trained on moved source samples with the source's labels then fits the target domain. Names are those of POT's
+    ``ot.da.SinkhornTransport``; :class:`warpalign.compat.pot.da.SinkhornTransport` has its signature too.
+
+    Sources: Courty et al., "Optimal transport for domain adaptation", TPAMI 2017; Pooladian & Niles-Weed, "Entropic estimation
+    of optimal transport maps", arXiv 2109.12004 ("continuous"); Ferradans et al., "Regularized discrete optimal transport", SIAM
+    J. Imaging Sci. 2014 ("nearest").
+
+    Args:
+        epsilon: the factor of KL, > 0, in units of the cost, or of the divided cost with scale.
+        cost, cost_scale, rho_a, rho_b, mass, reference, max_iter, tol: as in :func:`warpalign.transport.sinkhorn`. a is the source.
+        scale: "max" or "mean": costs are first divided by their largest or mean. New points' costs are divided by the same number.
+        limit_max: with labels of both domains, what a pair of two different labels costs at least, in multiples of the
+            largest cost. inf forbids such pairs.
+        out_of_sample: how new samples move. "continuous": by the entropic map, which all samples of a domain share. "nearest": with
+            the fitted sample that is nearest to them.
+        epsilon_start, epsilon_factor: annealing, as in :func:`warpalign.transport.sinkhorn`.
+        device: where to compute, "cuda" for instance. None: the CPU.
+
+    Attributes:
+        plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt), which stores no table.
+        coupling_: the plan as an array (ns, nt), made when it is asked for.
+        cost_: ⟨C, P⟩, a float.
+        n_iter_: iterations.
+        scale_: the number that costs were divided by.
+        xs_, xt_: the fitted samples.
+        n_features_in_: their number of features.
+
+    In every method Xs (ns, d) and Xt (nt, d) are arrays or what NumPy makes arrays of. float32 is computed in float32, all
+    else in float64.
+
+    Examples:
+        >>> import numpy as np
+        >>> random = np.random.default_rng(0)
+        >>> Xs, Xt = random.normal(size=(30, 2)), random.normal(size=(40, 2)) + 3
+        >>> SinkhornTransport(epsilon=0.1, scale="max").fit(Xs, Xt=Xt).transform(Xs).shape
+        (30, 2)
+    """
+
+    plan_: TransportPlan
+    xs_: Array
+    xt_: Array
+    cost_: float
+    scale_: float
+    n_iter_: int
+    n_features_in_: int
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        cost: Cost | CostFunction = "sqeuclidean",
+        cost_scale: float = 1.0,
+        scale: Scale | None = None,
+        rho_a: float | None = None,
+        rho_b: float | None = None,
+        mass: float | None = None,
+        reference: Literal["product", "counting"] = "product",
+        limit_max: float = math.inf,
+        out_of_sample: OutOfSample = "continuous",
+        epsilon_start: float | None = None,
+        epsilon_factor: float = 0.5,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        device: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.cost = cost
+        self.cost_scale = cost_scale
+        self.scale = scale
+        self.rho_a = rho_a
+        self.rho_b = rho_b
+        self.mass = mass
+        self.reference = reference
+        self.limit_max = limit_max
+        self.out_of_sample = out_of_sample
+        self.epsilon_start = epsilon_start
+        self.epsilon_factor = epsilon_factor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.device = device
+
+    def fit(
+        self, Xs: Any, ys: Any = None, Xt: Any = None, yt: Any = None, *, a: Any = None, b: Any = None
+    ) -> SinkhornTransport:
+        """Finds the plan between the domains.
+
+        Args:
+            Xs: (ns, d) source samples.
+            ys: (ns,) labels of the source, −1 where there is none. Used with yt alone.
+            Xt: (nt, d) target samples.
+            yt: (nt,) labels of the target, −1 where there is none.
+            a: (ns,) weights >= 0 of the source samples; None: 1 / ns each.
+            b: (nt,) weights of the target samples.
+        """
+        if Xt is None:
+            raise ValueError("Xt: expected target samples (nt, d), got None")
+        if self.out_of_sample not in get_args(OutOfSample):
+            raise ValueError(f'out_of_sample: expected "continuous" or "nearest", got {self.out_of_sample!r}')
+        self.xs_, self.xt_ = self._array(Xs, "Xs"), self._array(Xt, "Xt")
+        if self.xs_.dtype != self.xt_.dtype:
+            self.xs_, self.xt_ = self.xs_.astype(np.float64), self.xt_.astype(np.float64)
+        if self.xs_.shape[1] != self.xt_.shape[1]:
+            raise ValueError(f"Xt: expected {self.xs_.shape[1]} features, as Xs has, got {self.xt_.shape[1]}")
+        self.n_features_in_ = self.xs_.shape[1]
+        x, y = self._tensor(self.xs_), self._tensor(self.xt_)
+        self.scale_ = self._scale(x, y)
+        options: dict[str, Any] = {"x": x, "y": y, "cost": self.cost}
+        if ys is not None and yt is not None:
+            options = {"cost_matrix": self._labelled_costs(x, y, ys, yt)}
+        result = sinkhorn(
+            **options,
+            epsilon=self.epsilon,
+            a=self._weights(a, "a", x),
+            b=self._weights(b, "b", y),
+            cost_scale=self.cost_scale / self.scale_,
+            rho_a=self.rho_a,
+            rho_b=self.rho_b,
+            mass=self.mass,
+            reference=self.reference,
+            epsilon_start=self.epsilon_start,
+            epsilon_factor=self.epsilon_factor,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        self.plan_ = result.plan
+        self.cost_, self.n_iter_ = float(result.linear), int(result.iterations)
+        self._b = self._weights(b, "b", y)
+        self._a = self._weights(a, "a", x)
+        return self
+
+    def transform(self, Xs: Any) -> Array:
+        """(n, d): source samples moved to the target domain, fitted ones or new ones."""
+        check_is_fitted(self, "plan_")
+        return self._moved(self._array(Xs, "Xs", fitted=True), self.plan_, self.xs_, self.xt_, self._b)
+
+    def inverse_transform(self, Xt: Any) -> Array:
+        """(n, d): target samples moved to the source domain, fitted ones or new ones."""
+        check_is_fitted(self, "plan_")
+        return self._moved(self._array(Xt, "Xt", fitted=True), self.plan_.T, self.xt_, self.xs_, self._a)
+
+    def fit_transform(
+        self, Xs: Any, ys: Any = None, Xt: Any = None, yt: Any = None, *, a: Any = None, b: Any = None
+    ) -> Array:
+        """:meth:`fit`, then :meth:`transform` of Xs."""
+        return self.fit(Xs, ys, Xt, yt, a=a, b=b).transform(Xs)
+
+    def transform_labels(self, ys: Any) -> Array:
+        """(nt, classes): what share of each target sample's mass comes from source samples of each label, in np.unique's order."""
+        check_is_fitted(self, "plan_")
+        return self._labels(ys, "ys", self.plan_, len(self.xs_))
+
+    def inverse_transform_labels(self, yt: Any) -> Array:
+        """(ns, classes): the same for source samples, from labels of the target's."""
+        check_is_fitted(self, "plan_")
+        return self._labels(yt, "yt", self.plan_.T, len(self.xt_))
+
+    @property
+    def coupling_(self) -> Array:
+        check_is_fitted(self, "plan_")
+        return _as_array(self.plan_.dense())
+
+    def _array(self, X: Any, name: str, *, fitted: bool = False) -> Array:
+        given = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        array: Array = check_array(given, input_name=name, estimator=self, dtype=(np.float64, np.float32))
+        if fitted:
+            if array.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{name}: expected {self.n_features_in_} features as in fit, got {array.shape[1]}"
+                )
+            array = array.astype(self.xs_.dtype, copy=False)
+        return array
+
+    def _tensor(self, array: Array) -> Tensor:
+        device = torch.device("cpu") if self.device is None else check_device(self.device, "device")
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    def _weights(self, given: Any, name: str, points: Tensor) -> Tensor | None:
+        if given is None:
+            return None
+        row = column_or_1d(given, input_name=name).astype(self.xs_.dtype)
+        return self._tensor(row).to(points.device)
+
+    def _scale(self, x: Tensor, y: Tensor) -> float:
+        scale, kind = check_scale(self.scale), check_cost(self.cost)
+        if scale is None:
+            return 1.0
+        sizes = (1, len(x), len(y))
+        size = size_of_costs(
+            scale, lambda rows: pair_costs(kind, x[None, rows], y[None]), sizes, (None, None)
+        )
+        return float(size)
+
+    def _labelled_costs(self, x: Tensor, y: Tensor, ys: Any, yt: Any) -> Tensor:
+        """(ns, nt) costs, and more for pairs of two different labels."""
+        source, target = _label_row(ys, "ys", len(x)), _label_row(yt, "yt", len(y))
+        differ = (source[:, None] != target) & (source[:, None] != UNLABELLED) & (target != UNLABELLED)
+        costs = pair_costs(check_cost(self.cost), x[None], y[None])[0]
+        limit = math.inf if self.limit_max == math.inf else check_number(self.limit_max, "limit_max")
+        least = costs.max() * limit if math.isfinite(limit) else costs.new_tensor(math.inf)
+        return torch.where(torch.from_numpy(differ).to(costs.device), costs.maximum(least), costs)
+
+    def _moved(
+        self, X: Array, plan: TransportPlan, own: Array, other: Array, weights: Tensor | None
+    ) -> Array:
+        if self.out_of_sample == "nearest":
+            x, fitted = self._tensor(X), self._tensor(own)
+            nearest = torch.cat([torch.cdist(part, fitted).argmin(1) for part in x.split(4096)])
+            moved = plan.barycentric_map(self._tensor(other))
+            return _as_array(moved[nearest] + x - fitted[nearest])
+        settings = check_settings(
+            cost_scale=self.cost_scale / self.scale_,
+            epsilon_start=None,
+            epsilon_factor=0.5,
+            rho_a=None,
+            rho_b=None,
+            mass=None,
+            reference=self.reference,
+            updates="symmetric",
+            max_iter=1,
+            tol=0.0,
+            precision=None,
+            batch_invariant=False,
+        )
+        values = self._tensor(other)
+        of = problem(
+            self._tensor(X),
+            values,
+            None,
+            cost=self.cost,
+            a=None,
+            b=weights,
+            x_lengths=None,
+            y_lengths=None,
+            epsilon=self.epsilon,
+            init=None,
+            settings=settings,
+        )
+        return _as_array(mapped(of, plan.g[None], values))
+
+    def _labels(self, y: Any, name: str, plan: TransportPlan, count: int) -> Array:
+        classes, places = np.unique(_label_row(y, name, count), return_inverse=True)
+        labels = torch.from_numpy(places.reshape(-1)).to(plan.f.device)
+        return _as_array(plan.transfer_labels(labels, len(classes)))
+
+
+def _label_row(y: Any, name: str, count: int) -> Array:
+    row: Array = column_or_1d(y, input_name=name)
+    if len(row) != count:
+        raise ValueError(f"{name}: expected {count} labels, one per sample, got {len(row)}")
+    return row
+
+
+def _as_array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().numpy()
+    return array

@@ -1,0 +1,76 @@
+"""Domain adaptation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.python.bad_calls import BadCall, BadCalls
+from tests.python.transport.bad_calls.functional import OF_BOTH
+from warpalign import SinkhornTransport
+
+XS, XT = np.zeros((4, 2)), np.ones((3, 2))
+YS, YT = [0, 1, 0, 1], [0, 1, -1]
+
+
+def fitted(
+    error: type[BaseException], message: str, fit: dict[str, Any] | None = None, **options: Any
+) -> BadCall:
+    """A fit of good arguments but for those given."""
+    arguments: dict[str, Any] = {"Xs": XS, "Xt": XT} | (fit or {})
+    return BadCall(lambda given: SinkhornTransport(**options).fit(**arguments), error, message, cpu_only=True)
+
+
+def after(call: Any, message: str) -> BadCall:
+    return BadCall(lambda given: call(SinkhornTransport().fit(XS, Xt=XT)), ValueError, message, cpu_only=True)
+
+
+SHARED = ("epsilon", "cost", "cost_scale", "epsilon_start", "epsilon_factor", "max_iter", "tol")
+CALLS: BadCalls = {
+    **{
+        f"SinkhornTransport: {name}": fitted(
+            OF_BOTH[name].error, OF_BOTH[name].message, **{name: OF_BOTH[name].value}
+        )
+        for name in SHARED
+    },
+    "SinkhornTransport: scale": fitted(
+        ValueError, 'scale: expected "max", "mean" or None, got \'median\'', scale="median"
+    ),
+    "SinkhornTransport: rho_a": fitted(
+        ValueError, "rho_a: expected a finite number >= 0, got -1.0", rho_a=-1.0
+    ),
+    "SinkhornTransport: rho_b": fitted(TypeError, "rho_b: expected a float, got str", rho_b="1"),
+    "SinkhornTransport: mass": fitted(
+        ValueError, "mass: expected at most the smaller sum of weights, got 2 at index 0", mass=2.0
+    ),
+    "SinkhornTransport: reference": fitted(
+        ValueError, 'reference: expected "product" or "counting", got \'kl\'', reference="kl"
+    ),
+    "SinkhornTransport: limit_max": fitted(
+        ValueError, "limit_max: expected a finite number >= 0, got -2.0", {"ys": YS, "yt": YT}, limit_max=-2.0
+    ),
+    "SinkhornTransport: out_of_sample": fitted(
+        ValueError,
+        'out_of_sample: expected "continuous" or "nearest", got \'ferradans\'',
+        out_of_sample="ferradans",
+    ),
+    "SinkhornTransport: device": fitted(
+        ValueError, "device: expected a torch.device, or its name, got 'abacus'", device="abacus"
+    ),
+    "SinkhornTransport: no target": fitted(
+        ValueError, "Xt: expected target samples (nt, d), got None", {"Xt": None}
+    ),
+    "SinkhornTransport: features differ": fitted(
+        ValueError, "Xt: expected 2 features, as Xs has, got 1", {"Xt": XT[:, :1]}
+    ),
+    "SinkhornTransport: too few labels": fitted(
+        ValueError, "ys: expected 4 labels, one per sample, got 3", {"ys": YT, "yt": YT}
+    ),
+    "SinkhornTransport: new samples of other features": after(
+        lambda model: model.transform(XS[:, :1]), "Xs: expected 2 features as in fit, got 1"
+    ),
+    "SinkhornTransport: labels of the other domain": after(
+        lambda model: model.transform_labels(YT), "ys: expected 4 labels, one per sample, got 3"
+    ),
+}
