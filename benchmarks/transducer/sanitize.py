@@ -11,11 +11,15 @@ import sys
 import torch
 from torch import Tensor
 
-from tests.python.transducer.cases import FAMILIES, PENALTIES, loss
-from tests.python.transducer.reference import keywords
+from benchmarks.transducer.sanitize_decode import DECODE_CASES, decode_wrong
+from tests.python.transducer import cases
+from tests.python.transducer.cases import PENALTIES, loss
+from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
 from warpalign import transducer_align, transducer_loss_from_joint
 
+# Each has a kernel of its own for the lattice: 2, 4, 7, 4 and 12 arcs.
+FAMILIES = cases.FAMILIES | {"tdt_many": Options(blank=6, durations=(1, 2, 3, 4, 5, 6))}
 # B, T, U+1, V: below, at and above the widths of lanes and strips.
 SHAPES = [(1, 1, 1, 7), (2, 3, 2, 7), (2, 33, 31, 29), (2, 20, 34, 64), (1, 9, 5, 1025), (1, 70, 3, 4097)]
 LIMIT = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-10}
@@ -143,39 +147,39 @@ def joint_wrong(
     return None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="only so many of them")
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    failures = 0
-    cases = [
-        (shape, family, penalty, dtype)
-        for number, shape in enumerate(SHAPES[: arguments.shapes])
-        for turn, family in enumerate(FAMILIES)
-        for dtype in (
-            (torch.float32, torch.float64) if number % 2 else (torch.float16, torch.bfloat16, torch.float32)
-        )
-        for penalty in (list(PENALTIES)[(number + turn) % len(PENALTIES)],)
-    ]
-    for case in cases:
-        message = wrong(*case, device)
+def run_cases(device: torch.device, shapes: int | None = None) -> int:
+    """How many cases are wrong. shapes: only so many of them."""
+    failures = count = 0
+
+    def check(case: object, message: str | None) -> None:
+        nonlocal failures, count
+        count += 1
         if message:
             failures += 1
             print(f"WRONG: {case}: {message}", file=sys.stderr)
-    joint_cases = [
-        (shape, family, dtype)
-        for shape, family in zip(JOINT_SHAPES[: arguments.shapes], FAMILIES, strict=False)
-        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-    ]
-    for joint_case in joint_cases:
-        message = joint_wrong(*joint_case, device)
-        if message:
-            failures += 1
-            print(f"WRONG: {joint_case}: {message}", file=sys.stderr)
-    print(f"{len(cases) + len(joint_cases)} cases, {failures} wrong")
-    return 1 if failures else 0
+
+    for number, shape in enumerate(SHAPES[:shapes]):
+        for turn, family in enumerate(FAMILIES):
+            penalty = list(PENALTIES)[(number + turn) % len(PENALTIES)]
+            halves = (torch.float16, torch.bfloat16, torch.float32)
+            for dtype in (torch.float32, torch.float64) if number % 2 else halves:
+                check((shape, family, penalty, dtype), wrong(shape, family, penalty, dtype, device))
+    for joint_shape, family in zip(JOINT_SHAPES[:shapes], FAMILIES, strict=False):
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+            check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
+    for decode_case in DECODE_CASES[:shapes]:
+        for dtype in (torch.float32, torch.float64):
+            check((*decode_case, dtype), decode_wrong(*decode_case, dtype, device))
+    print(f"{count} cases, {failures} wrong")
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--shapes", type=int, help="only so many of them")
+    arguments = parser.parse_args()
+    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
 
 
 if __name__ == "__main__":

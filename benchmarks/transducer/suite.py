@@ -1,5 +1,8 @@
 """What `make gpu-check` measures of the transducer losses."""
 
+from functools import partial
+
+from benchmarks.harness.kernels import launches
 from benchmarks.harness.suite import Suite
 from benchmarks.transducer.measure import measure, not_reproducible
 from benchmarks.transducer.sizes import QUICK_SIZES, SIZES
@@ -28,4 +31,5 @@ SUITE = Suite(
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.transducer.sanitize",
+    launches=partial(launches, "transducer"),
 )

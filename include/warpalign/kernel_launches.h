@@ -13,5 +13,7 @@ struct KernelLaunches {
 // writes nothing, where there is no such kernel; a library without CUDA has none. The kernels that sort a
 // ragged batch or scale steps for the cosine are not listed.
 bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
+// The same of the transducer's functions: losses, joint network, alignments and decoding.
+bool transducer_kernel_launches(int index, KernelLaunches* out);
 
 }  // namespace warpalign

@@ -158,4 +158,12 @@ Status transducer_gradient(const TransducerProblem& problem, const TransducerGra
   return detail::transducer::gradient_cpu(problem, gradient, workspace, execution);
 }
 
+bool transducer_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {
+#if WARPALIGN_HAS_CUDA
+  return detail::transducer::kernel_launches_cuda(index, *out);
+#else
+  return false;
+#endif
+}
+
 }  // namespace warpalign

@@ -2,6 +2,7 @@
 // has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
+#include "warpalign/kernel_launches.h"
 #include "warpalign/transducer.h"
 #include "warpalign/transducer_align.h"
 #include "warpalign/transducer_joint.h"
@@ -46,5 +47,8 @@ Status align_cpu(const TransducerProblem&, const TransducerAlignment&, Workspace
 std::size_t align_workspace_bytes_cuda(const TransducerProblem&, const TransducerAlignment&,
                                        const Execution&);
 Status align_cuda(const TransducerProblem&, const TransducerAlignment&, Workspace, const Execution&);
+
+// See transducer_kernel_launches().
+bool kernel_launches_cuda(int index, KernelLaunches& out);
 
 }  // namespace warpalign::detail::transducer

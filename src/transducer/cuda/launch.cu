@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/plan.cuh"
 #include "transducer/problem.h"
 
@@ -106,5 +107,7 @@ Status gradient_cuda(const TransducerProblem& p, const TransducerGradient& g, Wo
       return gradient<float>(p, g, execution);
   }
 }
+
+bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 
 }  // namespace warpalign::detail::transducer

@@ -5,12 +5,18 @@
 #include <cstdint>
 
 #include "transducer/cuda/best_path.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/plan.cuh"
 #include "transducer/cuda/posteriors.cuh"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {
 namespace {
+
+template <class Real>
+const cuda::Kernel kBestPath{kKernels, "best path", cuda::type_name<Real>(), best_path_kernel<Real>};
+template <class Real>
+const cuda::Kernel kPosteriors{kKernels, "posteriors", cuda::type_name<Real>(), posteriors_kernel<Real>};
 
 bool wants_posteriors(const TransducerAlignment& out) {
   return out.blank_posteriors || out.label_posteriors || out.big_blank_posteriors || out.duration_posteriors;
@@ -98,8 +104,7 @@ Status align(const TransducerProblem& p, const TransducerAlignment& out, Workspa
                                   out.durations,
                                   out.blanks};
   const auto shared_bytes = static_cast<std::size_t>(shape.shared_bytes);
-  if (Status s =
-          cuda::launch(best_path_kernel<Real>, {l.batch, kStrip * shape.strips, shared_bytes, stream}, path);
+  if (Status s = cuda::launch(kBestPath<Real>, {l.batch, kStrip * shape.strips, shared_bytes, stream}, path);
       !s.ok()) {
     return s;
   }
@@ -117,7 +122,7 @@ Status align(const TransducerProblem& p, const TransducerAlignment& out, Workspa
       static_cast<Real*>(out.label_posteriors),
       static_cast<Real*>(grouped),
   };
-  return cuda::launch(posteriors_kernel<Real>, {blocks, kPosteriorThreads, 0, stream}, posteriors);
+  return cuda::launch(kPosteriors<Real>, {blocks, kPosteriorThreads, 0, stream}, posteriors);
 }
 
 template <class Real>

@@ -5,15 +5,22 @@
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
-#include "cuda/launch.cuh"
 #include "transducer/cuda/beam.cuh"
 #include "transducer/cuda/decode_scores.cuh"
 #include "transducer/cuda/greedy.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
 
 namespace warpalign::detail::transducer {
 namespace {
+
+template <class Real>
+const cuda::Kernel kScores{kKernels, "scores", cuda::type_name<Real>(), scores_kernel<Real>};
+template <class Real>
+const cuda::Kernel kGreedy{kKernels, "greedy", cuda::type_name<Real>(), greedy_kernel<Real>};
+template <class Real>
+const cuda::Kernel kBeam{kKernels, "beam", cuda::type_name<Real>(), beam_kernel<Real>};
 
 Status launch_scores(const TransducerScores& p, cudaStream_t stream) {
   const std::int64_t rows = std::int64_t{p.batch} * p.beams * p.window;
@@ -23,7 +30,7 @@ Status launch_scores(const TransducerScores& p, cudaStream_t stream) {
   }
   return visit_float32_float64(p.dtype, [&](auto type) {
     using Real = typename decltype(type)::Type;
-    return cuda::launch(scores_kernel<Real>, {static_cast<int>(blocks), kScoreThreads, 0, stream}, p);
+    return cuda::launch(kScores<Real>, {static_cast<int>(blocks), kScoreThreads, 0, stream}, p);
   });
 }
 
@@ -78,7 +85,7 @@ Status greedy_step_cuda(const TransducerGreedyStep& p, Workspace workspace, cons
       if (!s.ok()) return s;
     }
     constexpr int kThreads = kGreedyFrames * cuda::kWarpSize;
-    return cuda::launch(greedy_kernel<Real>, {p.batch, kThreads, 0, stream}, step);
+    return cuda::launch(kGreedy<Real>, {p.batch, kThreads, 0, stream}, step);
   });
 }
 
@@ -95,8 +102,8 @@ Status beam_step_cuda(const TransducerBeamStep& p, Workspace workspace, const Ex
     using Real = typename decltype(type)::Type;
     Arena arena(workspace.data);
     const BeamWork<Real> work(BeamLayout(p), p.batch, arena);
-    return cuda::launch(beam_kernel<Real>,
-                        {p.batch, kBeamThreads, 0, static_cast<cudaStream_t>(execution.stream)}, p, work);
+    return cuda::launch(kBeam<Real>, {p.batch, kBeamThreads, 0, static_cast<cudaStream_t>(execution.stream)},
+                        p, work);
   });
 }
 

@@ -12,11 +12,42 @@
 #include <cstdint>
 
 #include "transducer/cuda/joint_kernels.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/plan.cuh"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {
 namespace {
+
+template <class Storage>
+const cuda::Kernel kPack{kKernels, "joint pack", cuda::type_name<Storage>(), joint_pack_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kHidden{kKernels, "joint hidden", cuda::type_name<Storage>(),
+                           joint_hidden_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kLogits{kKernels, "joint logits", cuda::type_name<Storage>(),
+                           joint_logits_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kWeights{kKernels, "joint weights", cuda::type_name<Storage>(),
+                            joint_weights_kernel<Storage>};
+template <class Real>
+const cuda::Kernel kCountLive{kKernels, "joint count live", cuda::type_name<Real>(),
+                              joint_live_kernel<Real, false>};
+template <class Real>
+const cuda::Kernel kListLive{kKernels, "joint list live", cuda::type_name<Real>(),
+                             joint_live_kernel<Real, true>};
+const cuda::Kernel kScan{kKernels, "joint scan", nullptr, joint_scan_kernel};
+template <class Storage>
+const cuda::Kernel kGradient{kKernels, "joint gradient", cuda::type_name<Storage>(),
+                             joint_gradient_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kOuter{kKernels, "joint outer", cuda::type_name<Storage>(), joint_outer_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kBack{kKernels, "joint back", cuda::type_name<Storage>(), joint_back_kernel<Storage>};
+template <class Real>
+const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_add_kernel<Real>};
+template <class Storage>
+const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
 
 // Bytes of a chunk's rows, which are to stay in the second-level cache.
 constexpr std::int64_t kChunkBytes = 24 << 20;
@@ -92,7 +123,7 @@ class JointPlan {
   // Packs the weights.
   [[nodiscard]] Status pack(Storage* to, cudaStream_t stream) const {
     const int blocks = plan_.blocks_for(static_cast<std::int64_t>(packed()), kJointThreads);
-    return cuda::launch(joint_pack_kernel<Storage>, {blocks, kJointThreads, 0, stream},
+    return cuda::launch(kPack<Storage>, {blocks, kJointThreads, 0, stream},
                         static_cast<const Storage*>(p_.weight), static_cast<const Storage*>(p_.bias),
                         static_cast<int>(columns_), static_cast<int>(p_.hidden), to, h_stride_);
   }
@@ -100,13 +131,13 @@ class JointPlan {
   [[nodiscard]] Status logits(const Batch& batch, const JointProducts<Storage>& products,
                               cudaStream_t stream) const {
     const int warps = plan_.blocks_for(std::int64_t{products.chunk.most} * cuda::kWarpSize, kJointThreads);
-    if (Status s = cuda::launch(joint_hidden_kernel<Storage>, {warps, kJointThreads, 0, stream}, batch,
-                                products.rows, products.chunk);
+    if (Status s = cuda::launch(kHidden<Storage>, {warps, kJointThreads, 0, stream}, batch, products.rows,
+                                products.chunk);
         !s.ok()) {
       return s;
     }
     const int blocks = tiles(products.chunk.most, x_stride_);
-    return cuda::launch(joint_logits_kernel<Storage>, {blocks, kProductThreads, 0, stream}, products);
+    return cuda::launch(kLogits<Storage>, {blocks, kProductThreads, 0, stream}, products);
   }
 
  private:
@@ -176,8 +207,7 @@ Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Wo
     products.chunk = {nullptr, nullptr, static_cast<std::int32_t>(joint.all()),
                       static_cast<std::int32_t>(first), most};
     if (Status s = joint.logits(batch, products, stream); !s.ok()) return s;
-    if (Status s = cuda::launch(joint_weights_kernel<Storage>, {blocks, kRowThreads, 0, stream}, weights,
-                                products.chunk);
+    if (Status s = cuda::launch(kWeights<Storage>, {blocks, kRowThreads, 0, stream}, weights, products.chunk);
         !s.ok()) {
       return s;
     }
@@ -222,22 +252,20 @@ template <class Real>
 Status list_live(const LiveRows<Real>& live, std::int64_t blocks, std::int32_t* counts, std::int32_t* list,
                  std::int32_t* count, cudaStream_t stream) {
   const cuda::LaunchConfig config{static_cast<int>(blocks), kJointThreads, 0, stream};
-  if (Status s = cuda::launch(joint_live_kernel<Real, false>, config, live, counts, list); !s.ok()) return s;
-  if (Status s = cuda::launch(joint_scan_kernel, {1, kJointThreads, 0, stream}, counts,
-                              static_cast<int>(blocks), count);
+  if (Status s = cuda::launch(kCountLive<Real>, config, live, counts, list); !s.ok()) return s;
+  if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, counts, static_cast<int>(blocks), count);
       !s.ok()) {
     return s;
   }
-  return cuda::launch(joint_live_kernel<Real, true>, config, live, counts, list);
+  return cuda::launch(kListLive<Real>, config, live, counts, list);
 }
 
 // The sum of parts, rounded to the caller's type.
 template <class Storage>
 Status round_to(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride, std::int64_t stride,
                 std::int64_t rows, int columns, void* to, void* last, int blocks, cudaStream_t stream) {
-  return cuda::launch(joint_round_kernel<Storage>, {blocks, kJointThreads, 0, stream}, from, parts,
-                      part_stride, stride, rows, columns, static_cast<Storage*>(to),
-                      static_cast<Storage*>(last));
+  return cuda::launch(kRound<Storage>, {blocks, kJointThreads, 0, stream}, from, parts, part_stride, stride,
+                      rows, columns, static_cast<Storage*>(to), static_cast<Storage*>(last));
 }
 
 template <class Storage>
@@ -306,23 +334,21 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
     for (std::int64_t first = 0; first < joint.all(); first += most) {
       products.chunk = {memory.list, memory.count, 0, static_cast<std::int32_t>(first), most};
       if (Status s = joint.logits(rows.batch, products, stream); !s.ok()) return s;
-      if (Status s = cuda::launch(joint_gradient_kernel<Storage>, {blocks, kGradientThreads, 0, stream}, rows,
-                                  products.chunk);
+      if (Status s =
+              cuda::launch(kGradient<Storage>, {blocks, kGradientThreads, 0, stream}, rows, products.chunk);
           !s.ok()) {
         return s;
       }
       if (memory.weight_sums) {
         const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * kWeightParts;
-        if (Status s =
-                cuda::launch(joint_outer_kernel<Storage>, {tiles, kProductThreads, 0, stream}, products);
+        if (Status s = cuda::launch(kOuter<Storage>, {tiles, kProductThreads, 0, stream}, products);
             !s.ok()) {
           return s;
         }
       }
       if (!memory.dh) continue;
       const int tiles = joint.tiles(most, p.hidden);
-      if (Status s = cuda::launch(joint_back_kernel<Storage>, {tiles, kProductThreads, 0, stream}, products);
-          !s.ok()) {
+      if (Status s = cuda::launch(kBack<Storage>, {tiles, kProductThreads, 0, stream}, products); !s.ok()) {
         return s;
       }
       const HiddenSums<Real> sums{rows.batch,
@@ -333,7 +359,7 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
                                   g.encoder ? frames : nullptr,
                                   g.predictor ? states : nullptr};
       const int warps = plan.blocks_for(std::int64_t{most} * cuda::kWarpSize, kJointThreads);
-      if (Status s = cuda::launch(joint_add_kernel<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {
+      if (Status s = cuda::launch(kAdd<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {
         return s;
       }
     }

@@ -1,12 +1,19 @@
 // The gradient pass for every type of logits.
-#include "cuda/launch.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/launch.h"
 
 namespace warpalign::detail::transducer {
+namespace {
+
+template <class Storage>
+const cuda::Kernel kRowGradient{kKernels, "gradient", cuda::type_name<Storage>(),
+                                row_gradient_kernel<Storage>};
+
+}  // namespace
 
 template <class Storage>
 Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cudaStream_t stream) {
-  return cuda::launch(row_gradient_kernel<Storage>, {blocks, kGradientThreads, 0, stream}, params);
+  return cuda::launch(kRowGradient<Storage>, {blocks, kGradientThreads, 0, stream}, params);
 }
 
 template Status launch_row_gradient(const GradientParams<float>&, int, cudaStream_t);

@@ -1,12 +1,18 @@
 // The rows pass for every type of logits.
-#include "cuda/launch.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/launch.h"
 
 namespace warpalign::detail::transducer {
+namespace {
+
+template <class Storage>
+const cuda::Kernel kRows{kKernels, "rows", cuda::type_name<Storage>(), rows_kernel<Storage>};
+
+}  // namespace
 
 template <class Storage>
 Status launch_rows(const RowsParams<Storage>& params, int blocks, cudaStream_t stream) {
-  return cuda::launch(rows_kernel<Storage>, {blocks, kRowThreads, 0, stream}, params);
+  return cuda::launch(kRows<Storage>, {blocks, kRowThreads, 0, stream}, params);
 }
 
 template Status launch_rows(const RowsParams<float>&, int, cudaStream_t);

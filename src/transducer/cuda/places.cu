@@ -1,5 +1,5 @@
 // Where packed utterances begin: sums over the utterances before, by one block.
-#include "cuda/launch.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/launch.h"
 
 namespace warpalign::detail::transducer {
@@ -55,10 +55,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+const cuda::Kernel kPlaces{kKernels, "places", nullptr, places_kernel};
+
 }  // namespace
 
 Status launch_places(const Batch& batch, Place* places, cudaStream_t stream) {
-  return cuda::launch(places_kernel, {1, kThreads, 0, stream}, batch, places);
+  return cuda::launch(kPlaces, {1, kThreads, 0, stream}, batch, places);
 }
 
 }  // namespace warpalign::detail::transducer

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "testing.h"
+#include "warpalign/kernel_launches.h"
 #include "warpalign/transducer.h"
 
 namespace warpalign::test {
@@ -242,6 +243,11 @@ TEST(TransducerApi, WithoutACudaPath) {
   EXPECT_EQ(c.run().code, StatusCode::kUnsupported);
   EXPECT_EQ(c.run_gradient().code, StatusCode::kUnsupported);
   EXPECT_STREQ(c.run().argument, "execution");
+}
+
+TEST(TransducerApi, WithoutACudaPathThereIsNoKernel) {
+  KernelLaunches kernel{};
+  for (const int index : {-1, 0, 1}) EXPECT_FALSE(transducer_kernel_launches(index, &kernel));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
 from benchmarks.soft_dtw.suite import SUITE
+from benchmarks.transducer import sanitize as transducer_sanitize
 from tests.python.helpers import run_python
 from warpalign._core import library
 
@@ -119,6 +120,8 @@ def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
 
 def test_sanitizer_cases_on_the_cpu(run: Run) -> None:
     status, told, _ = run(sanitize, "--device", "cpu")
+    assert status == 0, told
+    status, told, _ = run(transducer_sanitize, "--device", "cpu", "--shapes", "1")
     assert status == 0, told
 
 

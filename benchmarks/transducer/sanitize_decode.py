@@ -1,0 +1,54 @@
+"""Decoding's kernels on small shapes, compared with the CPU in float64: cases of `sanitize.py`."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.python.transducer.decoding_reference import FAMILIES, model
+from warpalign.decoding import (
+    JointWeights,
+    TransducerHypotheses,
+    transducer_beam_decode,
+    transducer_greedy_decode,
+)
+
+
+def found_with(
+    family_name: str, hidden: int, beam: int, dtype: torch.dtype, device: torch.device
+) -> list[TransducerHypotheses]:
+    """The best hypotheses of two utterances; beam 0 is greedy search."""
+    family = FAMILIES[family_name]
+    predictor, joint = model(family, hidden, blank=0.3)
+    assert joint.bias is not None
+    generator = torch.Generator().manual_seed(1)
+    encoder = torch.randn(2, 19, hidden, generator=generator).to(device, dtype)
+    lengths = torch.tensor([19, 7], device=device)
+    predictor = predictor.to(device, dtype)
+    weights = JointWeights(joint.weight.to(device, dtype), joint.bias.to(device, dtype), joint.activation)
+    options = family.keywords()
+    if beam == 0:
+        return [transducer_greedy_decode(encoder, lengths, predictor, weights, **options)]  # type: ignore[arg-type]
+    return transducer_beam_decode(encoder, lengths, predictor, weights, beam=beam, n_best=2, **options)  # type: ignore[arg-type]
+
+
+def decode_wrong(
+    family_name: str, hidden: int, beam: int, dtype: torch.dtype, device: torch.device
+) -> str | None:
+    """What is wrong with a search, if anything is."""
+    ours = found_with(family_name, hidden, beam, dtype, device)
+    exact = found_with(family_name, hidden, beam, torch.float64, torch.device("cpu"))
+    for rank, (mine, wanted) in enumerate(zip(ours, exact, strict=True)):
+        for name in ("tokens", "frames", "durations", "lengths"):
+            if getattr(mine, name).tolist() != getattr(wanted, name).tolist():
+                return f"hypothesis {rank}: {name}"
+        if not torch.allclose(mine.scores.cpu().double(), wanted.scores.double(), rtol=1e-5, atol=1e-5):
+            return f"hypothesis {rank}: scores {mine.scores.tolist()} instead of {wanted.scores.tolist()}"
+    return None
+
+
+# The family, H, the beam.
+DECODE_CASES = [
+    (family, hidden, beam)
+    for family, hidden in zip(FAMILIES, (6, 33, 40, 65), strict=True)
+    for beam in (0, 3)
+]
