@@ -15,58 +15,21 @@
 // Slots of arcs that start before frame 0 or end behind the end are padding. They count as weights of 0.
 #pragma once
 
-#include "transducer/cuda/near_state.cuh"
+#include "transducer/cuda/arc_numbers.cuh"
 #include "transducer/cuda/slot_stage.cuh"
 #include "transducer/cuda/strip.cuh"
 
 namespace warpalign::detail::transducer {
 
-// What a group of forward steps computes with.
-template <class Real>
-struct FarNumbers {
-  using Number = State<Real>;
-  static __device__ __forceinline__ Weight<Real> weight(Real w) { return Weight<Real>::of(w); }
-  static __device__ __forceinline__ Exponent larger(Exponent a, Exponent b) {
-    return transducer::larger(a, b);
-  }
-  static __device__ __forceinline__ Number zero() { return Number::zero(); }
-  static __device__ __forceinline__ Number times(const Number& s, const Weight<Real>& w) {
-    return product(s, w);
-  }
-  static __device__ __forceinline__ Real scale(Exponent exponent, Exponent top) {
-    return scale_to<Real>(exponent, top);
-  }
-  static __device__ __forceinline__ Number normalized(Real mantissa, Exponent exponent) {
-    return normal(Number{mantissa, exponent});
-  }
-  static __device__ __forceinline__ bool holds(const Number&) { return true; }
-  static __device__ __forceinline__ bool holds(Real) { return true; }
-};
-struct NearNumbers {
-  using Number = NearState<float>;
-  static __device__ __forceinline__ Number weight(float w) { return near_weight(w); }
-  static __device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
-  static __device__ __forceinline__ Number zero() { return {0, -kDead}; }
-  static __device__ __forceinline__ Number times(const Number& s, const Number& w) {
-    return {s.mantissa * w.mantissa, s.exponent + w.exponent};
-  }
-  static __device__ __forceinline__ float scale(int exponent, int top) {
-    return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
-  }
-  static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
-    if (mantissa == 0.0f) return zero();
-    const int power = min(exponent_of(mantissa), -kLeastPower<float> - 1);
-    return {mantissa * power_of_2(-power, 0.0f), exponent + power};
-  }
-  // Whether a number, or a group's steepest weight, can be computed with.
-  static __device__ __forceinline__ bool holds(const Number& s) {
-    return s.mantissa == 0.0f || (s.exponent > -kFarthest && s.exponent < kFarthest);
-  }
-  static __device__ __forceinline__ bool holds(float steepest) { return steepest < kSteepest; }
-};
-
-// kArcs: at most so many.
-template <class Real_, int kArcs>
+// What all sweeps of this kind share. Steps is derived from it and does a group's steps; it has
+//
+//   each_arc(function)                       function(arc) for every arc, in order
+//   frames(arc)                              what the arc consumes
+//   forward_steps<Numbers, kEdge>(first, right)   whether Numbers could take all of them
+//   reverse_steps<kEdge>(first, right, left)
+//
+// kEdge: some of the group's arcs may not exist.
+template <class Real_, class Steps>
 class ArcsSweep {
  public:
   using Real = Real_;
@@ -93,8 +56,6 @@ class ArcsSweep {
     arcs_ = uniform(table.arcs());
     first_label_ = uniform(table.blanks);
     longest_ = uniform(table.longest);
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) frames_[arc] = uniform(arc < arcs_ ? table.frames[arc] : 0);
   }
 
   __device__ __forceinline__ void begin_forward() {
@@ -117,14 +78,14 @@ class ArcsSweep {
     if constexpr (kHasNear) {
       if (!is_far_) {
         bool holds = enter<NearNumbers>(first, left);
-        holds &= inside ? forward_steps<NearNumbers, false>(first, right)
-                        : forward_steps<NearNumbers, true>(first, right);
+        holds &= inside ? steps().template forward_steps<NearNumbers, false>(first, right)
+                        : steps().template forward_steps<NearNumbers, true>(first, right);
         if (!__any_sync(cuda::kFullWarp, !holds)) return;
         become_far();
       }
     }
     enter<FarNumbers<Real>>(first, left);
-    forward_steps<FarNumbers<Real>, true>(first, right);
+    steps().template forward_steps<FarNumbers<Real>, true>(first, right);
   }
 
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return end_; }
@@ -145,16 +106,14 @@ class ArcsSweep {
     if (strip_.p.shape.staged) SlotStage<Real>::await();
     ask_reverse(first - kGroup);
     if (inside) {
-      reverse_steps<false>(first, right, left);
+      steps().template reverse_steps<false>(first, right, left);
     } else {
-      reverse_steps<true>(first, right, left);
+      steps().template reverse_steps<true>(first, right, left);
     }
   }
 
- private:
+ protected:
   static constexpr int kColumns = kStrip + 1;
-  // Steps whose code stands side by side, where most of the time goes: as many as registers allow.
-  static constexpr int kUnrolled = kArcs <= 5 ? 4 : kArcs <= 10 ? 2 : 1;
 
   // Rows that are read, those of the group, and one for each column 0 that is filled ahead: whole groups. The
   // first group's rows stand once more behind the last row, so that a group's rows lie side by side.
@@ -165,6 +124,10 @@ class ArcsSweep {
   [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
     return slots_ + static_cast<std::int64_t>(row) * kStrip + arc * arc_stride_;
   }
+  [[nodiscard]] __device__ __forceinline__ const Steps& steps() const {
+    return static_cast<const Steps&>(*this);
+  }
+  [[nodiscard]] __device__ __forceinline__ Steps& steps() { return static_cast<Steps&>(*this); }
   template <class T>
   __device__ __forceinline__ void clear(T* ring, int columns, const T& with) const {
     __syncwarp();
@@ -182,19 +145,17 @@ class ArcsSweep {
 
   __device__ __forceinline__ void ask_forward(int first) const {
     if (!strip_.p.shape.staged) return;
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc < arcs_) stage_.ask(first, arc, arc, frames_[arc]);
-    }
+    steps().each_arc([&](int arc) { stage_.ask(first, arc, arc, steps().frames(arc)); });
     stage_.ask(first, arcs_, 0, 0);
   }
   [[nodiscard]] __device__ __forceinline__ Real weight(int first, int q, int arc) const {
     if (strip_.p.shape.staged) return stage_.slot(first, arc, arc, q);
-    return *slot(first + q - frames_[arc], arc);
+    return *slot(first + q - steps().frames(arc), arc);
   }
   // Whether the arc that ends at frame t exists.
   [[nodiscard]] __device__ __forceinline__ bool exists(int arc, int t) const {
-    return is_label(arc) ? strip_.has_label(t, frames_[arc]) : strip_.has_blank(t, frames_[arc]);
+    return is_label(arc) ? strip_.has_label(t, steps().frames(arc))
+                         : strip_.has_blank(t, steps().frames(arc));
   }
 
   // The group's frames of the column on the left. Whether Numbers can take them.
@@ -235,96 +196,13 @@ class ArcsSweep {
     is_far_ = true;
   }
 
-  // Whether Numbers could take all of the steps.
-  template <class Numbers, bool kEdge>
-  __device__ __forceinline__ bool forward_steps(int first, Border<Real>* right) {
-    using Number = typename Numbers::Number;
-    Number* const ring = reinterpret_cast<Number*>(ring_);
-    const int base = first % ring_rows_;
-    int from[kArcs];  // in the ring, at the group's first step
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      const int row = base - frames_[arc] - is_label(arc);
-      from[arc] = (row < 0 ? row + ring_rows_ : row) * kColumns + strip_.lane + !is_label(arc);
-    }
-    Real steepest = 0;
-    bool holds = true;
-#pragma unroll(kEdge ? 1 : kUnrolled)
-    for (int q = 0; q < kGroup; ++q) {
-      const int t = first + q - strip_.lane;
-      __syncwarp();
-      Number ways[kArcs];
-      auto top = Numbers::zero().exponent;
-#pragma unroll
-      for (int arc = 0; arc < kArcs; ++arc) {
-        ways[arc] = Numbers::zero();
-        if (arc >= arcs_) continue;
-        Real w = -static_cast<Real>(CUDART_INF);
-        if (!kEdge || exists(arc, t)) w = weight(first, q, arc);
-        if constexpr (sizeof(top) == 4) steepest = steeper(steepest, w);
-        ways[arc] = Numbers::times(ring[from[arc] + q * kColumns], Numbers::weight(w));
-        top = Numbers::larger(top, ways[arc].exponent);
-      }
-      Real z[kArcs];
-      Real sum = 0;
-#pragma unroll
-      for (int arc = 0; arc < kArcs; ++arc) {
-        z[arc] = 0;
-        if (arc >= arcs_) continue;
-        z[arc] = ways[arc].mantissa * Numbers::scale(ways[arc].exponent, top);
-        sum += z[arc];
-      }
-      Number alpha = Numbers::normalized(sum, top);
-      if (kEdge) {
-        // A NaN here reaches the end or has been seen in the first slot.
-        if (strip_.column == 0 && t == 0) alpha = {1, 0};
-        if (strip_.is_last && t == strip_.frames) end_ = {alpha.mantissa, alpha.exponent};
-      }
-      holds &= !strip_.exists || Numbers::holds(alpha);
-      put(ring, base + q, ring_rows_, kColumns, strip_.lane + 1, alpha);
-      if (strip_.lane == kStrip - 1 && strip_.has_right()) {
-        right[(first + q + 1) % kBorderFrames] = {alpha.mantissa, 0, alpha.exponent};
-      }
-      if (!kEdge || (t >= 0 && t < strip_.frames)) {
-        invalid_ |= isnan(strip_.p.shape.staged ? stage_.slot(first, arcs_, 0, q) : *slot(first + q, 0));
-      }
-      if (strip_.exists) store_shares<kEdge>(first + q, t, z, sum);
-    }
-    return holds && Numbers::holds(steepest);
-  }
-
-  template <bool kEdge>
-  __device__ __forceinline__ void store_shares(int s, int t, const Real (&z)[kArcs], Real sum) const {
-    const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
-    Real most = z[0];
-#pragma unroll
-    for (int arc = 1; arc < kArcs; ++arc) most = max(most, z[arc]);
-    Real others = 0;
-    bool taken = false;
-    bool largest[kArcs];
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      largest[arc] = !taken && z[arc] == most;
-      taken |= largest[arc];
-      others += largest[arc] ? Real(0) : z[arc] * scale;
-    }
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc >= arcs_ || (kEdge && !exists(arc, t))) continue;
-      *slot(s - frames_[arc], arc) = largest[arc] ? Real(1) - others : z[arc] * scale;
-    }
-  }
-
   // ---- Reverse: the arcs whose slots stand in row s of this lane: blanks out of (t, u), labels from (t, u -
   // 1).
 
   [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(ring_); }
   __device__ __forceinline__ void ask_reverse(int first) const {
     if (!strip_.p.shape.staged || first < 0) return;
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      if (arc < arcs_) stage_.ask(first, arc, arc, 0);
-    }
+    steps().each_arc([&](int arc) { stage_.ask(first, arc, arc, 0); });
   }
 
   // The arc's posterior, which takes the share's place; 0 where there is no such arc. after: gamma of the
@@ -332,43 +210,11 @@ class ArcsSweep {
   template <bool kEdge>
   __device__ __forceinline__ Real flow(int first, int q, int arc, Real after) const {
     const int s = first + q, t = s - strip_.lane;
-    if (kEdge && (t < 0 || !exists(arc, t + frames_[arc]))) return 0;
+    if (kEdge && (t < 0 || !exists(arc, t + steps().frames(arc)))) return 0;
     const Real share = strip_.p.shape.staged ? stage_.slot(first, arc, arc, q) : *slot(s, arc);
     const Real posterior = after * share;
     if (strip_.exists) *slot(s, arc) = posterior;
     return posterior;
-  }
-
-  template <bool kEdge>
-  __device__ __forceinline__ void reverse_steps(int first, const Real* right, Real* left) {
-    const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
-    const int base = first % ring_rows_;
-    int from[kArcs];
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      const int row = base + frames_[arc];
-      from[arc] = (row >= ring_rows_ ? row - ring_rows_ : row) * kStrip + strip_.lane;
-    }
-#pragma unroll(kEdge ? 1 : kUnrolled)
-    for (int q = kGroup - 1; q >= 0; --q) {
-      const int s = first + q, t = s - strip_.lane;
-      Real sum = cuda::shuffle_down(by_label_);
-      if (takes_border) sum = strip_.has_right() ? right[(s + 1) % kBorderFrames] : Real(0);
-#pragma unroll
-      for (int arc = 0; arc < kArcs; ++arc) {
-        if (arc < first_label_) sum += flow<kEdge>(first, q, arc, gamma()[from[arc] + q * kStrip]);
-      }
-      if (kEdge && t >= strip_.frames) sum = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
-      by_label_ = 0;
-#pragma unroll
-      for (int arc = 0; arc < kArcs; ++arc) {
-        if (arc < first_label_ || arc >= arcs_) continue;
-        const Real after = frames_[arc] == 0 ? sum : gamma()[from[arc] + q * kStrip];
-        by_label_ += flow<kEdge>(first, q, arc, after);
-      }
-      put(gamma(), base + q, ring_rows_, kStrip, strip_.lane, sum);
-      if (strip_.lane == 0) left[s % kBorderFrames] = by_label_;
-    }
   }
 
   const Strip<Real>& strip_;
@@ -378,7 +224,6 @@ class ArcsSweep {
   const std::int64_t arc_stride_;
   const SlotStage<Real> stage_;
   int arcs_, first_label_, longest_;
-  int frames_[kArcs];
   State<Real> end_ = State<Real>::zero();
   bool is_far_ = false;
   bool invalid_ = false;

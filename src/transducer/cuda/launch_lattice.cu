@@ -1,38 +1,53 @@
 // The kernels of the lattice pass, and the choice among them.
-#include "cuda/launch.cuh"
-#include "transducer/cuda/arcs_sweep.cuh"
+#include "transducer/cuda/few_arcs_sweep.cuh"
+#include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/lattice.cuh"
 #include "transducer/cuda/launch.h"
+#include "transducer/cuda/many_arcs_sweep.cuh"
 #include "transducer/cuda/plain_sweep.cuh"
 
 namespace warpalign::detail::transducer {
 namespace {
 
 template <class Sweep>
-constexpr LatticeKernel entry(const char* name, int most_arcs) {
+constexpr const char* kName = "";
+template <class Real>
+constexpr const char* kName<PlainSweep<Real>> = "lattice, plain";
+template <class Real, int kArcs>
+constexpr const char* kName<FewArcsSweep<Real, kArcs>> =
+    kArcs == 5 ? "lattice, up to 5 arcs" : "lattice, up to 10 arcs";
+template <class Real>
+constexpr const char* kName<ManyArcsSweep<Real>> = "lattice, any arcs";
+
+template <class Sweep>
+const cuda::Kernel kLattice{kKernels, kName<Sweep>, cuda::type_name<typename Sweep::Real>(),
+                            lattice_kernel<Sweep>};
+
+template <class Sweep>
+constexpr LatticeKernel entry(int most_arcs) {
   using Params = LatticeParams<typename Sweep::Real>;
-  return {name, most_arcs, lattice_shared_bytes<Sweep>,
+  return {most_arcs, lattice_shared_bytes<Sweep>,
           [](const void* params, int blocks, int shared_bytes, cudaStream_t stream) {
             const auto& p = *static_cast<const Params*>(params);
             const std::size_t bytes = static_cast<std::size_t>(shared_bytes);
-            return cuda::launch(lattice_kernel<Sweep>, {blocks, 32 * p.batch.panel_strips, bytes, stream}, p);
+            return cuda::launch(kLattice<Sweep>, {blocks, 32 * p.batch.panel_strips, bytes, stream}, p);
           }};
 }
 
 // By rising number of arcs.
 template <class Real>
-constexpr LatticeKernel kKernels[] = {
-    entry<PlainSweep<Real>>("plain", 0),
-    entry<ArcsSweep<Real, 5>>("up to 5 arcs", 5),
-    entry<ArcsSweep<Real, 10>>("up to 10 arcs", 10),
-    entry<ArcsSweep<Real, kMostArcs>>("any arcs", kMostArcs),
+constexpr LatticeKernel kEntries[] = {
+    entry<PlainSweep<Real>>(0),
+    entry<FewArcsSweep<Real, 5>>(5),
+    entry<FewArcsSweep<Real, 10>>(10),
+    entry<ManyArcsSweep<Real>>(kMostArcs),
 };
 
 }  // namespace
 
 template <class Real>
 const LatticeKernel& lattice_kernel_for(const Batch& batch) {
-  const LatticeKernel* kernel = kKernels<Real>;
+  const LatticeKernel* kernel = kEntries<Real>;
   if (!batch.lattice.tdt && batch.lattice.durations == 0) return *kernel;
   do {
     ++kernel;

@@ -26,8 +26,10 @@ Transducer family(int number, int frames, int labels_u, int v, std::mt19937& ran
   Transducer p = plain(frames, labels_u, v, random);
   if (number == 1) p.durations = {2, 4, 8}, p.ids = {v - 2, v - 3, v - 4};
   if (number == 2) p.durations = {0, 1, 2, 3, 4}, p.tdt = true;
+  if (number == 3) p.durations = {5, 0, 1, 2, 3, 4}, p.tdt = true;
   return p;
 }
+constexpr int kKinds = 4;  // 2, 5, 9 and 11 arcs
 
 class TransducerCuda : public ::testing::Test {
  protected:
@@ -41,7 +43,7 @@ class TransducerCuda : public ::testing::Test {
 
 // A panel has 128 columns.
 TEST_F(TransducerCuda, ManyPanels) {
-  for (int kind = 0; kind < 3; ++kind) {
+  for (int kind = 0; kind < kKinds; ++kind) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
       for (const auto& [frames, u] : {std::pair{40, 127}, {33, 128}, {1, 150}, {97, 256}, {20, 270}}) {
         SCOPED_TRACE(::testing::Message() << kind << ", " << frames << " x " << u + 1);
@@ -105,7 +107,7 @@ TEST_F(TransducerCuda, SteepFrames) {
 // The same of lattices with more arcs, which go on with 64 bits from the first group on that needs them.
 // Strips and panels differ in where that is.
 TEST_F(TransducerCuda, SteepWeightsOfManyArcs) {
-  for (int kind = 1; kind < 3; ++kind) {
+  for (int kind = 1; kind < kKinds; ++kind) {
     for (const double steep : {-1e3, -3e4, -1e6, -1e8, -kInf}) {
       for (const int u : {60, 150}) {
         SCOPED_TRACE(::testing::Message() << kind << ", " << steep << ", " << u);
@@ -129,7 +131,7 @@ TEST_F(TransducerCuda, SteepWeightsOfManyArcs) {
 
 // Whole frames without a cheap way: exponents of strips drift beyond what 32 bits are allowed.
 TEST_F(TransducerCuda, SteepFramesOfManyArcs) {
-  for (int kind = 1; kind < 3; ++kind) {
+  for (int kind = 1; kind < kKinds; ++kind) {
     for (const double steep : {-100.0, -1e5, -1e7}) {
       SCOPED_TRACE(::testing::Message() << kind << ", " << steep);
       std::mt19937 random(4);

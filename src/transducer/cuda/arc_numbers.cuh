@@ -1,0 +1,52 @@
+// What a group of forward steps with any arcs computes with: states with 64-bit exponents, or with 32 bits.
+// Both give the same bits where 32 suffice.
+#pragma once
+
+#include "transducer/cuda/near_state.cuh"
+
+namespace warpalign::detail::transducer {
+
+template <class Real>
+struct FarNumbers {
+  using Number = State<Real>;
+  static __device__ __forceinline__ Weight<Real> weight(Real w) { return Weight<Real>::of(w); }
+  static __device__ __forceinline__ Exponent larger(Exponent a, Exponent b) {
+    return transducer::larger(a, b);
+  }
+  static __device__ __forceinline__ Number zero() { return Number::zero(); }
+  static __device__ __forceinline__ Number times(const Number& s, const Weight<Real>& w) {
+    return product(s, w);
+  }
+  static __device__ __forceinline__ Real scale(Exponent exponent, Exponent top) {
+    return scale_to<Real>(exponent, top);
+  }
+  static __device__ __forceinline__ Number normalized(Real mantissa, Exponent exponent) {
+    return normal(Number{mantissa, exponent});
+  }
+  static __device__ __forceinline__ bool holds(const Number&) { return true; }
+  static __device__ __forceinline__ bool holds(Real) { return true; }
+};
+struct NearNumbers {
+  using Number = NearState<float>;
+  static __device__ __forceinline__ Number weight(float w) { return near_weight(w); }
+  static __device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
+  static __device__ __forceinline__ Number zero() { return {0, -kDead}; }
+  static __device__ __forceinline__ Number times(const Number& s, const Number& w) {
+    return {s.mantissa * w.mantissa, s.exponent + w.exponent};
+  }
+  static __device__ __forceinline__ float scale(int exponent, int top) {
+    return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
+  }
+  static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
+    if (mantissa == 0.0f) return zero();
+    const int power = min(exponent_of(mantissa), -kLeastPower<float> - 1);
+    return {mantissa * power_of_2(-power, 0.0f), exponent + power};
+  }
+  // Whether a number, or a group's steepest weight, can be computed with.
+  static __device__ __forceinline__ bool holds(const Number& s) {
+    return s.mantissa == 0.0f || (s.exponent > -kFarthest && s.exponent < kFarthest);
+  }
+  static __device__ __forceinline__ bool holds(float steepest) { return steepest < kSteepest; }
+};
+
+}  // namespace warpalign::detail::transducer
