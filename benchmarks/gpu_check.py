@@ -20,6 +20,9 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -180,8 +183,9 @@ def cpp_tests() -> Row:
     if not programs:
         return check("C++ tests", "skipped", "no build folder with C++ tests", start)
     passed = failed = 0
-    for program in programs:
-        status, output = command([str(program), "--gtest_brief=1"], 120)
+    with ThreadPoolExecutor(4) as several:
+        done = list(several.map(lambda program: command([str(program), "--gtest_brief=1"], 300), programs))
+    for status, output in done:
         ran = re.search(r"(\d+) tests? from \d+ test suites? ran", output)
         good = re.search(r"\[  PASSED  \] (\d+) test", output)
         passed += int(good[1]) if good else 0
@@ -201,7 +205,7 @@ def sanitizer(tool: str, suite: Suite) -> Row:
     script = [sys.executable, "-m", suite.sanitizer]
     status, output = command(
         [program, "--tool", tool, "--error-exitcode", "99", "--print-limit", "5", *script],
-        150,
+        300,
         PYTORCH_NO_CUDA_MEMORY_CACHING="1",  # every tensor is its own allocation: memcheck then sees its end
     )
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
@@ -336,12 +340,15 @@ def main() -> int:
     except (ImportError, OSError) as error:
         record(check("import", "failed", str(error).splitlines()[0][:200], time.perf_counter()))
         return 1
+    untimed: list[Callable[[], Row]] = []
     if not arguments.skip_tests:
-        record(python_tests(device, arguments.suite), cpp_tests())
+        untimed += [partial(python_tests, device, arguments.suite), cpp_tests]
     if cuda and not arguments.skip_sanitizer:
-        for suite in chosen:
-            for tool in SANITIZERS + (MORE_SANITIZERS if arguments.all_sanitizers else ()):
-                record(sanitizer(tool, suite))
+        tools = SANITIZERS + (MORE_SANITIZERS if arguments.all_sanitizers else ())
+        untimed += [partial(sanitizer, tool, suite) for tool in tools for suite in chosen]
+    with ThreadPoolExecutor(4) as several:  # their times say nothing; those of the table are taken alone
+        for step in as_completed([several.submit(step) for step in untimed]):
+            record(step.result())
     for suite in chosen:
         record(determinism(device, 5 if arguments.quick else 100, suite))
     measured: list[tuple[Suite, list[Size], list[Row]]] = []
