@@ -1,0 +1,20 @@
+// Neighbourhood graphs and shortest paths in float64, straight from their definitions: for tests.
+#pragma once
+
+#include <vector>
+
+namespace warpalign::detail::transport::reference {
+
+// lengths[i n + j]: of the edge from i to j; inf: none.
+using Matrix = std::vector<double>;
+
+// The graph of points (n, dim): i and j are joined where one is among the k nearest of the other.
+Matrix knn_graph(const std::vector<double>& points, int n, int dim, int k);
+
+// The same with the edges of the shortest forest that joins its components (Kruskal's algorithm).
+Matrix joined(const Matrix& graph, const std::vector<double>& points, int n, int dim);
+
+// Of all pairs (Floyd and Warshall's algorithm).
+Matrix shortest_paths(const Matrix& graph, int n);
+
+}  // namespace warpalign::detail::transport::reference
