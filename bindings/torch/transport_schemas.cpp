@@ -1,5 +1,6 @@
-// Schemas of torch.ops.warpalign.sinkhorn* and transport_*: pure functions without autograd, which Python
-// adds (warpalign/_transport/). warpalign/sinkhorn.h and transport_plan.h have the equations.
+// Schemas of torch.ops.warpalign.sinkhorn*, transport_* and of graphs: pure functions without autograd, which
+// Python adds (warpalign/_transport/). warpalign/{sinkhorn, transport_plan, neighbor_graph}.h say what they
+// do.
 #include <torch/csrc/stable/library.h>
 
 // Either x and y or cost is given. epsilons, (B,), takes the place of epsilon. f0 and g0 are potentials.
@@ -45,4 +46,21 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ", int count, int seed, *, " WARPALIGN_TRANSPORT_SETTINGS ") -> Tensor pairs");
   library.def("transport_dense(" WARPALIGN_TRANSPORT_TENSORS ", *, " WARPALIGN_TRANSPORT_SETTINGS
               ") -> Tensor plan");
+
+  // Graphs by compressed rows: row_begins (N + 1) int64, neighbors (edges) int32, lengths (edges). knn_graph
+  // returns room for the most edges that there can be; row_begins[N] says how many there are.
+  library.def(
+      "knn_graph(Tensor x, int k, bool joins_components) -> (Tensor row_begins, Tensor neighbors, "
+      "Tensor "
+      "lengths)");
+  library.def(
+      "shortest_paths(Tensor row_begins, Tensor neighbors, Tensor lengths, Tensor sources) -> Tensor "
+      "distances");
+  library.def(
+      "connected_components(Tensor row_begins, Tensor neighbors, Tensor lengths) -> (Tensor labels, Tensor "
+      "count)");
+  library.def(
+      "farthest_landmarks(Tensor row_begins, Tensor neighbors, Tensor lengths, int count, int start) -> "
+      "(Tensor "
+      "chosen, Tensor distances)");
 }

@@ -1,14 +1,28 @@
-"""Entropic optimal transport: soft matchings of weighted point sets."""
+"""Entropic optimal transport: soft matchings of weighted point sets, and the graphs whose distances they compare."""
 
 from warpalign._transport.divergence import SinkhornDivergence, sinkhorn_divergence
 from warpalign._transport.functional import SinkhornResult, sinkhorn
+from warpalign._transport.graphs import (
+    Landmarks,
+    NeighborGraph,
+    connected_components,
+    farthest_landmarks,
+    knn_graph,
+    shortest_paths,
+)
 from warpalign._transport.plan import PlanTop, TransportPlan
 
 __all__ = [
+    "Landmarks",
+    "NeighborGraph",
     "PlanTop",
     "SinkhornDivergence",
     "SinkhornResult",
     "TransportPlan",
+    "connected_components",
+    "farthest_landmarks",
+    "knn_graph",
+    "shortest_paths",
     "sinkhorn",
     "sinkhorn_divergence",
 ]

@@ -22,6 +22,7 @@ from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
 from tests.python.transport.bad_calls import adaptation
 from tests.python.transport.bad_calls import functional as transport
+from tests.python.transport.bad_calls import graphs as transport_graphs
 
 PARTS = (
     functional,
@@ -37,6 +38,7 @@ PARTS = (
     decoding,
     transport,
     adaptation,
+    transport_graphs,
 )
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [

@@ -1,0 +1,213 @@
+"""Neighbourhood graphs of points, and shortest paths in them, on CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, check_flag, check_table, naming_arguments, shape_of
+from warpalign._core.series import widened
+from warpalign._transport import graph_ops
+
+
+class NeighborGraph(NamedTuple):
+    """A graph as a square matrix of edge lengths in compressed rows. An edge of length 0 is an edge."""
+
+    indptr: Tensor
+    """(N + 1,) int64: the edges of node i are those from indptr[i] to indptr[i + 1]."""
+    indices: Tensor
+    """(edges,) int32: the nodes that edges lead to."""
+    weights: Tensor
+    """(edges,) float32 or float64: lengths >= 0."""
+
+
+@runtime_checkable
+class SparseMatrix(Protocol):
+    """SciPy's matrices in compressed rows."""
+
+    indptr: object
+    indices: object
+    data: object
+    shape: tuple[int, int]
+
+
+_PARTS = {"row_begins": "indptr", "neighbors": "indices", "lengths": "weights"}
+Graph = NeighborGraph | SparseMatrix | Tensor
+
+
+class Landmarks(NamedTuple):
+    """What :func:`farthest_landmarks` returns."""
+
+    indices: Tensor
+    """(count,) int64: the nodes or points chosen."""
+    distances: Tensor
+    """(count, N): from each of them."""
+
+
+def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
+    """The undirected graph that joins points with their k nearest ones.
+
+    i and j are neighbours where j is among the k points nearest to i, or i among those of j. Of equal distances the
+    smaller index is nearer. Equal points are neighbours at distance 0. Distances are Euclidean, computed in float64. The
+    result is the same for any number of threads.
+
+    Args:
+        x: (N, D) finite points on the CPU. Half types are widened to float32. They get no gradient.
+        k: neighbours of each point, at most N − 1 of which there are.
+        stitch: whether components are joined by shortest edges (Borůvka's algorithm) until the graph is connected.
+
+    Returns:
+        NeighborGraph(indptr, indices, weights), the neighbours of a point in rising order.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit.
+
+    Examples:
+        >>> graph = knn_graph(torch.randn(100, 3), k=5)
+        >>> shortest_paths(graph, [0, 1]).shape
+        torch.Size([2, 100])
+    """
+    points = on_cpu(check_table(x, "x", "N, D"), "x")
+    if points.dim() != 2:
+        raise ValueError(f"x: expected the points of one set (N, D), got shape {shape_of(x)}")
+    count, joins = check_count(k, "k"), check_flag(stitch, "stitch")
+    with naming_arguments():
+        begins, neighbors, lengths = graph_ops.knn_graph(
+            widened(points.detach()), min(count, points.shape[0] - 1), joins
+        )
+    edges = int(begins[-1])
+    return NeighborGraph(begins, neighbors[:edges].clone(), lengths[:edges].clone())
+
+
+def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> Tensor:
+    """The lengths of the shortest paths from each source to every node.
+
+    Edges are followed in the direction of their row. Lengths are added in float64. Source: Meyer and Sanders,
+    "Δ-stepping: a parallelizable shortest path algorithm", J. Algorithms 2003; each thread does its own sources.
+
+    Args:
+        graph: of :func:`knn_graph`, a torch.sparse_csr tensor, or a SciPy matrix in compressed rows. An inf is no edge.
+        sources: (S,) nodes; None: all of them.
+
+    Returns:
+        (S, N) of the weights' dtype; inf where there is no path. No gradient.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit.
+    """
+    of = check_graph(graph, "graph")
+    nodes = of.indptr.numel() - 1
+    if sources is None:
+        places = torch.arange(nodes, dtype=torch.int32)
+    else:
+        if not isinstance(sources, (Tensor, list)):
+            raise TypeError(f"sources: expected a tensor or list of ints, got {type(sources).__name__}")
+        given = sources if isinstance(sources, Tensor) else torch.tensor(sources, dtype=torch.int64)
+        places = _whole_numbers(on_cpu(given, "sources"), "sources").to(torch.int32)
+    with naming_arguments(), naming_parts("graph"):
+        distances: Tensor = graph_ops.shortest_paths(*of, places)
+    return distances
+
+
+def connected_components(graph: Graph) -> Tensor:
+    """The component of every node. Edges join nodes in both directions.
+
+    Args:
+        graph: as in :func:`shortest_paths`.
+
+    Returns:
+        (N,) int64 labels from 0 on, in the order of the components' first nodes.
+    """
+    with naming_arguments(), naming_parts("graph"):
+        labels, _ = graph_ops.connected_components(*check_graph(graph, "graph"))
+    return labels.long()  # type: ignore[no-any-return]
+
+
+def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
+    """Nodes that lie far from each other: `start`, then again and again the node farthest from those chosen.
+
+    Source: Gonzalez, "Clustering to minimize the maximum intercluster distance", Theor. Comput. Sci. 1985.
+
+    Args:
+        graph: as in :func:`shortest_paths`.
+        count: how many, at most N.
+        start: the first one.
+
+    Returns:
+        Landmarks(indices, distances). Of nodes equally far the first is taken; nodes that no path reaches are farthest.
+    """
+    of = check_graph(graph, "graph")
+    nodes = of.indptr.numel() - 1
+    number, first = check_count(count, "count"), check_count(start, "start", 0)
+    if number > nodes:
+        raise ValueError(f"count: expected at most {nodes}, the number of nodes, got {count}")
+    if first >= nodes:
+        raise ValueError(f"start: expected a node from 0 to {nodes - 1}, got {start}")
+    with naming_arguments(), naming_parts("graph"):
+        chosen, distances = graph_ops.farthest_landmarks(*of, number, first)
+    return Landmarks(chosen.long(), distances)
+
+
+def check_graph(graph: object, name: str) -> NeighborGraph:
+    """The operators' arguments. Their values are checked by the core."""
+    if isinstance(graph, Tensor):
+        if graph.layout != torch.sparse_csr or graph.dim() != 2 or graph.shape[0] != graph.shape[1]:
+            raise ValueError(
+                f"{name}: expected a square sparse tensor (layout torch.sparse_csr), got layout {graph.layout} "
+                f"of shape {shape_of(graph)}"
+            )
+        parts: tuple[Tensor, ...] = (graph.crow_indices(), graph.col_indices(), graph.values())
+    elif isinstance(graph, NeighborGraph):
+        parts = tuple(graph)
+    elif isinstance(graph, SparseMatrix):
+        if getattr(graph, "format", "csr") != "csr" or graph.shape[0] != graph.shape[1]:
+            raise ValueError(
+                f"{name}: expected a square matrix in compressed rows, got one of shape {graph.shape}: write .tocsr()"
+            )
+        parts = tuple(torch.as_tensor(part) for part in (graph.indptr, graph.indices, graph.data))
+    else:
+        raise TypeError(
+            f"{name}: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, "
+            f"got {type(graph).__name__}"
+        )
+    indptr, indices, weights = (on_cpu(part, name).detach() for part in parts)
+    if weights.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name}: expected weights of float32 or float64, got {weights.dtype}")
+    return NeighborGraph(
+        _whole_numbers(indptr, name).to(torch.int64).contiguous(),
+        _whole_numbers(indices, name).to(torch.int32).contiguous(),
+        weights.contiguous(),
+    )
+
+
+@contextmanager
+def naming_parts(name: str) -> Iterator[None]:
+    """The core's names of a graph's parts become those of NeighborGraph."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0].removeprefix("warpalign: ")
+        part, _, rest = message.partition(": ")
+        if part not in _PARTS:
+            raise
+        raise ValueError(f"{name}.{_PARTS[part]}: {rest}") from None
+
+
+def on_cpu(tensor: Tensor, name: str) -> Tensor:
+    if tensor.device.type != "cpu":
+        raise ValueError(
+            f"{name}: expected a CPU tensor, because graphs are searched on CPUs alone, got one on {tensor.device}"
+        )
+    return tensor
+
+
+def _whole_numbers(tensor: Tensor, name: str) -> Tensor:
+    if tensor.dim() != 1 or tensor.dtype not in (torch.int64, torch.int32):
+        raise TypeError(
+            f"{name}: expected one axis of int64 or int32, got {tensor.dtype} of shape {shape_of(tensor)}"
+        )
+    return tensor

@@ -1,0 +1,122 @@
+"""Graphs of points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.python.bad_calls import BadCall, BadCalls
+from warpalign.transport import (
+    NeighborGraph,
+    connected_components,
+    farthest_landmarks,
+    knn_graph,
+    shortest_paths,
+)
+
+
+def graph_of(indptr: Any = (0, 1, 1), indices: Any = (1,), weights: Any = (1.0,)) -> NeighborGraph:
+    return NeighborGraph(
+        torch.tensor(indptr), torch.tensor(indices), torch.tensor(weights, dtype=torch.float32)
+    )
+
+
+def knn(message: str, *arguments: Any, error: type[BaseException] = ValueError, **options: Any) -> BadCall:
+    return BadCall(lambda given: knn_graph(*(arguments or (torch.zeros(5, 2),)), **options), error, message)
+
+
+def paths(message: str, graph: object, *arguments: Any, error: type[BaseException] = ValueError) -> BadCall:
+    return BadCall(lambda given: shortest_paths(graph, *arguments), error, message)  # type: ignore[arg-type]
+
+
+class Columns:
+    """As SciPy's matrices in compressed columns."""
+
+    format = "csc"
+    indptr = indices = data = ()
+    shape = (2, 2)
+
+
+CALLS: BadCalls = {
+    "knn_graph: points in a list": knn(
+        "x: expected a torch.Tensor, got list: write torch.as_tensor(x), or, of unequal series, "
+        "torch.nn.utils.rnn.pad_sequence(x, batch_first=True) and give their lengths",
+        [[1.0]],
+        error=TypeError,
+    ),
+    "knn_graph: a batch": knn(
+        "x: expected the points of one set (N, D), got shape (1, 5, 2)", torch.zeros(1, 5, 2)
+    ),
+    "knn_graph: not on the CPU": knn(
+        "x: expected a CPU tensor, because graphs are searched on CPUs alone, got one on meta",
+        torch.zeros(5, 2, device="meta"),
+    ),
+    "knn_graph: a point that is nowhere": knn(
+        "x: expected finite numbers, got nan at index 1", torch.tensor([[0.0], [torch.nan]])
+    ),
+    "knn_graph: no neighbours": knn("k: expected at least 1, got 0", k=0),
+    "knn_graph: half a neighbour": knn("k: expected an int, got float", k=0.5, error=TypeError),
+    "knn_graph: stitch a number": knn("stitch: expected a bool, got int", stitch=1, error=TypeError),
+    "shortest_paths: of a list": paths(
+        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got list",
+        [],
+        error=TypeError,
+    ),
+    "shortest_paths: of a dense tensor": paths(
+        "graph: expected a square sparse tensor (layout torch.sparse_csr), got layout torch.strided of shape (2, 2)",
+        torch.zeros(2, 2),
+    ),
+    "shortest_paths: of compressed columns": paths(
+        "graph: expected a square matrix in compressed rows, got one of shape (2, 2): write .tocsr()",
+        Columns(),
+    ),
+    "shortest_paths: weights that are integers": paths(
+        "graph: expected weights of float32 or float64, got torch.int64",
+        NeighborGraph(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1])),
+        error=TypeError,
+    ),
+    "shortest_paths: indices that are no integers": paths(
+        "graph: expected one axis of int64 or int32, got torch.float32 of shape (1,)",
+        graph_of(indices=(1.0,)),
+        error=TypeError,
+    ),
+    "shortest_paths: a node that is not there": paths(
+        "graph.indices: expected nodes from 0 to N - 1, got 2", graph_of(indices=(2,))
+    ),
+    "shortest_paths: a length below 0": paths(
+        "graph.weights: expected numbers >= 0, got -1", graph_of(weights=(-1.0,))
+    ),
+    "shortest_paths: rows that end before they begin": paths(
+        "graph.indptr: expected numbers that never fall, got 0 at index 2", graph_of(indptr=(0, 1, 0))
+    ),
+    "shortest_paths: more edges than there are": paths(
+        "graph.indptr: expected at most the number of edges, 1, got 3", graph_of(indptr=(0, 1, 3))
+    ),
+    "shortest_paths: a source that is not there": paths(
+        "sources: expected nodes from 0 to N - 1, got 2 at index 1", graph_of(), [0, 2]
+    ),
+    "shortest_paths: one source": paths(
+        "sources: expected a tensor or list of ints, got int", graph_of(), 0, error=TypeError
+    ),
+    "connected_components: of nothing": BadCall(
+        lambda given: connected_components(None),  # type: ignore[arg-type]
+        TypeError,
+        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got NoneType",
+    ),
+    "farthest_landmarks: of nothing": BadCall(
+        lambda given: farthest_landmarks(None, 1),  # type: ignore[arg-type]
+        TypeError,
+        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got NoneType",
+    ),
+    "farthest_landmarks: more than nodes": BadCall(
+        lambda given: farthest_landmarks(graph_of(), 3),
+        ValueError,
+        "count: expected at most 2, the number of nodes, got 3",
+    ),
+    "farthest_landmarks: from a node that is not there": BadCall(
+        lambda given: farthest_landmarks(graph_of(), 1, start=2),
+        ValueError,
+        "start: expected a node from 0 to 1, got 2",
+    ),
+}
