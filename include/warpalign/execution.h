@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "warpalign/matrix_product.h"
+
 namespace warpalign {
 
 // Threads that the caller lends. run(context, tasks, task, state) calls task(state, 0) ... task(state, tasks
@@ -39,6 +41,9 @@ struct Execution {
   // the pairs of a small batch from both ends at once: that takes less than half the time, and adds in
   // another order than a large batch does.
   bool batch_invariant = false;
+  // CUDA only: who makes lstm()'s products over all steps. Not with batch_invariant: then the library's own
+  // kernel does, as a row's sums depend on no other row there.
+  MatrixProduct matrix_product = {};
 
   static Execution host(ParallelFor parallel_for = {}) {
     Execution execution;
@@ -46,7 +51,7 @@ struct Execution {
     return execution;
   }
   static Execution cuda(int device, void* stream, Precision precision = Precision::kHighest) {
-    return {Device::kCuda, {}, device, stream, precision, false};
+    return {Device::kCuda, {}, device, stream, precision, false, {}};
   }
 };
 

@@ -22,9 +22,6 @@ using detail::recurrent::rows_of;
 constexpr std::int32_t kLargest = 1 << 28;
 constexpr int kMostLayers = 4096;
 
-constexpr Status kNoCudaYet =
-    Status::unsupported("execution", "lstm has no CUDA path yet; move its inputs to the CPU");
-
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 Status check_extent(const char* name, std::int64_t extent, std::int64_t smallest, const char* expected) {
@@ -139,16 +136,14 @@ Status check_weights(const LstmProblem& p) {
   return {};
 }
 
-Status check_inputs(const LstmProblem& p) {
+Status check_inputs(const LstmProblem& p, Device device) {
   const std::size_t size = size_of(p.dtype);
   if (Status s = check_read("x", p.x.data, rows_of(p) > 0, size); !s.ok()) return s;
   if (Status s = check_weights(p); !s.ok()) return s;
   if (p.packed_weights && p.training && p.weight_dropout > 0) {
     return Status::invalid("packed", "none in training with weight dropout", 1);
   }
-  if (Status s = check_aligned("packed", p.packed_weights, workspace_alignment(Device::kHost)); !s.ok()) {
-    return s;
-  }
+  if (Status s = check_aligned("packed", p.packed_weights, workspace_alignment(device)); !s.ok()) return s;
   if (Status s = check_aligned("h0", p.h0, size); !s.ok()) return s;
   if (Status s = check_aligned("c0", p.c0, size_of(p.cell_dtype)); !s.ok()) return s;
   return check_read("seed", p.seed, detail::recurrent::draws_masks(p), sizeof(std::uint64_t));
@@ -171,18 +166,22 @@ Status check_row_starts(const LstmProblem& p) {
   return p.row_starts[p.steps] == p.packed_rows ? Status{} : invalid(p.steps);
 }
 
+constexpr Status check_cuda() { return WARPALIGN_HAS_CUDA ? Status{} : detail::kNoCudaPath; }
+
 Status check_problem(const LstmProblem& p, const Execution& execution) {
   if (Status s = detail::check_execution(execution); !s.ok()) return s;
   if (Status s = check_sizes(p); !s.ok()) return s;
   if (Status s = check_settings(p); !s.ok()) return s;
-  if (Status s = check_inputs(p); !s.ok()) return s;
-  if (execution.device == Device::kCuda) return kNoCudaYet;
+  if (Status s = check_inputs(p, execution.device); !s.ok()) return s;
+  if (execution.device == Device::kCuda) return check_cuda();
   if (Status s = check_row_starts(p); !s.ok()) return s;
   return detail::check_lengths(p.lengths, "lengths", "between 0 and T", p.batch, 0, p.steps);
 }
 
+bool is_host(const Execution& execution) { return execution.device == Device::kHost; }
+
 bool is_valid(const LstmProblem& p, const Execution& execution) {
-  return execution.device == Device::kHost && check_sizes(p).ok() && check_settings(p).ok();
+  return (is_host(execution) || check_cuda().ok()) && check_sizes(p).ok() && check_settings(p).ok();
 }
 
 std::size_t weight_bytes(const LstmProblem& p, std::int64_t columns) {
@@ -192,27 +191,40 @@ std::size_t weight_bytes(const LstmProblem& p, std::int64_t columns) {
 }  // namespace
 
 std::size_t lstm_packed_bytes(const LstmProblem& problem, const Execution& execution) {
-  if (execution.device != Device::kHost || !check_sizes(problem).ok()) return 0;
-  return detail::recurrent::packed_bytes_cpu(problem);
+  if (!check_sizes(problem).ok()) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::packed_bytes_cuda(problem);
+#endif
+  return is_host(execution) ? detail::recurrent::packed_bytes_cpu(problem) : 0;
 }
 
 Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& execution) {
   if (Status s = detail::check_execution(execution); !s.ok()) return s;
   if (Status s = check_sizes(problem); !s.ok()) return s;
   if (Status s = check_weights(problem); !s.ok()) return s;
-  if (execution.device == Device::kCuda) return kNoCudaYet;
+  if (!is_host(execution) && !check_cuda().ok()) return check_cuda();
   if (Status s = check_read("packed", packed, true, workspace_alignment(execution.device)); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::pack_cuda(problem, packed, execution);
+#endif
   detail::recurrent::pack_cpu(problem, packed);
   return {};
 }
 
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution) {
-  return is_valid(problem, execution) ? detail::recurrent::tape_bytes_cpu(problem) : 0;
+  if (!is_valid(problem, execution)) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::tape_bytes_cuda(problem);
+#endif
+  return detail::recurrent::tape_bytes_cpu(problem);
 }
 
 std::size_t lstm_workspace_bytes(const LstmProblem& problem, const LstmOutputs& outputs,
                                  const Execution& execution) {
   if (!is_valid(problem, execution)) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::workspace_bytes_cuda(problem, outputs);
+#endif
   return detail::recurrent::workspace_bytes_cpu(problem, outputs, execution);
 }
 
@@ -235,12 +247,18 @@ Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace wo
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = detail::check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::forward_cuda(p, outputs, workspace, execution);
+#endif
   return detail::recurrent::forward_cpu(p, outputs, workspace, execution);
 }
 
 std::size_t lstm_backward_workspace_bytes(const LstmProblem& problem, const LstmGradients& gradients,
                                           const Execution& execution) {
   if (!is_valid(problem, execution)) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) return detail::recurrent::backward_workspace_bytes_cuda(problem, gradients);
+#endif
   return detail::recurrent::backward_workspace_bytes_cpu(problem, gradients, execution);
 }
 
@@ -288,6 +306,11 @@ Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmInc
     };
     if (Status s = detail::check_written(of_weights); !s.ok()) return s;
   }
+#if WARPALIGN_HAS_CUDA
+  if (!is_host(execution)) {
+    return detail::recurrent::backward_cuda(p, tape, incoming, gradients, workspace, execution);
+  }
+#endif
   return detail::recurrent::backward_cpu(p, tape, incoming, gradients, workspace, execution);
 }
 

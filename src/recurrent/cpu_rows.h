@@ -127,8 +127,6 @@ void round_entries(DType dtype, Real* entries, Index count) {
 }
 
 // Masks of one cell.
-enum class MaskKind : std::uint32_t { kHidden = 0, kCell = 1, kWeight = 2, kDropout = 3 };
-
 class Masks {
  public:
   Masks(const LstmProblem& p, int layer, int direction)

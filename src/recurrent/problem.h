@@ -22,6 +22,9 @@ inline bool draws_masks(const LstmProblem& p) {
   return p.training && (p.dropout > 0 || p.weight_dropout > 0 || p.zoneout_hidden > 0 || p.zoneout_cell > 0);
 }
 
+// Which masks a random word is for: the last part of Philox's counter.
+enum class MaskKind : std::uint32_t { kHidden = 0, kCell = 1, kWeight = 2, kDropout = 3 };
+
 std::size_t packed_bytes_cpu(const LstmProblem&);
 void pack_cpu(const LstmProblem&, void* packed);
 std::size_t tape_bytes_cpu(const LstmProblem&);
@@ -30,5 +33,14 @@ Status forward_cpu(const LstmProblem&, const LstmOutputs&, Workspace, const Exec
 std::size_t backward_workspace_bytes_cpu(const LstmProblem&, const LstmGradients&, const Execution&);
 Status backward_cpu(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
                     Workspace, const Execution&);
+
+std::size_t packed_bytes_cuda(const LstmProblem&);
+Status pack_cuda(const LstmProblem&, void* packed, const Execution&);
+std::size_t tape_bytes_cuda(const LstmProblem&);
+std::size_t workspace_bytes_cuda(const LstmProblem&, const LstmOutputs&);
+Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
+std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&);
+Status backward_cuda(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
+                     Workspace, const Execution&);
 
 }  // namespace warpalign::detail::recurrent

@@ -42,9 +42,13 @@ class _Sizes:
         half = x.dtype in (torch.float16, torch.bfloat16)
         self.cell_dtype = torch.float32 if half and wide else x.dtype
 
-    def packed_bytes(self, dtype: torch.dtype) -> Any:
+    def packed_bytes(self, x: Tensor) -> Any:
         """`lstm_packed_bytes` of the C++ core."""
-        size = 8 if dtype == torch.float64 else 4
+        if x.is_cuda:
+            hh = 4 * self.hidden * _whole(self.output, x)
+            hr = self.output * _whole(self.hidden, x) if self.projection else 0
+            return self.cells * (_aligned(hh * x.itemsize) + _aligned(hr * x.itemsize))
+        size = 8 if x.dtype == torch.float64 else 4
         hidden = (self.hidden + 15) // 16 * 16
         entries = 0
         for cell in range(self.cells):
@@ -58,11 +62,27 @@ class _Sizes:
         """`lstm_tape_bytes` of the C++ core."""
         size = 8 if x.dtype == torch.float64 else 4
         rows = self.rows[0] if len(self.rows) == 1 else self.rows[0] * self.rows[1]
+        if x.is_cuda:
+            widths = [4 * self.hidden, self.hidden, self.output]
+            widths += [4 * self.hidden, 4 * self.hidden, self.hidden] if self.layer_norm else []
+            cell = sum(_aligned(rows * width * x.itemsize) for width in widths)
+            return self.cells * (cell + (_aligned(rows * 3 * size) if self.layer_norm else 0))
         hidden, output = (self.hidden + 15) // 16 * 16, (self.output + 15) // 16 * 16
         cell = rows * (5 * hidden + output) * size
         if self.layer_norm:
-            cell = cell + rows * 9 * hidden * size + (rows * 3 * size + 63) // 64 * 64
+            cell = cell + rows * 9 * hidden * size + _aligned(rows * 3 * size)
         return cell * self.cells
+
+
+def _aligned(size: Any) -> Any:
+    """Bytes of an array of the C++ core's arena."""
+    return (size + 63) // 64 * 64
+
+
+def _whole(entries: Any, x: Tensor) -> Any:
+    """Entries of a row of whole pieces of 16 bytes."""
+    piece = 16 // x.itemsize
+    return (entries + piece - 1) // piece * piece
 
 
 @torch.library.register_fake("warpalign::lstm")  # type: ignore[untyped-decorator]
@@ -105,7 +125,7 @@ def _(
 @torch.library.register_fake("warpalign::lstm_pack")  # type: ignore[untyped-decorator]
 def _(weights: list[Tensor], **settings: Any) -> Tensor:
     x = weights[0].new_empty(1, 0, weights[0].shape[1])
-    bytes_ = _Sizes(x, weights, None, None, **settings).packed_bytes(x.dtype)
+    bytes_ = _Sizes(x, weights, None, None, **settings).packed_bytes(x)
     return x.new_empty(bytes_, dtype=torch.uint8)
 
 

@@ -193,7 +193,7 @@ TEST(RecurrentApi, PacksWeights) {
   EXPECT_EQ(lstm_packed_bytes(call.problem, call.execution), 0u);
 }
 
-TEST(RecurrentApi, NoCudaYet) {
+TEST(RecurrentApi, ABuildWithoutCudaSaysSo) {
   Call call;
   call.execution = Execution::cuda(0, nullptr);
   EXPECT_EQ(call.forward().code, StatusCode::kUnsupported);

@@ -1,6 +1,7 @@
 // The LSTM's CPU path against the float64 reference.
 #include <gtest/gtest.h>
 
+#include "cases.h"
 #include "testing.h"
 #include "warpalign/thread_pool.h"
 
@@ -8,12 +9,6 @@ namespace warpalign::test {
 namespace {
 
 using reference::Lstm;
-
-Lstm plain(int steps, int batch, int input, int hidden) {
-  Lstm p;
-  p.steps = steps, p.batch = batch, p.input = input, p.hidden = hidden;
-  return p;
-}
 
 // float64's rounding over sums of a few hundred terms and steps; of gradients that cancel too.
 constexpr double kFloat64 = 2e-13;
@@ -46,29 +41,6 @@ TEST_P(RecurrentPath, LargeHidden) {
     const LstmCase given(plain(2, 3, 40, hidden), DType::kFloat64, hidden);
     expect_close(given, LstmRunner(given).run(), kFloat64);
   }
-}
-
-// Every option, alone and together with stacks, directions, lengths, packed rows and resets.
-std::vector<Lstm> options() {
-  std::vector<Lstm> all;
-  for (int variant = 0; variant < 64; ++variant) {
-    Lstm p = plain(7, 5, 9, 21);
-    p.hard = variant % 2 == 1;
-    p.layers = variant % 3 + 1;
-    p.bidirectional = variant / 2 % 2 == 1;
-    p.projection = variant / 4 % 2 == 1 ? 18 : 0;
-    p.layer_norm = variant / 8 % 2 == 1;
-    if (variant / 16 % 2 == 1) p.lengths = {7, 5, 5, 1, 0};
-    if (variant / 32 % 2 == 1) {
-      p.resets.assign(35, 0);
-      for (int n = 0; n < 35; n += 3) p.resets[n] = 1;
-    }
-    p.training = variant % 5 != 0;
-    p.seed = 0x123456789abcdefu + variant;
-    if (variant % 7 != 0) p.dropout = .3, p.weight_dropout = .2, p.zoneout_hidden = .25, p.zoneout_cell = .1;
-    all.push_back(p);
-  }
-  return all;
 }
 
 TEST_P(RecurrentPath, Options) {

@@ -1,4 +1,4 @@
-// Runs the LSTM on the CPU path, and compares it with the float64 reference.
+// Runs the LSTM on either path, and compares it with the float64 reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -129,11 +129,12 @@ struct LstmRun {
   std::vector<unsigned char> bits;  // of everything
 };
 
-// Both calls, on the CPU.
-class LstmRunner {
+// Both calls, with memory of the kind Buffer.
+template <class Buffer>
+class LstmRunnerIn {
  public:
-  explicit LstmRunner(const LstmCase& given, ParallelFor parallel_for = {})
-      : case_(given), execution_(Execution::host(parallel_for)), rows_(given.rows()) {
+  LstmRunnerIn(const LstmCase& given, const Execution& execution)
+      : case_(given), execution_(execution), rows_(given.rows()) {
     const reference::Lstm& r = given.problem;
     problem_.dtype = given.dtype, problem_.cell_dtype = given.cell_dtype;
     problem_.steps = r.steps, problem_.batch = r.batch, problem_.input = r.input, problem_.hidden = r.hidden;
@@ -169,32 +170,31 @@ class LstmRunner {
       starts_.assign(r.steps + 1, 0);
       for (const int at : rows_) ++starts_[at / r.batch + 1];
       for (int t = 0; t < r.steps; ++t) starts_[t + 1] += starts_[t];
-      problem_.row_starts = starts_.data(), problem_.packed_rows = static_cast<std::int64_t>(rows_.size());
+      problem_.row_starts = keep(starts_), problem_.packed_rows = static_cast<std::int64_t>(rows_.size());
     } else if (!r.lengths.empty()) {
       lengths_.assign(r.lengths.begin(), r.lengths.end());
-      problem_.lengths = lengths_.data();
+      problem_.lengths = keep(lengths_);
     }
     for (const int at : rows_)
       resets_.push_back(r.resets.empty() ? 0 : static_cast<std::uint8_t>(r.resets[at]));
-    if (!r.resets.empty()) problem_.resets = resets_.data();
+    if (!r.resets.empty()) problem_.resets = keep(resets_);
     problem_.activation = r.hard ? LstmActivation::kHard : LstmActivation::kSoft;
     problem_.hard_slope = r.slope, problem_.hard_offset = r.offset;
     problem_.layer_norm = r.layer_norm, problem_.layer_norm_eps = r.eps;
     problem_.dropout = r.dropout, problem_.weight_dropout = r.weight_dropout;
     problem_.zoneout_hidden = r.zoneout_hidden, problem_.zoneout_cell = r.zoneout_cell;
     problem_.training = r.training;
-    seed_ = r.seed;
-    problem_.seed = &seed_;
+    problem_.seed = keep(std::vector<std::uint64_t>{r.seed});
   }
-  LstmRunner(const LstmRunner&) = delete;
-  LstmRunner& operator=(const LstmRunner&) = delete;
+  LstmRunnerIn(const LstmRunnerIn&) = delete;
+  LstmRunnerIn& operator=(const LstmRunnerIn&) = delete;
 
   LstmProblem& problem() { return problem_; }
 
   // Packs the weights for the calls to come.
   void pack() {
     const std::size_t bytes = lstm_packed_bytes(problem_, execution_);
-    memory_.push_back(std::make_unique<HostBuffer>(bytes));
+    memory_.push_back(std::make_unique<Buffer>(bytes));
     ASSERT_TRUE(lstm_pack(problem_, memory_.back()->data(), execution_).ok());
     problem_.packed_weights = memory_.back()->data();
   }
@@ -205,16 +205,16 @@ class LstmRunner {
     const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();
     const std::size_t size = size_of(case_.dtype), cell_size = size_of(case_.cell_dtype);
     const bool states = case_.with_states;
-    const HostBuffer y(rows * P * r.directions() * size), h_n(cells * B * P * size),
+    const Buffer y(rows * P * r.directions() * size), h_n(cells * B * P * size),
         c_n(cells * B * H * cell_size);
-    const HostBuffer h_all(states ? cells * rows * P * size : 0),
+    const Buffer h_all(states ? cells * rows * P * size : 0),
         c_all(states ? cells * rows * H * cell_size : 0);
-    const HostBuffer tape(with_tape ? lstm_tape_bytes(problem_, execution_) : 0);
+    const Buffer tape(with_tape ? lstm_tape_bytes(problem_, execution_) : 0);
     LstmOutputs out{y.data(), h_n.data(), c_n.data()};
     if (states) out.h_all = h_all.data(), out.c_all = c_all.data();
     if (with_tape) out.tape = tape.data();
     const std::size_t bytes = lstm_workspace_bytes(problem_, out, execution_);
-    const HostBuffer workspace(bytes);
+    const Buffer workspace(bytes);
     result.status = lstm(problem_, out, {workspace.data(), bytes}, execution_);
     if (!result.status.ok()) return result;
     result.out.y = spread(take(result, case_.dtype, y, rows * P * r.directions()), 1, P * r.directions());
@@ -241,11 +241,11 @@ class LstmRunner {
       incoming.h_all = keep(case_.dtype, gather(given.h_all, cells, P));
       incoming.c_all = keep(case_.cell_dtype, gather(given.c_all, cells, H));
     }
-    const HostBuffer x(rows * r.input * size), h0(cells * B * P * size), c0(cells * B * H * cell_size);
+    const Buffer x(rows * r.input * size), h0(cells * B * P * size), c0(cells * B * H * cell_size);
     std::vector<LstmWeightGradients> to(cells);
-    std::vector<std::vector<HostBuffer*>> buffers(cells);
+    std::vector<std::vector<Buffer*>> buffers(cells);
     const auto make = [&](std::size_t n, std::size_t count) {
-      memory_.push_back(std::make_unique<HostBuffer>(count * size));
+      memory_.push_back(std::make_unique<Buffer>(count * size));
       buffers[n].push_back(memory_.back().get());
       return memory_.back()->data();
     };
@@ -260,7 +260,7 @@ class LstmRunner {
     }
     const LstmGradients gradients{x.data(), h0.data(), c0.data(), to.data()};
     const std::size_t bytes = lstm_backward_workspace_bytes(problem_, gradients, execution_);
-    const HostBuffer workspace(bytes);
+    const Buffer workspace(bytes);
     result.status = lstm_backward(problem_, tape, incoming, gradients, {workspace.data(), bytes}, execution_);
     if (!result.status.ok()) return;
     result.gradients.x = spread(take(result, case_.dtype, x, rows * r.input), 1, r.input);
@@ -281,8 +281,8 @@ class LstmRunner {
     }
   }
 
-  static std::vector<double> take(LstmRun& result, DType dtype, const HostBuffer& buffer, std::size_t count) {
-    const auto bytes = buffer.read<unsigned char>(count * size_of(dtype));
+  static std::vector<double> take(LstmRun& result, DType dtype, const Buffer& buffer, std::size_t count) {
+    const auto bytes = buffer.template read<unsigned char>(count * size_of(dtype));
     result.bits.insert(result.bits.end(), bytes.begin(), bytes.end());
     return values_of(dtype, bytes);
   }
@@ -307,20 +307,28 @@ class LstmRunner {
     }
     return to;
   }
-  const void* keep(DType dtype, const std::vector<double>& values) {
-    memory_.push_back(std::make_unique<HostBuffer>(bytes_of(dtype, values)));
-    return memory_.back()->data();
+  template <class T>
+  const T* keep(const std::vector<T>& values) {
+    memory_.push_back(std::make_unique<Buffer>(values));
+    return static_cast<const T*>(memory_.back()->data());
   }
+  const void* keep(DType dtype, const std::vector<double>& values) { return keep(bytes_of(dtype, values)); }
 
   const LstmCase& case_;
   const Execution execution_;
   const std::vector<int> rows_;
   LstmProblem problem_;
-  std::vector<std::unique_ptr<HostBuffer>> memory_;
+  std::vector<std::unique_ptr<Buffer>> memory_;
   std::vector<LstmWeights> weights_;
   std::vector<std::int32_t> starts_, lengths_;
   std::vector<std::uint8_t> resets_;
-  std::uint64_t seed_ = 0;
+};
+
+// On the CPU.
+class LstmRunner : public LstmRunnerIn<HostBuffer> {
+ public:
+  explicit LstmRunner(const LstmCase& given, ParallelFor parallel_for = {})
+      : LstmRunnerIn(given, Execution::host(parallel_for)) {}
 };
 
 inline double relative_error(const std::vector<double>& is, const std::vector<double>& expected) {

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-import warpalign
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, LSTMWeights, lstm, replace_lstm
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
@@ -330,9 +329,3 @@ def test_replace_lstm_trains_a_model_on() -> None:
     assert type(replace_lstm(alone)) is LSTM
     normed = parametrizations.weight_norm(nn.LSTM(5, 7), "weight_hh_l0")
     assert isinstance(replace_lstm(normed), nn.LSTM)
-
-
-@pytest.mark.gpu
-def test_cuda_is_refused_for_now(cuda: torch.device) -> None:
-    with pytest.raises(RuntimeError, match="lstm has no CUDA path yet"):
-        warpalign.recurrent.LSTM(5, 7, device=cuda)(torch.randn(6, 3, 5, device=cuda))

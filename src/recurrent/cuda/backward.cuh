@@ -1,0 +1,236 @@
+// The backward sweep's steps: from gradients by h to gradients by z, and on to the step before.
+#pragma once
+
+#include "recurrent/cuda/norm.cuh"
+#include "recurrent/cuda/tile.cuh"
+
+namespace warpalign::detail::recurrent {
+
+// Takes up what R^T dz of the step swept before gives dh. With a reset in between it goes to h0's gradient.
+template <class T>
+__device__ __forceinline__ void carry_hidden(const CudaCell<T>& cell, int place, int b, int unit,
+                                             Sum<T> part) {
+  const int t = cell.step_back_at(place - 1);
+  if (place == 0 || !cell.at.holds(t, b)) return;
+  const Offset state = static_cast<Offset>(b) * cell.output + unit;
+  const Sum<T> dh = cell.dh[state] + part;
+  const bool resets = cell.at.resets_at(t, b);
+  if (resets) cell.dh0[state] += dh;
+  cell.dh[state] = resets ? Sum<T>(0) : dh;
+}
+
+// All of the gradient by h[t]: dh keeps zoneout's share, and the gradient by h~ is returned.
+template <class T>
+__device__ __forceinline__ Sum<T> split_hidden(const CudaCell<T>& cell, int t, int b, int unit) {
+  const Offset row = cell.at.first(t) + b, state = static_cast<Offset>(b) * cell.output + unit;
+  Sum<T> dh = cell.dh[state];
+  if (cell.dy) {
+    dh += cuda::widen(cell.dy[row * cell.dy_stride + unit]) * cell.dropout.of(cell.masks, t, b, unit);
+  }
+  if (cell.dh_all) dh += cuda::widen(cell.dh_all[row * cell.output + unit]);
+  const Sum<T> keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+  cell.dh[state] = keep * dh;
+  return (1 - keep) * dh;
+}
+
+// What a unit of a step had, from the tape.
+template <class T>
+struct Unit {
+  Sum<T> i, f, g, o, before;
+
+  __device__ __forceinline__ Unit(const CudaCell<T>& cell, int t, int b, int unit) {
+    const T* const gates = cell.gates + (cell.at.first(t) + b) * 4 * cell.hidden + unit;
+    i = cuda::widen(gates[0]);
+    f = cuda::widen(gates[cell.hidden]);
+    g = cuda::widen(gates[2 * static_cast<Offset>(cell.hidden)]);
+    o = cuda::widen(gates[3 * static_cast<Offset>(cell.hidden)]);
+    const int last = cell.reverse ? t + 1 : t - 1;
+    if (cell.at.resets_at(t, b) || !cell.at.holds(last, b)) {
+      before = cell.c0[static_cast<Offset>(b) * cell.hidden + unit];
+    } else {
+      before = cuda::widen(cell.tape_c[(cell.at.first(last) + b) * cell.hidden + unit]);
+    }
+  }
+};
+
+// dz from the gradient by o u(v) and from that by c~ through v; dc of the step before.
+template <class T>
+__device__ __forceinline__ void finish_unit(const CudaCell<T>& cell, int t, int b, int unit, const Unit<T>& u,
+                                            Sum<T> dz_o, Sum<T> dcell) {
+  const Offset row = cell.at.first(t) + b, state = static_cast<Offset>(b) * cell.hidden + unit;
+  Sum<T> dc = cell.dc[state];
+  if (cell.dc_all) dc += cell.read_cell(cell.dc_all, row * cell.hidden + unit);
+  const Sum<T> keep = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+  dcell += (1 - keep) * dc;
+  const Activation<T>& a = cell.activation;
+  const Sum<T> dz[4] = {dcell * u.g * a.gate_slope(u.i), dcell * u.before * a.gate_slope(u.f),
+                        dcell * u.i * a.squash_slope(u.g), dz_o};
+#pragma unroll
+  for (int gate = 0; gate < 4; ++gate) {
+    const Offset entry = static_cast<Offset>(gate) * cell.hidden + unit;
+    cell.dz[row * cell.gates_stride + entry] = cuda::narrow<T>(dz[gate]);
+  }
+  dc = keep * dc + dcell * u.f;
+  const bool resets = cell.at.resets_at(t, b);
+  if (resets) cell.dc0[state] += dc;
+  cell.dc[state] = resets ? Sum<T>(0) : dc;
+}
+
+// A unit without layer norm, from the gradient by o u(c~).
+template <class T>
+__device__ __forceinline__ void backward_unit(const CudaCell<T>& cell, int t, int b, int unit, Sum<T> dm) {
+  const Unit<T> u(cell, t, b, unit);
+  const Sum<T> squashed = cell.activation.squash(u.f * u.before + u.i * u.g);
+  if (cell.projects) {
+    cell.m_rows[(cell.at.first(t) + b) * cell.hidden + unit] = cuda::narrow<T>(u.o * squashed);
+  }
+  finish_unit(cell, t, b, unit, u, dm * squashed * cell.activation.gate_slope(u.o),
+              dm * u.o * cell.activation.squash_slope(squashed));
+}
+
+// Where (t, b) has a row but no step, gradients are 0.
+template <class T>
+__device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b, int unit) {
+  if (!cell.at.has_row(t, b)) return;
+  const Offset row = cell.at.first(t) + b;
+  const T zero = cuda::narrow<T>(0);
+#pragma unroll
+  for (int gate = 0; gate < 4; ++gate) {
+    const Offset entry = row * cell.gates_stride + static_cast<Offset>(gate) * cell.hidden + unit;
+    cell.dz[entry] = zero;
+    if (cell.layer_norm) cell.dz_x[entry] = cell.dz_h[entry] = zero;
+  }
+  if (cell.layer_norm) cell.dv[row * cell.hidden + unit] = zero;
+  if (cell.projects) cell.m_rows[row * cell.hidden + unit] = zero;
+}
+
+// Tasks of step_kernel().
+
+// R^T dz of the step swept before; a group is four entries of h. In layers with a projection or layer norm
+// also the gradient by h~, which other kernels take up.
+template <class T>
+struct CarryTask {
+  static constexpr int kSplits = 8;
+  __host__ __device__ static int groups(const CudaCell<T>& cell) {
+    return (cell.output + kGroupRows - 1) / kGroupRows;
+  }
+  __device__ static bool skips(const CudaCell<T>&, int place) { return place == 0; }
+  __device__ static int depth(const CudaCell<T>& cell) { return cell.gates_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
+    return cell.hh_across +
+           static_cast<Offset>(min(group * kGroupRows + w, cell.output - 1)) * cell.gates_stride;
+  }
+  __device__ static const T* row(const CudaCell<T>& cell, int place, int b) {
+    // Rows that are not there give sums that nobody takes.
+    const Offset row = cell.at.first(cell.step_back_at(place - 1)) + b, last = cell.at.rows - 1;
+    return cell.dz_h + (row < last ? row : last) * cell.gates_stride;
+  }
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int group, Sum<T> (&sums)[4]) {
+    const int t = cell.step_back_at(place);
+    const bool is_step = place < cell.at.steps, holds = is_step && cell.at.holds(t, b);
+#pragma unroll
+    for (int w = 0; w < kGroupRows; ++w) {
+      const int unit = group * kGroupRows + w;
+      if (unit >= cell.output) continue;
+      carry_hidden(cell, place, b, unit, sums[w]);
+      if (!is_step) continue;
+      if (!cell.projects && !cell.layer_norm) {
+        if (holds) {
+          backward_unit(cell, t, b, unit, split_hidden(cell, t, b, unit));
+        } else {
+          skip_unit(cell, t, b, unit);
+        }
+        continue;
+      }
+      const Sum<T> fresh = holds ? split_hidden(cell, t, b, unit) : Sum<T>(0);
+      if (!cell.projects) {
+        cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = fresh;
+      } else if (cell.at.has_row(t, b)) {
+        cell.dh_new[(cell.at.first(t) + b) * cell.output_stride + unit] = cuda::narrow<T>(fresh);
+      }
+    }
+  }
+};
+
+// W_hr^T of the gradient by h~: that by o u(v); a group is four units.
+template <class T>
+struct PullTask {
+  static constexpr int kSplits = 2;
+  __host__ __device__ static int groups(const CudaCell<T>& cell) {
+    return (cell.hidden + kGroupRows - 1) / kGroupRows;
+  }
+  __device__ static bool skips(const CudaCell<T>&, int) { return false; }
+  __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
+    return cell.hr_across +
+           static_cast<Offset>(min(group * kGroupRows + w, cell.hidden - 1)) * cell.output_stride;
+  }
+  __device__ static const T* row(const CudaCell<T>& cell, int place, int b) {
+    const Offset row = cell.at.first(cell.step_back_at(place)) + b, last = cell.at.rows - 1;
+    return cell.dh_new + (row < last ? row : last) * cell.output_stride;
+  }
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int group, Sum<T> (&dm)[4]) {
+    const int t = cell.step_back_at(place);
+    const bool holds = cell.at.holds(t, b);
+#pragma unroll
+    for (int w = 0; w < kGroupRows; ++w) {
+      const int unit = group * kGroupRows + w;
+      if (unit >= cell.hidden) continue;
+      if (cell.layer_norm) {
+        cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = dm[w];
+      } else if (holds) {
+        backward_unit(cell, t, b, unit, dm[w]);
+      } else {
+        skip_unit(cell, t, b, unit);
+      }
+    }
+  }
+};
+
+// Layer norm: from the gradient by o u(v) to dz, and to the gradients by W x and R h; a block per row.
+template <class T>
+__global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepParams<T> p) {
+  const int block = static_cast<int>(blockIdx.x);
+  const CudaCell<T>& cell = p.cell[block / p.blocks_of_direction];
+  const int b = block % p.blocks_of_direction, hidden = cell.hidden, t = cell.step_back_at(p.place);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (!cell.at.holds(t, b)) {
+    for (int unit = thread; unit < hidden; unit += kNormThreads) skip_unit(cell, t, b, unit);
+    return;
+  }
+  const Offset row = cell.at.first(t) + b;
+  const auto normal_c = [&](int unit) { return cuda::widen(cell.norm_c[row * hidden + unit]); };
+  const auto gamma_c = [&](int unit) { return cuda::widen(cell.ln_cell[unit]); };
+  const auto squash = [&](int unit) {
+    return cell.activation.squash(gamma_c(unit) * normal_c(unit) + cuda::widen(cell.ln_cell_bias[unit]));
+  };
+  Sum<T>* const dm = cell.dm + static_cast<Offset>(b) * hidden;
+  const auto by_v = [&](int unit) {
+    const Sum<T> o = cuda::widen(cell.gates[(row * 4 + 3) * hidden + unit]);
+    return dm[unit] * o * cell.activation.squash_slope(squash(unit));
+  };
+  const auto of_cell = normal_form_gradient(
+      hidden, cell.scales[row * 3 + 2], [&](int unit) { return gamma_c(unit) * by_v(unit); }, normal_c);
+  for (int unit = thread; unit < hidden; unit += kNormThreads) {
+    const Unit<T> u(cell, t, b, unit);
+    const Sum<T> squashed = squash(unit), dv = by_v(unit);
+    cell.dv[row * hidden + unit] = cuda::narrow<T>(dv);
+    if (cell.projects) cell.m_rows[row * hidden + unit] = cuda::narrow<T>(u.o * squashed);
+    finish_unit(cell, t, b, unit, u, dm[unit] * squashed * cell.activation.gate_slope(u.o),
+                of_cell(gamma_c(unit) * dv, normal_c(unit)));
+  }
+  __syncthreads();  // dz of other threads
+  const T* const dz = cell.dz + row * cell.gates_stride;
+  const auto spread = [&](const T* gamma, const T* normal, Sum<T> scale, T* to) {
+    const auto dn = [&](int k) { return cuda::widen(gamma[k]) * cuda::widen(dz[k]); };
+    const auto n = [&](int k) { return cuda::widen(normal[row * 4 * hidden + k]); };
+    const auto gradient = normal_form_gradient(4 * hidden, scale, dn, n);
+    for (int k = thread; k < 4 * hidden; k += kNormThreads) {
+      to[row * cell.gates_stride + k] = cuda::narrow<T>(gradient(dn(k), n(k)));
+    }
+  };
+  spread(cell.ln_ih, cell.norm_x, cell.scales[row * 3], cell.dz_x);
+  spread(cell.ln_hh, cell.norm_h, cell.scales[row * 3 + 1], cell.dz_h);
+}
+
+}  // namespace warpalign::detail::recurrent

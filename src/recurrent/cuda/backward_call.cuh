@@ -1,0 +1,210 @@
+// A call of the backward pass: layer after layer from the last one, the directions in the same launches.
+#pragma once
+
+#include "recurrent/cuda/memory.cuh"
+
+namespace warpalign::detail::recurrent {
+
+template <class T>
+class BackwardCall {
+ public:
+  BackwardCall(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+               const LstmGradients& gradients, const Execution& execution, Workspace workspace)
+      : p_(p), tape_(tape), in_(incoming), out_(gradients), queue_(execution), arena_(workspace.data) {
+    const CudaSizes<T> s(p);
+    input_ = arena_.take<T>(s.rows * s.widest);
+    for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
+    h_before_ = arena_.take<T>(s.rows * s.output);
+    parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
+    for (int d = 0; d < directions_of(p); ++d) take_cell(cells_[d]);
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
+
+  Status run() {
+    for (int layer = p_.layers - 1; layer >= 0; --layer) {
+      const T* below[2] = {};
+      for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).tape_h;
+      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_);
+      StepParams<T> params{};
+      for (int d = 0; d < directions_of(p_); ++d) {
+        params.cell[d] = cell(layer, d);
+        begin(layer, d, params.cell[d]);
+      }
+      if (rows_of(p_) > 0) sweep(params);
+      for (int d = 0; d < directions_of(p_); ++d) end(layer, d, params.cell[d], input);
+    }
+    return queue_.status();
+  }
+
+ private:
+  void take_cell(CudaCell<T>& cell) {
+    const CudaSizes<T> s(p_);
+    const bool projects = p_.projection > 0;
+    cell.hh_across = arena_.take<T>(s.output * s.gates_stride);
+    cell.hr_across = take_if<T>(projects, arena_, s.hidden * s.output_stride);
+    cell.c0 = arena_.take<Sum<T>>(s.batch * s.hidden);
+    cell.dh = arena_.take<Sum<T>>(s.batch * s.output);
+    cell.dh0 = arena_.take<Sum<T>>(s.batch * s.output);
+    cell.dc = arena_.take<Sum<T>>(s.batch * s.hidden);
+    cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
+    cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
+    cell.dz = arena_.take<T>(s.rows * s.gates_stride);
+    cell.dz_x = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
+    cell.dz_h = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
+    cell.dh_new = take_if<T>(projects, arena_, s.rows * s.output_stride);
+    cell.dv = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
+    cell.m_rows = take_if<T>(projects, arena_, s.rows * s.hidden);
+  }
+
+  [[nodiscard]] CudaCell<T> taped(int layer, int d) const {
+    CudaCell<T> cell = plain_cell<T>(p_, layer, d);
+    Arena arena = tape_of_cell<T>(p_, tape_, layer * directions_of(p_) + d);
+    take_tape(p_, cell, arena);
+    return cell;
+  }
+
+  [[nodiscard]] CudaCell<T> cell(int layer, int d) const {
+    const CudaSizes<T> s(p_);
+    const std::size_t index = layer * directions_of(p_) + d;
+    CudaCell<T> cell = taped(layer, d);
+    const CudaCell<T>& own = cells_[d];
+    cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
+    cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
+    cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
+    cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
+    const bool is_last = layer == p_.layers - 1;
+    cell.dy = is_last ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
+    cell.dy_stride = static_cast<Offset>(directions_of(p_) * s.output);
+    cell.dh_all = part_of<T>(in_.h_all, index * s.rows * s.output);
+    cell.dc_all = bytes_at(in_.c_all, index * s.rows * s.hidden, size_of(p_.cell_dtype));
+    return cell;
+  }
+
+  void begin(int layer, int d, const CudaCell<T>& cell) {
+    const CudaSizes<T> s(p_);
+    const std::size_t index = layer * directions_of(p_) + d, cell_size = size_of(p_.cell_dtype);
+    const LstmWeights& w = p_.weights[index];
+    pack_matrix(queue_, p_, cell.masks, w.hh, cell.output, 4 * p_.hidden, true, drops_weights(p_),
+                cell.hh_across);
+    if (cell.projects) {
+      pack_matrix(queue_, p_, cell.masks, w.hr, p_.hidden, cell.output, true, false, cell.hr_across);
+      if (s.output_stride != s.output) queue_.clear(cell.dh_new, s.rows * s.output_stride * sizeof(T));
+    }
+    if (s.gates_stride != 4 * s.hidden) {  // what pads dz
+      queue_.clear(cell.dz, s.rows * s.gates_stride * sizeof(T));
+      if (p_.layer_norm) queue_.clear(cell.dz_h, s.rows * s.gates_stride * sizeof(T));
+    }
+    const StateParams<T> state{cell, part_of<T>(in_.h_n, index * s.batch * s.output),
+                               bytes_at(in_.c_n, index * s.batch * s.hidden, cell_size)};
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), first_gradient_kernel<T>, state,
+                    bytes_at(p_.c0, index * s.batch * s.hidden, cell_size));
+  }
+
+  void sweep(StepParams<T>& params) {
+    const int directions = directions_of(p_);
+    for (params.place = 0; params.place <= p_.steps; ++params.place) {
+      queue_.template step<CarryTask<T>>(params, directions);
+      if (params.place == p_.steps) break;
+      if (p_.projection > 0) queue_.template step<PullTask<T>>(params, directions);
+      if (p_.layer_norm) queue_.rows_of_step(normalised_backward_kernel<T>, params, directions);
+    }
+  }
+
+  // Behind the sweep: gradients by the states, the input and the weights.
+  void end(int layer, int d, const CudaCell<T>& cell, const InputRows<T>& input) {
+    const CudaSizes<T> s(p_);
+    const std::size_t index = layer * directions_of(p_) + d;
+    const LstmWeights& w = p_.weights[index];
+    const Offset rows = static_cast<Offset>(s.rows), width = input_of(p_, layer);
+    const Offset gates = 4 * static_cast<Offset>(s.hidden), output = static_cast<Offset>(s.output);
+    const Offset stride = static_cast<Offset>(s.gates_stride);
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), last_gradient_kernel<T>, cell,
+                    part_of<T>(out_.h0, index * s.batch * s.output),
+                    bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
+    if (void* const dx = layer > 0 ? dx_[layer % 2] : out_.x) {
+      queue_.multiply(
+          {p_.dtype, rows, width, gates, cell.dz_x, {stride, 1}, w.ih, {width, 1}, dx, width, d == 1});
+    }
+    if (!out_.weights) return;
+    const LstmWeightGradients& to = out_.weights[index];
+    if (to.ih) {
+      queue_.multiply({p_.dtype,
+                       gates,
+                       width,
+                       rows,
+                       cell.dz_x,
+                       {1, stride},
+                       input.data,
+                       {input.stride, 1},
+                       to.ih,
+                       width,
+                       false});
+    }
+    if (to.hh) {
+      queue_.for_each(s.rows * s.output, h_before_kernel<T>, cell,
+                      part_of<T>(p_.h0, index * s.batch * s.output), h_before_);
+      queue_.multiply({p_.dtype,
+                       gates,
+                       output,
+                       rows,
+                       cell.dz_h,
+                       {1, stride},
+                       h_before_,
+                       {output, 1},
+                       to.hh,
+                       output,
+                       false});
+      if (drops_weights(p_)) {
+        PackParams<T> params{};
+        params.to = static_cast<T*>(to.hh);
+        params.rows = static_cast<int>(gates), params.columns = cell.output;
+        params.masks = cell.masks;
+        params.threshold = philox_threshold(p_.weight_dropout);
+        params.factor = static_cast<Sum<T>>(1 / (1 - p_.weight_dropout));
+        queue_.for_each(static_cast<std::size_t>(gates * output), drop_kernel<T>, params);
+      }
+    }
+    if (to.hr) {
+      queue_.multiply({p_.dtype,
+                       output,
+                       p_.hidden,
+                       rows,
+                       cell.dh_new,
+                       {1, cell.output_stride},
+                       cell.m_rows,
+                       {p_.hidden, 1},
+                       to.hr,
+                       p_.hidden,
+                       false});
+    }
+    sum_columns(cell.dz, stride, nullptr, 0, gates, to.bias);
+    if (!p_.layer_norm) return;
+    sum_columns(cell.dz, stride, cell.norm_x, gates, gates, to.ln_ih);
+    sum_columns(cell.dz, stride, cell.norm_h, gates, gates, to.ln_hh);
+    sum_columns(cell.dv, p_.hidden, cell.norm_c, p_.hidden, p_.hidden, to.ln_cell);
+    sum_columns(cell.dv, p_.hidden, nullptr, 0, p_.hidden, to.ln_cell_bias);
+  }
+
+  void sum_columns(const T* a, Offset a_stride, const T* b, Offset b_stride, Offset columns, void* to) {
+    if (!to) return;
+    const ColumnSumParams<T> params{
+        a, a_stride, b, b_stride, rows_of(p_), static_cast<int>(columns), parts_, static_cast<T*>(to)};
+    queue_.for_each(static_cast<std::size_t>(columns) * kSumParts, part_sums_kernel<T>, params);
+    queue_.for_each(static_cast<std::size_t>(columns), column_sums_kernel<T>, params);
+  }
+
+  const LstmProblem& p_;
+  const void* const tape_;
+  const LstmIncoming& in_;
+  const LstmGradients& out_;
+  Queue queue_;
+  Arena arena_;
+  T* input_;
+  T* dx_[2];  // gradients by the inputs of layers that take turns
+  T* h_before_;
+  Sum<T>* parts_;
+  CudaCell<T> cells_[2] = {};
+};
+
+}  // namespace warpalign::detail::recurrent

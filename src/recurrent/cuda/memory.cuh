@@ -1,0 +1,244 @@
+// Where the CUDA path has its arrays, and the launches of a call in stream order.
+#pragma once
+
+#include <algorithm>
+
+#include "core/arena.h"
+#include "cuda/launch.cuh"
+#include "cuda/product.h"
+#include "recurrent/cuda/backward.cuh"
+#include "recurrent/cuda/forward.cuh"
+#include "recurrent/cuda/path.h"
+#include "recurrent/cuda/rows.cuh"
+
+namespace warpalign::detail::recurrent {
+
+// Extents as counts of elements. Strides are those of rows that products of a step read.
+template <class T>
+struct CudaSizes {
+  std::size_t rows, batch, hidden, output, output_stride, hidden_stride, gates_stride;
+  std::size_t widest;  // input of a layer
+
+  explicit CudaSizes(const LstmProblem& p)
+      : rows(rows_of(p)),
+        batch(p.batch),
+        hidden(p.hidden),
+        output(output_of(p)),
+        output_stride(whole_pieces<T>(static_cast<int>(output_of(p)))),
+        hidden_stride(whole_pieces<T>(p.hidden)),
+        gates_stride(whole_pieces<T>(4 * p.hidden)),
+        widest(std::max(input_of(p, 0), p.layers > 1 ? input_of(p, 1) : 0)) {}
+};
+
+// An array that is there if it is wanted.
+template <class T>
+T* take_if(bool wanted, Arena& arena, std::size_t count) {
+  return wanted ? arena.take<T>(count) : nullptr;
+}
+
+// The packed weights of the forward pass.
+template <class T>
+void take_packed(const LstmProblem& p, CudaCell<T>& cell, Arena& arena) {
+  const CudaSizes<T> s(p);
+  cell.hh = arena.take<T>(4 * s.hidden * s.output_stride);
+  cell.hr = take_if<T>(p.projection > 0, arena, s.output * s.hidden_stride);
+}
+template <class T>
+std::size_t packed_cell_bytes(const LstmProblem& p) {
+  Arena arena;
+  CudaCell<T> cell{};
+  take_packed(p, cell, arena);
+  return arena.used();
+}
+
+// The rows of a cell that the backward pass needs.
+template <class T>
+void take_tape(const LstmProblem& p, CudaCell<T>& cell, Arena& arena) {
+  const CudaSizes<T> s(p);
+  cell.gates = arena.take<T>(s.rows * 4 * s.hidden);
+  cell.tape_c = arena.take<T>(s.rows * s.hidden);
+  cell.tape_h = arena.take<T>(s.rows * s.output);
+  cell.norm_x = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
+  cell.norm_h = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
+  cell.norm_c = take_if<T>(p.layer_norm, arena, s.rows * s.hidden);
+  cell.scales = take_if<Sum<T>>(p.layer_norm, arena, s.rows * 3);
+}
+template <class T>
+std::size_t tape_cell_bytes(const LstmProblem& p) {
+  Arena arena;
+  CudaCell<T> cell{};
+  take_tape(p, cell, arena);
+  return arena.used();
+}
+template <class T>
+Arena tape_of_cell(const LstmProblem& p, const void* tape, int index) {
+  // Backward passes only read.
+  return Arena(static_cast<std::byte*>(const_cast<void*>(tape)) + index * tape_cell_bytes<T>(p));
+}
+
+// Everything about a cell but its memory.
+template <class T>
+CudaCell<T> plain_cell(const LstmProblem& p, int layer, int d) {
+  using Real = Sum<T>;
+  const CudaSizes<T> s(p);
+  const int index = layer * directions_of(p) + d;
+  CudaCell<T> cell{};
+  cell.at = {p.steps, p.batch, static_cast<Offset>(s.rows), p.lengths, p.row_starts, p.resets};
+  cell.hidden = p.hidden;
+  cell.output = static_cast<int>(s.output);
+  cell.reverse = d == 1;
+  cell.layer_norm = p.layer_norm;
+  cell.projects = p.projection > 0;
+  cell.activation = {p.activation == LstmActivation::kHard, static_cast<Real>(p.hard_slope),
+                     static_cast<Real>(p.hard_offset), static_cast<Real>(-p.hard_offset / p.hard_slope),
+                     static_cast<Real>((1 - p.hard_offset) / p.hard_slope)};
+  cell.masks = {p.seed, static_cast<std::uint32_t>(layer * 8 + d * 4)};
+  cell.zoneout_hidden = {static_cast<Real>(p.zoneout_hidden), philox_threshold(p.zoneout_hidden), p.training};
+  cell.zoneout_cell = {static_cast<Real>(p.zoneout_cell), philox_threshold(p.zoneout_cell), p.training};
+  const bool drops = p.training && p.dropout > 0 && layer < p.layers - 1;
+  cell.dropout = {philox_threshold(p.dropout), drops ? static_cast<Real>(1 / (1 - p.dropout)) : Real(0)};
+  cell.eps = static_cast<Real>(p.layer_norm_eps);
+  cell.output_stride = static_cast<int>(s.output_stride);
+  cell.hidden_stride = static_cast<int>(s.hidden_stride);
+  cell.gates_stride = static_cast<int>(s.gates_stride);
+  cell.wide_cells = p.cell_dtype == DType::kFloat32;
+  const LstmWeights& w = p.weights[index];
+  cell.bias_ih = static_cast<const T*>(w.bias_ih);
+  cell.bias_hh = static_cast<const T*>(w.bias_hh);
+  if (!p.layer_norm) return cell;
+  cell.ln_ih = static_cast<const T*>(w.ln_ih);
+  cell.ln_hh = static_cast<const T*>(w.ln_hh);
+  cell.ln_cell = static_cast<const T*>(w.ln_cell);
+  cell.ln_cell_bias = static_cast<const T*>(w.ln_cell_bias);
+  return cell;
+}
+
+// Entry `index` of an array that may be null.
+template <class T>
+const T* part_of(const void* array, std::size_t index) {
+  return array ? static_cast<const T*>(array) + index : nullptr;
+}
+template <class T>
+T* part_of(void* array, std::size_t index) {
+  return array ? static_cast<T*>(array) + index : nullptr;
+}
+// The same of an array of elements of `size` bytes.
+inline const void* bytes_at(const void* array, std::size_t index, std::size_t size) {
+  return part_of<std::byte>(array, index * size);
+}
+inline void* bytes_at(void* array, std::size_t index, std::size_t size) {
+  return part_of<std::byte>(array, index * size);
+}
+
+// The launches of a call. After the first one that fails nothing is enqueued.
+class Queue {
+ public:
+  explicit Queue(const Execution& execution)
+      : execution_(execution), status_(cuda::check_device(execution.cuda_device)) {}
+
+  [[nodiscard]] Status status() const { return status_; }
+
+  template <class... Parameters, class... Arguments>
+  void launch(void (*kernel)(Parameters...), int blocks, int threads, const Arguments&... arguments) {
+    if (!status_.ok() || blocks == 0) return;
+    status_ = cuda::launch(kernel, {.blocks = blocks, .threads = threads, .stream = stream()}, arguments...);
+  }
+  // A thread per element, or more elements where they are many.
+  template <class... Parameters, class... Arguments>
+  void for_each(std::size_t elements, void (*kernel)(Parameters...), const Arguments&... arguments) {
+    constexpr std::size_t kMostBlocks = 1 << 16;
+    const std::size_t blocks = std::min(cuda::div_up(elements, kRowThreads), kMostBlocks);
+    launch(kernel, static_cast<int>(blocks), kRowThreads, arguments...);
+  }
+  void clear(void* data, std::size_t bytes) {
+    if (status_.ok()) status_ = cuda::set_memory(data, 0, bytes, stream());
+  }
+  void multiply(const MatrixProductCall& call) {
+    if (!status_.ok()) return;
+    const bool is_empty = call.depth == 0 && !call.add;
+    const std::size_t row = call.columns * size_of(call.dtype);
+    if (is_empty && call.c_stride == call.columns) return clear(call.c, call.rows * row);
+    status_ = cuda::multiply(call, execution_);
+  }
+  // A step of the sweeps of all directions.
+  template <class Task, class T>
+  void step(StepParams<T>& params, int directions) {
+    constexpr int kGroups = kTileWarps / Task::kSplits;
+    const CudaCell<T>& cell = params.cell[0];
+    params.blocks_of_direction =
+        cuda::div_up(Task::groups(cell), kGroups) * cuda::div_up(cell.at.batch, kTileRows);
+    launch(step_kernel<T, Task>, params.blocks_of_direction * directions, kTileThreads, params);
+  }
+  template <class T>
+  void rows_of_step(void (*kernel)(StepParams<T>), StepParams<T>& params, int directions) {
+    params.blocks_of_direction = params.cell[0].at.batch;
+    launch(kernel, params.blocks_of_direction * directions, kNormThreads, params);
+  }
+
+ private:
+  [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(execution_.stream); }
+
+  const Execution& execution_;
+  Status status_;
+};
+
+// A weight matrix for products of a step.
+template <class T>
+void pack_matrix(Queue& queue, const LstmProblem& p, const MaskWords& masks, const void* from, int rows,
+                 int columns, bool across, bool drops, const T* to) {
+  PackParams<T> params{};
+  params.from = static_cast<const T*>(from);
+  params.to = const_cast<T*>(to);
+  params.rows = rows, params.columns = columns, params.stride = whole_pieces<T>(columns);
+  params.across = across;
+  params.masks = masks;
+  params.threshold = philox_threshold(p.weight_dropout);
+  params.factor = drops ? static_cast<Sum<T>>(1 / (1 - p.weight_dropout)) : Sum<T>(0);
+  queue.for_each(static_cast<std::size_t>(rows) * params.stride, pack_kernel<T>, params);
+}
+inline bool drops_weights(const LstmProblem& p) { return p.training && p.weight_dropout > 0; }
+template <class T>
+void pack_forward(Queue& queue, const LstmProblem& p, const CudaCell<T>& cell, const LstmWeights& w,
+                  bool drops) {
+  pack_matrix(queue, p, cell.masks, w.hh, 4 * p.hidden, cell.output, false, drops, cell.hh);
+  if (cell.projects) {
+    pack_matrix(queue, p, cell.masks, w.hr, cell.output, p.hidden, false, false, cell.hr);
+  }
+}
+
+// The rows that a layer's products with W read.
+template <class T>
+struct InputRows {
+  const T* data;
+  Offset stride;
+};
+// x or the layer below as they are, if their rows lie at one stride and hold no padding; else copied to `to`.
+template <class T>
+InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to) {
+  const Offset width = input_of(p, layer);
+  const bool drops = p.training && p.dropout > 0;
+  if (layer > 0 && !p.bidirectional && !drops) return {below[0], width};
+  const bool one_row = !p.row_starts && p.batch == 1;
+  const Offset row = one_row ? p.x.stride[0] : p.x.stride[1];
+  const bool even = p.row_starts || one_row || p.steps == 1 || p.x.stride[0] == p.batch * p.x.stride[1];
+  if (layer == 0 && !p.lengths && p.x.stride[2] == 1 && even && row >= width) {
+    return {static_cast<const T*>(p.x.data), row};
+  }
+  InputParams<T> params{};
+  const CudaCell<T> cell = plain_cell<T>(p, std::max(layer - 1, 0), 0);
+  params.at = cell.at;
+  params.x = static_cast<const T*>(p.x.data);
+  std::copy_n(p.x.stride, 3, params.stride);
+  params.parts = layer > 0 ? directions_of(p) : 1;
+  params.width = static_cast<int>(width) / params.parts;
+  for (int d = 0; d < params.parts && layer > 0; ++d) {
+    params.below[d] = below[d];
+    params.masks[d] = plain_cell<T>(p, layer - 1, d).masks;
+  }
+  params.dropout = cell.dropout;
+  params.to = to;
+  queue.for_each(static_cast<std::size_t>(rows_of(p)) * width, input_kernel<T>, params);
+  return {to, width};
+}
+
+}  // namespace warpalign::detail::recurrent

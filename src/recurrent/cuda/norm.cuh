@@ -1,0 +1,67 @@
+// Layer norm of a row by the threads of a block.
+#pragma once
+
+#include "cuda/warp.cuh"
+#include "recurrent/cuda/params.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kNormThreads = 256;
+
+// The sum over all threads, for each of them, in one order.
+template <class Real>
+__device__ __forceinline__ Real block_sum(Real v) {
+  constexpr int kWarps = kNormThreads / cuda::kWarpSize;
+  __shared__ Real parts[kWarps];
+  v = cuda::reduce_sum(v);
+  __syncthreads();  // the sum before has been read
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
+  __syncthreads();
+  Real sum = 0;
+#pragma unroll
+  for (int k = 0; k < kWarps; ++k) sum += parts[k];
+  return sum;
+}
+
+// v -> (v - mean) / sqrt(variance + eps).
+template <class Real>
+struct NormalForm {
+  Real mean, scale;
+  __device__ __forceinline__ Real operator()(Real v) const { return (v - mean) * scale; }
+};
+
+// Of the row value(0) ... value(count - 1).
+template <class Real, class Value>
+__device__ __forceinline__ NormalForm<Real> normal_form(int count, Real eps, const Value& value) {
+  Real sum = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) sum += value(k);
+  const Real mean = block_sum(sum) / static_cast<Real>(count);
+  Real squares = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
+    squares += (value(k) - mean) * (value(k) - mean);
+  }
+  const Real variance = block_sum(squares) / static_cast<Real>(count);
+  return {mean, 1 / sqrt(variance + eps)};
+}
+
+// The gradient by a row v from that by its normal form n: dv = scale (dn - mean(dn) - n mean(dn n)).
+template <class Real>
+struct NormalFormGradient {
+  Real mean, along, scale;
+  __device__ __forceinline__ Real operator()(Real dn, Real n) const {
+    return scale * (dn - mean - n * along);
+  }
+};
+template <class Real, class Gradient, class Normal>
+__device__ __forceinline__ NormalFormGradient<Real> normal_form_gradient(int count, Real scale,
+                                                                         const Gradient& dn,
+                                                                         const Normal& normal) {
+  Real sum = 0, product = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
+    sum += dn(k), product += dn(k) * normal(k);
+  }
+  const Real mean = block_sum(sum) / static_cast<Real>(count);
+  return {mean, block_sum(product) / static_cast<Real>(count), scale};
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,56 @@
+// The functions of path.h, for a file that compiles them for one element type.
+#pragma once
+
+#include "recurrent/cuda/backward_call.cuh"
+#include "recurrent/cuda/forward_call.cuh"
+
+namespace warpalign::detail::recurrent {
+
+template <class T>
+std::size_t CudaPath<T>::packed_bytes(const LstmProblem& p) {
+  return packed_cell_bytes<T>(p) * cells_of(p);
+}
+
+template <class T>
+Status CudaPath<T>::pack(const LstmProblem& p, void* packed, const Execution& execution) {
+  Queue queue(execution);
+  Arena arena(packed);
+  for (int layer = 0; layer < p.layers; ++layer) {
+    for (int d = 0; d < directions_of(p); ++d) {
+      CudaCell<T> cell = plain_cell<T>(p, layer, d);
+      take_packed(p, cell, arena);
+      pack_forward(queue, p, cell, p.weights[layer * directions_of(p) + d], false);
+    }
+  }
+  return queue.status();
+}
+
+template <class T>
+std::size_t CudaPath<T>::tape_bytes(const LstmProblem& p) {
+  return tape_cell_bytes<T>(p) * cells_of(p);
+}
+
+template <class T>
+std::size_t CudaPath<T>::workspace_bytes(const LstmProblem& p, const LstmOutputs& out) {
+  return ForwardCall<T>(p, out, {}, {}).bytes();
+}
+
+template <class T>
+Status CudaPath<T>::forward(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
+                            const Execution& execution) {
+  return ForwardCall<T>(p, out, execution, workspace).run();
+}
+
+template <class T>
+std::size_t CudaPath<T>::backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients) {
+  return BackwardCall<T>(p, nullptr, {}, gradients, {}, {}).bytes();
+}
+
+template <class T>
+Status CudaPath<T>::backward(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+                             const LstmGradients& gradients, Workspace workspace,
+                             const Execution& execution) {
+  return BackwardCall<T>(p, tape, incoming, gradients, execution, workspace).run();
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,23 @@
+// The CUDA path of one element type. launch.cu picks it; kernels_*.cu compile it.
+#pragma once
+
+#include <cstddef>
+
+#include "recurrent/problem.h"
+
+namespace warpalign::detail::recurrent {
+
+template <class T>
+struct CudaPath {
+  static std::size_t packed_bytes(const LstmProblem& p);
+  static Status pack(const LstmProblem& p, void* packed, const Execution& execution);
+  static std::size_t tape_bytes(const LstmProblem& p);
+  static std::size_t workspace_bytes(const LstmProblem& p, const LstmOutputs& out);
+  static Status forward(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
+                        const Execution& execution);
+  static std::size_t backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients);
+  static Status backward(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+                         const LstmGradients& gradients, Workspace workspace, const Execution& execution);
+};
+
+}  // namespace warpalign::detail::recurrent

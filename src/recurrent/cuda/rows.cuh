@@ -1,0 +1,216 @@
+// Kernels before and behind the sweeps: a thread per element, grids of any size.
+#pragma once
+
+#include "recurrent/cuda/norm.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kRowThreads = 256;
+
+// body(index) for every index < count, shared out among the grid's threads.
+template <class Body>
+__device__ __forceinline__ void for_elements(Offset count, const Body& body) {
+  const Offset all = static_cast<Offset>(gridDim.x) * kRowThreads;
+  for (Offset n = static_cast<Offset>(blockIdx.x) * kRowThreads + threadIdx.x; n < count; n += all) body(n);
+}
+
+// A matrix as products of a step read it: rows of `stride` elements, 0 behind the columns.
+template <class T>
+struct PackParams {
+  const T* from;  // (rows, columns), or with across (columns, rows)
+  T* to;
+  int rows, columns, stride;
+  bool across;
+  // Dropout of weights, of entry (row, column) of what is read; factor 0: none.
+  MaskWords masks;
+  std::uint64_t threshold;
+  Sum<T> factor;
+};
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) pack_kernel(PackParams<T> p) {
+  for_elements(static_cast<Offset>(p.rows) * p.stride, [&](Offset n) {
+    const int row = static_cast<int>(n / p.stride), column = static_cast<int>(n % p.stride);
+    Sum<T> v = 0;
+    if (column < p.columns) {
+      const int i = p.across ? column : row, j = p.across ? row : column;
+      v = cuda::widen(p.from[static_cast<Offset>(i) * (p.across ? p.rows : p.columns) + j]);
+      if (p.factor != 0) v = p.masks.below(p.threshold, MaskKind::kWeight, i, 0, j) ? 0 : v * p.factor;
+    }
+    p.to[n] = cuda::narrow<T>(v);
+  });
+}
+// The gradient by weights with dropout, from that by what is left of them; in place.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) drop_kernel(PackParams<T> p) {
+  for_elements(static_cast<Offset>(p.rows) * p.columns, [&](Offset n) {
+    const int row = static_cast<int>(n / p.columns), column = static_cast<int>(n % p.columns);
+    const bool is_dropped = p.masks.below(p.threshold, MaskKind::kWeight, row, 0, column);
+    p.to[n] = cuda::narrow<T>(is_dropped ? 0 : cuda::widen(p.to[n]) * p.factor);
+  });
+}
+
+// The input of a layer, side by side and 0 beyond lengths: x, or what the directions of the layer below put
+// out, with its dropout.
+template <class T>
+struct InputParams {
+  StepRows at;
+  const T* x;
+  Offset stride[3];
+  const T* below[2];  // null: x is read
+  int parts, width;   // of a row: directions, and the entries of each
+  MaskWords masks[2];
+  OutputDropout<Sum<T>> dropout;
+  T* to;  // (rows, parts width)
+};
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
+  const Offset columns = static_cast<Offset>(p.parts) * p.width;
+  for_elements(p.at.rows * columns, [&](Offset n) {
+    const Offset row = n / columns;
+    const int column = static_cast<int>(n % columns), t = p.at.step_of(row);
+    const int b = static_cast<int>(row - p.at.first(t));
+    T v = cuda::narrow<T>(0);
+    if (p.at.holds(t, b)) {
+      const int part = column / p.width, unit = column % p.width;
+      if (p.below[0]) {
+        v = p.below[part][row * p.width + unit];
+        if (p.dropout.factor != 0) {
+          v = cuda::narrow<T>(cuda::widen(v) * p.dropout.of(p.masks[part], t, b, unit));
+        }
+      } else {
+        v = p.x[(p.at.starts ? row * p.stride[1] : t * p.stride[0] + b * p.stride[1]) + column * p.stride[2]];
+      }
+    }
+    p.to[n] = v;
+  });
+}
+
+// What the sweeps start from; null: 0.
+template <class T>
+struct StateParams {
+  CudaCell<T> cell;
+  const T* h;     // (B, P): h0, or the gradient by h_n
+  const void* c;  // (B, H): c0, or the gradient by c_n
+};
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T> p) {
+  const CudaCell<T>& cell = p.cell;
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.output_stride, [&](Offset n) {
+    const Offset b = n / cell.output_stride, unit = n % cell.output_stride;
+    const T v = p.h && unit < cell.output ? p.h[b * cell.output + unit] : cuda::narrow<T>(0);
+    cell.h[0][n] = v;
+    cell.h[1][n] = v;
+    const_cast<T*>(cell.h0)[n] = v;
+  });
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden, [&](Offset n) {
+    const Sum<T> v = p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
+    cell.c[n] = v;
+    const_cast<Sum<T>*>(cell.c0)[n] = v;
+  });
+}
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) first_gradient_kernel(StateParams<T> p, const void* c0) {
+  const CudaCell<T>& cell = p.cell;
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.output, [&](Offset n) {
+    cell.dh[n] = p.h ? cuda::widen(p.h[n]) : Sum<T>(0);
+    cell.dh0[n] = 0;
+  });
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden, [&](Offset n) {
+    cell.dc[n] = p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
+    cell.dc0[n] = 0;
+    const_cast<Sum<T>*>(cell.c0)[n] = c0 ? cell.read_cell(c0, n) : Sum<T>(0);
+  });
+}
+
+// The states, or their gradients, behind a sweep; null: not wanted.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) last_state_kernel(CudaCell<T> cell, T* h, void* c) {
+  if (h) {
+    for_elements(static_cast<Offset>(cell.at.batch) * cell.output, [&](Offset n) {
+      h[n] = cell.h[cell.at.steps % 2][n / cell.output * cell.output_stride + n % cell.output];
+    });
+  }
+  if (!c) return;
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
+               [&](Offset n) { cell.write_cell(c, n, cell.c[n]); });
+}
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) last_gradient_kernel(CudaCell<T> cell, T* h, void* c) {
+  if (h) {
+    for_elements(static_cast<Offset>(cell.at.batch) * cell.output,
+                 [&](Offset n) { h[n] = cuda::narrow<T>(cell.dh0[n] + cell.dh[n]); });
+  }
+  if (!c) return;
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
+               [&](Offset n) { cell.write_cell(c, n, cell.dc0[n] + cell.dc[n]); });
+}
+
+// h before every step: (rows, P).
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) h_before_kernel(CudaCell<T> cell, const T* h0, T* to) {
+  for_elements(cell.at.rows * cell.output, [&](Offset n) {
+    const Offset row = n / cell.output;
+    const int unit = static_cast<int>(n % cell.output), t = cell.at.step_of(row);
+    const int b = static_cast<int>(row - cell.at.first(t)), last = cell.reverse ? t + 1 : t - 1;
+    T v = cuda::narrow<T>(0);
+    if (cell.at.holds(t, b)) {
+      if (!cell.at.resets_at(t, b) && cell.at.holds(last, b)) {
+        v = cell.tape_h[(cell.at.first(last) + b) * cell.output + unit];
+      } else if (h0) {
+        v = h0[static_cast<Offset>(b) * cell.output + unit];
+      }
+    }
+    to[n] = v;
+  });
+}
+
+// W x of every row is normalised; a block per row.
+template <class T>
+__global__ void __launch_bounds__(kNormThreads) normalise_kernel(CudaCell<T> cell) {
+  const int count = 4 * cell.hidden;
+  for (Offset row = blockIdx.x; row < cell.at.rows; row += gridDim.x) {
+    T* const v = cell.norm_x + row * count;
+    const auto normal = normal_form(count, cell.eps, [&](int k) { return cuda::widen(v[k]); });
+    for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
+      v[k] = cuda::narrow<T>(normal(cuda::widen(v[k])));
+    }
+    if (threadIdx.x == 0) cell.scales[row * 3] = normal.scale;
+  }
+}
+
+// Sums over all rows of a, or of a times b, by column. Parts of the rows first, then the parts: one order.
+template <class T>
+struct ColumnSumParams {
+  const T* a;
+  Offset a_stride;
+  const T* b;  // null: none
+  Offset b_stride;
+  Offset rows;
+  int columns;
+  Sum<T>* parts;  // (kSumParts, columns)
+  T* to;          // (columns,)
+};
+constexpr int kSumParts = 64;
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) part_sums_kernel(ColumnSumParams<T> p) {
+  for_elements(static_cast<Offset>(kSumParts) * p.columns, [&](Offset n) {
+    const Offset part = n / p.columns, column = n % p.columns;
+    Sum<T> sum = 0;
+    for (Offset row = p.rows * part / kSumParts; row < p.rows * (part + 1) / kSumParts; ++row) {
+      const Sum<T> v = cuda::widen(p.a[row * p.a_stride + column]);
+      sum += p.b ? v * cuda::widen(p.b[row * p.b_stride + column]) : v;
+    }
+    p.parts[n] = sum;
+  });
+}
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) column_sums_kernel(ColumnSumParams<T> p) {
+  for_elements(p.columns, [&](Offset column) {
+    Sum<T> sum = 0;
+    for (int part = 0; part < kSumParts; ++part)
+      sum += p.parts[static_cast<Offset>(part) * p.columns + column];
+    p.to[column] = cuda::narrow<T>(sum);
+  });
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,224 @@
+// The LSTM's CUDA path against the float64 reference.
+#include <gtest/gtest.h>
+
+#include "cases.h"
+#include "testing.h"
+
+namespace warpalign::test {
+namespace {
+
+using reference::Lstm;
+
+class RecurrentCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  }
+};
+
+class CudaRunner : public LstmRunnerIn<DeviceBuffer> {
+ public:
+  explicit CudaRunner(const LstmCase& given, const Execution& execution = Execution::cuda(0, nullptr))
+      : LstmRunnerIn(given, execution) {}
+};
+
+// float64's rounding over sums of a few hundred terms and steps; of gradients that cancel too.
+constexpr double kFloat64 = 2e-13;
+
+TEST_F(RecurrentCuda, KnownProblems) {
+  for (const Golden& golden : golden_cases()) {
+    SCOPED_TRACE(golden.name);
+    const LstmCase given(golden, DType::kFloat64);
+    expect_close(given, CudaRunner(given).run(), kFloat64);
+  }
+}
+
+TEST_F(RecurrentCuda, Sizes) {
+  unsigned seed = 0;
+  for (const auto& [steps, batch] : {std::pair{1, 1}, {2, 7}, {9, 1}, {3, 8}, {2, 17}}) {
+    for (const auto& [hidden, input] : {std::pair{1, 1}, {16, 5}, {17, 64}, {33, 9}, {64, 130}}) {
+      SCOPED_TRACE(testing::Message() << steps << " " << batch << " " << input << " " << hidden);
+      Lstm p = plain(steps, batch, input, hidden);
+      p.hard = ++seed % 2 == 0;
+      const LstmCase given(p, DType::kFloat64, seed);
+      expect_close(given, CudaRunner(given).run(), kFloat64);
+    }
+  }
+}
+
+TEST_F(RecurrentCuda, Options) {
+  unsigned seed = 100;
+  for (const Lstm& p : options()) {
+    ++seed;
+#if WARPALIGN_SIMT
+    if (seed % 7 != 0) continue;  // 9 of 64, with every option in some
+#endif
+    SCOPED_TRACE(seed);
+    LstmCase given(p, DType::kFloat64, seed);
+    given.packed = seed % 2 == 0 && !p.lengths.empty();
+    expect_close(given, CudaRunner(given).run(), 20 * kFloat64);  // layer norm divides by small deviations
+  }
+}
+
+TEST_F(RecurrentCuda, SmallerTypes) {
+  const struct {
+    DType dtype, cell_dtype;
+    double tolerance;  // of a unit in the last place, and what 9 steps make of it
+  } types[] = {{DType::kFloat32, DType::kFloat32, 5e-6},
+               {DType::kFloat16, DType::kFloat32, 0x1p-8},
+               {DType::kFloat16, DType::kFloat16, 0x1p-8},
+               {DType::kBFloat16, DType::kFloat32, 0x1p-5},
+               {DType::kBFloat16, DType::kBFloat16, 0x1p-5}};
+  for (const auto& type : types) {
+    for (int more = 0; more < 3; ++more) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(type.dtype) << " " << more);
+      Lstm p = plain(9, 8, 60, 70);
+      p.bidirectional = p.hard = more == 1;
+      p.projection = more == 1 ? 33 : 0;
+      p.layer_norm = more == 2;
+      LstmCase given(p, type.dtype, 11, .5);
+      given.cell_dtype = type.cell_dtype;
+      expect_close(given, CudaRunner(given).run(), type.tolerance);
+    }
+  }
+}
+
+TEST_F(RecurrentCuda, WithoutTape) {
+  for (const bool more : {false, true}) {
+    Lstm p = plain(7, 5, 9, 21);
+    p.layer_norm = p.bidirectional = more;
+    p.layers = more ? 3 : 1;
+    const LstmCase given(p, DType::kBFloat16, 5);
+    CudaRunner runner(given);
+    const LstmRun with = runner.run(), without = runner.run(false);
+    ASSERT_TRUE(without.status.ok()) << to_string(without.status);
+    EXPECT_EQ(with.out.y, without.out.y);
+    EXPECT_EQ(with.out.c_n, without.out.c_n);
+    EXPECT_EQ(with.out.c_all, without.out.c_all);
+    EXPECT_EQ(with.out.h_all, without.out.h_all);
+  }
+}
+
+TEST_F(RecurrentCuda, PackedWeightsChangeNoBit) {
+  for (const bool more : {false, true}) {
+    Lstm p = plain(3, 2, 19, 21);
+    p.layers = 3;
+    p.bidirectional = p.layer_norm = more;
+    p.projection = more ? 0 : 17;
+    const LstmCase given(p, DType::kFloat16, 6);
+    CudaRunner runner(given);
+    const LstmRun expected = runner.run();
+    runner.pack();
+    EXPECT_EQ(runner.run().bits, expected.bits);
+  }
+}
+
+TEST_F(RecurrentCuda, RunsAreEqualBitForBit) {
+  Lstm p = plain(9, 12, 20, 40);
+  p.training = true, p.dropout = .3, p.zoneout_hidden = .2, p.layers = 2;
+  const LstmCase given(p, DType::kFloat32, 8);
+  CudaRunner runner(given);
+  const LstmRun first = runner.run();
+  ASSERT_TRUE(first.status.ok()) << to_string(first.status);
+  EXPECT_EQ(runner.run().bits, first.bits);
+}
+
+// Products that the caller lends: here on the host, which reads the emulator's memory.
+#if WARPALIGN_SIMT
+struct Lent {
+  int calls = 0;
+  static bool run(void* context, const MatrixProductCall& call) {
+    ++static_cast<Lent*>(context)->calls;
+    const auto* const a = static_cast<const double*>(call.a);
+    const auto* const b = static_cast<const double*>(call.b);
+    auto* const c = static_cast<double*>(call.c);
+    for (std::int64_t i = 0; i < call.rows; ++i) {
+      for (std::int64_t j = 0; j < call.columns; ++j) {
+        double sum = call.add ? c[i * call.c_stride + j] : 0;
+        for (std::int64_t k = 0; k < call.depth; ++k) {
+          sum +=
+              a[i * call.a_stride[0] + k * call.a_stride[1]] * b[k * call.b_stride[0] + j * call.b_stride[1]];
+        }
+        c[i * call.c_stride + j] = sum;
+      }
+    }
+    return true;
+  }
+};
+
+TEST_F(RecurrentCuda, ProductsAreLent) {
+  Lstm p = plain(5, 4, 9, 21);
+  p.layers = 2, p.bidirectional = true, p.projection = 10;
+  const LstmCase given(p, DType::kFloat64, 9);
+  Lent lent;
+  Execution execution = Execution::cuda(0, nullptr);
+  execution.matrix_product = {&Lent::run, &lent};
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64);
+  EXPECT_EQ(lent.calls, 4 * 5);  // by layer and direction: W x; dx, dW, dR, dW_hr
+  execution.batch_invariant = true;
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64);
+  EXPECT_EQ(lent.calls, 4 * 5);
+  execution.batch_invariant = false;
+  execution.matrix_product.run = [](void*, const MatrixProductCall&) { return false; };
+  EXPECT_EQ(CudaRunner(given, execution).run().status.code, StatusCode::kDeviceError);
+}
+#endif
+
+// Strictly inside the rails a gate's derivative is the slope, however near the value is to the rail.
+TEST_F(RecurrentCuda, NearTheRails) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    const double step = dtype == DType::kFloat32 ? 0x1p-20 : dtype == DType::kFloat16 ? 0x1p-8 : 0x1p-5;
+    for (const double z : {4.0, 4.0 - step, -4.0, -4.0 + step}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << z);
+      Lstm p = plain(1, 1, 1, 1);
+      p.hard = true;
+      LstmCase given(p, dtype, 12);
+      given.cell_dtype = dtype;
+      given.inputs.weights[0].ih = {1, 1, 0, 1}, given.inputs.weights[0].hh = {0, 0, 0, 0};
+      given.inputs.weights[0].bias = {0, 0, .5, 0};
+      given.inputs.x = {z}, given.inputs.h0 = {0}, given.inputs.c0 = {.25};
+      const LstmRun run = CudaRunner(given).run();
+      const auto expected = reference::backward(given.problem, given.inputs, given.incoming);
+      const double tolerance = dtype == DType::kBFloat16 ? 3e-2 : 4e-3;
+      EXPECT_NEAR(run.gradients.x[0], expected.x[0], tolerance * std::abs(expected.x[0]));
+      EXPECT_EQ(run.gradients.x[0] == 0, expected.x[0] == 0);
+    }
+  }
+}
+
+TEST_F(RecurrentCuda, NanStaysInItsRow) {
+  for (const bool more : {false, true}) {
+    Lstm p = plain(5, 7, 10, 20);
+    p.bidirectional = p.layer_norm = more;
+    p.hard = !more;
+    const LstmCase clean(p, DType::kFloat32, 13);
+    const LstmRun expected = CudaRunner(clean).run();
+    LstmCase given = clean;
+    given.inputs.x[(2 * 7 + 3) * 10 + 4] = kNan;  // step 2 of row 3
+    const LstmRun run = CudaRunner(given).run();
+    const int width = p.directions() * 20;
+    for (int n = 0; n < 35 * width; ++n) {
+      if (n / width % 7 != 3) {
+        ASSERT_EQ(run.out.y[n], expected.out.y[n]) << n;
+      }
+    }
+    EXPECT_TRUE(std::isnan(run.out.y[(2 * 7 + 3) * width]) && std::isnan(run.out.y[(4 * 7 + 3) * width]));
+    for (int n = 0; n < 350; ++n) {
+      if (n / 10 % 7 != 3) {
+        ASSERT_EQ(run.gradients.x[n], expected.gradients.x[n]) << n;
+      }
+    }
+  }
+}
+
+TEST_F(RecurrentCuda, AnEmptyBatchHasZeroGradients) {
+  const LstmCase given(plain(3, 0, 4, 5), DType::kFloat32, 15);
+  const LstmRun run = CudaRunner(given).run();
+  ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+  EXPECT_EQ(run.gradients.weights[0].ih, std::vector<double>(80, 0.0));
+  EXPECT_EQ(run.gradients.weights[0].hh, std::vector<double>(100, 0.0));
+  EXPECT_EQ(run.gradients.weights[0].bias, std::vector<double>(20, 0.0));
+}
+
+}  // namespace
+}  // namespace warpalign::test

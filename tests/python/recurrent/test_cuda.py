@@ -1,0 +1,182 @@
+"""The LSTM on CUDA: against the CPU path, which tests without a GPU hold to the reference."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.python.recurrent.reference import plain_lstm, relative_error
+from warpalign.recurrent import LSTM, LSTMWeights, lstm
+
+pytestmark = pytest.mark.gpu
+
+
+def results_of(module: LSTM, x: Tensor, hx: tuple[Tensor, Tensor], **given: Any) -> list[Tensor]:
+    """All results and gradients, in float64 on the CPU."""
+    leaves = [t.detach().clone().requires_grad_() for t in (x, *hx)]
+    torch.manual_seed(3)  # the masks' seed
+    y, (h_n, c_n), (h_all, c_all) = module(leaves[0], tuple(leaves[1:]), **given)
+    torch.manual_seed(4)
+    values = [y, h_n, c_n, h_all, c_all]
+    factors = [torch.randn(v.shape, dtype=torch.float64).to(v) for v in values]
+    loss = sum((v * factor).sum() for v, factor in zip(values, factors, strict=True))
+    return [t.double().cpu() for t in (*values, *torch.autograd.grad(loss, [*leaves, *module.parameters()]))]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "stack": {"num_layers": 3, "bidirectional": True},
+    "projection": {"num_layers": 2, "proj_size": 9, "activation": "hard"},
+    "layer norm": {"layer_norm": True, "bidirectional": True},
+    "all": {"num_layers": 2, "proj_size": 9, "layer_norm": True, "zoneout": (0.2, 0.1)},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_devices_agree(cuda: torch.device, name: str) -> None:
+    torch.manual_seed(1)
+    module = LSTM(13, 37, dtype=torch.float64, return_all_states=True, **CASES[name]).eval()
+    x = torch.randn(9, 11, 13, dtype=torch.float64)
+    cells = module.num_layers * (1 + module.bidirectional)
+    hx = tuple(torch.randn(cells, 11, size, dtype=torch.float64) for size in (module.proj_size or 37, 37))
+    lengths, resets = torch.arange(11) % 10, torch.rand(9, 11) < 0.2
+    expected = results_of(module, x, hx, lengths=lengths, resets=resets)
+    theirs = copy.deepcopy(module).to(cuda)
+    hx = tuple(s.to(cuda) for s in hx)
+    is_ = results_of(theirs, x.to(cuda), hx, lengths=lengths.to(cuda), resets=resets.to(cuda))
+    for a, b in zip(is_, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_masks_are_the_cpus(cuda: torch.device) -> None:
+    torch.manual_seed(2)
+    inputs = torch.randn(6, 5, 4, dtype=torch.float64)
+    weights = [LSTMWeights(*(torch.randn(48, n, dtype=torch.float64) for n in (w, 12))) for w in (4, 12)]
+    flat = [t for w in weights for t in w if t is not None]
+    settings = {"bias": False, "training": True, "dropout": 0.3, "weight_dropout": 0.2}
+    settings |= {"zoneout_hidden": 0.3, "zoneout_cell": 0.2}
+
+    def run(device: torch.device) -> list[Tensor]:
+        seed = torch.tensor(1234567, device=device)
+        of_device = [t.to(device) for t in flat]
+        nothing = (None,) * 5
+        out = torch.ops.warpalign.lstm(
+            inputs.to(device), of_device, *nothing, seed, None, True, False, **settings
+        )
+        return [t.cpu() for t in out[:5]]
+
+    for a, b in zip(run(cuda), run(torch.device("cpu")), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(40, 4, 20, 33), (12, 9, 64, 136), (30, 8, 128, 512), (10, 33, 64, 256)])
+def test_error_is_at_most_twice_the_plain_loops(
+    cuda: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int]
+) -> None:
+    torch.manual_seed(5)
+    steps, batch, size, hidden = shape
+    weights = [torch.randn(4 * hidden, n, dtype=torch.float64) / n**0.5 for n in (size, hidden)]
+    leaves = [
+        torch.randn(steps, batch, size, dtype=torch.float64),
+        *(torch.randn(1, batch, hidden, dtype=torch.float64) for _ in range(2)),
+        *weights,
+    ]
+    leaves = [leaf.to(cuda, dtype) for leaf in leaves]
+    factor = torch.randn(steps, batch, hidden, dtype=torch.float64, device=cuda)
+
+    def run(function: Any, dtype: torch.dtype) -> list[Tensor]:
+        x, h0, c0, ih, hh = given = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
+        y, h_n, c_n = function(x, [LSTMWeights(ih, hh)], h0, c0)
+        loss = (y * factor.to(dtype)).sum() + h_n.sum() + c_n.sum()
+        return [y, h_n, c_n, *torch.autograd.grad(loss, given)]
+
+    expected = run(plain_lstm, torch.float64)
+    is_ = run(lambda x, w, h0, c0: lstm(x, w, (h0, c0))[:3], dtype)
+    floor = {torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}[dtype]
+    for ours, naive, exact in zip(is_, run(plain_lstm, dtype), expected, strict=True):
+        assert relative_error(ours, exact) <= 2 * relative_error(naive, exact) + floor
+
+
+def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
+    module = LSTM(8, 24, 2, dropout=0.5, zoneout=0.1, device=cuda)
+    x = torch.randn(7, 3, 8, device=cuda, requires_grad=True)
+
+    def step() -> Tensor:
+        x.grad = None
+        y = module(x)[0]
+        y.square().sum().backward()
+        return y
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    x.grad = None
+    with torch.cuda.graph(graph):
+        y = module(x)[0]
+        y.square().sum().backward()
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        graph.replay()
+        assert x.grad is not None
+        results.append((y.clone(), x.grad.clone()))
+    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
+    assert not torch.equal(results[0][0], results[2][0])
+    assert torch.isfinite(results[2][1]).all()
+
+
+def test_a_row_has_its_bits_in_every_batch(cuda: torch.device) -> None:
+    module = LSTM(16, 40, 2, batch_invariant=True, device=cuda, dtype=torch.bfloat16)
+    x = torch.randn(6, 19, 16, device=cuda, dtype=torch.bfloat16)
+    y = module(x)[0]
+    for b in (0, 7, 18):
+        assert torch.equal(module(x[:, b : b + 1])[0], y[:, b : b + 1])
+
+
+def test_stream_autocast_and_compile(cuda: torch.device) -> None:
+    module = LSTM(16, 40, 2, device=cuda).eval()
+    x = torch.randn(6, 3, 16, device=cuda)
+    expected = module(x)[0]
+    stream = module.stream(3)
+    y = torch.stack([stream.step(frame) for frame in x])
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.compile(module, fullgraph=True)(x)[0], expected, rtol=1e-5, atol=1e-6)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        half = module(x)[0]
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), expected, rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}, {"proj_size": 3}])
+def test_fake_tensors_know_the_tape(cuda: torch.device, options: dict[str, Any]) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def tape_of() -> int:
+        module = LSTM(5, 21, 2, dtype=torch.bfloat16, device=cuda, **options)
+        y = module(torch.randn(7, 3, 5, device=cuda, dtype=torch.bfloat16))[0]
+        return next(t.numel() for t in y.grad_fn.saved_tensors if t is not None and t.dtype == torch.uint8)
+
+    real = tape_of()
+    with FakeTensorMode():
+        assert tape_of() == real
+
+
+def test_parity_with_torch_and_a_checkpoint(cuda: torch.device) -> None:
+    theirs = nn.LSTM(11, 33, 2, bidirectional=True, dtype=torch.float64, device=cuda)
+    ours = LSTM(11, 33, 2, bidirectional=True, dtype=torch.float64, device=cuda)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    x = torch.randn(8, 5, 11, dtype=torch.float64, device=cuda)
+    gradients = []
+    for module in (ours, theirs):
+        y = module(x)[0]
+        y.square().sum().backward()
+        gradients.append([y, *(p.grad for p in module.parameters())])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
