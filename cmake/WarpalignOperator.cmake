@@ -19,9 +19,9 @@ if(WARPALIGN_SANITIZE)
   list(APPEND warpalign_kernel_options -O1)  # cmake/WarpalignTargets.cmake
 endif()
 set(warpalign_baseline_options ${warpalign_kernel_options})
-set(warpalign_avx2_options ${warpalign_kernel_options} -mavx2 -mfma)
+set(warpalign_avx2_options ${warpalign_kernel_options} -mavx2 -mfma -mf16c)
 set(warpalign_avx512_options ${warpalign_kernel_options} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma
-                             -mprefer-vector-width=512)
+                             -mf16c -mprefer-vector-width=512)
 set(WARPALIGN_X86_KERNELS 0)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(WARPALIGN_X86_KERNELS 1)
