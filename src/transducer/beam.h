@@ -2,8 +2,9 @@
 // are in warpalign/transducer_decode.h.
 //
 // A Crew has rank(), size(), sync(), combine(v, op), which reduces a value of every member by a commutative
-// op and gives all of them the result, and lse(row, columns), log sum exp of a row. On a CPU the crew is one
-// thread, on a GPU a block.
+// op and gives all of them the result, lse(row, columns), log sum exp of a row, and best_labels(decoding,
+// row, added, count, out), the largest of row[c] + added[c] that are no blanks, the largest first. On a CPU
+// the crew is one thread, on a GPU a block.
 #pragma once
 
 #include <cstdint>
@@ -145,32 +146,17 @@ class BeamSearchStep {
   [[nodiscard]] WARPALIGN_HERE const Real* scores(std::int32_t k) const {
     return static_cast<const Real*>(p_.scores) + (first_ + k) * columns_;
   }
-  // What is added to a label's score.
-  [[nodiscard]] WARPALIGN_HERE Real label_score(std::int32_t k, std::int32_t column) const {
-    if (!p_.label_scores) return Real(0);
-    return static_cast<const Real*>(p_.label_scores)[(first_ + k) * p_.decoding.labels + column];
+  // What is added to the labels' scores of hypothesis k, or null.
+  [[nodiscard]] WARPALIGN_HERE const Real* label_scores(std::int32_t k) const {
+    if (!p_.label_scores) return nullptr;
+    return static_cast<const Real*>(p_.label_scores) + (first_ + k) * p_.decoding.labels;
   }
 
   // The best labels of hypothesis k, and its sums.
   WARPALIGN_HERE void find_labels(std::int32_t k) {
     const Real* const row = scores(k);
+    crew_.best_labels(p_.decoding, row, label_scores(k), p_.beams, w_.labels + k * p_.beams);
     const double lse = crew_.lse(row, p_.decoding.labels);
-    const auto better = [](Best<Real> a, const Best<Real>& other) {
-      if (other.column >= 0) a.see(other.value, other.column);
-      return a;
-    };
-    Best<Real> last;
-    for (std::int32_t j = 0; j < p_.beams; ++j) {
-      Best<Real> best;
-      for (std::int32_t c = crew_.rank(); (j == 0 || last.column >= 0) && c < p_.decoding.labels;
-           c += crew_.size()) {
-        if (blank_frames(p_.decoding, c) > 0) continue;
-        const Real value = row[c] + label_score(k, c);
-        if (j == 0 || value < last.value || (value == last.value && c > last.column)) best.see(value, c);
-      }
-      last = crew_.combine(best, better);
-      if (crew_.rank() == 0) w_.labels[k * p_.beams + j] = last;
-    }
     if (crew_.rank() != 0) return;
     w_.lse[k] = lse;
     if (p_.decoding.tdt) w_.duration_lse[k] = duration_lse(p_.decoding, row + p_.decoding.labels);
@@ -201,7 +187,8 @@ class BeamSearchStep {
       if (label.column < 0) {
         weight = -kInfinity<double>;
       } else {
-        weight += static_cast<double>(scores(k)[label.column]) - w_.lse[k] + label_score(k, label.column);
+        weight += static_cast<double>(scores(k)[label.column]) - w_.lse[k];
+        if (p_.label_scores) weight += label_scores(k)[label.column];
       }
       c.token = label.column;
       c.hash = extended(c.hash, c.token);

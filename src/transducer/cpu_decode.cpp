@@ -33,7 +33,7 @@ std::int32_t length_of(const std::int32_t* lengths, std::int32_t frames, std::in
   return lengths ? lengths[b] : frames;
 }
 
-// The rows that a worker scores together.
+// The rows that a worker scores together, and where each one's scores go.
 template <class Real>
 class RowTile {
  public:
@@ -44,18 +44,19 @@ class RowTile {
         hidden_(arena.take<Real>(kDecodeRows * stride_)) {}
 
   // The row of frame t of utterance b, for the hypothesis n.
-  void add(std::int32_t b, std::int32_t t, std::int64_t n) {
+  void add(std::int32_t b, std::int32_t t, std::int64_t n, Real* out) {
     const Real* const encoder = static_cast<const Real*>(joint_.encoder.data) + b * joint_.encoder.stride[0] +
                                 t * joint_.encoder.stride[1];
     const Real* const predictor = static_cast<const Real*>(joint_.predictor) + n * joint_.hidden;
     kernels<Real>().hidden(encoder, predictor, joint_.hidden, joint_.activation == Activation::kTanh,
-                           hidden_ + rows_++ * stride_);
+                           hidden_ + rows_ * stride_);
+    out_[rows_++] = out;
   }
-  [[nodiscard]] int rows() const { return rows_; }
-  // Scores of all rows, `out_stride` numbers apart; then there are no rows.
-  void score(Real* out, std::int64_t out_stride) {
+  [[nodiscard]] bool is_full() const { return rows_ == kDecodeRows; }
+  // Scores of all rows; then there are no rows.
+  void score() {
     kernels<Real>().scores(hidden_, stride_, rows_, static_cast<const Real*>(joint_.weight),
-                           static_cast<const Real*>(joint_.bias), joint_.hidden, columns_, out, out_stride);
+                           static_cast<const Real*>(joint_.bias), joint_.hidden, columns_, out_);
     rows_ = 0;
   }
 
@@ -64,6 +65,7 @@ class RowTile {
   std::int32_t columns_;
   std::int64_t stride_;
   Real* hidden_;
+  Real* out_[kDecodeRows] = {};
   int rows_ = 0;
 };
 
@@ -84,39 +86,33 @@ struct Tasks {
 
 template <class Real>
 Tasks score_tasks(const TransducerScores& p, const Execution& execution) {
-  Tasks tasks(p.batch, 1, execution);
+  const std::int32_t hypotheses = p.batch * p.beams;
+  Tasks tasks(hypotheses, std::max(hypotheses, 1), execution);
   Arena arena;
   RowTile<Real>(p.joint, p.columns, arena);
   tasks.team.scratch_bytes = cpu::rounded_to_worker(arena.used());
   return tasks;
 }
 
-// Scores of one utterance's hypotheses. The rows that are wanted follow each other in tiles, which end where
-// an unwanted row lies between.
+// Scores of some hypotheses, of any utterances: a tile takes the rows that are wanted, in order.
 template <class Real>
-void score_utterance(const TransducerScores& p, std::int32_t b, void* scratch) {
+void score_hypotheses(const TransducerScores& p, std::int32_t first, std::int32_t last, void* scratch) {
   Arena arena(scratch);
   RowTile<Real> tile(p.joint, p.columns, arena);
-  const std::int32_t length = length_of(p.lengths, p.frames, b);
-  auto* const out = static_cast<Real*>(p.scores);
-  const std::int64_t first = std::int64_t{b} * p.beams * p.window;
-  const std::int64_t count = std::int64_t{p.beams} * p.window;
-  const auto flush = [&](std::int64_t end) {
-    if (tile.rows() > 0) tile.score(out + (end - tile.rows()) * p.columns, p.columns);
-  };
-  for (std::int64_t k = 0; k < count; ++k) {
-    const std::int64_t row = first + k, n = row / p.window;
+  Real* out = static_cast<Real*>(p.scores) + std::int64_t{first} * p.window * p.columns;
+  for (std::int32_t n = first; n < last; ++n) {
+    const std::int32_t b = n / p.beams, length = length_of(p.lengths, p.frames, b);
     const std::int32_t start = p.frame[n * p.frame_stride];
-    const std::int64_t t = start + k % p.window;
-    if (start < 0 || t >= length) {
-      flush(row);
-      std::fill_n(out + row * p.columns, p.columns, Real(0));
-      continue;
+    for (std::int32_t f = 0; f < p.window; ++f, out += p.columns) {
+      if (start < 0 || start >= length - f) {
+        std::fill_n(out, p.columns, Real(0));
+        continue;
+      }
+      tile.add(b, start + f, n, out);
+      if (tile.is_full()) tile.score();
     }
-    tile.add(b, static_cast<std::int32_t>(t), n);
-    if (tile.rows() == kDecodeRows) flush(row + 1);
   }
-  flush(first + count);
+  tile.score();
 }
 
 template <class Real>
@@ -151,17 +147,17 @@ struct Walker {
     const std::int32_t start = walk.frame;
     while (walks && walk.frame - start < count) {
       const Real* const row = scores + std::int64_t{walk.frame - start} * columns_of(d);
-      const CpuRowBest found = kernels<Real>().best(row, d.labels);
       Best<Real> best;
-      best.value = static_cast<Real>(found.value);
-      best.column = found.column;
-      walks = take(best_arc(d, best, found.lse, row + d.labels), d, walk, log_prob) && walk.frame < end;
+      CpuColumn<Real> found;
+      if (kernels<Real>().largest(row, nullptr, d.labels, 1, &found) > 0) best = {found.value, found.column};
+      const double lse = kernels<Real>().lse(row, d.labels);
+      walks = take(best_arc(d, best, lse, row + d.labels), d, walk, log_prob) && walk.frame < end;
     }
   }
 };
 
-// Some utterances at the same time, so that a pass over the weights serves all of them. Where they are few,
-// further frames of each fill the tile.
+// Some utterances at the same time, so that a pass over the weights serves all of them. Further frames of the
+// first ones fill the rows that a product takes at least.
 template <class Real>
 void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int32_t last, void* scratch) {
   Walker<Real> walkers[kDecodeRows];
@@ -180,15 +176,21 @@ void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int
     for (;;) {
       const auto walking = std::count_if(walkers, walkers + count, [](const auto& w) { return w.walks; });
       if (walking == 0) break;
-      const auto ahead = static_cast<std::int32_t>(kDecodeRows / walking);
+      const auto all = static_cast<std::int32_t>((walking + kDecodeStep - 1) / kDecodeStep * kDecodeStep);
       std::int32_t rows[kDecodeRows] = {};
+      std::int32_t left = all, walkers_left = static_cast<std::int32_t>(walking);
+      Real* to = scores;
       for (std::int32_t k = 0; k < count; ++k) {
         const Walker<Real>& w = walkers[k];
         if (!w.walks) continue;
-        rows[k] = std::min(ahead, w.end - w.walk.frame);
-        for (std::int32_t f = 0; f < rows[k]; ++f) tile.add(w.utterance, w.walk.frame + f, w.utterance);
+        rows[k] = std::min((left + walkers_left - 1) / walkers_left, w.end - w.walk.frame);
+        left -= rows[k];
+        --walkers_left;
+        for (std::int32_t f = 0; f < rows[k]; ++f, to += columns) {
+          tile.add(w.utterance, w.walk.frame + f, w.utterance, to);
+        }
       }
-      tile.score(scores, columns);
+      tile.score();
       const Real* from = scores;
       for (std::int32_t k = 0; k < count; ++k) {
         walkers[k].go(p.decoding, from, rows[k]);
@@ -212,7 +214,19 @@ struct Alone {
   static T combine(const T& v, const Op&) {
     return v;
   }
-  static double lse(const Real* row, std::int32_t columns) { return kernels<Real>().best(row, columns).lse; }
+  static double lse(const Real* row, std::int32_t columns) { return kernels<Real>().lse(row, columns); }
+  static void best_labels(const TransducerDecoding& d, const Real* row, const Real* added, std::int32_t count,
+                          Best<Real>* out) {
+    // As many more as there are blanks.
+    CpuColumn<Real> all[kTransducerMostBeams + kTransducerBigBlanks + 1];
+    const int blanks = d.tdt ? 1 : 1 + d.durations;
+    const int found = kernels<Real>().largest(row, added, d.labels, count + blanks, all);
+    std::int32_t kept = 0;
+    for (int k = 0; k < found && kept < count; ++k) {
+      if (blank_frames(d, all[k].column) == 0) out[kept++] = {all[k].value, all[k].column};
+    }
+    std::fill(out + kept, out + count, Best<Real>{});
+  }
 };
 
 template <class Real>
@@ -244,8 +258,9 @@ Status scores_cpu(const TransducerScores& p, Workspace workspace, const Executio
   visit_float32_float64(p.dtype, [&](auto type) {
     using Real = typename decltype(type)::Type;
     const Tasks tasks = score_tasks<Real>(p, execution);
-    cpu::run_team(tasks.team, workspace, execution,
-                  [&](int b, const cpu::ItemMemory& memory) { score_utterance<Real>(p, b, memory.scratch); });
+    cpu::run_team(tasks.team, workspace, execution, [&](int task, const cpu::ItemMemory& memory) {
+      score_hypotheses<Real>(p, tasks.begin(task), tasks.end(task), memory.scratch);
+    });
   });
   return {};
 }

@@ -1,5 +1,5 @@
 // The CPU kernels of decoding: hidden rows, their products with the output layer's weights, and a row's best
-// column. Lanes lie along the summed axis, and a row's sums do not depend on the rows beside it. Included
+// columns. Lanes lie along the summed axis, and a row's sums do not depend on the rows beside it. Included
 // once per instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA defined.
 #include "core/constants.h"
 #include "cpu/simd.h"
@@ -46,94 +46,156 @@ void decode_hidden(const Real* encoder, const Real* predictor, __INT32_TYPE__ hi
   }
 }
 
-template <class Real>
-WARPALIGN_INLINE Real sum_of_lanes(typename VectorOf<Real>::Type v) {
-  constexpr int kLanes = kLanesOf<typename VectorOf<Real>::Type>;
-  Real lane[kLanes];
-  store(lane, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
+// Lanes of a and b in groups of 2 kHalf: each group's upper half is added to its lower one. The sums of a's
+// groups fill the lower half of the result, those of b's the upper half.
+template <int kHalf, class V>
+WARPALIGN_INLINE V folded(V a, V b) {
+  constexpr int kLanes = kLanesOf<V>;
+  decltype(lanes(V{})) low, high;
+  for (int k = 0; k < kLanes; ++k) {
+    const int place = k % (kLanes / 2);
+    low[k] = place / kHalf * 2 * kHalf + place % kHalf + k / (kLanes / 2) * kLanes;
+    high[k] = low[k] + kHalf;
   }
-  return lane[0];
+#if defined(__clang__)
+  V x, y;
+  for (int k = 0; k < kLanes; ++k) {
+    x[k] = low[k] < kLanes ? a[low[k]] : b[low[k] - kLanes];
+    y[k] = high[k] < kLanes ? a[high[k]] : b[high[k] - kLanes];
+  }
+  return x + y;
+#else
+  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+#endif
+}
+
+// out[k] = the sum of v[k]'s lanes, for kCount vectors, a power of 2. A vector's sum has one order, whatever
+// kCount is.
+template <int kCount, int kHalf, class V>
+WARPALIGN_INLINE V sums_of_lanes(const V* v) {
+  if constexpr (kHalf == 0) {
+    return v[0];
+  } else if constexpr (kCount == 1) {
+    const V next = folded<kHalf>(v[0], v[0]);
+    return sums_of_lanes<1, kHalf / 2>(&next);
+  } else {
+    V next[kCount / 2];
+    for (int k = 0; k < kCount / 2; ++k) next[k] = folded<kHalf>(v[2 * k], v[2 * k + 1]);
+    return sums_of_lanes<kCount / 2, kHalf / 2>(next);
+  }
+}
+// The same for any count, by powers of 2.
+template <int kCount, class V, class Real>
+WARPALIGN_INLINE void store_sums_of_lanes(const V* v, Real* out) {
+  constexpr int kLanes = kLanesOf<V>;
+  if constexpr (kCount >= kLanes) {
+    store(out, sums_of_lanes<kLanes, kLanes / 2>(v));
+    store_sums_of_lanes<kCount - kLanes>(v + kLanes, out + kLanes);
+  } else if constexpr (kCount > 0) {
+    constexpr int kBatch = kCount >= 8 ? 8 : kCount >= 4 ? 4 : kCount >= 2 ? 2 : 1;
+    const V sums = sums_of_lanes<kBatch, kLanes / 2>(v);
+    for (int k = 0; k < kBatch; ++k) out[k] = sums[k];
+    store_sums_of_lanes<kCount - kBatch>(v + kBatch, out + kBatch);
+  }
+}
+
+// v, as a register's contents: else the compiler reads it from memory for every product.
+template <class V>
+WARPALIGN_INLINE V in_register(V v) {
+#if defined(__SSE2__)
+  __asm__("" : "+v"(v));
+#endif
+  return v;
 }
 
 // Products of kRows hidden rows with kColumns rows of weights.
 template <int kRows, int kColumns, class Real>
 WARPALIGN_INLINE void decode_tile(const Real* hidden, Index hidden_stride, const Real* weight,
-                                  const Real* bias, Index size, Real* out, Index out_stride) {
+                                  const Real* bias, Index size, Index column, Real* const* out) {
   using V = typename VectorOf<Real>::Type;
   constexpr Index kLanes = kLanesOf<V>;
-  V sum[kRows][kColumns] = {};
+  V sum[kColumns * kRows] = {};
   const auto add = [&](Index k, const V(&w)[kColumns]) {
     for (int r = 0; r < kRows; ++r) {
-      const V h = load(hidden + r * hidden_stride + k);
-      for (int c = 0; c < kColumns; ++c) sum[r][c] += h * w[c];
+      const V h = in_register(load(hidden + r * hidden_stride + k));
+      for (int c = 0; c < kColumns; ++c) sum[c * kRows + r] += h * w[c];
     }
   };
+  const Real* const from = weight + column * size;
   V w[kColumns];
   Index k = 0;
   for (; k + kLanes <= size; k += kLanes) {
-    for (int c = 0; c < kColumns; ++c) w[c] = load(weight + c * size + k);
+    for (int c = 0; c < kColumns; ++c) w[c] = load(from + c * size + k);
     add(k, w);
   }
   if (k < size) {
-    for (int c = 0; c < kColumns; ++c) w[c] = load_first(weight + c * size + k, size - k);
+    for (int c = 0; c < kColumns; ++c) w[c] = load_first(from + c * size + k, size - k);
     add(k, w);
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
-      out[r * out_stride + c] = sum_of_lanes<Real>(sum[r][c]) + (bias ? bias[c] : Real(0));
-    }
+  Real sums[kColumns * kRows];
+  store_sums_of_lanes<kColumns * kRows>(sum, sums);
+  for (int c = 0; c < kColumns; ++c) {
+    const Real b = bias ? bias[column + c] : Real(0);
+    for (int r = 0; r < kRows; ++r) out[r][column + c] = sums[c * kRows + r] + b;
   }
 }
 
+// Columns first .. last - 1 of kRows rows.
 template <int kRows, class Real>
-void decode_rows(const Real* hidden, Index hidden_stride, const Real* weight, const Real* bias, Index size,
-                 Index columns, Real* out, Index out_stride) {
+void decode_columns(const Real* hidden, Index hidden_stride, const Real* weight, const Real* bias, Index size,
+                    Index first, Index last, Real* const* out) {
   // As many sums as there are registers for, with the weights beside them.
-  constexpr int kColumns = WARPALIGN_SIMD_BYTES == 64 ? 3 : kRows <= 2 ? 4 : kRows == 4 ? 2 : 1;
-  Index c = 0;
-  for (; c + kColumns <= columns; c += kColumns) {
-    decode_tile<kRows, kColumns>(hidden, hidden_stride, weight + c * size, bias ? bias + c : nullptr, size,
-                                 out + c, out_stride);
+  constexpr int kColumns = kRows == 4 ? 3 : 4;
+  Index c = first;
+  for (; c + kColumns <= last; c += kColumns) {
+    decode_tile<kRows, kColumns>(hidden, hidden_stride, weight, bias, size, c, out);
   }
-  for (; c < columns; ++c) {
-    decode_tile<kRows, 1>(hidden, hidden_stride, weight + c * size, bias ? bias + c : nullptr, size, out + c,
-                          out_stride);
-  }
+  for (; c < last; ++c) decode_tile<kRows, 1>(hidden, hidden_stride, weight, bias, size, c, out);
 }
 
+// A block of columns stays in the caches while all rows pass.
 template <class Real>
 void decode_scores(const Real* hidden, __INT64_TYPE__ hidden_stride, int rows, const Real* weight,
-                   const Real* bias, __INT32_TYPE__ size, __INT32_TYPE__ columns, Real* out,
-                   __INT64_TYPE__ out_stride) {
-  const auto tile = [&]<int kRows>(Index first) {
-    decode_rows<kRows>(hidden + first * hidden_stride, hidden_stride, weight, bias, size, columns,
-                       out + first * out_stride, out_stride);
-  };
-  Index r = 0;
-  for (; r + 8 <= rows; r += 8) tile.template operator()<8>(r);
-  for (; r + 4 <= rows; r += 4) tile.template operator()<4>(r);
-  for (; r + 2 <= rows; r += 2) tile.template operator()<2>(r);
-  for (; r < rows; ++r) tile.template operator()<1>(r);
+                   const Real* bias, __INT32_TYPE__ size, __INT32_TYPE__ columns, Real* const* out) {
+  constexpr Index kBlock = 12;  // a multiple of every kColumns
+  for (Index first = 0; first < columns; first += kBlock) {
+    const Index last = first + kBlock < columns ? first + kBlock : columns;
+    int r = 0;
+    const auto take = [&]<int kRows>() {
+      for (; r + kRows <= rows; r += kRows) {
+        decode_columns<kRows>(hidden + r * hidden_stride, hidden_stride, weight, bias, size, first, last,
+                              out + r);
+      }
+    };
+    take.template operator()<4>();
+    take.template operator()<2>();
+    take.template operator()<1>();
+  }
 }
 
 template <class Real>
-CpuRowBest decode_best(const Real* row, __INT32_TYPE__ columns) {
+int decode_largest(const Real* row, const Real* added, __INT32_TYPE__ columns, int count,
+                   CpuColumn<Real>* out) {
   using V = typename VectorOf<Real>::Type;
   constexpr int kLanes = kLanesOf<V>;
-  const Real lowest = static_cast<Real>(-__builtin_inf());
-  V largest = splat(lowest);
-  int k = 0;
-  for (; k + kLanes <= columns; k += kLanes) largest = max(load(row + k), largest);  // NaN is passed over
-  Real top = lowest;
-  for (int lane = 0; lane < kLanes; ++lane) top = largest[lane] > top ? largest[lane] : top;
-  for (; k < columns; ++k) top = row[k] > top ? row[k] : top;
-  CpuRowBest best{static_cast<double>(top), -1, row_lse<WideStorage<Real>>(row, columns)};
-  for (k = 0; top > lowest && best.column < 0; ++k) {
-    if (row[k] == top) best.column = k;
+  Real least = static_cast<Real>(-__builtin_inf());  // what a number has to be above
+  int found = 0;
+  const auto see = [&](Real value, __INT32_TYPE__ column) {
+    if (!(value > least)) return;
+    if (found < count) ++found;
+    int place = found - 1;
+    for (; place > 0 && value > out[place - 1].value; --place) out[place] = out[place - 1];
+    out[place] = {value, column};
+    if (found == count) least = out[found - 1].value;
+  };
+  __INT32_TYPE__ k = 0;
+  for (; k + kLanes <= columns; k += kLanes) {
+    const V v = added ? load(row + k) + load(added + k) : load(row + k);
+    if (!any_bit(v > splat(least))) continue;
+    for (int lane = 0; lane < kLanes; ++lane) see(v[lane], k + lane);
   }
-  return best;
+  for (; k < columns; ++k) see(added ? row[k] + added[k] : row[k], k);
+  return found;
 }
 
 }  // namespace WARPALIGN_SIMD_NAMESPACE
@@ -142,9 +204,10 @@ namespace warpalign::detail::transducer {
 
 const CpuDecode& decode_kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
-  static constexpr CpuDecode kKernels{
-      {isa::decode_hidden<float>, isa::decode_scores<float>, isa::decode_best<float>},
-      {isa::decode_hidden<double>, isa::decode_scores<double>, isa::decode_best<double>}};
+  static constexpr CpuDecode kKernels{{isa::decode_hidden<float>, isa::decode_scores<float>,
+                                       isa::row_lse<isa::WideStorage<float>>, isa::decode_largest<float>},
+                                      {isa::decode_hidden<double>, isa::decode_scores<double>,
+                                       isa::row_lse<isa::WideStorage<double>>, isa::decode_largest<double>}};
   return kKernels;
 }
 

@@ -8,16 +8,18 @@
 
 namespace warpalign::detail::transducer {
 
-// Rows of hidden numbers that are multiplied by the weights together.
-constexpr int kDecodeRows = 8;
+// Rows of hidden numbers that are multiplied by the weights together, at most.
+constexpr int kDecodeRows = 16;
+// A product of one row takes two thirds of the time that a product of so many takes.
+constexpr int kDecodeStep = 4;
 // A row of hidden numbers takes a multiple of so many, the last ones 0.
 constexpr int kDecodePad = 16;
 
-// Largest number of a row and its column (-1: none above -inf), and log sum exp.
-struct CpuRowBest {
-  double value;
+// A column of a row, and its number.
+template <class Real>
+struct CpuColumn {
+  Real value;
   std::int32_t column;
-  double lse;
 };
 
 template <class Real>
@@ -26,9 +28,12 @@ struct CpuDecodeKernels {
   void (*hidden)(const Real* encoder, const Real* predictor, std::int32_t hidden, bool is_tanh, Real* out);
   // out[r][c] = bias[c] + hidden[r] weight[c] for r < rows <= kDecodeRows; bias may be null.
   void (*scores)(const Real* hidden, std::int64_t hidden_stride, int rows, const Real* weight,
-                 const Real* bias, std::int32_t hidden_size, std::int32_t columns, Real* out,
-                 std::int64_t out_stride);
-  CpuRowBest (*best)(const Real* row, std::int32_t columns);
+                 const Real* bias, std::int32_t hidden_size, std::int32_t columns, Real* const* out);
+  // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
+  double (*lse)(const void* row, std::int32_t columns);
+  // The `count` largest of row[c] + added[c], the largest first, equal ones in order of their columns; added
+  // may be null. -inf and NaN are left out. Returns how many there are.
+  int (*largest)(const Real* row, const Real* added, std::int32_t columns, int count, CpuColumn<Real>* out);
 };
 
 struct CpuDecode {

@@ -226,10 +226,11 @@ def _run(model: Model, search: _Search, state: BeamState) -> BeamState:
     expand = _first_to_expand(state, limits)
     # Steps write nodes: those that the caller has stay as they are.
     state = state._replace(nodes=state.nodes.clone(), used=state.used.clone())
+    first = torch.arange(0, expand.numel(), search.beam, device=expand.device)[:, None]
     while bool((expand >= 0).any()):
         state = _with_room(state, search.every * search.beam)
         for _ in range(search.every):
-            state, expand = _step(model, search, state, expand)
+            state, expand = _step(model, search, state, expand, first)
     hypothesis = state.hypothesis.clone()
     hypothesis[..., FRAME] = (hypothesis[..., FRAME] - limits[:, None]).clamp(min=0)
     return state._replace(hypothesis=hypothesis, frames_before=state.frames_before + limits)
@@ -245,7 +246,10 @@ def _with_room(state: BeamState, count: int) -> BeamState:
     return state._replace(nodes=torch.cat([state.nodes, more], 1))
 
 
-def _step(model: Model, search: _Search, state: BeamState, expand: Tensor) -> tuple[BeamState, Tensor]:
+def _step(
+    model: Model, search: _Search, state: BeamState, expand: Tensor, first: Tensor
+) -> tuple[BeamState, Tensor]:
+    """first: (B, 1), each utterance's first hypothesis among all."""
     batch, beam = model.batch, search.beam
     scores = model.scores(expand.view(-1), state.rows, 1).view(batch, beam, -1)
     columns = scores.shape[2] - (len(model.arcs.durations) if model.arcs.tdt else 0)
@@ -263,9 +267,9 @@ def _step(model: Model, search: _Search, state: BeamState, expand: Tensor) -> tu
         sum=search.merge == "sum",
         **model.arcs._asdict(),
     )
-    first = torch.arange(0, batch * beam, beam, device=source.device)[:, None]
     picked = (source + first).view(-1)
-    tokens, found = label.view(-1).clamp(min=0).long(), label.view(-1) >= 0
+    label = label.view(-1)
+    tokens, found = label.clamp(min=0).long(), label >= 0
     rows, predictor = _advanced(model, state.rows, state.predictor, picked, tokens, found)
     language_rows, language = state.language_rows, state.language
     if search.language is not None:
@@ -288,7 +292,7 @@ def _advanced(
     model: Model, rows: Tensor, state: State, picked: Tensor, tokens: Tensor, found: Tensor
 ) -> tuple[Tensor, State]:
     """Rows and states of the hypotheses that new ones come from, behind their new labels."""
-    rows = rows[picked]
+    rows = rows.index_select(0, picked)
     state = mapped(lambda leaf: leaf.index_select(model.batch_axis, picked), state)
     if not found.is_cuda and not bool(found.any()):
         return rows, state

@@ -54,6 +54,27 @@ class BeamBlock {
     return static_cast<double>(shift) + std::log(combine(sum, [](Real a, Real b) { return a + b; }));
   }
 
+  // One pass over the row for each of them.
+  template <class Real>
+  __device__ void best_labels(const TransducerDecoding& d, const Real* row, const Real* added,
+                              std::int32_t count, Best<Real>* out) const {
+    const auto better = [](Best<Real> a, const Best<Real>& other) {
+      if (other.column >= 0) a.see(other.value, other.column);
+      return a;
+    };
+    Best<Real> last;
+    for (std::int32_t j = 0; j < count; ++j) {
+      Best<Real> best;
+      for (std::int32_t c = rank(); (j == 0 || last.column >= 0) && c < d.labels; c += size()) {
+        if (blank_frames(d, c) > 0) continue;
+        const Real value = row[c] + (added ? added[c] : Real(0));
+        if (j == 0 || value < last.value || (value == last.value && c > last.column)) best.see(value, c);
+      }
+      last = combine(best, better);
+      if (rank() == 0) out[j] = last;
+    }
+  }
+
  private:
   Slot* slots_;  // kWarps of them, shared
 };
