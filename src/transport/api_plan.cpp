@@ -32,11 +32,6 @@ Status check_potentials(const SinkhornProblem& p, const Execution& execution) {
   if (!p.g0) return Status::invalid("g0", "the potentials g of the plan", 0);
   return {};
 }
-// Of functions without a CUDA path.
-Status check_plan(const SinkhornProblem& p, const Execution& execution) {
-  if (Status s = check_potentials(p, execution); !s.ok() || p.batch == 0) return s;
-  return check_on_host(execution);
-}
 
 // The same for every function of the CUDA path.
 std::size_t cuda_workspace_bytes([[maybe_unused]] const SinkhornProblem& p,
@@ -96,13 +91,14 @@ Status plan_apply(const SinkhornProblem& p, const PlanProduct& product, Workspac
 
 std::size_t plan_gradient_workspace_bytes(const SinkhornProblem& problem, const PlanGradient& gradient,
                                           const Execution& execution) {
+  if (!on_host(execution)) return cuda_workspace_bytes(problem, execution);
   if (!runs(problem, execution) || gradient.columns < 0 || gradient.columns > kMostColumns) return 0;
   return plan_gradient_cpu_workspace_bytes(problem, gradient, execution);
 }
 
 Status plan_gradient(const SinkhornProblem& p, const PlanGradient& g, Workspace workspace,
                      const Execution& execution) {
-  if (Status s = check_plan(p, execution); !s.ok()) return s;
+  if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (g.columns == 0) {
     if (Status s = check_input(p, "w", g.w.data); !s.ok()) return s;
@@ -126,6 +122,9 @@ Status plan_gradient(const SinkhornProblem& p, const PlanGradient& g, Workspace 
                             {"grad_epsilon", g.grad_epsilon, b * size, size},
                             {}};
   if (Status s = check_memory(places, workspace, needed, execution); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!on_host(execution)) return plan_gradient_cuda(p, g, workspace, execution);
+#endif
   return plan_gradient_cpu(p, g, workspace, execution);
 }
 
@@ -159,13 +158,14 @@ Status plan_topk(const SinkhornProblem& p, const PlanTop& top, Workspace workspa
 
 std::size_t plan_sample_workspace_bytes(const SinkhornProblem& problem, const PlanSamples& samples,
                                         const Execution& execution) {
+  if (!on_host(execution)) return cuda_workspace_bytes(problem, execution);
   if (!runs(problem, execution) || samples.count < 1) return 0;
   return plan_sample_cpu_workspace_bytes(problem, samples, execution);
 }
 
 Status plan_sample(const SinkhornProblem& p, const PlanSamples& samples, Workspace workspace,
                    const Execution& execution) {
-  if (Status s = check_plan(p, execution); !s.ok()) return s;
+  if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (samples.count < 1 || samples.count > kMostColumns) {
     return Status::invalid("count", "1 to 2^29 samples", samples.count);
@@ -175,6 +175,9 @@ Status plan_sample(const SinkhornProblem& p, const PlanSamples& samples, Workspa
   const std::size_t bytes = static_cast<std::size_t>(p.batch) * samples.count * 2 * sizeof(std::int32_t);
   WrittenMemory places[] = {{"pairs", samples.pairs, bytes, sizeof(std::int32_t)}, {}};
   if (Status s = check_memory(places, workspace, needed, execution); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (!on_host(execution)) return plan_sample_cuda(p, samples, workspace, execution);
+#endif
   return plan_sample_cpu(p, samples, workspace, execution);
 }
 

@@ -32,6 +32,8 @@ Status plan_dense_cpu(const SinkhornProblem&, void* plan, Workspace, const Execu
 
 std::size_t plan_cuda_workspace_bytes(const SinkhornProblem&, const Execution&);
 Status plan_apply_cuda(const SinkhornProblem&, const PlanProduct&, Workspace, const Execution&);
+Status plan_gradient_cuda(const SinkhornProblem&, const PlanGradient&, Workspace, const Execution&);
+Status plan_sample_cuda(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
 Status plan_topk_cuda(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
 Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
 

@@ -34,6 +34,11 @@ struct Pass {
 struct PlanSums {
   double linear = 0;  // sum P C, C not scaled
   double logits = 0;  // sum P t
+
+  __device__ __forceinline__ void join(const PlanSums& other) {
+    linear += other.linear;
+    logits += other.logits;
+  }
 };
 
 __device__ __forceinline__ float exp2_of(float x) { return cuda::exp2_fast(x); }

@@ -22,7 +22,7 @@ const SinkhornKernel<Real>& dense_kernel_for(int columns);
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();
 
-// Writes params.plan, params.result or params.top_values, of given costs or of points.
+// Writes what is read off a plan (plan_kernel.cuh), of given costs or of points.
 template <class Real>
 const SinkhornKernel<Real>& plan_kernel_entry();
 

@@ -7,7 +7,7 @@ namespace {
 
 template <class Real>
 struct PlanKernel {
-  using Costs = PlanTiles<Real>;
+  using Costs = Points<Real>;
   static constexpr auto get() { return plan_kernel<Costs>; }
 };
 

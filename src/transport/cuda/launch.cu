@@ -12,6 +12,11 @@
 namespace warpalign::detail::transport {
 namespace {
 
+template <class Real>
+Table<Real> table(const StridedTensor& of, int columns) {
+  return {static_cast<const Real*>(of.data), {of.stride[0], of.stride[1], of.stride[2]}, columns};
+}
+
 // What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
 template <class Real>
 class Plan {
@@ -89,12 +94,10 @@ class Plan {
     if (!p_.cost.data) {
       params.dim = p_.dim;
       params.kind = p_.cost_kind;
-      params.rows.points = real(p_.x.data);
+      params.rows.points = table<Real>(p_.x, p_.dim);
       params.rows.grad_points = written(out.grad_x);
-      params.columns.points = real(p_.y.data);
+      params.columns.points = table<Real>(p_.y, p_.dim);
       params.columns.grad_points = written(out.grad_y);
-      std::copy_n(p_.x.stride, 3, params.rows.point_stride);
-      std::copy_n(p_.y.stride, 3, params.columns.point_stride);
     }
     params.cost = real(p_.cost.data);
     params.plan = written(out.grad_cost);
@@ -129,9 +132,10 @@ class Plan {
   [[nodiscard]] Status launch(const SolveParams<Real>& params, cudaStream_t stream) const {
     const std::size_t teams = layout_.teams;
     if (Status s = cuda::set_memory(params.arrivals, 0, teams * sizeof(int), stream); !s.ok()) return s;
-    if (params.plan && (p_.a.lengths || p_.b.lengths)) {  // behind true lengths
+    for (Real* const table : {params.plan, params.gradient.grad_cost}) {
+      if (!table || !(p_.a.lengths || p_.b.lengths)) continue;  // behind true lengths
       const std::size_t bytes = sizeof(Real) * p_.batch * p_.n * p_.m;
-      if (Status s = cuda::set_memory(params.plan, 0, bytes, stream); !s.ok()) return s;
+      if (Status s = cuda::set_memory(table, 0, bytes, stream); !s.ok()) return s;
     }
     return kernel_->launch(params, stream);
   }
@@ -190,11 +194,35 @@ std::size_t plan_cuda_workspace_bytes(const SinkhornProblem& p, const Execution&
 Status plan_apply_cuda(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,
                        const Execution& execution) {
   return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
-    params.factor = static_cast<const Real*>(product.v.data);
-    std::copy_n(product.v.stride, 3, params.factor_stride);
+    params.factor = table<Real>(product.v, product.columns);
     params.result = static_cast<Real*>(product.result);
-    params.result_columns = product.columns;
     params.transposed = product.transposed;
+  });
+}
+
+Status plan_gradient_cuda(const SinkhornProblem& p, const PlanGradient& g, Workspace workspace,
+                          const Execution& execution) {
+  return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
+    const auto written = [](void* data) { return static_cast<Real*>(data); };
+    params.gradient = {true,
+                       static_cast<const Real*>(g.w.data),
+                       {g.w.stride[0], g.w.stride[1], g.w.stride[2]},
+                       {table<Real>(g.u, g.columns), table<Real>(g.v, g.columns)},
+                       {written(g.row_sums), written(g.column_sums)},
+                       {written(g.grad_a), written(g.grad_b)},
+                       written(g.grad_cost),
+                       written(g.grad_epsilon)};
+    params.rows.grad_points = written(g.grad_x);
+    params.columns.grad_points = written(g.grad_y);
+  });
+}
+
+Status plan_sample_cuda(const SinkhornProblem& p, const PlanSamples& samples, Workspace workspace,
+                        const Execution& execution) {
+  return read_off_plan(p, workspace, execution, [&]<class Real>(SolveParams<Real>& params) {
+    params.pairs = samples.pairs;
+    params.pair_count = samples.count;
+    params.seed = samples.seed;
   });
 }
 

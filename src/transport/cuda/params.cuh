@@ -11,6 +11,14 @@
 
 namespace warpalign::detail::transport {
 
+// A number of columns for every point of a side: (B, length, columns).
+template <class Real>
+struct Table {
+  const Real* data;  // null: all 0
+  std::int64_t stride[3];
+  int columns;
+};
+
 // One of the two sets of every problem. Arrays of the workspace belong to a team of blocks, which solves one
 // problem after the other.
 template <class Real>
@@ -27,10 +35,46 @@ struct SideParams {
   Real* partials;      // (teams, splits, length): sums over a part of the other side
   int splits;
   // Where costs are made from points:
-  const Real* points;  // (B, length, D)
-  std::int64_t point_stride[3];
+  Table<Real> points;     // D columns
   Real* grad_points;      // null: not wanted
   Real* inverse_lengths;  // (teams, length), of the cosine
+};
+
+// s = sum W P of plan_gradient(): W is `dense`, or U V^T. Null: not wanted.
+template <class Real>
+struct PlanGradientParams {
+  bool wanted;
+  const Real* dense;  // (B, N, M)
+  std::int64_t dense_stride[3];
+  Table<Real> factors[2];  // U and V
+  Real* sums[2];           // of W P: (B, N), (B, M)
+  Real* grad_weights[2];
+  Real* grad_cost;  // (B, N, M)
+  Real* grad_epsilon;
+};
+
+// Of sinkhorn_jvp(): how one of the two sets moves, and what is found. Arrays of the workspace belong to a
+// team.
+template <class Real>
+struct SideTangentParams {
+  Table<Real> points;   // D columns
+  const Real* weights;  // (B, length); null: 0
+  const Real* forces;   // (B, length); null: 0
+  Real* stretches;      // (teams, length), of the cosine: how the logarithms of lengths move
+  double* arrays;       // (teams, kTangentArrays, length)
+  double* partials;     // (teams, 2, splits, length)
+};
+inline constexpr int kTangentArrays = 8;
+
+template <class Real>
+struct TangentParams {
+  SideTangentParams<Real> rows;
+  SideTangentParams<Real> columns;
+  const Real* cost;  // (B, N, M); null: 0
+  std::int64_t cost_stride[3];
+  const Real* epsilon;  // (B,) each; null: 0
+  const Real* log_scale;
+  const Real* shift;  // lambda of the solution
 };
 
 template <class Real>
@@ -63,16 +107,20 @@ struct SolveParams {
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
-  // P v, or P^T v, of plan_apply(): K columns.
-  const Real* factor;  // (B, M, K), transposed (B, N, K)
-  std::int64_t factor_stride[3];
-  Real* result;  // (B, N, K), transposed (B, M, K)
-  int result_columns;
+  // P v, or P^T v, of plan_apply().
+  Table<Real> factor;  // K columns for every column, transposed for every row
+  Real* result;        // (B, N, K), transposed (B, M, K)
   // Of plan_topk(): (B, N, k) each, transposed (B, M, k).
   Real* top_values;
   std::int32_t* top_indices;
   int top_count;
-  bool transposed;         // P^T
+  bool transposed;  // P^T
+  // Of plan_sample(): (B, S, 2).
+  std::int32_t* pairs;
+  int pair_count;
+  std::uint64_t seed;
+  PlanGradientParams<Real> gradient;
+  TangentParams<Real> tangents;
   unsigned char* records;  // (teams, 2, team_blocks, kRecordBytes)
   int* arrivals;           // (teams,), 0 before the launch
 };

@@ -1,15 +1,18 @@
 // What is read off a plan: the problems of the batch at the potentials they come with.
 #pragma once
 
+#include "transport/cuda/plan_gradient.cuh"
+#include "transport/cuda/plan_sample.cuh"
 #include "transport/cuda/plan_tiles.cuh"
 #include "transport/cuda/solver.cuh"
 
 namespace warpalign::detail::transport {
 
-// Writes the plan, its product with a matrix, or its largest entries.
+// Writes the plan, its product with a matrix, its largest entries, samples, or derivatives of a sum over it.
 template <class Costs>
 __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     plan_kernel(const __grid_constant__ SolveParams<typename Costs::Real> p) {
+  using Real = typename Costs::Real;
   const int blocks = p.layout.team_blocks;
   const int index = static_cast<int>(blockIdx.x) / blocks;
   Team team(index, static_cast<int>(blockIdx.x) % blocks, blocks, p.arrivals + index,
@@ -23,8 +26,13 @@ __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
       PlanSums unused;
       solver.costs().template run<PassKind::kEvaluate>(pass, unused);
     }
-    if (p.top_values) solver.costs().write_top(pass);
-    if (p.result) solver.costs().write_product(pass);
+    const PlanTiles<Real> tiles(p, team, solver.rows, solver.columns);
+    if (p.top_values) tiles.write_top(pass);
+    if (p.result) tiles.write_product(pass);
+    if (p.pairs) PlanSample<Real>(p, team, solver.rows, solver.columns).write(pass, team);
+    if (p.gradient.wanted) {
+      PlanGradient<Real>(p, team, solver.rows, solver.columns).write(pass, solver.epsilon, team);
+    }
     team.barrier();  // the next problem's potentials take the place of this one's
   }
 }

@@ -17,20 +17,22 @@ class PlanTiles : public Points<Real_> {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
     Shared& s = shared();
-    const int pieces = cuda::div_up(p_.result_columns, kTile);
+    const int pieces = cuda::div_up(p_.factor.columns, kTile);
     const Real k = static_cast<Real>(pass.k);
-    Real* const result = p_.result + own.row_of_batch() * p_.result_columns;
+    Real* const result = p_.result + own.row_of_batch() * p_.factor.columns;
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
+      const Group own_points{own, begin};
       __syncthreads();
-      load_numbers(own, 0, begin, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
       Real total[4][4] = {};
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
         __syncthreads();
-        load_numbers(other, 1, other_begin, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
-        load_factor(s.features, other, other_begin, first);
+        const Group other_points{other, other_begin};
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+        this->template load_columns<kTile, false>(s.features, p_.factor, other_points, first);
         Real costs[4][4];
-        costs_of_tile(own, other, begin, other_begin, costs);
+        costs_of_tile(own_points, other_points, costs);
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
 #pragma unroll
@@ -62,8 +64,8 @@ class PlanTiles : public Points<Real_> {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int i = begin + first_own() + r, d = first + first_other() + c;
-          if (i >= own.p.length || d >= p_.result_columns) continue;
-          result[static_cast<std::int64_t>(i) * p_.result_columns + d] =
+          if (i >= own.p.length || d >= p_.factor.columns) continue;
+          result[static_cast<std::int64_t>(i) * p_.factor.columns + d] =
               i < own.count ? total[r][c] : Real(0);
         }
       }
@@ -81,7 +83,8 @@ class PlanTiles : public Points<Real_> {
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile); task += team_.blocks) {
       const int begin = task * kTile;
       fill_top(own, begin, found, first_entry);
-      load_numbers(own, 0, begin, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      const Group own_points{own, begin};
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
       Entry last[4];  // of a row: behind it entries are still wanted
       for (int done = 0; done < found && begin < own.count; done += 4) {
         Entry best[4][4];
@@ -93,9 +96,10 @@ class PlanTiles : public Points<Real_> {
         }
         for (int other_begin = 0; other_begin < other.count; other_begin += kTile) {
           __syncthreads();
-          load_numbers(other, 1, other_begin, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+          const Group other_points{other, other_begin};
+          load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
           Real costs[4][4];
-          costs_of_tile(own, other, begin, other_begin, costs);
+          costs_of_tile(own_points, other_points, costs);
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
 #pragma unroll
@@ -144,7 +148,6 @@ class PlanTiles : public Points<Real_> {
   using Base::costs_of_tile;
   using Base::first_other;
   using Base::first_own;
-  using Base::kRow;
   using Base::kThreads;
   using Base::kTile;
   using Base::load_numbers;
@@ -153,6 +156,7 @@ class PlanTiles : public Points<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
+  using typename Base::Group;
   using typename Base::Quad;
   using typename Base::Shared;
 
@@ -176,18 +180,6 @@ class PlanTiles : public Points<Real_> {
       p_.top_indices[first_entry + begin * count + e] = n;
     }
     __syncthreads();
-  }
-
-  // to[k][d]: columns first ... first + 63 of v (rows of the other side), 0 where there are none.
-  __device__ __forceinline__ void load_factor(Real (*to)[kRow], const Side<Real>& side, int begin,
-                                              int first) const {
-    const std::int64_t* const stride = p_.factor_stride;
-    for (int n = static_cast<int>(threadIdx.x); n < kTile * kTile; n += kThreads) {
-      const int k = n / kTile, d = n % kTile;
-      const bool exists = begin + k < side.count && first + d < p_.result_columns;
-      to[k][d] = exists ? p_.factor[side.b * stride[0] + (begin + k) * stride[1] + (first + d) * stride[2]]
-                        : Real(0);
-    }
   }
 };
 

@@ -19,16 +19,14 @@ class Points : public Tiles<Real_> {
   __device__ __forceinline__ void prepare() const {
     if (p_.cost || p_.kind != CostKind::kCosine) return;
     for (const Side<Real>* const side : {&rows_, &columns_}) {
-      const int step = team_.blocks * static_cast<int>(blockDim.x);
-      for (int i = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); i < side->count;
-           i += step) {
+      for_points(*side, team_, [&](int i) {
         double square = 0;
         for (int d = 0; d < p_.dim; ++d) {
-          const double v = static_cast<double>(*feature(*side, i, d));
+          const double v = static_cast<double>(*feature(side->p.points, side->b, i, d));
           square += v * v;
         }
         inverse_lengths(*side)[i] = square == 0 ? Real(0) : static_cast<Real>(1 / sqrt(square));
-      }
+      });
     }
   }
 
@@ -41,8 +39,9 @@ class Points : public Tiles<Real_> {
 
   // d value / d the points of both sides, where wanted.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
-    if (rows_.p.grad_points) gradient_of_side(pass, true);
-    if (columns_.p.grad_points) gradient_of_side(pass, false);
+    const Real scale = static_cast<Real>(p_.cost_scale);
+    if (rows_.p.grad_points) gradient_of_side(pass, true, rows_.p.grad_points, scale, One{});
+    if (columns_.p.grad_points) gradient_of_side(pass, false, columns_.p.grad_points, scale, One{});
   }
 
  protected:
@@ -60,8 +59,122 @@ class Points : public Tiles<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
+  using typename Base::Group;
   using typename Base::Quad;
   using typename Base::Shared;
+
+  // The factor of P in the gradient by one feature: what is the same for all features of a pair.
+  [[nodiscard]] __device__ __forceinline__ Real shared_factor(Real mass, Real cost, int c) const {
+    if (p_.kind == CostKind::kEuclidean) return cost > 0 ? mass / cost : Real(0);
+    if (p_.kind == CostKind::kSquaredEuclidean) return 2 * mass;
+    return p_.kind == CostKind::kCosine ? mass * shared().inverse_length[1][first_other() + c] : mass;
+  }
+  // And what is the feature's own: of a cosine the other point's, else a function of the difference.
+  [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
+    const Real difference = x - y;
+    switch (p_.kind) {
+      case CostKind::kCosine:
+        return y;
+      case CostKind::kL1:
+        return difference > 0 ? Real(1) : difference < 0 ? Real(-1) : difference;
+      case CostKind::kHuber:
+        return difference > 1 ? Real(1) : difference < -1 ? Real(-1) : difference;
+      default:
+        return difference;
+    }
+  }
+
+  // W of a gradient of the sum of W P: 1.
+  struct One {
+    static constexpr bool kIsOne = true;
+  };
+
+  // to = scale * sum over the other points of W P dC / dx. A task is a tile of points and 64 features; costs
+  // are made again for every 64 features. weights(own, other, w) makes a tile of W.
+  template <class Weights>
+  __device__ __attribute__((noinline)) void gradient_of_side(const Pass& pass, bool of_rows, Real* to,
+                                                             Real scale, const Weights& weights) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    Shared& s = shared();
+    const int pieces = cuda::div_up(p_.dim, kTile);
+    const Real k = static_cast<Real>(pass.k);
+    Real* const gradient = to + own.row_of_batch() * p_.dim;
+    for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
+      const int begin = task / pieces * kTile, first = task % pieces * kTile;
+      const Group own_points{own, begin};
+      __syncthreads();
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+                   pass.grid);
+      // The thread has features first_other() ... + 3 of its own points.
+      Real x[4][4], total[4][4] = {};
+      double along[4] = {};
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int i = begin + first_own() + r, d = first + first_other() + c;
+          x[r][c] = i < own.count && d < p_.dim ? *feature(own.p.points, own.b, i, d) : Real(0);
+        }
+      }
+      for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
+        __syncthreads();
+        const Group other_points{other, other_begin};
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
+                     pass.grid);
+        this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
+        Real costs[4][4];
+        costs_of_tile(own_points, other_points, costs);
+        [[maybe_unused]] Real w[4][4];
+        if constexpr (!Weights::kIsOne) weights(own_points, other_points, w);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            Real mass = s.weight[0][first_own() + r] * s.weight[1][first_other() + c] *
+                        exp2_of(logit(r, c, costs[r][c], k));
+            if constexpr (!Weights::kIsOne) {
+              if (mass != 0) mass *= w[r][c];
+            }
+            along[r] += static_cast<double>(mass == 0 ? Real(0) : mass * (1 - costs[r][c]));
+            s.plan[first_other() + c][first_own() + r] =
+                mass == 0 ? Real(0) : shared_factor(mass, costs[r][c], c);
+          }
+        }
+        __syncthreads();
+        Real part[4][4] = {};
+        for (int j = 0; j < kTile; ++j) {
+          const Quad mass = *reinterpret_cast<const Quad*>(&s.plan[j][first_own()]);
+          const Quad y = *reinterpret_cast<const Quad*>(&s.features[j][first_other()]);
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) part[r][c] = fma(mass.v[r], slope(x[r][c], y.v[c]), part[r][c]);
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) total[r][c] += part[r][c];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const double all = cuda::reduce_sum<16>(along[r]);  // sum P <u, v>
+        const Real inverse = s.inverse_length[0][first_own() + r];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int i = begin + first_own() + r, d = first + first_other() + c;
+          if (i >= own.p.length || d >= p_.dim) continue;
+          Real v = total[r][c];
+          if (p_.kind == CostKind::kCosine) v = (static_cast<Real>(all) * x[r][c] * inverse - v) * inverse;
+          v *= scale;
+          if (pass.is_nan) v = static_cast<Real>(CUDART_NAN);
+          gradient[static_cast<std::int64_t>(i) * p_.dim + d] = i < own.count ? v : Real(0);
+        }
+      }
+    }
+  }
 
  private:
   // Sums of the rows, or of the columns.
@@ -76,7 +189,8 @@ class Points : public Tiles<Real_> {
     for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
       const int begin = task / splits * kTile, split = task % splits;
       __syncthreads();
-      load_numbers(own, 0, begin, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+      const Group own_points{own, begin};
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.grid);
       double totals[4];
 #pragma unroll
@@ -84,10 +198,11 @@ class Points : public Tiles<Real_> {
       const int last = other_tiles * (split + 1) / splits;
       for (int tile = other_tiles * split / splits; tile < last; ++tile) {
         __syncthreads();
-        load_numbers(other, 1, tile * kTile, of_rows ? pass.columns_at : pass.rows_at,
-                     of_rows ? 0.0 : pass.lambda, pass.grid);
+        const Group other_points{other, tile * kTile};
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
+                     pass.grid);
         Real costs[4][4];
-        costs_of_tile(own, other, begin, tile * kTile, costs);
+        costs_of_tile(own_points, other_points, costs);
         const Shared& s = shared();
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
@@ -131,105 +246,6 @@ class Points : public Tiles<Real_> {
             cuda::reduce<16>(totals[r], [](double a, double b) { return kLargest ? larger(a, b) : a + b; });
         const int i = begin + first_own() + r;
         if (first_other() == 0 && i < own.count) own.partials(split)[i] = static_cast<Real>(total);
-      }
-    }
-  }
-
-  // The factor of P in the gradient by one feature: what is the same for all features of a pair.
-  [[nodiscard]] __device__ __forceinline__ Real shared_factor(Real mass, Real cost, int c) const {
-    if (p_.kind == CostKind::kEuclidean) return cost > 0 ? mass / cost : Real(0);
-    if (p_.kind == CostKind::kSquaredEuclidean) return 2 * mass;
-    return p_.kind == CostKind::kCosine ? mass * shared().inverse_length[1][first_other() + c] : mass;
-  }
-  // And what is the feature's own: of a cosine the other point's, else a function of the difference.
-  [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
-    const Real difference = x - y;
-    switch (p_.kind) {
-      case CostKind::kCosine:
-        return y;
-      case CostKind::kL1:
-        return difference > 0 ? Real(1) : difference < 0 ? Real(-1) : difference;
-      case CostKind::kHuber:
-        return difference > 1 ? Real(1) : difference < -1 ? Real(-1) : difference;
-      default:
-        return difference;
-    }
-  }
-
-  // sum over the other points of P dC / dx. A task is a tile of points and 64 features; costs are made again
-  // for every 64 features.
-  __device__ __attribute__((noinline)) void gradient_of_side(const Pass& pass, bool of_rows) const {
-    const Side<Real>& own = of_rows ? rows_ : columns_;
-    const Side<Real>& other = of_rows ? columns_ : rows_;
-    Shared& s = shared();
-    const int pieces = cuda::div_up(p_.dim, kTile);
-    const Real k = static_cast<Real>(pass.k);
-    Real* const gradient = own.p.grad_points + own.row_of_batch() * p_.dim;
-    for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
-      const int begin = task / pieces * kTile, first = task % pieces * kTile;
-      __syncthreads();
-      load_numbers(own, 0, begin, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
-                   pass.grid);
-      // The thread has features first_other() ... + 3 of its own points.
-      Real x[4][4], total[4][4] = {};
-      double along[4] = {};
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int i = begin + first_own() + r, d = first + first_other() + c;
-          x[r][c] = i < own.count && d < p_.dim ? *feature(own, i, d) : Real(0);
-        }
-      }
-      for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
-        __syncthreads();
-        load_numbers(other, 1, other_begin, of_rows ? pass.columns_at : pass.rows_at,
-                     of_rows ? 0.0 : pass.lambda, pass.grid);
-        this->template load_features<kTile, false>(s.features, other, other_begin, first);
-        Real costs[4][4];
-        costs_of_tile(own, other, begin, other_begin, costs);
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            const Real mass = s.weight[0][first_own() + r] * s.weight[1][first_other() + c] *
-                              exp2_of(logit(r, c, costs[r][c], k));
-            along[r] += static_cast<double>(mass == 0 ? Real(0) : mass * (1 - costs[r][c]));
-            s.plan[first_other() + c][first_own() + r] =
-                mass == 0 ? Real(0) : shared_factor(mass, costs[r][c], c);
-          }
-        }
-        __syncthreads();
-        Real part[4][4] = {};
-        for (int j = 0; j < kTile; ++j) {
-          const Quad mass = *reinterpret_cast<const Quad*>(&s.plan[j][first_own()]);
-          const Quad y = *reinterpret_cast<const Quad*>(&s.features[j][first_other()]);
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-#pragma unroll
-            for (int c = 0; c < 4; ++c) part[r][c] = fma(mass.v[r], slope(x[r][c], y.v[c]), part[r][c]);
-          }
-        }
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) total[r][c] += part[r][c];
-        }
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const double all = cuda::reduce_sum<16>(along[r]);  // sum P <u, v>
-        const Real inverse = s.inverse_length[0][first_own() + r];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int i = begin + first_own() + r, d = first + first_other() + c;
-          if (i >= own.p.length || d >= p_.dim) continue;
-          Real v = total[r][c];
-          if (p_.kind == CostKind::kCosine) v = (static_cast<Real>(all) * x[r][c] * inverse - v) * inverse;
-          v *= static_cast<Real>(p_.cost_scale);
-          if (pass.is_nan) v = static_cast<Real>(CUDART_NAN);
-          gradient[static_cast<std::int64_t>(i) * p_.dim + d] = i < own.count ? v : Real(0);
-        }
       }
     }
   }

@@ -84,12 +84,10 @@ class Results {
         gradient[i] = result(side.product ? slope - s_.epsilon * (sum - other.total) : slope);
       }
     });
-    const int step = team_.blocks * static_cast<int>(blockDim.x);
-    for (int i = side.count + team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
-         i < side.p.length; i += step) {
+    for_padding(side, team_, [&](int i) {
       if (potential) potential[i] = 0;
       if (gradient) gradient[i] = 0;
-    }
+    });
   }
 
   const SolveParams<Real>& p_;

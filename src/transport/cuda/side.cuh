@@ -92,6 +92,25 @@ __device__ __forceinline__ double free_of(double target, double at, double log2_
   return at + target - log2_sum;
 }
 
+// Calls body(i) for the points of a side, by one thread of the team each: always the same one.
+template <class Real, class Body>
+__device__ __forceinline__ void for_points(const Side<Real>& side, const Team& team, const Body& body) {
+  const int step = team.blocks * static_cast<int>(blockDim.x);
+  for (int i = team.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); i < side.count;
+       i += step) {
+    body(i);
+  }
+}
+// The same for what is behind the true length.
+template <class Real, class Body>
+__device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& team, const Body& body) {
+  const int step = team.blocks * static_cast<int>(blockDim.x);
+  for (int i = side.count + team.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+       i < side.p.length; i += step) {
+    body(i);
+  }
+}
+
 // Calls body(i, total) for every point of the side, by one thread of the team each: its partial sums (or
 // largest parts) joined in their order, in float64. All blocks come; partial sums were made before a barrier.
 //

@@ -127,15 +127,6 @@ class Solver {
            max(max(rows.moved, columns.moved), abs(moved_lambda_)) < p_.tolerance * kLog2E<double>;
   }
 
-  // Calls body(i) for the points of a side, by one thread of the team each.
-  template <class Body>
-  __device__ __forceinline__ void for_points(const Side<Real>& side, const Body& body) const {
-    const int step = team_.blocks * static_cast<int>(blockDim.x);
-    for (int i = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); i < side.count;
-         i += step) {
-      body(i);
-    }
-  }
   static __device__ __forceinline__ void raise(float& top, double v) {
     // Rounded up: the grid of potentials rests on it.
     if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
@@ -159,7 +150,7 @@ class Solver {
     Start mine;
     for (Side<Real>* const side : {&rows, &columns}) {
       const int k = index_of(*side);
-      for_points(*side, [&](int i) {
+      for_points(*side, team_, [&](int i) {
         const double from =
             side->p.start ? static_cast<double>(side->p.start[side->row_of_batch() + i]) : 0.0;
         const double w = from * (kLog2E<double> / epsilon);
@@ -179,7 +170,7 @@ class Solver {
   __device__ __attribute__((noinline)) void set_epsilon(double to) {
     const double ratio = epsilon / to;
     for (Side<Real>* const side : {&rows, &columns}) {
-      for_points(*side, [&](int i) { side->current()[i] *= ratio; });
+      for_points(*side, team_, [&](int i) { side->current()[i] *= ratio; });
       side->top = static_cast<float>(side->top * ratio) * 1.000001f;
     }
     lambda *= ratio;

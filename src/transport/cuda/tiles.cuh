@@ -48,9 +48,25 @@ class Tiles {
     return *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
   }
 
-  [[nodiscard]] static __device__ __forceinline__ const Real* feature(const Side<Real>& side, int i, int d) {
-    const std::int64_t* const stride = side.p.point_stride;
-    return side.p.points + side.b * stride[0] + i * stride[1] + d * stride[2];
+  // The points of a tile: begin and those that follow, or those that a list of pairs names.
+  struct Group {
+    const Side<Real>& side;
+    int begin;
+    const std::int32_t* named = nullptr;  // (count, 2): the first one of each pair
+    int named_count = 0;
+
+    // The point at place k; below 0: there is none.
+    [[nodiscard]] __device__ __forceinline__ int point(int k) const {
+      const int at = begin + k;
+      if (named) return at < named_count ? named[2 * static_cast<std::int64_t>(at)] : -1;
+      return at < side.count ? at : -1;
+    }
+  };
+
+  [[nodiscard]] static __device__ __forceinline__ const Real* feature(const Table<Real>& table, int b, int i,
+                                                                      int d) {
+    const std::int64_t* const stride = table.stride;
+    return table.data + b * stride[0] + i * stride[1] + d * stride[2];
   }
   [[nodiscard]] static __device__ __forceinline__ Real* inverse_lengths(const Side<Real>& side) {
     return side.p.inverse_lengths + static_cast<std::int64_t>(side.team) * side.p.length;
@@ -61,12 +77,13 @@ class Tiles {
   static __device__ __forceinline__ int first_other() { return static_cast<int>(threadIdx.x) % 16 * 4; }
 
   // Potentials, weights and lengths of a tile's points. place: 0 of own, 1 of other points.
-  __device__ __forceinline__ void load_numbers(const Side<Real>& side, int place, int begin, const double* at,
-                                               double lambda, double grid) const {
+  __device__ __forceinline__ void load_numbers(const Group& group, int place, const double* at, double lambda,
+                                               double grid) const {
     Shared& s = shared();
+    const Side<Real>& side = group.side;
     for (int k = static_cast<int>(threadIdx.x); k < kTile; k += kThreads) {
-      const int i = begin + k;
-      const bool exists = i < side.count;
+      const int i = group.point(k);
+      const bool exists = i >= 0;
       Potential<Real> w{static_cast<Real>(-CUDART_INF), 0};  // no such point: its exponentials are 0
       if (exists) w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, grid);
       s.hi[place][k] = w.hi;
@@ -77,15 +94,16 @@ class Tiles {
     }
   }
 
-  // to[k][d] or, transposed, to[d][k]: features first ... first + width - 1 of a tile's points; 0 where there
+  // to[k][d] or, transposed, to[d][k]: columns first ... first + width - 1 for a tile's points; 0 where there
   // are none.
   template <int kWidth, bool kTransposed>
-  __device__ __forceinline__ void load_features(Real (*to)[kRow], const Side<Real>& side, int begin,
-                                                int first) const {
+  __device__ __forceinline__ void load_columns(Real (*to)[kRow], const Table<Real>& table, const Group& group,
+                                               int first) const {
     for (int n = static_cast<int>(threadIdx.x); n < kTile * kWidth; n += kThreads) {
       const int k = n / kWidth, d = n % kWidth;
       Real v = 0;
-      if (begin + k < side.count && first + d < p_.dim) v = *feature(side, begin + k, first + d);
+      const int i = group.point(k);
+      if (i >= 0 && first + d < table.columns && table.data) v = *feature(table, group.side.b, i, first + d);
       if constexpr (kTransposed) {
         to[d][k] = v;
       } else {
@@ -120,38 +138,39 @@ class Tiles {
     }
   }
 
-  // Costs that are given; inf where there is no pair.
-  __device__ __forceinline__ void load_costs(const Side<Real>& own, const Side<Real>& other, int begin,
-                                             int other_begin, Real (&costs)[4][4]) const {
-    __syncthreads();  // as where costs are made
-    const bool of_rows = &own == &rows_;
-    const std::int64_t own_stride = p_.cost_stride[of_rows ? 1 : 2], stride = p_.cost_stride[of_rows ? 2 : 1];
+  // Entries of a table of pairs (B, N, M); `none` where there is no pair.
+  __device__ __forceinline__ void load_pairs(const Real* table, const std::int64_t* strides, Real none,
+                                             const Group& own, const Group& other,
+                                             Real (&entries)[4][4]) const {
+    const bool of_rows = &own.side == &rows_;
+    const std::int64_t own_stride = strides[of_rows ? 1 : 2], stride = strides[of_rows ? 2 : 1];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
+      const int i = own.point(first_own() + r);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const int i = begin + first_own() + r, j = other_begin + first_other() + c;
-        costs[r][c] = static_cast<Real>(CUDART_INF);
-        if (i < own.count && j < other.count) {
-          costs[r][c] = p_.cost[own.b * p_.cost_stride[0] + i * own_stride + j * stride];
-        }
+        const int j = other.point(first_other() + c);
+        entries[r][c] = none;
+        if (i >= 0 && j >= 0) entries[r][c] = table[own.side.b * strides[0] + i * own_stride + j * stride];
       }
     }
   }
   // The thread's costs, not scaled. All threads of the block come.
-  __device__ __attribute__((noinline)) void costs_of_tile(const Side<Real>& own, const Side<Real>& other,
-                                                          int begin, int other_begin,
+  __device__ __attribute__((noinline)) void costs_of_tile(const Group& own, const Group& other,
                                                           Real (&costs)[4][4]) const {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) costs[r][c] = 0;
     }
-    if (p_.cost) return load_costs(own, other, begin, other_begin, costs);
+    if (p_.cost) {
+      __syncthreads();  // as where costs are made
+      return load_pairs(p_.cost, p_.cost_stride, static_cast<Real>(CUDART_INF), own, other, costs);
+    }
     for (int first = 0; first < p_.dim; first += kPiece) {
       __syncthreads();  // what was there has been used
-      load_features<kPiece, true>(shared().own, own, begin, first);
-      load_features<kPiece, true>(shared().other, other, other_begin, first);
+      load_columns<kPiece, true>(shared().own, own.side.p.points, own, first);
+      load_columns<kPiece, true>(shared().other, other.side.p.points, other, first);
       __syncthreads();
       switch (p_.kind) {
         case CostKind::kSquaredEuclidean:

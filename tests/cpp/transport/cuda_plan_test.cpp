@@ -1,9 +1,12 @@
-// plan_apply(), plan_topk() and plan_dense() on CUDA, against the float64 CPU path at the same potentials.
+// The functions of transport_plan.h on CUDA, against the float64 CPU path at the same potentials.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -209,13 +212,115 @@ TEST_F(TransportPlanCuda, TiesGoByIndex) {
   }
 }
 
-TEST_F(TransportPlanCuda, OthersSayThatTheyRunOnCpus) {
-  const Problem problem(3, 4, 0, CostKind::kSquaredEuclidean, false);
-  problem.on<float, DeviceBuffer>(Execution::cuda(0, nullptr), 24,
-                                  [](const SinkhornProblem& p, void*, const Execution& e) {
-                                    EXPECT_EQ(plan_sample(p, {}, {}, e).code, StatusCode::kUnsupported);
-                                    EXPECT_EQ(plan_gradient(p, {}, {}, e).code, StatusCode::kUnsupported);
-                                  });
+// Every output of plan_gradient() behind each other, and where each begins.
+struct Gradients {
+  std::vector<double> all;
+  std::vector<std::size_t> begins;
+};
+
+template <class Real, class Buffer>
+Gradients gradients_of(const Problem& problem, const Execution& execution, bool dense) {
+  constexpr std::size_t kBatch = Problem::kBatch;
+  const std::size_t n = problem.n, m = problem.m, dim = std::max(problem.dim, 0);
+  const std::size_t sizes[] = {n, m, n * dim, m * dim, n * m, n, m, 1};
+  Gradients result;
+  result.begins = {0};
+  for (const std::size_t size : sizes) result.begins.push_back(result.begins.back() + kBatch * size);
+  result.all = problem.on<Real, Buffer>(
+      execution, result.begins.back(), [&](const SinkhornProblem& p, void* to, const Execution& e) {
+        constexpr std::int64_t kColumns = 19;
+        const Buffer u(as<Real>(normal(kBatch * n * kColumns, 11))),
+            v(as<Real>(normal(kBatch * m * kColumns, 12))), w(as<Real>(normal(kBatch * n * m, 13)));
+        const std::int64_t rows = p.n, columns = p.m;
+        PlanGradient g;
+        if (dense) {
+          g.w = {w.data(), {rows * columns, 1, rows}};
+        } else {
+          g.columns = kColumns;
+          g.u = {u.data(), {rows * kColumns, kColumns, 1}};
+          g.v = {v.data(), {columns * kColumns, 1, columns}};
+        }
+        void** const places[] = {&g.row_sums,  &g.column_sums, &g.grad_x, &g.grad_y,
+                                 &g.grad_cost, &g.grad_a,      &g.grad_b, &g.grad_epsilon};
+        for (std::size_t k = 0; k < std::size(places); ++k) {
+          if (sizes[k] > 0) *places[k] = static_cast<Real*>(to) + result.begins[k];
+        }
+        const std::size_t bytes = plan_gradient_workspace_bytes(p, g, e);
+        const Buffer workspace(bytes);
+        const Status s = plan_gradient(p, g, {workspace.data(), bytes}, e);
+        EXPECT_TRUE(s.ok()) << s.argument << ": " << s.message;
+      });
+  return result;
+}
+
+template <class Real>
+void expect_gradients(const Problem& problem, bool dense) {
+  const Gradients want = gradients_of<double, HostBuffer>(problem, Execution::host(), dense);
+  const Gradients got = gradients_of<Real, DeviceBuffer>(problem, Execution::cuda(0, nullptr), dense);
+  // Sums of some hundred terms of both signs.
+  const double tolerance = sizeof(Real) == 4 ? 5e-6 : 1e-13;
+  for (std::size_t part = 0; part + 1 < want.begins.size(); ++part) {
+    double largest_one = 0;
+    for (std::size_t k = want.begins[part]; k < want.begins[part + 1]; ++k) {
+      largest_one = std::max(largest_one, std::abs(want.all[k]));
+    }
+    for (std::size_t k = want.begins[part]; k < want.begins[part + 1]; ++k) {
+      ASSERT_NEAR(got.all[k], want.all[k], tolerance * largest_one) << "output " << part << ", element " << k;
+    }
+  }
+}
+
+TEST_F(TransportPlanCuda, Gradients) {
+  for (const auto& [n, m, dim, kind] : {std::tuple{1, 1, 2, CostKind::kSquaredEuclidean},
+                                        {64, 65, 3, CostKind::kEuclidean},
+                                        {130, 63, -1, CostKind::kSquaredEuclidean},
+                                        {65, 31, 20, CostKind::kCosine},
+                                        {33, 70, 67, CostKind::kHuber},
+                                        {66, 150, 0, CostKind::kSquaredEuclidean}}) {
+    for (const bool dense : {false, true}) {
+      const Problem problem(n, m, dim, kind, dense && dim <= 3);
+      SCOPED_TRACE(testing::Message() << n << " x " << m << ", D " << dim << ", dense W " << dense);
+      expect_gradients<float>(problem, dense);
+      expect_gradients<double>(problem, dense);
+    }
+  }
+}
+
+template <class Real, class Buffer>
+std::vector<std::int32_t> samples_of(const Problem& problem, const Execution& execution, int count) {
+  std::vector<std::int32_t> pairs;
+  problem.on<Real, Buffer>(execution, 1, [&](const SinkhornProblem& p, void*, const Execution& e) {
+    const std::size_t size = static_cast<std::size_t>(Problem::kBatch) * count * 2;
+    const Buffer to(size * sizeof(std::int32_t));
+    const PlanSamples wanted{count, 0x123456789abcull, static_cast<std::int32_t*>(to.data())};
+    const std::size_t bytes = plan_sample_workspace_bytes(p, wanted, e);
+    const Buffer workspace(bytes);
+    const Status s = plan_sample(p, wanted, {workspace.data(), bytes}, e);
+    EXPECT_TRUE(s.ok()) << s.argument << ": " << s.message;
+    pairs = to.template read<std::int32_t>(size);
+  });
+  return pairs;
+}
+
+TEST_F(TransportPlanCuda, SamplesAreThoseOfACpu) {
+  for (const auto& [n, m, dim, count] : {std::tuple{1, 1, 2, 3}, {64, 65, 3, 129}, {300, 260, 0, 500}}) {
+    const Problem problem(n, m, dim, CostKind::kSquaredEuclidean, false);
+    SCOPED_TRACE(testing::Message() << n << " x " << m);
+    const std::vector<std::int32_t> want = samples_of<double, HostBuffer>(problem, Execution::host(), count);
+    EXPECT_EQ((samples_of<double, DeviceBuffer>(problem, Execution::cuda(0, nullptr), count)), want);
+    const auto got = samples_of<float, DeviceBuffer>(problem, Execution::cuda(0, nullptr), count);
+    // One is another where its random number lies within float32's rounding of a sum: some 1e-6 of them.
+    EXPECT_LE(
+        std::inner_product(got.begin(), got.end(), want.begin(), 0, std::plus<>(), std::not_equal_to<>()), 2);
+  }
+}
+
+TEST_F(TransportPlanCuda, NoMassGivesNoPairs) {
+  Problem problem(5, 70, 0, CostKind::kSquaredEuclidean, false);
+  for (std::size_t k = 0; k < 5 * 70; ++k) problem.first[k] = kInf;  // of the first problem
+  const auto pairs = samples_of<float, DeviceBuffer>(problem, Execution::cuda(0, nullptr), 6);
+  for (int k = 0; k < 12; ++k) EXPECT_EQ(pairs[k], -1) << k;
+  for (int k = 12; k < 24; ++k) EXPECT_GE(pairs[k], 0) << k;
 }
 
 }  // namespace
