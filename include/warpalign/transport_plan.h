@@ -5,7 +5,7 @@
 // Every function takes the problem of warpalign/sinkhorn.h with f0 and g0 as f and g (both of them), and
 // reads its costs, weights, lengths, epsilon and reference, but neither strengths, mass, annealing nor
 // iterations. Behind true lengths the plan is 0. Pointers, overlap, workspaces and failures are as for
-// sinkhorn(). On CUDA there are plan_apply(), plan_topk() and plan_dense(); the others get `unsupported`.
+// sinkhorn().
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,8 @@ std::size_t plan_topk_workspace_bytes(const SinkhornProblem& problem, const Plan
 // Pairs (i, j) drawn independently with probability P[i,j] / sum P. Sample k of problem b takes the Philox
 // 4x32-10 words of counter (k, b, 0, 0) and key seed (src/core/philox.h): two for the row, two for the
 // column. The same seed gives the same pairs for every batch that holds the problem at the same place, and
-// any number of threads. A plan of no mass, or with NaN, gives (-1, -1).
+// any number of threads; a GPU draws the same but for ties within rounding. A plan of no mass, or with NaN,
+// gives (-1, -1).
 struct PlanSamples {
   std::int32_t count = 0;  // S, 1 to 2^29
   std::uint64_t seed = 0;

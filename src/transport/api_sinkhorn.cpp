@@ -102,8 +102,15 @@ Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, 
 
 std::size_t sinkhorn_jvp_workspace_bytes(const SinkhornProblem& problem, const SinkhornTangents& tangents,
                                          const SinkhornOutputs& outputs, const Execution& execution) {
-  if (!has_sizes(problem) || execution.device != Device::kHost) return 0;
-  return detail::transport::sinkhorn_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
+  if (!has_sizes(problem)) return 0;
+  if (execution.device == Device::kHost) {
+    return detail::transport::sinkhorn_jvp_cpu_workspace_bytes(problem, tangents, outputs, execution);
+  }
+#if WARPALIGN_HAS_CUDA
+  return detail::transport::sinkhorn_jvp_cuda_workspace_bytes(problem, execution);
+#else
+  return 0;
+#endif
 }
 
 Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tangents,
@@ -112,10 +119,14 @@ Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tang
   if (Status s = check_kinds(problem, outputs); !s.ok()) return s;
   if (Status s = check_tangents(problem, tangents); !s.ok()) return s;
   if (problem.batch == 0) return {};
-  if (Status s = check_on_host(execution); !s.ok()) return s;
   const std::size_t needed = sinkhorn_jvp_workspace_bytes(problem, tangents, outputs, execution);
   if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return detail::transport::sinkhorn_jvp_cuda(problem, tangents, outputs, workspace, execution);
+  }
+#endif
   return detail::transport::sinkhorn_jvp_cpu(problem, tangents, outputs, workspace, execution);
 }
 

@@ -287,13 +287,6 @@ class Jvp {
   int b_ = 0;
 };
 
-// The solution's own epsilon, without annealing.
-SinkhornProblem at_the_solution(const SinkhornProblem& p) {
-  SinkhornProblem of = p;
-  of.epsilon_start = 0;
-  return of;
-}
-
 }  // namespace
 
 std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem& p, const SinkhornTangents& along,

@@ -19,6 +19,10 @@ std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem&, const Sinkh
 Status sinkhorn_jvp_cpu(const SinkhornProblem&, const SinkhornTangents&, const SinkhornOutputs&, Workspace,
                         const Execution&);
 
+std::size_t sinkhorn_jvp_cuda_workspace_bytes(const SinkhornProblem&, const Execution&);
+Status sinkhorn_jvp_cuda(const SinkhornProblem&, const SinkhornTangents&, const SinkhornOutputs&, Workspace,
+                         const Execution&);
+
 std::size_t plan_apply_cpu_workspace_bytes(const SinkhornProblem&, const PlanProduct&, const Execution&);
 Status plan_apply_cpu(const SinkhornProblem&, const PlanProduct&, Workspace, const Execution&);
 std::size_t plan_gradient_cpu_workspace_bytes(const SinkhornProblem&, const PlanGradient&, const Execution&);
@@ -36,6 +40,13 @@ Status plan_gradient_cuda(const SinkhornProblem&, const PlanGradient&, Workspace
 Status plan_sample_cuda(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
 Status plan_topk_cuda(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
 Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
+
+// The problem as sinkhorn_jvp() sees it: at its own epsilon, without annealing.
+inline SinkhornProblem at_the_solution(const SinkhornProblem& p) {
+  SinkhornProblem of = p;
+  of.epsilon_start = 0;
+  return of;
+}
 
 // The problem as the plan's functions see it: at its potentials, without what led there.
 inline SinkhornProblem at_its_potentials(const SinkhornProblem& p) {

@@ -26,4 +26,8 @@ const SinkhornKernel<Real>& points_kernel();
 template <class Real>
 const SinkhornKernel<Real>& plan_kernel_entry();
 
+// How solutions move, of given costs or of points.
+template <class Real>
+const SinkhornKernel<Real>& jvp_kernel_entry();
+
 }  // namespace warpalign::detail::transport

@@ -17,18 +17,24 @@ Table<Real> table(const StridedTensor& of, int columns) {
   return {static_cast<const Real*>(of.data), {of.stride[0], of.stride[1], of.stride[2]}, columns};
 }
 
+enum class Job { kSolve, kReadPlan, kDifferentiate };
+
+template <class Real>
+const SinkhornKernel<Real>& kernel_for(Job job, bool rows_in_registers, int columns) {
+  if (job == Job::kReadPlan) return plan_kernel_entry<Real>();
+  if (job == Job::kDifferentiate) return jvp_kernel_entry<Real>();
+  return rows_in_registers ? dense_kernel_for<Real>(columns) : points_kernel<Real>();
+}
+
 // What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
 template <class Real>
 class Plan {
  public:
-  // solves: the kernels of sinkhorn(); else those of what is read off a plan.
-  Plan(const SinkhornProblem& p, const Execution& execution, bool solves) : p_(p) {
-    const bool rows_in_registers = solves && p.cost.data;
+  Plan(const SinkhornProblem& p, const Execution& execution, Job job) : p_(p), job_(job) {
+    const bool rows_in_registers = job == Job::kSolve && p.cost.data;
     swapped_ = rows_in_registers && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
     const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
-    kernel_ = !solves             ? &plan_kernel_entry<Real>()
-              : rows_in_registers ? &dense_kernel_for<Real>(columns)
-                                  : &points_kernel<Real>();
+    kernel_ = &kernel_for<Real>(job, rows_in_registers, columns);
     tiles_ = !rows_in_registers;
     if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
@@ -67,6 +73,11 @@ class Plan {
       side->partials = arena.take<Real>(teams * side->splits * length);
       const bool has_lengths = !p_.cost.data && p_.cost_kind == CostKind::kCosine;
       side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0);
+      if (job_ != Job::kDifferentiate) continue;
+      SideTangentParams<Real>& moved = side == &params.rows ? params.tangents.rows : params.tangents.columns;
+      moved.stretches = arena.take<Real>(has_lengths ? teams * length : 0);
+      moved.arrays = arena.take<double>(teams * kTangentArrays * length);
+      moved.partials = arena.take<double>(teams * 2 * side->splits * length);
     }
     return params;
   }
@@ -142,6 +153,7 @@ class Plan {
 
  private:
   const SinkhornProblem& p_;
+  Job job_;
   bool swapped_;
   bool tiles_;
   const SinkhornKernel<Real>* kernel_;
@@ -149,10 +161,10 @@ class Plan {
   Status status_;
 };
 
-std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, bool solves) {
+std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, Job job) {
   return visit_float32_float64(p.dtype, [&](auto type) {
     Arena arena;
-    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, solves).lay_out(arena));
+    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, job).lay_out(arena));
     return arena.used();
   });
 }
@@ -163,7 +175,7 @@ Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execut
                      const Give& give) {
   const SinkhornProblem of = at_its_potentials(p);
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(of, execution, false);
+    const Plan<typename decltype(type)::Type> plan(of, execution, Job::kReadPlan);
     if (!plan.status().ok()) return plan.status();
     auto params = plan.bound({}, workspace);
     give(params);
@@ -175,20 +187,49 @@ Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execut
 
 std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs&,
                                           const Execution& execution) {
-  return workspace_bytes(p, execution, true);
+  return workspace_bytes(p, execution, Job::kSolve);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                      const Execution& execution) {
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(p, execution, true);
+    const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve);
     if (!plan.status().ok()) return plan.status();
     return plan.launch(plan.bound(out, workspace), static_cast<cudaStream_t>(execution.stream));
   });
 }
 
+std::size_t sinkhorn_jvp_cuda_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
+  return workspace_bytes(at_the_solution(p), execution, Job::kDifferentiate);
+}
+
+Status sinkhorn_jvp_cuda(const SinkhornProblem& problem, const SinkhornTangents& along,
+                         const SinkhornOutputs& out, Workspace workspace, const Execution& execution) {
+  const SinkhornProblem p = at_the_solution(problem);
+  return visit_float32_float64(p.dtype, [&](auto type) {
+    using Real = typename decltype(type)::Type;
+    const Plan<Real> plan(p, execution, Job::kDifferentiate);
+    if (!plan.status().ok()) return plan.status();
+    SolveParams<Real> params = plan.bound(out, workspace);
+    const auto real = [](const void* data) { return static_cast<const Real*>(data); };
+    TangentParams<Real>& to = params.tangents;
+    to.rows.points = table<Real>(along.x, p.dim);
+    to.columns.points = table<Real>(along.y, p.dim);
+    to.rows.weights = real(along.a);
+    to.columns.weights = real(along.b);
+    to.rows.forces = real(along.f);
+    to.columns.forces = real(along.g);
+    to.cost = real(along.cost.data);
+    std::copy_n(along.cost.stride, 3, to.cost_stride);
+    to.epsilon = real(along.epsilon);
+    to.log_scale = real(along.log_scale);
+    to.shift = real(p.shift0);
+    return plan.launch(params, static_cast<cudaStream_t>(execution.stream));
+  });
+}
+
 std::size_t plan_cuda_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
-  return workspace_bytes(at_its_potentials(p), execution, false);
+  return workspace_bytes(at_its_potentials(p), execution, Job::kReadPlan);
 }
 
 Status plan_apply_cuda(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,

@@ -1,0 +1,492 @@
+// The plan at fixed potentials, and how it moves along tangents of the inputs and of the potentials, tile by
+// tile: what sinkhorn_jvp() needs of the costs. The equations are those of the CPU path (cpu_tangent.h):
+//
+//   P = ra rb e,  e = exp(t),  t = (f + g + lambda - C) / epsilon
+//   dt = (df + dg + dlambda - dC) / epsilon - t depsilon / epsilon
+//   ratio[i] = sum_j rb e, the row's sum without its own reference weight ra, which may be 0
+#pragma once
+
+#include "transport/cuda/points.cuh"
+
+namespace warpalign::detail::transport {
+
+// The arrays of a side: (kTangentArrays, length) of every team.
+enum class TangentArray {
+  kPotential,  // df or dg, in units of the cost
+  kRatio,      // ratio, and its derivative
+  kRatioMoved,
+  kRight,     // the system's right side
+  kValues,    // rows: what the system's elimination makes of them; columns: conjugate gradients' direction
+  kSolution,  // of the columns: the system's solution, residual and product
+  kResidual,
+  kProduct,
+};
+
+// How everything moves that is no array.
+struct TangentNumbers {
+  double lambda;  // in units of the cost
+  double epsilon;
+  double log_scale;
+};
+
+// Sums over the whole plan; costs are scaled.
+struct TangentTotals {
+  double mass = 0;
+  double mass_moved = 0;
+  double linear = 0;
+  double linear_moved = 0;
+  double kl_moved = 0;  // without the sum of the reference
+
+  __device__ __forceinline__ void join(const TangentTotals& other) {
+    mass += other.mass;
+    mass_moved += other.mass_moved;
+    linear += other.linear;
+    linear_moved += other.linear_moved;
+    kl_moved += other.kl_moved;
+  }
+};
+
+template <class Real_>
+class TangentTiles : public Points<Real_> {
+ public:
+  using Real = Real_;
+  using Points<Real_>::Points;
+  static constexpr int kBlocks = 1;  // of a multiprocessor: two tiles of the plan are in shared memory
+
+  static std::size_t shared_bytes(const SolveLayout&) {
+    return kScratchBytes + std::max<std::size_t>(kTotalsBytes, sizeof(MovedShared));
+  }
+
+  [[nodiscard]] __device__ __forceinline__ const SideTangentParams<Real>& tangents(
+      const Side<Real>& side) const {
+    return &side == &rows_ ? p_.tangents.rows : p_.tangents.columns;
+  }
+  [[nodiscard]] __device__ __forceinline__ double* array(const Side<Real>& side, TangentArray which) const {
+    const int at = side.team * kTangentArrays + static_cast<int>(which);
+    return tangents(side).arrays + static_cast<std::int64_t>(at) * side.p.length;
+  }
+  // How a weight moves.
+  [[nodiscard]] __device__ __forceinline__ double weight_moved(const Side<Real>& side, int i) const {
+    const Real* const weights = tangents(side).weights;
+    return weights ? static_cast<double>(weights[side.row_of_batch() + i]) : 0.0;
+  }
+  // Sum `which` of a point over the tiles of one pass.
+  [[nodiscard]] __device__ __forceinline__ double sum(const Side<Real>& side, int which, int i) const {
+    double total = 0;
+    for (int split = 0; split < side.p.splits; ++split) total += partials(side, which, split)[i];
+    return total;
+  }
+
+  // Lengths of the points, and how they move. Behind the team's next barrier.
+  __device__ __forceinline__ void prepare() const {
+    Base::prepare();
+    if (p_.cost || p_.kind != CostKind::kCosine) return;
+    for (const Side<Real>* const side : {&rows_, &columns_}) {
+      const Table<Real>& moved = tangents(*side).points;
+      for_points(*side, team_, [&](int i) {
+        double along = 0;
+        for (int d = 0; d < p_.dim && moved.data; ++d) {
+          along += static_cast<double>(*feature(side->p.points, side->b, i, d)) *
+                   static_cast<double>(*feature(moved, side->b, i, d));
+        }
+        const double inverse = static_cast<double>(inverse_lengths(*side)[i]);
+        stretches(*side)[i] = static_cast<Real>(along * inverse * inverse);
+      });
+    }
+  }
+
+  // sums[0] of every point of a side: sum over the other side of R e factor, without the point's own weight.
+  __device__ __attribute__((noinline)) void sum_weighted(const Pass& pass, bool of_rows,
+                                                         const double* factor) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    const Real k = static_cast<Real>(pass.k);
+    for_tasks(pass, of_rows, [&](const Group& own_points, int split, int first_tile, int last_tile) {
+      double totals[4] = {};
+      for (int tile = first_tile; tile < last_tile; ++tile) {
+        const Group other_points{other, tile * kTile};
+        __syncthreads();
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
+                     pass.grid);
+        if (threadIdx.x < kTile) {  // the thread that has written this weight
+          const int j = other_points.point(static_cast<int>(threadIdx.x));
+          if (j >= 0) {
+            const double weighted = other.reference(other.weight(j)) * factor[j];
+            shared().weight[1][threadIdx.x] = static_cast<Real>(weighted);
+          }
+        }
+        Real costs[4][4];
+        costs_of_tile(own_points, other_points, costs);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          Real joined = 0;
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            joined = fma(exp2_of(logit(r, c, costs[r][c], k)), shared().weight[1][first_other() + c], joined);
+          }
+          totals[r] += static_cast<double>(joined);
+        }
+      }
+      write_partials(own, 0, split, own_points, totals);
+    });
+  }
+
+  // sums[0] and sums[1] of every point of a side: ratio, and how it moves. Of rows the plan's totals besides,
+  // and how the gradient by given costs moves, where wanted.
+  __device__ __attribute__((noinline)) void sum_tangents(const Pass& pass, bool of_rows,
+                                                         const TangentNumbers& numbers, Real* grad_cost,
+                                                         TangentTotals& totals) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    for_tasks(pass, of_rows, [&](const Group& own_points, int split, int first_tile, int last_tile) {
+      load_moved(own_points, 0, numbers.lambda, pass.epsilon);
+      double ratio[4] = {}, ratio_moved[4] = {};
+      for (int tile = first_tile; tile < last_tile; ++tile) {
+        const Group other_points{other, tile * kTile};
+        __syncthreads();
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
+                     pass.grid);
+        load_moved(other_points, 1, 0, pass.epsilon);
+        Real costs[4][4], moved[4][4];
+        tangents_of_tile(own_points, other_points, costs, moved);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          const int i = own_points.point(first_own() + r);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const Pair pair = pair_at(r, c, costs[r][c], moved[r][c], pass, numbers);
+            ratio[r] += static_cast<double>(pair.share);
+            ratio_moved[r] += static_cast<double>(pair.share_moved);
+            if (!of_rows) continue;
+            if (pair.mass != 0 || pair.mass_moved != 0) {
+              totals.mass += static_cast<double>(pair.mass);
+              totals.mass_moved += static_cast<double>(pair.mass_moved);
+              totals.linear += p_.cost_scale * static_cast<double>(pair.mass * costs[r][c]);
+              const Real linear = pair.mass_moved * costs[r][c] + pair.mass * moved[r][c];
+              totals.linear_moved +=
+                  p_.cost_scale * (static_cast<double>(linear) +
+                                   numbers.log_scale * static_cast<double>(pair.mass * costs[r][c]));
+              totals.kl_moved +=
+                  static_cast<double>(pair.mass_moved * pair.logit + pair.mass * pair.logit_moved);
+            }
+            const int j = other_points.point(first_other() + c);
+            if (grad_cost && i >= 0 && j >= 0) {
+              grad_cost[(own.row_of_batch() + i) * other.p.length + j] =
+                  static_cast<Real>(p_.cost_scale) *
+                  (pair.mass_moved + static_cast<Real>(numbers.log_scale) * pair.mass);
+            }
+          }
+        }
+      }
+      write_partials(own, 0, split, own_points, ratio);
+      write_partials(own, 1, split, own_points, ratio_moved);
+    });
+  }
+
+  // How the value's gradient by the points of a side moves. A task is a tile of points and 64 features.
+  __device__ __attribute__((noinline)) void write_gradient_tangent(const Pass& pass, bool of_rows,
+                                                                   const TangentNumbers& numbers,
+                                                                   Real* to) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    MovedShared& s = moved_shared();
+    const bool cosine = p_.kind == CostKind::kCosine;
+    const Real log_scale = static_cast<Real>(numbers.log_scale);
+    const int pieces = cuda::div_up(p_.dim, kTile);
+    for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
+      const int begin = task / pieces * kTile, first = task % pieces * kTile;
+      const Group own_points{own, begin};
+      __syncthreads();
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+                   pass.grid);
+      load_moved(own_points, 0, numbers.lambda, pass.epsilon);
+      // Features first_other() ... + 3 of the thread's own points, and how they move.
+      Real x[4][4], x_moved[4][4], total[4][4] = {};
+      double along[4] = {}, along_moved[4] = {};
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int i = own_points.point(first_own() + r);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int d = first + first_other() + c;
+          const bool exists = i >= 0 && d < p_.dim;
+          const Table<Real>& moved = tangents(own).points;
+          x[r][c] = exists ? *feature(own.p.points, own.b, i, d) : Real(0);
+          x_moved[r][c] = exists && moved.data ? *feature(moved, own.b, i, d) : Real(0);
+        }
+      }
+      for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
+        const Group other_points{other, other_begin};
+        __syncthreads();
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
+                     pass.grid);
+        load_moved(other_points, 1, 0, pass.epsilon);
+        this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
+        this->template load_columns<kTile, false>(s.features_moved, tangents(other).points, other_points,
+                                                  first);
+        Real costs[4][4], moved[4][4];
+        tangents_of_tile(own_points, other_points, costs, moved);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const Pair pair = pair_at(r, c, costs[r][c], moved[r][c], pass, numbers);
+            // The gradient is a sum of first * slope(x - y), and moves by second * slope'(x - y) (dx - dy).
+            Real first_factor = 0, second_factor = 0;
+            if (pair.mass != 0 || pair.mass_moved != 0) {
+              const Real mass_moved = pair.mass_moved + log_scale * pair.mass;
+              first_factor = this->shared_factor(mass_moved, costs[r][c], c);
+              second_factor = this->shared_factor(pair.mass, costs[r][c], c);
+              const Real cost = costs[r][c], cost_moved = moved[r][c];
+              if (p_.kind == CostKind::kEuclidean && cost > 0) {
+                first_factor -= second_factor * cost_moved / cost;
+              } else if (cosine) {
+                const int j = first_other() + c;
+                // What the own length does is a factor of the row.
+                first_factor -= second_factor * (s.stretch[1][j] + s.stretch[0][first_own() + r]);
+                along[r] += static_cast<double>(pair.mass * (1 - cost));
+                along_moved[r] += static_cast<double>(mass_moved * (1 - cost) - pair.mass * cost_moved);
+              }
+            }
+            s.plan[first_other() + c][first_own() + r] = first_factor;
+            s.plan_second[first_other() + c][first_own() + r] = second_factor;
+          }
+        }
+        __syncthreads();
+        Real part[4][4] = {};
+        for (int j = 0; j < kTile; ++j) {
+          const Quad one = *reinterpret_cast<const Quad*>(&s.plan[j][first_own()]);
+          const Quad two = *reinterpret_cast<const Quad*>(&s.plan_second[j][first_own()]);
+          const Quad y = *reinterpret_cast<const Quad*>(&s.features[j][first_other()]);
+          const Quad y_moved = *reinterpret_cast<const Quad*>(&s.features_moved[j][first_other()]);
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+              part[r][c] = fma(one.v[r], this->slope(x[r][c], y.v[c]), part[r][c]);
+              part[r][c] = fma(two.v[r], bent(x[r][c], y.v[c], x_moved[r][c], y_moved.v[c]), part[r][c]);
+            }
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) total[r][c] += part[r][c];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const Real all = static_cast<Real>(cuda::reduce_sum<16>(along[r]));
+        const Real all_moved = static_cast<Real>(cuda::reduce_sum<16>(along_moved[r]));
+        const Real inverse = s.inverse_length[0][first_own() + r], stretch = s.stretch[0][first_own() + r];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int i = begin + first_own() + r, d = first + first_other() + c;
+          if (i >= own.p.length || d >= p_.dim) continue;
+          Real v = total[r][c];
+          if (cosine) {
+            // (a u - G) / |x| with u = x / |x|, where a = <G, u>: total has G with -G d ln |x| in it.
+            const Real unit = x[r][c] * inverse;
+            const Real unit_moved = x_moved[r][c] * inverse - stretch * unit;
+            v = (all_moved * unit + all * (unit_moved - stretch * unit) - v) * inverse;
+          }
+          to[(own.row_of_batch() + i) * p_.dim + d] =
+              i < own.count ? static_cast<Real>(p_.cost_scale) * v : Real(0);
+        }
+      }
+    }
+  }
+
+ private:
+  using Base = Points<Real_>;
+  using Base::columns_;
+  using Base::costs_of_tile;
+  using Base::feature;
+  using Base::first_other;
+  using Base::first_own;
+  using Base::inverse_lengths;
+  using Base::kPiece;
+  using Base::kRow;
+  using Base::kTile;
+  using Base::load_numbers;
+  using Base::load_pairs;
+  using Base::logit;
+  using Base::p_;
+  using Base::rows_;
+  using Base::shared;
+  using Base::team_;
+  using typename Base::Group;
+  using typename Base::Quad;
+  using typename Base::Shared;
+
+  struct alignas(16) MovedShared : Shared {
+    Real own_moved[kPiece][kRow];
+    Real other_moved[kPiece][kRow];
+    Real potential_moved[2][kTile];  // over epsilon; of own and of other points
+    Real weight_moved[2][kTile];     // of the reference
+    Real stretch[2][kTile];
+    Real plan_second[kTile][kRow];
+    Real features_moved[kTile][kRow];
+  };
+  [[nodiscard]] static __device__ __forceinline__ MovedShared& moved_shared() {
+    return *reinterpret_cast<MovedShared*>(cuda::dynamic_shared() + kScratchBytes);
+  }
+
+  [[nodiscard]] __device__ __forceinline__ Real* stretches(const Side<Real>& side) const {
+    return tangents(side).stretches + static_cast<std::int64_t>(side.team) * side.p.length;
+  }
+  [[nodiscard]] __device__ __forceinline__ double* partials(const Side<Real>& side, int which,
+                                                            int split) const {
+    const std::int64_t at = (static_cast<std::int64_t>(side.team) * 2 + which) * side.p.splits + split;
+    return tangents(side).partials + at * side.p.length;
+  }
+  // The 16 threads of a row have its sum together.
+  __device__ __forceinline__ void write_partials(const Side<Real>& side, int which, int split,
+                                                 const Group& own, const double (&totals)[4]) const {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const double total = cuda::reduce_sum<16>(totals[r]);
+      const int i = own.point(first_own() + r);
+      if (first_other() == 0 && i >= 0) partials(side, which, split)[i] = total;
+    }
+  }
+
+  // Calls body(own, split, first tile, last tile) for the block's shares of a pass; own numbers are loaded.
+  template <class Body>
+  __device__ __forceinline__ void for_tasks(const Pass& pass, bool of_rows, const Body& body) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    const int splits = own.p.splits;
+    const int tiles = cuda::div_up(own.count, kTile), other_tiles = cuda::div_up(other.count, kTile);
+    for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
+      const int split = task % splits;
+      const Group own_points{own, task / splits * kTile};
+      __syncthreads();
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+                   pass.grid);
+      body(own_points, split, other_tiles * split / splits, other_tiles * (split + 1) / splits);
+    }
+  }
+
+  // How a tile's potentials, weights and lengths move.
+  __device__ __forceinline__ void load_moved(const Group& group, int place, double lambda,
+                                             double epsilon) const {
+    MovedShared& s = moved_shared();
+    const Side<Real>& side = group.side;
+    for (int k = static_cast<int>(threadIdx.x); k < kTile; k += static_cast<int>(blockDim.x)) {
+      const int i = group.point(k);
+      const bool exists = i >= 0;
+      const double potential = exists ? array(side, TangentArray::kPotential)[i] + lambda : 0.0;
+      s.potential_moved[place][k] = static_cast<Real>(potential / epsilon);
+      s.weight_moved[place][k] = exists && side.product ? static_cast<Real>(weight_moved(side, i)) : Real(0);
+      const bool has_length = exists && !p_.cost && p_.kind == CostKind::kCosine;
+      s.stretch[place][k] = has_length ? stretches(side)[i] : Real(0);
+    }
+  }
+
+  // The thread's costs and their derivatives, not scaled. All threads of the block come.
+  __device__ __attribute__((noinline)) void tangents_of_tile(const Group& own, const Group& other,
+                                                             Real (&costs)[4][4], Real (&moved)[4][4]) const {
+    costs_of_tile(own, other, costs);
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) moved[r][c] = 0;
+    }
+    if (p_.cost) {
+      if (p_.tangents.cost) load_pairs(p_.tangents.cost, p_.tangents.cost_stride, 0, own, other, moved);
+      return;
+    }
+    const Table<Real>&own_table = tangents(own.side).points, &other_table = tangents(other.side).points;
+    if (!own_table.data && !other_table.data) return;
+    MovedShared& s = moved_shared();
+    for (int first = 0; first < p_.dim; first += kPiece) {
+      __syncthreads();
+      this->template load_columns<kPiece, true>(s.own, own.side.p.points, own, first);
+      this->template load_columns<kPiece, true>(s.other, other.side.p.points, other, first);
+      this->template load_columns<kPiece, true>(s.own_moved, own_table, own, first);
+      this->template load_columns<kPiece, true>(s.other_moved, other_table, other, first);
+      __syncthreads();
+#pragma unroll 2
+      for (int d = 0; d < kPiece; ++d) {
+        const Quad x = *reinterpret_cast<const Quad*>(&s.own[d][first_own()]);
+        const Quad y = *reinterpret_cast<const Quad*>(&s.other[d][first_other()]);
+        const Quad x_moved = *reinterpret_cast<const Quad*>(&s.own_moved[d][first_own()]);
+        const Quad y_moved = *reinterpret_cast<const Quad*>(&s.other_moved[d][first_other()]);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            if (p_.kind == CostKind::kCosine) {
+              moved[r][c] = fma(x.v[r], y_moved.v[c], fma(x_moved.v[r], y.v[c], moved[r][c]));
+            } else {
+              moved[r][c] = fma(this->slope(x.v[r], y.v[c]), x_moved.v[r] - y_moved.v[c], moved[r][c]);
+            }
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int i = first_own() + r;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int j = first_other() + c;
+        Real& v = moved[r][c];
+        if (p_.kind == CostKind::kSquaredEuclidean) v *= 2;
+        if (p_.kind == CostKind::kEuclidean) v = costs[r][c] > 0 ? v / costs[r][c] : Real(0);
+        if (p_.kind == CostKind::kCosine) {
+          v = (s.stretch[0][i] + s.stretch[1][j]) * (1 - costs[r][c]) -
+              v * s.inverse_length[0][i] * s.inverse_length[1][j];
+        }
+      }
+    }
+  }
+
+  // What follows for one pair of the thread.
+  struct Pair {
+    Real share = 0;  // of the ratio, and how it moves
+    Real share_moved = 0;
+    Real mass = 0;  // P, and how it moves
+    Real mass_moved = 0;
+    Real logit = 0;  // t, and how it moves
+    Real logit_moved = 0;
+  };
+  [[nodiscard]] __device__ __forceinline__ Pair pair_at(int r, int c, Real cost, Real cost_moved,
+                                                        const Pass& pass,
+                                                        const TangentNumbers& numbers) const {
+    const MovedShared& s = moved_shared();
+    const int i = first_own() + r, j = first_other() + c;
+    const Real bits = logit(r, c, cost, static_cast<Real>(pass.k));
+    const Real e = exp2_of(bits);
+    Pair pair;
+    if (e == 0) return pair;
+    pair.logit = bits * static_cast<Real>(1 / kLog2E<double>);
+    const Real scale = static_cast<Real>(p_.cost_scale / pass.epsilon);
+    pair.logit_moved = s.potential_moved[0][i] + s.potential_moved[1][j] -
+                       scale * fma(static_cast<Real>(numbers.log_scale), cost, cost_moved) -
+                       static_cast<Real>(numbers.epsilon / pass.epsilon) * pair.logit;
+    const Real ra = s.weight[0][i], rb = s.weight[1][j];
+    pair.share = e * rb;
+    pair.share_moved = e * fma(rb, pair.logit_moved, s.weight_moved[1][j]);
+    pair.mass = ra * pair.share;
+    pair.mass_moved = fma(ra, pair.share_moved, s.weight_moved[0][i] * pair.share);
+    return pair;
+  }
+
+  // How slope(x, y) moves, of a cosine y itself.
+  [[nodiscard]] __device__ __forceinline__ Real bent(Real x, Real y, Real x_moved, Real y_moved) const {
+    switch (p_.kind) {
+      case CostKind::kCosine:
+        return y_moved;
+      case CostKind::kL1:
+        return 0;
+      case CostKind::kHuber:
+        return abs(x - y) <= 1 ? x_moved - y_moved : Real(0);
+      default:
+        return x_moved - y_moved;
+    }
+  }
+};
+
+}  // namespace warpalign::detail::transport
