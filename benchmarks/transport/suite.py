@@ -1,5 +1,8 @@
 """What `make gpu-check` measures of optimal transport."""
 
+from functools import partial
+
+from benchmarks.harness.kernels import launches
 from benchmarks.harness.suite import Suite
 from benchmarks.transport.measure import measure, not_reproducible
 from benchmarks.transport.sizes import QUICK_SIZES, SIZES
@@ -21,4 +24,5 @@ SUITE = Suite(
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.transport.sanitize",
+    launches=partial(launches, "transport"),
 )

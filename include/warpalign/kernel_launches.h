@@ -15,5 +15,7 @@ struct KernelLaunches {
 bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
 // The same of the transducer's functions: losses, joint network, alignments and decoding.
 bool transducer_kernel_launches(int index, KernelLaunches* out);
+// The same of sinkhorn(), sinkhorn_jvp() and what is read off a plan.
+bool transport_kernel_launches(int index, KernelLaunches* out);
 
 }  // namespace warpalign

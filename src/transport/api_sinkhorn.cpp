@@ -130,4 +130,12 @@ Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tang
   return detail::transport::sinkhorn_jvp_cpu(problem, tangents, outputs, workspace, execution);
 }
 
+bool transport_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {
+#if WARPALIGN_HAS_CUDA
+  return detail::transport::kernel_launches_cuda(index, *out);
+#else
+  return false;
+#endif
+}
+
 }  // namespace warpalign

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "warpalign/kernel_launches.h"
 #include "warpalign/sinkhorn.h"
 #include "warpalign/transport_plan.h"
 
@@ -40,6 +41,9 @@ Status plan_gradient_cuda(const SinkhornProblem&, const PlanGradient&, Workspace
 Status plan_sample_cuda(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
 Status plan_topk_cuda(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
 Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
+
+// See transport_kernel_launches().
+bool kernel_launches_cuda(int index, KernelLaunches& out);
 
 // The problem as sinkhorn_jvp() sees it: at its own epsilon, without annealing.
 inline SinkhornProblem at_the_solution(const SinkhornProblem& p) {

@@ -67,6 +67,11 @@ class Dense {
  public:
   using Real = Real_;
   static constexpr RowShape kShape{kColumns, kWidth};
+  static constexpr const char* name() {
+    if (kWidth == 32) return "dense, rows of 32 threads";
+    if (kWidth == 128) return "dense, rows of 128 threads";
+    return kColumns == 16 ? "dense, rows of 384 threads" : "dense, rows of 384 threads, 32 columns each";
+  }
   static constexpr int kMostThreads = kShape.warp_rows() ? 32 * kMostWarps : kWidth;
   static constexpr int kBlocks = kWidth == 128 ? 4 : 1;  // of a multiprocessor, as registers are shared out
 

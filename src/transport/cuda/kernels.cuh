@@ -1,11 +1,13 @@
-// Makes the entry of a kernel, where it is compiled.
+// The list of transport's kernels, and what makes a kernel's entry where it is compiled.
 #pragma once
 
-#include "cuda/launch.cuh"
+#include "cuda/kernel.cuh"
 #include "transport/cuda/kernels.h"
 #include "transport/cuda/results.cuh"
 
 namespace warpalign::detail::transport {
+
+inline constinit cuda::KernelList kKernels;
 
 template <class Costs>
 cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream) {
@@ -19,8 +21,13 @@ cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream)
 template <class Costs_>
 struct SolveKernel {
   using Costs = Costs_;
+  static constexpr const char* name() { return Costs::name(); }
   static constexpr auto get() { return sinkhorn_kernel<Costs>; }
 };
+
+template <class Kernel>
+const cuda::Kernel kCounted{kKernels, Kernel::name(), cuda::type_name<typename Kernel::Costs::Real>(),
+                            Kernel::get()};
 
 template <class Kernel>
 constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}) {
@@ -31,7 +38,7 @@ constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}
             return cuda::resident_blocks(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);
           },
           [](const SolveParams<Real>& params, cudaStream_t stream) {
-            return cuda::launch(Kernel::get(), launch_config<Costs>(params.layout, stream), params);
+            return cuda::launch(kCounted<Kernel>, launch_config<Costs>(params.layout, stream), params);
           }};
 }
 

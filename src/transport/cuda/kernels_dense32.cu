@@ -8,7 +8,7 @@ namespace warpalign::detail::transport {
 namespace {
 
 // By rising number of columns.
-constexpr SinkhornKernel<float> kKernels[] = {
+constexpr SinkhornKernel<float> kByColumns[] = {
     entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
     entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),
     entry<SolveKernel<Dense<float, 16, 384>>>(Dense<float, 16, 384>::kShape),
@@ -19,8 +19,8 @@ constexpr SinkhornKernel<float> kKernels[] = {
 
 template <>
 const SinkhornKernel<float>& dense_kernel_for<float>(int columns) {
-  const SinkhornKernel<float>* kernel = kKernels;
-  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kKernels)) ++kernel;
+  const SinkhornKernel<float>* kernel = kByColumns;
+  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
   return *kernel;
 }
 

@@ -8,7 +8,7 @@ namespace warpalign::detail::transport {
 namespace {
 
 // By rising number of columns.
-constexpr SinkhornKernel<double> kKernels[] = {
+constexpr SinkhornKernel<double> kByColumns[] = {
     entry<SolveKernel<Dense<double, 4, 32>>>(Dense<double, 4, 32>::kShape),
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),
     entry<SolveKernel<Dense<double, 16, 384>>>(Dense<double, 16, 384>::kShape),
@@ -18,8 +18,8 @@ constexpr SinkhornKernel<double> kKernels[] = {
 
 template <>
 const SinkhornKernel<double>& dense_kernel_for<double>(int columns) {
-  const SinkhornKernel<double>* kernel = kKernels;
-  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kKernels)) ++kernel;
+  const SinkhornKernel<double>* kernel = kByColumns;
+  while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
   return *kernel;
 }
 

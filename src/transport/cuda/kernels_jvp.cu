@@ -8,6 +8,7 @@ namespace {
 template <class Real>
 struct JvpKernel {
   using Costs = TangentTiles<Real>;
+  static constexpr const char* name() { return "derivatives"; }
   static constexpr auto get() { return jvp_kernel<Costs>; }
 };
 

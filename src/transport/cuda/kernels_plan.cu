@@ -8,6 +8,7 @@ namespace {
 template <class Real>
 struct PlanKernel {
   using Costs = Points<Real>;
+  static constexpr const char* name() { return "plan"; }
   static constexpr auto get() { return plan_kernel<Costs>; }
 };
 

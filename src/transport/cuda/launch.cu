@@ -6,7 +6,7 @@
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
-#include "transport/cuda/kernels.h"
+#include "transport/cuda/kernels.cuh"
 #include "transport/problem.h"
 
 namespace warpalign::detail::transport {
@@ -283,5 +283,7 @@ Status plan_dense_cuda(const SinkhornProblem& p, void* to, Workspace workspace, 
     params.plan_scale = 1;
   });
 }
+
+bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 
 }  // namespace warpalign::detail::transport

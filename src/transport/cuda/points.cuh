@@ -12,6 +12,7 @@ class Points : public Tiles<Real_> {
  public:
   using Real = Real_;
   using Tiles<Real_>::Tiles;
+  static constexpr const char* name() { return "points"; }
 
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return false; }
 

@@ -1,11 +1,14 @@
 // The CUDA path on devices of other sizes than the one at hand; on the CPU alone, where they can be had.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "device_buffer.h"
 #include "simt.h"
 #include "testing.h"
+#include "warpalign/kernel_launches.h"
 
 namespace warpalign::test {
 namespace {
@@ -49,6 +52,17 @@ TEST_F(Devices, TooLittleSharedMemory) {
   const DeviceBuffer workspace(bytes);
   const Status status = sinkhorn(p, out, {workspace.data(), bytes}, execution);
   EXPECT_EQ(status.code, StatusCode::kUnsupported) << status.message;
+}
+
+TEST(Registry, ListsEveryKernel) {
+  std::set<std::string> names;
+  KernelLaunches kernel;
+  int count = 0;
+  for (; transport_kernel_launches(count, &kernel); ++count) names.insert(kernel.kernel);
+  EXPECT_EQ(count, 13);
+  EXPECT_EQ(names.size(), 13);
+  EXPECT_EQ(names.count("derivatives float64"), 1);
+  EXPECT_FALSE(transport_kernel_launches(-1, &kernel));
 }
 
 }  // namespace

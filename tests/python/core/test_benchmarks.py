@@ -104,12 +104,13 @@ def test_gpu_check_fails_where_a_library_lists_no_kernel(monkeypatch: pytest.Mon
 
 def test_kernels_of_the_libraries() -> None:
     """The CPU library has none. The CUDA library names its own on any machine."""
-    assert launches("soft_dtw", "cpu") == {}
+    assert all(launches(operator, "cpu") == {} for operator in ("soft_dtw", "transducer", "transport"))
     if not library.has_cuda:
         pytest.skip("no CUDA library was built")
     found = launches("soft_dtw")
     assert 40 <= len(found) <= 60
     assert {"float32 tiles small gradients", "dual tiles all_options frugal"} <= found.keys()
+    assert len(launches("transport")) == 13
 
 
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
