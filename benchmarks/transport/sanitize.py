@@ -48,6 +48,7 @@ def wrong(size: Size, device: torch.device) -> str | None:
 
 def read_off(problem: Problem) -> dict[str, Tensor]:
     """What is read off the plan, and derivatives by what the costs are made of."""
+    problem.size = problem.size._replace(iterations=100)
     leaves = [t.detach().requires_grad_() for t in (problem.x, problem.y, problem.cost) if t is not None]
     if problem.cost is None:
         problem.x, problem.y = leaves
@@ -55,19 +56,19 @@ def read_off(problem: Problem) -> dict[str, Tensor]:
         (problem.cost,) = leaves
     found = problem.result()
     plan = found.plan
-    _, n, m = plan.shape
+    b, n, m = plan.shape
     count = min(n, m, 5)
 
     def wave(*shape: int) -> Tensor:
         """The same numbers everywhere."""
         return torch.arange(math.prod(shape), device=found.f.device).reshape(shape).cos().to(found.f)
 
-    loss = (found.f * wave(n)).sum() + found.linear.sum() + plan.apply(wave(m, 67)).square().sum()
+    loss = (found.f * wave(n)).sum() + found.linear.sum() + plan.apply(wave(b, m, 67)).square().sum()
     gradients = torch.autograd.grad(loss, leaves)
     with torch.no_grad():
         return {
             "dense": plan.dense(),
-            "apply": plan.apply(wave(n, 3), transpose=True),
+            "apply": plan.apply(wave(b, n, 3), transpose=True),
             "topk": plan.topk(count)[0],
             "sample": plan.sample(70, seed=1).sum().to(found.f),
             **{f"gradient {k}": gradient for k, gradient in enumerate(gradients)},
