@@ -227,7 +227,7 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
         return float(size)
 
     def _labelled_costs(self, x: Tensor, y: Tensor, ys: Any, yt: Any) -> Tensor:
-        """(ns, nt) costs, and more for pairs of two different labels."""
+        """(ns, nt) costs of points, and limit_max times the largest one at least for pairs of two different labels."""
         source, target = _label_row(ys, "ys", len(x)), _label_row(yt, "yt", len(y))
         differ = (source[:, None] != target) & (source[:, None] != UNLABELLED) & (target != UNLABELLED)
         costs = pair_costs(check_cost(self.cost), x[None], y[None])[0]

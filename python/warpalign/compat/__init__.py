@@ -1,4 +1,4 @@
-"""Drop-ins for eleven packages: changing the import is the whole migration.
+"""Drop-ins for fourteen packages: changing the import is the whole migration.
 
 | instead of | import from |
 | --- | --- |
@@ -13,6 +13,9 @@
 | haste_pytorch's LSTM, LayerNormLSTM | :mod:`warpalign.compat.haste` |
 | NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba | :mod:`warpalign.compat.nemo` |
 | transformers.loss.loss_rnnt, loss_tdt | :mod:`warpalign.compat.transformers` |
+| ot (POT): entropic solvers of linear problems | :mod:`warpalign.compat.pot` |
+| geomloss' SamplesLoss("sinkhorn") | :mod:`warpalign.compat.geomloss` |
+| flash_sinkhorn's SamplesLoss | :mod:`warpalign.compat.flash_sinkhorn` |
 
 Names, signatures, defaults, shapes, the sets of cells that a band allows, and what ``bandwidth=0`` means are the originals'.
 What differs in soft-DTW, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
@@ -26,8 +29,11 @@ from types import ModuleType
 __all__ = [
     "apex",
     "caiman",
+    "flash_sinkhorn",
+    "geomloss",
     "haste",
     "nemo",
+    "pot",
     "pysdtw",
     "soft_dtw_cuda",
     "softdtw_cuda",

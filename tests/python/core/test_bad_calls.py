@@ -21,6 +21,7 @@ from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
 from tests.python.transport.bad_calls import adaptation
+from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import functional as transport
 from tests.python.transport.bad_calls import graphs as transport_graphs
 
@@ -39,6 +40,7 @@ PARTS = (
     transport,
     adaptation,
     transport_graphs,
+    transport_compat,
 )
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
