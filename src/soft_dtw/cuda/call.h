@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/select.h"
 #include "soft_dtw/problem.h"
 
@@ -15,17 +16,18 @@ struct Call {
   bool second_order;  // derivatives along the tangents are wanted
   SoftDtwTangents tangents;
   bool vectorized;            // x and y can be read as float4 along D
-  bool gradients_vectorized;  // grad_x and grad_y can be written as float4
   bool may_use_matrix_units;  // products of float32 may be left to them, and the device has them
   bool three_terms;           // such a product is three of TF32, not one
   bool batch_invariant;
 };
 
-// Where everything is in the workspace: the flags, the order, the scratch. The rerun uses the scratch of the
-// first launch, which is over by then.
+// Where everything is in the workspace: the flags, the order, the scratch, the panel. The rerun uses the
+// memory of the first launch, which is over by then.
 struct Plan {
   Selection main;
-  bool has_rerun;  // float32: the pairs that were not certified are computed again in float64
+  Panel panel;      // with costs in a panel: its addresses are offsets
+  int panel_pairs;  // that are swept at a time; 0: costs are not in a panel
+  bool has_rerun;   // float32: the pairs that were not certified are computed again in float64
   Selection rerun;
   std::size_t flags;      // bytes of one flag per pair, with a rerun
   std::size_t order;      // bytes of the order of a ragged batch, where blocks take several pairs

@@ -33,7 +33,6 @@ UnitCalls::UnitCalls(const Call& of) : of_(of), main_(of), x_(side_of(of, false)
   // Unit steps lie so that they can be read as float4.
   main_.problem.dim = unit_features(of.problem.dim);
   main_.vectorized = of.problem.dtype == DType::kFloat32;
-  main_.gradients_vectorized = true;
   first_order_ = main_;
   first_order_.second_order = false;
   first_order_.tangents = {};

@@ -21,12 +21,8 @@ struct Crew {
 };
 using SmallCrew = Crew<CrewKind::kSmall, 1, 2, 2, Weighing::kBySegment>;
 using LargeCrew = Crew<CrewKind::kLarge, 2, 4, 4, Weighing::kAhead>;  // for few strips
-// For many features, whose costs and gradients take longer than what the wave does.
-using WideCrew = Crew<CrewKind::kWide, 3, 5, 4, Weighing::kByGroup>;
-// For kernels without gradients.
+// For values alone.
 using ForwardCrewOfTwo = Crew<CrewKind::kForwardTwo, 2, 2, 0, Weighing::kByGroup>;
-using ForwardCrewOfThree = Crew<CrewKind::kForwardThree, 3, 3, 0, Weighing::kByGroup>;
-using ForwardCrewOfFour = Crew<CrewKind::kForwardFour, 4, 4, 0, Weighing::kByGroup>;
 // For options whose reverse sweep asks for costs or states, and for numbers so large that a cell's two
 // weights find no room in shared memory.
 using FrugalCrew = Crew<CrewKind::kFrugal, 1, 2, 2, Weighing::kByGroup>;

@@ -25,7 +25,6 @@ Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, con
   if (tangents) call.tangents = *tangents;
   call.vectorized =
       !problem.cost.data && readable_as_float4(problem.x, problem) && readable_as_float4(problem.y, problem);
-  call.gradients_vectorized = is_aligned(out.grad_x, 16) && is_aligned(out.grad_y, 16);
   call.may_use_matrix_units = execution.precision != Precision::kHighest &&
                               cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 8;
   call.three_terms = execution.precision == Precision::kHigh;
@@ -108,12 +107,8 @@ Status CudaCall::run(void* workspace) const {
 }
 
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,
-                                 const SoftDtwOutputs& out, Execution execution) {
-  const std::size_t bytes = CudaCall(problem, tangents, out, execution).workspace_bytes();
-  if (execution.precision == Precision::kHighest) return bytes;
-  // The outputs' addresses, which need not be known yet, may forbid the matrix units.
-  execution.precision = Precision::kHighest;
-  return std::max(bytes, CudaCall(problem, tangents, out, execution).workspace_bytes());
+                                 const SoftDtwOutputs& out, const Execution& execution) {
+  return CudaCall(problem, tangents, out, execution).workspace_bytes();
 }
 
 }  // namespace warpalign::detail::soft_dtw

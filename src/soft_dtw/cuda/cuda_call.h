@@ -29,9 +29,8 @@ class CudaCall {
   Plan plans_[2] = {};
 };
 
-// Enough whatever the outputs' addresses are.
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,
-                                 const SoftDtwOutputs& out, Execution execution);
+                                 const SoftDtwOutputs& out, const Execution& execution);
 
 // See soft_dtw_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);

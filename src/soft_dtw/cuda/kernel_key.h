@@ -16,7 +16,7 @@ enum class Arithmetic : unsigned char {
 enum class CostSource : unsigned char {
   kFewFeatures,  // series of at most 4 features, in registers
   kTiles,        // series of any number of features, or a cost matrix, in tiles in shared memory
-  kMatrixUnits,  // the same tiles, made by the matrix units: sm_80 and later
+  kPanel,        // a panel in global memory (panel.h)
 };
 
 // What a kernel can do beyond squared distances and all paths.
@@ -36,21 +36,16 @@ enum class Sweeps : unsigned char {
 // The warps that work on a strip beside the wave's (crew.cuh).
 enum class CrewKind : unsigned char {
   kNone,
-  kOneHelper,   // few features: one warp recomputes weights ahead of the wave
-  kTwoHelpers,  // few features: two do
+  kOneHelper,   // few features, panels: one warp recomputes weights ahead of the wave
+  kTwoHelpers,  // the same: two do
   kSmall,       // tiles: 1 + 2 makers; the wave makes the weights of whole segments
   kFrugal,      // tiles: 1 + 2 makers; the wave makes weights group by group
   kLarge,       // tiles: 2 + 4 makers, and a warp that makes weights ahead of the wave
-  kWide,        // tiles of many features: 3 + 4 makers
   kForwardTwo,  // tiles, values alone: 2 makers of costs
-  kForwardThree,
-  kForwardFour,
 };
 
 constexpr int kMostFewFeatures = 4;
-constexpr int kMostTensorFeatures = 2048;  // of the matrix units, values alone
-constexpr int kMostTensorGradientFeatures =
-    64;  // of the matrix units with gradients, and of sweeps that meet
+constexpr int kMostMeetingFeatures = 64;  // of sweeps in tiles that meet
 
 struct KernelKey {
   Arithmetic arithmetic;

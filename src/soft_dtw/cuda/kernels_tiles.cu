@@ -1,6 +1,5 @@
-// Costs in tiles: series of any number of features, or cost matrices. Gradients of few strips, and of many
-// features, have larger crews; values alone have crews without makers of gradients, whose warps get more
-// registers.
+// Costs in tiles: series of any number of features, or cost matrices. Gradients of few strips have
+// larger crews; values alone have crews without makers of gradients, whose warps get more registers.
 #include "soft_dtw/cuda/kernel.cuh"
 #include "soft_dtw/cuda/tiles.cuh"
 
@@ -17,13 +16,9 @@ constexpr KernelEntry entry() {
 }  // namespace
 
 std::span<const KernelEntry> tiles_kernels() {
-  static constexpr KernelEntry kKernels[] = {entry<SmallCrew, false, Sweeps::kForward, 4>(),
-                                             entry<SmallCrew, false, Sweeps::kBoth, 4>(),
-                                             entry<SmallCrew, true, Sweeps::kBoth, 4>(),
-                                             entry<LargeCrew, true, Sweeps::kBoth, 2>(),
-                                             entry<WideCrew, false, Sweeps::kBoth, 2>(),
-                                             entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>(),
-                                             entry<ForwardCrewOfFour, false, Sweeps::kForward, 3>()};
+  static constexpr KernelEntry kKernels[] = {
+      entry<SmallCrew, false, Sweeps::kForward, 4>(), entry<SmallCrew, false, Sweeps::kBoth, 4>(),
+      entry<LargeCrew, true, Sweeps::kBoth, 2>(), entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>()};
   return kKernels;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/launch.cuh"
@@ -39,6 +40,7 @@ Params params_of(const Call& call) {
   p.half = is_cosine(problem) ? 0.5 : 1.0;
   p.scale = problem.gamma == 0 ? 1.0 : scale_for(problem.gamma, p.half);
   p.vectorized = call.vectorized;
+  p.on_matrix_units = call.may_use_matrix_units;
   p.three_terms = call.three_terms;
   p.band = problem.band;
   p.step_penalty = problem.step_penalty;
@@ -86,6 +88,51 @@ Status launch_kernel(const Selection& selected, Params& p, cudaStream_t stream) 
   return status;
 }
 
+// The pairs from `first` on, `count` of them.
+Params part_of(const Params& p, int first, int count) {
+  Params part = p;
+  const auto move = [&](auto*& data, std::int64_t stride) {
+    using Number = std::conditional_t<std::is_const_v<std::remove_pointer_t<std::decay_t<decltype(data)>>>,
+                                      const float, float>;
+    if (data) data = static_cast<Number*>(data) + first * stride;
+  };
+  move(part.x, p.x_stride[0]);
+  move(part.y, p.y_stride[0]);
+  move(part.cost, p.cost_stride[0]);
+  move(part.gammas, 1);
+  move(part.value, 1);
+  move(part.grad_x, static_cast<std::int64_t>(p.n) * p.dim);
+  move(part.grad_y, static_cast<std::int64_t>(p.m) * p.dim);
+  move(part.alignment, static_cast<std::int64_t>(p.n) * p.m);
+  if (part.x_lengths) part.x_lengths += first;
+  if (part.y_lengths) part.y_lengths += first;
+  part.uncertified += first;
+  part.batch = count;
+  return part;
+}
+
+// Costs into the panel, the sweeps, and what the caller wants of E; so many pairs at a time as the panel
+// holds.
+Status launch_in_panel(const Plan& plan, Params p, cudaStream_t stream) {
+  p.panel = plan.panel;
+  unsigned char* const cells = p.scratch + aligned(plan.main.layout.scratch);
+  p.panel.cells = reinterpret_cast<float*>(cells);
+  p.panel.range = reinterpret_cast<int*>(cells + plan.panel.cell_bytes(plan.panel_pairs));
+  for (int first = 0; first < p.batch; first += plan.panel_pairs) {
+    const Params part = part_of(p, first, std::min(plan.panel_pairs, p.batch - first));
+    Params sweep = part;
+    sweep.x = sweep.y = nullptr;
+    sweep.grad_x = sweep.grad_y = sweep.alignment = nullptr;
+    sweep.dim = 0;
+    if (Status s = make_panel(part, stream); !s.ok()) return s;
+    if (Status s = launch_kernel(plan.main, sweep, stream); !s.ok()) return s;
+    if (Status s = make_panel_gradients(part, stream); !s.ok()) return s;
+    if (!part.alignment) continue;
+    if (Status s = copy_panel_alignment(part, stream); !s.ok()) return s;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stream) {
@@ -109,7 +156,8 @@ Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stre
     }
     p.order = order;
   }
-  const Status status = launch_kernel(plan.main, p, stream);
+  const Status status =
+      plan.panel_pairs > 0 ? launch_in_panel(plan, p, stream) : launch_kernel(plan.main, p, stream);
   if (!status.ok() || !plan.has_rerun) return status;
   p.order = nullptr;
   return launch_kernel(plan.rerun, p, stream);

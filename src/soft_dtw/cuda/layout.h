@@ -201,7 +201,8 @@ inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceLim
   }
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
     const int panels = std::clamp(device.multiprocessors / (r.batch * l.ends()), 1, strips);
-    const int narrowest = k.source.carried == 0 ? 1 : std::min(4, fused);
+    const bool in_tiles = k.source.carried == 0 && k.columns_per_lane == 1;
+    const int narrowest = in_tiles ? 1 : std::min(4, fused);
     l.warps = std::clamp(div_up(strips, panels), narrowest, fused);
     l.tickets = strips > l.warps;
   }

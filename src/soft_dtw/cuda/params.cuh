@@ -9,6 +9,7 @@
 #include "cuda/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/storage.cuh"
 #include "soft_dtw/metric.h"
 
@@ -45,15 +46,17 @@ struct Params {
   int n;
   int m;
   int dim;
-  double scale;        // factor of costs: log2(e) / gamma; 1 for hard DTW
-  const void* gammas;  // (B,): each pair's gamma, in place of scale, or null
-  double half;         // factor of costs and values: 1, or 1/2 where the cost is half of what is computed
-  bool vectorized;     // x and y can be read as float4 along D
-  bool three_terms;    // matrix units: a product of float32 is three of TF32, not one
-  const int* order;    // (B,): the order in which blocks take the pairs, or null: as they come
-  int* uncertified;    // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
+  double scale;          // factor of costs: log2(e) / gamma; 1 for hard DTW
+  const void* gammas;    // (B,): each pair's gamma, in place of scale, or null
+  double half;           // factor of costs and values: 1, or 1/2 where the cost is half of what is computed
+  bool vectorized;       // x and y can be read as float4 along D
+  bool on_matrix_units;  // products of float32 are left to them, where a kernel can
+  bool three_terms;      // such a product is three of TF32, not one
+  const int* order;      // (B,): the order in which blocks take the pairs, or null: as they come
+  int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
   Layout layout;
   unsigned char* scratch;
+  Panel panel;  // for kernels that take their costs from it
 
   // For kernels with options only. With a band grad_x, grad_y and alignment start as zeros.
   Band band;

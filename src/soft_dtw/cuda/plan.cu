@@ -21,13 +21,6 @@ Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
 }
 
-bool uses_matrix_units(const Call& call) {
-  const int dim = call.problem.dim;
-  const int most = call.out.wants_gradient() ? kMostTensorGradientFeatures : kMostTensorFeatures;
-  return call.may_use_matrix_units && call.vectorized && call.gradients_vectorized &&
-         dim > kMostFewFeatures && dim <= most;
-}
-
 Need need_of(const Call& call) {
   const SoftDtwProblem& p = call.problem;
   Need need{arithmetic_of(call),
@@ -38,10 +31,53 @@ Need need_of(const Call& call) {
             p.m,
             p.dim,
             p.cost.data || call.out.alignment,
-            uses_matrix_units(call),
-            call.batch_invariant};
+            call.batch_invariant,
+            false};
   if (exchanges_series(call)) std::swap(need.n, need.m);
   return need;
+}
+
+// What a panel, and what its sweeps keep, may take of the workspace: a constant, or twice the inputs.
+std::size_t panel_limit(const Need& need) {
+  const double inputs = 4.0 * need.batch * (static_cast<double>(need.n) + need.m) * need.dim;
+  return std::max(most_panel_bytes, static_cast<std::size_t>(2 * inputs));
+}
+
+struct PanelPlan {
+  int pairs = 0;  // at a time; 0: no panel
+  Panel panel{};
+  Selection sweep{};
+};
+
+// Squared distances of many features, and cost matrices, go to a panel where it holds all pairs, or so many
+// that their sweeps fill the device: else sweeps of few long pairs would take turns. Whether a pair does must
+// not depend on the batch where nothing of it may.
+PanelPlan panel_for(const Need& need, DeviceLimits device) {
+  PanelPlan plan;
+  plan.panel = panel_of(need.n, need.m);
+  const bool is_possible = need.arithmetic == Arithmetic::kFloat32 && need.options == Options::kNone &&
+                           (need.holds_cells || need.dim > kMostFewFeatures);
+  const std::size_t limit = need.batch_invariant ? most_panel_bytes : panel_limit(need);
+  if (!is_possible || static_cast<double>(plan.panel.pair_cells()) * sizeof(float) > limit) return plan;
+  Need part = need;
+  part.in_panel = true;
+  part.dim = 0;
+  const auto bytes_of = [&](int pairs) {
+    part.batch = pairs;
+    plan.sweep = select(part, device);
+    return plan.sweep.layout.scratch + plan.panel.bytes(pairs);
+  };
+  int parts = static_cast<int>(1 + static_cast<double>(plan.panel.bytes(1)) * need.batch / limit);
+  for (std::size_t bytes; (bytes = bytes_of(div_up(need.batch, parts))) > limit && parts < need.batch;) {
+    const double more = parts * (static_cast<double>(bytes) / limit);
+    parts = std::min(need.batch, std::max(parts + 1, static_cast<int>(more)));
+  }
+  const int pairs = div_up(need.batch, parts);
+  if (bytes_of(pairs) > limit || !plan.sweep.fits()) return plan;
+  const bool fills_device = pairs * plan.panel.strips >= device.multiprocessors;
+  if (parts == 1 || fills_device || need.dim > kMostMeetingFeatures || need.batch_invariant)
+    plan.pairs = pairs;
+  return plan;
 }
 
 }  // namespace
@@ -59,16 +95,20 @@ Plan plan_for(const Call& call, DeviceLimits device) {
   const Need need = need_of(call);
   const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(p.batch));
   Plan plan{};
-  plan.main = select(need, device);
+  const PanelPlan in_panel = panel_for(need, device);
+  plan.panel_pairs = in_panel.pairs;
+  plan.panel = in_panel.panel;
+  plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);
   const Layout& l = plan.main.layout;
   // Where every pair is taken right away there is nothing to put in order.
   const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < p.batch;
-  if ((p.x_lengths || p.y_lengths) && takes_turns) plan.order = bytes_of_numbers;
+  if ((p.x_lengths || p.y_lengths) && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
   std::size_t scratch = l.scratch;
+  if (plan.panel_pairs > 0) scratch = aligned(scratch) + plan.panel.bytes(plan.panel_pairs);
   plan.has_rerun = need.arithmetic == Arithmetic::kFloat32;
   if (plan.has_rerun) {
     plan.flags = bytes_of_numbers;
-    plan.rerun = select_rerun(need, l.scratch, device);
+    plan.rerun = select_rerun(need, scratch, device);
     scratch = std::max(scratch, plan.rerun.layout.scratch);
   }
   plan.workspace = plan.flags + plan.order + scratch;

@@ -12,12 +12,11 @@ const KernelEntry* kernel_of(const KernelKey& key) {
 
 KernelName name_of(const KernelKey& key) {
   constexpr const char* kArithmetics[] = {"float32", "float64", "dual", "hard_float32", "hard_float64"};
-  constexpr const char* kSources[] = {"few_features", "tiles", "matrix_units"};
+  constexpr const char* kSources[] = {"few_features", "tiles", "panel"};
   constexpr const char* kOptions[] = {"", " paths", " all_options"};
   constexpr const char* kSweeps[] = {" values", " gradients", ""};
-  constexpr const char* kCrews[] = {
-      "",       " one_helper", " two_helpers", " small",         " frugal",
-      " large", " wide",       " forward_two", " forward_three", " forward_four"};
+  constexpr const char* kCrews[] = {"",        " one_helper", " two_helpers", " small",
+                                    " frugal", " large",      " forward_two"};
   char counts[40] = "";
   if (key.source == CostSource::kFewFeatures) {
     std::snprintf(counts, sizeof(counts), " features=%d columns=%d", key.features, key.columns_per_lane);

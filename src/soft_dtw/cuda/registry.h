@@ -23,8 +23,8 @@ struct KernelEntry {
 std::span<const KernelEntry> few_features_kernels();
 std::span<const KernelEntry> few_features_meeting_kernels();
 std::span<const KernelEntry> few_features_options_kernels();
+std::span<const KernelEntry> panel_kernels();
 std::span<const KernelEntry> tiles_kernels();
-std::span<const KernelEntry> matrix_units_kernels();
 std::span<const KernelEntry> tiles_options_kernels();
 std::span<const KernelEntry> hard_kernels();
 std::span<const KernelEntry> float64_kernels();
@@ -34,7 +34,7 @@ std::span<const KernelEntry> dual_kernels();
 template <class Visit>
 const KernelEntry* find_kernel(const Visit& visit) {
   for (const auto kernels : {few_features_kernels(), few_features_meeting_kernels(),
-                             few_features_options_kernels(), tiles_kernels(), matrix_units_kernels(),
+                             few_features_options_kernels(), panel_kernels(), tiles_kernels(),
                              tiles_options_kernels(), hard_kernels(), float64_kernels(), dual_kernels()}) {
     for (const KernelEntry& entry : kernels) {
       if (visit(entry)) return &entry;

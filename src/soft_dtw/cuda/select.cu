@@ -12,7 +12,7 @@ constexpr int kLargeCrewStrips = 2;
 // features than that every warp that makes gradients has several blocks of them, and grad_y is summed up
 // where the caller gets it.
 bool may_meet(const Need& need) {
-  return !need.batch_invariant && !need.holds_cells && need.dim <= kMostTensorGradientFeatures &&
+  return !need.batch_invariant && !need.holds_cells && need.dim <= kMostMeetingFeatures &&
          need.n >= kShortestMeeting;
 }
 bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_of_multiprocessor,
@@ -20,6 +20,21 @@ bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_o
   const double strips = 2.0 * need.batch * strips_of(need.m, columns_per_lane);
   return need.batch < device.multiprocessors &&
          strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
+}
+
+// The fewer strips there are, the more warps each one has. key: that of a kernel without helpers, with 2
+// columns per lane, whose sweeps meet.
+KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceLimits device) {
+  for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
+    KernelKey helped = key;
+    helped.crew = crew;
+    const KernelEntry* const kernel = need.gradient ? kernel_of(helped) : nullptr;
+    if (!kernel) break;
+    const int most = std::min(device.shared_bytes_per_block / shared_bytes_of_strip(kernel->sizes),
+                              kernel->sizes.most_strips);
+    if (has_room_for_both_ends(need, 2, most, device)) return helped;
+  }
+  return key;
 }
 
 // Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel sweeps
@@ -56,17 +71,25 @@ KernelKey few_features_key(const Need& need, DeviceLimits device) {
     return key;
   }
   key.meets = true;
-  // The fewer strips there are, the more warps each one has.
-  for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
-    KernelKey helped = key;
-    helped.crew = crew;
-    const KernelEntry* const kernel = need.gradient ? kernel_of(helped) : nullptr;
-    if (!kernel) break;
-    const int most = std::min(device.shared_bytes_per_block / shared_bytes_of_strip(kernel->sizes),
-                              kernel->sizes.most_strips);
-    if (has_room_for_both_ends(need, 2, most, device)) return helped;
+  return with_helpers(key, need, device);
+}
+
+KernelKey panel_key(const Need& need, DeviceLimits device) {
+  const KernelKey key{Arithmetic::kFloat32,
+                      CostSource::kPanel,
+                      Options::kNone,
+                      sweeps_of(need),
+                      CrewKind::kNone,
+                      false,
+                      2,
+                      0};
+  if (need.batch_invariant || need.n < kShortestMeeting ||
+      !has_room_for_both_ends(need, 2, kFewFeaturesStrips, device)) {
+    return key;
   }
-  return key;
+  KernelKey meeting = key;
+  meeting.meets = true;
+  return with_helpers(meeting, need, device);
 }
 
 // A strip that has more warps, or registers, to itself is over sooner. Few strips do, and strips of many
@@ -79,29 +102,12 @@ KernelKey tiles_key(const Need& need, DeviceLimits device) {
     key.crew = CrewKind::kFrugal;
     return key;
   }
-  if (need.on_matrix_units) key.source = CostSource::kMatrixUnits;
-  const auto meets = [&](int strips_of_multiprocessor) {
-    return may_meet(need) && has_room_for_both_ends(need, 1, strips_of_multiprocessor, device);
-  };
   const double strips = static_cast<double>(need.batch) * strips_of(need.m, 1) / device.multiprocessors;
-  const bool has_many_features = need.dim > kMostTensorGradientFeatures;
   KernelKey sooner = key;
-  bool is_better;
-  if (!need.gradient) {
-    sooner.crew = !has_many_features     ? CrewKind::kForwardTwo
-                  : need.on_matrix_units ? CrewKind::kForwardThree
-                                         : CrewKind::kForwardFour;
-    sooner.meets = meets(kSmallCrewStrips);
-    is_better = has_many_features || strips <= kLargeCrewStrips;
-  } else {
-    sooner.crew = has_many_features ? CrewKind::kWide : CrewKind::kLarge;
-    sooner.meets = meets(kLargeCrewStrips);
-    key.meets = meets(kSmallCrewStrips) && !need.on_matrix_units;
-    // Matrix units gain even in two rounds; without them both ends at once are worth more.
-    const bool are_few = need.on_matrix_units ? strips <= 2 * kLargeCrewStrips
-                                              : strips <= kLargeCrewStrips && (sooner.meets || !key.meets);
-    is_better = has_many_features || (are_few && !need.batch_invariant);
-  }
+  sooner.crew = need.gradient ? CrewKind::kLarge : CrewKind::kForwardTwo;
+  sooner.meets = may_meet(need) &&
+                 has_room_for_both_ends(need, 1, need.gradient ? kLargeCrewStrips : kSmallCrewStrips, device);
+  const bool is_better = strips <= kLargeCrewStrips && !(need.gradient && need.batch_invariant);
   if (!is_better) return key;
   const KernelEntry* const kernel = kernel_or_meeting_one(sooner);
   const bool fits = kernel && shared_bytes_of_strip(kernel->sizes) <= device.shared_bytes_per_block;
@@ -114,6 +120,7 @@ KernelKey key_for(const Need& need, DeviceLimits device) {
     const Sweeps sweeps = is_dual ? Sweeps::kAsAsked : sweeps_of(need);
     return {need.arithmetic, CostSource::kTiles, Options::kAll, sweeps, CrewKind::kFrugal, false, 1, 0};
   }
+  if (need.in_panel) return panel_key(need, device);
   const bool in_tiles = need.holds_cells || need.dim > kMostFewFeatures;
   return in_tiles ? tiles_key(need, device) : few_features_key(need, device);
 }
@@ -136,6 +143,7 @@ Selection select(const Need& need, DeviceLimits device) {
 Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceLimits device) {
   Need in_float64 = need;
   in_float64.arithmetic = Arithmetic::kFloat64;
+  in_float64.in_panel = false;
   return laid_out(key_for(in_float64, device), in_float64, true, scratch_limit, device);
 }
 

@@ -16,8 +16,8 @@ struct Need {
   int m;
   int dim;
   bool holds_cells;      // there is a cost matrix, or the alignment is wanted: costs have to come in tiles
-  bool on_matrix_units;  // products may be left to them, and the series allow it
   bool batch_invariant;  // a pair's bits must not depend on the rest of the batch
+  bool in_panel;         // costs are in a panel
 };
 
 struct Selection {
@@ -27,6 +27,10 @@ struct Selection {
   // Whether the device has enough shared memory.
   [[nodiscard]] bool fits() const { return kernel && layout.warps > 0; }
 };
+
+// The most bytes that a panel and what its sweeps keep may take, if inputs are small. Tests make it less, to
+// reach the kernels of pairs that find no room.
+inline std::size_t most_panel_bytes = std::size_t{64} << 20;
 
 Selection select(const Need& need, DeviceLimits device);
 

@@ -79,7 +79,7 @@ TEST_F(SoftDtwCuda, SweepsThatMeet) {
         const Batch<float> batch({1 + static_cast<int>(seed % 2), n, m, d}, gamma, seed);
         for (Wanted wanted : {kValue, kGradients})
           expect_close(batch, run(batch, wanted), floor_at<float>(gamma), true);
-        if (d % 4 == 0 && gamma == 1.0) on_matrix_units(batch);
+        if (d > 4 && gamma == 1.0) on_matrix_units(batch);
       }
     }
   }
@@ -125,8 +125,8 @@ TEST_F(SoftDtwCuda, GradientDigitsAtLength512) {
 TEST_F(SoftDtwCuda, MatrixUnits) {
   unsigned seed = 0;
   const int lengths[] = {1, 15, 16, 17, 33, 100};
-  // Fewer features than a block, edges of blocks and of chunks, rows that are no multiple of 16 bytes.
-  const int dims[] = {5, 8, 16, 31, 32, 36, 64, 65, 129, 200};
+  // Edges of the instruction's 8 features, of chunks of 32, and of blocks of 64.
+  const int dims[] = {5, 8, 16, 31, 32, 33, 64, 65, 129, 200};
   for (int n : lengths) {
     for (int m : lengths) {
       if (++seed % kThinning != 0) continue;
@@ -247,7 +247,7 @@ TEST_F(SoftDtwCuda, ManyStripsOfManyFeatures) {
   for (int d : {5, 20, 40, 64}) {
     const Batch<float> batch({560 / kThinning, 37, 21, d}, 10.0, 73);
     for (Wanted wanted : {kValue, kGradients, kEverything}) compare(batch, wanted);
-    if (d % 4 == 0) on_matrix_units(batch);
+    if (d > 5) on_matrix_units(batch);  // one TF32's error is of the costs, from which a small value is left
   }
   for (int d : {65, 127, 128, 129, 300}) {
     const Batch<float> batch({3, 70, 90, d}, 10.0, 74);

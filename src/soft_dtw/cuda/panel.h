@@ -1,0 +1,63 @@
+// A panel: the costs of some pairs in global memory. The sweeps read costs from it, and the reverse sweep
+// writes E where the costs were.
+//
+// Cells lie as a sweep takes them. A strip has 64 columns, two for each lane of its warp. Lane u of line l
+// has row l - u, so that the cells of a step are one line of 64 neighbouring values:
+//   cell (i, 64 k + c)   is at   (k lines + i + c / 2) 64 + c,   0 <= c < 64.
+// A sweep from the last step of both series takes the same lines, from the last one to the first, with its
+// lanes the other way round. Rows before 0 and behind n - 1, of which a strip's first and last 31 lines have
+// some, cost 0. So do columns behind m - 1.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/device.h"
+#include "warpalign/status.h"
+
+namespace warpalign::detail::soft_dtw {
+
+constexpr int kPanelColumns = 64;      // of a strip
+constexpr int kPanelRows = 64;         // of a tile of costs, made by one block
+constexpr int kPanelFurtherRows = 31;  // by which the last lane is behind the first
+
+// Of pairs of padded lengths n and m.
+struct Panel {
+  float* cells;  // (pairs, strips, lines, 64)
+  int* range;    // (pairs, strips, tiles): the largest |cost| of each tile's true cells, as bits
+  int strips;
+  int lines;  // of a strip
+  int tiles;  // of kPanelRows rows each
+
+  [[nodiscard]] constexpr std::int64_t strip_cells() const {
+    return static_cast<std::int64_t>(lines) * kPanelColumns;
+  }
+  [[nodiscard]] constexpr std::int64_t pair_cells() const { return strips * strip_cells(); }
+  [[nodiscard]] constexpr std::size_t cell_bytes(int pairs) const {
+    return cuda::aligned(sizeof(float) * static_cast<std::size_t>(pairs) * pair_cells());
+  }
+  [[nodiscard]] constexpr std::size_t bytes(int pairs) const {
+    return cell_bytes(pairs) + cuda::aligned(sizeof(int) * static_cast<std::size_t>(pairs) * strips * tiles);
+  }
+};
+
+constexpr Panel panel_of(int n, int m) {
+  return {nullptr, nullptr, cuda::div_up(m, kPanelColumns), n + kPanelFurtherRows,
+          cuda::div_up(n, kPanelRows)};
+}
+
+struct Params;  // params.cuh
+
+// All take p.batch pairs of p.n rows and p.m columns, in p.panel.
+//
+// Makes the panel's costs: squared distances of x and y, summed from differences; or p.cost.
+Status make_panel(const Params& p, cudaStream_t stream);
+// From E in the panel: grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]), grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i]),
+// whichever is not null; 0 behind the true lengths.
+Status make_panel_gradients(const Params& p, cudaStream_t stream);
+// Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths.
+Status copy_panel_alignment(const Params& p, cudaStream_t stream);
+
+}  // namespace warpalign::detail::soft_dtw

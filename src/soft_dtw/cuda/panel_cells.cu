@@ -1,0 +1,239 @@
+// Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
+#include "cuda/launch.cuh"
+#include "cuda/warp.cuh"
+#include "soft_dtw/cuda/panel.h"
+#include "soft_dtw/cuda/panel_tile.cuh"
+#include "soft_dtw/cuda/panel_units.cuh"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+constexpr int kChunk = 32;  // features in shared memory at a time
+
+// Where costs come from: a matrix, differences of the series, or products of them.
+enum class CostsFrom : unsigned char { kMatrix, kDifferences, kProducts };
+
+// One tile's costs, [row][column]; an odd stride, so that a line's cells are in different banks.
+struct CostTile {
+  static constexpr int kStride = kPanelColumns + 1;
+  float of[kPanelRows * kStride];
+};
+
+__device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& tile, CostTile& costs) {
+  const float* const from =
+      static_cast<const float*>(p.cost) + static_cast<std::int64_t>(tile.pair) * p.cost_stride[0];
+#pragma unroll 4
+  for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
+    const int r = k / kPanelColumns, c = k % kPanelColumns;
+    if (tile.holds(r, c)) {
+      costs.of[r * CostTile::kStride + c] =
+          __ldg(from + (tile.row0 + r) * p.cost_stride[1] + (tile.column0 + c) * p.cost_stride[2]);
+    }
+  }
+}
+
+// Sums of squared differences, 4 rows by 4 columns for each thread. Squares are summed in chunks of
+// features, so that the rounding error hardly grows with their number.
+__device__ __forceinline__ void sum_squares(const Params& p, const PanelTile& tile, CostTile& costs) {
+  __shared__ Factors<kChunk> x, y;
+  const int r0 = threadIdx.x / 16 * 4;
+  const int c0 = threadIdx.x % 16 * 4;
+  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim);
+  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim);
+  float total[4][4] = {};
+  float next_x[Factors<kChunk>::kPerThread], next_y[Factors<kChunk>::kPerThread];
+  rows.load(0, next_x);
+  columns.load(0, next_y);
+  for (int d0 = 0; d0 < p.dim; d0 += kChunk) {
+    __syncthreads();
+    x.store(next_x);
+    y.store(next_y);
+    __syncthreads();
+    if (d0 + kChunk < p.dim) {
+      rows.load(d0 + kChunk, next_x);
+      columns.load(d0 + kChunk, next_y);
+    }
+    float sum[4][4] = {};
+#pragma unroll 4
+    for (int d = 0; d < kChunk; ++d) {
+      const float4 a = x.four(d, r0), b = y.four(d, c0);
+      const float left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const float difference = left[r] - right[c];
+          sum[r][c] += difference * difference;
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) total[r][c] += sum[r][c];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) costs.of[(r0 + r) * CostTile::kStride + c0 + c] = total[r][c];
+  }
+}
+
+// |x'|^2 + |y'|^2 - 2 <x', y'> on the matrix units, into `costs`. With one term, x' and y' are rounded first:
+// the cost of steps that are alike is small then, as it should be.
+__device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile, CostTile& costs) {
+  using Chunk = Factors<kChunk>;
+  __shared__ Chunk x, y;
+  __shared__ float origin[2][kChunk];
+  __shared__ float squares[2][kPanelRows];
+  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim);
+  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim);
+  const UnitPlace at;
+  const int thread = static_cast<int>(threadIdx.x);
+  constexpr int kSteps = Chunk::kPerThread / (kChunk / 8);  // that a thread loads of each series
+  float sum[4][4] = {}, none[4] = {}, own[2][kSteps] = {};
+  float next_x[Chunk::kPerThread], next_y[Chunk::kPerThread];
+  if (thread < kChunk) origin[0][thread] = mean_of_tile(columns, thread);
+  rows.load(0, next_x);
+  columns.load(0, next_y);
+  for (int d0 = 0; d0 < p.dim; d0 += kChunk) {
+    __syncthreads();
+    const float* const from = origin[d0 / kChunk % 2];
+#pragma unroll
+    for (int i = 0; i < Chunk::kPerThread; ++i) {
+      const int s = i / (kChunk / 8);
+      const float zero = from[Chunk::feature(i)];
+      next_x[i] -= zero;
+      next_y[i] -= zero;
+      const float a = p.three_terms ? next_x[i] : split(next_x[i]).hi;
+      const float b = p.three_terms ? next_y[i] : split(next_y[i]).hi;
+      own[0][s] += a * a;
+      own[1][s] += b * b;
+    }
+    x.store(next_x);
+    y.store(next_y);
+    __syncthreads();
+    float next_origin = 0;
+    if (d0 + kChunk < p.dim) {
+      if (thread < kChunk) next_origin = mean_of_tile(columns, d0 + kChunk + thread);
+      rows.load(d0 + kChunk, next_x);
+      columns.load(d0 + kChunk, next_y);
+    }
+    float products[4][4] = {};
+#pragma unroll
+    for (int k0 = 0; k0 < kChunk; k0 += 8) {
+      if (d0 + k0 < p.dim) {
+        multiply_on_units<false>(at, x.of + k0 * kFactorStride, y.of + k0 * kFactorStride, p.three_terms,
+                                 products, none);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[k][i] += products[k][i];
+    }
+    if (thread < kChunk) origin[(d0 / kChunk + 1) % 2][thread] = next_origin;
+  }
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const float all = cuda::reduce_sum<8>(own[side][s]);  // of the lanes with this step
+      if (thread % 8 == 0) squares[side][Chunk::step(s * (kChunk / 8))] = all;
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = at.row(i), c = at.column(k, i);
+      const float cost = squares[0][r] + squares[1][c] - 2.0f * sum[k][i];
+      costs.of[r * CostTile::kStride + c] = cost < 0.0f ? 0.0f : cost;  // NaN stays
+    }
+  }
+}
+
+// The largest |cost| of the tile, as bits; thread 0 gets it.
+__device__ __forceinline__ int largest_of_block(int bits) {
+  __shared__ int of_warp[kTileThreads / 32];
+  bits = cuda::reduce_max(bits);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = bits;
+  __syncthreads();
+  for (int w = 1; threadIdx.x == 0 && w < kTileThreads / 32; ++w) bits = max(bits, of_warp[w]);
+  return bits;
+}
+
+template <CostsFrom kFrom>
+__global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts ? 2 : 3)
+    panel_costs_kernel(const __grid_constant__ Params p) {
+  __shared__ CostTile costs;
+  const PanelTile tile(p);
+  if (!tile.has_cells()) return;
+  if constexpr (kFrom == CostsFrom::kMatrix) {
+    copy_matrix(p, tile, costs);
+  } else if constexpr (kFrom == CostsFrom::kDifferences) {
+    sum_squares(p, tile, costs);
+  } else {
+    multiply_series(p, tile, costs);
+  }
+  __syncthreads();
+  int bits = 0;
+  for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
+    const int r = k / kPanelColumns, c = k % kPanelColumns;
+    if (tile.holds(r, c)) bits = largest_bits(bits, costs.of[r * CostTile::kStride + c]);
+  }
+  bits = largest_of_block(bits);
+  if (threadIdx.x == 0) p.panel.range[tile.index()] = bits;
+
+  // The tile's own rows, and in the first and last tile those outside the pair, too.
+  const int first = tile.row0 == 0 ? -kPanelFurtherRows : 0;
+  const int end = tile.is_last() ? tile.n - tile.row0 + kPanelFurtherRows : kPanelRows;
+  const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
+  float* const to = tile.line();
+  for (int k = threadIdx.x; k < lines * kPanelColumns; k += kTileThreads) {
+    const int c = k % kPanelColumns;
+    const int r = k / kPanelColumns - c / 2;
+    if (r >= first && r < end) to[k] = tile.holds(r, c) ? costs.of[r * CostTile::kStride + c] : 0.0f;
+  }
+}
+
+__global__ void __launch_bounds__(kTileThreads, 4) panel_alignment_kernel(const __grid_constant__ Params p) {
+  __shared__ CostTile e;
+  const PanelTile tile(p);
+  if (tile.has_cells()) {
+    const float* const from = tile.line();
+    for (int k = threadIdx.x; k < kTileLines * kPanelColumns; k += kTileThreads) {
+      const int c = k % kPanelColumns;
+      const int r = k / kPanelColumns - c / 2;
+      if (r >= 0 && r < kPanelRows && tile.holds(r, c)) e.of[r * CostTile::kStride + c] = from[k];
+    }
+  }
+  __syncthreads();
+  float* const to = static_cast<float*>(p.alignment) + static_cast<std::int64_t>(tile.pair) * p.n * p.m;
+  for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
+    const int r = k / kPanelColumns, c = k % kPanelColumns;
+    const int row = tile.row0 + r, column = tile.column0 + c;
+    if (row >= p.n || column >= p.m) continue;
+    to[static_cast<std::int64_t>(row) * p.m + column] =
+        tile.holds(r, c) ? e.of[r * CostTile::kStride + c] : 0.0f;
+  }
+}
+
+int blocks_of(const Params& p) { return p.batch * p.panel.strips * p.panel.tiles; }
+
+}  // namespace
+
+Status make_panel(const Params& p, cudaStream_t stream) {
+  const auto kernel = p.cost              ? panel_costs_kernel<CostsFrom::kMatrix>
+                      : p.on_matrix_units ? panel_costs_kernel<CostsFrom::kProducts>
+                                          : panel_costs_kernel<CostsFrom::kDifferences>;
+  return cuda::launch(kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
+}
+
+Status copy_panel_alignment(const Params& p, cudaStream_t stream) {
+  return cuda::launch(panel_alignment_kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
+}
+
+}  // namespace warpalign::detail::soft_dtw

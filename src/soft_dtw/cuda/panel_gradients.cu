@@ -1,0 +1,195 @@
+// Gradients of the series, from E in a panel.
+//
+//   grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]),   grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i])
+//
+// are one sum, over the steps of the other series, of E times own step less other step: by differences, or by
+// products on the matrix units.
+#include "cuda/launch.cuh"
+#include "soft_dtw/cuda/panel.h"
+#include "soft_dtw/cuda/panel_tile.cuh"
+#include "soft_dtw/cuda/panel_units.cuh"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+constexpr int kFeatures = 64;  // of a block
+static_assert(kFeatures == kPanelRows);
+
+// Of a tile, [other step][own step]: E; and [other step][feature]: the other series.
+struct __align__(16) TileFactors {
+  float of[kPanelRows * kFactorStride];
+};
+
+// own_is_x: own steps are rows.
+__device__ __forceinline__ void load_weights(const PanelTile& tile, bool own_is_x, TileFactors& e) {
+  const float* const from = tile.line();
+  for (int k = threadIdx.x; k < kTileLines * kPanelColumns; k += kTileThreads) {
+    const int c = k % kPanelColumns;
+    const int r = k / kPanelColumns - c / 2;
+    if (r < 0 || r >= kPanelRows) continue;
+    const float value = tile.holds(r, c) ? from[k] : 0.0f;
+    e.of[own_is_x ? c * kFactorStride + r : r * kFactorStride + c] = value;
+  }
+}
+
+// A block's part of grad_x or grad_y: 64 own steps, 64 features.
+struct Part {
+  const Params& p;
+  int pair;
+  bool own_is_x;
+  int own0;
+  int d0;
+  int own_length;
+  int other_length;
+
+  __device__ Part(const Params& params, int of_pair, bool is_x, int step, int feature)
+      : p(params),
+        pair(of_pair),
+        own_is_x(is_x),
+        own0(step),
+        d0(feature),
+        own_length(is_x ? cuda::true_length(p.x_lengths, pair, p.n)
+                        : cuda::true_length(p.y_lengths, pair, p.m)),
+        other_length(is_x ? cuda::true_length(p.y_lengths, pair, p.m)
+                          : cuda::true_length(p.x_lengths, pair, p.n)) {}
+
+  // Other steps that count: none where all own steps are behind the true length.
+  [[nodiscard]] __device__ int end() const { return own0 < own_length ? other_length : 0; }
+  [[nodiscard]] __device__ Series own() const {
+    return {own_is_x ? p.x : p.y, own_is_x ? p.x_stride : p.y_stride, pair, own0, own_length, p.dim};
+  }
+  [[nodiscard]] __device__ Series others(int other0) const {
+    return {own_is_x ? p.y : p.x, own_is_x ? p.y_stride : p.x_stride, pair, other0, other_length, p.dim};
+  }
+  [[nodiscard]] __device__ PanelTile tile(int other0) const {
+    return {p, pair, (own_is_x ? other0 : own0) / kPanelColumns, (own_is_x ? own0 : other0) / kPanelRows};
+  }
+  // sum: of own step s and feature f of the part.
+  __device__ void store(int s, int f, float sum) const {
+    const int length = own_is_x ? p.n : p.m;
+    const int step = own0 + s, feature = d0 + f;
+    if (step >= length || feature >= p.dim) return;
+    float* const to = static_cast<float*>(own_is_x ? p.grad_x : p.grad_y);
+    to[(static_cast<std::int64_t>(pair) * length + step) * p.dim + feature] =
+        step < own_length ? 2.0f * sum : 0.0f;
+  }
+};
+
+// By differences: a thread has 4 own steps and 4 features.
+__device__ __forceinline__ void sum_differences(const Part& part, TileFactors& e, TileFactors& others) {
+  const int s0 = static_cast<int>(threadIdx.x) / 16 * 4;
+  const int f0 = static_cast<int>(threadIdx.x) % 16 * 4;
+  float own[4][4], sum[4][4] = {};
+  const Series series = part.own();
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+#pragma unroll
+    for (int f = 0; f < 4; ++f) own[s][f] = series.at(s0 + s, part.d0 + f0 + f);
+  }
+  for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
+    __syncthreads();
+    load_weights(part.tile(other0), part.own_is_x, e);
+    const Series from = part.others(other0);
+#pragma unroll 4
+    for (int k = threadIdx.x; k < kPanelRows * kFeatures; k += kTileThreads)
+      others.of[k / kFeatures * kFactorStride + k % kFeatures] =
+          from.at(k / kFeatures, part.d0 + k % kFeatures);
+    __syncthreads();
+#pragma unroll 4
+    for (int k = 0; k < kPanelRows; ++k) {
+      const float4 a = *reinterpret_cast<const float4*>(e.of + k * kFactorStride + s0);
+      const float4 b = *reinterpret_cast<const float4*>(others.of + k * kFactorStride + f0);
+      const float weight[4] = {a.x, a.y, a.z, a.w}, other[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+#pragma unroll
+        for (int f = 0; f < 4; ++f) sum[s][f] += weight[s] * (own[s][f] - other[f]);
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+#pragma unroll
+    for (int f = 0; f < 4; ++f) part.store(s0 + s, f0 + f, sum[s][f]);
+  }
+}
+
+// By products on the matrix units: of each tile (sum_j E) x' - E Y', relative to an origin near the tile's
+// other steps. A tile's products are made apart and then added, because the units' own additions truncate.
+__device__ __forceinline__ void sum_products(const Part& part, TileFactors& e, TileFactors& others) {
+  __shared__ float origin[kFeatures];
+  const UnitPlace at;
+  const int feature = static_cast<int>(threadIdx.x) % kFeatures;  // that this thread loads
+  float own[4][4], sum[4][4] = {};
+  const Series series = part.own();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own[k][i] = series.at(at.row(i), part.d0 + at.column(k, i));
+  }
+  for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
+    __syncthreads();
+    load_weights(part.tile(other0), part.own_is_x, e);
+    const Series from = part.others(other0);
+    const float zero = mean_of_tile(from, part.d0 + feature);
+    if (threadIdx.x < kFeatures) origin[feature] = zero;
+#pragma unroll 4
+    for (int s = static_cast<int>(threadIdx.x) / kFeatures; s < kPanelRows; s += kTileThreads / kFeatures)
+      others.of[s * kFactorStride + feature] = from.at(s, part.d0 + feature) - zero;
+    __syncthreads();
+    float products[4][4] = {}, weights[4] = {};
+#pragma unroll 2
+    for (int k0 = 0; k0 < kPanelRows; k0 += 8) {
+      multiply_on_units<true>(at, e.of + k0 * kFactorStride, others.of + k0 * kFactorStride,
+                              part.p.three_terms, products, weights);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        sum[k][i] += weights[i / 2 * 2] * (own[k][i] - origin[at.column(k, i)]) - products[k][i];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) part.store(at.row(i), at.column(k, i), sum[k][i]);
+  }
+}
+
+// Blocks of x come first, then those of y.
+struct Blocks {
+  int features;  // blocks of 64 features
+  int x;         // of a pair's grad_x, for each block of features; 0: not wanted
+  int y;
+};
+
+template <bool kOnMatrixUnits>
+__global__ void __launch_bounds__(kTileThreads, kOnMatrixUnits ? 2 : 3)
+    panel_gradients_kernel(const __grid_constant__ Params p, const Blocks blocks) {
+  __shared__ TileFactors e, others;
+  const int block = static_cast<int>(blockIdx.x);
+  const int steps = blocks.x + blocks.y;
+  const int step = block / blocks.features % steps;
+  const bool own_is_x = step < blocks.x;
+  const Part part(p, block / blocks.features / steps, own_is_x,
+                  (own_is_x ? step : step - blocks.x) * kPanelRows, block % blocks.features * kFeatures);
+  if constexpr (kOnMatrixUnits) {
+    sum_products(part, e, others);
+  } else {
+    sum_differences(part, e, others);
+  }
+}
+
+}  // namespace
+
+Status make_panel_gradients(const Params& p, cudaStream_t stream) {
+  const Blocks blocks{cuda::div_up(p.dim, kFeatures), p.grad_x ? cuda::div_up(p.n, kPanelRows) : 0,
+                      p.grad_y ? cuda::div_up(p.m, kPanelRows) : 0};
+  const int count = p.batch * (blocks.x + blocks.y) * blocks.features;
+  if (count == 0) return {};
+  const auto kernel = p.on_matrix_units ? panel_gradients_kernel<true> : panel_gradients_kernel<false>;
+  return cuda::launch(kernel, {count, kTileThreads, 0, stream}, p, blocks);
+}
+
+}  // namespace warpalign::detail::soft_dtw

@@ -1,0 +1,112 @@
+// What the kernels share that make a panel's costs or read its E, a tile of 64 rows and a strip's 64 columns
+// at a time: where a tile lies, and the factors of its products in shared memory.
+#pragma once
+
+#include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/params.cuh"
+
+namespace warpalign::detail::soft_dtw {
+
+constexpr int kTileThreads = 256;                           // of a block
+constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // that hold a tile's cells
+
+struct PanelTile {
+  const Panel& panel;
+  int pair;
+  int strip;
+  int row0;
+  int column0;
+  int n;  // true lengths of the pair
+  int m;
+
+  // Blocks take tiles in the order of PanelTile::index().
+  __device__ explicit PanelTile(const Params& p)
+      : PanelTile(p, static_cast<int>(blockIdx.x) / (p.panel.tiles * p.panel.strips),
+                  static_cast<int>(blockIdx.x) / p.panel.tiles % p.panel.strips,
+                  static_cast<int>(blockIdx.x) % p.panel.tiles) {}
+  __device__ PanelTile(const Params& p, int of_pair, int of_strip, int tile)
+      : panel(p.panel),
+        pair(of_pair),
+        strip(of_strip),
+        row0(tile * kPanelRows),
+        column0(of_strip * kPanelColumns),
+        n(cuda::true_length(p.x_lengths, of_pair, p.n)),
+        m(cuda::true_length(p.y_lengths, of_pair, p.m)) {}
+
+  [[nodiscard]] __device__ bool has_cells() const { return row0 < n && column0 < m; }
+  [[nodiscard]] __device__ bool is_last() const { return row0 + kPanelRows >= n; }
+  // Whether row r and column c, counted from the tile's first ones, are the pair's.
+  [[nodiscard]] __device__ bool holds(int r, int c) const {
+    return row0 + r >= 0 && row0 + r < n && column0 + c < m;
+  }
+  [[nodiscard]] __device__ int index() const {
+    return (pair * panel.strips + strip) * panel.tiles + row0 / kPanelRows;
+  }
+  // The line of the tile's first cell. Cell (r, c) is (r + c / 2) lines behind it.
+  [[nodiscard]] __device__ float* line() const {
+    return panel.cells + pair * panel.pair_cells() + strip * panel.strip_cells() +
+           static_cast<std::int64_t>(row0) * kPanelColumns;
+  }
+};
+
+// From one row of factors in shared memory to the next. The fragments of a matrix product, 8 neighbouring
+// values of 4 rows, are in different banks.
+constexpr int kFactorStride = kPanelRows + 8;
+
+// 64 steps of a series, kFeatures features of each, [feature][step]. Four neighbouring steps are one access.
+template <int kFeatures>
+struct __align__(16) Factors {
+  static constexpr int kStride = kFactorStride;
+  static constexpr int kPerThread = kPanelRows * kFeatures / kTileThreads;
+  float of[kFeatures * kStride];
+
+  // Element i of a thread. A warp takes 8 features of 4 steps: whole sectors of global memory, and all banks
+  // of shared memory.
+  static __device__ __forceinline__ int feature(int i) {
+    return i % (kFeatures / 8) * 8 + static_cast<int>(threadIdx.x) % 8;
+  }
+  static __device__ __forceinline__ int step(int i) {
+    return i / (kFeatures / 8) * (kTileThreads / 8) + static_cast<int>(threadIdx.x) / 8;
+  }
+  __device__ __forceinline__ void store(const float(&values)[kPerThread]) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) of[feature(i) * kStride + step(i)] = values[i];
+  }
+  [[nodiscard]] __device__ __forceinline__ float4 four(int f, int s) const {
+    return *reinterpret_cast<const float4*>(of + f * kStride + s);
+  }
+};
+
+// 64 steps of one pair's x or y. Steps behind the last one repeat it; features behind the last one are 0.
+class Series {
+ public:
+  __device__ Series(const void* data, const std::int64_t (&stride)[3], int pair, int first, int length,
+                    int dim)
+      : data_(static_cast<const float*>(data) + pair * stride[0]),
+        step_stride_(stride[1]),
+        feature_stride_(stride[2]),
+        first_(first),
+        last_(length - 1),
+        dim_(dim) {}
+
+  [[nodiscard]] __device__ __forceinline__ float at(int step, int feature) const {
+    if (feature >= dim_) return 0.0f;
+    return __ldg(data_ + min(first_ + step, last_) * step_stride_ + feature * feature_stride_);
+  }
+  template <int kCount>
+  __device__ __forceinline__ void load(int d0, float (&to)[kCount]) const {
+    using Chunk = Factors<kCount * kTileThreads / kPanelRows>;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = at(Chunk::step(i), d0 + Chunk::feature(i));
+  }
+
+ private:
+  const float* data_;
+  std::int64_t step_stride_;
+  std::int64_t feature_stride_;
+  int first_;
+  int last_;
+  int dim_;
+};
+
+}  // namespace warpalign::detail::soft_dtw

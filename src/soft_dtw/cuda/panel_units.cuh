@@ -1,0 +1,84 @@
+// Products of a panel's tiles on the matrix units, with TF32 factors: a block's 8 warps make 64 x 64 sums,
+// 16 x 32 each.
+//
+// Factors are in shared memory as float32, and are split when they are read. Series are taken relative to an
+// origin near the tile's own steps, x' = x - origin, so that series far from 0 keep their digits.
+#pragma once
+
+#include "cuda/mma.cuh"
+#include "soft_dtw/cuda/panel_tile.cuh"
+
+namespace warpalign::detail::soft_dtw {
+
+// A float32 as the sum of two TF32 numbers: hi is the TF32 nearest to it. Products of one term use hi alone.
+struct Split {
+  float hi;
+  float lo;
+};
+__device__ __forceinline__ Split split(float v) {
+  const float hi = __int_as_float((__float_as_int(v) + 0x1000) & ~0x1fff);
+  return {hi, v - hi};
+}
+
+// A warp's part of a 64 x 64 matrix: rows row() and row() + 8, in each of 4 blocks of 8 columns the columns
+// column() and column() + 1. sum[k][i]: row() + i / 2 * 8, column(k) + i % 2.
+struct UnitPlace {
+  int row0;
+  int column0;
+  int g;
+  int t;
+
+  __device__ UnitPlace()
+      : row0(static_cast<int>(threadIdx.x) / 64 * 16),
+        column0(static_cast<int>(threadIdx.x) / 32 % 2 * 32),
+        g(static_cast<int>(threadIdx.x) % 32 / 4),
+        t(static_cast<int>(threadIdx.x) % 4) {}
+  [[nodiscard]] __device__ __forceinline__ int row(int i) const { return row0 + g + i / 2 * 8; }
+  [[nodiscard]] __device__ __forceinline__ int column(int k, int i) const {
+    return column0 + 8 * k + 2 * t + i % 2;
+  }
+};
+
+// sum += a^T b over 8 rows of the factors a and b, which begin there. With kRowSums, row_sums gets the sums
+// of a's columns, as the units see them, in elements 0 and 2.
+template <bool kRowSums>
+__device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const float* a, const float* b,
+                                                  bool three_terms, float (&sum)[4][4],
+                                                  float (&row_sums)[4]) {
+  float left_hi[4], left_lo[4], right_hi[4][2], right_lo[4][2];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const Split s = split(a[(at.t + i / 2 * 4) * kFactorStride + at.row0 + at.g + i % 2 * 8]);
+    left_hi[i] = s.hi, left_lo[i] = s.lo;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Split s = split(b[(at.t + i * 4) * kFactorStride + at.column0 + 8 * k + at.g]);
+      right_hi[k][i] = s.hi, right_lo[k][i] = s.lo;
+    }
+  }
+  constexpr float kOnes[2] = {1.0f, 1.0f};
+  if (three_terms) {  // the small ones first
+    if constexpr (kRowSums) cuda::mma_tf32(row_sums, left_lo, kOnes);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_lo, right_hi[k]);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_lo[k]);
+  }
+  if constexpr (kRowSums) cuda::mma_tf32(row_sums, left_hi, kOnes);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_hi[k]);
+}
+
+// The mean of four steps of a tile, feature f: an origin near all of its steps.
+__device__ __forceinline__ float mean_of_tile(const Series& series, int f) {
+  constexpr int kApart = kPanelRows / 4;
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += series.at(i * kApart, f);
+  return 0.25f * sum;
+}
+
+}  // namespace warpalign::detail::soft_dtw
