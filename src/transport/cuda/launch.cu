@@ -143,7 +143,8 @@ class Plan {
   [[nodiscard]] Status launch(const SolveParams<Real>& params, cudaStream_t stream) const {
     const std::size_t teams = layout_.teams;
     if (Status s = cuda::set_memory(params.arrivals, 0, teams * sizeof(int), stream); !s.ok()) return s;
-    for (Real* const table : {params.plan, params.gradient.grad_cost}) {
+    Real* const tables[] = {params.plan, params.gradient.grad_cost};
+    for (Real* const table : tables) {
       if (!table || !(p_.a.lengths || p_.b.lengths)) continue;  // behind true lengths
       const std::size_t bytes = sizeof(Real) * p_.batch * p_.n * p_.m;
       if (Status s = cuda::set_memory(table, 0, bytes, stream); !s.ok()) return s;
