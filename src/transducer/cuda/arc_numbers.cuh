@@ -38,13 +38,13 @@ struct NearNumbers {
     return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
   }
   static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
-    if (mantissa == 0.0f) return zero();
     const int power = min(exponent_of(mantissa), -kLeastPower<float> - 1);
-    return {mantissa * power_of_2(-power, 0.0f), exponent + power};
+    return {mantissa * power_of_2(-power, 0.0f), mantissa == 0.0f ? zero().exponent : exponent + power};
   }
   // Whether a number, or a group's steepest weight, can be computed with.
   static __device__ __forceinline__ bool holds(const Number& s) {
-    return s.mantissa == 0.0f || (s.exponent > -kFarthest && s.exponent < kFarthest);
+    const bool is_near = static_cast<unsigned>(s.exponent + kFarthest - 1) < 2u * kFarthest - 1;
+    return (s.mantissa == 0.0f) | is_near;  // no branch
   }
   static __device__ __forceinline__ bool holds(float steepest) { return steepest < kSteepest; }
 };

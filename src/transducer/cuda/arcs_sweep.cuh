@@ -25,6 +25,7 @@ namespace warpalign::detail::transducer {
 //
 //   each_arc(function)                       function(arc) for every arc, in order
 //   frames(arc)                              what the arc consumes
+//   kIsStaged                                whether slots always come through shared memory
 //   forward_steps<Numbers, kEdge>(first, right)   whether Numbers could take all of them
 //   reverse_steps<kEdge>(first, right, left)
 //
@@ -61,19 +62,19 @@ class ArcsSweep {
   __device__ __forceinline__ void begin_forward() {
     // A group is done once more with 64 bits if 32 do not suffice, which weights that are overwritten do not
     // allow.
-    is_far_ = !kHasNear || !strip_.p.shape.staged;
+    is_far_ = !kHasNear || !is_staged();
     if (is_far_) {
       clear(reinterpret_cast<State<Real>*>(ring_), kColumns, State<Real>::zero());
     } else if constexpr (kHasNear) {
       clear(reinterpret_cast<NearState<Real>*>(ring_), kColumns, NearNumbers::zero());
     }
-    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    if (is_staged()) SlotStage<Real>::await();
     ask_forward(0);
   }
 
   __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
     const bool inside = first > kStrip - 1 + longest_ && first + kGroup <= strip_.frames;
-    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    if (is_staged()) SlotStage<Real>::await();
     ask_forward(first + kGroup);
     if constexpr (kHasNear) {
       if (!is_far_) {
@@ -95,7 +96,7 @@ class ArcsSweep {
   __device__ __forceinline__ void begin_reverse(int last) {
     clear(gamma(), kStrip, Real(0));
     by_label_ = 0;
-    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    if (is_staged()) SlotStage<Real>::await();
     ask_reverse(last - (kGroup - 1));
   }
 
@@ -103,7 +104,7 @@ class ArcsSweep {
   // modulo kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
     const bool inside = first > kStrip - 1 && first + kGroup + longest_ <= strip_.frames;
-    if (strip_.p.shape.staged) SlotStage<Real>::await();
+    if (is_staged()) SlotStage<Real>::await();
     ask_reverse(first - kGroup);
     if (inside) {
       steps().template reverse_steps<false>(first, right, left);
@@ -119,6 +120,9 @@ class ArcsSweep {
   // first group's rows stand once more behind the last row, so that a group's rows lie side by side.
   static WARPALIGN_ANYWHERE constexpr int ring_rows(const SweepShape& shape) {
     return (shape.history + 2 * kGroup - 2) / kGroup * kGroup;
+  }
+  [[nodiscard]] __device__ __forceinline__ bool is_staged() const {
+    return Steps::kIsStaged || strip_.p.shape.staged;
   }
   [[nodiscard]] __device__ __forceinline__ bool is_label(int arc) const { return arc >= first_label_; }
   [[nodiscard]] __device__ __forceinline__ Real* slot(int row, int arc) const {
@@ -144,12 +148,12 @@ class ArcsSweep {
   // ---- Forward
 
   __device__ __forceinline__ void ask_forward(int first) const {
-    if (!strip_.p.shape.staged) return;
-    steps().each_arc([&](int arc) { stage_.ask(first, arc, arc, steps().frames(arc)); });
-    stage_.ask(first, arcs_, 0, 0);
+    if (!is_staged()) return;
+    steps().each_arc([&](int arc) { stage_.template ask<1>(first, arc, arc, steps().frames(arc)); });
+    stage_.template ask<1>(first, arcs_, 0, 0);
   }
   [[nodiscard]] __device__ __forceinline__ Real weight(int first, int q, int arc) const {
-    if (strip_.p.shape.staged) return stage_.slot(first, arc, arc, q);
+    if (is_staged()) return stage_.slot(first, arc, arc, q);
     return *slot(first + q - steps().frames(arc), arc);
   }
   // Whether the arc that ends at frame t exists.
@@ -201,8 +205,8 @@ class ArcsSweep {
 
   [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(ring_); }
   __device__ __forceinline__ void ask_reverse(int first) const {
-    if (!strip_.p.shape.staged || first < 0) return;
-    steps().each_arc([&](int arc) { stage_.ask(first, arc, arc, 0); });
+    if (!is_staged() || first < 0) return;
+    steps().each_arc([&](int arc) { stage_.template ask<1>(first, arc, arc, 0); });
   }
 
   // The arc's posterior, which takes the share's place; 0 where there is no such arc. after: gamma of the
@@ -211,7 +215,7 @@ class ArcsSweep {
   __device__ __forceinline__ Real flow(int first, int q, int arc, Real after) const {
     const int s = first + q, t = s - strip_.lane;
     if (kEdge && (t < 0 || !exists(arc, t + steps().frames(arc)))) return 0;
-    const Real share = strip_.p.shape.staged ? stage_.slot(first, arc, arc, q) : *slot(s, arc);
+    const Real share = is_staged() ? stage_.slot(first, arc, arc, q) : *slot(s, arc);
     const Real posterior = after * share;
     if (strip_.exists) *slot(s, arc) = posterior;
     return posterior;

@@ -28,5 +28,8 @@ struct LatticeKernel {
 // The kernel with the fewest arcs that suffices; Real is float or double.
 template <class Real>
 const LatticeKernel& lattice_kernel_for(const Batch& batch);
+// The kernel for any number of arcs, which alone works without staged slots.
+template <class Real>
+const LatticeKernel& any_arcs_kernel();
 
 }  // namespace warpalign::detail::transducer

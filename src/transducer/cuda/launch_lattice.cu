@@ -1,4 +1,6 @@
 // The kernels of the lattice pass, and the choice among them.
+#include <iterator>
+
 #include "transducer/cuda/few_arcs_sweep.cuh"
 #include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/lattice.cuh"
@@ -55,6 +57,13 @@ const LatticeKernel& lattice_kernel_for(const Batch& batch) {
   return *kernel;
 }
 
+template <class Real>
+const LatticeKernel& any_arcs_kernel() {
+  return std::end(kEntries<Real>)[-1];
+}
+
+template const LatticeKernel& any_arcs_kernel<float>();
+template const LatticeKernel& any_arcs_kernel<double>();
 template const LatticeKernel& lattice_kernel_for<float>(const Batch&);
 template const LatticeKernel& lattice_kernel_for<double>(const Batch&);
 

@@ -19,6 +19,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
   using Base::arcs_, Base::by_label_, Base::end_, Base::exists, Base::first_label_, Base::gamma,
       Base::invalid_, Base::is_label, Base::kColumns, Base::put, Base::ring_, Base::ring_rows_, Base::slot,
       Base::stage_, Base::strip_, Base::weight;
+  static constexpr bool kIsStaged = false;
 
   template <class Function>
   __device__ __forceinline__ void each_arc(const Function& function) const {
@@ -79,7 +80,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
       }
       holds &= !strip_.exists || Numbers::holds(alpha);
       if (!kEdge || (t >= 0 && t < strip_.frames)) {
-        invalid_ |= isnan(strip_.p.shape.staged ? stage_.slot(first, arcs_, 0, q) : *slot(first + q, 0));
+        invalid_ |= isnan(this->is_staged() ? stage_.slot(first, arcs_, 0, q) : *slot(first + q, 0));
       }
       const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
       Real others = 0;

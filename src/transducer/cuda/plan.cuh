@@ -44,15 +44,21 @@ class Plan {
     batch_.rows = p_.packed ? p_.packed_rows : utterances * l.frames * l.states;
     if (!p_.packed && l.frames > 0)
       batch_.slots_of_utterance = SlotLayout{l.frames, l.states, batch_.slots}.count();
-    lattice_ = &lattice_kernel_for<Real>(batch_);
     const int device = execution.cuda_device;
     multiprocessors_ = std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, device));
     const int shared =
         cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - cuda::kStaticSharedBytes;
     // Fewer strips rather than slots from global memory.
+    const struct {
+      const LatticeKernel& kernel;
+      bool staged;
+    } ways[] = {{lattice_kernel_for<Real>(batch_), true},
+                {any_arcs_kernel<Real>(), true},
+                {any_arcs_kernel<Real>(), false}};
     int strips = 0;
-    for (const bool staged : {true, false}) {
-      shape_ = {history(), batch_.slots, staged};
+    for (const auto& way : ways) {
+      lattice_ = &way.kernel;
+      shape_ = {history(), batch_.slots, way.staged};
       strips = std::min(kPanelStrips, strips_of(l.states));
       while (strips > 1 && lattice_->shared_bytes(strips, shape_) > shared) --strips;
       fits_ = lattice_->shared_bytes(strips, shape_) <= shared;

@@ -35,16 +35,22 @@ class SlotStage {
         read_lane_(read_lane) {}
 
   // Enqueues piece k of the group of steps first ... first + 7. The group two groups before has been read.
+  // kLaneStride: the layout's, where it is known at compile time.
+  template <int kLaneStride = 0>
   __device__ __forceinline__ void ask(int first, int k, int arc, int frames) const {
     const int row = first - frames;
-    const Real* const from = slots_ + arc * arc_stride_ + static_cast<std::int64_t>(row) * row_stride_;
+    const int row_stride = kLaneStride > 0 ? kLaneStride * kStrip : row_stride_;
+    const Real* const from = slots_ + arc * arc_stride_ + static_cast<std::int64_t>(row) * row_stride;
     Real* const to = piece(first, k);
     // A row has 8, 16 or 32 chunks of 16 bytes; the warp copies 4, 2 or 1 rows at a time.
-    const int chunks_of_row = row_stride_ / kPerChunk, step = kStrip / chunks_of_row;
-    int r = row + lane_ / chunks_of_row;
-    for (int c = lane_; c < kGroup * chunks_of_row; c += kStrip, r += step) {
-      if (r < 0 || r >= rows_) continue;
-      cuda::copy_async_l2(reinterpret_cast<Chunk*>(to) + c, reinterpret_cast<const Chunk*>(from) + c);
+    const int chunks_of_row = row_stride / kPerChunk, step = kStrip / chunks_of_row;
+    const bool inside = row >= 0 && row + kGroup <= rows_;
+    const int r = row + lane_ / chunks_of_row, copies = kGroup * chunks_of_row / kStrip;
+#pragma unroll(kLaneStride > 0 ? kGroup * kLaneStride / kPerChunk : 1)
+    for (int c = 0; c < copies; ++c) {
+      if (!inside && (r + c * step < 0 || r + c * step >= rows_)) continue;
+      const int at = c * kStrip + lane_;
+      cuda::copy_async_l2(reinterpret_cast<Chunk*>(to) + at, reinterpret_cast<const Chunk*>(from) + at);
     }
   }
   // All that has been asked for is there, for all lanes.
