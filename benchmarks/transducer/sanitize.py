@@ -18,6 +18,7 @@ from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
 from warpalign import transducer_align, transducer_loss_from_joint
 
+DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 # Each has a kernel of its own for the lattice: 2, 4, 7, 4 and 12 arcs.
 FAMILIES = cases.FAMILIES | {"tdt_many": Options(blank=6, durations=(1, 2, 3, 4, 5, 6))}
 # B, T, U+1, V: below, at and above the widths of lanes and strips.
@@ -158,18 +159,17 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
             failures += 1
             print(f"WRONG: {case}: {message}", file=sys.stderr)
 
+    # Each family meets each dtype at some shape.
     for number, shape in enumerate(SHAPES[:shapes]):
         for turn, family in enumerate(FAMILIES):
             penalty = list(PENALTIES)[(number + turn) % len(PENALTIES)]
-            halves = (torch.float16, torch.bfloat16, torch.float32)
-            for dtype in (torch.float32, torch.float64) if number % 2 else halves:
-                check((shape, family, penalty, dtype), wrong(shape, family, penalty, dtype, device))
-    for joint_shape, family in zip(JOINT_SHAPES[:shapes], FAMILIES, strict=False):
-        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
-            check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
-    for decode_case in DECODE_CASES[:shapes]:
-        for dtype in (torch.float32, torch.float64):
-            check((*decode_case, dtype), decode_wrong(*decode_case, dtype, device))
+            dtype = DTYPES[(number + turn) % len(DTYPES)]
+            check((shape, family, penalty, dtype), wrong(shape, family, penalty, dtype, device))
+    for joint_shape, family, dtype in list(zip(JOINT_SHAPES, FAMILIES, DTYPES, strict=False))[:shapes]:
+        check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
+    for number, decode_case in enumerate(DECODE_CASES[:shapes]):
+        dtype = (torch.float32, torch.float64)[(number + number // 2) % 2]
+        check((*decode_case, dtype), decode_wrong(*decode_case, dtype, device))
     print(f"{count} cases, {failures} wrong")
     return failures
 
