@@ -111,6 +111,13 @@ def computing(dtype: str, *, gamma: str = "> 0", auto: bool = False) -> Callable
             show_default=True,
             help=f"Smoothing, in units of the cost; {gamma}{heuristic}.",
         ),
+        placing(dtype),
+    )
+
+
+def placing(dtype: str) -> Callable[[Command], Command]:
+    """--dtype (by default `dtype`), --device and --json."""
+    return all_of(
         click.option(
             "--dtype",
             type=click.Choice(list(DTYPES)),
