@@ -42,6 +42,25 @@ WARPALIGN_INLINE V max_or_nan(V a, V b) {
 }
 
 // 2^t for t up to 127 (1023): 0 below the smallest normal number, NaN of NaN.
+#if WARPALIGN_SIMD_BYTES == 64
+// Rounding and scaling by a power of two are instructions. A comparison that a NaN passes masks the rest.
+WARPALIGN_INLINE F32 exp2_of(F32 t) {
+  constexpr int kNearest = 0, kNotLess = 5, kCurrent = 4;  // _MM_FROUND_TO_NEAREST_INT, _CMP_NLT_US, direction
+  const F32 bounded = min(splat(127.0f), t);
+  const auto normal = __builtin_ia32_cmpps512_mask(t, splat(-126.0f), kNotLess, -1, kCurrent);
+  const F32 whole = __builtin_ia32_rndscaleps_mask(bounded, kNearest, F32{}, -1, kCurrent);
+  const F32 power = exp2_negated(whole - bounded);
+  return __builtin_ia32_scalefps512_mask(power, whole, F32{}, normal, kCurrent);
+}
+WARPALIGN_INLINE F64 exp2_of(F64 t) {
+  constexpr int kNearest = 0, kNotLess = 5, kCurrent = 4;
+  const F64 bounded = min(splat(1023.0), t);
+  const auto normal = __builtin_ia32_cmppd512_mask(t, splat(-1022.0), kNotLess, -1, kCurrent);
+  const F64 whole = __builtin_ia32_rndscalepd_mask(bounded, kNearest, F64{}, -1, kCurrent);
+  const F64 power = exp2_negated(whole - bounded);
+  return __builtin_ia32_scalefpd512_mask(power, whole, F64{}, normal, kCurrent);
+}
+#else
 WARPALIGN_INLINE F32 exp2_of(F32 t) {
   const F32 magic = splat(0x1.8p23f);
   const F32 bounded = max(splat(-126.0f), min(splat(127.0f), t));
@@ -58,6 +77,7 @@ WARPALIGN_INLINE F64 exp2_of(F64 t) {
   const F64 power = from_bits(bits_of(exp2_negated(whole - bounded)) + (bits_of(shifted) << 52));
   return t < -1022.0 ? F64{} : (t == t ? power : t);
 }
+#endif
 
 // Calls body(j, costs) for every vector of the row; behind its end costs are inf, whose exponential is 0.
 template <class Real, class Body>
