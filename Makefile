@@ -46,8 +46,9 @@ endef
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1 /p' Makefile | awk '{ name = $$1; $$1 = ""; printf "  make %-10s %s\n", name, $$0 }'
 
-demo: build  ## the main jobs on real series and words; plots under out/
+demo: build  ## the main jobs on real series, words and point sets; plots under out/
 	$(python) examples/demo.py $(DEMO_ARGS)
+	$(python) examples/transport.py --quick
 	$(python) examples/pronounce.py --quick
 
 test: $(dev_stamp)  ## every test that can run on this machine

@@ -18,6 +18,27 @@ def test_quick_demo(tmp_path: Path) -> None:
     assert "warpalign" in done.stdout and "tslearn" in done.stdout
 
 
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
+def test_quick_transport(tmp_path: Path) -> None:
+    done = run_python(
+        "examples/transport.py", "--quick", "--device", "cpu", "--out", str(tmp_path), OMP_NUM_THREADS="1"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.stem for path in tmp_path.glob("*.png")} == {
+        "transport_colour",
+        "transport_digits",
+        "transport_flow",
+    }
+    accuracy = {
+        name: float(value) for name, value in re.findall(r"digits, ([a-z, -]+): ([\d.]+)%", done.stdout)
+    }
+    assert set(accuracy) == {"not adapted", "balanced", "semi-relaxed"}
+    # 65 %, 74 % and 73 % where this was written.
+    assert min(accuracy["balanced"], accuracy["semi-relaxed"]) > accuracy["not adapted"] + 4
+    before, after = map(float, re.findall(r"divergence ([\d.]+) -> ([\d.]+)", done.stdout)[0])
+    assert after < 0.02 * before
+
+
 def test_unknown_device() -> None:
     done = run_python("examples/demo.py", "--device", "abacus")
     assert done.returncode == 1
