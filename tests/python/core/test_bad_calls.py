@@ -108,7 +108,7 @@ def test_every_argument_of_a_function_has_a_bad_call(name: str, parameter: str) 
 
 
 # Errors that no call here can reach: they are about GPUs, missing packages, derivatives that are not available
-# (test_second_order.py), or are no answers to bad calls.
+# (test_second_order_torch.py), or are no answers to bad calls.
 UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
     "_soft_dtw/autograd.py": {"no_derivative"},
