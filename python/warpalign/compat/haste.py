@@ -40,6 +40,11 @@ class _Base(nn.Module):
         self.kernel = nn.Parameter(torch.empty(input_size, hidden_size * 4))
         self.recurrent_kernel = nn.Parameter(torch.empty(hidden_size, hidden_size * 4))
         self.bias = nn.Parameter(torch.empty(hidden_size * 4))
+        self._add_parameters(hidden_size)
+        self.reset_parameters()
+
+    def _add_parameters(self, hidden_size: int) -> None:
+        """Makes what a subclass has besides the kernels and the bias."""
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -93,21 +98,6 @@ def _native(weights: Tensor, dim: int) -> Tensor:
 class LSTM(_Base):
     """(output, (h, c)); the states are (1, B, H), or with ``return_state_sequence`` of all steps, as the output with a 1 in front."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        batch_first: bool = False,
-        forget_bias: float = 1.0,
-        dropout: float = 0.0,
-        zoneout: float = 0.0,
-        return_state_sequence: bool = False,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, batch_first, forget_bias, dropout, zoneout, return_state_sequence
-        )
-        self.reset_parameters()
-
     def to_native_weights(self) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter, nn.Parameter]:
         """weight_ih_l0, weight_hh_l0, bias_ih_l0 and bias_hh_l0 of torch.nn.LSTM; each bias has half of this one."""
         half = _native(self.bias, 0) / 2
@@ -135,23 +125,10 @@ class LSTM(_Base):
 class LayerNormLSTM(_Base):
     """:class:`LSTM` with layer norm: ``gamma`` (2, 4H) scales W x and R h, ``gamma_h`` and ``beta_h`` (H,) the cell on its way out."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        batch_first: bool = False,
-        forget_bias: float = 1.0,
-        dropout: float = 0.0,
-        zoneout: float = 0.0,
-        return_state_sequence: bool = False,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, batch_first, forget_bias, dropout, zoneout, return_state_sequence
-        )
+    def _add_parameters(self, hidden_size: int) -> None:
         self.gamma = nn.Parameter(torch.empty(2, hidden_size * 4))
         self.gamma_h = nn.Parameter(torch.empty(hidden_size))
         self.beta_h = nn.Parameter(torch.empty(hidden_size))
-        self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
