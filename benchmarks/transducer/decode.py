@@ -1,9 +1,12 @@
-"""Times greedy and beam decoding beside a plain batched torch loop, on a CPU (one thread) or a GPU.
+"""Times greedy and beam decoding beside a plain batched torch loop and torchaudio's RNNTBeamSearch.
 
-The loop is what one writes without this package: a step takes every utterance one arc on, by the joint network of (B, H)
-rows, an argmax and torch.where, and the predictor reads the labels. All find the same labels, which is checked. A random
-model; the blank's bias is such that some `labels` of `frames` frames write one. CPU: time of this thread, the least of
-several runs. GPU: wall time with a synchronisation at the end. Writes benchmarks/results/<device>/<date>-<commit>-decode.json.
+The loop is greedy search as one writes it without this package: a step takes every utterance one arc on, by the joint
+network of (B, H) rows, an argmax and torch.where, and the predictor reads the labels. Both find the same labels, or the
+row is an error. torchaudio's search takes one utterance, with hypotheses in Python; it is measured where it is installed,
+for a batch of 1, the same beam and hypotheses in order of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blank's bias is such that some U labels are written in T frames.
+
+`python -m benchmarks.transducer.decode` takes CPU time of one thread, the least of several runs, and writes
+benchmarks/results/<cpu>/<date>-<commit>-decode.json.
 """
 
 from __future__ import annotations
@@ -11,28 +14,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
-from benchmarks.harness.timing import least_thread_s, wall_s
+from benchmarks.harness.timing import eager_ms, least_thread_s, wall_s
+from benchmarks.transducer.sizes import DECODED, Size
 from warpalign.decoding import JointWeights, transducer_beam_decode, transducer_greedy_decode
 
 MAX_SYMBOLS = 10
-
-
-class Size(NamedTuple):
-    batch: int
-    frames: int
-    labels: int
-    """Of an utterance, about."""
-    vocabulary: int
-    hidden: int
-
-
-SIZES = [Size(16, 400, 100, 1024, 640), Size(1, 400, 100, 1024, 640), Size(64, 100, 40, 128, 128)]
 
 
 class LastToken(torch.nn.Embedding):
@@ -43,10 +36,33 @@ class LastToken(torch.nn.Embedding):
         return self(tokens), state
 
 
-class Problem:
+class AsTorchaudio(torch.nn.Module):
+    """The same model with the methods that torchaudio's search calls."""
+
+    def __init__(self, predictor: LastToken, joint: JointWeights) -> None:
+        super().__init__()
+        self.predictor, self.joint = predictor, joint
+
+    def transcribe(self, encoder: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return encoder, lengths
+
+    def predict(self, tokens: Tensor, lengths: Tensor, state: Any) -> tuple[Tensor, Tensor, list[Any]]:
+        return self.predictor(tokens), lengths, [[torch.zeros(len(tokens), 1, device=tokens.device)]]
+
+    def join(
+        self, encoder: Tensor, lengths: Tensor, rows: Tensor, counts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        hidden = (encoder[:, :, None] + rows[:, None]).relu()
+        return torch.nn.functional.linear(hidden, self.joint.weight, self.joint.bias), lengths, counts
+
+
+class DecodeProblem:
+    """One size's model and rows, and the searches that are measured."""
+
     def __init__(self, size: Size, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)
-        b, t, _, v, h = size
+        b, t, v, h = size.B, size.T, size.V, size.H
+        self.beams, self.device = size.beams, device
         self.encoder = torch.randn(b, t, h, generator=generator).to(device)
         self.predictor = LastToken(v, h)
         self.predictor.weight.data = torch.randn(v, h, generator=generator)
@@ -57,13 +73,13 @@ class Problem:
         behind = self.predictor.weight[torch.randint(v, (1000,), generator=generator).to(device)]
         rows = (some + behind).relu() @ weight.T
         # The bias makes the blank lose at this share of the nodes of a path: there a label is written.
-        share = size.labels / (size.frames + size.labels)
+        share = size.U / (size.T + size.U)
         above = rows[:, :-1].amax(1) - rows[:, -1]  # the best label's score less the blank's
         bias[-1] = above.quantile(1 - share).item()
         self.joint = JointWeights(weight, bias)
         self.blank = v - 1
 
-    def plain_loop(self) -> list[list[int]]:
+    def loop(self) -> list[list[int]]:
         batch, frames, _ = self.encoder.shape
         device = self.encoder.device
         each = torch.arange(batch, device=device)
@@ -83,54 +99,80 @@ class Problem:
             written.append(torch.where(found, best, -1))
         return [[label for label in column if label >= 0] for column in torch.stack(written, 1).tolist()]
 
-    def arguments(self) -> tuple[Tensor, None, LastToken, JointWeights]:
-        return self.encoder, None, self.predictor, self.joint
+    def search(self) -> Any:
+        given: Any = (self.encoder, None, self.predictor, self.joint)
+        if self.beams == 1:
+            return transducer_greedy_decode(*given, max_symbols_per_frame=MAX_SYMBOLS)
+        options: Any = {"beam": self.beams, "score_norm": False, "max_symbols_per_frame": MAX_SYMBOLS}
+        return transducer_beam_decode(*given, **options)[0]
 
-    def greedy(self) -> Any:
-        return transducer_greedy_decode(*self.arguments(), max_symbols_per_frame=MAX_SYMBOLS)
+    def torchaudio(self) -> Callable[[], Any] | None:
+        """torchaudio's search of the first utterance, if it is installed."""
+        try:
+            search = import_module("torchaudio.models").RNNTBeamSearch
+        except (ImportError, OSError):
+            return None
+        model = AsTorchaudio(self.predictor, self.joint)
+        decoder = search(model, self.blank, hypo_sort_key=lambda h: h[3], step_max_tokens=MAX_SYMBOLS)
+        length = torch.tensor(len(self.encoder[0]), device=self.device)
+        return lambda: decoder(self.encoder[0], length, self.beams)
 
-    def beam(self) -> Any:
-        return transducer_beam_decode(*self.arguments(), beam=4, max_symbols_per_frame=MAX_SYMBOLS)
 
-
-def milliseconds(function: Callable[[], Any], device: torch.device, runs: int) -> float | None:
-    if device.type == "cpu":
-        return rounded(1e3 * least_thread_s(function, runs))
-    wait = partial(torch.cuda.synchronize, device)
-    function()
-    return rounded(1e3 * min(wall_s(function, wait)[1] for _ in range(runs)))
+def texts(found: Any) -> list[list[int]]:
+    return [row[:n] for row, n in zip(found.tokens.tolist(), found.lengths.tolist(), strict=True)]
 
 
 @torch.no_grad()
-def measured(size: Size, device: torch.device, runs: int) -> Row:
-    problem = Problem(size, device)
-    found, plain = problem.greedy(), problem.plain_loop()
-    ours = [row[:n] for row, n in zip(found.tokens.tolist(), found.lengths.tolist(), strict=True)]
-    return {
-        **size._asdict(),
+def measure_decode(
+    size: Size,
+    device: torch.device,
+    budget_s: float,
+    time: Callable[[Callable[[], Any]], float] | None = None,
+) -> Row:
+    """All columns of one row. time: of a call, in ms, in place of eager mode's time by events or the clock."""
+    problem = DecodeProblem(size, device)
+    time = time or (lambda run: eager_ms(run, device, budget_s))
+    found = problem.search()
+    row: Row = {
         "labels_found": float(found.lengths.float().mean()),
-        "same_share": sum(a == b for a, b in zip(ours, plain, strict=True)) / size.batch,
-        "plain_ms": milliseconds(problem.plain_loop, device, runs),
-        "greedy_ms": milliseconds(problem.greedy, device, runs),
-        "beam4_ms": milliseconds(problem.beam, device, max(1, runs // 2)),
+        "decode_ms": rounded(time(problem.search)),
+        "loop_ms": None,
+        "torchaudio_decode_ms": None,
     }
+    if size.beams == 1:
+        if texts(found) != problem.loop():
+            row["error"] = "other labels than the loop's"
+        row["loop_ms"] = rounded(time(problem.loop))
+    elif size.B == 1:
+        peer = problem.torchaudio()
+        wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+        if peer is not None:
+            best, seconds = wall_s(peer, wait)  # one run is enough
+            row["torchaudio_decode_ms"] = rounded(1e3 * seconds)
+            row["score"], row["torchaudio_score"] = float(found.scores[0]), best[0][3]
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=5, help="of which the least time counts (default: 5)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add_arguments(parser)
     arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    name = cpu_name() if device.type == "cpu" else torch.cuda.get_device_name(device)
-    path, commit = result_path(arguments, name, "-decode")
+    torch.set_num_threads(1)
+    path, commit = result_path(arguments, cpu_name(), "-decode")
     rows = []
-    for size in SIZES:
-        row: Row = {"op": "transducer_decode", "device": name, **measured(size, device, arguments.runs)}
-        print(row, flush=True)
+    for size in [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]:
+        measured = measure_decode(
+            size, torch.device("cpu"), 0, lambda run: 1e3 * least_thread_s(run, arguments.runs)
+        )
+        row: Row = {
+            "op": "transducer_decode",
+            "device": cpu_name(),
+            "threads": 1,
+            **size._asdict(),
+            **measured,
+        }
+        print(size.name, measured, flush=True)
         rows.append(row | stamp(commit))
     write_rows(rows, path)
     print(path)

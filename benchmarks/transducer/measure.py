@@ -18,6 +18,7 @@ from torch import Tensor
 import warpalign
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.transducer.decode import measure_decode
 from benchmarks.transducer.joint import JointProblem, measure_joint
 from benchmarks.transducer.sizes import FIRST_LABEL, Size
 from tests.python.transducer.reference import keywords, loss_by_frames
@@ -153,6 +154,8 @@ def peer(problem: Problem, device: torch.device, budget_s: float) -> Row:
 
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
+    if size.beams:
+        return measure_decode(size, device, budget_s)
     if size.H:
         return measure_joint(size, device, budget_s)
     problem = Problem(size, device)

@@ -1,4 +1,4 @@
-"""What `make gpu-check` measures of the transducer losses."""
+"""What `make gpu-check` measures of the transducer losses and of decoding."""
 
 from functools import partial
 
@@ -28,6 +28,9 @@ SUITE = Suite(
         "materialised_mib",
         "chunks_step_ms",
         "chunks_mib",
+        "decode_ms",
+        "loop_ms",
+        "torchaudio_decode_ms",
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.transducer.sanitize",
