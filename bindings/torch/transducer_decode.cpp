@@ -204,16 +204,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
   constexpr int64_t kHypothesis = sizeof(TransducerHypothesis) / sizeof(std::int32_t);
   constexpr int64_t kNode = sizeof(TransducerNode) / sizeof(std::int32_t);
   if (scores.dim() != 3 || !scores.is_contiguous()) {
-    fail("scores", "a contiguous tensor (B, K, columns)", shape_of(scores));
+    fail("scores", "a contiguous tensor (B, 2 K, columns)", shape_of(scores));
   }
   const int64_t batch = scores.size(0), beams = scores.size(1);
   const auto check = [&](const Tensor& tensor, const char* name, const char* axes,
                          const std::vector<int64_t>& sizes, ScalarType dtype) {
     check_contiguous(tensor, name, axes, sizes, dtype, scores, "scores");
   };
-  check(hypothesis, "hypothesis", "(B, K, 4)", {batch, beams, kHypothesis}, ScalarType::Int);
-  check(log_prob, "log_prob", "(B, K)", {batch, beams}, ScalarType::Double);
-  check(hash, "hash", "(B, K)", {batch, beams}, ScalarType::Long);
+  check(hypothesis, "hypothesis", "(B, 2 K, 4)", {batch, beams, kHypothesis}, ScalarType::Int);
+  check(log_prob, "log_prob", "(B, 2 K)", {batch, beams}, ScalarType::Double);
+  check(hash, "hash", "(B, 2 K)", {batch, beams}, ScalarType::Long);
   check(nodes, "nodes", "(B, capacity, 4)", {batch, -1, kNode}, ScalarType::Int);
   check(used, "used", "(B,)", {batch}, ScalarType::Int);
   TransducerBeamStep p;
@@ -230,7 +230,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
   p.sum = sum;
   p.scores = scores.const_data_ptr();
   if (label_scores) {
-    check(*label_scores, "label_scores", "(B, K, V)", {batch, beams, p.decoding.labels},
+    check(*label_scores, "label_scores", "(B, 2 K, V)", {batch, beams, p.decoding.labels},
           scores.scalar_type());
     p.label_scores = label_scores->const_data_ptr();
   }

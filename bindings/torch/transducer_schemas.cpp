@@ -53,8 +53,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("transducer_greedy_joint_step(Tensor walk, Tensor log_prob, Tensor? lengths, " WARPALIGN_JOINT
               ", *, int activation=0, int window=1, " WARPALIGN_DECODING
               ") -> (Tensor walk, Tensor log_prob)");
-  // hypothesis (B, K, 4) and nodes (B, capacity, 4): the numbers of TransducerHypothesis and TransducerNode,
-  // int32; log_prob (B, K), float64; hash (B, K), int64; scores (B, K, columns); label_scores (B, K, V).
+  // hypothesis (B, 2 K, 4) and nodes (B, capacity, 4): the numbers of TransducerHypothesis and
+  // TransducerNode, int32; log_prob (B, 2 K), float64; hash (B, 2 K), int64; scores (B, 2 K, columns);
+  // label_scores (B, 2 K, V).
   library.def(
       "transducer_beam_step(Tensor hypothesis, Tensor log_prob, Tensor hash, Tensor(a!) nodes, Tensor(b!) "
       "used, Tensor? lengths, Tensor? frames_before, Tensor scores, Tensor? label_scores, *, int frames, "

@@ -32,7 +32,7 @@
 
 namespace warpalign {
 
-inline constexpr std::int32_t kTransducerMostBeams = 16;
+inline constexpr std::int32_t kTransducerMostBeams = 32;
 
 // The arcs of a model. A row of scores has V columns of labels, and behind them, for TDT, D of durations.
 struct TransducerDecoding {
@@ -135,39 +135,44 @@ struct TransducerNode {
   std::int32_t duration;  // frames that the label's arc consumes; 0 without TDT
 };
 
-// One step of beam search. An utterance has up to K hypotheses, each at a frame of its own. The step takes
+// One step of beam search. An utterance has up to 2 K hypotheses, each at a frame of its own. The step takes
 // all arcs out of those of its earliest frame, if that is below T_b, and leaves the others. Hypotheses of the
-// same labels at the same frame become one, with the best one's alignment. Of all, the best K go on, the best
-// first; equal ones in the order that they came in. An arc whose weight is -inf or NaN does not exist. Of one
-// hypothesis, at most the K best labels are looked at.
+// same labels at the same frame become one, with the best one's alignment. Of one hypothesis, at most the K
+// best labels are looked at. An arc whose weight is -inf or NaN does not exist.
+//
+// Places 0 to K - 1 take the K best at later frames, the best first. Places K to 2 K - 1 take the K best that
+// are still at this frame, the best first, as far as they are better than K later ones. Equal ones keep the
+// order that they came in. The two are not mixed, because a hypothesis that is still at the frame has yet to
+// pay for its blank.
 //
 // Because the earliest go on first, all paths to a frame have been followed before any leaves it, however
 // many frames an arc consumes.
 struct TransducerBeamStep {
   DType dtype = DType::kFloat32;
   std::int32_t batch = 0;
-  std::int32_t beams = 1;                       // K, 1 to kTransducerMostBeams
+  std::int32_t beams = 2;                       // 2 K, an even number up to kTransducerMostBeams
   std::int32_t frames = 0;                      // T
   const std::int32_t* lengths = nullptr;        // as in TransducerScores
   const std::int32_t* frames_before = nullptr;  // (B,) or null: added to nodes' frames
   TransducerDecoding decoding;
-  bool sum = true;               // a hypothesis that several paths lead to has their sum; else the largest
-  const void* scores = nullptr;  // (B, K, columns): of hypotheses that have an arc taken; no others are read
-  const void* label_scores = nullptr;  // (B, K, V) or null: added to the weights of labels, finite or -inf
-  // (B, K). A log-probability of -inf: there is no hypothesis.
+  bool sum = true;  // a hypothesis that several paths lead to has their sum; else the largest
+  const void* scores =
+      nullptr;  // (B, 2 K, columns): of hypotheses that have an arc taken; no others are read
+  const void* label_scores = nullptr;  // (B, 2 K, V) or null: added to the weights of labels, finite or -inf
+  // (B, 2 K). A log-probability of -inf: there is no hypothesis.
   const TransducerHypothesis* hypothesis = nullptr;
   const double* log_prob = nullptr;
   const std::uint64_t* hash = nullptr;  // of the labels; 0 for none
-  // (B, capacity) and (B,): each step takes K nodes of every utterance, of which used counts those taken.
-  // Host execution returns an error where used + K is above capacity, CUDA execution writes no node then.
+  // (B, capacity) and (B,): each step takes 2 K nodes of every utterance, of which used counts those taken.
+  // Host execution returns an error where used + 2 K is above capacity, CUDA execution writes no node then.
   TransducerNode* nodes = nullptr;
   std::int32_t capacity = 0;
   std::int32_t* used = nullptr;
-  // (B, K), out
+  // (B, 2 K), out
   TransducerHypothesis* next_hypothesis = nullptr;
   double* next_log_prob = nullptr;
   std::uint64_t* next_hash = nullptr;
-  std::int32_t* source = nullptr;  // the hypothesis that it comes from, in [0, K)
+  std::int32_t* source = nullptr;  // the hypothesis that it comes from, in [0, 2 K)
   std::int32_t* label = nullptr;   // the label that it got, or -1
   std::int32_t* expand = nullptr;  // its frame if the next step takes arcs out of it, or -1
 };

@@ -169,13 +169,15 @@ Status check_greedy(const TransducerGreedyStep& p, const Execution& execution) {
 }
 
 Status check_beam(const TransducerBeamStep& p, const Execution& execution) {
+  constexpr const char* kBeams = "an even number from 2 to 32";
   if (Status s = first_of({check_batch(p.dtype, p.batch, p.frames, 1, p.lengths, execution),
-                           check_range("beams", p.beams, 1, kTransducerMostBeams, "1 to 16 hypotheses"),
-                           check_range("capacity", p.capacity, p.beams, kLongest, "K to 2^29 nodes"),
+                           check_range("beams", p.beams, 2, kTransducerMostBeams, kBeams),
+                           check_range("capacity", p.capacity, p.beams, kLongest, "2 K to 2^29 nodes"),
                            check_decoding(p.decoding)});
       !s.ok()) {
     return s;
   }
+  if (p.beams % 2 != 0) return Status::invalid("beams", kBeams, p.beams);
   if (p.batch == 0) return {};
   const std::size_t real = real_size(p.dtype);
   const struct {
@@ -203,7 +205,7 @@ Status check_beam(const TransducerBeamStep& p, const Execution& execution) {
   if (Status s = check_aligned("label_scores", p.label_scores, real); !s.ok()) return s;
   for (std::int32_t b = 0; execution.device == Device::kHost && b < p.batch; ++b) {
     if (p.used[b] < 0 || p.used[b] > p.capacity - p.beams) {
-      return Status::invalid("used", "room for K more nodes in the capacity", p.used[b], b);
+      return Status::invalid("used", "room for 2 K more nodes in the capacity", p.used[b], b);
     }
     for (std::int32_t k = 0; k < p.beams; ++k) {
       const TransducerHypothesis& h = p.hypothesis[std::int64_t{b} * p.beams + k];

@@ -30,15 +30,17 @@ struct Candidate {
 // Candidates of a hypothesis: its blanks (the first place is the hypothesis itself where no arc is taken),
 // then its best labels, each with all durations.
 struct BeamLayout {
-  std::int32_t beams;
+  std::int32_t beams;  // 2 K
+  std::int32_t keep;   // K
   std::int32_t blanks;
   std::int32_t durations;  // of a label
 
   WARPALIGN_ANYWHERE explicit BeamLayout(const TransducerBeamStep& p)
       : beams(p.beams),
+        keep(p.beams / 2),
         blanks(p.decoding.tdt ? p.decoding.durations : 1 + p.decoding.durations),
         durations(p.decoding.tdt ? p.decoding.durations : 1) {}
-  [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t of_one() const { return blanks + beams * durations; }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t of_one() const { return blanks + keep * durations; }
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t all() const { return beams * of_one(); }
 };
 
@@ -48,17 +50,17 @@ struct BeamWork {
   Candidate* candidates;  // (all,)
   double* rank;           // (all,): what it is chosen by; -inf: not at all
   std::int32_t* root;     // (all,): the candidate that it is merged into
-  Best<Real>* labels;     // (K, K): each hypothesis' best labels, by score + label score
-  double* lse;            // (K,)
-  double* duration_lse;   // (K,)
-  std::int32_t* chosen;   // (K,)
+  Best<Real>* labels;     // (2 K, K): each hypothesis' best labels, by score + label score
+  double* lse;            // (2 K,)
+  double* duration_lse;   // (2 K,)
+  std::int32_t* chosen;   // (2 K,)
 
   template <class Arena>
   BeamWork(const BeamLayout& layout, std::size_t utterances, Arena& arena)
       : candidates(arena.template take<Candidate>(utterances * layout.all())),
         rank(arena.template take<double>(utterances * layout.all())),
         root(arena.template take<std::int32_t>(utterances * layout.all())),
-        labels(arena.template take<Best<Real>>(utterances * layout.beams * layout.beams)),
+        labels(arena.template take<Best<Real>>(utterances * layout.beams * layout.keep)),
         lse(arena.template take<double>(utterances * layout.beams)),
         duration_lse(arena.template take<double>(utterances * layout.beams)),
         chosen(arena.template take<std::int32_t>(utterances * layout.beams)) {}
@@ -69,7 +71,7 @@ struct BeamWork {
     one.candidates += b * layout.all();
     one.rank += b * layout.all();
     one.root += b * layout.all();
-    one.labels += b * layout.beams * layout.beams;
+    one.labels += b * layout.beams * layout.keep;
     one.lse += b * layout.beams;
     one.duration_lse += b * layout.beams;
     one.chosen += b * layout.beams;
@@ -155,7 +157,7 @@ class BeamSearchStep {
   // The best labels of hypothesis k, and its sums.
   WARPALIGN_HERE void find_labels(std::int32_t k) {
     const Real* const row = scores(k);
-    crew_.best_labels(p_.decoding, row, label_scores(k), p_.beams, w_.labels + k * p_.beams);
+    crew_.best_labels(p_.decoding, row, label_scores(k), layout_.keep, w_.labels + k * layout_.keep);
     const double lse = crew_.lse(row, p_.decoding.labels);
     if (crew_.rank() != 0) return;
     w_.lse[k] = lse;
@@ -183,7 +185,7 @@ class BeamSearchStep {
       c.frame += p_.decoding.tdt ? c.duration : blank_frames(p_.decoding, blank_column(place));
       c.symbols = 0;
     } else {
-      const Best<Real> label = w_.labels[k * p_.beams + (place - layout_.blanks) / layout_.durations];
+      const Best<Real> label = w_.labels[k * layout_.keep + (place - layout_.blanks) / layout_.durations];
       if (label.column < 0) {
         weight = -kInfinity<double>;
       } else {
@@ -272,16 +274,22 @@ class BeamSearchStep {
     w_.rank[best] = p_.sum ? total : w_.candidates[best].log_prob;
   }
 
-  // The best of all, one after the other.
+  // The K best at later frames, then the K best that stay at this frame and are better than K later ones.
   WARPALIGN_HERE void choose() {
     const auto better = [](Best<double> a, const Best<double>& other) {
       if (other.column >= 0) a.see(other.value, other.column);
       return a;
     };
+    double least = -kInfinity<double>;
     for (std::int32_t k = 0; k < p_.beams; ++k) {
+      const bool stays = k >= layout_.keep;
       Best<double> best;
-      for (std::int32_t m = crew_.rank(); m < layout_.all(); m += crew_.size()) best.see(w_.rank[m], m);
+      for (std::int32_t m = crew_.rank(); m < layout_.all(); m += crew_.size()) {
+        if ((w_.candidates[m].frame == earliest_) == stays) best.see(w_.rank[m], m);
+      }
       best = crew_.combine(best, better);
+      if (stays && !(best.value > least)) best = Best<double>{};
+      if (k == layout_.keep - 1 && best.column >= 0) least = best.value;
       if (crew_.rank() == 0) {
         w_.chosen[k] = best.column;
         p_.next_log_prob[first_ + k] = best.value;  // -inf: there is none

@@ -29,20 +29,20 @@ PARENT, TOKEN, TOKEN_FRAME, DURATION = range(4)
 
 
 class BeamState(NamedTuple):
-    """Where a stream of beam search stands: B utterances, K hypotheses of each."""
+    """Where a stream of beam search stands: B utterances, 2 K places for hypotheses of each."""
 
     rows: Tensor
-    """(B·K, H)"""
+    """(B·2K, H)"""
     predictor: State
     language_rows: Tensor | None
-    """(B·K, V): the language model's log-probabilities."""
+    """(B·2K, V): the language model's log-probabilities."""
     language: State
     hypothesis: Tensor
-    """(B, K, 4) int32; frames are those of the next chunk."""
+    """(B, 2K, 4) int32; frames are those of the next chunk."""
     log_prob: Tensor
-    """(B, K) float64; −inf: there is no such hypothesis."""
+    """(B, 2K) float64; −inf: there is no such hypothesis."""
     hash: Tensor
-    """(B, K) int64"""
+    """(B, 2K) int64"""
     nodes: Tensor
     """(B, capacity, 4) int32: the labels of all hypotheses, each with the one before it."""
     used: Tensor
@@ -56,7 +56,8 @@ class BeamState(NamedTuple):
 class _Search(NamedTuple):
     """Checked arguments besides those of the model."""
 
-    beam: int
+    places: int
+    """2 K"""
     merge: Merge
     language: Model | None
     """The model with the language model in the predictor's place."""
@@ -65,7 +66,7 @@ class _Search(NamedTuple):
     every: int
 
     def language_scores(self, state: BeamState, model: Model, columns: int) -> Tensor | None:
-        """(B, K, V) that are added to the labels' scores."""
+        """(B, 2K, V) that are added to the labels' scores."""
         if state.language_rows is None:
             return None
         rows = state.language_rows
@@ -73,7 +74,7 @@ class _Search(NamedTuple):
             raise ValueError(
                 f"language_model: expected log-probabilities of {columns} labels, blanks included, got shape {tuple(rows.shape)}"
             )
-        return (rows.to(model.encoder.dtype) * self.lm_weight).view(model.batch, self.beam, columns)
+        return (rows.to(model.encoder.dtype) * self.lm_weight).view(model.batch, self.places, columns)
 
 
 @torch.no_grad()
@@ -100,9 +101,9 @@ def transducer_beam_decode(
 ) -> list[TransducerHypotheses]:
     """Beam search for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
-    Every hypothesis is at a frame of its own. A step takes all arcs out of those at an utterance's earliest frame; of them
-    and of the hypotheses that have waited the best ``beam`` go on. Hypotheses of the same labels at the same frame become
-    one. Because the earliest go first, all paths to a frame are there before any leaves it, with big blanks and durations
+    Every hypothesis is at a frame of its own. A step takes all arcs out of those at an utterance's earliest frame. The best
+    ``beam`` of those that lead to later frames, or have waited there, go on. So do the best ``beam`` of those that are still
+    at this frame, as far as they are better. Hypotheses of the same labels at the same frame become one. Because the earliest go first, all paths to a frame are there before any leaves it, with big blanks and durations
     too: a beam that is wide enough is exact.
 
     Source: prefixes and their sums: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.6.
@@ -166,7 +167,7 @@ def transducer_beam_decode(
     language = None if language_model is None else model.reading(language_model, "language_model")
     weight = check_number(lm_weight, "lm_weight")
     every = check_count(steps_per_round, "steps_per_round")
-    search = _Search(width, merge, language, weight, normalised, every if model.encoder.is_cuda else 1)
+    search = _Search(2 * width, merge, language, weight, normalised, every if model.encoder.is_cuda else 1)
     before = _initial(model, search) if state is None else _check_state(state, model, search)
     with naming_arguments():
         after = _run(model, search, before)
@@ -174,12 +175,14 @@ def transducer_beam_decode(
 
 
 def _initial(model: Model, search: _Search) -> BeamState:
-    batch, beam, device = model.batch, search.beam, model.encoder.device
-    rows, predictor = model.begin(batch * beam)
-    language_rows, language = (None, ()) if search.language is None else search.language.begin(batch * beam)
-    hypothesis = torch.zeros(batch, beam, 4, dtype=torch.int32, device=device)
+    batch, places, device = model.batch, search.places, model.encoder.device
+    rows, predictor = model.begin(batch * places)
+    language_rows, language = (
+        (None, ()) if search.language is None else search.language.begin(batch * places)
+    )
+    hypothesis = torch.zeros(batch, places, 4, dtype=torch.int32, device=device)
     hypothesis[..., NODE] = -1
-    log_prob = torch.full((batch, beam), -torch.inf, dtype=torch.float64, device=device)
+    log_prob = torch.full((batch, places), -torch.inf, dtype=torch.float64, device=device)
     log_prob[:, 0] = 0
     return BeamState(
         rows,
@@ -188,7 +191,7 @@ def _initial(model: Model, search: _Search) -> BeamState:
         language,
         hypothesis,
         log_prob,
-        torch.zeros(batch, beam, dtype=torch.int64, device=device),
+        torch.zeros(batch, places, dtype=torch.int64, device=device),
         torch.zeros(batch, 0, 4, dtype=torch.int32, device=device),
         torch.zeros(batch, dtype=torch.int32, device=device),
         0,
@@ -199,10 +202,11 @@ def _initial(model: Model, search: _Search) -> BeamState:
 def _check_state(state: object, model: Model, search: _Search) -> BeamState:
     if not isinstance(state, BeamState):
         raise TypeError(f"state: expected the state of beam hypotheses, or None, got {type(state).__name__}")
-    expected = (model.batch, search.beam)
-    if state.log_prob.shape != expected:
+    batch, places = state.log_prob.shape
+    if (batch, places) != (model.batch, search.places):
         raise ValueError(
-            f"state: expected one of {expected[0]} utterances and beam = {expected[1]}, got {tuple(state.log_prob.shape)}"
+            f"state: expected one of {model.batch} utterances and beam = {search.places // 2}, "
+            f"got {batch} and {places // 2}"
         )
     if (state.language_rows is None) != (search.language is None):
         raise ValueError(
@@ -212,7 +216,7 @@ def _check_state(state: object, model: Model, search: _Search) -> BeamState:
 
 
 def _first_to_expand(state: BeamState, limits: Tensor) -> Tensor:
-    """(B, K) int32: the frame of those hypotheses that a chunk's first step takes arcs out of; −1: not."""
+    """(B, 2K) int32: the frame of those hypotheses that a chunk's first step takes arcs out of; −1: not."""
     frame = state.hypothesis[..., FRAME]
     waits = (state.log_prob > -torch.inf) & (frame < limits[:, None])
     earliest = torch.where(waits, frame, 2**31 - 1).amin(1, keepdim=True)
@@ -226,9 +230,9 @@ def _run(model: Model, search: _Search, state: BeamState) -> BeamState:
     expand = _first_to_expand(state, limits)
     # Steps write nodes: those that the caller has stay as they are.
     state = state._replace(nodes=state.nodes.clone(), used=state.used.clone())
-    first = torch.arange(0, expand.numel(), search.beam, device=expand.device)[:, None]
+    first = torch.arange(0, expand.numel(), search.places, device=expand.device)[:, None]
     while bool((expand >= 0).any()):
-        state = _with_room(state, search.every * search.beam)
+        state = _with_room(state, search.every * search.places)
         for _ in range(search.every):
             state, expand = _step(model, search, state, expand, first)
     hypothesis = state.hypothesis.clone()
@@ -250,8 +254,8 @@ def _step(
     model: Model, search: _Search, state: BeamState, expand: Tensor, first: Tensor
 ) -> tuple[BeamState, Tensor]:
     """first: (B, 1), each utterance's first hypothesis among all."""
-    batch, beam = model.batch, search.beam
-    scores = model.scores(expand.view(-1), state.rows, 1).view(batch, beam, -1)
+    batch, places = model.batch, search.places
+    scores = model.scores(expand.view(-1), state.rows, 1).view(batch, places, -1)
     columns = scores.shape[2] - (len(model.arcs.durations) if model.arcs.tdt else 0)
     hypothesis, log_prob, hashes, source, label, expand = beam_step(
         state.hypothesis,
@@ -283,7 +287,7 @@ def _step(
         hypothesis=hypothesis,
         log_prob=log_prob,
         hash=hashes,
-        most_used=state.most_used + beam,
+        most_used=state.most_used + places,
     )
     return state, expand
 
@@ -327,7 +331,7 @@ def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> 
 
 
 def _labels(state: BeamState, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, K, L) tokens, frames and durations of all hypotheses, −1 behind their ends."""
+    """(B, 2K, L) tokens, frames and durations of all hypotheses, −1 behind their ends."""
     longest = int(lengths.max()) if lengths.numel() else 0
     found = torch.full((3, *lengths.shape, longest), -1, dtype=torch.int64, device=lengths.device)
     node, nodes = state.hypothesis[..., NODE].long(), state.nodes.long()
@@ -341,7 +345,7 @@ def _labels(state: BeamState, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _of_equal_labels(log_prob: Tensor, tokens: Tensor, merge: Merge) -> Tensor:
-    """(B, K): hypotheses that differ only in how far they lead beyond the end count together, and the first of them stays.
+    """(B, 2K): hypotheses that differ only in how far they lead beyond the end count together, and the first of them stays.
 
     They come in order, the best first.
     """

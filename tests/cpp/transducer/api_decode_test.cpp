@@ -206,11 +206,12 @@ TEST(DecodeApi, BeamStepsRefuse) {
   constexpr const char* kNull = ": expected a pointer to its data, because the batch is not empty, got 0";
   expect_refused(
       {
-          {"beams: expected 1 to 16 hypotheses, got 17", [](Call& c) { c.beam.beams = 17; }},
-          {"capacity: expected K to 2^29 nodes, got 1", [](Call& c) { c.beam.capacity = 1; }},
+          {"beams: expected an even number from 2 to 32, got 34", [](Call& c) { c.beam.beams = 34; }},
+          {"beams: expected an even number from 2 to 32, got 3", [](Call& c) { c.beam.beams = 3; }},
+          {"capacity: expected 2 K to 2^29 nodes, got 1", [](Call& c) { c.beam.capacity = 1; }},
           {"blank: expected a column of the scores, got -1", [](Call& c) { c.beam.decoding.blank = -1; }},
           {"lengths: expected between 0 and T, got 4 at index 1", [](Call& c) { c.lengths[1] = 4; }},
-          {"used: expected room for K more nodes in the capacity, got 3 at index 1",
+          {"used: expected room for 2 K more nodes in the capacity, got 3 at index 1",
            [](Call& c) { c.used[1] = 3; }},
           {"hypothesis: expected frames from 0 to 2^29, got -1 at index 1",
            [](Call& c) { c.hypothesis[3].frame = -1; }},

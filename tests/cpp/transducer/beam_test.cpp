@@ -34,9 +34,10 @@ void log_softmax(double* x, int count) {
   for (int k = 0; k < count; ++k) x[k] -= top + std::log(sum);
 }
 
-// All that hypotheses of the earliest frame become, merged; the best `beams`, the best first.
+// All that hypotheses of the earliest frame become, merged: the `keep` best at later frames, and those of the
+// `keep` best at this one that are better than all of them, if they are so many.
 std::vector<Hypothesis> step_reference(const std::vector<Hypothesis>& pool, const TransducerDecoding& d,
-                                       int length, int beams, bool sum, unsigned seed) {
+                                       int length, int keep, bool sum, unsigned seed) {
   std::optional<int> earliest;
   for (const Hypothesis& h : pool) {
     if (h.frame < length) earliest = earliest ? std::min(*earliest, h.frame) : h.frame;
@@ -73,7 +74,7 @@ std::vector<Hypothesis> step_reference(const std::vector<Hypothesis>& pool, cons
         if (other == d.blank || big_blank(other) > 0) continue;
         better += x[other] > x[k] || (x[other] == x[k] && other < k) ? 1 : 0;
       }
-      if (!is_blank && better >= beams) continue;
+      if (!is_blank && better >= keep) continue;
       for (int i = 0; i < (d.tdt ? d.durations : 1); ++i) {
         Hypothesis next = h;
         const int frames = d.tdt ? d.duration[i] : big > 0 ? big : is_blank ? 1 : 0;
@@ -91,8 +92,15 @@ std::vector<Hypothesis> step_reference(const std::vector<Hypothesis>& pool, cons
   for (const auto& [key, h] : merged) all.push_back(h);
   std::stable_sort(all.begin(), all.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.log_prob > b.log_prob; });
-  if (static_cast<int>(all.size()) > beams) all.resize(beams);
-  return all;
+  std::vector<Hypothesis> later, here;
+  for (const Hypothesis& h : all) (earliest && h.frame == *earliest ? here : later).push_back(h);
+  if (static_cast<int>(later.size()) > keep) later.resize(keep);
+  const bool is_full = static_cast<int>(later.size()) == keep;
+  const double least = is_full ? later.back().log_prob : -kInf;
+  for (int k = 0; k < std::min<int>(keep, static_cast<int>(here.size())); ++k) {
+    if (here[k].log_prob > least) later.push_back(here[k]);
+  }
+  return later;
 }
 
 // The arrays between steps, on the host.
@@ -204,14 +212,15 @@ void expect_pool(const Beams& s, int b, const std::vector<Hypothesis>& expected,
                  double tolerance) {
   int earliest = length;
   for (const Hypothesis& h : expected) earliest = std::min(earliest, h.frame);
+  auto next = expected.begin();  // living ones stand in this order
   for (int k = 0; k < s.beams; ++k) {
     const int n = b * s.beams + k;
-    if (k >= static_cast<int>(expected.size())) {
-      EXPECT_EQ(s.log_prob[n], -kInf);
+    if (!(s.log_prob[n] > -kInf)) {
       EXPECT_EQ(s.expand[n], -1);
       continue;
     }
-    const Hypothesis& h = expected[k];
+    ASSERT_NE(next, expected.end());
+    const Hypothesis& h = *next++;
     ASSERT_EQ(s.labels(b, k), h.labels) << b << ", " << k;
     ASSERT_NEAR(s.log_prob[n], h.log_prob, tolerance) << b << ", " << k;
     EXPECT_EQ(s.hypothesis[n].frame, h.frame);
@@ -219,20 +228,21 @@ void expect_pool(const Beams& s, int b, const std::vector<Hypothesis>& expected,
     EXPECT_EQ(s.hypothesis[n].length, static_cast<int>(h.labels.size()));
     EXPECT_EQ(s.expand[n], h.frame == earliest && h.frame < length ? h.frame : -1);
   }
+  EXPECT_EQ(next, expected.end());
 }
 
 template <class Real, class Step>
-void search(int kind, int labels, int beams, bool sum, const Step& step) {
+void search(int kind, int labels, int keep, bool sum, const Step& step) {
   TransducerDecoding d = decoding(kind, labels);
   d.max_symbols = 2;
   constexpr int kFrames = 7, kSteps = 24, kBatch = 3;
-  const auto seed = static_cast<unsigned>(1000 * kind + 10 * labels + beams);
-  Beams s(kBatch, beams, kSteps, kFrames);
+  const auto seed = static_cast<unsigned>(1000 * kind + 10 * labels + keep);
+  Beams s(kBatch, 2 * keep, kSteps, kFrames);
   std::vector<std::vector<Hypothesis>> expected(kBatch, std::vector<Hypothesis>(1));
   for (int n = 0; n < kSteps; ++n) {
     step(s, d, kFrames, sum, seed);
     for (int b = 0; b < kBatch; ++b) {
-      expected[b] = step_reference(expected[b], d, s.lengths[b], beams, sum, seed + b);
+      expected[b] = step_reference(expected[b], d, s.lengths[b], keep, sum, seed + b);
       // Sums of some ten log-probabilities of some units, each rounded once or twice.
       expect_pool(s, b, expected[b], s.lengths[b], sizeof(Real) == 4 ? 2e-4 : 1e-12);
     }
@@ -244,11 +254,11 @@ TEST_P(TransducerBeam, AStepIsTheDefinition) {
   int number = 0;
   for (int kind = 0; kind < 3; ++kind) {
     for (const int labels : {2, 5, 33, 130}) {
-      for (const int beams : {1, 2, 4, 16}) {
+      for (const int keep : {1, 2, 4, 16}) {
         for (const bool sum : {true, false}) {
           if (number++ % kThinning != 0 && GetParam().cuda) continue;
-          SCOPED_TRACE(::testing::Message() << kind << ", " << labels << ", " << beams << ", " << sum);
-          search<double>(kind, labels, beams, sum, [](auto&... arguments) { step<double>(arguments...); });
+          SCOPED_TRACE(::testing::Message() << kind << ", " << labels << ", " << keep << ", " << sum);
+          search<double>(kind, labels, keep, sum, [](auto&... arguments) { step<double>(arguments...); });
           if (HasFailure()) return;
         }
       }

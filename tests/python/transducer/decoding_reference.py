@@ -242,7 +242,11 @@ def beam_search(
                         h.score + arc.log_prob + (more[arc.label] if more else 0.0),
                     )
                 )
-        pool = sorted(together(after, add), key=lambda h: -h.score)[:beam]
+        ranked = sorted(together(after, add), key=lambda h: -h.score)
+        later = [h for h in ranked if h.frame != min(active)][:beam]
+        least = later[-1].score if len(later) == beam else -math.inf
+        here = [h for h in ranked if h.frame == min(active)][:beam]
+        pool = later + [h for h in here if h.score > least]
 
 
 def model(

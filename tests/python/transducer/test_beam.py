@@ -19,7 +19,7 @@ from tests.python.transducer.decoding_reference import (
     log_add,
     model,
 )
-from tests.python.transducer.test_greedy import Recurrent, decode, on
+from tests.python.transducer.test_greedy import Recurrent, on
 from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_beam_decode
 
 # Families so small that 16 hypotheses are all there are.
@@ -113,20 +113,6 @@ def test_it_is_the_definition(name: str, beam: int, merge: str, device: torch.de
             assert places == list(expected[k].places)
             assert (h.tokens[b, count:] == -1).all() and (h.frames[b, count:] == -1).all()
             assert float(h.scores[b]) == pytest.approx(expected[k].score, abs=1e-9)
-
-
-@pytest.mark.parametrize("name", ["rnnt", "multi-blank", "tdt-without-0"])
-def test_a_beam_of_one_is_greedy(name: str, device: torch.device) -> None:
-    """Without durations of 0, where greedy search chooses the label before the duration."""
-    family = FAMILIES[name]
-    parts = on(device, model(family))
-    encoder = randn(5, 30, 12, seed=22).to(device)
-    lengths = torch.tensor([30, 7, 0, 16, 29], device=device)
-    (found,) = search(encoder, lengths, parts, family, beam=1)
-    greedy = decode(encoder, lengths, parts, family)
-    for one, other in zip(found[:4], greedy[:4], strict=True):
-        assert torch.equal(one, other)
-    torch.testing.assert_close(found.scores, greedy.scores)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

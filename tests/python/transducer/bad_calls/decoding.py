@@ -62,8 +62,13 @@ def call_of(
     return BadCall(call, error, message, cpu_only)
 
 
-def shared(function: str, rows: int, kind: str, often: str, extra: dict[str, Any]) -> BadCalls:
-    """Arguments that every search has. rows: of the joint function's first call. kind: of state."""
+def shared(
+    function: str, hypotheses: int, rows: int, kind: str, often: str, extra: dict[str, Any]
+) -> BadCalls:
+    """Arguments that every search has. hypotheses: rows of the predictor; rows: of the joint function's first call.
+
+    kind: of state.
+    """
 
     def bad(
         message: str, error: type[BaseException] = ValueError, cpu_only: bool = False, **changed: Any
@@ -101,16 +106,16 @@ def shared(function: str, rows: int, kind: str, often: str, extra: dict[str, Any
             predictor=LastToken(torch.zeros(3, 4)),
         ),
         "predictor's rows": bad(
-            "predictor: expected rows (3, H) from step(), got shape (4,)",
+            f"predictor: expected rows ({hypotheses}, H) from step(), got shape (4,)",
             predictor=LastToken((torch.zeros(4), torch.zeros(3, 1))),
         ),
         "predictor's rows no tensor": bad(
-            "predictor: expected rows (3, H) from step(), got list",
+            f"predictor: expected rows ({hypotheses}, H) from step(), got list",
             predictor=LastToken(([], 0)),
         ),
         "predictor's width": bad(
-            "predictor: expected rows of 4 numbers, as the encoder's, got shape (3, 5)",
-            predictor=LastToken((torch.zeros(3, 5), torch.zeros(3, 1))),
+            f"predictor: expected rows of 4 numbers, as the encoder's, got shape ({hypotheses}, 5)",
+            predictor=LastToken((torch.zeros(hypotheses, 5), torch.zeros(hypotheses, 1))),
         ),
         "predictor's state": bad(
             "predictor: expected a state of tensors, got one with NoneType",
@@ -118,8 +123,9 @@ def shared(function: str, rows: int, kind: str, often: str, extra: dict[str, Any
             predictor=LastToken(state=[None]),
         ),
         "predictor's batch axis": bad(
-            "predictor: expected states with 3 hypotheses on axis 1 (batch_axis), got shape (3, 1)",
-            predictor=LastToken(state={"h": torch.zeros(3, 1)}, batch_axis=1),
+            f"predictor: expected states with {hypotheses} hypotheses on axis 1 (batch_axis), "
+            f"got shape ({hypotheses}, 1)",
+            predictor=LastToken(state={"h": torch.zeros(hypotheses, 1)}, batch_axis=1),
         ),
         "predictor's bad axis": bad(
             "predictor.batch_axis: expected at least 0, got -1", predictor=LastToken(batch_axis=-1)
@@ -221,14 +227,14 @@ def beam(message: str, error: type[BaseException] = ValueError, **changed: Any) 
 
 
 CALLS: BadCalls = (
-    shared("transducer_greedy_decode", 12, "greedy", "labels_per_round", {})
-    | shared("transducer_beam_decode", 3, "beam", "steps_per_round", {"beam": 1})
+    shared("transducer_greedy_decode", 3, 12, "greedy", "labels_per_round", {})
+    | shared("transducer_beam_decode", 6, 6, "beam", "steps_per_round", {"beam": 1})
     | {
         "transducer_greedy_decode: state of other utterances": BadCall(
             other_batch, ValueError, "state: expected one of 2 utterances, got 3"
         ),
         "transducer_beam_decode: state of another beam": BadCall(
-            other_beam, ValueError, "state: expected one of 3 utterances and beam = 2, got (3, 4)"
+            other_beam, ValueError, "state: expected one of 3 utterances and beam = 2, got 3 and 4"
         ),
         "transducer_beam_decode: state without a language model": BadCall(
             other_language,
@@ -250,11 +256,11 @@ CALLS: BadCalls = (
             language_model=1,
         ),
         "transducer_beam_decode: language_model's columns": beam(
-            "language_model: expected log-probabilities of 6 labels, blanks included, got shape (12, 4)",
+            "language_model: expected log-probabilities of 6 labels, blanks included, got shape (24, 4)",
             language_model=LastToken(),
         ),
         "transducer_beam_decode: language_model's rows": beam(
-            "language_model: expected rows (12, H) from step(), got list", language_model=LastToken(([], 0))
+            "language_model: expected rows (24, H) from step(), got list", language_model=LastToken(([], 0))
         ),
         "transducer_beam_decode: lm_weight": beam(
             "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
