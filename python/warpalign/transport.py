@@ -10,9 +10,11 @@ from warpalign._transport.graphs import (
     knn_graph,
     shortest_paths,
 )
+from warpalign._transport.gromov import GromovResult, gromov_wasserstein
 from warpalign._transport.plan import PlanTop, TransportPlan
 
 __all__ = [
+    "GromovResult",
     "Landmarks",
     "NeighborGraph",
     "PlanTop",
@@ -21,6 +23,7 @@ __all__ = [
     "TransportPlan",
     "connected_components",
     "farthest_landmarks",
+    "gromov_wasserstein",
     "knn_graph",
     "shortest_paths",
     "sinkhorn",

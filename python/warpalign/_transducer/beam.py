@@ -177,9 +177,7 @@ def transducer_beam_decode(
 def _initial(model: Model, search: _Search) -> BeamState:
     batch, places, device = model.batch, search.places, model.encoder.device
     rows, predictor = model.begin(batch * places)
-    language_rows, language = (
-        (None, ()) if search.language is None else search.language.begin(batch * places)
-    )
+    language_rows, language = (None, ()) if search.language is None else search.language.begin(batch * places)
     hypothesis = torch.zeros(batch, places, 4, dtype=torch.int32, device=device)
     hypothesis[..., NODE] = -1
     log_prob = torch.full((batch, places), -torch.inf, dtype=torch.float64, device=device)

@@ -24,6 +24,7 @@ from tests.python.transport.bad_calls import adaptation
 from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import functional as transport
 from tests.python.transport.bad_calls import graphs as transport_graphs
+from tests.python.transport.bad_calls import gromov as transport_gromov
 
 PARTS = (
     functional,
@@ -41,6 +42,7 @@ PARTS = (
     adaptation,
     transport_graphs,
     transport_compat,
+    transport_gromov,
 )
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
@@ -91,7 +93,10 @@ def parameters() -> list[tuple[str, str]]:
     functions = {name: getattr(warpalign, name) for name in names}
     functions |= {name: getattr(warpalign.recurrent, name) for name in warpalign.recurrent.__all__}
     functions |= {name: getattr(warpalign.transport, name) for name in warpalign.transport.__all__}
-    del functions["TransportPlan"]  # not made by hand; its functions' errors have bad calls
+    del (
+        functions["TransportPlan"],
+        functions["GromovResult"],
+    )  # not made by hand; its functions' errors have bad calls
     return [
         (name, parameter)
         for name, function in functions.items()
@@ -119,6 +124,7 @@ UNREACHED = {
     "_transducer/autograd.py": {"under a vmap"},
     "_transducer/joint_checks.py": {"without its CUDA operators", "expected the device of"},
     "_transport/autograd.py": {"no_derivative"},
+    "_transport/gromov.py": {"no_derivative"},
     "_transport/plan_autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},

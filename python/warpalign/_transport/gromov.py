@@ -1,0 +1,387 @@
+"""Gromov-Wasserstein transport: soft matchings of sets by their inner distances."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
+from warpalign._core.series import widened
+from warpalign._core.transforms import apply, no_derivative
+from warpalign._transport import autograd, plan_ops
+from warpalign._transport.checks import check_epsilon, check_rows, check_scale, check_settings
+from warpalign._transport.costs import Scale
+from warpalign._transport.graphs import Graph
+from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
+from warpalign._transport.gromov_solver import Objective, Schedule, State, solve
+from warpalign._transport.gromov_start import anchored_cost, eccentricity_cost, plan_of_cost, product_plan
+from warpalign._transport.plan import TransportPlan
+from warpalign._transport.problem import Problem
+from warpalign._transport.settings import Inputs, Settings, as_keywords
+
+Start = Literal["eccentricity", "product"]
+
+
+class GromovResult:
+    """What :func:`gromov_wasserstein` returns; without the batch axis for unbatched input."""
+
+    plan: TransportPlan
+    """T, by its potentials and the last linearised cost. Differentiable in features through that cost alone."""
+    converged: Tensor
+    """(B,) bool: whether the share of the mass that moves has come below tol."""
+    iterations: Tensor
+    """(B,) int32: steps."""
+    history: Tensor
+    """(steps, B): the share of the mass that each step's plan has elsewhere than the plan before."""
+
+    def __init__(self, of: Objective, problem: Problem, solution: autograd.Solution, state: State) -> None:
+        self._of, self._problem, self._solution = of, problem, solution
+        self.plan = TransportPlan(problem, solution.f, solution.g)
+        self.converged, self.iterations = (
+            problem.squeezed(state.converged),
+            problem.squeezed(state.iterations),
+        )
+        history = torch.stack(state.moved)
+        self.history = history[:, 0] if problem.unbatched else history
+
+    def __repr__(self) -> str:
+        return f"GromovResult(shape={tuple(self.plan.shape)}, epsilon={self.plan.epsilon})"
+
+    @cached_property
+    def value(self) -> Tensor:
+        """(B,): the whole objective at the plan, computed when it is asked for. Once differentiable (envelope theorem)."""
+        of, given = self._of, self._problem.of
+        value = _objective(of, self._solution, self._dense)
+        inputs = (of.cx, of.cy, of.features, given.a, given.b, given.epsilons)
+        return self._problem.squeezed(_once_differentiable(value, inputs))
+
+    @cached_property
+    def distortion(self) -> Tensor:
+        """(B,): Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] without weight, entropy and gradient."""
+        return self._problem.squeezed(self._of.detached().distortion(self._dense))
+
+    @cached_property
+    def _dense(self) -> Tensor:
+        of = self._problem.of._replace(f0=self._solution.f, g0=self._solution.g)
+        tensors = (None if t is None else t.detach() for t in of)
+        plan: Tensor = plan_ops.dense(*tensors, **as_keywords(self._problem.settings._replace(mass=0.0)))
+        return plan
+
+
+class _Value(torch.autograd.Function):
+    """A value (B,) whose gradients by some inputs are there already; they are not differentiated, as the plan would move."""
+
+    @staticmethod
+    def forward(value: Tensor, *gradients_and_inputs: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        count = len(saved) // 2
+        return None, *(None,) * count, *apply(_Gradient, grad, *saved)
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradients, times grad[b]. The inputs are here so that a second derivative is refused."""
+
+    @staticmethod
+    def forward(grad: Tensor, *gradients_and_inputs: Tensor) -> tuple[Tensor, ...]:
+        gradients = gradients_and_inputs[: len(gradients_and_inputs) // 2]
+        return tuple(grad.view(-1, *[1] * (t.dim() - 1)) * t for t in gradients)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise no_derivative("second derivatives of gromov_wasserstein's value")
+
+
+def _once_differentiable(value: Tensor, inputs: tuple[Tensor | None, ...]) -> Tensor:
+    """The value (B,) with its first derivatives by the inputs (B, ...), computed now."""
+    wanted = [t for t in inputs if t is not None and t.requires_grad and torch.is_grad_enabled()]
+    if not wanted:
+        return value.detach()
+    found = torch.autograd.grad(value.sum(), wanted, retain_graph=True, allow_unused=True)
+    gradients = [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
+    return apply(_Value, value.detach(), *gradients, *wanted)  # type: ignore[no-any-return]
+
+
+def _objective(of: Objective, solution: autograd.Solution, plan: Tensor) -> Tensor:
+    """(B,): E, entropy and marginal terms at the plan of a linearised problem.
+
+    The problem's value has all but E, of which it has a linear part; that is replaced. By the envelope theorem the plan is
+    a constant for E's derivatives, and the problem's value has those by weights, epsilon and features.
+    """
+    fixed = of.detached()
+    linear = solution.linear.detach()
+    if fixed.features is not None and of.weight > 0:
+        linear = linear - of.weight * torch.where(plan == 0, 0.0, fixed.features * plan).sum((1, 2))
+    value = solution.value - linear
+    return value + (1 - of.weight) * of.distortion(plan) if of.weight < 1 else value
+
+
+def gromov_wasserstein(
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+    *,
+    epsilon: float | Tensor = 1e-3,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    geometry: Geometry | tuple[Geometry, Geometry] = "auto",
+    distances: tuple[Tensor | None, Tensor | None] | None = None,
+    graphs: tuple[Graph | None, Graph | None] | None = None,
+    k: int = 30,
+    scale: Scale | None = "max",
+    feature_cost: Tensor | None = None,
+    feature_weight: float = 0.0,
+    rho_a: float | None = None,
+    rho_b: float | None = None,
+    mass: float | None = None,
+    init: Start | Tensor | TransportPlan = "eccentricity",
+    restarts: int = 1,
+    seed: int = 0,
+    epsilon_start: float | None = 1e-2,
+    epsilon_factor: float = 0.9,
+    step: float = 1.0,
+    max_iter: int = 200,
+    sinkhorn_iters: int = 20,
+    polish_iters: int = 500,
+    tol: float = 1e-3,
+) -> GromovResult:
+    """Entropic Gromov-Wasserstein transport between two sets, which need not have a feature in common.
+
+    The plan T (N, M) minimises (1 − w) Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] + w ⟨F, T⟩ + epsilon KL(T | a bᵀ), w being
+    feature_weight, with the terms of :func:`warpalign.transport.sinkhorn` for the sums of rows and columns. Each step takes
+    the plan of the objective's gradient as cost. The objective is not convex: what is found depends on the start. N × N,
+    M × M and N × M matrices are stored, on the tensors' device; graphs are searched on CPUs.
+
+    Sources: Peyré, Cuturi & Solomon, "Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016; Vayer et al.,
+    "Optimal transport for structured data with application on graphs", ICML 2019 (features); Chapel et al., "Partial optimal
+    transport with applications on positive-unlabeled learning", NeurIPS 2020 (mass); Vincent-Cuaz et al., "Semi-relaxed
+    Gromov-Wasserstein divergence", ICLR 2022 (rho_b = 0).
+
+    Args:
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+            1 is repeated. Points of weight 0 count for nothing: they pad smaller sets.
+        y: (B, M, E) or (M, E); E need not be D.
+        epsilon: the factor of KL in the objective, in units of the divided squared distances: a number > 0, or a tensor ()
+            or (B,), which may require a gradient. POT's ``epsilon`` where scale is None.
+        a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
+        b: (M,) or (B, M) weights of y.
+        geometry: inner distances: "matrix" (given as distances), "euclidean" or "sqeuclidean" between points, "geodesic"
+            (shortest paths on graphs, or on the knn_graph of points), or a pair where the sides differ. "auto": by what is
+            given; "euclidean" for points.
+        distances: a pair (Cx, Cy) of (B, N, N) and (B, M, M), or None for a side with points. They need not be symmetric;
+            what is not takes twice the time.
+        graphs: a pair of connected graphs, as :func:`warpalign.transport.shortest_paths` takes them, or None.
+        k: neighbours in the graph of points, with the geometry "geodesic".
+        scale: "max" or "mean": each side's distances are divided by their largest or their mean, a constant for gradients.
+            None: they are taken as they are.
+        feature_cost: F (B, N, M) or (N, M), for fused transport.
+        feature_weight: w, from 0 (inner distances alone) to 1 (features alone).
+        rho_a: the strength of KL on the row sums. None: sums are exact; 0: sums are free (semi-relaxed).
+        rho_b: the same for the column sums.
+        mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
+        init: "eccentricity" compares points by their root mean squared distance to all others; "product" is a bᵀ; or a plan.
+        restarts: how many starts are made, of which the best result is kept. All but the first take a pair of points, which
+            is drawn from the first start, for matched.
+        seed: of those draws.
+        epsilon_start: steps begin with this epsilon, where it is larger, which shrinks by epsilon_factor in each step.
+        epsilon_factor: between 0 and 1.
+        step: how far each step moves to its new plan, above 0 and at most 1.
+        max_iter: steps, at most.
+        sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
+        polish_iters: iterations of the last one, which gives the result.
+        tol: steps end when less than this share of the mass moves, at the last epsilon.
+
+    Returns:
+        GromovResult with plan, value, distortion, converged, iterations and history. The value is differentiable in points,
+        distances, features, weights and epsilon, once. Results are float64 for float64 input, else float32. A batch gives
+        what its problems give alone.
+
+    Raises:
+        TypeError: an argument is of the wrong type, dtype or layout.
+        ValueError: shapes, devices, values or combinations do not fit. Messages name the argument, what was expected and
+            what came.
+        NotImplementedError: for second derivatives.
+
+    Examples:
+        >>> x = torch.randn(60, 2)
+        >>> y = torch.cat([x, torch.zeros(60, 1)], 1).flip(0)
+        >>> result = gromov_wasserstein(x, y)
+        >>> bool((result.plan.argmax() == torch.arange(59, -1, -1)).float().mean() > 0.9)
+        True
+    """
+    settings = check_settings(
+        cost_scale=1.0,
+        epsilon_start=epsilon_start,
+        epsilon_factor=epsilon_factor,
+        rho_a=rho_a,
+        rho_b=rho_b,
+        mass=mass,
+        reference="product",
+        updates="alternating",
+        max_iter=max_iter,
+        tol=tol,
+        precision=None,
+        batch_invariant=True,
+    )
+    inner = settings._replace(
+        max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"), tolerance=1e-6, epsilon_start=0.0
+    )
+    last = inner._replace(max_iterations=check_count(polish_iters, "polish_iters"))
+    whole_step = check_number(step, "step", None)
+    if whole_step > 1:
+        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    starts, first_seed = check_count(restarts, "restarts"), check_count(seed, "seed", 0)
+    table = inner_distances(
+        (x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"), scale=check_scale(scale)
+    )
+    of = _objective_of(table, feature_cost, feature_weight)
+    problem = _problem(of, table, a, b, epsilon, last)
+    schedule = Schedule(
+        _epsilons(problem).detach(),
+        settings.epsilon_start,
+        settings.epsilon_factor,
+        whole_step,
+        False,
+        settings.max_iterations,
+        settings.tolerance,
+    )
+    with naming_arguments():
+        with torch.no_grad():
+            state = _best(of.detached(), problem, schedule, inner, init, starts, first_seed)
+            slope = of.detached()._replace(features=None).cost(state.plan)
+        cost = slope if of.features is None else slope + of.weight * of.features
+        problem = problem._replace(
+            of=problem.of._replace(cost=cost, f0=state.f.contiguous(), g0=state.g.contiguous())
+        )
+        solution = autograd.sinkhorn(problem.of, problem.settings)
+    return GromovResult(of, problem, solution, state)
+
+
+def _objective_of(table: Distances, feature_cost: object, feature_weight: object) -> Objective:
+    weight = check_number(feature_weight, "feature_weight")
+    if weight > 1:
+        raise ValueError(f"feature_weight: expected a number from 0 to 1, got {feature_weight}")
+    if feature_cost is None:
+        if weight > 0:
+            raise ValueError(f"feature_cost: expected costs (N, M) with feature_weight = {weight}, got None")
+        return Objective(table.x, table.y, table.symmetric, None, weight)
+    shape = (table.x.shape[0], table.x.shape[1], table.y.shape[1])
+    features = widened(check_table(feature_cost, "feature_cost", "N, M"))
+    if features.dtype != table.x.dtype or features.device != table.x.device:
+        raise TypeError(
+            f"feature_cost: expected {table.x.dtype} on {table.x.device}, as {table.names[0]}, got {features.dtype} on "
+            f"{features.device}"
+        )
+    if features.shape[-2:] != shape[1:] or (features.dim() == 3 and features.shape[0] not in (1, shape[0])):
+        raise ValueError(f"feature_cost: expected shape {shape} or {shape[1:]}, got {shape_of(features)}")
+    return Objective(table.x, table.y, table.symmetric, features.expand(shape), weight)
+
+
+def _problem(
+    of: Objective, table: Distances, a: object, b: object, epsilon: object, settings: Settings
+) -> Problem:
+    """The transport problem of a step, without its cost."""
+    number, epsilons = check_epsilon(epsilon, of.cx, table.names[0])
+    weights = []
+    for name, given, matrix in (("a", a, of.cx), ("b", b, of.cy)):
+        length = matrix.shape[1]
+        rows = check_rows(given, name, of.cx, table.names[0], length)
+        weights.append(of.cx.new_full((of.cx.shape[0], length), 1 / length) if rows is None else rows)
+    inputs = Inputs(None, None, None, weights[0], weights[1], epsilons, None, None, None, None)
+    return Problem(inputs, settings._replace(epsilon=number), table.unbatched, None, None)
+
+
+def _epsilons(problem: Problem) -> Tensor:
+    """(B,)"""
+    a = problem.of.a
+    assert a is not None
+    given = problem.of.epsilons
+    return a.new_full(a.shape[:1], problem.settings.epsilon) if given is None else given
+
+
+def _best(
+    of: Objective,
+    problem: Problem,
+    schedule: Schedule,
+    inner: Settings,
+    init: object,
+    starts: int,
+    seed: int,
+) -> State:
+    """The state with the least objective of each problem."""
+    weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
+    start = _start(of, weights, schedule, inner, init)
+    best = solve(of, weights, start, schedule, inner)
+    if starts == 1:
+        return best
+    generator = torch.Generator().manual_seed(seed)
+    value = _value_of(of, weights, best, problem)
+    early = schedule.epsilon.clamp(min=schedule.epsilon_start)
+    for _ in range(starts - 1):
+        anchored = plan_of_cost(anchored_cost(of, weights, start, generator), weights, early, inner)
+        other = solve(of, weights, anchored, schedule, inner)
+        other_value = _value_of(of, weights, other, problem)
+        better = other_value < value
+        value = value.where(~better, other_value)
+        best = State(
+            _chosen(better, other.plan, best.plan),
+            _chosen(better, other.f, best.f),
+            _chosen(better, other.g, best.g),
+            _chosen(better, other.iterations, best.iterations),
+            _chosen(better, other.converged, best.converged),
+            best.moved,
+        )
+    return best
+
+
+def _chosen(which: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(which.view(-1, *[1] * (one.dim() - 1)), one, other)
+
+
+def _value_of(of: Objective, weights: Inputs, state: State, problem: Problem) -> Tensor:
+    """(B,): the objective that a state leads to."""
+    given = weights._replace(
+        cost=of.cost(state.plan),
+        epsilons=_epsilons(problem).detach(),
+        f0=state.f.contiguous(),
+        g0=state.g.contiguous(),
+    )
+    solution = autograd.sinkhorn(given, problem.settings)
+    plan = plan_ops.dense(
+        *given._replace(f0=solution.f, g0=solution.g), **as_keywords(problem.settings._replace(mass=0.0))
+    )
+    return _objective(of, solution, plan)
+
+
+def _start(of: Objective, weights: Inputs, schedule: Schedule, inner: Settings, init: object) -> Tensor:
+    """(B, N, M)"""
+    batch, n, m = of.cx.shape[0], of.cx.shape[1], of.cy.shape[1]
+    if isinstance(init, (Tensor, TransportPlan)):
+        plan = init.dense() if isinstance(init, TransportPlan) else init
+        plan = widened(check_table(plan, "init", "N, M")).detach()
+        if plan.shape not in ((n, m), (1, n, m), (batch, n, m)):
+            raise ValueError(f"init: expected a plan ({n}, {m}) or ({batch}, {n}, {m}), got {shape_of(plan)}")
+        if plan.dtype != of.cx.dtype or plan.device != of.cx.device:
+            raise TypeError(
+                f"init: expected {of.cx.dtype} on {of.cx.device}, got {plan.dtype} on {plan.device}"
+            )
+        return plan.expand(batch, n, m)
+    if init not in ("eccentricity", "product"):
+        raise ValueError(f'init: expected "eccentricity", "product" or a plan (N, M), got {init!r}')
+    if init == "product":
+        return product_plan(weights, inner.mass)
+    early = schedule.epsilon.clamp(min=schedule.epsilon_start)
+    return plan_of_cost(eccentricity_cost(of, weights), weights, early, inner)

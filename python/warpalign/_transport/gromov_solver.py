@@ -1,0 +1,158 @@
+"""Projected gradient descent on the Gromov-Wasserstein objective with its exact gradient.
+
+    E(T) = (1 − w) Σ_ijkl (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] + w Σ_ij F[i, j] T[i, j]
+
+A step replaces T by the entropic transport plan of the cost d E / d T. Source: Peyré, Cuturi and Solomon,
+"Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016, with the factor 2 that their linearisation
+leaves out; Vayer et al., "Optimal transport for structured data with application on graphs", ICML 2019 (F). The products
+with Cx and Cy are torch's; the plans are those of the operator, on CPUs and on CUDA.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._transport import ops
+from warpalign._transport.settings import Inputs, Settings, as_keywords
+
+
+class Objective(NamedTuple):
+    """E, of a batch."""
+
+    cx: Tensor
+    """(B, N, N)"""
+    cy: Tensor
+    """(B, M, M)"""
+    symmetric: bool
+    """Whether cx and cy are known to be."""
+    features: Tensor | None
+    """F (B, N, M)"""
+    weight: float
+    """w"""
+
+    def distortion(self, plan: Tensor) -> Tensor:
+        """(B,): Σ_ijkl (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l]."""
+        r, c = plan.sum(2), plan.sum(1)
+        squares = _form(self.cx.square(), r) + _form(self.cy.square(), c)
+        return squares - 2 * (self.cx @ plan @ self.cy.mT * plan).sum((1, 2))
+
+    def slope(self, plan: Tensor) -> Tensor:
+        """(B, N, M): d distortion / d T."""
+        r, c = plan.sum(2)[..., None], plan.sum(1)[..., None]
+        cx, cy = self.cx, self.cy
+        if self.symmetric:
+            cost = cx @ plan @ cy.mT
+            return cost.mul_(-4).add_(2 * (cx.square() @ r)).add_((2 * (cy.square() @ c)).mT)
+        cost = (cx @ plan @ cy.mT).add_(cx.mT @ plan @ cy)
+        rows = cx.square() @ r + cx.square().mT @ r
+        return cost.mul_(-2).add_(rows).add_((cy.square() @ c + cy.square().mT @ c).mT)
+
+    def cost(self, plan: Tensor) -> Tensor:
+        """(B, N, M): d E / d T."""
+        cost = self.slope(plan).mul_(1 - self.weight) if self.weight < 1 else plan.new_zeros(plan.shape)
+        if self.features is None or self.weight == 0:
+            return cost
+        return cost.add_(self.features, alpha=self.weight)
+
+    def detached(self) -> Objective:
+        features = None if self.features is None else self.features.detach()
+        return self._replace(cx=self.cx.detach(), cy=self.cy.detach(), features=features)
+
+
+def _form(matrix: Tensor, v: Tensor) -> Tensor:
+    """(B,): vᵀ matrix v."""
+    return (matrix @ v[..., None] * v[..., None]).sum((1, 2))
+
+
+class Schedule(NamedTuple):
+    """The course of a solve."""
+
+    epsilon: Tensor
+    """(B,): of the objective."""
+    epsilon_start: float
+    epsilon_factor: float
+    """From one step to the next."""
+    step: float
+    """How far T moves towards the new plan."""
+    proximal: bool
+    """KL to the last plan in the place of KL to the weights' product."""
+    max_iter: int
+    tol: float
+    """Steps end when less than this share of the mass would move."""
+
+
+class State(NamedTuple):
+    """Where a solve has come to."""
+
+    plan: Tensor
+    """T (B, N, M)"""
+    f: Tensor
+    g: Tensor
+    iterations: Tensor
+    """(B,) int32"""
+    converged: Tensor
+    """(B,) bool"""
+    moved: list[Tensor]
+    """Of each step, (B,): the share of the mass that the new plan has elsewhere."""
+
+
+def transported(cost: Tensor, weights: Inputs, epsilons: Tensor, settings: Settings) -> tuple[Tensor, ...]:
+    """The entropic plan (B, N, M) of a cost, and its potentials; from those of `weights`."""
+    of = weights._replace(cost=cost, epsilons=epsilons.contiguous())
+    result = ops.sinkhorn(*of, False, False, True, **as_keywords(settings))
+    # The value's derivative by the cost is the plan.
+    return result[9], result[2], result[3]
+
+
+def solve(of: Objective, weights: Inputs, plan: Tensor, schedule: Schedule, settings: Settings) -> State:
+    """Descends from a plan. Problems that have converged stay as they are, whatever others of the batch do.
+
+    Args:
+        weights: a and b; nothing else is looked at.
+        settings: of the inner problems.
+    """
+    batch, n, m = plan.shape
+    f, g = plan.new_zeros(batch, n), plan.new_zeros(batch, m)
+    epsilon = schedule.epsilon.clamp(min=schedule.epsilon_start)
+    done = torch.zeros(batch, dtype=torch.bool, device=plan.device)
+    converged, iterations = done.clone(), done.int()
+    moved: list[Tensor] = []
+    for step in range(schedule.max_iter):
+        cost = of.cost(plan)
+        if schedule.proximal:
+            # KL(T | last plan) = KL(T | a b^T) − <T, log(last plan / a b^T)>: the last problem's exponent.
+            cost = cost - epsilon[:, None, None] * _log_density(plan, weights)
+        new, new_f, new_g = transported(
+            cost, weights._replace(f0=_finite(f), g0=_finite(g)), epsilon, settings
+        )
+        share = (new - plan).abs_().sum((1, 2)) / new.sum((1, 2))
+        moved.append(share)
+        at_last = epsilon <= schedule.epsilon
+        keep = done[:, None]
+        f, g = f.where(keep, new_f), g.where(keep, new_g)
+        plan = plan.where(
+            keep[..., None], new if schedule.step == 1 else torch.lerp(plan, new, schedule.step)
+        )
+        iterations = iterations + (~done).int()
+        stands = at_last & (share <= schedule.tol)
+        converged = converged | (stands & ~done)
+        done = done | stands | share.isnan()
+        epsilon = torch.maximum(epsilon * schedule.epsilon_factor, schedule.epsilon)
+        # A GPU is asked now and then: what is done does not change any more.
+        if (plan.device.type == "cpu" or step % 8 == 7) and bool(done.all()):
+            break
+    return State(plan, f, g, iterations, converged, moved)
+
+
+def _finite(potential: Tensor) -> Tensor:
+    return torch.nan_to_num(potential, nan=0.0, posinf=0.0, neginf=0.0).contiguous()
+
+
+def _log_density(plan: Tensor, weights: Inputs) -> Tensor:
+    """ln(T / a b^T), finite."""
+    assert weights.a is not None and weights.b is not None
+    density = plan / (weights.a[:, :, None] * weights.b[:, None, :])
+    return torch.nan_to_num(density, nan=0.0).clamp_(min=torch.finfo(plan.dtype).tiny).log_()

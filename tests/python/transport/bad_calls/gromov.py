@@ -1,0 +1,181 @@
+"""Gromov-Wasserstein transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tests.python.bad_calls import BadCall, BadCalls, Given
+from tests.python.transport.bad_calls.functional import made
+from warpalign.transport import gromov_wasserstein, knn_graph
+
+
+def bad(
+    *, error: type[BaseException] = ValueError, message: str, cpu_only: bool = False, **changed: Any
+) -> BadCall:
+    """gromov_wasserstein of good arguments but for those named."""
+
+    def call(given: Given) -> object:
+        return gromov_wasserstein(**{"x": given.x, "y": given.y} | made(given, changed))
+
+    return BadCall(call, error, message, cpu_only)
+
+
+def zeros(*shape: int, **options: Any) -> Callable[[Given], torch.Tensor]:
+    return lambda given: torch.zeros(*shape, device=given.device, **options)
+
+
+def of_matrices(
+    first: Callable[[Given], object], second: Callable[[Given], object], **others: Any
+) -> BadCall:
+    return bad(x=None, y=None, distances=lambda given: (first(given), second(given)), **others)
+
+
+CALLS: BadCalls = {
+    "gromov_wasserstein: no points": bad(
+        x=None, message='x: expected points with the geometry "euclidean", got None'
+    ),
+    "gromov_wasserstein: points in a list": bad(
+        y=[[1.0]],
+        error=TypeError,
+        message="y: expected a torch.Tensor, got list: write torch.as_tensor(y), or, of unequal series, "
+        "torch.nn.utils.rnn.pad_sequence(y, batch_first=True) and give their lengths",
+    ),
+    "gromov_wasserstein: one set beside a batch": bad(
+        y=zeros(6, 2), message="y: expected as many axes as x, which gives (3, 5, 5), got (6, 6)"
+    ),
+    "gromov_wasserstein: another batch": bad(
+        y=zeros(2, 6, 2), message="y: expected a batch of 3, as x, or of 1, got shape (2, 6, 6)"
+    ),
+    "gromov_wasserstein: another dtype": bad(
+        y=zeros(3, 6, 2, dtype=torch.float64),
+        error=TypeError,
+        message="y: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
+    ),
+    "gromov_wasserstein: an unknown geometry": bad(
+        geometry="l1",
+        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", or a pair of them, '
+        "got 'l1'",
+    ),
+    "gromov_wasserstein: one matrix of distances": bad(
+        distances=zeros(5, 5),
+        error=TypeError,
+        message="distances: expected a pair, one for x and one for y, got Tensor",
+    ),
+    "gromov_wasserstein: a graph alone": bad(
+        graphs=lambda given: knn_graph(torch.zeros(5, 2), 2),
+        error=TypeError,
+        message="graphs: expected a pair, one for x and one for y, got NeighborGraph",
+    ),
+    "gromov_wasserstein: points beside distances": of_matrices(
+        zeros(5, 5), zeros(6, 6), message="x: expected None beside distances[0], got Tensor"
+    )._replace(
+        call=lambda given: gromov_wasserstein(given.x, distances=(torch.zeros(5, 5), torch.zeros(6, 6)))
+    ),
+    "gromov_wasserstein: distances that are not square": of_matrices(
+        zeros(5, 5), zeros(6, 7), message="distances[1]: expected a square matrix (N, N), got shape (6, 7)"
+    ),
+    "gromov_wasserstein: no matrix for a side": of_matrices(
+        zeros(5, 5),
+        lambda given: None,
+        geometry="matrix",
+        message='distances[1]: expected a matrix (N, N) with the geometry "matrix", got None',
+    ),
+    "gromov_wasserstein: distances with another geometry": of_matrices(
+        zeros(5, 5),
+        zeros(6, 6),
+        geometry="euclidean",
+        message='distances[0]: expected None with the geometry "euclidean", got Tensor',
+    ),
+    "gromov_wasserstein: a graph with another geometry": bad(
+        x=None,
+        graphs=lambda given: (knn_graph(torch.zeros(5, 2), 2), None),
+        geometry="euclidean",
+        message='graphs[0]: expected None with the geometry "euclidean", got NeighborGraph',
+    ),
+    "gromov_wasserstein: geodesics of nothing": bad(
+        x=None, geometry="geodesic", message='x: expected points with the geometry "geodesic", got None'
+    ),
+    "gromov_wasserstein: points beside a graph": bad(
+        x=zeros(5, 2),
+        graphs=lambda given: (knn_graph(torch.zeros(5, 2), 2), None),
+        geometry="geodesic",
+        message="x: expected None beside graphs[0], got Tensor",
+    ),
+    "gromov_wasserstein: a graph of two parts": bad(
+        x=None,
+        graphs=lambda given: (knn_graph(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), 1, stitch=False), None),
+        message="graphs[0]: expected a graph with a path between all nodes, got one without",
+    ),
+    "gromov_wasserstein: no neighbours": bad(k=0, message="k: expected at least 1, got 0"),
+    "gromov_wasserstein: an unknown scale": bad(
+        scale="median", message='scale: expected "max", "mean" or None, got \'median\''
+    ),
+    "gromov_wasserstein: epsilon of 0": bad(
+        epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"
+    ),
+    "gromov_wasserstein: epsilon that starts at 0": bad(
+        epsilon_start=0.0, message="epsilon_start: expected a finite number > 0, got 0.0"
+    ),
+    "gromov_wasserstein: epsilon that grows": bad(
+        epsilon_factor=1.5, message="epsilon_factor: expected a number between 0 and 1, got 1.5"
+    ),
+    "gromov_wasserstein: weights of other points": bad(
+        a=zeros(6), message="a: expected shape (5,) or (3, 5), one number per point, got (6,)"
+    ),
+    "gromov_wasserstein: weights in a list": bad(
+        b=[1.0], error=TypeError, message="b: expected a torch.Tensor or None, got list"
+    ),
+    "gromov_wasserstein: features without a weight for them": bad(
+        feature_weight=1.5, message="feature_weight: expected a number from 0 to 1, got 1.5"
+    ),
+    "gromov_wasserstein: a weight without features": bad(
+        feature_weight=0.5, message="feature_cost: expected costs (N, M) with feature_weight = 0.5, got None"
+    ),
+    "gromov_wasserstein: features of other points": bad(
+        feature_cost=zeros(3, 5, 5), message="feature_cost: expected shape (3, 5, 6) or (5, 6), got (3, 5, 5)"
+    ),
+    "gromov_wasserstein: features of another dtype": bad(
+        feature_cost=zeros(3, 5, 6, dtype=torch.float64),
+        error=TypeError,
+        message="feature_cost: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
+    ),
+    "gromov_wasserstein: rho below 0": bad(
+        rho_a=-1.0, message="rho_a: expected a finite number >= 0, got -1.0"
+    ),
+    "gromov_wasserstein: rho with mass": bad(
+        rho_b=1.0, mass=0.5, message="rho_b: expected None with mass, which ties both sides, got 1.0"
+    ),
+    "gromov_wasserstein: more mass than there is": bad(
+        mass=2.0, message="mass: expected at most the smaller sum of weights, got 2 at index 0", cpu_only=True
+    ),
+    "gromov_wasserstein: an unknown start": bad(
+        init="random", message='init: expected "eccentricity", "product" or a plan (N, M), got \'random\''
+    ),
+    "gromov_wasserstein: a start of other sizes": bad(
+        init=zeros(5, 5), message="init: expected a plan (5, 6) or (3, 5, 6), got (5, 5)"
+    ),
+    "gromov_wasserstein: a start of another dtype": bad(
+        init=zeros(5, 6, dtype=torch.float64),
+        error=TypeError,
+        message="init: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
+    ),
+    "gromov_wasserstein: no start": bad(restarts=0, message="restarts: expected at least 1, got 0"),
+    "gromov_wasserstein: a seed below 0": bad(seed=-1, message="seed: expected at least 0, got -1"),
+    "gromov_wasserstein: a step of 0": bad(step=0.0, message="step: expected a finite number > 0, got 0.0"),
+    "gromov_wasserstein: a step too far": bad(
+        step=1.5, message="step: expected a number above 0 and at most 1, got 1.5"
+    ),
+    "gromov_wasserstein: no steps": bad(max_iter=0, message="max_iter: expected at least 1, got 0"),
+    "gromov_wasserstein: no inner iterations": bad(
+        sinkhorn_iters=0, message="sinkhorn_iters: expected at least 1, got 0"
+    ),
+    "gromov_wasserstein: no last iterations": bad(
+        polish_iters=0, message="polish_iters: expected at least 1, got 0"
+    ),
+    "gromov_wasserstein: a tolerance below 0": bad(
+        tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"
+    ),
+}

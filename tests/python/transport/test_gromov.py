@@ -1,0 +1,355 @@
+"""gromov_wasserstein next to POT, its objective's derivatives, and its properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.python.helpers import Array
+from tests.python.transport import pot_gromov
+from tests.python.transport.clouds import spiral, swiss_roll
+from warpalign.transport import (
+    GromovResult,
+    gromov_wasserstein,
+    knn_graph,
+    shortest_paths,
+    sinkhorn,
+)
+
+ANSWERS = pot_gromov.recorded()
+# As POT solves it: no division, no annealing, from the product of the weights, inner problems until they have converged.
+PLAIN: dict[str, Any] = {"scale": None, "epsilon_start": None, "init": "product", "sinkhorn_iters": 2000}
+
+
+def tensor(array: Array, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+def solve(of: pot_gromov.Given, device: torch.device, **options: Any) -> GromovResult:
+    """With as many steps as POT takes; the result's plan is the last of them."""
+    features = None if of.features is None else tensor(of.features, device)
+    return gromov_wasserstein(
+        distances=(tensor(of.cx, device), tensor(of.cy, device)),
+        feature_cost=features,
+        feature_weight=of.weight,
+        epsilon=of.epsilon,
+        **PLAIN | {"max_iter": max(of.steps - 1, 1), "tol": 0.0, "polish_iters": 20000} | options,
+    )
+
+
+def value_of_pot(result: GromovResult, of: pot_gromov.Given) -> float:
+    plan = result.plan.dense().cpu().numpy()
+    features = 0.0 if of.features is None else float((of.features * plan).sum())
+    return (1 - of.weight) * float(result.distortion) + of.weight * features
+
+
+@pytest.mark.parametrize("name", pot_gromov.PROBLEMS)
+def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
+    of = pot_gromov.PROBLEMS[name]
+    result = solve(of, device, **({"max_iter": 200, "tol": 1e-9} if of.steps == 30 else {}))
+    expected = torch.tensor(ANSWERS[name]["plan"], dtype=torch.float64)
+    plan = result.plan.dense().cpu()
+    # POT's inner problems of the smallest epsilon end before they have converged.
+    tolerance = 1e-4 if name == "gauss" else 1e-6
+    torch.testing.assert_close(plan, expected, rtol=0, atol=tolerance * float(expected.max()))
+    assert value_of_pot(result, of) == pytest.approx(ANSWERS[name]["value"], rel=10 * tolerance)
+    if name == "gauss":
+        assert plan.argmax(1).tolist() == list(range(9, -1, -1))
+        assert float((plan.sum(0) - 0.1).abs().max()) <= 1e-4
+
+
+def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
+    cx, cy = (tensor(c, device) for c in pot_gromov.gauss(20, 1))
+    result = gromov_wasserstein(distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, scale=None, max_iter=400)
+    expected = torch.eye(20, dtype=torch.float64).flip(0) / 20
+    torch.testing.assert_close(result.plan.dense().cpu(), expected, rtol=0, atol=1e-4)
+    assert bool(result.converged)
+
+
+def geodesics(x: Tensor) -> Tensor:
+    """Of the graph of 5 neighbours, in float64, divided by the largest."""
+    graph = knn_graph(x, 5)
+    lengths = shortest_paths(graph._replace(weights=graph.weights.double()))
+    return lengths / lengths.max()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "distortion"),
+    [(0.005, 0.0035720084), (0.01, 0.00595192), (0.02, 0.01068800), (0.05, 0.02488720)],
+)
+def test_spiral_and_swiss_roll(epsilon: float, distortion: float) -> None:
+    """POT's values, to the digits that were recorded; ranks along the spiral are kept, not mirrored."""
+    cx, cy = geodesics(spiral(400, 0)), geodesics(swiss_roll(500, 1))
+    assert float(cx.sum()) == pytest.approx(53786.26640, abs=1e-3)
+    assert float(cy.sum()) == pytest.approx(89293.21822, abs=1e-3)
+    result = gromov_wasserstein(
+        distances=(cx, cy), epsilon=epsilon, **PLAIN | {"sinkhorn_iters": 100}, max_iter=100, tol=1e-6
+    )
+    assert bool(result.converged)
+    assert float(result.distortion) == pytest.approx(distortion, rel=2e-6)
+    places = result.plan.barycentric_map(torch.arange(500.0, dtype=torch.float64)[:, None])[:, 0]
+    ranks = places.argsort().argsort().double()
+    assert float(torch.corrcoef(torch.stack([ranks, torch.arange(400.0).double()]))[0, 1]) >= 0.998
+
+
+def test_annealing_finds_the_good_basin(device: torch.device) -> None:
+    cx, cy = (geodesics(z).float().to(device) for z in (spiral(400, 0), swiss_roll(500, 1)))
+    result = gromov_wasserstein(distances=(cx, cy))
+    assert bool(result.converged)
+    assert float(result.distortion) <= 2.0e-3
+    rows, columns = result.plan.marginal(1), result.plan.marginal(0)
+    assert float((rows * 400 - 1).abs().max()) <= 1e-3
+    assert float((columns * 500 - 1).abs().max()) <= 1e-3
+
+
+def random_sides(seed: int, batch: int, n: int, m: int, *, symmetric: bool = True) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    cx, cy = (torch.rand(batch, s, s, generator=generator, dtype=torch.float64) for s in (n, m))
+    return (cx + cx.mT, cy + cy.mT) if symmetric else (cx, cy)
+
+
+def weights(seed: int, batch: int, n: int) -> Tensor:
+    state = np.random.RandomState(seed)
+    return torch.from_numpy(state.dirichlet(np.full(n, 5.0), batch))
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "balanced": {},
+    "unbalanced": {"rho_a": 0.5, "rho_b": 2.0},
+    "semi-relaxed": {"rho_b": 0.0},
+    "partial": {"mass": 0.6},
+    "fused": {"feature_weight": 0.4},
+    "features alone": {"feature_weight": 1.0},
+}
+
+
+def objective(
+    cx: Tensor, cy: Tensor, features: Tensor | None, w: float, a: Tensor, b: Tensor, epsilon: Tensor, plan: Tensor,
+    rho: tuple[float | None, float | None],
+) -> Tensor:  # fmt: skip
+    """The objective of a dense plan, by its definition."""
+    differences = (cx[:, :, None, :, None] - cy[:, None, :, None, :]).square()
+    value = (1 - w) * torch.einsum("bijkl,bij,bkl->b", differences, plan, plan)
+    if features is not None:
+        value = value + w * (features * plan).sum((1, 2))
+
+    def kl(p: Tensor, q: Tensor) -> Tensor:
+        return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q) - p + q).flatten(1).sum(1)
+
+    value = value + epsilon * kl(plan, a[:, :, None] * b[:, None, :])
+    for strength, sums, given in ((rho[0], plan.sum(2), a), (rho[1], plan.sum(1), b)):
+        if strength is not None:
+            value = value + strength * kl(sums, given)
+    return value
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_is_the_objective_and_its_gradient_that_of_the_minimum(kind: str, symmetric: bool) -> None:
+    """The value's derivatives are differences of the value at plans that were found again."""
+    options = KINDS[kind]
+    w = options.get("feature_weight", 0.0)
+    cx, cy = random_sides(1, 1, 6, 7, symmetric=symmetric)
+    inputs = {
+        "cx": cx,
+        "cy": cy,
+        "features": torch.rand(1, 6, 7, dtype=torch.float64),
+        "a": weights(2, 1, 6),
+        "b": weights(3, 1, 7),
+        "epsilon": torch.tensor([0.3], dtype=torch.float64),
+    }
+
+    def found(of: dict[str, Tensor]) -> GromovResult:
+        return gromov_wasserstein(
+            distances=(of["cx"], of["cy"]),
+            feature_cost=of["features"],
+            a=of["a"],
+            b=of["b"],
+            epsilon=of["epsilon"],
+            **PLAIN | {"tol": 1e-13, "max_iter": 400, "polish_iters": 20000} | options,
+        )
+
+    leaves = {name: t.clone().requires_grad_() for name, t in inputs.items()}
+    result = found(leaves)
+    assert bool(result.converged)
+    expected = objective(
+        cx, cy, inputs["features"], w, inputs["a"], inputs["b"], inputs["epsilon"], result.plan.dense().detach(),
+        (options.get("rho_a"), options.get("rho_b")),
+    )  # fmt: skip
+    torch.testing.assert_close(result.value.detach(), expected, rtol=1e-9, atol=1e-12)
+    gradients = torch.autograd.grad(result.value.sum(), list(leaves.values()), allow_unused=True)
+    # Weights of both sides keep equal sums, and matrices stay symmetric, where the problem asks for that.
+    generator = torch.Generator().manual_seed(5)
+    for (name, t), gradient in zip(inputs.items(), gradients, strict=True):
+        direction = torch.randn(t.shape, generator=generator, dtype=torch.float64)
+        if name in ("a", "b"):
+            direction = direction - direction.mean()
+        if name in ("cx", "cy") and symmetric:
+            direction = direction + direction.mT
+        step = 1e-4
+        values = [found(inputs | {name: t + s * step * direction}).value for s in (-1, 1)]
+        numeric = float((values[1] - values[0]) / (2 * step))
+        analytic = 0.0 if gradient is None else float((gradient * direction).sum())
+        assert analytic == pytest.approx(numeric, rel=2e-6, abs=2e-8), name
+
+
+def test_second_derivatives_are_refused() -> None:
+    cx, cy = random_sides(1, 1, 4, 5)
+    cx.requires_grad_()
+    value = gromov_wasserstein(distances=(cx, cy), epsilon=0.1).value
+    (gradient,) = torch.autograd.grad(value.sum(), cx, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivatives of gromov_wasserstein's value are not"):
+        gradient.sum().backward()
+
+
+def test_gradient_by_points(device: torch.device) -> None:
+    """Through Euclidean geometries; a plan of features is differentiable through its cost."""
+    x = torch.randn(12, 2, dtype=torch.float64, device=device, requires_grad=True)
+    y = torch.randn(15, 3, dtype=torch.float64, device=device, requires_grad=True)
+    result = gromov_wasserstein(x, y, epsilon=0.05, geometry=("euclidean", "sqeuclidean"))
+    result.value.backward()
+    assert x.grad is not None and float(x.grad.norm()) > 0
+    assert y.grad is not None and float(y.grad.norm()) > 0
+    # The divisor is a constant: the value changes like the squared distances.
+    assert (
+        float(torch.autograd.grad(gromov_wasserstein(x, x.detach(), epsilon=0.05).value, x)[0].sum().abs())
+        < 1e-9
+    )
+
+
+def test_plan_of_features_alone_is_that_of_sinkhorn(device: torch.device) -> None:
+    cx, cy = (c[0].to(device) for c in random_sides(1, 1, 8, 9))
+    features = torch.rand(8, 9, dtype=torch.float64, device=device, requires_grad=True)
+    result = gromov_wasserstein(
+        distances=(cx, cy), feature_cost=features, feature_weight=1.0, epsilon=0.1, polish_iters=20000
+    )
+    expected = sinkhorn(cost_matrix=features, epsilon=0.1, tol=1e-9, max_iter=20000)
+    torch.testing.assert_close(result.plan.dense(), expected.plan.dense(), rtol=1e-5, atol=0)
+    along = torch.rand(8, 9, dtype=torch.float64, device=device)
+    gradients = [
+        torch.autograd.grad((plan.dense() * along).sum(), features)[0]
+        for plan in (result.plan, expected.plan)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_its_problems(kind: str, device: torch.device) -> None:
+    cx, cy = (c.to(device) for c in random_sides(0, 3, 8, 11))
+    features = torch.rand(3, 8, 11, dtype=torch.float64, device=device)
+    a, b = weights(2, 3, 8).to(device), weights(3, 3, 11).to(device)
+    options: dict[str, Any] = {"epsilon": 0.05, "restarts": 2, "max_iter": 60} | KINDS[kind]
+    together = gromov_wasserstein(distances=(cx, cy), feature_cost=features, a=a, b=b, **options)
+    for k in range(3):
+        alone = gromov_wasserstein(
+            distances=(cx[k], cy[k]), feature_cost=features[k], a=a[k], b=b[k], **options | {"restarts": 1}
+        )
+        assert float(together.value[k]) <= float(alone.value) + 1e-9
+        single = gromov_wasserstein(
+            distances=(cx, cy), feature_cost=features, a=a, b=b, **options | {"restarts": 1}
+        )
+        torch.testing.assert_close(single.plan.dense()[k], alone.plan.dense(), rtol=1e-9, atol=1e-12)
+        assert int(single.iterations[k]) == int(alone.iterations)
+
+
+def test_semi_relaxed_finds_blocks() -> None:
+    """A graph of two blocks of 30 and 15 nodes onto two nodes: their weights are found."""
+    state = np.random.RandomState(0)
+    sizes, chances = (30, 15), np.array([[0.8, 0.1], [0.1, 1.0]])
+    labels = np.repeat([0, 1], sizes)
+    edges = np.triu(state.rand(45, 45) < chances[labels[:, None], labels[None]], 1).astype(float)
+    cx, cy = torch.from_numpy(edges + edges.T), torch.from_numpy(chances)
+    result = gromov_wasserstein(
+        distances=(cx, cy), rho_b=0.0, epsilon=1e-3, epsilon_start=1.0, scale=None, restarts=4
+    )
+    sums = result.plan.marginal(0)
+    torch.testing.assert_close(sums, torch.tensor([2 / 3, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-2)
+    assert float(result.plan.marginal(1).sub(1 / 45).abs().max()) < 1e-9
+
+
+def test_partial_and_relaxed_sides(device: torch.device) -> None:
+    cx, cy = (c.to(device) for c in random_sides(3, 2, 10, 12))
+    partial = gromov_wasserstein(distances=(cx, cy), mass=0.7, epsilon=0.02)
+    torch.testing.assert_close(
+        partial.plan.mass().cpu(), torch.full((2,), 0.7, dtype=torch.float64), rtol=1e-5, atol=0
+    )
+    assert float(partial.plan.marginal(1).max()) <= 0.1 * (1 + 1e-6)
+    balanced = gromov_wasserstein(distances=(cx, cy), epsilon=0.02, sinkhorn_iters=500)
+    for rho, near in ((1e5, True), (0.01, False)):
+        relaxed = gromov_wasserstein(
+            distances=(cx, cy), rho_a=rho, rho_b=rho, epsilon=0.02, sinkhorn_iters=500
+        )
+        same = torch.allclose(relaxed.plan.dense(), balanced.plan.dense(), rtol=0, atol=1e-4)
+        assert same == near
+
+
+def test_invariances(device: torch.device) -> None:
+    """Scales of distances change nothing, permutations commute, transposed sides give the transposed plan."""
+    cx, cy = (geodesics(z).to(device) for z in (spiral(60, 0), swiss_roll(70, 1)))
+    first = gromov_wasserstein(distances=(cx, cy)).plan.dense()
+    scaled = gromov_wasserstein(distances=(1e6 * cx, 1e-6 * cy)).plan.dense()
+    torch.testing.assert_close(scaled, first, rtol=1e-6, atol=1e-12)
+    order = torch.randperm(60, device=device)
+    permuted = gromov_wasserstein(distances=(cx[order][:, order], cy)).plan.dense()
+    torch.testing.assert_close(permuted, first[order], rtol=1e-6, atol=1e-9)
+    again = gromov_wasserstein(distances=(cx, cy), restarts=3, seed=4).plan.dense()
+    assert torch.equal(again, gromov_wasserstein(distances=(cx, cy), restarts=3, seed=4).plan.dense())
+
+
+def test_equal_spaces_have_a_value_that_goes_to_0_with_epsilon() -> None:
+    x = torch.randn(40, 2, dtype=torch.float64)
+    turned = x.flip(0) @ torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=torch.float64)
+    values = [
+        float(gromov_wasserstein(x, turned, epsilon=e, max_iter=400).distortion) for e in (1e-2, 1e-3, 1e-4)
+    ]
+    assert values[0] > values[1] > values[2]
+    assert values[2] < 1e-4
+
+
+def test_geometries() -> None:
+    x, y = spiral(50, 0), swiss_roll(55, 1)
+    graphs = (knn_graph(x, 6), knn_graph(y, 6))
+    by_graph = gromov_wasserstein(graphs=graphs)
+    by_points = gromov_wasserstein(x, y, geometry="geodesic", k=6)
+    by_matrix = gromov_wasserstein(distances=(shortest_paths(graphs[0]), shortest_paths(graphs[1])))
+    assert torch.equal(by_graph.plan.dense(), by_points.plan.dense())
+    assert torch.equal(by_graph.plan.dense(), by_matrix.plan.dense())
+    distances = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist")
+    mixed = gromov_wasserstein(x, None, distances=(None, distances), geometry=("euclidean", "matrix"))
+    both = gromov_wasserstein(x, y)
+    torch.testing.assert_close(mixed.plan.dense(), both.plan.dense(), rtol=1e-4, atol=1e-7)
+    for scale in (None, "mean"):
+        gromov_wasserstein(x, y, scale=scale)
+
+
+def test_extremes(device: torch.device) -> None:
+    """One point, weights of 0, many more points on one side, NaN in one problem, float32 and half types."""
+    one = torch.zeros(1, 1, device=device)
+    assert gromov_wasserstein(one, one).plan.dense().tolist() == [[1.0]]
+    x = torch.randn(100, 2, device=device)
+    torch.testing.assert_close(
+        gromov_wasserstein(x, one).plan.dense(), torch.full((100, 1), 0.01, device=device)
+    )
+    a = torch.full((100,), 1 / 60, device=device)
+    a[60:] = 0
+    padded = gromov_wasserstein(x, x[:30], a=a, epsilon=0.01).plan.dense()
+    alone = gromov_wasserstein(x[:60], x[:30], epsilon=0.01, scale=None, epsilon_start=None).plan.dense()
+    assert (
+        float(padded[60:].abs().max()) == 0 and bool(padded.isfinite().all()) and bool(alone.isfinite().all())
+    )
+    cx, cy = (c.to(device) for c in random_sides(0, 2, 6, 7))
+    cx[1, 0, 0] = torch.nan
+    result = gromov_wasserstein(distances=(cx, cy), scale=None, epsilon=0.1)
+    assert bool(result.plan.dense()[0].isfinite().all()) and bool(result.value[1].isnan())
+    single = gromov_wasserstein(distances=(cx[0], cy[0]), scale=None, epsilon=0.1)
+    torch.testing.assert_close(result.plan.dense()[0], single.plan.dense(), rtol=1e-9, atol=1e-12)
+    assert not bool(result.converged[1])
+    assert gromov_wasserstein(x.half(), x.half()).plan.dense().dtype == torch.float32
+    with torch.no_grad():
+        start = gromov_wasserstein(x, x, epsilon=0.01)
+    warm = gromov_wasserstein(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
+    assert int(warm.iterations) <= int(start.iterations)
