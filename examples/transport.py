@@ -30,7 +30,7 @@ class Size(NamedTuple):
     points: int
     frames: int
     steps: int
-    """Of gradient descent, between two frames."""
+    """Steps of gradient descent between two frames."""
 
 
 FULL = Size(pixels=20000, shrink=1, digits=None, points=1500, frames=6, steps=8)

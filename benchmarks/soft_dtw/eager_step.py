@@ -57,7 +57,7 @@ def least_us(runs: dict[str, Callable[[], object]], device: torch.device) -> dic
 
 
 def measured(device: torch.device) -> dict[str, float]:
-    """Of one pair of two steps: all that is left is the host's work."""
+    """Times of one pair of two steps: all that is left is the host's work."""
     x, y = (torch.randn(1, 2, 1, device=device, requires_grad=True) for _ in range(2))
 
     def step_of(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:

@@ -106,7 +106,7 @@ class JointProblem:
         return tuple(total)
 
     def errors(self) -> Row:
-        """Of the first utterance."""
+        """Errors of the first utterance, relative to float64."""
         size = self.size
         names = ("err_loss", "err_g", "materialised_err_g")
         if size.T * (size.U + 1) * size.V > ERROR_LOGITS or size.ragged:

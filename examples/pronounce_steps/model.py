@@ -26,7 +26,7 @@ class Family(NamedTuple):
         return len(PHONEMES) + len(self.big_blanks)
 
     def keywords(self) -> dict[str, Any]:
-        """Of losses, searches and alignments alike."""
+        """The arguments that losses, searches and alignments share."""
         return {
             "blank": self.blank,
             "big_blank_durations": self.big_blanks,

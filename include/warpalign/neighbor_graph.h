@@ -48,7 +48,7 @@ struct KnnOutputs {
 std::int64_t knn_graph_most_edges(const KnnProblem& problem);
 
 // The undirected graph in which i and j are neighbours where j is among the k points nearest to i, or i
-// among those of j. Of equal distances the smaller index is nearer. The point itself does not count; other
+// among those of j. At equal distances the smaller index is nearer. The point itself does not count; other
 // points at distance 0 do. With joins_components the shortest edge that leaves each component is added until
 // one component is left (Boruvka's algorithm). Distances are computed in float64 from differences. The result
 // has the same bits for any number of threads.

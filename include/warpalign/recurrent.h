@@ -119,13 +119,13 @@ struct LstmOutputs {
 std::size_t lstm_packed_bytes(const LstmProblem& problem, const Execution& execution);
 
 // Writes problem.weights to `packed` in the device's own layout, lstm_packed_bytes() bytes, aligned as a
-// workspace is. Of the problem only dtype, sizes, kinds and weights are looked at.
+// workspace is. Reads dtype, sizes, kinds and weights of the problem.
 Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& execution);
 
 // Bytes of LstmOutputs::tape. Depends on the problem's sizes and kinds alone, not on its pointers.
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution);
 
-// Bytes of workspace of lstm(). Of outputs only whether tape and c_all are null is looked at.
+// Bytes of workspace of lstm(). Outputs matter by whether tape and c_all are null.
 std::size_t lstm_workspace_bytes(const LstmProblem& problem, const LstmOutputs& outputs,
                                  const Execution& execution);
 

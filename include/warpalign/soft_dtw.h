@@ -94,8 +94,8 @@ struct SoftDtwOutputs {
   [[nodiscard]] bool wants_gradient() const { return grad_x || grad_y || alignment || grad_gamma; }
 };
 
-// Bytes of workspace that soft_dtw() needs for this problem on this execution. Of the outputs, only which are
-// null matters. 0 is possible. Reads no device memory.
+// Bytes of workspace that soft_dtw() needs for this problem on this execution. Outputs matter by
+// which of them are null. 0 is possible. Reads no device memory.
 std::size_t soft_dtw_workspace_bytes(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs,
                                      const Execution& execution);
 

@@ -101,7 +101,7 @@ struct TransducerProblem {
                                   // they are and summed in float32
   std::int32_t labels = 0;        // V >= 1
   // (B, T, U+1, V) with any strides >= 0 but the last, which is 1. Packed: (N, V) with stride[2] from row
-  // to row; strides 0 and 1 are not looked at. Of padding nothing is read.
+  // to row; strides 0 and 1 are not looked at. Padding is not read.
   StridedTensorOf<4> logits;
   StridedTensorOf<4> duration_logits;  // TDT: (B, T, U+1, D), or packed (N, D), as logits
   // Packed: row (t, u) of utterance b is offset_b + t (U_b + 1) + u, offset_b = sum over a < b of
@@ -131,7 +131,7 @@ std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execu
 // device.
 std::size_t transducer_most_saved_bytes(const TransducerProblem& problem);
 
-// Bytes of workspace that transducer() needs. Of outputs only whether saved is null is looked at.
+// Bytes of workspace that transducer() needs. Outputs matter by whether saved is null.
 std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const TransducerOutputs& outputs,
                                        const Execution& execution);
 

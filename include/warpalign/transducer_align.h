@@ -48,8 +48,8 @@ struct TransducerAlignment {
   void* duration_posteriors = nullptr;
 };
 
-// Bytes of workspace that transducer_align() needs. Of the alignment only which pointers are null is looked
-// at.
+// Bytes of workspace that transducer_align() needs. The alignment matters by which of its
+// pointers are null.
 std::size_t transducer_align_workspace_bytes(const TransducerProblem& problem,
                                              const TransducerAlignment& alignment,
                                              const Execution& execution);

@@ -137,8 +137,8 @@ struct TransducerNode {
 
 // One step of beam search. An utterance has up to 2 K hypotheses, each at a frame of its own. The step takes
 // all arcs out of those of its earliest frame, if that is below T_b, and leaves the others. Hypotheses of the
-// same labels at the same frame become one, with the best one's alignment. Of one hypothesis, at most the K
-// best labels are looked at. An arc whose weight is -inf or NaN does not exist.
+// same labels at the same frame become one, with the best one's alignment. The step looks at the K
+// best labels of a hypothesis. An arc whose weight is -inf or NaN does not exist.
 //
 // Places 0 to K - 1 take the K best at later frames, the best first. Places K to 2 K - 1 take the K best that
 // are still at this frame, the best first, as far as they are better than K later ones. Equal ones keep the

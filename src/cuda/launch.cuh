@@ -17,8 +17,8 @@ struct LaunchConfig {
   bool cooperative = false;  // the launch fails unless all blocks are resident at the same time
 };
 
-constexpr std::size_t kSharedBytesOfEveryKernel = 48 * 1024;  // more than that has to be asked for
-constexpr int kClusterOfEveryDevice = 8;                      // likewise
+constexpr std::size_t kSharedBytesOfEveryKernel = 48 * 1024;  // a kernel has to ask for more
+constexpr int kClusterOfEveryDevice = 8;                      // a kernel has to ask for more blocks
 
 // Sets `bytes` bytes to the value `byte`.
 inline Status set_memory(void* data, int byte, std::size_t bytes, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// The second call of the joint on the CPU. Live nodes are taken in order, a chunk at a time. Of a chunk,
+// The second call of the joint on the CPU. Live nodes are taken in order, a chunk at a time. For each,
 // workers first compute the logits again, turn them into their gradients, and pull those back to hidden rows.
 // Then they add the chunk to the gradients: every worker has columns of its own and takes the nodes in order,
 // so that no bit depends on the number of workers.

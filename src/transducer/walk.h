@@ -18,8 +18,8 @@ WARPALIGN_ANYWHERE inline std::int32_t columns_of(const TransducerDecoding& d) {
   return d.labels + (d.tdt ? d.durations : 0);
 }
 
-// A column of a row, and its number. Of the columns seen, the one of the largest number; of equal ones the
-// lowest. `column` is below 0 while no number above -inf has been seen.
+// The column with the largest number among those seen so far, and this number. The lowest of equal columns
+// counts. `column` is below 0 while no number above -inf has been seen.
 template <class Real>
 struct Best {
   Real value = -kInfinity<Real>;

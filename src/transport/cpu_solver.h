@@ -186,8 +186,8 @@ struct CpuSolver {
     return {costs.kind, own.point, columns.points, padded(columns.count), costs.dim, columns.count};
   }
 
-  // own.gradient is sum P times the kernel's gradient by point i, which own.point holds. Of the cosine,
-  // d (1 - <u, v>) / dx = (<u, v> u - v) / |x|.
+  // own.gradient is sum P times the kernel's gradient by point i, which own.point holds. The
+  // cosine's is d (1 - <u, v>) / dx = (<u, v> u - v) / |x|.
   void through_length(int i, const Scratch& own) const {
     if (costs.kind != CostKind::kCosine) return;
     double along = 0;

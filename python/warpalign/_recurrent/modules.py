@@ -188,7 +188,7 @@ class LSTM(nn.RNNBase):
         configure(self, options, self.dropout)
 
     def suffixes(self) -> list[str]:
-        """Of the parameters' names, by layer and direction."""
+        """The endings of the parameters' names, by layer and direction."""
         return list(suffixes(self.num_layers, self.bidirectional))
 
     def flatten_parameters(self) -> None:

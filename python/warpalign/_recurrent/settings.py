@@ -69,6 +69,6 @@ def directions(bidirectional: bool) -> int:
 
 
 def suffixes(layers: int, bidirectional: bool) -> Sequence[str]:
-    """Of parameters' names, by layer and direction."""
+    """The endings of parameters' names, by layer and direction."""
     ways = ("", "_reverse") if bidirectional else ("",)
     return [f"_l{layer}{way}" for layer in range(layers) for way in ways]

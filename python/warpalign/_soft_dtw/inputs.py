@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Pairs(NamedTuple):
-    """Of series; contiguous but for x and y."""
+    """A call on series; all tensors but x and y are contiguous."""
 
     x: Tensor
     """(B, N, D) float64 or float32, any strides."""
@@ -25,7 +25,7 @@ class Pairs(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Of cost matrices; contiguous but for the costs."""
+    """A call on cost matrices; all tensors but the costs are contiguous."""
 
     cost: Tensor
     """(B, N, M) float64 or float32, any strides."""

@@ -150,7 +150,7 @@ def _as_they_are(x: object, y: object) -> Pairs | None:
 
 
 def _axes(series: Tensor) -> Sequence[int]:
-    """Of a dense tensor of three axes; -1 for others."""
+    """The sizes of a dense tensor of three axes; -1 for others."""
     is_dense = series.layout == torch.strided and not series.is_nested
     return series.shape if is_dense and series.dim() == 3 else (-1, -1, -1)
 

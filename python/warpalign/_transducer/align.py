@@ -82,8 +82,8 @@ def transducer_align(
     """When a transducer emits each label: the best path through its lattice, and posteriors if wanted.
 
     The lattice is that of :func:`transducer_loss`, or with durations that of :func:`tdt_loss`. The best path has the largest
-    sum of arc weights. Of paths with equal weights that one is taken which, looked at from its end, takes a blank before a
-    label, and the arc of more frames before the shorter one: labels stand as early as they can.
+    sum of arc weights. Ties between paths are decided from their end: a blank goes before a
+    label, and a longer arc before a shorter one. So labels stand as early as they can.
 
     Sources: Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm" (1967); Graves,
     "Sequence transduction with recurrent neural networks" (2012), section 2.4.

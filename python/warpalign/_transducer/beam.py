@@ -110,7 +110,7 @@ def transducer_beam_decode(
 
     Args:
         encoder, lengths, predictor, joint: as in :func:`warpalign.transducer_greedy_decode`.
-        beam: hypotheses of an utterance, 1 to 16. Of one hypothesis the ``beam`` best labels are looked at.
+        beam: hypotheses of an utterance, 1 to 16. The search looks at the ``beam`` best labels of a hypothesis.
         n_best: hypotheses that are returned, 1 to beam.
         merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
         score_norm: hypotheses are ordered by score / (labels + 1) in the end. False: by score.

@@ -80,7 +80,7 @@ class Model(NamedTuple):
     predictor: Predictor
     joint: Joint
     columns: int | None
-    """Of the joint network; None: a function, not called yet."""
+    """The joint network's columns; None for a function that has not been called yet."""
     arcs: Arcs
     start: int
     batch_axis: int
@@ -181,7 +181,7 @@ class Model(NamedTuple):
         return given.to(self.encoder.dtype).contiguous().view(rows.shape[0], window, -1)
 
     def _check_columns(self, columns: int) -> None:
-        """Of a joint network that is a function, whose columns show when it is called."""
+        """Raises where a function has given too few columns. Its columns show when it is called."""
         labels = columns - (len(self.arcs.durations) if self.arcs.tdt else 0)
         most = max(self.arcs.blank, *self.arcs.big_blank_ids, 0)
         if labels <= most:

@@ -22,7 +22,7 @@ def check_activation(activation: object) -> int:
 
 
 def check_layer(dtype: object, device: object) -> None:
-    """Of an output layer's parameters."""
+    """Raises where an output layer cannot have parameters of this dtype and device."""
     if dtype is not None and dtype not in DTYPES:
         raise TypeError(f"dtype: expected float64, float32, float16 or bfloat16, got {dtype}")
     if device is not None:

@@ -20,7 +20,7 @@ from warpalign._transport.softmin import updated
 
 
 class Potentials(NamedTuple):
-    """Of rows and columns, (B, N) and (B, M)."""
+    """The potentials of rows and columns, (B, N) and (B, M)."""
 
     f: Tensor
     g: Tensor

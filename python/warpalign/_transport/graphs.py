@@ -51,7 +51,7 @@ class Landmarks(NamedTuple):
 def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
     """The undirected graph that joins points with their k nearest ones.
 
-    i and j are neighbours where j is among the k points nearest to i, or i among those of j. Of equal distances the
+    i and j are neighbours where j is among the k points nearest to i, or i among those of j. At equal distances the
     smaller index is nearer. Equal points are neighbours at distance 0. Distances are Euclidean, computed in float64. The
     result is the same for any number of threads.
 
@@ -138,7 +138,7 @@ def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
         start: the first one.
 
     Returns:
-        Landmarks(indices, distances). Of nodes equally far the first is taken; nodes that no path reaches are farthest.
+        Landmarks(indices, distances). The first of equally far nodes is taken; nodes that no path reaches are farthest.
     """
     of = check_graph(graph, "graph")
     nodes = of.indptr.numel() - 1

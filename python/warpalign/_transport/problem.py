@@ -50,7 +50,7 @@ class _Tables(NamedTuple):
     cost: Tensor | None
     unbatched: bool
     name: str
-    """Of the argument that the others must fit."""
+    """The argument that the others must fit."""
 
 
 def _matrix(given: object) -> _Tables:

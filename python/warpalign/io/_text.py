@@ -143,7 +143,7 @@ def _csv_table(contents: bytes, name: str, header: bool | None, transpose: bool)
 
 
 def _separator(text: str) -> str:
-    """Of semicolon, tab and comma the first that stands in the first row, outside quotes."""
+    """The first of semicolon, tab and comma in the first row, outside quotes."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     unquoted = _QUOTED.sub("", first)
     return next((separator for separator in ";\t" if separator in unquoted), ",")

@@ -110,9 +110,9 @@ struct Layout {
   std::size_t columns;       // bytes from the start of scratch: border and flow columns of slot 0
   std::size_t column_bytes;  // of a slot
   std::size_t flow;          // bytes from the start of a slot's columns: flow columns
-  std::size_t rows_done;     // likewise: progress on grad_x
-  std::size_t parts;         // likewise: what each strip adds to the pair's results
-  std::size_t meeting;       // likewise: lane states of both sweeps where they meet
+  std::size_t rows_done;     // bytes from the start of a slot's columns: progress on grad_x
+  std::size_t parts;         // bytes from the start of a slot's columns: what strips add to the results
+  std::size_t meeting;       // bytes from the start of a slot's columns: lane states where sweeps meet
   std::size_t states;        // bytes from the start of scratch: lane states of slot 0
   std::size_t state_bytes;   // of a slot
   std::size_t grad_x;        // bytes from the start of scratch: of slot 0 what the sweep from the back adds

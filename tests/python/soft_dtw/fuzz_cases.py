@@ -164,7 +164,7 @@ def refused(call: Callable[[], object]) -> None:
 
 
 def tolerance(value: Array, gamma: float, n: int, m: int, dtype: torch.dtype) -> Array:
-    """Of a value: the rounding of the costs on its paths, whose sum is at most value + gamma * (their entropy)."""
+    """How far a value may be off: the rounding of the costs on its paths, whose sum is at most value + gamma * entropy."""
     epsilon = 2.0**-52 if dtype == torch.float64 else 2.0**-23
     return 8 * epsilon * (np.abs(value) + 2 * gamma * (n + m))
 
@@ -179,6 +179,6 @@ def close(got: Tensor, expected: Array, error: Array, dtype: torch.dtype, size: 
 
 
 def share_error(error_of_value: Array, gamma: float, n: int, m: int, dtype: torch.dtype) -> Array:
-    """Of a cell of E, which is at most 1: the paths' weights' relative error, and the rounding of N + M steps; (B, 1, 1)."""
+    """(B, 1, 1): how far a cell of E, at most 1, may be off by the error of the paths' weights and N + M steps' rounding."""
     epsilon = 2.0**-52 if dtype == torch.float64 else 2.0**-23
     return (2 * error_of_value / gamma + 16 * epsilon * (n + m))[:, None, None]

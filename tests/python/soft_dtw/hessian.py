@@ -27,7 +27,7 @@ def cost_table(x: Tensor, y: Tensor, cost: str) -> Tensor:
 
 
 def plain_value(costs: Tensor, gamma: float, penalty: float = 0.0, allowed: Tensor | None = None) -> Tensor:
-    """Of one pair, cell by cell, so that autograd can differentiate it any number of times."""
+    """The value of one pair's costs (N, M), cell by cell, so that autograd can differentiate it any number of times."""
     n, m = costs.shape
     table: dict[tuple[int, int], Tensor] = {}
     for i, j in itertools.product(range(n), range(m)):

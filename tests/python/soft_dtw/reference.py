@@ -158,20 +158,20 @@ def values_and_alignments(
 
 
 def value_and_alignment(cost: Array, gamma: float) -> tuple[float, Array]:
-    """Of one pair (N, M)."""
+    """The value of one pair's costs (N, M), and its expected alignment."""
     values, alignments = values_and_alignments(cost[None], gamma)
     return float(values[0]), alignments[0]
 
 
 def soft_dtw_reference(x: Array, y: Array, gamma: float) -> Reference:
-    """Of one pair: x (N, D) and y (M, D)."""
+    """Everything about one pair: x (N, D) and y (M, D)."""
     found = soft_dtw_float64(torch.from_numpy(x)[None], torch.from_numpy(y)[None], gamma)
     grad_x, grad_y, alignment = (one[0].numpy() for one in found[1:])
     return Reference(float(found.value), alignment, grad_x, grad_y)
 
 
 def hard_dtw_reference(cost: Array) -> float:
-    """Of one pair (N, M)."""
+    """The value of one pair's costs (N, M) at gamma 0; inf without a path."""
     value = float(values(torch.from_numpy(cost[None]), 0.0))
     return value if value < FORBIDDEN / 2 else math.inf
 

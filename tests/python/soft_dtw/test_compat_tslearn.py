@@ -86,7 +86,7 @@ def test_tslearn_hard(constraint: str) -> None:
 
 
 def test_tslearn_bands_hold_the_same_paths() -> None:
-    """Of series of zeros at gamma 1, soft-DTW is minus the logarithm of the number of paths."""
+    """Soft-DTW of zeros at gamma 1 is minus the logarithm of the number of paths."""
     infeasible = 0
     bands: list[dict[str, Any]] = [{"sakoe_chiba_radius": radius} for radius in (0, 1, 3)]
     bands += [{"itakura_max_slope": slope} for slope in (1.0, 1.5, 2.0, 3.7)]

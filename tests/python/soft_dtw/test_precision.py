@@ -60,7 +60,7 @@ def test_errors(cuda: torch.device, d: int, gamma: float) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("d", [64, 80, 400])
 def test_values_alone(cuda: torch.device, d: int) -> None:
-    """Of more features than there are gradients for."""
+    """Values without gradients, with up to more features than gradients take."""
     x, y = (t.detach() for t in series(3, 90, 170, d, cuda))
     exact = numpy64(warpalign.soft_dtw(x.cpu().double(), y.cpu().double()))
     found = [warpalign.soft_dtw(x, y, precision=precision) for precision in PRECISIONS]  # type: ignore[arg-type]

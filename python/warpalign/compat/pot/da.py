@@ -165,7 +165,7 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
 
 
 def _median(costs: Tensor) -> Tensor:
-    """Of an even number the mean of both middle ones, as NumPy's."""
+    """NumPy's median: the mean of both middle ones where their number is even."""
     ordered = costs.flatten().sort().values
     middle = ordered.numel() // 2
     return ordered[middle] if ordered.numel() % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -104,7 +104,7 @@ def count(name: str, least: int, bad: int) -> dict[str, Wrong]:
 
 
 def bad_calls(name: str, function: Callable[..., object], cases: dict[str, Wrong]) -> BadCalls:
-    """Of a function of X (3, 5, 2) and options."""
+    """Bad calls of a function that takes X (3, 5, 2) and options."""
     return {
         f"{name}: {what}": BadCall(lambda g, o=options: function(g.x, **made(o, g)), error, message)
         for what, (options, error, message) in cases.items()
