@@ -1,0 +1,68 @@
+"""Runs every kernel of the LSTM on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Results are compared with the CPU path in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+
+import torch
+
+from benchmarks.recurrent.measure import WRONG, Problem
+from benchmarks.recurrent.sizes import Size
+
+# Launches per step and sweeps in one launch; units that no block fills; several slices of the batch.
+CASES = [
+    Size(3, 9, 5, 20),
+    Size(3, 17, 8, 36, 1, 2, dtype="float16"),
+    Size(2, 3, 8, 260),
+    Size(2, 3, 8, 516, dtype="float16"),
+    Size(3, 3, 5, 21, dtype="bfloat16"),
+    Size(3, 9, 5, 21, 2, 2, dtype="float32", activation="hard"),
+    Size(3, 4, 5, 21, 2, P=6, dtype="float32", options="lengths"),
+    Size(3, 4, 5, 21, P=6, dtype="float32", options="layer_norm"),
+    Size(3, 4, 5, 20, 1, 2, dtype="float32", options="layer_norm"),
+]
+
+
+def wrong(size: Size, device: torch.device) -> str | None:
+    """What is wrong with one case's results, if anything is."""
+    problem = Problem(size, device)
+    exact = copy.copy(problem)
+    exact.module = copy.deepcopy(problem.module).to("cpu", torch.float64)
+    exact.x = problem.x.detach().cpu().double().requires_grad_()
+    exact.gradient = problem.gradient.cpu().double()
+    exact.given = {name: tensor.cpu() for name, tensor in problem.given.items()}
+    names = ["y", "x", *(name for name, _ in problem.module.named_parameters())]
+    for name, ours, theirs in zip(names, problem.step(), exact.step(), strict=True):
+        error = float((ours.cpu().double() - theirs).norm() / theirs.norm())
+        if not error <= WRONG[size.dtype]:
+            return f"{name}: relative error {error:.2g}"
+    return None
+
+
+def run_cases(device: torch.device, cases: int | None = None) -> int:
+    """How many cases are wrong."""
+    failures = 0
+    for size in CASES[:cases]:
+        message = wrong(size, device)
+        if message:
+            failures += 1
+            print(f"WRONG: {size.name}: {message}", file=sys.stderr)
+    print(f"{len(CASES[:cases])} cases, {failures} wrong")
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--cases", type=int, help="only so many of them")
+    arguments = parser.parse_args()
+    return 1 if run_cases(torch.device(arguments.device), arguments.cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

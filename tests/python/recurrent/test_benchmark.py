@@ -1,0 +1,33 @@
+"""The LSTM benchmark runs on the CPU."""
+
+import sys
+
+import pytest
+import torch
+
+from benchmarks.recurrent import sanitize
+from benchmarks.recurrent.sizes import QUICK_SIZES, Size
+from benchmarks.recurrent.suite import SUITE
+
+
+@pytest.mark.parametrize("size", QUICK_SIZES, ids=lambda size: size.name)
+def test_measures_a_row(size: Size) -> None:
+    row = SUITE.measure(size, torch.device("cpu"), 0.01)
+    assert "error" not in row
+    assert isinstance(row["step_ms"], float) and row["step_ms"] > 0
+    assert set(SUITE.columns) <= row.keys()
+
+
+def test_results_are_reproducible() -> None:
+    assert SUITE.not_reproducible(torch.device("cpu"), 2) == []
+
+
+def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--cases", "6"])
+    assert sanitize.main() == 0
+    assert "6 cases, 0 wrong" in capsys.readouterr().out
+
+
+def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitize, "WRONG", {"float32": 0.0, "float16": 0.0, "bfloat16": 0.0})
+    assert sanitize.run_cases(torch.device("cpu"), 1) > 0
