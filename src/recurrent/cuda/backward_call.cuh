@@ -1,7 +1,7 @@
 // A call of the backward pass: layer after layer from the last one, the directions in the same launches.
 #pragma once
 
-#include "recurrent/cuda/memory.cuh"
+#include "recurrent/cuda/resident_call.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -103,6 +103,7 @@ class BackwardCall {
 
   void sweep(StepParams<T>& params) {
     const int directions = directions_of(p_);
+    if (run_resident(queue_, p_, params, true)) return;
     for (params.place = 0; params.place <= p_.steps; ++params.place) {
       queue_.template step<CarryTask<T>>(params, directions);
       if (params.place == p_.steps) break;

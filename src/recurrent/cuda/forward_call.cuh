@@ -1,7 +1,7 @@
 // A call of the forward pass: layer after layer, the directions of a layer in the same launches.
 #pragma once
 
-#include "recurrent/cuda/memory.cuh"
+#include "recurrent/cuda/resident_call.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -53,8 +53,12 @@ class ForwardCall {
     cell.norm_h = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
     cell.norm_c = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
     cell.scales = take_if<Sum<T>>(p_.layer_norm, arena_, s.rows * 3);
-    for (T*& rows : h_rows) rows = take_if<T>(p_.layers > 1, arena_, s.rows * s.output);
+    for (T*& rows : h_rows) rows = take_if<T>(keeps_h(), arena_, s.rows * s.output);
   }
+
+  // Without a tape: whether h of all steps is needed, by the layer above or by the blocks of a resident
+  // sweep.
+  [[nodiscard]] bool keeps_h() const { return p_.layers > 1 || may_be_resident<T>(p_); }
 
   // Layer `layer` in direction d.
   CudaCell<T> cell(int layer, int d) {
@@ -77,7 +81,7 @@ class ForwardCall {
     } else {
       cell.gates = own.gates, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
-      cell.tape_h = is_last ? nullptr : h_rows_[d][layer % 2];
+      cell.tape_h = h_rows_[d][layer % 2];
     }
     if (is_last) cell.y = part_of<T>(out_.y, d * s.output);
     cell.y_stride = static_cast<Offset>(directions_of(p_) * s.output);
@@ -116,6 +120,7 @@ class ForwardCall {
 
   void sweep(StepParams<T>& params) {
     const int directions = directions_of(p_);
+    if (run_resident(queue_, p_, params, false)) return;
     for (params.place = 0; params.place < p_.steps; ++params.place) {
       if (p_.layer_norm) {
         queue_.template step<RawTask<T>>(params, directions);

@@ -137,6 +137,10 @@ class Queue {
       : execution_(execution), status_(cuda::check_device(execution.cuda_device)) {}
 
   [[nodiscard]] Status status() const { return status_; }
+  [[nodiscard]] const Execution& execution() const { return execution_; }
+  void fail(Status status) {
+    if (status_.ok()) status_ = status;
+  }
 
   template <class... Parameters, class... Arguments>
   void launch(void (*kernel)(Parameters...), int blocks, int threads, const Arguments&... arguments) {
@@ -150,8 +154,17 @@ class Queue {
     const std::size_t blocks = std::min(cuda::div_up(elements, kRowThreads), kMostBlocks);
     launch(kernel, static_cast<int>(blocks), kRowThreads, arguments...);
   }
-  void clear(void* data, std::size_t bytes) {
-    if (status_.ok()) status_ = cuda::set_memory(data, 0, bytes, stream());
+  void clear(void* data, std::size_t bytes) { fill(data, 0, bytes); }
+  void fill(void* data, int byte, std::size_t bytes) {
+    if (status_.ok()) status_ = cuda::set_memory(data, byte, bytes, stream());
+  }
+  // The launch alone: an error of it is the caller's.
+  template <class... Parameters, class... Arguments>
+  [[nodiscard]] Status launch_cooperative(void (*kernel)(Parameters...), cuda::LaunchConfig config,
+                                          const Arguments&... arguments) {
+    config.stream = stream();
+    config.cooperative = true;
+    return cuda::launch(kernel, config, arguments...);
   }
   void multiply(const MatrixProductCall& call) {
     if (!status_.ok()) return;

@@ -97,7 +97,9 @@ __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T>
   const CudaCell<T>& cell = p.cell;
   for_elements(static_cast<Offset>(cell.at.batch) * cell.output_stride, [&](Offset n) {
     const Offset b = n / cell.output_stride, unit = n % cell.output_stride;
-    const T v = p.h && unit < cell.output ? p.h[b * cell.output + unit] : cuda::narrow<T>(0);
+    // Converted and back, so that a NaN is not all ones: words of h0 are waited for.
+    const bool is_given = p.h && unit < cell.output;
+    const T v = cuda::narrow<T>(is_given ? cuda::widen(p.h[b * cell.output + unit]) : Sum<T>(0));
     cell.h[0][n] = v;
     cell.h[1][n] = v;
     const_cast<T*>(cell.h0)[n] = v;

@@ -3,6 +3,9 @@
 
 #include "cases.h"
 #include "testing.h"
+#if WARPALIGN_SIMT
+#include "simt.h"
+#endif
 
 namespace warpalign::test {
 namespace {
@@ -81,6 +84,65 @@ TEST_F(RecurrentCuda, SmallerTypes) {
       expect_close(given, CudaRunner(given).run(), type.tolerance);
     }
   }
+}
+
+// Sweeps in one launch, whose blocks wait for each other: units that a block or a word does not fill, slices
+// of the batch, directions, stacks, and sizes beyond one round of a warp's reads.
+TEST_F(RecurrentCuda, ResidentSweeps) {
+#if WARPALIGN_SIMT
+  simt::device.multiprocessors = 16;
+#endif
+  const struct {
+    int steps, batch, hidden;
+    bool bidirectional, hard;
+  } cases[] = {{1, 1, 4, false, false},  {6, 3, 20, false, true},   {5, 9, 36, false, false},
+               {4, 17, 32, true, false}, {3, 26, 48, false, false}, {7, 8, 96, false, false}};
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const auto& c : cases) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << c.steps << " " << c.hidden);
+      Lstm p = plain(c.steps, c.batch, 24, c.hidden);
+      p.bidirectional = c.bidirectional, p.hard = c.hard;
+      LstmCase given(p, dtype, 17, .5);
+      if (c.batch % 2 == 0) {
+        given.with_states = false;
+        given.incoming.h_all.clear(), given.incoming.c_all.clear();
+      }
+      const double tolerance = dtype == DType::kFloat16 ? 0x1p-8 : 0x1p-5;
+      CudaRunner runner(given);
+      const LstmRun run = runner.run(), without = runner.run(false);
+      expect_close(given, run, tolerance);
+      EXPECT_EQ(without.out.y, run.out.y);
+      EXPECT_EQ(without.out.h_n, run.out.h_n);
+      EXPECT_EQ(without.out.c_n, run.out.c_n);
+      EXPECT_EQ(runner.run().bits, run.bits);
+    }
+  }
+  unsigned seed = 200;
+  for (Lstm p : options()) {
+    ++seed;
+    if (p.projection > 0 || p.layer_norm) continue;  // 16 of 64 are left
+#if WARPALIGN_SIMT
+    if (seed % 3 == 0) continue;
+#endif
+    SCOPED_TRACE(seed);
+    p.hidden = 24;
+    p.hard = false;  // rounding puts units on the other side of a rail
+    LstmCase given(p, DType::kFloat16, seed, .5);
+    given.packed = seed % 2 == 0 && !p.lengths.empty();
+    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+  }
+  Lstm p = plain(5, 4, 9, 32);
+  p.layers = 3, p.dropout = .3, p.weight_dropout = .2, p.training = true, p.seed = 5;
+  const LstmCase stack(p, DType::kFloat16, 18, .5);
+  expect_close(stack, CudaRunner(stack).run(), 0x1p-8);
+#if WARPALIGN_SIMT
+  simt::device.multiprocessors = 132;
+#endif
+  const LstmCase wide(plain(3, 2, 4, 1036), DType::kFloat16, 19, .5);  // a part of R in shared memory
+  expect_close(wide, CudaRunner(wide).run(), 0x1p-8);
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
 }
 
 TEST_F(RecurrentCuda, WithoutTape) {
