@@ -12,7 +12,7 @@ class BackwardCall {
                const LstmGradients& gradients, const Execution& execution, Workspace workspace)
       : p_(p), tape_(tape), in_(incoming), out_(gradients), queue_(execution), arena_(workspace.data) {
     const CudaSizes<T> s(p);
-    input_ = arena_.take<T>(s.rows * s.widest);
+    input_ = take_input<T>(p, arena_);
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
     h_before_ = arena_.take<T>(s.rows * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);

@@ -10,8 +10,7 @@ class ForwardCall {
  public:
   ForwardCall(const LstmProblem& p, const LstmOutputs& out, const Execution& execution, Workspace workspace)
       : p_(p), out_(out), queue_(execution), arena_(workspace.data) {
-    const CudaSizes<T> s(p);
-    input_ = arena_.take<T>(s.rows * s.widest);
+    input_ = take_input<T>(p, arena_);
     for (int d = 0; d < directions_of(p); ++d) take_cell(cells_[d], h_rows_[d]);
   }
 

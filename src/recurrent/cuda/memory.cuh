@@ -17,7 +17,6 @@ namespace warpalign::detail::recurrent {
 template <class T>
 struct CudaSizes {
   std::size_t rows, batch, hidden, output, output_stride, hidden_stride, gates_stride;
-  std::size_t widest;  // input of a layer
 
   explicit CudaSizes(const LstmProblem& p)
       : rows(rows_of(p)),
@@ -26,8 +25,7 @@ struct CudaSizes {
         output(output_of(p)),
         output_stride(whole_pieces<T>(static_cast<int>(output_of(p)))),
         hidden_stride(whole_pieces<T>(p.hidden)),
-        gates_stride(whole_pieces<T>(4 * p.hidden)),
-        widest(std::max(input_of(p, 0), p.layers > 1 ? input_of(p, 1) : 0)) {}
+        gates_stride(whole_pieces<T>(4 * p.hidden)) {}
 };
 
 // An array that is there if it is wanted.
@@ -225,17 +223,30 @@ struct InputRows {
   const T* data;
   Offset stride;
 };
-// x or the layer below as they are, if their rows lie at one stride and hold no padding; else copied to `to`.
-template <class T>
-InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to) {
-  const Offset width = input_of(p, layer);
-  const bool drops = p.training && p.dropout > 0;
-  if (layer > 0 && !p.bidirectional && !drops) return {below[0], width};
+// From row to row of x, if its rows lie at one stride and hold no padding; else 0.
+inline Offset stride_of_x(const LstmProblem& p) {
   const bool one_row = !p.row_starts && p.batch == 1;
   const Offset row = one_row ? p.x.stride[0] : p.x.stride[1];
   const bool even = p.row_starts || one_row || p.steps == 1 || p.x.stride[0] == p.batch * p.x.stride[1];
-  if (layer == 0 && !p.lengths && p.x.stride[2] == 1 && even && row >= width) {
-    return {static_cast<const T*>(p.x.data), row};
+  return !p.lengths && p.x.stride[2] == 1 && even && row >= p.input ? row : 0;
+}
+// Whether a layer's input has to be put together.
+inline bool copies_input(const LstmProblem& p, int layer) {
+  return layer == 0 ? stride_of_x(p) == 0 : p.bidirectional || (p.training && p.dropout > 0);
+}
+template <class T>
+T* take_input(const LstmProblem& p, Arena& arena) {
+  const bool below = p.layers > 1 && copies_input(p, 1), first = copies_input(p, 0);
+  const std::int64_t widest = std::max(first ? input_of(p, 0) : 0, below ? input_of(p, 1) : 0);
+  return arena.take<T>(static_cast<std::size_t>(rows_of(p) * widest));
+}
+// x or the layer below as they are, or their copy in `to`.
+template <class T>
+InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to) {
+  const Offset width = input_of(p, layer);
+  if (!copies_input(p, layer)) {
+    if (layer > 0) return {below[0], width};
+    return {static_cast<const T*>(p.x.data), stride_of_x(p)};
   }
   InputParams<T> params{};
   const CudaCell<T> cell = plain_cell<T>(p, std::max(layer - 1, 0), 0);
