@@ -11,6 +11,7 @@ from warpalign._transport.graphs import (
     shortest_paths,
 )
 from warpalign._transport.gromov import GromovResult, gromov_wasserstein
+from warpalign._transport.gromov_sampled import SampledGromovResult, gromov_wasserstein_sampled
 from warpalign._transport.plan import PlanTop, TransportPlan
 
 __all__ = [
@@ -18,12 +19,14 @@ __all__ = [
     "Landmarks",
     "NeighborGraph",
     "PlanTop",
+    "SampledGromovResult",
     "SinkhornDivergence",
     "SinkhornResult",
     "TransportPlan",
     "connected_components",
     "farthest_landmarks",
     "gromov_wasserstein",
+    "gromov_wasserstein_sampled",
     "knn_graph",
     "shortest_paths",
     "sinkhorn",

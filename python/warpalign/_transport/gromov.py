@@ -35,7 +35,7 @@ class GromovResult:
     iterations: Tensor
     """(B,) int32: steps."""
     history: Tensor
-    """(steps, B): the share of the mass that each step's plan has elsewhere than the plan before."""
+    """(steps, B), of the first start: the share of the mass that each step's plan has elsewhere than the plan before."""
 
     def __init__(self, of: Objective, problem: Problem, solution: autograd.Solution, state: State) -> None:
         self._of, self._problem, self._solution = of, problem, solution

@@ -11,7 +11,13 @@ from warpalign._core.checks import check_table, shape_of
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
 from warpalign._transport.costs import Scale, pair_costs, size_of_costs
-from warpalign._transport.graphs import Graph, check_graph, knn_graph, shortest_paths
+from warpalign._transport.graphs import (
+    NeighborGraph,
+    check_graph,
+    connected_components,
+    knn_graph,
+    shortest_paths,
+)
 
 Geometry = Literal["auto", "matrix", "euclidean", "sqeuclidean", "geodesic"]
 GEOMETRIES: tuple[str, ...] = get_args(Geometry)
@@ -41,12 +47,9 @@ def inner_distances(
     scale: Scale | None,
 ) -> Distances:
     """Both sets' distances by their arguments and geometries."""
-    kinds = _kinds(geometry)
-    given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
-    sides = []
-    for side, (name, kind) in enumerate(zip(("x", "y"), kinds, strict=True)):
-        sides.append(_side(name, side, kind, points[side], given[side], of_graphs[side], k))
-    (x, x_name, x_symmetric), (y, y_name, y_symmetric) = sides
+    first, second = of_sides(points, distances, graphs, geometry=geometry, k=k)
+    x, x_name = _distances(first), first.name
+    y, y_name = _distances(second), second.name
     if y.dtype != x.dtype or y.device != x.device:
         raise TypeError(
             f"{y_name}: expected {x.dtype} on {x.device}, as {x_name}, got {y.dtype} on {y.device}"
@@ -65,7 +68,8 @@ def inner_distances(
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     x, y = (_scaled(z, scale) for z in (x, y))
     x, y = (z.expand(batch, -1, -1) for z in (x, y))
-    return Distances(x, y, x_symmetric and y_symmetric, unbatched, (x_name, y_name))
+    symmetric = _is_symmetric(first.kind, x) and _is_symmetric(second.kind, y)
+    return Distances(x, y, symmetric, unbatched, (x_name, y_name))
 
 
 def _kinds(geometry: object) -> tuple[str, str]:
@@ -84,10 +88,33 @@ def _pair(given: object, name: str) -> tuple[object, object]:
     return given[0], given[1]
 
 
-def _side(
-    name: str, side: int, kind: str, points: object, distances: object, graph: object, k: int
-) -> tuple[Tensor, str, bool]:
-    """One set's distances, where they come from, and whether they are known to be symmetric."""
+class Side(NamedTuple):
+    """What one set's distances are made of."""
+
+    kind: str
+    """A geometry other than "auto"."""
+    name: str
+    """Of the argument that they come from."""
+    table: Tensor | None
+    """(B, N, D) or (N, D) points, or (B, N, N) or (N, N) distances."""
+    graph: NeighborGraph | None
+    """Of the geometry "geodesic"."""
+
+
+def of_sides(
+    points: tuple[object, object], distances: object, graphs: object, *, geometry: object, k: int
+) -> tuple[Side, Side]:
+    """Both sets by their arguments and geometries."""
+    kinds = _kinds(geometry)
+    given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
+    first, second = (
+        _side(name, side, kinds[side], points[side], given[side], of_graphs[side], k)
+        for side, name in enumerate(("x", "y"))
+    )
+    return first, second
+
+
+def _side(name: str, side: int, kind: str, points: object, distances: object, graph: object, k: int) -> Side:
     if kind == "auto":
         kind = "matrix" if distances is not None else "geodesic" if graph is not None else "euclidean"
     if kind == "matrix":
@@ -104,13 +131,10 @@ def _side(
         )
     if points is None:
         raise ValueError(f'{name}: expected points with the geometry "{kind}", got None')
-    z = widened(check_table(points, name, "N, D"))
-    batched = z if z.dim() == 3 else z.unsqueeze(0)
-    table = pair_costs(COSTS.index(kind), batched, batched)
-    return (table if z.dim() == 3 else table[0]), name, True
+    return Side(kind, name, widened(check_table(points, name, "N, D")), None)
 
 
-def _matrix(distances: object, name: str, points: object, name_of_points: str) -> tuple[Tensor, str, bool]:
+def _matrix(distances: object, name: str, points: object, name_of_points: str) -> Side:
     if distances is None:
         raise ValueError(f'{name}: expected a matrix (N, N) with the geometry "matrix", got None')
     if points is not None:
@@ -118,23 +142,41 @@ def _matrix(distances: object, name: str, points: object, name_of_points: str) -
     table = widened(check_table(distances, name, "N, N"))
     if table.shape[-1] != table.shape[-2]:
         raise ValueError(f"{name}: expected a square matrix (N, N), got shape {shape_of(table)}")
-    # A device is asked once; an asymmetric matrix costs twice as many products.
-    return table, name, bool(torch.equal(table, table.mT))
+    return Side("matrix", name, table, None)
 
 
-def _geodesic(name: str, side: int, points: object, graph: object, k: int) -> tuple[Tensor, str, bool]:
+def _geodesic(name: str, side: int, points: object, graph: object, k: int) -> Side:
     if graph is None:
         if points is None:
             raise ValueError(f'{name}: expected points with the geometry "geodesic", got None')
-        return shortest_paths(knn_graph(points, k)), name, True  # type: ignore[arg-type]
+        return Side("geodesic", name, None, knn_graph(points, k))  # type: ignore[arg-type]
     argument = f"graphs[{side}]"
     if points is not None:
         raise ValueError(f"{name}: expected None beside {argument}, got {type(points).__name__}")
-    of: Graph = check_graph(graph, argument)
-    lengths = shortest_paths(of)
-    if not bool(lengths.isfinite().all()):
+    of = check_graph(graph, argument)
+    if int(connected_components(of).max()) > 0:
         raise ValueError(f"{argument}: expected a graph with a path between all nodes, got one without")
-    return lengths, argument, bool(torch.equal(lengths, lengths.mT))
+    return Side("geodesic", argument, None, of)
+
+
+def _distances(side: Side) -> Tensor:
+    """(B, N, N) or (N, N)"""
+    if side.graph is not None:
+        return shortest_paths(side.graph)
+    assert side.table is not None
+    if side.kind == "matrix":
+        return side.table
+    batched = side.table if side.table.dim() == 3 else side.table.unsqueeze(0)
+    table = pair_costs(COSTS.index(side.kind), batched, batched)
+    return table if side.table.dim() == 3 else table[0]
+
+
+def _is_symmetric(kind: str, table: Tensor) -> bool:
+    """Whether a side's distances are. A device is asked once; asymmetric ones cost twice as many products."""
+    if kind in ("euclidean", "sqeuclidean"):
+        return True
+    # The lengths of a path are added in the order of its direction.
+    return bool(torch.allclose(table, table.mT, rtol=1e-6 if kind == "geodesic" else 0.0, atol=0.0))
 
 
 def _scaled(table: Tensor, scale: Scale | None) -> Tensor:

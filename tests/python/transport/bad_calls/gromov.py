@@ -9,7 +9,7 @@ import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transport.bad_calls.functional import made
-from warpalign.transport import gromov_wasserstein, knn_graph
+from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled, knn_graph
 
 
 def bad(
@@ -179,3 +179,92 @@ CALLS: BadCalls = {
         tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"
     ),
 }
+
+
+def bad_sampled(*, error: type[BaseException] = ValueError, message: str, **changed: Any) -> BadCall:
+    """gromov_wasserstein_sampled of good arguments but for those named."""
+
+    def call(given: Given) -> object:
+        return gromov_wasserstein_sampled(**{"x": given.x[0], "y": given.y[0]} | made(given, changed))
+
+    return BadCall(call, error, message, True)
+
+
+SAMPLED: BadCalls = {
+    "a batch": bad_sampled(
+        x=zeros(3, 5, 2), message="x: expected one set without a batch, got shape (3, 5, 2)"
+    ),
+    "no points": bad_sampled(y=None, message='y: expected points with the geometry "euclidean", got None'),
+    "another dtype": bad_sampled(
+        y=zeros(6, 2, dtype=torch.float64),
+        error=TypeError,
+        message="y: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
+    ),
+    "epsilon of 0": bad_sampled(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
+    "weights of other points": bad_sampled(
+        a=zeros(6), message="a: expected shape (5,) or (1, 5), one number per point, got (6,)"
+    ),
+    "weights in a list": bad_sampled(
+        b=[1.0], error=TypeError, message="b: expected a torch.Tensor or None, got list"
+    ),
+    "an unknown geometry": bad_sampled(
+        geometry="l1",
+        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", or a pair of them, '
+        "got 'l1'",
+    ),
+    "one matrix of distances": bad_sampled(
+        distances=zeros(5, 5),
+        error=TypeError,
+        message="distances: expected a pair, one for x and one for y, got Tensor",
+    ),
+    "a graph alone": bad_sampled(
+        graphs=lambda given: knn_graph(torch.zeros(5, 2), 2),
+        error=TypeError,
+        message="graphs: expected a pair, one for x and one for y, got NeighborGraph",
+    ),
+    "no neighbours": bad_sampled(k=0, message="k: expected at least 1, got 0"),
+    "features of one set": bad_sampled(
+        features=zeros(5, 2),
+        error=TypeError,
+        message="features: expected a pair, one for x and one for y, got Tensor",
+    ),
+    "features of other points": bad_sampled(
+        features=lambda given: (given.x[0], given.x[0]),
+        message="features[1]: expected shape (6, 2), got (5, 2)",
+    ),
+    "features of another dtype": bad_sampled(
+        features=lambda given: (given.x[0], given.y[0].double()),
+        error=TypeError,
+        message="features[1]: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
+    ),
+    "a weight without features": bad_sampled(
+        feature_weight=0.5,
+        message="features: expected a pair (N, F) and (M, F) with feature_weight = 0.5, got None",
+    ),
+    "features alone": bad_sampled(
+        feature_weight=1.0, message="feature_weight: expected a number from 0 to below 1, got 1.0"
+    ),
+    "rho below 0": bad_sampled(rho_a=-1.0, message="rho_a: expected a finite number >= 0, got -1.0"),
+    "rho with mass": bad_sampled(
+        rho_b=1.0, mass=0.5, message="rho_b: expected None with mass, which ties both sides, got 1.0"
+    ),
+    "more mass than there is": bad_sampled(
+        mass=2.0, message="mass: expected at most the smaller sum of weights, got 2 at index 0"
+    ),
+    "no anchors": bad_sampled(n_anchors=0, message="n_anchors: expected at least 1, got 0"),
+    "epsilon that starts at 0": bad_sampled(
+        epsilon_start=0.0, message="epsilon_start: expected a finite number > 0, got 0.0"
+    ),
+    "epsilon that grows": bad_sampled(
+        epsilon_factor=1.5, message="epsilon_factor: expected a number between 0 and 1, got 1.5"
+    ),
+    "a step too far": bad_sampled(step=1.5, message="step: expected a number above 0 and at most 1, got 1.5"),
+    "no steps": bad_sampled(max_iter=0, message="max_iter: expected at least 1, got 0"),
+    "no inner iterations": bad_sampled(
+        sinkhorn_iters=0, message="sinkhorn_iters: expected at least 1, got 0"
+    ),
+    "no last iterations": bad_sampled(polish_iters=0, message="polish_iters: expected at least 1, got 0"),
+    "no patience": bad_sampled(patience=0, message="patience: expected at least 1, got 0"),
+    "a seed below 0": bad_sampled(seed=-1, message="seed: expected at least 0, got -1"),
+}
+CALLS |= {f"gromov_wasserstein_sampled: {name}": call for name, call in SAMPLED.items()}

@@ -1,0 +1,209 @@
+"""Gromov-Wasserstein transport of sets whose matrices of distances are too large to be stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
+from warpalign._core.costs import COSTS
+from warpalign._core.series import widened
+from warpalign._transport.checks import check_rows, check_settings
+from warpalign._transport.costs import pair_costs
+from warpalign._transport.graphs import Graph, shortest_paths
+from warpalign._transport.gromov_anchors import Descent, PointSet
+from warpalign._transport.gromov_geometry import Geometry, Side, of_sides
+from warpalign._transport.plan import TransportPlan
+from warpalign._transport.problem import Problem
+
+_LAST_PAIRS = 1000
+_AVERAGED = 0.2  # a step's weight in the running mean
+_BETTER = 5e-3  # the share by which the mean must fall to count
+
+
+class SampledGromovResult(NamedTuple):
+    """What :func:`gromov_wasserstein_sampled` returns."""
+
+    plan: TransportPlan
+    """T, by its potentials and the distances to the last anchors. No gradient."""
+    estimate: Tensor
+    """0-d: Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] / (mass of T)², an unbiased estimate from independent pairs."""
+    estimate_std: Tensor
+    """0-d: its standard deviation, by leaving pairs out (jackknife)."""
+    converged: bool
+    iterations: int
+    history: Tensor
+    """(iterations,): the linearised cost of each step's plan."""
+
+
+def gromov_wasserstein_sampled(
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+    *,
+    epsilon: float = 1e-3,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    geometry: Geometry | tuple[Geometry, Geometry] = "auto",
+    distances: tuple[Tensor | None, Tensor | None] | None = None,
+    graphs: tuple[Graph | None, Graph | None] | None = None,
+    k: int = 30,
+    features: tuple[Tensor, Tensor] | None = None,
+    feature_weight: float = 0.0,
+    rho_a: float | None = None,
+    rho_b: float | None = None,
+    mass: float | None = None,
+    n_anchors: int = 80,
+    epsilon_start: float | None = 1e-2,
+    epsilon_factor: float = 0.9,
+    step: float = 0.9,
+    max_iter: int = 200,
+    sinkhorn_iters: int = 5,
+    polish_iters: int = 500,
+    patience: int = 10,
+    seed: int = 0,
+) -> SampledGromovResult:
+    """Entropic Gromov-Wasserstein transport with sampled gradients.
+
+    No N × N or M × M table is stored, and an N × M table of costs only up to 2^22 entries.
+
+    Each step draws pairs of points (anchors) from the current plan and takes the mean of (Cx[i, k] − Cy[j, l])² over them for
+    the cost of (i, j). That is a squared distance of points with n_anchors coordinates, the distances to the anchors. So the
+    new plan is one of :func:`warpalign.transport.sinkhorn` between points. Distances are divided by the largest from 500
+    points of their set. The start compares points by their eccentricities.
+
+    Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021, with all terms of the cost
+    from the same anchors.
+
+    Args:
+        x: (N, D) points. One problem, no batch, no gradient.
+        y: (M, E) points.
+        epsilon: the factor of KL in the objective, in units of the divided squared distances.
+        features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
+        feature_weight: from 0 to below 1.
+        n_anchors: pairs of a step. The cost's standard deviation falls with their root.
+        step: how much of the plan from which anchors are drawn is new in each step.
+        patience: steps without a better running mean of the linearised cost, at the last epsilon, after which steps end.
+        seed: the same seed gives the same result on one device.
+        all others: a, b, geometry, distances, graphs, k, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
+            sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
+            searches paths from the anchors alone.
+
+    Returns:
+        SampledGromovResult(plan, estimate, estimate_std, converged, iterations, history).
+
+    Raises:
+        TypeError, ValueError: as :func:`warpalign.transport.gromov_wasserstein`.
+
+    Examples:
+        >>> x = torch.randn(300, 2)
+        >>> result = gromov_wasserstein_sampled(x, x.flip(0), epsilon=1e-3)
+        >>> result.plan.shape
+        torch.Size([300, 300])
+    """
+    settings = check_settings(
+        cost_scale=1.0,
+        epsilon_start=epsilon_start,
+        epsilon_factor=epsilon_factor,
+        rho_a=rho_a,
+        rho_b=rho_b,
+        mass=mass,
+        reference="product",
+        updates="alternating",
+        max_iter=max_iter,
+        tol=1e-6,
+        precision=None,
+        batch_invariant=False,
+    )
+    last, start = check_number(epsilon, "epsilon", None), settings.epsilon_start
+    inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
+    polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
+    new_share, count = check_number(step, "step", None), check_count(n_anchors, "n_anchors")
+    if new_share > 1:
+        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    generator = torch.Generator().manual_seed(check_count(seed, "seed", 0))
+    found = of_sides((x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"))
+    sides = _point_set(found[0]), _point_set(found[1])
+    if sides[1].like.dtype != sides[0].like.dtype or sides[1].like.device != sides[0].like.device:
+        raise TypeError(
+            f"{found[1].name}: expected {sides[0].like.dtype} on {sides[0].like.device}, as {found[0].name}, got "
+            f"{sides[1].like.dtype} on {sides[1].like.device}"
+        )
+    weights = tuple(
+        check_rows(given, name, side.like.view(1, 1), found[0].name, side.size)
+        for name, given, side in zip(("a", "b"), (a, b), sides, strict=True)
+    )
+    weight, extra = _features(features, feature_weight, sides)
+    with torch.no_grad(), naming_arguments():
+        descent = Descent(sides, (weights[0], weights[1]), extra, weight, inner, new_share, generator)
+        now = max(last, start)
+        descent.begin(now)
+        history: list[Tensor] = []
+        mean = best = None
+        waited = 0
+        while len(history) < settings.max_iterations and waited < waits:
+            history.append(descent.advance(count, now))
+            if now > last:
+                now = max(last, now * settings.epsilon_factor)
+                continue
+            value = float(history[-1])
+            mean = value if mean is None else (1 - _AVERAGED) * mean + _AVERAGED * value
+            waited = 0 if best is None or mean < best * (1 - _BETTER) else waited + 1
+            best = mean if best is None else min(best, mean)
+        final = descent.finish(last, polish)
+        estimate, deviation = descent.estimate(final, _LAST_PAIRS)
+    f, g = final.of.f0, final.of.g0
+    assert f is not None and g is not None
+    plan = TransportPlan(Problem(final.of, final.settings, True, None, None), f, g)
+    return SampledGromovResult(plan, estimate, deviation, waited >= waits, len(history), torch.stack(history))
+
+
+def _point_set(side: Side) -> PointSet:
+    """The rows of one side's distances, by its geometry."""
+    if side.graph is not None:
+        graph = side.graph
+        return PointSet(
+            lambda places: shortest_paths(graph, places), graph.indptr.numel() - 1, graph.weights[:1].sum()
+        )
+    assert side.table is not None
+    table = side.table.detach()
+    if table.dim() != 2:
+        raise ValueError(f"{side.name}: expected one set without a batch, got shape {shape_of(table)}")
+    like = table[0, 0]
+    if side.kind == "matrix":
+        return PointSet(lambda places: table[places], table.shape[0], like)
+    kind = COSTS.index(side.kind)
+    return PointSet(
+        lambda places: pair_costs(kind, table[None, places], table[None])[0], table.shape[0], like
+    )
+
+
+def _features(
+    features: object, feature_weight: object, sides: tuple[PointSet, PointSet]
+) -> tuple[float, tuple[Tensor, Tensor] | None]:
+    """The features' weight, and both sets' features."""
+    weight = check_number(feature_weight, "feature_weight")
+    if weight >= 1:
+        raise ValueError(f"feature_weight: expected a number from 0 to below 1, got {feature_weight}")
+    if features is None:
+        if weight > 0:
+            raise ValueError(
+                f"features: expected a pair (N, F) and (M, F) with feature_weight = {weight}, got None"
+            )
+        return weight, None
+    if not isinstance(features, (tuple, list)) or len(features) != 2:
+        raise TypeError(f"features: expected a pair, one for x and one for y, got {type(features).__name__}")
+    found: list[Tensor] = []
+    for place, (given, side) in enumerate(zip(features, sides, strict=True)):
+        name = f"features[{place}]"
+        table = widened(check_table(given, name, "N, F")).detach()
+        if table.dim() != 2 or table.shape[0] != side.size or (found and table.shape[1] != found[0].shape[1]):
+            width = found[0].shape[1] if found else "F"
+            raise ValueError(f"{name}: expected shape ({side.size}, {width}), got {shape_of(table)}")
+        if table.dtype != side.like.dtype or table.device != side.like.device:
+            raise TypeError(
+                f"{name}: expected {side.like.dtype} on {side.like.device}, got {table.dtype} on {table.device}"
+            )
+        found.append(table)
+    return weight, (found[0], found[1])
