@@ -9,12 +9,11 @@
 #include "aligning.h"
 #include "families.h"
 #include "fixture.h"
+#include "random_batches.h"
 #include "warpalign/thread_pool.h"
 
 namespace warpalign::test {
 namespace {
-
-constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 
 AlignmentRun align(const TransducerBatch& batch, bool want_posteriors = true, ParallelFor parallel_for = {}) {
 #if WARPALIGN_TEST_CUDA
@@ -158,41 +157,11 @@ TEST_P(TransducerPath, AlignmentsOfEverySize) {
 }
 
 TEST_P(TransducerPath, AlignmentsOfEveryFamilyAndPenaltyInRaggedBatches) {
-  int turn = 0;
-  for (int kind = 0; kind < kFamilies; ++kind) {
-    for (int penalty = 0; penalty < kPenalties; ++penalty) {
-      for (const DType dtype : kEveryDType) {
-        if (turn++ % kThinning) continue;
-        SCOPED_TRACE(::testing::Message() << "family " << kind << ", penalty " << penalty << ", dtype "
-                                          << static_cast<int>(dtype));
-        std::mt19937 random(turn);
-        TransducerBatch batch;
-        batch.dtype = dtype;
-        batch.gap = turn % 3;
-        batch.packed = turn % 5 == 0;
-        batch.flat_targets = turn % 4 == 0;
-        for (const auto& [frames, u] : {std::pair{40, 9}, {1, 0}, {3, 12}, {0, 4}, {70, 33}, {17, 17}}) {
-          Transducer p = family(kind, frames, u, 14, random);
-          add_penalty(p, penalty);
-          batch.add(p, random);
-        }
-        expect_aligned(batch, align(batch));
-      }
-    }
-  }
+  for_ragged_batches([](const TransducerBatch& batch, int) { expect_aligned(batch, align(batch)); });
 }
 
 TEST_P(TransducerPath, AlignmentsWithLongArcs) {
-  for (const auto& [frames, u] : {std::pair{64, 3}, {63, 2}, {65, 40}, {200, 70}, {130, 130}}) {
-    for (const int kind : {4, 5}) {
-      SCOPED_TRACE(::testing::Message() << frames << " x " << u << ", family " << kind);
-      std::mt19937 random(frames);
-      TransducerBatch batch;
-      batch.dtype = DType::kFloat64;
-      batch.add(family(kind, frames, u, 12, random), random);
-      expect_aligned(batch, align(batch));
-    }
-  }
+  for_long_arcs([](const TransducerBatch& batch) { expect_aligned(batch, align(batch)); });
 }
 
 TEST_P(TransducerPath, SpecialValuesOfAlignmentsStayInTheirUtterance) {

@@ -7,12 +7,11 @@
 #include "families.h"
 #include "fixture.h"
 #include "golden.h"
+#include "random_batches.h"
 #include "warpalign/thread_pool.h"
 
 namespace warpalign::test {
 namespace {
-
-constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 
 TEST_P(TransducerPath, KnownResults) {
   for (const Golden& golden : golden_results()) {
@@ -49,43 +48,16 @@ TEST_P(TransducerPath, EverySize) {
 }
 
 TEST_P(TransducerPath, EveryFamilyAndPenaltyInRaggedBatches) {
-  int turn = 0;
-  for (int kind = 0; kind < kFamilies; ++kind) {
-    for (int penalty = 0; penalty < kPenalties; ++penalty) {
-      for (const DType dtype : kEveryDType) {
-        if (turn++ % kThinning) continue;
-        SCOPED_TRACE(::testing::Message() << "family " << kind << ", penalty " << penalty << ", dtype "
-                                          << static_cast<int>(dtype));
-        std::mt19937 random(turn);
-        TransducerBatch batch;
-        batch.dtype = dtype;
-        batch.gap = turn % 3;
-        batch.in_place = turn % 2 != 0;
-        batch.packed = turn % 5 == 0;
-        batch.flat_targets = turn % 4 == 0;
-        for (const auto& [frames, u] : {std::pair{40, 9}, {1, 0}, {3, 12}, {0, 4}, {70, 33}, {17, 17}}) {
-          Transducer p = family(kind, frames, u, 14, random);
-          add_penalty(p, penalty);
-          batch.add(p, random);
-          batch.grad_loss.push_back(penalty % 2 ? -.75 + .5 * static_cast<double>(batch.cases.size()) : 1);
-        }
-        expect_close(batch, run(batch));
-      }
+  for_ragged_batches([](TransducerBatch batch, int penalty) {
+    for (std::size_t k = 1; k <= batch.cases.size(); ++k) {
+      batch.grad_loss.push_back(penalty % 2 ? -.75 + .5 * static_cast<double>(k) : 1);
     }
-  }
+    expect_close(batch, run(batch));
+  });
 }
 
 TEST_P(TransducerPath, LongArcs) {
-  for (const auto& [frames, u] : {std::pair{64, 3}, {63, 2}, {65, 40}, {200, 70}, {130, 130}}) {
-    for (const int kind : {4, 5}) {
-      SCOPED_TRACE(::testing::Message() << frames << " x " << u << ", family " << kind);
-      std::mt19937 random(frames);
-      TransducerBatch batch;
-      batch.dtype = DType::kFloat64;
-      batch.add(family(kind, frames, u, 12, random), random);
-      expect_close(batch, run(batch));
-    }
-  }
+  for_long_arcs([](const TransducerBatch& batch) { expect_close(batch, run(batch)); });
 }
 
 // A node has two arcs, as in plain RNN-T, but not its durations; or fewer slots than utterances without any.
