@@ -228,3 +228,16 @@ def test_omega(device: torch.device) -> None:
     assert torch.equal(mixed, torch.where(drawn, plain, timed)) and 10 < int(drawn.sum()) < 54
     module = TDTLoss(durations=(0, 1, 2), sigma=0.1, omega=1.0, reduction="none")
     assert torch.equal(module(x, z, y), plain) and torch.equal(module.eval()(x, z, y), timed)
+
+
+def test_more_than_2_to_the_31_logits(device: torch.device) -> None:
+    """Zeros, which take no memory on a CPU until they are written; one row behind the 2³¹st number differs."""
+    frames, states, columns = 2100, 1001, 1024
+    x = torch.zeros(1, frames, states, columns, dtype=torch.float16, device=device)
+    assert x.numel() > 2**31
+    x[0, -1, -1, 0] = -3.0  # the last blank
+    y = torch.ones(1, states - 1, dtype=torch.int64, device=device)
+    value = float(transducer_loss(x, y, blank=0, reduction="sum"))
+    paths = math.lgamma(frames + states - 1) - math.lgamma(frames) - math.lgamma(states)
+    steps = (frames + states - 2) * math.log(columns) + 3 + math.log(columns - 1 + math.exp(-3))
+    assert value == pytest.approx(steps - paths, rel=1e-6)
