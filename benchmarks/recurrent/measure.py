@@ -110,7 +110,7 @@ def times(problem: Problem, module: nn.Module | None, device: torch.device, budg
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
     problem = Problem(size, device)
-    row: Row = {name: None for name in ("err_y", "err_gx", "err_gw", "err_gr", "err_gb")}
+    row: Row = dict.fromkeys(("err_y", "err_gx", "err_gw", "err_gr", "err_gb"))
     for name, error in problem.errors().items():
         row[name] = rounded(error, 3)
         if not error <= WRONG[size.dtype]:  # NaN is not <= either
@@ -118,7 +118,7 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
             row["error"] = f"{name} is {error:.2g}, above {WRONG[size.dtype]:g}"
     row.update(times(problem, None, device, budget_s))
     theirs = problem.theirs(size.torch_dtype)
-    beside: Row = {name: None for name in ("forward_ms", "step_ms", "graph_step_ms", "mib")}
+    beside: Row = dict.fromkeys(("forward_ms", "step_ms", "graph_step_ms", "mib"))
     if theirs is not None:
         beside = times(problem, theirs, device, budget_s)
     row.update({f"cudnn_{name}": value for name, value in beside.items()})
