@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tests.python.helpers import randn
 from tests.python.transport import reference
+from tests.python.transport.gradchecks import gradcheck, gradgradcheck
 from tests.python.transport.test_autograd import EXACT, problem
 from tests.python.transport.test_values import weights
 from warpalign.transport import SinkhornDivergence, sinkhorn, sinkhorn_divergence
@@ -73,8 +74,8 @@ def test_gradients(rho: float | None, device: torch.device) -> None:
         )
 
     inputs = (of["x"], of["y"], of["a"], of["epsilon"])
-    assert torch.autograd.gradcheck(value, inputs)
-    assert torch.autograd.gradgradcheck(value, inputs)
+    assert gradcheck(value, inputs)
+    assert gradgradcheck(value, inputs)
 
 
 def test_the_gradient_is_zero_where_sets_are_equal(device: torch.device) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.python.helpers import randn
 from tests.python.transport import reference
+from tests.python.transport.gradchecks import gradcheck, gradgradcheck
 from tests.python.transport.test_autograd import EXACT, kept_balanced, problem
 from tests.python.transport.test_values import MARGINALS, weights
 from warpalign.transport import TransportPlan, sinkhorn
@@ -129,7 +130,7 @@ def test_gradcheck_of_what_is_read_off(name: str, device: torch.device) -> None:
         plan = sinkhorn(given["x"], given["y"], a=a, b=b, epsilon=given["epsilon"], **EXACT, **options).plan
         return plan.barycentric_map(target), plan.T.rows([1, 0]), plan.dense()[:, 1]
 
-    assert torch.autograd.gradcheck(read, (target, *of.values()))
+    assert gradcheck(read, (target, *of.values()))
 
 
 def test_gradcheck_of_costs_and_a_fixed_epsilon(device: torch.device) -> None:
@@ -140,7 +141,7 @@ def test_gradcheck_of_costs_and_a_fixed_epsilon(device: torch.device) -> None:
         plan = sinkhorn(cost_matrix=table, epsilon=0.3, cost_scale=1.5, **EXACT).plan
         return plan.apply(v, transpose=True)
 
-    assert torch.autograd.gradcheck(read, (table, v))
+    assert gradcheck(read, (table, v))
 
 
 def test_second_derivatives_are_refused_but_in_the_vector(device: torch.device) -> None:
@@ -151,7 +152,7 @@ def test_second_derivatives_are_refused_but_in_the_vector(device: torch.device) 
     with pytest.raises(NotImplementedError, match="not available"):
         torch.autograd.grad(by_x.sum(), of["x"])
     fixed = sinkhorn(of["x"].detach(), of["y"].detach(), epsilon=0.5).plan
-    assert torch.autograd.gradgradcheck(lambda v: fixed.apply(v).square(), v)
+    assert gradgradcheck(lambda v: fixed.apply(v).square(), v)
 
 
 def arguments(device: torch.device, points: bool) -> tuple[list[Any], dict[str, Any]]:
