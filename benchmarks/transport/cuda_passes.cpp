@@ -143,6 +143,10 @@ void measure_as(const Shape& shape, double rate, cudaStream_t stream) {
   out.f = f.as();
   const Execution cuda = Execution::cuda(0, stream);
   std::size_t bytes = 0;
+  // A row takes a second or so: some 1e-10 s for an element and a product of features.
+  const double work = static_cast<double>(shape.elements()) * (1 + shape.dim / 4);
+  const bool large = work > 1e9;
+  const int few_iterations = large ? 2 : 5, many_iterations = work > 1e10 ? 3 : large ? 8 : 25;
   const auto time_of = [&](int iterations) {
     const SinkhornProblem p = problem_of(shape, first.as(), second.as(), iterations);
     bytes = sinkhorn_workspace_bytes(p, out, cuda);
@@ -150,19 +154,18 @@ void measure_as(const Shape& shape, double rate, cudaStream_t stream) {
     const cudaGraph_t graph = capture(stream, [&] {
       expect(sinkhorn(p, out, {workspace.as(), bytes}, cuda), "sinkhorn");
     });
-    const double ms = median_ms(graph, stream, 9);
+    const double ms = median_ms(graph, stream, large ? 3 : 9);
     cudaGraphDestroy(graph);
     return ms;
   };
-  constexpr int kFew = 5, kMany = 25;
-  const double few = time_of(kFew), many = time_of(kMany);
-  const double one = (many - few) / (kMany - kFew);
+  const double few = time_of(few_iterations), many = time_of(many_iterations);
+  const double one = (many - few) / (many_iterations - few_iterations);
   const double read = dense ? static_cast<double>(shape.elements() * sizeof(Real)) / rate * 1e3 : 0;
   std::printf(
       "%-10s %-3s %-4s %4d x %5d x %5d D %3d | iteration %9.4f ms, %6.3f ns x 1000 an element | around %9.3f",
       shape.kind, shape.updates == SinkhornUpdates::kSymmetric ? "sym" : "alt", name_of(shape.dtype),
       shape.batch, shape.n, shape.m, shape.dim, one, one * 1e9 / static_cast<double>(shape.elements()),
-      few - kFew * one);
+      few - few_iterations * one);
   if (dense) std::printf(" | one read %8.4f, %3.0f %%", read, 100 * read / one);
   std::printf(" | workspace %7.2f MiB\n", static_cast<double>(bytes) / (1 << 20));
   std::fflush(stdout);
