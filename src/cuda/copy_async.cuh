@@ -42,4 +42,18 @@ __device__ __forceinline__ void await_copies() {
 #endif
 }
 
+// Ends a group of this thread's copies.
+__device__ __forceinline__ void end_copy_group() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until all groups but the last kCount have arrived.
+template <int kCount>
+__device__ __forceinline__ void await_copy_groups_but() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
+#endif
+}
+
 }  // namespace warpalign::cuda

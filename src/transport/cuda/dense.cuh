@@ -3,13 +3,14 @@
 //   t[i,j] = w[i] + lambda + z[j] - k C[i,j],   row sum = sum_j b[j] 2^t,   column sum = sum_i a[i] 2^t
 //
 // A thread has its columns for a whole part of the rows: their potentials lie in shared memory, their sums in
-// registers. A row's costs are loaded while the row before is worked on. A row's exponentials stay in
-// registers from its sum to the columns' sums: so a fused sweep updates the row in between, and needs one
-// read and one exponential of an element for a whole iteration.
+// registers. A row's costs are copied to shared memory while the row before is worked on: copies arrive in
+// groups that a thread waits for one by one, where loads into registers would wait for the latest one. A
+// row's exponentials stay in registers from its sum to the columns' sums: so a fused sweep updates the row in
+// between, and needs one read and one exponential of an element for a whole iteration.
 #pragma once
 
+#include "cuda/copy_async.cuh"
 #include "cuda/math.cuh"
-#include "cuda/streaming.cuh"
 #include "transport/cuda/side.cuh"
 
 namespace warpalign::detail::transport {
@@ -102,6 +103,7 @@ class Dense {
  private:
   static constexpr bool kPairs = sizeof(Real) == 4;
   static constexpr int kPadded = kShape.columns();
+  static constexpr int kGroup = kColumns < 8 ? kColumns : 8;  // columns that are copied together
   static constexpr int kMostRounds = 128;  // rows that a thread adds up before they go to memory
 
   [[nodiscard]] static __device__ __forceinline__ Real minus_infinity() {
@@ -114,11 +116,14 @@ class Dense {
     Real* lo;
     Real* weight;
     Real* exchange;
+    Real* costs;  // of the row ahead: (kColumns, threads), each thread its own
   };
   [[nodiscard]] __device__ __forceinline__ Columns columns() const {
     auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
-    return {first, first + (kPairs ? kPadded : 0), first + (kPairs ? 2 : 1) * kPadded,
-            first + kNumbersOfColumn<Real> * kPadded};
+    Real* const exchange = first + kNumbersOfColumn<Real> * kPadded;
+    const int exchanged = kShape.warp_rows() ? static_cast<int>(blockDim.x) / 32 * kPadded : 0;
+    return {first, first + (kPairs ? kPadded : 0), first + (kPairs ? 2 : 1) * kPadded, exchange,
+            exchange + exchanged};
   }
 
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
@@ -140,7 +145,6 @@ class Dense {
 
   // What a row's threads need of it, loaded ahead.
   struct Row {
-    Real cost[kColumns];
     double at;
     Real weight;
   };
@@ -202,22 +206,31 @@ class Dense {
     const Real* const costs =
         p_.cost + rows_.b * p_.cost_stride[0] + static_cast<std::int64_t>(begin + place) * stride;
     const std::int64_t step = kWidth * stride;
+    const bool weighted_columns = columns_.p.weights;
+    const Real uniform_column = static_cast<Real>(columns_.reference(1.0 / columns_.count));
 
-    Row ahead;
-    // Behind the last row its costs are loaded once more.
+    const int threads = static_cast<int>(blockDim.x);
+    Real* const own_costs = z.costs + threadIdx.x;
+    // Behind the last row its costs are copied once more.
     const auto row_of = [&](int i) { return costs + min(i, end - 1) * row_stride; };
-    const auto load = [&](int c, const Real* from) {
-      ahead.cost[c] = static_cast<Real>(CUDART_INF);
-      if (c * kWidth + place < count) ahead.cost[c] = cuda::load_streaming(from);
+    const auto copy = [&](int c, const Real* from) {
+      if (c * kWidth + place < count) cuda::copy_async(own_costs + c * threads, from);
     };
+    Row ahead;
     const auto load_rest = [&](int i) {
       ahead.at = i < end && rows_at ? rows_at[i] : 0.0;
       ahead.weight = i < end && weights ? weights[i] : uniform;
     };
     const int first = p_.layout.first_row(row_group, rows_.count);
+    for (int c = 0; c < kColumns; ++c) {
+      if (c * kWidth + place >= count) own_costs[c * threads] = static_cast<Real>(CUDART_INF);
+    }
     if (first < end) {
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) load(c, row_of(first + group) + c * step);
+      for (int c = 0; c < kColumns; ++c) {
+        copy(c, row_of(first + group) + c * step);
+        if (c % kGroup == kGroup - 1) cuda::end_copy_group();
+      }
     }
     load_rest(first + group);
 
@@ -240,19 +253,28 @@ class Dense {
         Real linear = 0, logits = 0;
         [[maybe_unused]] const Real of_row = product ? static_cast<Real>(row.weight) : Real(1);
         const Real* from = row_of(i + groups);
+        Real group_costs[kGroup];
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c, from += step) {
+        for (int c = 0; c < kColumns; ++c) {
           const int j = c * kWidth + place;
-          const Real cost = ahead.cost[c];
-          load(c, from);
+          if (c % kGroup == 0) {
+            cuda::await_copy_groups_but<kColumns / kGroup - 1>();
+#pragma unroll
+            for (int k = 0; k < kGroup; ++k) group_costs[k] = own_costs[(c + k) * threads];
+#pragma unroll
+            for (int k = 0; k < kGroup; ++k, from += step) copy(c + k, from);
+            cuda::end_copy_group();
+          }
+          const Real cost = group_costs[c % kGroup];
+          const Real column_weight = weighted_columns ? z.weight[j] : uniform_column;
           Real t = fma(-k, cost, w.hi + z.hi[j]);
           if constexpr (kPairs) t += w.lo + z.lo[j];
           if constexpr (kLargest) {
             e[c] = t;
-            if (z.weight[j] > 0) own = larger(own, t);
+            if (column_weight > 0) own = larger(own, t);
           } else {
             e[c] = exp2_of(t);
-            const Real weighted = e[c] * z.weight[j];
+            const Real weighted = e[c] * column_weight;
             own += weighted;
             if constexpr (kKind == PassKind::kEvaluate) {
               const Real mass = of_row * weighted;
@@ -296,6 +318,7 @@ class Dense {
       if (makes_columns) add<kLargest>(acc, z, row_group, begin, count, is_first);
       is_first = false;
     }
+    cuda::await_copies();  // the next task's go to the same places
   }
 
   // Puts the columns' sums of some rows to those of the rows before.

@@ -55,7 +55,9 @@ template <class Real>
 constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
   const std::size_t row = shape.columns() * sizeof(Real);
   const std::size_t exchange = shape.warp_rows() ? threads / 32 * row : 0;
-  return kScratchBytes + std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange);
+  const std::size_t costs_ahead = static_cast<std::size_t>(threads) * shape.columns_of_thread * sizeof(Real);
+  return kScratchBytes +
+         std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange + costs_ahead);
 }
 
 // Points: a block has 64 of one side at a time.
