@@ -25,8 +25,8 @@ struct Pass {
   const double* rows_at;     // potentials; null: 0
   const double* columns_at;  // likewise
   double lambda;
-  double grid;
-  double k;  // log2(e) cost_scale / epsilon
+  double rounder;  // of the potentials
+  double k;        // log2(e) cost_scale / epsilon
   double epsilon;
   bool is_nan;  // kEvaluate: the plan becomes NaN
 };
@@ -133,7 +133,7 @@ class Dense {
       Potential<Real> z{0, 0};
       Real weight = 0;
       if (j < count) {
-        z = Potential<Real>::split(pass.columns_at ? pass.columns_at[begin + j] : 0.0, pass.grid);
+        z = Potential<Real>::split(pass.columns_at ? pass.columns_at[begin + j] : 0.0, pass.rounder);
         weight = static_cast<Real>(columns_.reference(columns_.weight(begin + j)));
       }
       to.hi[j] = z.hi;
@@ -197,9 +197,9 @@ class Dense {
     [[maybe_unused]] const bool updates = pass.updates_rows;
     [[maybe_unused]] const bool is_hard = !rows_.marginal.partial && isinf(rows_.marginal.strength);
     const double* const rows_at = pass.rows_at;
-    const double lambda = pass.lambda, grid = pass.grid;
+    const double lambda = pass.lambda, rounder = pass.rounder;
     const Real* const weights = rows_.p.weights ? rows_.p.weights + rows_.row_of_batch() : nullptr;
-    const Real uniform = static_cast<Real>(1.0 / rows_.count);
+    const Real uniform = static_cast<Real>(rows_.uniform);
     Real* const row_sums = rows_.partials(segment);
     const Real k = static_cast<Real>(pass.k);
     const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
@@ -207,7 +207,7 @@ class Dense {
         p_.cost + rows_.b * p_.cost_stride[0] + static_cast<std::int64_t>(begin + place) * stride;
     const std::int64_t step = kWidth * stride;
     const bool weighted_columns = columns_.p.weights;
-    const Real uniform_column = static_cast<Real>(columns_.reference(1.0 / columns_.count));
+    const Real uniform_column = static_cast<Real>(columns_.reference(columns_.uniform));
 
     const int threads = static_cast<int>(blockDim.x);
     Real* const own_costs = z.costs + threadIdx.x;
@@ -247,7 +247,7 @@ class Dense {
         row.at = ahead.at;
         row.weight = ahead.weight;
         load_rest(i + groups);
-        const Potential<Real> w = Potential<Real>::split(row.at + lambda, grid);
+        const Potential<Real> w = Potential<Real>::split(row.at + lambda, rounder);
         Real e[kColumns];
         Real own = kLargest ? minus_infinity() : Real(0);
         Real linear = 0, logits = 0;

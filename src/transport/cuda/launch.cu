@@ -44,6 +44,12 @@ class Plan {
     }
     int resident = 0;
     status_ = kernel_->resident_blocks(layout_, &resident);
+    // Where problems would wait for each other, smaller blocks hold more of them at once.
+    const bool shrinks = rows_in_registers && kernel_->shape.warp_rows() && !execution.batch_invariant;
+    while (shrinks && status_.ok() && resident < p.batch && layout_.threads > 128) {
+      layout_.threads = layout_.threads / 64 * 32;
+      status_ = kernel_->resident_blocks(layout_, &resident);
+    }
     if (status_.ok() && resident == 0) {
       status_ = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
     }

@@ -94,13 +94,13 @@ class PlanGradient : public Points<Real_> {
       const int split = task % splits;
       const Group own_points{own, task / splits * kTile};
       __syncthreads();
-      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       double totals[4] = {};
       const int last = other_tiles * (split + 1) / splits;
       for (int tile = other_tiles * split / splits; tile < last; ++tile) {
         const Group other_points{other, tile * kTile};
         __syncthreads();
-        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
         Real costs[4][4], w[4][4];
         costs_of_tile(own_points, other_points, costs);
         weights_of_tile(own_points, other_points, w);

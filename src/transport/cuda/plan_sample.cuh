@@ -110,7 +110,7 @@ class PlanSample : public Points<Real_> {
     for (int task = team_.rank; task < cuda::div_up(p_.pair_count, kTile); task += team_.blocks) {
       const Group own{rows_, task * kTile, pairs, p_.pair_count};
       __syncthreads();
-      load_numbers(own, 0, pass.rows_at, 0, pass.grid);
+      load_numbers(own, 0, pass.rows_at, 0, pass.rounder);
       // The same in the 16 threads of a row, but for what they have found.
       double target[4], running[4] = {};
       int found[4], last[4];  // columns: the one that reaches the target, and the last with a share
@@ -125,7 +125,7 @@ class PlanSample : public Points<Real_> {
       for (int begin = 0; begin < columns_.count; begin += kTile) {
         const Group other{columns_, begin};
         __syncthreads();
-        load_numbers(other, 1, pass.columns_at, 0, pass.grid);
+        load_numbers(other, 1, pass.columns_at, 0, pass.rounder);
         Real costs[4][4];
         costs_of_tile(own, other, costs);
 #pragma unroll

@@ -24,12 +24,12 @@ class PlanTiles : public Points<Real_> {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
       const Group own_points{own, begin};
       __syncthreads();
-      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       Real total[4][4] = {};
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
         __syncthreads();
         const Group other_points{other, other_begin};
-        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
         this->template load_columns<kTile, false>(s.features, p_.factor, other_points, first);
         Real costs[4][4];
         costs_of_tile(own_points, other_points, costs);
@@ -84,7 +84,7 @@ class PlanTiles : public Points<Real_> {
       const int begin = task * kTile;
       fill_top(own, begin, found, first_entry);
       const Group own_points{own, begin};
-      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.grid);
+      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       Entry last[4];  // of a row: behind it entries are still wanted
       for (int done = 0; done < found && begin < own.count; done += 4) {
         Entry best[4][4];
@@ -97,7 +97,7 @@ class PlanTiles : public Points<Real_> {
         for (int other_begin = 0; other_begin < other.count; other_begin += kTile) {
           __syncthreads();
           const Group other_points{other, other_begin};
-          load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.grid);
+          load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
           Real costs[4][4];
           costs_of_tile(own_points, other_points, costs);
 #pragma unroll

@@ -106,7 +106,7 @@ class Points : public Tiles<Real_> {
       const Group own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
-                   pass.grid);
+                   pass.rounder);
       // The thread has features first_other() ... + 3 of its own points.
       Real x[4][4], total[4][4] = {};
       double along[4] = {};
@@ -122,7 +122,7 @@ class Points : public Tiles<Real_> {
         __syncthreads();
         const Group other_points{other, other_begin};
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.grid);
+                     pass.rounder);
         this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
         Real costs[4][4];
         costs_of_tile(own_points, other_points, costs);
@@ -192,7 +192,7 @@ class Points : public Tiles<Real_> {
       __syncthreads();
       const Group own_points{own, begin};
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
-                   pass.grid);
+                   pass.rounder);
       double totals[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) totals[r] = kLargest ? -CUDART_INF : 0.0;
@@ -201,7 +201,7 @@ class Points : public Tiles<Real_> {
         __syncthreads();
         const Group other_points{other, tile * kTile};
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.grid);
+                     pass.rounder);
         Real costs[4][4];
         costs_of_tile(own_points, other_points, costs);
         const Shared& s = shared();

@@ -19,19 +19,20 @@ struct Potential {
   Real lo;
 
   // inf, of a point that every cost forbids, becomes 0: its logits are -inf already.
-  static __device__ __forceinline__ Potential split(double v, double grid) {
+  static __device__ __forceinline__ Potential split(double v, double rounder) {
     if (v == CUDART_INF) v = 0;
     if constexpr (sizeof(Real) == 8) return {v, 0};
-    const double hi = isinf(v) ? v : rint(v / grid) * grid;
+    const double hi = (v + rounder) - rounder;
     return {static_cast<Real>(hi), isinf(v) ? Real(0) : static_cast<Real>(v - hi)};
   }
 };
 
-// The grid of potentials up to `largest`.
+// A number that rounds potentials up to `largest` to their grid, by being added and taken away again: a sum
+// with it has no finer digits.
 template <class Real>
-__device__ __forceinline__ double grid_of(double largest) {
+__device__ __forceinline__ double rounder_of(double largest) {
   constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53;
-  return exp2(ceil(log2(max(largest, 1.0))) + (1 - kDigits));
+  return 1.5 * exp2(ceil(log2(max(largest, 1.0))) + (1 - kDigits) + 52);
 }
 
 // The index of an array of potentials.
@@ -45,8 +46,9 @@ struct Side {
   const int count;  // true length
   const bool product;
   const Marginal marginal;
-  int now = 0;    // which array has the potentials
-  float top = 0;  // their largest finite magnitude
+  const double uniform;  // a weight where none are given
+  int now = 0;           // which array has the potentials
+  float top = 0;         // their largest finite magnitude
   float top_of_shift = 0;
   double moved = 0;  // the largest move of the last update, in bits
   bool near = false;
@@ -58,13 +60,14 @@ struct Side {
         team(team),
         count(cuda::true_length(params.lengths, b, params.length)),
         product(product),
-        marginal{partial, params.strength} {}
+        marginal{partial, params.strength},
+        uniform(1.0 / count) {}
 
   [[nodiscard]] __device__ __forceinline__ std::int64_t row_of_batch() const {
     return static_cast<std::int64_t>(b) * p.length;
   }
   [[nodiscard]] __device__ __forceinline__ double weight(int i) const {
-    return p.weights ? static_cast<double>(p.weights[row_of_batch() + i]) : 1.0 / count;
+    return p.weights ? static_cast<double>(p.weights[row_of_batch() + i]) : uniform;
   }
   // The weight of the reference measure, and log2(weight / it), for a weight.
   [[nodiscard]] __device__ __forceinline__ double reference(double weight) const {

@@ -106,8 +106,8 @@ class Solver {
     pass.rows_at = rows_at;
     pass.columns_at = columns_at;
     pass.lambda = lambda;
-    pass.grid =
-        grid_of<Real>(max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top)));
+    pass.rounder =
+        rounder_of<Real>(max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top)));
     pass.k = kLog2E<double> * p_.cost_scale / epsilon;
     pass.epsilon = epsilon;
     return pass;

@@ -107,7 +107,7 @@ class TangentTiles : public Points<Real_> {
         const Group other_points{other, tile * kTile};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.grid);
+                     pass.rounder);
         if (threadIdx.x < kTile) {  // the thread that has written this weight
           const int j = other_points.point(static_cast<int>(threadIdx.x));
           if (j >= 0) {
@@ -145,7 +145,7 @@ class TangentTiles : public Points<Real_> {
         const Group other_points{other, tile * kTile};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.grid);
+                     pass.rounder);
         load_moved(other_points, 1, 0, pass.epsilon);
         Real costs[4][4], moved[4][4];
         tangents_of_tile(own_points, other_points, costs, moved);
@@ -198,7 +198,7 @@ class TangentTiles : public Points<Real_> {
       const Group own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
-                   pass.grid);
+                   pass.rounder);
       load_moved(own_points, 0, numbers.lambda, pass.epsilon);
       // Features first_other() ... + 3 of the thread's own points, and how they move.
       Real x[4][4], x_moved[4][4], total[4][4] = {};
@@ -219,7 +219,7 @@ class TangentTiles : public Points<Real_> {
         const Group other_points{other, other_begin};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.grid);
+                     pass.rounder);
         load_moved(other_points, 1, 0, pass.epsilon);
         this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
         this->template load_columns<kTile, false>(s.features_moved, tangents(other).points, other_points,
@@ -363,7 +363,7 @@ class TangentTiles : public Points<Real_> {
       const Group own_points{own, task / splits * kTile};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
-                   pass.grid);
+                   pass.rounder);
       body(own_points, split, other_tiles * split / splits, other_tiles * (split + 1) / splits);
     }
   }

@@ -78,14 +78,14 @@ class Tiles {
 
   // Potentials, weights and lengths of a tile's points. place: 0 of own, 1 of other points.
   __device__ __forceinline__ void load_numbers(const Group& group, int place, const double* at, double lambda,
-                                               double grid) const {
+                                               double rounder) const {
     Shared& s = shared();
     const Side<Real>& side = group.side;
     for (int k = static_cast<int>(threadIdx.x); k < kTile; k += kThreads) {
       const int i = group.point(k);
       const bool exists = i >= 0;
       Potential<Real> w{static_cast<Real>(-CUDART_INF), 0};  // no such point: its exponentials are 0
-      if (exists) w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, grid);
+      if (exists) w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, rounder);
       s.hi[place][k] = w.hi;
       s.lo[place][k] = w.lo;
       s.weight[place][k] = exists ? static_cast<Real>(side.reference(side.weight(i))) : Real(0);

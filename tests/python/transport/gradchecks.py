@@ -1,12 +1,20 @@
-"""torch's checks of derivatives against differences."""
+"""torch's checks of derivatives against differences, and on which devices they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
+
+
+def one_on_cuda(argument: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Every case on the CPU, the first one on a GPU too: C++ tests compare CUDA with the CPU in all of them."""
+    every = list(cases)
+    pairs = [*((case, "cpu") for case in every), pytest.param(every[0], "cuda", marks=pytest.mark.gpu)]
+    return pytest.mark.parametrize((argument, "device"), pairs, indirect=["device"])
 
 
 def _options(inputs: Tensor | Sequence[Tensor]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.python.helpers import assert_close, randn
-from tests.python.transport.gradchecks import gradcheck, gradgradcheck
+from tests.python.transport.gradchecks import gradcheck, gradgradcheck, one_on_cuda
 from tests.python.transport.test_values import COSTS, MARGINALS
 from warpalign.transport import SinkhornResult, sinkhorn
 
@@ -34,7 +34,7 @@ def kept_balanced(of: dict[str, Tensor], options: dict[str, Any]) -> tuple[Tenso
     return a, b
 
 
-@pytest.mark.parametrize("name", MARGINALS)
+@one_on_cuda("name", MARGINALS)
 def test_gradcheck(name: str, device: torch.device) -> None:
     options, of = MARGINALS[name], problem(device)
 
@@ -46,7 +46,7 @@ def test_gradcheck(name: str, device: torch.device) -> None:
     assert gradcheck(value, tuple(of.values()))
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@one_on_cuda("cost", COSTS)
 def test_gradcheck_of_costs(cost: str, device: torch.device) -> None:
     of = problem(device)
 
@@ -69,19 +69,19 @@ def of_tensors(of: dict[str, Tensor], options: dict[str, Any], *tensors: Tensor)
 
 
 @pytest.mark.parametrize("field", ["linear", "f", "g"])
-@pytest.mark.parametrize("name", MARGINALS)
+@one_on_cuda("name", MARGINALS)
 def test_gradcheck_of_potentials_and_linear(name: str, field: str, device: torch.device) -> None:
     options, of = MARGINALS[name], problem(device)
     assert gradcheck(lambda *tensors: getattr(of_tensors(of, options, *tensors), field), tuple(of.values()))
 
 
-@pytest.mark.parametrize("name", MARGINALS)
+@one_on_cuda("name", MARGINALS)
 def test_gradgradcheck_of_the_value(name: str, device: torch.device) -> None:
     options, of = MARGINALS[name], problem(device)
     assert gradgradcheck(lambda *tensors: of_tensors(of, options, *tensors).value, tuple(of.values()))
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@one_on_cuda("cost", COSTS)
 def test_second_order_of_costs(cost: str, device: torch.device) -> None:
     of = problem(device)
 
@@ -183,7 +183,11 @@ def arguments(device: torch.device, points: bool) -> tuple[tuple[Any, ...], dict
     start = torch.zeros(2, 5, **options), torch.zeros(2, 4, **options)
     epsilons = torch.tensor([0.5, 0.7], **options)
     needs = (points, points, not points)
-    return (*tables, a, b, epsilons, *lengths, *start, *needs), {"rho_a": 1.0, "rho_b": float("inf")}
+    return (*tables, a, b, epsilons, *lengths, *start, *needs), {
+        "rho_a": 1.0,
+        "rho_b": float("inf"),
+        "max_iterations": 5,
+    }
 
 
 @pytest.mark.parametrize("points", [True, False])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.python.helpers import randn
 from tests.python.transport import reference
-from tests.python.transport.gradchecks import gradcheck, gradgradcheck
+from tests.python.transport.gradchecks import gradcheck, gradgradcheck, one_on_cuda
 from tests.python.transport.test_autograd import EXACT, problem
 from tests.python.transport.test_values import weights
 from warpalign.transport import SinkhornDivergence, sinkhorn, sinkhorn_divergence
@@ -62,7 +62,7 @@ def test_it_is_zero_for_equal_sets_and_positive_else(
     torch.testing.assert_close(there, back, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("rho", RHOS)
+@one_on_cuda("rho", RHOS)
 def test_gradients(rho: float | None, device: torch.device) -> None:
     of = problem(device)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.python.helpers import randn
 from tests.python.transport import reference
-from tests.python.transport.gradchecks import gradcheck, gradgradcheck
+from tests.python.transport.gradchecks import gradcheck, gradgradcheck, one_on_cuda
 from tests.python.transport.test_autograd import EXACT, kept_balanced, problem
 from tests.python.transport.test_values import MARGINALS, weights
 from warpalign.transport import TransportPlan, sinkhorn
@@ -119,7 +119,7 @@ def test_samples_follow_the_plan(device: torch.device) -> None:
         assert float(deviation.abs().max()) < 5
 
 
-@pytest.mark.parametrize("name", MARGINALS)
+@one_on_cuda("name", MARGINALS)
 def test_gradcheck_of_what_is_read_off(name: str, device: torch.device) -> None:
     options, of = MARGINALS[name], problem(device)
     target = randn(2, 4, 2, seed=8, device=device, dtype=torch.float64, grad=True)
