@@ -41,6 +41,11 @@ _ALL = [
     # The length and the number of features, each on its own.
     *(_square(32, n, 128) for n in (64, 128, 256, 512, 1024, 2048)),
     *(_square(32, 256, d) for d in (8, 16, 32, 64, 128, 256, 1024)),
+    # Embeddings, cepstral coefficients, mel bands.
+    _square(64, 128, 768),
+    _square(32, 512, 512),
+    _square(32, 750, 13),
+    _square(16, 1000, 80),
     # Many short pairs, many pairs, skewed pairs, few long pairs.
     _square(4096, 32, 4),
     _square(2048, 512, 1),
@@ -54,7 +59,10 @@ _ALL = [
         for size in (
             *(_square(32, n, 64) for n in (128, 512, 1024, 2048)),
             _square(32, 512, 64, 0.01),
-            *(_square(32, 256, d) for d in (8, 16, 32)),
+            *(_square(32, 256, d) for d in (8, 16, 32, 256, 1024)),
+            _square(64, 128, 768),
+            _square(32, 750, 13),
+            _square(16, 1000, 80),
             _square(32, 2048, 128),
             Size(32, 256, 2048, 16),
             _square(4, 8192, 16),
