@@ -4,6 +4,7 @@
 //
 // are one sum, over the steps of the other series, of E times own step less other step: by differences, or by
 // products on the matrix units.
+#include "cuda/copy_async.cuh"
 #include "cuda/launch.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
@@ -20,15 +21,40 @@ struct __align__(16) TileFactors {
   float of[kPanelRows * kFactorStride];
 };
 
-// own_is_x: own steps are rows.
-__device__ __forceinline__ void load_weights(const PanelTile& tile, bool own_is_x, TileFactors& e) {
-  const float* const from = tile.line();
-  for (int k = threadIdx.x; k < kTileLines * kPanelColumns; k += kTileThreads) {
-    const int c = k % kPanelColumns;
-    const int r = k / kPanelColumns - c / 2;
-    if (r < 0 || r >= kPanelRows) continue;
-    const float value = tile.holds(r, c) ? from[k] : 0.0f;
-    e.of[own_is_x ? c * kFactorStride + r : r * kFactorStride + c] = value;
+// Begins copies of E, [other step][own step]; own_is_x: own steps are rows. A thread has one column of the
+// tile and every fourth row, from the one on whose line it begins.
+__device__ __forceinline__ void ask_weights(const PanelTile& tile, bool own_is_x, TileFactors& e) {
+  static_assert(kTileThreads == 4 * kPanelColumns);
+  const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
+  const int first = (static_cast<int>(threadIdx.x) / kPanelColumns - c / 2) & 3;
+  const float* const from = tile.line() + c / 2 * kPanelColumns + c;
+#pragma unroll
+  for (int i = 0; i < kPanelRows / 4; ++i) {
+    const int r = first + 4 * i;
+    float* const to = e.of + (own_is_x ? c * kFactorStride + r : r * kFactorStride + c);
+    if (tile.holds(r, c)) {
+      cuda::copy_async(to, from + r * kPanelColumns);
+    } else {
+      *to = 0.0f;
+    }
+  }
+}
+
+// Begins copies of 64 steps, [step][feature]; a thread has one feature of every fourth step. Features behind
+// the last one are 0.
+__device__ __forceinline__ void ask_others(const Series& series, int d0, TileFactors& others) {
+  static_assert(kTileThreads == 4 * kFeatures);
+  const int f = static_cast<int>(threadIdx.x) % kFeatures;
+  const int first = static_cast<int>(threadIdx.x) / kFeatures;
+#pragma unroll
+  for (int i = 0; i < kPanelRows / 4; ++i) {
+    const int s = first + 4 * i;
+    float* const to = others.of + s * kFactorStride + f;
+    if (series.has(d0 + f)) {
+      cuda::copy_async(to, series.address(s, d0 + f));
+    } else {
+      *to = 0.0f;
+    }
   }
 }
 
@@ -88,12 +114,9 @@ __device__ __forceinline__ void sum_differences(const Part& part, TileFactors& e
   }
   for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
     __syncthreads();
-    load_weights(part.tile(other0), part.own_is_x, e);
-    const Series from = part.others(other0);
-#pragma unroll 4
-    for (int k = threadIdx.x; k < kPanelRows * kFeatures; k += kTileThreads)
-      others.of[k / kFeatures * kFactorStride + k % kFeatures] =
-          from.at(k / kFeatures, part.d0 + k % kFeatures);
+    ask_weights(part.tile(other0), part.own_is_x, e);
+    ask_others(part.others(other0), part.d0, others);
+    cuda::await_copies();
     __syncthreads();
 #pragma unroll 4
     for (int k = 0; k < kPanelRows; ++k) {
@@ -129,13 +152,15 @@ __device__ __forceinline__ void sum_products(const Part& part, TileFactors& e, T
   }
   for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
     __syncthreads();
-    load_weights(part.tile(other0), part.own_is_x, e);
+    ask_weights(part.tile(other0), part.own_is_x, e);
     const Series from = part.others(other0);
+    ask_others(from, part.d0, others);
     const float zero = mean_of_tile(from, part.d0 + feature);
     if (threadIdx.x < kFeatures) origin[feature] = zero;
-#pragma unroll 4
-    for (int s = static_cast<int>(threadIdx.x) / kFeatures; s < kPanelRows; s += kTileThreads / kFeatures)
-      others.of[s * kFactorStride + feature] = from.at(s, part.d0 + feature) - zero;
+    cuda::await_copies();
+#pragma unroll
+    for (int i = 0; i < kPanelRows / 4; ++i)  // what this thread has copied
+      others.of[(static_cast<int>(threadIdx.x) / kFeatures + 4 * i) * kFactorStride + feature] -= zero;
     __syncthreads();
     float products[4][4] = {}, weights[4] = {};
 #pragma unroll 2

@@ -89,9 +89,12 @@ class Series {
         last_(length - 1),
         dim_(dim) {}
 
+  [[nodiscard]] __device__ __forceinline__ bool has(int feature) const { return feature < dim_; }
+  [[nodiscard]] __device__ __forceinline__ const float* address(int step, int feature) const {
+    return data_ + min(first_ + step, last_) * step_stride_ + feature * feature_stride_;
+  }
   [[nodiscard]] __device__ __forceinline__ float at(int step, int feature) const {
-    if (feature >= dim_) return 0.0f;
-    return __ldg(data_ + min(first_ + step, last_) * step_stride_ + feature * feature_stride_);
+    return has(feature) ? __ldg(address(step, feature)) : 0.0f;
   }
   template <int kCount>
   __device__ __forceinline__ void load(int d0, float (&to)[kCount]) const {
