@@ -3,10 +3,10 @@
 // A block takes panels: a panel is a few strips of one utterance, one warp each. Its warps go on in groups of
 // steps with a barrier between them; a strip is kLagGroups groups behind the one that it waits for.
 //
-// Where every utterance is one panel, block b does both tasks of utterance b. Else blocks take tasks from a
-// counter: all first panels forward, all second ones, ...; then the reverse sweeps, last panels first.
-// Whatever a task waits for comes before it in that order, so that a running block has taken it: no number of
-// resident blocks is too small.
+// Where every utterance is one panel, block b does all of utterance b. Else blocks take tasks from a counter:
+// all first panels forward, all second ones, ...; then the reverse sweeps, last panels first. Whatever a task
+// waits for comes before it in that order, so that a running block has taken it: no number of resident blocks
+// is too small.
 #pragma once
 
 #include "core/constants.h"
@@ -33,32 +33,39 @@ class Lattice {
         lane_(threadIdx.x % 32),
         borders_(cuda::dynamic_shared()) {}
 
-  __device__ __forceinline__ void run() const {
-    const bool whole = p_.batch.panels == 1;
+  // Block b does all of utterance b.
+  __device__ __forceinline__ void whole(int b) const {
+    const Utterance utterance = utterance_at(p_.batch, b);
+    const Strip<Real> strip(p_, utterance, b, 0);
+    Sweep sweep(strip, memory());
+    const bool invalid = forward(strip, sweep);
+    const bool has_end = strip.is_last && strip.active();
+    // Every thread learns what the lane with the end has found.
+    int outcome = kPaths;
+    if (has_end) outcome = conclude(strip, sweep.end(), invalid);
+    const bool stops = __syncthreads_or(has_end && outcome != kPaths);
+    if (p_.outcome && !stops) reverse(strip, sweep);
+  }
+
+  __device__ __forceinline__ void tasks() const {
     const int panels = p_.batch.lattice.batch * p_.batch.panels;
     const int all = p_.outcome ? 2 * panels : panels;
-    int task = whole ? static_cast<int>(blockIdx.x) : take();
-    while (task < all) {
+    while (true) {
+      const int task = take();
+      if (task >= all) return;
       const bool is_forward = task < panels;
       const int number = is_forward ? task : 2 * panels - 1 - task;
       const int b = number % p_.batch.lattice.batch;
       const Utterance utterance = utterance_at(p_.batch, b);
       const Strip<Real> strip(p_, utterance, b, number / p_.batch.lattice.batch);
-      bool goes_back = false;
       if (strip.index - warp_ < strip.strips) {  // the same for the whole block
         Sweep sweep(strip, memory());
         if (is_forward) {
-          const bool invalid = forward(strip, sweep);
-          if (whole) {
-            goes_back = conclude_whole(strip, sweep, invalid);
-          } else {
-            conclude_panel(strip, sweep, invalid);
-          }
-        } else if (whole || await_outcome(p_.records + b)) {
+          forward_task(strip, sweep);
+        } else if (await_outcome(p_.records + b)) {
           reverse(strip, sweep);
         }
       }
-      task = !whole ? take() : goes_back ? 2 * panels - 1 - b : all;
     }
   }
 
@@ -154,18 +161,10 @@ class Lattice {
     return outcome;
   }
 
-  // Whether the utterance has paths, for all threads.
-  __device__ __forceinline__ bool conclude_whole(const Strip<Real>& strip, const Sweep& sweep,
-                                                 bool invalid) const {
-    const bool has_end = strip.is_last && strip.active();
-    int outcome = kPaths;
-    if (has_end) outcome = conclude(strip, sweep.end(), invalid);
-    return !__syncthreads_or(has_end && outcome != kPaths);
-  }
   // The last panel that is done concludes.
-  __device__ __forceinline__ void conclude_panel(const Strip<Real>& strip, const Sweep& sweep,
-                                                 bool invalid) const {
+  __device__ __forceinline__ void forward_task(const Strip<Real>& strip, Sweep& sweep) const {
     Record<Real>* const record = p_.records + strip.b;
+    const bool invalid = forward(strip, sweep);
     if (strip.active() && strip.is_last) record->end = sweep.end();
     __threadfence();
     __syncthreads();
@@ -237,7 +236,12 @@ class Lattice {
 template <class Sweep>
 __global__ void __launch_bounds__(kPanelStrips * 32, 1)
     lattice_kernel(const __grid_constant__ LatticeParams<typename Sweep::Real> p) {
-  Lattice<Sweep>(p).run();
+  const Lattice<Sweep> lattice(p);
+  if (p.batch.panels == 1) {
+    lattice.whole(static_cast<int>(blockIdx.x));
+  } else {
+    lattice.tasks();
+  }
 }
 
 }  // namespace warpalign::detail::transducer

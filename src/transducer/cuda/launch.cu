@@ -6,6 +6,7 @@
 // A float32 call computes in float32 what is per row and per arc, in float64 what is per utterance.
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "transducer/cuda/kernels.cuh"
 #include "transducer/cuda/plan.cuh"
@@ -42,7 +43,9 @@ Status gradient(const TransducerProblem& p, const TransducerGradient& g, const E
   GradientParams<Storage> params{};
   params.batch = plan.batch();
   params.batch.places = saved.places;
-  const int blocks = set_rows<Storage>(params, plan, kGradientThreads, kGradientBlocks<Storage>);
+  // A tile for each warp: rows of 0 are quicker than others, and the device shares blocks out as they end.
+  constexpr int kAnyNumber = std::numeric_limits<int>::max();
+  const int blocks = set_rows<Storage>(params, plan, kGradientThreads, kAnyNumber);
   params.logits = static_cast<const Storage*>(p.logits.data);
   copy_strides(params.logits_stride, p.logits.stride);
   params.duration_logits = static_cast<const Storage*>(p.duration_logits.data);

@@ -175,7 +175,7 @@ int set_rows(Params& params, const Plan<cuda::Sum<Storage>>& plan, int threads, 
   const auto pass = plan.row_pass(RowChunk<Storage>::kPerLoad, sizeof(Storage), threads, resident);
   params.lanes = pass.lanes;
   params.tile = pass.tile;
-  params.stride = pass.stride;
+  if constexpr (requires { params.stride; }) params.stride = pass.stride;
   return pass.blocks;
 }
 

@@ -17,7 +17,6 @@ template <class Storage>
 struct GradientParams {
   using Real = cuda::Sum<Storage>;
   Batch batch;
-  RowStride stride;
   int lanes;  // of a row
   int tile;   // rows of a warp; at least 32 / lanes
   const Storage* logits;
@@ -293,20 +292,18 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
   __shared__ Real mended[kGradientWarps][kMostMended][cuda::kWarpSize];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kGradientWarps + warp_of_block;
+  // Rows of a block's warps alternate, so that what the block writes at a time lies side by side.
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGradientWarps * p.tile + warp_of_block;
+  if (first >= p.batch.rows) return;
   RowTask<Storage>* const own = tasks[warp_of_block];
-  RowCursor at(p.batch, warp * p.tile + lane);
-  for (std::int64_t first = warp * p.tile; first < p.batch.rows; first += p.stride.rows) {
-    const bool exists = lane < p.tile && at.row < p.batch.rows;
-    const NodeGradient<Storage> node(p, at, exists, &mended[warp_of_block][0][lane]);
-    own[lane] = node.task();
-    __syncwarp();
-    for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
-    __syncwarp();
-    node.finish();
-    at.advance(p.batch, p.stride);
-    __syncwarp();
-  }
+  const RowCursor at(p.batch, first + lane * kGradientWarps);
+  const bool exists = lane < p.tile && at.row < p.batch.rows;
+  const NodeGradient<Storage> node(p, at, exists, &mended[warp_of_block][0][lane]);
+  own[lane] = node.task();
+  __syncwarp();
+  for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
+  __syncwarp();
+  node.finish();
 }
 
 }  // namespace warpalign::detail::transducer
