@@ -119,7 +119,9 @@ TEST(GraphCpu, LandmarksAreFarthest) {
   EXPECT_EQ(landmarks[0], 7);
   for (int k = 0; k < 90; ++k) {
     // float64 distances choose; what float32 makes of them may tie.
-    if (k > 0) EXPECT_EQ(nearest[landmarks[k]], *std::max_element(nearest.begin(), nearest.end()));
+    if (k > 0) {
+      EXPECT_EQ(nearest[landmarks[k]], *std::max_element(nearest.begin(), nearest.end()));
+    }
     for (int i = 0; i < 90; ++i) {
       EXPECT_EQ(rows[k * 90 + i], all[landmarks[k] * 90 + i]);
       nearest[i] = std::min(nearest[i], rows[k * 90 + i]);
