@@ -25,11 +25,11 @@ struct WideStorage {  // float and double
   }
 };
 
-// Bits of 16-bit numbers, each in 32 bits and back. The compiler would take a vector of 64 bytes apart.
+// Bits of 16-bit numbers, each in 32 bits and back. GCC would take a vector of 64 bytes apart.
 WARPALIGN_INLINE U16 load_u16(const __UINT16_TYPE__* from) {
   return *reinterpret_cast<const U16Unaligned*>(from);
 }
-#if WARPALIGN_SIMD_BYTES == 64
+#if WARPALIGN_SIMD_BYTES == 64 && !defined(__clang__)
 WARPALIGN_INLINE I32 widened(U16 v) {
   return __builtin_ia32_pmovzxwd512_mask(reinterpret_cast<S16>(v), I32{}, -1);
 }
@@ -113,7 +113,7 @@ struct BFloat16 {
     store_low_halves(to, rounded(v) >> 16);
   }
   static WARPALIGN_INLINE void to_memory(__UINT16_TYPE__* to, F32 a, F32 b) {
-#if WARPALIGN_SIMD_BYTES == 64
+#if WARPALIGN_SIMD_BYTES == 64 && !defined(__clang__)
     S16Whole odd;
     for (int k = 0; k < 32; ++k) odd[k] = static_cast<short>(2 * k + 1);
     const S16Whole both = __builtin_ia32_vpermt2varhi512_mask(odd, reinterpret_cast<S16Whole>(rounded(a)),
@@ -226,7 +226,8 @@ double row_lse(const void* data, std::int32_t columns) {
   Real shift = Storage::first(row);
   shift = shift > -kInf && shift < kInf ? shift : Real(0);
   double sum = row_sum<Storage>(row, columns, shift);
-  if (!(sum >= 0x1p-60 && sum <= 0x1p90)) {
+  const bool is_exact = sum >= 0x1p-60 && sum <= 0x1p90;  // not for NaN
+  if (!is_exact) {
     const Real top = row_largest<Storage>(row, columns);
     // Without a finite number e^(x - 0) is 0 for -inf, and NaN for NaN. +inf: NaN.
     shift = top > -kInf ? top : Real(0);
