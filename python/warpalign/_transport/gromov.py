@@ -50,17 +50,25 @@ class GromovResult:
     def __repr__(self) -> str:
         return f"GromovResult(shape={tuple(self.plan.shape)}, epsilon={self.plan.epsilon})"
 
-    @cached_property
+    @property
     def value(self) -> Tensor:
         """(B,): the whole objective at the plan, computed when it is asked for. Once differentiable (envelope theorem)."""
+        return self._value
+
+    @property
+    def distortion(self) -> Tensor:
+        """(B,): Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] without weight, entropy and gradient."""
+        return self._distortion
+
+    @cached_property
+    def _value(self) -> Tensor:
         of, given = self._of, self._problem.of
         value = _objective(of, self._solution, self._dense)
         inputs = (of.cx, of.cy, of.features, given.a, given.b, given.epsilons)
         return self._problem.squeezed(_once_differentiable(value, inputs))
 
     @cached_property
-    def distortion(self) -> Tensor:
-        """(B,): Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] without weight, entropy and gradient."""
+    def _distortion(self) -> Tensor:
         return self._problem.squeezed(self._of.detached().distortion(self._dense))
 
     @cached_property
