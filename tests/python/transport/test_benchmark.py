@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from benchmarks.transport import sanitize
+from benchmarks.transport import cpu_peers, sanitize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
 from benchmarks.transport.suite import SUITE
 
@@ -16,6 +16,12 @@ def test_measures_a_row(size: Size) -> None:
     assert "error" not in row
     assert isinstance(row["solve_ms"], float) and row["solve_ms"] > 0
     assert set(SUITE.columns) <= row.keys()
+
+
+@pytest.mark.parametrize("features", [0, 2])
+def test_measures_a_core(features: int) -> None:
+    row = cpu_peers.measured(cpu_peers.Size(40, 30, features, "float32", 200), 3)
+    assert row["iteration_ns"] > 0 and row["around_ms"] > 0
 
 
 def test_results_are_reproducible() -> None:
