@@ -52,6 +52,7 @@ _ALL = [
     Size(32, 256, 2048, 16),
     Size(32, 256, 8192, 16),
     _square(4, 8192, 16),
+    _square(1, 8192, 16),  # no room in a panel, and few strips: larger crews
     _square(1, 16384, 4),
     # On the matrix units.
     *(
