@@ -106,8 +106,8 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
       const float zero = from[Chunk::feature(i)];
       next_x[i] -= zero;
       next_y[i] -= zero;
-      const float a = p.three_terms ? next_x[i] : split(next_x[i]).hi;
-      const float b = p.three_terms ? next_y[i] : split(next_y[i]).hi;
+      const float a = p.three_terms ? next_x[i] : rounded(next_x[i]);
+      const float b = p.three_terms ? next_y[i] : rounded(next_y[i]);
       own[0][s] += a * a;
       own[1][s] += b * b;
     }

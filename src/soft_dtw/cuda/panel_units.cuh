@@ -16,9 +16,13 @@ struct Split {
   float lo;
 };
 __device__ __forceinline__ Split split(float v) {
-  const float hi = __int_as_float((__float_as_int(v) + 0x1000) & ~0x1fff);
+  const auto bits = static_cast<unsigned>(__float_as_int(v));
+  const float hi = __int_as_float(static_cast<int>((bits + 0x1000u) & ~0x1fffu));
   return {hi, v - hi};
 }
+
+// split(v).hi; NaN where v is not finite, because a NaN of all bits would overflow to 0 there.
+__device__ __forceinline__ float rounded(float v) { return split(v).hi + (v - v); }
 
 // A warp's part of a 64 x 64 matrix: rows row() and row() + 8, in each of 4 blocks of 8 columns the columns
 // column() and column() + 1. sum[k][i]: row() + i / 2 * 8, column(k) + i % 2.
