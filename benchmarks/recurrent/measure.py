@@ -26,10 +26,10 @@ MOST_STEPS, MOST_ROWS = 64, 8  # that errors are measured on
 class Problem:
     """One size's input and modules, and the calls that are measured."""
 
-    def __init__(self, size: Size, device: torch.device, seed: int = 0) -> None:
+    def __init__(self, size: Size, device: torch.device, seed: int = 0, invariant: bool = False) -> None:
         torch.manual_seed(seed)
         self.size = size
-        options: dict[str, Any] = {"activation": size.activation}
+        options: dict[str, Any] = {"activation": size.activation, "batch_invariant": invariant}
         if size.options == "layer_norm":
             options["layer_norm"] = True
         if size.options == "zoneout":
