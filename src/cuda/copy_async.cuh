@@ -35,6 +35,38 @@ __device__ __forceinline__ void copy_async_l2(T* shared, const T* global) {
 #endif
 }
 
+// The same, or 16 bytes of 0 where there is nothing to copy; global is a valid address all the same.
+template <class T>
+__device__ __forceinline__ void copy_async_l2_or_zero(T* shared, const T* global, bool exists) {
+  static_assert(sizeof(T) == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+               "l"(global), "r"(exists ? 16 : 0)
+               : "memory");
+#else
+  if (exists) {
+    copy_async_l2(shared, global);
+  } else {
+    *shared = T{};
+  }
+#endif
+}
+
+// Ends a group of this thread's copies.
+__device__ __forceinline__ void close_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until all but the last kLeft groups of this thread's copies have arrived.
+template <int kLeft>
+__device__ __forceinline__ void await_copy_groups() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+
 // Waits until this thread's copies have arrived.
 __device__ __forceinline__ void await_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -47,38 +47,53 @@ struct TilePlace {
   }
 };
 
+// Blocks of a multiprocessor.
 template <class Storage>
-__global__ void __launch_bounds__(kProductThreads)
+constexpr int kProductBlocks = kOnMatrixUnits<Storage> ? 2 : 3;
+
+// Two neighbours, at an address of their size.
+template <class T>
+__device__ __forceinline__ void write_pair(T* to, cuda::Sum<T> first, cuda::Sum<T> second) {
+  struct alignas(2 * sizeof(T)) Pair {
+    T first, second;
+  };
+  *reinterpret_cast<Pair*>(to) = {cuda::narrow<T>(first), cuda::narrow<T>(second)};
+}
+
+template <class Storage>
+__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
     joint_logits_kernel(const __grid_constant__ JointProducts<Storage> p) {
   const int count = p.chunk.rows(), columns = static_cast<int>(p.rows.logit_stride);
   const TilePlace<Storage> tile(p.chunk.most, columns);
   if (tile.row >= count) return;
   multiply<Storage, false, false>(p.h(count), p.w(), tile.row, tile.column, 0, p.rows.hidden + 1,
-                                  [&](int r, int n, auto sum) {
-                                    if (r >= count || n >= columns) return;
-                                    p.rows.logits[r * p.rows.logit_stride + n] = cuda::narrow<Storage>(sum);
+                                  [&](int r, int n, auto first, auto second) {
+                                    if (r >= count || n >= columns) return;  // columns is even
+                                    write_pair(p.rows.logits + r * p.rows.logit_stride + n, first, second);
                                   });
 }
 
 template <class Storage>
-__global__ void __launch_bounds__(kProductThreads)
+__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
     joint_back_kernel(const __grid_constant__ JointProducts<Storage> p) {
   using Real = cuda::Sum<Storage>;
   const int count = p.chunk.rows();
   const TilePlace<Storage> tile(p.chunk.most, p.rows.hidden);
   if (tile.row >= count) return;
   multiply<Storage, false, true>(
-      p.x(count), p.w(), tile.row, tile.column, 0, p.columns, [&](int r, int n, Real sum) {
+      p.x(count), p.w(), tile.row, tile.column, 0, p.columns, [&](int r, int n, Real first, Real second) {
         if (r >= count || n >= p.rows.hidden) return;
-        const std::int64_t at = r * p.rows.h_stride + n;
-        const Real h = static_cast<Real>(cuda::widen(p.rows.h[at]));
-        const Real slope = p.rows.is_tanh ? Real(1) - h * h : h > Real(0) ? Real(1) : Real(0);
-        p.dh[at] = sum * slope;
+        const std::int64_t at = r * p.rows.h_stride + n;  // an even number; h has a column H
+        const auto slope = [&](Storage activated) {
+          const Real h = static_cast<Real>(cuda::widen(activated));
+          return p.rows.is_tanh ? Real(1) - h * h : h > Real(0) ? Real(1) : Real(0);
+        };
+        write_pair(p.dh + at, first * slope(p.rows.h[at]), second * slope(p.rows.h[at + 1]));
       });
 }
 
 template <class Storage>
-__global__ void __launch_bounds__(kProductThreads)
+__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
     joint_outer_kernel(const __grid_constant__ JointProducts<Storage> p) {
   using Real = cuda::Sum<Storage>;
   const int count = p.chunk.rows();
@@ -87,11 +102,12 @@ __global__ void __launch_bounds__(kProductThreads)
   const int end = min(begin + share, count);
   if (begin >= end) return;
   Real* const sums = p.weight_sums + tile.part * (p.columns * p.rows.h_stride);
-  multiply<Storage, true, true>(p.x(end), p.h(end), tile.row, tile.column, begin, end,
-                                [&](int k, int j, Real sum) {
-                                  if (k >= p.columns || j > p.rows.hidden) return;
-                                  sums[k * p.rows.h_stride + j] += sum;
-                                });
+  multiply<Storage, true, true>(
+      p.x(end), p.h(end), tile.row, tile.column, begin, end, [&](int k, int j, Real first, Real second) {
+        if (k >= p.columns || j > p.rows.hidden) return;
+        Real* const to = sums + k * p.rows.h_stride + j;  // rows have an even length
+        write_pair(to, to[0] + first, to[1] + second);
+      });
 }
 
 }  // namespace warpalign::detail::transducer

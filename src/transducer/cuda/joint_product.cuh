@@ -6,17 +6,18 @@
 // Every sum goes in the order of k, so that its bits do not depend on the rows and columns beside it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/copy_async.cuh"
 #include "cuda/half.cuh"
 #include "cuda/mma.cuh"
+#include "cuda/shared.cuh"
 #include "cuda/streaming.cuh"
 #include "cuda/warp.cuh"
 
 namespace warpalign::detail::transducer {
-
-constexpr int kProductThreads = 256;
 
 // A factor in memory, row-major. Plain: rows are r (or n), columns k; transposed: rows are k, columns r (or
 // n). Rows are aligned to 16 bytes, and `columns` is a multiple of 8. What lies beyond counts as 0.
@@ -34,8 +35,11 @@ inline constexpr bool kOnMatrixUnits = sizeof(Storage) == 2;
 // The sizes of a block's tile.
 template <class Storage>
 struct ProductShape {
-  static constexpr int kTile = kOnMatrixUnits<Storage> ? 128 : 64;  // rows, and columns
-  static constexpr int kDepth = kOnMatrixUnits<Storage> ? 32 : 16;  // of a stage
+  static constexpr bool kHalf = kOnMatrixUnits<Storage>;
+  static constexpr int kThreads = kHalf ? 128 : 256;
+  static constexpr int kTile = kHalf ? 128 : 64;  // rows, and columns
+  static constexpr int kDepth = kHalf ? 32 : 16;  // of a stage
+  static constexpr int kStages = kHalf ? 4 : 3;   // one is multiplied, the others are on their way
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Storage));
 };
 
@@ -47,31 +51,24 @@ class Stage {
   static constexpr int kOuter = kTransposed ? Shape::kDepth : Shape::kTile;
   static constexpr int kInner = kTransposed ? Shape::kTile : Shape::kDepth;
   static constexpr int kStride = kInner + Shape::kVector;  // keeps neighbouring rows in different banks
-  static constexpr int kVectors = kOuter * kInner / Shape::kVector / kProductThreads;
-  static_assert(kVectors * kProductThreads * Shape::kVector == kOuter * kInner);
+  static constexpr int kVectors = kOuter * kInner / Shape::kVector / Shape::kThreads;
+  static_assert(kVectors * Shape::kThreads * Shape::kVector == kOuter * kInner);
 
  public:
-  // Reads what this thread brings: rows (or columns) `first` on of r (or n), and k from `depth` on.
-  __device__ __forceinline__ void read(const Factor<Storage>& from, int first, int depth) {
+  // Enqueues this thread's copies: rows (or columns) `first` on of r (or n), and k from `depth` on.
+  __device__ static __forceinline__ void ask(const Factor<Storage>& from, int first, int depth,
+                                             Storage* shared) {
+    constexpr int kVectorsOfRow = kInner / Shape::kVector;
     const int outer = kTransposed ? depth : first, inner = kTransposed ? first : depth;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kProductThreads + static_cast<int>(threadIdx.x);
-      const int row = outer + at / (kInner / Shape::kVector);
-      const int column = inner + at % (kInner / Shape::kVector) * Shape::kVector;
-      vectors_[v] = Vector{};
-      if (row < from.rows && column < from.columns) {
-        vectors_[v] = *reinterpret_cast<const Vector*>(from.data + row * from.stride + column);
-      }
-    }
-  }
-  __device__ __forceinline__ void write(Storage* shared) const {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kProductThreads + static_cast<int>(threadIdx.x);
-      const int row = at / (kInner / Shape::kVector);
-      const int column = at % (kInner / Shape::kVector) * Shape::kVector;
-      *reinterpret_cast<Vector*>(shared + row * kStride + column) = vectors_[v];
+      const int at = v * Shape::kThreads + static_cast<int>(threadIdx.x);
+      const int row = at / kVectorsOfRow, column = at % kVectorsOfRow * Shape::kVector;
+      const bool exists = outer + row < from.rows && inner + column < from.columns;
+      const Storage* const source =
+          from.data + (exists ? (outer + row) * from.stride + inner + column : std::int64_t{0});
+      cuda::copy_async_l2_or_zero(reinterpret_cast<Vector*>(shared + row * kStride + column),
+                                  reinterpret_cast<const Vector*>(source), exists);
     }
   }
 
@@ -95,47 +92,43 @@ class Stage {
     const int d = k + (kTransposed ? lane / 8 % 2 * 8 + lane % 8 : lane / 8 % 2 * 8);
     cuda::load_matrices<kTransposed>(to, shared + place(c, d));
   }
-
- private:
-  Vector vectors_[kVectors];
 };
 
-// A thread's share of a tile on the matrix units: each of eight warps has 64 rows and 32 columns.
+// A thread's share of a tile on the matrix units: each of four warps has 64 rows and 64 columns.
 template <class Storage, bool kATransposed, bool kBTransposed>
 class HalfSums {
  public:
   __device__ __forceinline__ void add(const Storage* a, const Storage* b) {
 #pragma unroll
     for (int k = 0; k < ProductShape<Storage>::kDepth; k += 16) {
-      std::uint32_t rows[4][4], columns[2][4];
+      std::uint32_t rows[4][4], columns[4][4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) Stage<Storage, kATransposed>::load_a(rows[i], a, first_row() + 16 * i, k);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        Stage<Storage, kBTransposed>::load_b(columns[j], b, first_column() + 16 * j, k);
+      for (int i = 0; i < 4; ++i) {
+        Stage<Storage, kATransposed>::load_a(rows[i], a, first_row() + 16 * i, k);
+        Stage<Storage, kBTransposed>::load_b(columns[i], b, first_column() + 16 * i, k);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < 8; ++j) {
           const std::uint32_t factor[2] = {columns[j / 2][j % 2 * 2], columns[j / 2][j % 2 * 2 + 1]};
           cuda::mma_half<Storage>(sum_[i][j], rows[i], factor);
         }
       }
     }
   }
-  // function(row, column, value) for the sums of this thread.
+  // function(row, column, value of column, value of column + 1) for the sums of this thread; column is even.
   template <class Function>
   __device__ __forceinline__ void each(const Function& function) const {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < 8; ++j) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          function(first_row() + 16 * i + lane / 4 + k / 2 * 8, first_column() + 8 * j + lane % 4 * 2 + k % 2,
-                   sum_[i][j][k]);
+        for (int k = 0; k < 4; k += 2) {
+          function(first_row() + 16 * i + lane / 4 + k / 2 * 8, first_column() + 8 * j + lane % 4 * 2,
+                   sum_[i][j][k], sum_[i][j][k + 1]);
         }
       }
     }
@@ -143,13 +136,14 @@ class HalfSums {
 
  private:
   __device__ static __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / cuda::kWarpSize; }
-  __device__ static __forceinline__ int first_row() { return warp() / 4 * 64; }
-  __device__ static __forceinline__ int first_column() { return warp() % 4 * 32; }
+  __device__ static __forceinline__ int first_row() { return warp() / 2 * 64; }
+  __device__ static __forceinline__ int first_column() { return warp() % 2 * 64; }
 
-  float sum_[4][4][4] = {};
+  float sum_[4][8][4] = {};
 };
 
-// The same by multiplications and additions: each thread has 4 rows and 4 columns, 16 apart.
+// The same by multiplications and additions: each thread has 4 rows, 16 apart, and 2 pairs of columns, 32
+// apart.
 template <class Storage, bool kATransposed, bool kBTransposed>
 class PlainSums {
  public:
@@ -160,7 +154,7 @@ class PlainSums {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         rows[i] = a[Stage<Storage, kATransposed>::place(first_row() + 16 * i, k)];
-        columns[i] = b[Stage<Storage, kBTransposed>::place(first_column() + 16 * i, k)];
+        columns[i] = b[Stage<Storage, kBTransposed>::place(column(i), k)];
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -174,50 +168,61 @@ class PlainSums {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) function(first_row() + 16 * i, first_column() + 16 * j, sum_[i][j]);
+      for (int j = 0; j < 4; j += 2) function(first_row() + 16 * i, column(j), sum_[i][j], sum_[i][j + 1]);
     }
   }
 
  private:
   __device__ static __forceinline__ int first_row() { return static_cast<int>(threadIdx.x) / 16; }
-  __device__ static __forceinline__ int first_column() { return static_cast<int>(threadIdx.x) % 16; }
+  __device__ static __forceinline__ int column(int j) {
+    return static_cast<int>(threadIdx.x) % 16 * 2 + j % 2 + j / 2 * 32;
+  }
 
   Storage sum_[4][4] = {};
 };
 
+template <class Storage, bool kATransposed, bool kBTransposed>
+constexpr int kStageElements =
+    Stage<Storage, kATransposed>::kElements + Stage<Storage, kBTransposed>::kElements;
+
+// Dynamic shared memory of a block that multiplies.
+template <class Storage, bool kATransposed, bool kBTransposed>
+constexpr std::size_t kProductBytes =
+    ProductShape<Storage>::kStages* kStageElements<Storage, kATransposed, kBTransposed> * sizeof(Storage);
+
 // The sums of rows `row` on and columns `column` on, over k from `begin` to `end`; then
-// function(row, column, sum) for each of them, by some thread of the block. All threads of the block call.
+// function(row, column, sum, sum of column + 1) for each pair of them, by some thread of the block. All
+// threads of the block call.
 template <class Storage, bool kATransposed, bool kBTransposed, class Function>
 __device__ __forceinline__ void multiply(const Factor<Storage>& a, const Factor<Storage>& b, int row,
                                          int column, int begin, int end, const Function& function) {
   using Shape = ProductShape<Storage>;
   using StageA = Stage<Storage, kATransposed>;
   using StageB = Stage<Storage, kBTransposed>;
-  __shared__ __align__(16) unsigned char shared_a[StageA::kElements * sizeof(Storage)];
-  __shared__ __align__(16) unsigned char shared_b[StageB::kElements * sizeof(Storage)];
-  auto* const stage_a = reinterpret_cast<Storage*>(shared_a);
-  auto* const stage_b = reinterpret_cast<Storage*>(shared_b);
+  constexpr int kElements = kStageElements<Storage, kATransposed, kBTransposed>;
+  auto* const shared = reinterpret_cast<Storage*>(cuda::dynamic_shared());
   std::conditional_t<kOnMatrixUnits<Storage>, HalfSums<Storage, kATransposed, kBTransposed>,
                      PlainSums<Storage, kATransposed, kBTransposed>>
       sums;
-  StageA next_a;
-  StageB next_b;
-  if (begin < end) {
-    next_a.read(a, row, begin);
-    next_b.read(b, column, begin);
-  }
-  for (int k = begin; k < end; k += Shape::kDepth) {
-    __syncthreads();
-    next_a.write(stage_a);
-    next_b.write(stage_b);
-    __syncthreads();
-    if (k + Shape::kDepth < end) {  // on its way while this stage is multiplied
-      next_a.read(a, row, k + Shape::kDepth);
-      next_b.read(b, column, k + Shape::kDepth);
+  const auto ask = [&](int stage) {
+    const int k = begin + stage * Shape::kDepth;
+    if (k < end) {
+      Storage* const to = shared + stage % Shape::kStages * kElements;
+      StageA::ask(a, row, k, to);
+      StageB::ask(b, column, k, to + StageA::kElements);
     }
-    sums.add(stage_a, stage_b);
+    cuda::close_copies();  // an empty group, too: groups count stages
+  };
+  for (int stage = 0; stage < Shape::kStages - 1; ++stage) ask(stage);
+  const int stages = (end - begin + Shape::kDepth - 1) / Shape::kDepth;
+  for (int stage = 0; stage < stages; ++stage) {
+    cuda::await_copy_groups<Shape::kStages - 2>();
+    __syncthreads();  // the stage is there for all, and nobody reads the one before
+    ask(stage + Shape::kStages - 1);
+    const Storage* const now = shared + stage % Shape::kStages * kElements;
+    sums.add(now, now + StageA::kElements);
   }
-  sums.each([&](int r, int n, auto sum) { function(row + r, column + n, sum); });
+  sums.each([&](int r, int n, auto first, auto second) { function(row + r, column + n, first, second); });
 }
 
 }  // namespace warpalign::detail::transducer

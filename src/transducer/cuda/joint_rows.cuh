@@ -199,10 +199,12 @@ struct LiveRows {
 
 constexpr int kLiveRows = 1024;  // that a block counts
 
-// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on).
+// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on; places[row] says
+// where, and -1 of others).
 template <class Real, bool kScatters>
 __global__ void __launch_bounds__(kJointThreads)
-    joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list) {
+    joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
+                      std::int32_t* places) {
   __shared__ int of_warp[kJointWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
@@ -219,8 +221,10 @@ __global__ void __launch_bounds__(kJointThreads)
       if (w < warp) place += of_warp[w];
       before += of_warp[w];
     }
-    if (kScatters && live) {
-      list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(row);
+    if (kScatters && row < p.batch.rows) {
+      place += __popc(mask & ((1u << lane) - 1u));
+      places[row] = live ? place : -1;
+      if (live) list[place] = static_cast<std::int32_t>(row);
     }
     __syncthreads();
   }
@@ -249,17 +253,49 @@ static __global__ void __launch_bounds__(kJointThreads)
 }
 
 // Adds a chunk's dh (chunk, dh_stride) to the sums of frames (B T, H) and of states (B (U+1), H). A warp
-// takes a frame, or a state of an utterance, and adds its nodes in order to what is there: where chunks end
-// changes no bit.
+// takes 32 columns of a frame, or of a state of an utterance, and adds the nodes in order to what is there:
+// where chunks end changes no bit.
 template <class Real>
 struct HiddenSums {
   Batch batch;
   JointChunk chunk;
+  const std::int32_t* places;  // by row: where it stands in the list of live ones; -1: nowhere
   const Real* dh;
   std::int64_t dh_stride;
   int hidden;
   Real* frames;  // null: not wanted
   Real* states;
+
+  // to[column] += sum of dh over the chunk's nodes among `count` rows, `step` apart.
+  __device__ __forceinline__ void add(Real* to, int column, std::int64_t first_row, int step,
+                                      int count) const {
+    constexpr int kAtOnce = 8;  // loads on their way
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, rows = chunk.rows();
+    const bool exists = column < hidden;
+    bool any = false;
+    Real sum = exists ? to[column] : Real(0);
+    for (int part = 0; part < count; part += cuda::kWarpSize) {
+      int place = -1;
+      if (part + lane < count) {
+        place = places[first_row + static_cast<std::int64_t>(part + lane) * step] - chunk.first;
+      }
+      unsigned mask = __ballot_sync(cuda::kFullWarp, place >= 0 && place < rows);
+      any |= mask != 0;
+      while (mask != 0) {
+        Real terms[kAtOnce];
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+          const bool is_term = mask != 0;
+          const int from = cuda::shuffle(place, is_term ? __ffs(static_cast<int>(mask)) - 1 : 0);
+          terms[k] = is_term && exists ? dh[from * dh_stride + column] : Real(0);
+          mask &= mask - 1;
+        }
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) sum += terms[k];
+      }
+    }
+    if (any && exists) to[column] = sum;
+  }
 };
 template <class Real>
 __global__ void __launch_bounds__(kJointThreads)
@@ -268,35 +304,25 @@ __global__ void __launch_bounds__(kJointThreads)
   const int warp =
       static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int warps = static_cast<int>(gridDim.x) * kJointWarps;
-  const int rows = p.chunk.rows(), states = p.batch.lattice.states;
+  const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
-  for (int index = warp; p.frames && index < rows; index += warps) {
-    const int frame = p.chunk.row(index) / states;
-    if (index > 0 && p.chunk.row(index - 1) / states == frame) continue;
-    int end = index + 1;
-    while (end < rows && p.chunk.row(end) / states == frame) ++end;
-    Real* const to = p.frames + static_cast<std::int64_t>(frame) * p.hidden;
-    for (int j = lane; j < p.hidden; j += cuda::kWarpSize) {
-      Real sum = to[j];
-      for (int k = index; k < end; ++k) sum += p.dh[k * p.dh_stride + j];
-      to[j] = sum;
-    }
-  }
-  if (!p.states) return;
-  const int per_utterance = p.batch.lattice.frames * states;
-  const int first = p.chunk.row(0) / per_utterance, last = p.chunk.row(rows - 1) / per_utterance;
-  for (int task = first * states + warp; task < (last + 1) * states; task += warps) {
-    const int b = task / states, u = task - b * states;
-    Real* const to = p.states + static_cast<std::int64_t>(task) * p.hidden;
-    for (int part = 0; part < rows; part += cuda::kWarpSize) {
-      const int k = part + lane;
-      const std::int32_t row = k < rows ? p.chunk.row(k) : -1;
-      unsigned mine =
-          __ballot_sync(cuda::kFullWarp, row >= 0 && row / per_utterance == b && row % states == u);
-      for (; mine != 0; mine &= mine - 1) {
-        const Real* const from = p.dh + (part + __ffs(static_cast<int>(mine)) - 1) * p.dh_stride;
-        for (int j = lane; j < p.hidden; j += cuda::kWarpSize) to[j] += from[j];
-      }
+  const int slices = (p.hidden + cuda::kWarpSize - 1) / cuda::kWarpSize;
+  const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
+  const int first_b = first / all_frames, last_b = last / all_frames;
+  const int of_frames = p.frames ? (last - first + 1) * slices : 0;
+  const int of_states = p.states ? (last_b - first_b + 1) * states * slices : 0;
+  for (int task = warp; task < of_frames + of_states; task += warps) {
+    const bool is_frame = task < of_frames;
+    const int number = is_frame ? task : task - of_frames;
+    const int item = number / slices, column = number % slices * cuda::kWarpSize + lane;
+    if (is_frame) {
+      const std::int64_t frame = first + item;
+      p.add(p.frames + frame * p.hidden, column, frame * states, 1, states);
+    } else {
+      const int b = first_b + item / states, u = item % states;
+      const int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;
+      p.add(p.states + (static_cast<std::int64_t>(b) * states + u) * p.hidden, column,
+            static_cast<std::int64_t>(begin) * states + u, states, end - begin);
     }
   }
 }

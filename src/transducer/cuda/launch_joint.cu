@@ -49,8 +49,8 @@ const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_ad
 template <class Storage>
 const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
 
-// Bytes of a chunk's rows, which are to stay in the second-level cache.
-constexpr std::int64_t kChunkBytes = 24 << 20;
+// Bytes of a chunk's rows, which are to stay in the second-level cache. The second call has more besides.
+constexpr std::int64_t kChunkBytes = 24 << 20, kGradientChunkBytes = 20 << 20;
 // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
 constexpr std::int32_t kWeightParts = 2;
 
@@ -69,7 +69,7 @@ template <class Storage>
 class JointPlan {
  public:
   using Real = cuda::Sum<Storage>;
-  static constexpr int kTile = ProductShape<Storage>::kTile;
+  static constexpr int kTile = ProductShape<Storage>::kTile, kThreads = ProductShape<Storage>::kThreads;
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
@@ -96,7 +96,7 @@ class JointPlan {
     std::int64_t row = (x_stride_ + h_stride_) * bytes;
     if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
     constexpr std::int64_t kWhole = std::int64_t{kTile} * kWeightParts;
-    const std::int64_t fitting = kChunkBytes / row / kWhole;
+    const std::int64_t fitting = (for_gradient ? kGradientChunkBytes : kChunkBytes) / row / kWhole;
     return static_cast<std::int32_t>(
         std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), kWhole)), 1) * kWhole);
   }
@@ -137,7 +137,8 @@ class JointPlan {
       return s;
     }
     const int blocks = tiles(products.chunk.most, x_stride_);
-    return cuda::launch(kLogits<Storage>, {blocks, kProductThreads, 0, stream}, products);
+    return cuda::launch(kLogits<Storage>, {blocks, kThreads, kProductBytes<Storage, false, false>, stream},
+                        products);
   }
 
  private:
@@ -222,6 +223,7 @@ struct JointGradientMemory {
   std::int32_t* count;   // of live nodes
   std::int32_t* counts;  // of blocks of kLiveRows
   std::int32_t* list;
+  std::int32_t* places;  // in the list, by row
   Storage* weight;
   Storage* h;
   Storage* x;
@@ -237,6 +239,7 @@ struct JointGradientMemory {
     count = arena.take<std::int32_t>(1);
     counts = arena.take<std::int32_t>(plan.counts());
     list = arena.take<std::int32_t>(plan.all());
+    places = arena.take<std::int32_t>(plan.all());
     weight = arena.take<Storage>(plan.packed());
     h = arena.take<Storage>(chunk * plan.h_stride());
     x = arena.take<Storage>(chunk * plan.x_stride());
@@ -250,14 +253,14 @@ struct JointGradientMemory {
 
 template <class Real>
 Status list_live(const LiveRows<Real>& live, std::int64_t blocks, std::int32_t* counts, std::int32_t* list,
-                 std::int32_t* count, cudaStream_t stream) {
+                 std::int32_t* places, std::int32_t* count, cudaStream_t stream) {
   const cuda::LaunchConfig config{static_cast<int>(blocks), kJointThreads, 0, stream};
-  if (Status s = cuda::launch(kCountLive<Real>, config, live, counts, list); !s.ok()) return s;
+  if (Status s = cuda::launch(kCountLive<Real>, config, live, counts, list, places); !s.ok()) return s;
   if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, counts, static_cast<int>(blocks), count);
       !s.ok()) {
     return s;
   }
-  return cuda::launch(kListLive<Real>, config, live, counts, list);
+  return cuda::launch(kListLive<Real>, config, live, counts, list, places);
 }
 
 // The sum of parts, rounded to the caller's type.
@@ -273,7 +276,8 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
                 const Execution& execution) {
   using Real = cuda::Sum<Storage>;
   const TransducerLattice& l = p.lattice;
-  const JointPlan<Storage> joint(p, execution);
+  using Joint = JointPlan<Storage>;
+  const Joint joint(p, execution);
   const Plan<Real>& plan = joint.plan();
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   Arena arena(workspace.data);
@@ -318,7 +322,7 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
     rows.clamp = static_cast<Real>(l.clamp);
     const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor};
     if (Status s = list_live(live, static_cast<std::int64_t>(joint.counts()), memory.counts, memory.list,
-                             memory.count, stream);
+                             memory.places, memory.count, stream);
         !s.ok()) {
       return s;
     }
@@ -341,18 +345,24 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
       }
       if (memory.weight_sums) {
         const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * kWeightParts;
-        if (Status s = cuda::launch(kOuter<Storage>, {tiles, kProductThreads, 0, stream}, products);
+        if (Status s =
+                cuda::launch(kOuter<Storage>,
+                             {tiles, Joint::kThreads, kProductBytes<Storage, true, true>, stream}, products);
             !s.ok()) {
           return s;
         }
       }
       if (!memory.dh) continue;
       const int tiles = joint.tiles(most, p.hidden);
-      if (Status s = cuda::launch(kBack<Storage>, {tiles, kProductThreads, 0, stream}, products); !s.ok()) {
+      if (Status s =
+              cuda::launch(kBack<Storage>,
+                           {tiles, Joint::kThreads, kProductBytes<Storage, false, true>, stream}, products);
+          !s.ok()) {
         return s;
       }
       const HiddenSums<Real> sums{rows.batch,
                                   products.chunk,
+                                  memory.places,
                                   memory.dh,
                                   joint.h_stride(),
                                   p.hidden,
