@@ -155,6 +155,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
     def check(case: object, message: str | None) -> None:
         nonlocal failures, count
         count += 1
+        print(case, "wrong" if message else "ok", flush=True)
         if message:
             failures += 1
             print(f"WRONG: {case}: {message}", file=sys.stderr)
