@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +52,28 @@ def read_junit(path: Path) -> Counts:
     return counts
 
 
+def slowest(path: Path, count: int) -> list[str]:
+    """The cases of a JUnit report that took longest, as `seconds name`."""
+    cases = ET.parse(path).getroot().iter("testcase")
+    times = [(float(case.get("time") or 0), "::".join(_names(case))) for case in cases]
+    return [f"{seconds:6.1f} s  {name}" for seconds, name in sorted(times, reverse=True)[:count]]
+
+
+def _names(case: ET.Element) -> list[str]:
+    """The file that pytest names, then the case; ctest says the case's name twice."""
+    name, group = case.get("name", ""), case.get("classname", "")
+    return [name] if group in ("", name) else [group, name]
+
+
 def run_suite(name: str, command: list[str], report: Path) -> Counts:
     print(f"\n== {name}", flush=True)
     report.unlink(missing_ok=True)
+    begin = time.monotonic()
     code = subprocess.run(command, check=False).returncode
+    print(f"{name} took {time.monotonic() - begin:.0f} s")
     counts = read_junit(report) if report.exists() else Counts()
+    if report.exists():
+        print("The slowest:", *slowest(report, 5), sep="\n")
     if code != 0 and counts.failed == 0:
         print(f"{name} exited with {code}: counted as one failure")
         counts.failed += 1

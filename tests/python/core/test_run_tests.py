@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from run_tests import Counts, read_junit, run_suite
+from run_tests import Counts, read_junit, run_suite, slowest
 
 CTEST = """<testsuite tests="3">
 <testcase name="a" status="run"><system-out>[       OK ] a</system-out></testcase>
@@ -32,6 +32,16 @@ def test_reports_are_counted(tmp_path: Path) -> None:
     assert read_junit(report) == Counts(passed=1, failed=1, skipped=1, skipped_without_gpu=1)
     report.write_text(PYTEST)
     assert read_junit(report) == Counts(passed=1, failed=1, skipped=2, skipped_without_gpu=1)
+
+
+def test_the_slowest_are_named(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        """<testsuites><testsuite>
+<testcase classname="file" name="a" time="2.04"/><testcase classname="b" name="b" time="30"/><testcase name="c"/>
+</testsuite></testsuites>"""
+    )
+    assert slowest(report, 2) == ["  30.0 s  b", "   2.0 s  file::a"]
 
 
 def test_a_suite_that_dies_is_a_failure(tmp_path: Path) -> None:
