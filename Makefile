@@ -55,15 +55,15 @@ test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)
 	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
 
+# mypy has one thread: the other cores go on with clang-tidy.
 lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction
 	$(tool)/clang-format --dry-run -Werror $(cxx_files)
 	$(tool)/ruff format --check .
 	$(tool)/ruff check .
-	$(tool)/mypy
 	$(python) tools/check_layers.py
 	$(python) tools/check_python_layers.py
 	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
-	printf '%s\n' $(tidy_files) | xargs -P $(JOBS) -n 1 $(tool)/clang-tidy --quiet -p $(BUILD)/lint
+	{ echo $(tool)/mypy; printf '$(tool)/clang-tidy --quiet -p $(BUILD)/lint %s\n' $(tidy_files); } | xargs -P $(JOBS) -d '\n' -n 1 sh -c
 
 format: $(dev_stamp)  ## rewrites the sources as `make lint` wants them
 	$(tool)/clang-format -i $(cxx_files)

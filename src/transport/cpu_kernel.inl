@@ -45,7 +45,8 @@ WARPALIGN_INLINE V max_or_nan(V a, V b) {
 #if WARPALIGN_SIMD_BYTES == 64
 // Rounding and scaling by a power of two are instructions. A comparison that a NaN passes masks the rest.
 WARPALIGN_INLINE F32 exp2_of(F32 t) {
-  constexpr int kNearest = 0, kNotLess = 5, kCurrent = 4;  // _MM_FROUND_TO_NEAREST_INT, _CMP_NLT_US, direction
+  // _MM_FROUND_TO_NEAREST_INT, _CMP_NLT_US, _MM_FROUND_CUR_DIRECTION
+  constexpr int kNearest = 0, kNotLess = 5, kCurrent = 4;
   const F32 bounded = min(splat(127.0f), t);
   const auto normal = __builtin_ia32_cmpps512_mask(t, splat(-126.0f), kNotLess, -1, kCurrent);
   const F32 whole = __builtin_ia32_rndscaleps_mask(bounded, kNearest, F32{}, -1, kCurrent);
