@@ -19,6 +19,13 @@ constexpr int kThinning = 7;  // no grid's fastest axis has a length that 7 divi
 constexpr int kThinning = 1;
 #endif
 
+// For grids of many options and few sizes: sanitizers look at memory, and not at numbers.
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kOptionThinning = 7;
+#else
+constexpr int kOptionThinning = kThinning;
+#endif
+
 template <typename T>
 constexpr DType kDType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
 

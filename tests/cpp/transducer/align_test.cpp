@@ -98,7 +98,7 @@ TEST_P(TransducerPath, SmallLatticesByEnumeration) {
   for (int kind = 0; kind < 4; ++kind) {
     for (int penalty = 0; penalty < kPenalties; ++penalty) {
       for (const auto& [frames, u] : {std::pair{1, 0}, {1, 3}, {4, 2}, {5, 5}, {5, 0}}) {
-        if (turn++ % kThinning) continue;
+        if (turn++ % kOptionThinning) continue;
         SCOPED_TRACE(::testing::Message() << kind << ", " << penalty << ", " << frames << " x " << u);
         std::mt19937 random(turn);
         Transducer p = family(kind, frames, u, 14, random);

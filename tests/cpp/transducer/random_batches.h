@@ -22,7 +22,7 @@ void for_ragged_batches(const Body& body) {
   for (int kind = 0; kind < kFamilies; ++kind) {
     for (int penalty = 0; penalty < kPenalties; ++penalty) {
       for (const DType dtype : kEveryDType) {
-        if (turn++ % kThinning) continue;
+        if (turn++ % kOptionThinning) continue;
         SCOPED_TRACE(::testing::Message() << "family " << kind << ", penalty " << penalty << ", dtype "
                                           << static_cast<int>(dtype));
         std::mt19937 random(turn);

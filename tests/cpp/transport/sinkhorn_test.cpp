@@ -28,7 +28,7 @@ void check_grid() {
                          << n << " x " << m << ", rho " << sides.rho_a << " " << sides.rho_b << ", mass "
                          << sides.mass << ", reference " << static_cast<int>(kind) << ", updates "
                          << static_cast<int>(updates) << ", epsilon " << epsilon);
-            if (++seed % kThinning != 0) continue;
+            if (++seed % kOptionThinning != 0) continue;
             std::vector<double> cost = normal(n * m, seed);
             for (double& c : cost) c = c * c;
             const SinkhornOptions options{.epsilon = epsilon,
