@@ -8,6 +8,7 @@ typedef __UINT16_TYPE__ U16Unaligned
     __attribute__((vector_size(WARPALIGN_SIMD_BYTES / 2), aligned(2), may_alias));
 typedef short S16 __attribute__((vector_size(WARPALIGN_SIMD_BYTES / 2)));
 typedef short S16Whole __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
+typedef short S16WholeUnaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(2), may_alias));
 // NOLINTEND(modernize-use-using)
 
 // How a storage type is read and written, a vector or two at a time. V's lanes are Real.
@@ -116,9 +117,8 @@ struct BFloat16 {
 #if WARPALIGN_SIMD_BYTES == 64 && !defined(__clang__)
     S16Whole odd;
     for (int k = 0; k < 32; ++k) odd[k] = static_cast<short>(2 * k + 1);
-    const S16Whole both = __builtin_ia32_vpermt2varhi512_mask(odd, reinterpret_cast<S16Whole>(rounded(a)),
-                                                              reinterpret_cast<S16Whole>(rounded(b)), -1);
-    store(reinterpret_cast<__INT32_TYPE__*>(to), reinterpret_cast<I32>(both));
+    *reinterpret_cast<S16WholeUnaligned*>(to) = __builtin_ia32_vpermt2varhi512_mask(
+        odd, reinterpret_cast<S16Whole>(rounded(a)), reinterpret_cast<S16Whole>(rounded(b)), -1);
 #else
     to_memory(to, a);
     to_memory(to + WARPALIGN_SIMD_BYTES / 4, b);
