@@ -182,6 +182,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align: no such device": ("align a.csv b.npy --device cuda:99", "Invalid value for '--device': expected a device of this machine, which has DEVICES, got 'cuda:99'"),
     "align: an unknown dtype": ("align a.csv b.npy --dtype int", "Invalid value for '--dtype': 'int' is not one of 'float32', 'float64'."),
     "align: an unknown option": ("align a.csv b.npy --bandwith 3", "No such option '--bandwith'. (Did you mean one of: '--band', '--bandwidth'?)"),
+    "transport: features": ("transport a.csv one.csv", "FOLDER/one.csv: expected 2 features, as FOLDER/a.csv has, got 1"),
     "cdist: features": ("cdist waves.npy wide.npy", "FOLDER/wide.npy: expected 1 features, as FOLDER/waves.npy has, got 3"),
     "cdist: no file": ("cdist none.npy", "FOLDER/none.npy: no such file"),
     "cdist: a negative gamma": ("cdist waves.npy --gamma -1", "gamma: expected a finite number >= 0, got -1.0"),
