@@ -17,7 +17,6 @@ struct WideStorage {  // float and double
   using Element = T;
   using Real = T;
   using V = typename VectorOf<T>::Type;
-  static WARPALIGN_INLINE Real first(const Element* from) { return *from; }
   static WARPALIGN_INLINE V read(const Element* from) { return load(from); }
   static WARPALIGN_INLINE void write(Element* to, V v) { store(to, v); }
   static WARPALIGN_INLINE void write(Element* to, V a, V b) {
@@ -50,7 +49,6 @@ struct ShortStorage {
   using Element = __UINT16_TYPE__;
   using Real = float;
   using V = F32;
-  static WARPALIGN_INLINE Real first(const Element* from) { return Format::from_bits(U16{} + *from)[0]; }
   static WARPALIGN_INLINE V read(const Element* from) { return Format::from_bits(load_u16(from)); }
   static WARPALIGN_INLINE void write(Element* to, V v) { Format::to_memory(to, v); }
   static WARPALIGN_INLINE void write(Element* to, V a, V b) { Format::to_memory(to, a, b); }
@@ -179,27 +177,32 @@ constexpr int kChains = 4;
 
 // The largest number of a row; NaN is passed over, and -inf stands for none.
 template <class Storage>
-typename Storage::Real row_largest(const typename Storage::Element* row, std::int32_t columns) {
+WARPALIGN_INLINE typename Storage::Real row_largest(const typename Storage::Element* row,
+                                                    std::int32_t columns) {
   using V = typename Storage::V;
   using Real = typename Storage::Real;
   constexpr int kLanes = kLanesOf<V>;
-  V largest = splat(static_cast<Real>(-__builtin_inf()));
+  const V lowest = splat(static_cast<Real>(-__builtin_inf()));
+  V largest[kChains] = {lowest, lowest, lowest, lowest};
   std::int32_t k = 0;
-  for (; k + kLanes <= columns; k += kLanes) largest = max(Storage::read(row + k), largest);
-  if (k < columns) largest = max(read_tail<Storage>(row, columns), largest);
-  Real top = largest[0];
-  for (int lane = 1; lane < kLanes; ++lane) top = largest[lane] > top ? largest[lane] : top;
+  for (; k + kChains * kLanes <= columns; k += kChains * kLanes) {
+    for (int c = 0; c < kChains; ++c) largest[c] = max(Storage::read(row + k + c * kLanes), largest[c]);
+  }
+  for (; k + kLanes <= columns; k += kLanes) largest[0] = max(Storage::read(row + k), largest[0]);
+  if (k < columns) largest[1] = max(read_tail<Storage>(row, columns), largest[1]);
+  const V all = max(max(largest[0], largest[1]), max(largest[2], largest[3]));
+  Real top = all[0];
+  for (int lane = 1; lane < kLanes; ++lane) top = all[lane] > top ? all[lane] : top;
   return top;
 }
 
-// The sum of e^(x - shift) over a row. What is above 80 counts as 80: then the sum is above 2^100.
+// The sum of e^(x - shift) over a row.
 template <class Storage>
 WARPALIGN_INLINE double row_sum(const typename Storage::Element* row, std::int32_t columns,
                                 typename Storage::Real shift) {
   using V = typename Storage::V;
-  using Real = typename Storage::Real;
   constexpr int kLanes = kLanesOf<V>;
-  const auto power = [shift](V x) { return exp_of(min(splat(Real(80)), x - shift)); };
+  const auto power = [shift](V x) { return exp_of(x - shift); };
   V sum[kChains] = {};
   std::int32_t k = 0;
   for (; k + kChains * kLanes <= columns; k += kChains * kLanes) {
@@ -216,24 +219,16 @@ WARPALIGN_INLINE double row_sum(const typename Storage::Element* row, std::int32
   return lane[0];
 }
 
-// A row is read once where its log sum exp is near its first number: a sum in [2^-60, 2^90] has lost nothing.
-// Else it is read twice more, with the largest number as the shift.
+// The shift is the largest number: where one share is nearly 1, its exponential is exact, and p S - g has the
+// digits of the others.
 template <class Storage>
 double row_lse(const void* data, std::int32_t columns) {
   using Real = typename Storage::Real;
   const auto* const row = static_cast<const typename Storage::Element*>(data);
-  constexpr Real kInf = static_cast<Real>(__builtin_inf());
-  Real shift = Storage::first(row);
-  shift = shift > -kInf && shift < kInf ? shift : Real(0);
-  double sum = row_sum<Storage>(row, columns, shift);
-  const bool is_exact = sum >= 0x1p-60 && sum <= 0x1p90;  // not for NaN
-  if (!is_exact) {
-    const Real top = row_largest<Storage>(row, columns);
-    // Without a finite number e^(x - 0) is 0 for -inf, and NaN for NaN. +inf: NaN.
-    shift = top > -kInf ? top : Real(0);
-    sum = row_sum<Storage>(row, columns, shift);
-  }
-  return static_cast<double>(shift) + __builtin_log(sum);  // log 0 = -inf
+  const Real top = row_largest<Storage>(row, columns);
+  // Without a finite number e^(x - 0) is 0 for -inf, and NaN for NaN. +inf: NaN.
+  const Real shift = top > -__builtin_inf() ? top : Real(0);
+  return static_cast<double>(shift) + __builtin_log(row_sum<Storage>(row, columns, shift));  // log 0 = -inf
 }
 
 // The columns that no arc names: G clip(p_k S). out may be x.
