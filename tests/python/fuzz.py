@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +18,14 @@ CASES = int(os.environ.get("WARPALIGN_FUZZ_CASES", 10_000))
 OPERATORS = {path.parent.name for path in (ROOT / "tests" / "python").glob("*/test_fuzz*.py")}
 
 
-def share(tests: int, weight: int = 1) -> settings:
+def share(tests: int, weight: int = 1, device: torch.device | None = None) -> settings:
     """The settings for one of an operator's tests; the same cases in every run.
 
-    weight: how many times as long as one of soft-DTW's an operator's call takes, with its reference.
+    weight: how many times as long as one of soft-DTW's an operator's call takes, with its reference. device: on a GPU
+    there is a tenth of the calls, because references take their time on the host there too.
     """
+    if device is not None and device.type == "cuda":
+        weight *= 10
     return settings(
         max_examples=-(-CASES // (len(OPERATORS) * tests * weight)),
         deadline=None,

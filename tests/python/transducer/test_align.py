@@ -191,6 +191,9 @@ def test_opcheck_packed(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic: bool, device: torch.device) -> None:
+    if device.type == "cuda" and not dynamic:
+        pytest.skip("on a GPU one case is enough: what is compiled does not depend on the device")
+
     def step(x: Tensor, z: Tensor, y: Tensor, t: Tensor) -> TransducerAlignment:
         return transducer_align(x * 2, y, t, duration_logits=z, durations=(0, 1), blank=0, posteriors=True)
 

@@ -70,6 +70,9 @@ def test_opcheck_packed(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic: bool, device: torch.device) -> None:
+    if device.type == "cuda" and not dynamic:
+        pytest.skip("on a GPU one case is enough: what is compiled does not depend on the device")
+
     def step(x: Tensor, z: Tensor, y: Tensor, t: Tensor, u: Tensor) -> Tensor:
         joint = torch.cat([x, z], -1).tanh()
         return transducer_loss(x * 2, y, t, u, blank=0) + tdt_loss(

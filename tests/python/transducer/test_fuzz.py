@@ -17,7 +17,6 @@ from tests.python.transducer.cases import every_family_and_penalty, logits_for, 
 
 CASES = every_family_and_penalty()
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-FUZZ = share(len(CASES), weight=2)
 
 
 def laid_out(x: Tensor, how: str) -> Tensor:
@@ -40,7 +39,8 @@ def allowed(expected: float, steps: int, logits: Tensor, dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("name", CASES)
 def test_random_calls(name: str, device: torch.device) -> None:
-    fuzz(lambda seed: check(name, seed, device), st.tuples(st.integers(0, 2**31 - 1)), FUZZ)
+    calls = share(len(CASES), weight=2, device=device)
+    fuzz(lambda seed: check(name, seed, device), st.tuples(st.integers(0, 2**31 - 1)), calls)
 
 
 def check(name: str, seed: int, device: torch.device) -> None:

@@ -20,7 +20,6 @@ from tests.python.transducer.test_fuzz import laid_out
 from tests.python.transducer.test_greedy import assert_found, decode, on
 
 CASES = every_family_and_penalty()
-FUZZ = share(2, weight=40)
 SEEDS = st.tuples(st.integers(0, 2**31 - 1))
 
 
@@ -29,7 +28,7 @@ def lengths_for(draw: random.Random, batch: int, most: int) -> list[int]:
 
 
 def test_random_alignments(device: torch.device) -> None:
-    fuzz(lambda seed: check_alignment(seed, device), SEEDS, FUZZ)
+    fuzz(lambda seed: check_alignment(seed, device), SEEDS, share(2, weight=40, device=device))
 
 
 def check_alignment(seed: int, device: torch.device) -> None:
@@ -67,7 +66,7 @@ def check_alignment(seed: int, device: torch.device) -> None:
 
 
 def test_random_searches(device: torch.device) -> None:
-    fuzz(lambda seed: check_search(seed, device), SEEDS, FUZZ)
+    fuzz(lambda seed: check_search(seed, device), SEEDS, share(2, weight=40, device=device))
 
 
 def check_search(seed: int, device: torch.device) -> None:
