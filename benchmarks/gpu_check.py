@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -158,7 +159,9 @@ def python_tests(device: torch.device, operators: list[str]) -> Row:
         arguments = ["-m", "pytest", "-q", "-m", marks, *folders, "-p", "no:cacheprovider"]
         if importlib.util.find_spec("xdist"):
             arguments += ["-n", str(min(8, os.cpu_count() or 1))]
-        status, output = command([sys.executable, *arguments, f"--junitxml={report}"], 400)
+        # Several processes: a pool of threads in each would leave the references in Python no core.
+        arguments += [f"--junitxml={report}"]
+        status, output = command([sys.executable, *arguments], 400, OMP_NUM_THREADS="1")
         if not report.exists():
             tail(output)
             return check("pytest", "failed", f"exit status {status}: {last_line(output)}", start)
@@ -263,7 +266,14 @@ def kernels(suite: Suite, device: torch.device) -> list[Row]:
     return [row | {"unreached": "; ".join(unreached), "unmeasured": "; ".join(unmeasured)}]
 
 
-def table(suite: Suite, sizes: list[Size], device: torch.device, name: str, budget_s: float) -> list[Row]:
+def table(
+    suite: Suite,
+    sizes: list[Size],
+    device: torch.device,
+    name: str,
+    budget_s: float,
+    record: Callable[[Row], None],
+) -> list[Row]:
     rows: list[Row] = []
     for position, size in enumerate(sizes, 1):
         start = time.perf_counter()
@@ -277,6 +287,7 @@ def table(suite: Suite, sizes: list[Size], device: torch.device, name: str, budg
         if device.type == "cuda":
             torch.cuda.empty_cache()
         rows.append(row)
+        record(row)
         told = row.get("error") or ", ".join(f"{key} {row.get(key)}" for key in suite.columns[:2])
         print(
             f"[{position}/{len(sizes)}] {size.name:22} {told}  ({time.perf_counter() - start:.1f} s)",
@@ -354,8 +365,7 @@ def main() -> int:
         for suite in chosen:
             sizes = suite.quick_sizes if arguments.quick else suite.sizes
             wanted = [size for size in sizes if re.search(arguments.rows, size.name)]
-            measured.append((suite, wanted, table(suite, wanted, device, name, budget_s)))
-            record(*measured[-1][2])
+            measured.append((suite, wanted, table(suite, wanted, device, name, budget_s, record)))
     for suite in chosen if cuda else ():
         record(*kernels(suite, device))
     for suite in chosen:
