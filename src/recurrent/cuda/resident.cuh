@@ -80,20 +80,11 @@ class ResidentWeights {
     }
   }
 
-  // Words that a lane asks for at once.
-  static constexpr int kChunk = kSteps == 16 ? 16 : kSteps < 8 ? kSteps : 8;
-  struct Words {
-    Word words[kChunk];
-  };
-  // Asks for the first words of a row. Memory answers meanwhile.
-  __device__ __forceinline__ void ask_first(const T* row, Words& to) const { ask(row, 0, to.words); }
-
   // sums += weights times 8 rows. row: where this lane's row (lane / 4) begins; null: 0. Words that are all
-  // ones are not there yet. first: what ask_first() has asked for.
-  __device__ __forceinline__ void multiply(const T* row, const Words& first, float (&sums)[kTiles][4]) const {
+  // ones are not there yet.
+  __device__ __forceinline__ void multiply(const T* row, float (&sums)[kTiles][4]) const {
     Word now[kChunk], next[kChunk];
-#pragma unroll
-    for (int k = 0; k < kChunk; ++k) now[k] = first.words[k];
+    ask(row, 0, now);
 #pragma unroll
     for (int begin = 0; begin < kSteps; begin += kChunk) {
       if (kShares || begin + kChunk < kSteps) ask(row, begin + kChunk, next);
@@ -123,6 +114,7 @@ class ResidentWeights {
   }
 
  private:
+  static constexpr int kChunk = kSteps < 8 ? kSteps : 8;
   static_assert(kSteps % kChunk == 0);
 
   __device__ __forceinline__ Fragment& shared(int m, int s) const {
@@ -241,32 +233,6 @@ __device__ __forceinline__ const T* state_before(const CudaCell<T>& cell, int pl
   return cell.tape_h + (cell.at.first(last) + b) * cell.hidden;
 }
 
-// A step of a tile of rows.
-struct TileStep {
-  int place, tile;
-  __device__ __forceinline__ TileStep next(int tiles) const {
-    return tile + 1 < tiles ? TileStep{place, tile + 1} : TileStep{place + 1, 0};
-  }
-};
-
-// W x + b of a thread's unit; 0 where there is no step.
-struct ForwardInputs {
-  float z[4];
-};
-template <class T>
-__device__ __forceinline__ ForwardInputs forward_inputs(const CudaCell<T>& cell, const float (&bias)[4],
-                                                        int place, int b, int unit) {
-  ForwardInputs in{};
-  const int t = cell.step_at(place);
-  if (unit >= cell.hidden || !cell.at.holds(t, b)) return in;
-  const T* const gates = cell.gates + (cell.at.first(t) + b) * 4 * cell.hidden + unit;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    in.z[gate] = cuda::widen(gates[static_cast<Offset>(gate) * cell.hidden]) + bias[gate];
-  }
-  return in;
-}
-
 template <class T, int kSteps, bool kShares>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
@@ -293,14 +259,6 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
         is_own ? cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]) : 0.0f,
         is_own ? cell.c[static_cast<Offset>(b) * hidden + at.unit] : 0.0f};
   }
-  // Memory is asked for the next step of a tile while this one is worked on. With one tile the next one's h
-  // comes from this one.
-  const auto source = [&](TileStep step) {
-    return state_before(cell, step.place, cell.step_at(step.place), at.batch_row(p, step.tile, lane / 4));
-  };
-  typename ResidentWeights<T, 4, kSteps, kShares>::Words asked;
-  weights.ask_first(source({0, 0}), asked);
-  ForwardInputs ahead = forward_inputs(cell, bias, 0, at.batch_row(p, 0, at.row), at.unit);
   int turn = 0;
   for (int place = 0; place < steps; ++place) {
     const int t = cell.step_at(place);
@@ -309,22 +267,25 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
       const bool has_row = has_unit && cell.at.has_row(t, b), holds = has_row && cell.at.holds(t, b);
       const Offset row = has_row ? cell.at.first(t) + b : 0;
       OwnState& state = own[tile * kResidentThreads + thread];
-      const TileStep next = TileStep{place, tile}.next(p.tiles);
-      const auto words = asked;
-      if (p.tiles > 1) weights.ask_first(source(next), asked);
-      ForwardInputs in = ahead;
-      ahead = forward_inputs(cell, bias, next.place, at.batch_row(p, next.tile, at.row), at.unit);
-      if (holds && cell.at.resets_at(t, b)) {
-        state = {cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]),
-                 cell.c0[static_cast<Offset>(b) * hidden + at.unit]};
+      // Before the wait, so that it hides the way to memory.
+      float z[4] = {};
+      if (holds) {
+#pragma unroll
+        for (int gate = 0; gate < 4; ++gate) {
+          z[gate] = cuda::widen(cell.gates[(row * 4 + gate) * hidden + at.unit]) + bias[gate];
+        }
+        if (cell.at.resets_at(t, b)) {
+          state = {cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]),
+                   cell.c0[static_cast<Offset>(b) * hidden + at.unit]};
+        }
       }
       float sums[4][4] = {}, totals[4];
-      weights.multiply(source({place, tile}), words, sums);
+      weights.multiply(state_before(cell, place, t, at.batch_row(p, tile, lane / 4)), sums);
       join_sums(sums, partials, turn, totals);
 #pragma unroll
-      for (int gate = 0; gate < 4; ++gate) in.z[gate] += totals[gate];
+      for (int gate = 0; gate < 4; ++gate) z[gate] += totals[gate];
       const Activation<T>& a = cell.activation;
-      const float values[4] = {a.gate(in.z[0]), a.gate(in.z[1]), a.stored_squash(in.z[2]), a.gate(in.z[3])};
+      const float values[4] = {a.gate(z[0]), a.gate(z[1]), a.stored_squash(z[2]), a.gate(z[3])};
       float c = values[1] * state.c + values[0] * values[2], fresh = values[3] * a.squash(c);
       if (cell.zoneout_hidden.probability != 0) {
         const float keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, at.unit);
@@ -340,7 +301,6 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
       if (has_row && lane % 8 == 0) {
         cuda::store_relaxed(reinterpret_cast<Word*>(cell.tape_h + row * hidden + at.unit), word);
       }
-      if (p.tiles == 1) weights.ask_first(source(next), asked);
       // Now what nobody waits for.
       if (has_row) {
 #pragma unroll
@@ -368,36 +328,6 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
   }
 }
 
-// The tape of a thread's unit, and the gradients that come in; 0 where there is no step.
-struct BackwardInputs {
-  float gates[4], before, dh, dc;
-};
-template <class T>
-__device__ __forceinline__ BackwardInputs backward_inputs(const CudaCell<T>& cell, int place, int b,
-                                                          int unit) {
-  BackwardInputs in{};
-  const int t = cell.step_back_at(place);
-  if (unit >= cell.hidden || !cell.at.holds(t, b)) return in;
-  const Offset row = cell.at.first(t) + b;
-  const T* const gates = cell.gates + row * 4 * cell.hidden + unit;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    in.gates[gate] = cuda::widen(gates[static_cast<Offset>(gate) * cell.hidden]);
-  }
-  const int last = cell.reverse ? t + 1 : t - 1;
-  if (cell.at.resets_at(t, b) || !cell.at.holds(last, b)) {
-    in.before = cell.c0[static_cast<Offset>(b) * cell.hidden + unit];
-  } else {
-    in.before = cuda::widen(cell.tape_c[(cell.at.first(last) + b) * cell.hidden + unit]);
-  }
-  if (cell.dy) {
-    in.dh = cuda::widen(cell.dy[row * cell.dy_stride + unit]) * cell.dropout.of(cell.masks, t, b, unit);
-  }
-  if (cell.dh_all) in.dh += cuda::widen(cell.dh_all[row * cell.hidden + unit]);
-  if (cell.dc_all) in.dc = cell.read_cell(cell.dc_all, row * cell.hidden + unit);
-  return in;
-}
-
 template <class T, int kSteps, bool kShares>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
@@ -419,32 +349,41 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
     const Offset index = static_cast<Offset>(b) * hidden + at.unit;
     own[tile * kResidentThreads + thread] = {is_own ? cell.dh[index] : 0.0f, is_own ? cell.dc[index] : 0.0f};
   }
-  // As in the forward sweep.
-  const auto source = [&](TileStep step) -> const T* {
-    const int later = cell.step_back_at(step.place - 1), b = at.batch_row(p, step.tile, lane / 4);
-    return cell.at.has_row(later, b) ? cell.dz + (cell.at.first(later) + b) * depth : nullptr;
-  };
-  typename ResidentWeights<T, 1, kSteps, kShares>::Words asked;
-  weights.ask_first(source({0, 0}), asked);
-  BackwardInputs ahead = backward_inputs(cell, 0, at.batch_row(p, 0, at.row), at.unit);
   int turn = 0;
   for (int place = 0; place <= steps; ++place) {
     const int t = cell.step_back_at(place), later = cell.step_back_at(place - 1);
     for (int tile = 0; tile < p.tiles; ++tile, ++turn) {
-      const int b = at.batch_row(p, tile, at.row);
+      const int b = at.batch_row(p, tile, at.row), source = at.batch_row(p, tile, lane / 4);
       const bool has_row = has_unit && cell.at.has_row(t, b), holds = has_row && cell.at.holds(t, b);
       const Offset row = has_row ? cell.at.first(t) + b : 0;
       const Offset index = static_cast<Offset>(b) * hidden + at.unit;
       OwnState& state = own[tile * kResidentThreads + thread];  // dh and dc
-      const TileStep next = TileStep{place, tile}.next(p.tiles);
-      const auto words = asked;
-      if (p.tiles > 1) weights.ask_first(source(next), asked);
-      const BackwardInputs in = ahead;
-      ahead = backward_inputs(cell, next.place, at.batch_row(p, next.tile, at.row), at.unit);
+      // Before the wait, so that it hides the way to memory.
+      float gates[4] = {}, before = 0, dy = 0, dc = state.c;
+      bool resets = false;
+      if (holds) {
+#pragma unroll
+        for (int gate = 0; gate < 4; ++gate) {
+          gates[gate] = cuda::widen(cell.gates[(row * 4 + gate) * hidden + at.unit]);
+        }
+        resets = cell.at.resets_at(t, b);
+        const int last = cell.reverse ? t + 1 : t - 1;
+        before = resets || !cell.at.holds(last, b)
+                     ? cell.c0[index]
+                     : cuda::widen(cell.tape_c[(cell.at.first(last) + b) * hidden + at.unit]);
+        if (cell.dy) {
+          dy = cuda::widen(cell.dy[row * cell.dy_stride + at.unit]) *
+               cell.dropout.of(cell.masks, t, b, at.unit);
+        }
+        if (cell.dh_all) dy += cuda::widen(cell.dh_all[row * hidden + at.unit]);
+        if (cell.dc_all) dc += cell.read_cell(cell.dc_all, row * hidden + at.unit);
+      }
       const bool carries = has_unit && cell.at.holds(later, b);
       const bool carries_to_start = carries && cell.at.resets_at(later, b);
+      const T* const dz_later =
+          cell.at.has_row(later, source) ? cell.dz + (cell.at.first(later) + source) * depth : nullptr;
       float sums[1][4] = {}, totals[1];
-      weights.multiply(source({place, tile}), words, sums);
+      weights.multiply(dz_later, sums);
       join_sums(sums, partials, turn, totals);
       float dh = carries ? state.h + totals[0] : state.h;
       if (carries_to_start) {
@@ -463,11 +402,11 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
         keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, at.unit);
       }
       const Activation<T>& a = cell.activation;
-      const float i = in.gates[0], f = in.gates[1], g = in.gates[2], o = in.gates[3];
-      const float squashed = a.squash(f * in.before + i * g);
-      const float dc = state.c + in.dc, all = dh + in.dh, dm = (1 - keep_h) * all;
+      const float i = gates[0], f = gates[1], g = gates[2], o = gates[3];
+      const float squashed = a.squash(f * before + i * g);
+      const float all = dh + dy, dm = (1 - keep_h) * all;
       const float dcell = (1 - keep_c) * dc + dm * o * a.squash_slope(squashed);
-      const float values[4] = {dcell * g * a.gate_slope(i), dcell * in.before * a.gate_slope(f),
+      const float values[4] = {dcell * g * a.gate_slope(i), dcell * before * a.gate_slope(f),
                                dcell * i * a.squash_slope(g), dm * squashed * a.gate_slope(o)};
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
@@ -476,10 +415,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
         T* const to = cell.dz + row * depth + static_cast<Offset>(2 * at.half + k) * hidden + at.unit;
         if (has_row && lane % 8 < 2) cuda::store_relaxed(reinterpret_cast<Word*>(to), word);
       }
-      if (p.tiles == 1) weights.ask_first(source(next), asked);
       if (holds) {
         state = {keep_h * all, keep_c * dc + dcell * f};
-        if (cell.at.resets_at(t, b)) {
+        if (resets) {
           if (at.half == 0) cell.dc0[index] += state.c;
           state.c = 0;
         }

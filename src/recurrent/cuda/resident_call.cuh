@@ -7,6 +7,7 @@
 namespace warpalign::detail::recurrent {
 
 constexpr int kMostResidentHidden = 2048;
+constexpr int kMostHiddenInRegisters = 1024;
 
 // Whether a device may run the problem this way. The same for every device, since memory is laid out by it.
 template <class T>
@@ -23,19 +24,23 @@ struct ResidentKernel {
   int weight_tiles, shared_steps;
 
   static ResidentKernel of(int hidden, bool backward) {
-    const int steps = cuda::div_up((backward ? 4 : 1) * hidden, kResidentWarps * kStepEntries);
-    if (backward) {
-      constexpr int kMost = 24;  // steps in registers; 32 do not fit
-      if (steps <= 8) return {resident_backward_kernel<T, 8, false>, 1, 0};
-      if (steps <= 16) return {resident_backward_kernel<T, 16, false>, 1, 0};
-      if (steps <= kMost) return {resident_backward_kernel<T, kMost, false>, 1, 0};
-      return {resident_backward_kernel<T, kMost, true>, 1, steps - kMost};
+    if (hidden > kMostHiddenInRegisters) {
+      constexpr int kForward = 8, kBackward = 24;  // steps in registers
+      const int steps = cuda::div_up((backward ? 4 : 1) * hidden, kResidentWarps * kStepEntries);
+      if (backward) return {resident_backward_kernel<T, kBackward, true>, 1, steps - kBackward};
+      return {resident_forward_kernel<T, kForward, true>, 4, steps - kForward};
     }
-    constexpr int kMost = 8;
-    if (steps <= 2) return {resident_forward_kernel<T, 2, false>, 4, 0};
-    if (steps <= 4) return {resident_forward_kernel<T, 4, false>, 4, 0};
-    if (steps <= kMost) return {resident_forward_kernel<T, kMost, false>, 4, 0};
-    return {resident_forward_kernel<T, kMost, true>, 4, steps - kMost};
+    const int tiles = backward ? 1 : 4;
+    if (hidden <= 256) {
+      return {backward ? resident_backward_kernel<T, 8, false> : resident_forward_kernel<T, 2, false>, tiles,
+              0};
+    }
+    if (hidden <= 512) {
+      return {backward ? resident_backward_kernel<T, 16, false> : resident_forward_kernel<T, 4, false>, tiles,
+              0};
+    }
+    return {backward ? resident_backward_kernel<T, 32, false> : resident_forward_kernel<T, 8, false>, tiles,
+            0};
   }
   // Shared memory but for the tiles of rows.
   [[nodiscard]] std::size_t fixed_bytes() const {
