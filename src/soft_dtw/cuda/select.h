@@ -30,7 +30,7 @@ struct Selection {
 
 // The most bytes that a panel and what its sweeps keep may take, if inputs are small. Tests make it less, to
 // reach the kernels of pairs that find no room.
-inline std::size_t most_panel_bytes = std::size_t{64} << 20;
+inline std::size_t most_panel_bytes = std::size_t{256} << 20;
 
 Selection select(const Need& need, DeviceLimits device);
 
