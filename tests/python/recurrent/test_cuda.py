@@ -121,7 +121,7 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
     with torch.cuda.graph(graph):
         y = module(x)[0]
         y.square().sum().backward()
-    results = []
+    results: list[tuple[Tensor, ...]] = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         graph.replay()
