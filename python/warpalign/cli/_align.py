@@ -20,7 +20,7 @@ from warpalign.cli._common import (
     save_plot,
 )
 from warpalign.cli._progress import waiting
-from warpalign.cli._series import Reader, check_stdin, reading_options
+from warpalign.cli._series import Reader, check_same_features, check_stdin, reading_options
 
 
 @click.command()
@@ -56,8 +56,7 @@ def align(
     """
     check_stdin(A=a, B=b)
     x, y = reader.one(a), reader.one(b)
-    if x.shape[1] != y.shape[1]:
-        raise click.UsageError(f"{b}: expected {x.shape[1]} features, as {a} has, got {y.shape[1]}")
+    check_same_features(a, x, b, y)
     result: dict[str, Any] = {"n": len(x), "m": len(y), "features": x.shape[1], "gamma": gamma}
     with waiting("aligning"):
         if normalize or (output is None and plot is None):

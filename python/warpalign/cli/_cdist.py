@@ -22,7 +22,7 @@ from warpalign.cli._common import (
     save_plot,
 )
 from warpalign.cli._progress import show_progress
-from warpalign.cli._series import Reader, check_stdin, reading_options
+from warpalign.cli._series import Reader, check_same_features, check_stdin, reading_options
 
 
 @click.command()
@@ -58,10 +58,7 @@ def cdist(
     columns = None
     if y is not None:
         columns, _ = reader.all(y)
-        if columns[0].shape[1] != rows[0].shape[1]:
-            raise click.UsageError(
-                f"{y}: expected {rows[0].shape[1]} features, as {x} has, got {columns[0].shape[1]}"
-            )
+        check_same_features(x, rows[0], y, columns[0])
     gamma = known_gamma(gamma, rows)
     table = warpalign.cdist_soft_dtw(
         rows, columns, gamma=gamma, normalize=normalize, progress=show_progress(), **options

@@ -79,6 +79,12 @@ def check_stdin(**sources: str | None) -> None:
         raise click.UsageError(f"{named[1]}: expected a file, because {named[0]} is stdin, got {_read.STDIN}")
 
 
+def check_same_features(first: str, x: torch.Tensor, second: str, y: torch.Tensor) -> None:
+    """x and y, (steps, features), which were read from these files, have as many features."""
+    if x.shape[1] != y.shape[1]:
+        raise click.UsageError(f"{second}: expected {x.shape[1]} features, as {first} has, got {y.shape[1]}")
+
+
 def description(data: Dataset) -> str:
     """What was read, in a line: 44 series of 24 steps."""
     lengths = [len(series) for series in data.series]
