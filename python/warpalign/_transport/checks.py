@@ -75,6 +75,19 @@ def check_settings(
     )
 
 
+def check_descent(**given: object) -> Settings:
+    """check_settings() of a descent on the Gromov-Wasserstein objective, whose plans have no other choice of the rest."""
+    return check_settings(cost_scale=1.0, reference="product", updates="alternating", precision=None, **given)
+
+
+def check_step(step: object) -> float:
+    """The share of the way to the new plan that a step of the descent takes."""
+    share = check_number(step, "step", None)
+    if share > 1:
+        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    return share
+
+
 def check_epsilon(epsilon: object, table: Tensor, name: str) -> tuple[float, Tensor | None]:
     """The operators' epsilon, and their epsilons, which take its place: (B,), contiguous, of the table's dtype."""
     if not isinstance(epsilon, Tensor):

@@ -12,7 +12,7 @@ from warpalign._core.checks import check_count, check_number, check_table, namin
 from warpalign._core.series import widened
 from warpalign._core.transforms import apply, no_derivative
 from warpalign._transport import autograd, plan_ops
-from warpalign._transport.checks import check_epsilon, check_rows, check_scale, check_settings
+from warpalign._transport.checks import check_descent, check_epsilon, check_rows, check_scale, check_step
 from warpalign._transport.costs import Scale
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
@@ -230,27 +230,21 @@ def gromov_wasserstein(
         >>> bool((result.plan.argmax() == torch.arange(59, -1, -1)).float().mean() > 0.9)
         True
     """
-    settings = check_settings(
-        cost_scale=1.0,
+    settings = check_descent(
         epsilon_start=epsilon_start,
         epsilon_factor=epsilon_factor,
         rho_a=rho_a,
         rho_b=rho_b,
         mass=mass,
-        reference="product",
-        updates="alternating",
         max_iter=max_iter,
         tol=tol,
-        precision=None,
         batch_invariant=True,
     )
     inner = settings._replace(
         max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"), tolerance=1e-6, epsilon_start=0.0
     )
     last = inner._replace(max_iterations=check_count(polish_iters, "polish_iters"))
-    whole_step = check_number(step, "step", None)
-    if whole_step > 1:
-        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    whole_step = check_step(step)
     starts, first_seed = check_count(restarts, "restarts"), check_count(seed, "seed", 0)
     table = inner_distances(
         (x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"), scale=check_scale(scale)

@@ -10,7 +10,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
-from warpalign._transport.checks import check_rows, check_settings
+from warpalign._transport.checks import check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
 from warpalign._transport.gromov_anchors import Descent, PointSet
@@ -102,26 +102,20 @@ def gromov_wasserstein_sampled(
         >>> result.plan.shape
         torch.Size([300, 300])
     """
-    settings = check_settings(
-        cost_scale=1.0,
+    settings = check_descent(
         epsilon_start=epsilon_start,
         epsilon_factor=epsilon_factor,
         rho_a=rho_a,
         rho_b=rho_b,
         mass=mass,
-        reference="product",
-        updates="alternating",
         max_iter=max_iter,
         tol=1e-6,
-        precision=None,
         batch_invariant=False,
     )
     last, start = check_number(epsilon, "epsilon", None), settings.epsilon_start
     inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
     polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
-    new_share, count = check_number(step, "step", None), check_count(n_anchors, "n_anchors")
-    if new_share > 1:
-        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    new_share, count = check_step(step), check_count(n_anchors, "n_anchors")
     generator = torch.Generator().manual_seed(check_count(seed, "seed", 0))
     found = of_sides((x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"))
     sides = _point_set(found[0]), _point_set(found[1])
