@@ -13,7 +13,7 @@ from warpalign import SinkhornTransport
 
 from .data import Domains
 
-EPSILON = 0.1  # of the mean cost
+EPSILON = 0.1  # as a share of the mean cost
 Array = NDArray[np.float32]
 
 

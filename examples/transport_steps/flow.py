@@ -10,7 +10,7 @@ from torch import Tensor
 from warpalign.transport import SinkhornDivergence
 
 EPSILON = 0.002  # of squared distances in the unit square
-RATE = 0.2  # of the way that each point would go, in a step
+RATE = 0.2  # the share of its way that a point goes in a step
 
 
 class Frames(NamedTuple):

@@ -10,7 +10,7 @@ namespace warpalign {
 // c = a b, or c += a b. Element (i, j) of a matrix lies stride[0] i + stride[1] j elements behind its
 // pointer. Sums are float32 or wider. No extent is 0.
 struct MatrixProductCall {
-  DType dtype;  // of all three
+  DType dtype;  // all three matrices have it
   std::int64_t rows, columns, depth;
   const void* a;  // (rows, depth); one of its strides is 1
   std::int64_t a_stride[2];

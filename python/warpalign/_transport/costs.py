@@ -13,7 +13,7 @@ from warpalign._core.costs import COSTS, CostFunction, check_costs, in_full_prec
 Scale = Literal["max", "mean"]
 # Costs that are so many times larger where the points are: by this power of the factor.
 DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
-_MOST_ENTRIES = 1 << 22  # of a block
+_MOST_ENTRIES = 1 << 22  # a block of costs has no more
 
 
 def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:

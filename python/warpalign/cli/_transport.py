@@ -16,10 +16,10 @@ from warpalign._core.costs import COSTS, Cost
 from warpalign._transport.costs import pair_costs, size_of_costs
 from warpalign.cli._common import OutputType, placing, plot_option, report, save_plot
 from warpalign.cli._progress import waiting
-from warpalign.cli._series import Reader, check_stdin, reading_options
+from warpalign.cli._series import Reader, check_same_features, check_stdin, reading_options
 from warpalign.transport import SinkhornResult, sinkhorn
 
-SHARE = 0.05  # of the mean cost: epsilon, where none is given
+SHARE = 0.05  # epsilon as a share of the mean cost, where no epsilon is given
 SHOWN = 400  # rows of A whose matches are drawn
 
 
@@ -94,8 +94,7 @@ def transport(
     """
     check_stdin(A=a, B=b)
     x, y = reader.one(a), reader.one(b)
-    if x.shape[1] != y.shape[1]:
-        raise click.UsageError(f"{b}: expected {x.shape[1]} features, as {a} has, got {y.shape[1]}")
+    check_same_features(a, x, b, y)
     if epsilon is None:
         epsilon = SHARE * mean_cost(x, y, cost)
     with waiting("matching"):

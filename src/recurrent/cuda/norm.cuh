@@ -30,7 +30,7 @@ struct NormalForm {
   __device__ __forceinline__ Real operator()(Real v) const { return (v - mean) * scale; }
 };
 
-// Of the row value(0) ... value(count - 1).
+// The row is value(0) ... value(count - 1).
 template <class Real, class Value>
 __device__ __forceinline__ NormalForm<Real> normal_form(int count, Real eps, const Value& value) {
   Real sum = 0;
