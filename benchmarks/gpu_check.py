@@ -158,7 +158,7 @@ def python_tests(device: torch.device, operators: list[str]) -> Row:
         folders = [f"tests/python/{name}" for name in ("core", *operators)]
         arguments = ["-m", "pytest", "-q", "-m", marks, *folders, "-p", "no:cacheprovider"]
         if importlib.util.find_spec("xdist"):
-            arguments += ["-n", str(min(8, os.cpu_count() or 1))]
+            arguments += ["-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))]
         # Several processes: a pool of threads in each would leave the references in Python no core.
         arguments += [f"--junitxml={report}"]
         status, output = command([sys.executable, *arguments], 400, OMP_NUM_THREADS="1")
