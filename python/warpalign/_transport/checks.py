@@ -88,6 +88,11 @@ def check_step(step: object) -> float:
     return share
 
 
+def check_callback(callback: object) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: expected a function or None, got {type(callback).__name__}")
+
+
 def check_epsilon(epsilon: object, table: Tensor, name: str) -> tuple[float, Tensor | None]:
     """The operators' epsilon, and their epsilons, which take its place: (B,), contiguous, of the table's dtype."""
     if not isinstance(epsilon, Tensor):

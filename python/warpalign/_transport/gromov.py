@@ -12,11 +12,18 @@ from warpalign._core.checks import check_count, check_number, check_table, namin
 from warpalign._core.series import widened
 from warpalign._core.transforms import apply, no_derivative
 from warpalign._transport import autograd, plan_ops
-from warpalign._transport.checks import check_descent, check_epsilon, check_rows, check_scale, check_step
+from warpalign._transport.checks import (
+    check_callback,
+    check_descent,
+    check_epsilon,
+    check_rows,
+    check_scale,
+    check_step,
+)
 from warpalign._transport.costs import Scale
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
-from warpalign._transport.gromov_solver import Objective, Schedule, State, solve
+from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State, solve
 from warpalign._transport.gromov_start import anchored_cost, eccentricity_cost, plan_of_cost, product_plan
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
@@ -165,6 +172,7 @@ def gromov_wasserstein(
     sinkhorn_iters: int = 20,
     polish_iters: int = 500,
     tol: float = 1e-3,
+    callback: Callback | None = None,
 ) -> GromovResult:
     """Entropic Gromov-Wasserstein transport between two sets, which need not have a feature in common.
 
@@ -211,6 +219,8 @@ def gromov_wasserstein(
         sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
         polish_iters: iterations of the last one, which gives the result.
         tol: steps end when less than this share of the mass moves, at the last epsilon.
+        callback: called after each step of the first start with its number, from 1 on, its epsilons (B,), and the share of
+            the mass that moves (B,).
 
     Returns:
         GromovResult with plan, value, distortion, converged, iterations and history. The value is differentiable in points,
@@ -244,6 +254,7 @@ def gromov_wasserstein(
         max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"), tolerance=1e-6, epsilon_start=0.0
     )
     last = inner._replace(max_iterations=check_count(polish_iters, "polish_iters"))
+    check_callback(callback)
     whole_step = check_step(step)
     starts, first_seed = check_count(restarts, "restarts"), check_count(seed, "seed", 0)
     table = inner_distances(
@@ -262,7 +273,7 @@ def gromov_wasserstein(
     )
     with naming_arguments():
         with torch.no_grad():
-            state = _best(of.detached(), problem, schedule, inner, init, starts, first_seed)
+            state = _best(of.detached(), problem, schedule, inner, init, starts, first_seed, callback)
             slope = of.detached()._replace(features=None).cost(state.plan)
         cost = slope if of.features is None else slope + of.weight * of.features
         problem = problem._replace(
@@ -322,11 +333,12 @@ def _best(
     init: object,
     starts: int,
     seed: int,
+    callback: Callback | None,
 ) -> State:
     """The state with the least objective of each problem."""
     weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
     start = _start(of, weights, schedule, inner, init)
-    best = solve(of, weights, start, schedule, inner)
+    best = solve(of, weights, start, schedule, inner, callback)
     if starts == 1:
         return best
     generator = torch.Generator().manual_seed(seed)

@@ -55,6 +55,31 @@ class Gibbs(NamedTuple):
         return drawn[0].long().clamp_(min=0)
 
 
+class Start(NamedTuple):
+    """A plan to start from, which is no Gibbs kernel of this descent."""
+
+    drawn: Callable[[int, int], Tensor]
+    """(count, seed) -> (count, 2) int64 pairs"""
+    total: Callable[[], Tensor]
+
+    def mass(self) -> Tensor:
+        return self.total()
+
+    def pairs(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.drawn(count, int(torch.randint(2**62, (), generator=generator))).clamp(min=0)
+
+
+def pairs_of_table(table: Tensor, count: int, seed: int) -> Tensor:
+    """(count, 2) int64: independent pairs (i, j), drawn with probability table[i, j] / sum, by inversion in float64."""
+    levels = torch.rand(2, count, 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    of_row, of_column = levels.to(table.device)
+    sums = torch.nan_to_num(table.double().sum(1)).cumsum(0)
+    rows = torch.searchsorted(sums, of_row[:, 0] * sums[-1], right=True).clamp(max=table.shape[0] - 1)
+    along = torch.nan_to_num(table[rows].double()).cumsum(1)
+    columns = torch.searchsorted(along, of_column * along[:, -1:], right=True)[:, 0]
+    return torch.stack([rows, columns.clamp(max=table.shape[1] - 1)], 1)
+
+
 class Descent:
     """The state of a solve. `plans` are the newest ones, which the current plan is a mixture of."""
 
@@ -63,19 +88,16 @@ class Descent:
         sides: tuple[PointSet, PointSet],
         weights: tuple[Tensor | None, Tensor | None],
         features: tuple[Tensor, Tensor] | None,
+        feature_cost: Tensor | None,
         feature_weight: float,
         settings: Settings,
         step: float,
         generator: torch.Generator,
     ) -> None:
-        self.sides, self.weights, self.features, self.feature_weight = (
-            sides,
-            weights,
-            features,
-            feature_weight,
-        )
+        self.sides, self.weights = sides, weights
+        self.features, self.feature_cost, self.feature_weight = features, feature_cost, feature_weight
         self.settings, self.step, self.generator = settings, step, generator
-        self.plans: list[Gibbs] = []
+        self.plans: list[Gibbs | Start] = []
         rows = [side.some_rows(generator) for side in sides]
         self.sizes = [_positive(part.amax()) for part in rows]
         self.eccentricities = tuple(
@@ -83,8 +105,11 @@ class Descent:
             for part, size in zip(rows, self.sizes, strict=True)
         )
 
-    def begin(self, epsilon: float) -> None:
-        """The first plan compares points by their eccentricities."""
+    def begin(self, epsilon: float, start: Start | None = None) -> None:
+        """Without a start, the first plan compares points by their eccentricities."""
+        if start is not None:
+            self._keep(start)
+            return
         u, v = self.eccentricities
         self._keep(self._solved((u, v), 2 * (1 - self.feature_weight), epsilon, _FIRST_ITERATIONS)[0])
 
@@ -93,7 +118,7 @@ class Descent:
         pairs = self._drawn(count)
         self._points = (self._coordinates(0, pairs[:, 0]), self._coordinates(1, pairs[:, 1]))
         is_relaxed = self.settings.mass > 0 or min(self.settings.rho_a, self.settings.rho_b) < float("inf")
-        mass = float(self.plans[0].mass()) if is_relaxed else 1.0
+        mass = float(self.plans[0].mass()) if is_relaxed or self.weights[0] is not None else 1.0
         self._factor = 2 * (1 - self.feature_weight) * mass / count
         new, linear = self._solved(self._points, self._factor, epsilon, self.settings.max_iterations)
         self._keep(new)
@@ -125,7 +150,7 @@ class Descent:
         parts = zip(self.plans, counts, strict=True)
         return torch.cat([plan.pairs(number, self.generator) for plan, number in parts if number])
 
-    def _keep(self, plan: Gibbs) -> None:
+    def _keep(self, plan: Gibbs | Start) -> None:
         self.plans = [plan, *self.plans][: _MOST_PLANS if self.step < 1 else 1]
 
     def _solved(
@@ -136,9 +161,14 @@ class Descent:
             share = (self.feature_weight / factor) ** 0.5
             points = tuple(torch.cat([u, share * f], 1) for u, f in zip(points, self.features, strict=True))  # type: ignore[assignment]
         settings = self.settings._replace(cost_scale=factor, epsilon=epsilon, max_iterations=iterations)
-        start = (self.plans[0].of.f0, self.plans[0].of.g0) if self.plans else (None, None)
+        newest = self.plans[0] if self.plans else None
+        start = (newest.of.f0, newest.of.g0) if isinstance(newest, Gibbs) else (None, None)
         u, v = (t[None].contiguous() for t in points)
-        if u.shape[1] * v.shape[1] <= _STORED_ENTRIES:
+        if self.feature_cost is not None and self.feature_weight > 0:
+            cost = _squares(u, v).mul_(factor).add_(self.feature_cost, alpha=self.feature_weight)
+            of = Inputs(None, None, cost, *self.weights, None, None, None, *start)
+            settings = settings._replace(cost_scale=1.0)
+        elif u.shape[1] * v.shape[1] <= _STORED_ENTRIES:
             of = Inputs(None, None, _squares(u, v), *self.weights, None, None, None, *start)
         else:
             of = Inputs(u, v, None, *self.weights, None, None, None, *start)

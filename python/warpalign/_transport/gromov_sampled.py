@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,10 +11,10 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
-from warpalign._transport.checks import check_descent, check_rows, check_step
+from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
-from warpalign._transport.gromov_anchors import Descent, PointSet
+from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_geometry import Geometry, Side, of_sides
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
@@ -21,6 +22,9 @@ from warpalign._transport.problem import Problem
 _LAST_PAIRS = 1000
 _AVERAGED = 0.2  # a step's weight in the running mean
 _BETTER = 5e-3  # the share by which the mean must fall to count
+
+
+Callback = Callable[[int, float, Tensor], object]
 
 
 class SampledGromovResult(NamedTuple):
@@ -50,10 +54,12 @@ def gromov_wasserstein_sampled(
     graphs: tuple[Graph | None, Graph | None] | None = None,
     k: int = 30,
     features: tuple[Tensor, Tensor] | None = None,
+    feature_cost: Tensor | None = None,
     feature_weight: float = 0.0,
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
+    init: Literal["eccentricity"] | Tensor | TransportPlan = "eccentricity",
     n_anchors: int = 80,
     epsilon_start: float | None = 1e-2,
     epsilon_factor: float = 0.9,
@@ -62,11 +68,13 @@ def gromov_wasserstein_sampled(
     sinkhorn_iters: int = 5,
     polish_iters: int = 500,
     patience: int = 10,
+    min_iter: int = 1,
     seed: int = 0,
+    callback: Callback | None = None,
 ) -> SampledGromovResult:
     """Entropic Gromov-Wasserstein transport with sampled gradients.
 
-    No N × N or M × M table is stored, and an N × M table of costs only up to 2^22 entries.
+    No N × N or M × M table is stored, and an N × M table of costs only up to 2^22 entries or with feature_cost.
 
     Each step draws pairs of points (anchors) from the current plan and takes the mean of (Cx[i, k] − Cy[j, l])² over them for
     the cost of (i, j). That is a squared distance of points with n_anchors coordinates, the distances to the anchors. So the
@@ -81,11 +89,15 @@ def gromov_wasserstein_sampled(
         y: (M, E) points.
         epsilon: the factor of KL in the objective, in units of the divided squared distances.
         features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
+        feature_cost: F (N, M) itself, in the place of features.
         feature_weight: from 0 to below 1.
+        init: "eccentricity", or a plan (N, M) from which the first anchors are drawn.
         n_anchors: pairs of a step. The cost's standard deviation falls with their root.
         step: how much of the plan from which anchors are drawn is new in each step.
         patience: steps without a better running mean of the linearised cost, at the last epsilon, after which steps end.
+        min_iter: steps before that, at least.
         seed: the same seed gives the same result on one device.
+        callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
         all others: a, b, geometry, distances, graphs, k, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
             sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
             searches paths from the anchors alone.
@@ -128,16 +140,22 @@ def gromov_wasserstein_sampled(
         check_rows(given, name, side.like.view(1, 1), found[0].name, side.size)
         for name, given, side in zip(("a", "b"), (a, b), sides, strict=True)
     )
-    weight, extra = _features(features, feature_weight, sides)
+    weight, extra = _features(features, feature_cost is not None, feature_weight, sides)
+    table = _feature_table(feature_cost, sides)
+    first = _start(init, sides)
+    least = check_count(min_iter, "min_iter")
+    check_callback(callback)
     with torch.no_grad(), naming_arguments():
-        descent = Descent(sides, (weights[0], weights[1]), extra, weight, inner, new_share, generator)
+        descent = Descent(sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator)
         now = max(last, start)
-        descent.begin(now)
+        descent.begin(now, first)
         history: list[Tensor] = []
         mean = best = None
         waited = 0
-        while len(history) < settings.max_iterations and waited < waits:
+        while len(history) < settings.max_iterations and (waited < waits or len(history) < least):
             history.append(descent.advance(count, now))
+            if callback is not None:
+                callback(len(history), now, history[-1])
             if now > last:
                 now = max(last, now * settings.epsilon_factor)
                 continue
@@ -173,15 +191,48 @@ def _point_set(side: Side) -> PointSet:
     )
 
 
+def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
+    if isinstance(init, TransportPlan):
+        plan, shape = init, (sides[0].size, sides[1].size)
+        if tuple(plan.shape) != shape:
+            raise ValueError(f"init: expected a plan {shape}, got one of shape {tuple(plan.shape)}")
+        return Start(lambda count, seed: plan.sample(count, seed=seed), plan.mass)
+    if isinstance(init, Tensor):
+        table = _table_of_pairs(init, "init", sides)
+        return Start(lambda count, seed: pairs_of_table(table, count, seed), table.sum)
+    if init != "eccentricity":
+        raise ValueError(f'init: expected "eccentricity" or a plan (N, M), got {init!r}')
+    return None
+
+
+def _feature_table(feature_cost: object, sides: tuple[PointSet, PointSet]) -> Tensor | None:
+    return None if feature_cost is None else _table_of_pairs(feature_cost, "feature_cost", sides)
+
+
+def _table_of_pairs(given: object, name: str, sides: tuple[PointSet, PointSet]) -> Tensor:
+    """(N, M), of the sides' dtype and device."""
+    table = widened(check_table(given, name, "N, M")).detach()
+    shape, like = (sides[0].size, sides[1].size), sides[0].like
+    if tuple(table.shape) != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {shape_of(table)}")
+    if table.dtype != like.dtype or table.device != like.device:
+        raise TypeError(
+            f"{name}: expected {like.dtype} on {like.device}, got {table.dtype} on {table.device}"
+        )
+    return table
+
+
 def _features(
-    features: object, feature_weight: object, sides: tuple[PointSet, PointSet]
+    features: object, is_table: bool, feature_weight: object, sides: tuple[PointSet, PointSet]
 ) -> tuple[float, tuple[Tensor, Tensor] | None]:
     """The features' weight, and both sets' features."""
     weight = check_number(feature_weight, "feature_weight")
     if weight >= 1:
         raise ValueError(f"feature_weight: expected a number from 0 to below 1, got {feature_weight}")
+    if features is not None and is_table:
+        raise ValueError("features: expected None beside feature_cost, got both")
     if features is None:
-        if weight > 0:
+        if weight > 0 and not is_table:
             raise ValueError(
                 f"features: expected a pair (N, F) and (M, F) with feature_weight = {weight}, got None"
             )

@@ -10,7 +10,8 @@ with Cx and Cy are torch's; the plans are those of the operator, on CPUs and on 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -107,12 +108,30 @@ def transported(cost: Tensor, weights: Inputs, epsilons: Tensor, settings: Setti
     return result[9], result[2], result[3]
 
 
-def solve(of: Objective, weights: Inputs, plan: Tensor, schedule: Schedule, settings: Settings) -> State:
+Callback = Callable[[int, Tensor, Tensor], object]
+
+
+class Linearized(Protocol):
+    """An objective by its derivative alone."""
+
+    def cost(self, plan: Tensor) -> Tensor:
+        """(B, N, M): d E / d T."""
+
+
+def solve(
+    of: Linearized,
+    weights: Inputs,
+    plan: Tensor,
+    schedule: Schedule,
+    settings: Settings,
+    callback: Callback | None = None,
+) -> State:
     """Descends from a plan. Problems that have converged stay as they are, whatever others of the batch do.
 
     Args:
         weights: a and b; nothing else is looked at.
         settings: of the inner problems.
+        callback: called after each step with its number, from 1 on, its epsilons (B,), and what it adds to `moved`.
     """
     batch, n, m = plan.shape
     f, g = plan.new_zeros(batch, n), plan.new_zeros(batch, m)
@@ -130,6 +149,8 @@ def solve(of: Objective, weights: Inputs, plan: Tensor, schedule: Schedule, sett
         )
         share = (new - plan).abs_().sum((1, 2)) / new.sum((1, 2))
         moved.append(share)
+        if callback is not None:
+            callback(step + 1, epsilon, share)
         at_last = epsilon <= schedule.epsilon
         keep = done[:, None]
         f, g = f.where(keep, new_f), g.where(keep, new_g)

@@ -353,3 +353,15 @@ def test_extremes(device: torch.device) -> None:
         start = gromov_wasserstein(x, x, epsilon=0.01)
     warm = gromov_wasserstein(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
     assert int(warm.iterations) <= int(start.iterations)
+
+
+def test_callback() -> None:
+    seen: list[tuple[int, float, float]] = []
+    result = gromov_wasserstein(
+        spiral(30, 0),
+        swiss_roll(25, 1),
+        callback=lambda *of: seen.append((of[0], float(of[1]), float(of[2]))),
+    )
+    assert [of[0] for of in seen] == list(range(1, int(result.iterations) + 1))
+    assert seen[0][1] == pytest.approx(1e-2) and seen[-1][1] == pytest.approx(1e-3)
+    assert [of[2] for of in seen] == result.history.tolist()

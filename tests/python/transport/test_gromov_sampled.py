@@ -11,7 +11,7 @@ from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport import gromov_anchors
 from warpalign._transport.gromov_solver import Objective
-from warpalign.transport import gromov_wasserstein_sampled, knn_graph
+from warpalign.transport import gromov_wasserstein_sampled, knn_graph, sinkhorn
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -87,3 +87,53 @@ def test_geometries_and_few_points() -> None:
         assert gromov_wasserstein_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
     one = torch.zeros(1, 2)
     assert gromov_wasserstein_sampled(one, one).plan.dense().tolist() == [[1.0]]
+
+
+def test_a_table_of_features_is_their_squared_distances() -> None:
+    x, y = spiral(40, 0).double(), swiss_roll(30, 1).double()
+    of_x, of_y = torch.rand(40, 3).double(), torch.rand(30, 3).double()
+    table = (of_x[:, None] - of_y).square().sum(2)
+    options: dict[str, Any] = {"feature_weight": 0.4, "epsilon": 0.01, "max_iter": 12}
+    by_table = gromov_wasserstein_sampled(x, y, feature_cost=table, **options)
+    by_features = gromov_wasserstein_sampled(x, y, features=(of_x, of_y), **options)
+    torch.testing.assert_close(by_table.plan.dense(), by_features.plan.dense(), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["table", "plan"])
+def test_a_start_is_where_anchors_come_from(kind: str) -> None:
+    """One step from the answer, or from its mirror image, stays there."""
+    x = spiral(80, 0)
+    for order in (torch.arange(80), torch.arange(79, -1, -1)):
+        table = torch.eye(80)[order] / 80
+        init: Any = table
+        if kind == "plan":
+            init = sinkhorn(cost_matrix=1 - 80 * table, epsilon=0.05).plan
+        result = gromov_wasserstein_sampled(
+            x, x, geometry="geodesic", k=4, init=init, max_iter=1, step=1.0, epsilon_start=None
+        )
+        # The other order differs by 40 on average. The spiral is not its mirror image, so this one is not met exactly.
+        assert float((result.plan.argmax() - order).abs().float().mean()) < 12
+
+
+def test_weights_may_have_any_sum() -> None:
+    x, y = spiral(30, 0).double(), swiss_roll(25, 1).double()
+    options: dict[str, Any] = {"epsilon_start": None, "max_iter": 8, "sinkhorn_iters": 2000}
+    start = torch.ones(30, 25, dtype=torch.float64)
+    ones = gromov_wasserstein_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.dense()
+    a, b = torch.full((30,), 0.1).double(), torch.full((25,), 0.12).double()
+    # The objective's first part has the square of the mass, KL has it once.
+    three = gromov_wasserstein_sampled(x, y, a=a, b=b, epsilon=0.06, init=start / 250, **options).plan.dense()
+    torch.testing.assert_close(three / 3, ones, rtol=1e-6, atol=1e-12)
+
+
+def test_callbacks_and_fewest_steps() -> None:
+    x, y = spiral(30, 0), swiss_roll(25, 1)
+    seen: list[tuple[int, float, float]] = []
+    options: dict[str, Any] = {"epsilon_start": None, "patience": 2, "epsilon": 0.05}
+    result = gromov_wasserstein_sampled(
+        x, y, min_iter=40, callback=lambda *of: seen.append((of[0], of[1], float(of[2]))), **options
+    )
+    assert result.iterations >= 40 > gromov_wasserstein_sampled(x, y, **options).iterations
+    assert [of[0] for of in seen] == list(range(1, result.iterations + 1))
+    assert {of[1] for of in seen} == {0.05}
+    assert [of[2] for of in seen] == result.history.tolist()

@@ -178,6 +178,9 @@ CALLS: BadCalls = {
     "gromov_wasserstein: a tolerance below 0": bad(
         tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"
     ),
+    "gromov_wasserstein: a number for a callback": bad(
+        callback=20, error=TypeError, message="callback: expected a function or None, got int"
+    ),
 }
 
 
@@ -266,5 +269,32 @@ SAMPLED: BadCalls = {
     "no last iterations": bad_sampled(polish_iters=0, message="polish_iters: expected at least 1, got 0"),
     "no patience": bad_sampled(patience=0, message="patience: expected at least 1, got 0"),
     "a seed below 0": bad_sampled(seed=-1, message="seed: expected at least 0, got -1"),
+    "fewer than one step": bad_sampled(min_iter=0, message="min_iter: expected at least 1, got 0"),
+    "a number for a callback": bad_sampled(
+        callback=20, error=TypeError, message="callback: expected a function or None, got int"
+    ),
+    "a table beside features": bad_sampled(
+        features=lambda given: (given.x[0], given.y[0]),
+        feature_cost=zeros(5, 6),
+        message="features: expected None beside feature_cost, got both",
+    ),
+    "a table of features of other points": bad_sampled(
+        feature_cost=zeros(5, 5), message="feature_cost: expected shape (5, 6), got (5, 5)"
+    ),
+    "a table of features of another dtype": bad_sampled(
+        feature_cost=zeros(5, 6, dtype=torch.float64),
+        error=TypeError,
+        message="feature_cost: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
+    ),
+    "an unknown start": bad_sampled(
+        init="product", message="init: expected \"eccentricity\" or a plan (N, M), got 'product'"
+    ),
+    "a start of other sizes": bad_sampled(
+        init=zeros(5, 5), message="init: expected shape (5, 6), got (5, 5)"
+    ),
+    "a plan of other sizes to start from": bad_sampled(
+        init=lambda given: gromov_wasserstein(given.x[0], given.x[0], max_iter=1).plan,
+        message="init: expected a plan (5, 6), got one of shape (5, 5)",
+    ),
 }
 CALLS |= {f"gromov_wasserstein_sampled: {name}": call for name, call in SAMPLED.items()}
