@@ -12,6 +12,7 @@
 // recompute ahead of the wave in the reverse sweep.
 #pragma once
 
+#include "soft_dtw/cuda/band_steps.cuh"
 #include "soft_dtw/cuda/cost_range.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
@@ -121,7 +122,7 @@ class FewFeatures {
     if constexpr (kPaths) {
       const bool writes = w_.lane == 0 && w_.pair.grad_x;
       const auto before = [&] { return band_rows(p_.band, w_.strip * 32 * W - 1, w_.pair.n, w_.pair.m).end; };
-      own_rows_ = rows_as_steps(writes && w_.has_left() ? before() : 0, writes ? w_.end_row : 0);
+      own_rows_ = rows_as_steps(w_, writes && w_.has_left() ? before() : 0, writes ? w_.end_row : 0);
     }
   }
 
@@ -189,10 +190,7 @@ class FewFeatures {
   }
   __device__ __forceinline__ void begin_group(int group) {
     x_ = ring_ + (((group - first_group()) * kGroup - w_.lane) & (kRows - 1)) * F;
-    if constexpr (kPaths) {
-#pragma unroll
-      for (int k = 0; k < W; ++k) allowed_[k] = steps_of_group(rows_[k], group);
-    }
+    if constexpr (kPaths) in_band_.begin_group(group);
   }
 
   [[nodiscard]] __device__ __forceinline__ Real scale() const { return scale_; }
@@ -207,7 +205,7 @@ class FewFeatures {
     return kAll ? max(sum, Real(0)) : sum;  // max() returns 0 for NaN
   }
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int k) const {
-    return kPaths && !(allowed_[k] >> q & 1);
+    return kPaths && !in_band_.hold(q, k);
   }
 
   // carried: F partial sums of grad_x over the columns on the right.
@@ -289,22 +287,6 @@ class FewFeatures {
     return weight;
   }
 
-  // The rows begin <= i < end of this lane, counted in its steps.
-  struct Steps {
-    int begin;
-    int end;
-  };
-  [[nodiscard]] __device__ Steps rows_as_steps(int begin, int end) const {
-    return {begin + w_.shift + w_.lane, max(begin, end) + w_.shift + w_.lane};
-  }
-  // One bit for each step of the group: whether it is one of `steps`.
-  [[nodiscard]] static __device__ __forceinline__ unsigned steps_of_group(Steps steps, int group) {
-    const int first = group * kGroup;
-    const int begin = min(max(steps.begin - first, 0), kGroup);
-    const int end = min(max(steps.end - first, 0), kGroup);
-    return (1u << end) - (1u << begin);
-  }
-
   // The first step of y that is not missing. A missing step may hold any numbers, so that distances are not
   // measured from it.
   [[nodiscard]] __device__ int first_present() const {
@@ -354,13 +336,7 @@ class FewFeatures {
       for (int f = 0; f < F; ++f) y_[k][f] = feature(y, p_.y_stride[2], f);
       if (kAll && is_missing_column(k)) y_[k][0] = Real(CUDART_NAN_F);
     }
-    if constexpr (kPaths) {
-#pragma unroll
-      for (int k = 0; k < W; ++k) {
-        const auto rows = band_rows(p_.band, min(column_ + k, w_.pair.m - 1), w_.pair.n, w_.pair.m);
-        rows_[k] = rows_as_steps(rows.begin, rows.end);
-      }
-    }
+    if constexpr (kPaths) in_band_.begin_strip(w_, column_);
   }
 
   const Wave& w_;
@@ -380,11 +356,10 @@ class FewFeatures {
   const bool is_norm_;
   const Distance<Real> distance_;
   const Slope<Real> slope_;
-  Steps rows_[W];        // rows in the band, for each of the lane's columns
-  unsigned allowed_[W];  // the same for the group in work, as bits
-  Steps own_rows_;       // rows whose grad_x this lane writes
-  unsigned writes_;      // the same for the group in work, as bits
-  In* grad_x_;           // the row of grad_x at the group's first step
+  BandSteps<W> in_band_;
+  Steps own_rows_;   // rows whose grad_x this lane writes
+  unsigned writes_;  // the same for the group in work, as bits
+  In* grad_x_;       // the row of grad_x at the group's first step
 };
 
 }  // namespace warpalign::detail::soft_dtw

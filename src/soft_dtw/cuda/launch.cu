@@ -106,6 +106,8 @@ Params part_of(const Params& p, int first, int count) {
   move(part.alignment, static_cast<std::int64_t>(p.n) * p.m);
   if (part.x_lengths) part.x_lengths += first;
   if (part.y_lengths) part.y_lengths += first;
+  if (part.x_mask) part.x_mask += static_cast<std::int64_t>(first) * p.n;
+  if (part.y_mask) part.y_mask += static_cast<std::int64_t>(first) * p.m;
   part.uncertified += first;
   part.batch = count;
   return part;
@@ -141,7 +143,7 @@ Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stre
   auto* const base = static_cast<unsigned char*>(workspace);
   Params p = params_of(call);
   if (exchanges_series(call)) exchange_series(p);
-  if (p.band.kind != BandKind::kNone) {
+  if (p.band.kind != BandKind::kNone && plan.panel_pairs == 0) {
     if (Status s = clear_gradients(p, stream); !s.ok()) return s;
   }
   if (plan.has_rerun) p.uncertified = reinterpret_cast<int*>(base);

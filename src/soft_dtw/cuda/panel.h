@@ -52,12 +52,13 @@ struct Params;  // params.cuh
 
 // All take p.batch pairs of p.n rows and p.m columns, in p.panel.
 //
-// Makes the panel's costs: squared distances of x and y, summed from differences; or p.cost.
+// Makes the panel's costs: squared, absolute or Huber distances of x and y, or p.cost. Costs of missing steps
+// are 0. Cells outside a band may stay as they are.
 Status make_panel(const Params& p, cudaStream_t stream);
-// From E in the panel: grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]), grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i]),
-// whichever is not null; 0 behind the true lengths.
+// From E in the panel: grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]), grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i]), or
+// the same with the metric's slopes, whichever is not null; 0 behind the true lengths and of missing steps.
 Status make_panel_gradients(const Params& p, cudaStream_t stream);
-// Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths.
+// Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths and outside a band.
 Status copy_panel_alignment(const Params& p, cudaStream_t stream);
 
 }  // namespace warpalign::detail::soft_dtw

@@ -1,6 +1,7 @@
 // Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
 #include "cuda/launch.cuh"
 #include "cuda/warp.cuh"
+#include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
 #include "soft_dtw/cuda/panel_units.cuh"
@@ -32,24 +33,24 @@ __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& ti
   }
 }
 
-// Sums of squared differences, 4 rows by 4 columns for each thread. Squares are summed in chunks of
-// features, so that the rounding error hardly grows with their number.
-__device__ __forceinline__ void sum_squares(const Params& p, const PanelTile& tile, CostTile& costs) {
-  __shared__ Factors<kChunk> x, y;
+// Sums of differences, 4 rows by 4 columns for each thread: of part(x - y), a feature's part in the cost.
+// Parts are summed in chunks of features, so that the rounding error hardly grows with their number.
+template <class PartOf>
+__device__ __forceinline__ void sum_differences(const Series& rows, const Series& columns, int dim,
+                                                const PartOf& part, Factors<kChunk>& x, Factors<kChunk>& y,
+                                                CostTile& costs) {
   const int r0 = threadIdx.x / 16 * 4;
   const int c0 = threadIdx.x % 16 * 4;
-  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim);
-  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim);
   float total[4][4] = {};
   float next_x[Factors<kChunk>::kPerThread], next_y[Factors<kChunk>::kPerThread];
   rows.load(0, next_x);
   columns.load(0, next_y);
-  for (int d0 = 0; d0 < p.dim; d0 += kChunk) {
+  for (int d0 = 0; d0 < dim; d0 += kChunk) {
     __syncthreads();
     x.store(next_x);
     y.store(next_y);
     __syncthreads();
-    if (d0 + kChunk < p.dim) {
+    if (d0 + kChunk < dim) {
       rows.load(d0 + kChunk, next_x);
       columns.load(d0 + kChunk, next_y);
     }
@@ -62,8 +63,7 @@ __device__ __forceinline__ void sum_squares(const Params& p, const PanelTile& ti
       for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const float difference = left[r] - right[c];
-          sum[r][c] += difference * difference;
+          sum[r][c] = part(left[r] - right[c], sum[r][c]);
         }
       }
     }
@@ -77,6 +77,24 @@ __device__ __forceinline__ void sum_squares(const Params& p, const PanelTile& ti
   for (int r = 0; r < 4; ++r) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) costs.of[(r0 + r) * CostTile::kStride + c0 + c] = total[r][c];
+  }
+}
+
+// By the problem's metric; squared where there are no options.
+template <bool kOptions>
+__device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, CostTile& costs) {
+  __shared__ Factors<kChunk> x, y;
+  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim, kOptions ? p.x_mask : nullptr, p.n);
+  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim, kOptions ? p.y_mask : nullptr,
+                       p.m);
+  const auto sum = [&](const auto& part) { sum_differences(rows, columns, p.dim, part, x, y, costs); };
+  if (kOptions && p.metric == Metric::kAbsolute) {
+    sum([](float t, float so_far) { return so_far + fabsf(t); });
+  } else if (kOptions && p.metric == Metric::kHuber) {
+    const Distance<float> huber(Metric::kHuber);
+    sum([&](float t, float so_far) { return so_far + huber.of(t); });
+  } else {
+    sum([](float t, float so_far) { return fmaf(t, t, so_far); });
   }
 }
 
@@ -165,26 +183,38 @@ __device__ __forceinline__ int largest_of_block(int bits) {
   return bits;
 }
 
-template <CostsFrom kFrom>
-__global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts ? 2 : 3)
+// kOptions: metrics, missing steps and bands; cells outside the band are left as they are.
+template <CostsFrom kFrom, bool kOptions = false>
+__global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts || kOptions ? 2 : 3)
     panel_costs_kernel(const __grid_constant__ Params p) {
   __shared__ CostTile costs;
   const PanelTile tile(p);
   if (!tile.has_cells()) return;
+  if (kOptions && !tile.meets_band(p)) {
+    if (threadIdx.x == 0) p.panel.range[tile.index()] = 0;
+    return;
+  }
   if constexpr (kFrom == CostsFrom::kMatrix) {
     copy_matrix(p, tile, costs);
   } else if constexpr (kFrom == CostsFrom::kDifferences) {
-    sum_squares(p, tile, costs);
+    sum_metric<kOptions>(p, tile, costs);
   } else {
     multiply_series(p, tile, costs);
   }
   __syncthreads();
+  static_assert(kTileThreads % kPanelColumns == 0);  // a thread has one column
+  const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
+  const IndexRange own = tile.rows_of<kOptions>(p, c);
+  const bool is_missing_column = kOptions && tile.misses_column(p, min(c, tile.m - 1 - tile.column0));
   int bits = 0;
   for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
-    const int r = k / kPanelColumns, c = k % kPanelColumns;
-    if (tile.holds(r, c)) bits = largest_bits(bits, costs.of[r * CostTile::kStride + c]);
+    const int r = k / kPanelColumns;
+    if (r < own.begin || r >= own.end) continue;
+    float& cost = costs.of[r * CostTile::kStride + c];
+    if (kOptions && (is_missing_column || tile.misses_row(p, r))) cost = 0.0f;
+    bits = largest_bits(bits, cost);
   }
-  bits = largest_of_block(bits);
+  bits = largest_of_block(bits);  // where threads wait for each other
   if (threadIdx.x == 0) p.panel.range[tile.index()] = bits;
 
   // The tile's own rows, and in the first and last tile those outside the pair, too.
@@ -193,31 +223,34 @@ __global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts ? 
   const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
   float* const to = tile.line();
   for (int k = threadIdx.x; k < lines * kPanelColumns; k += kTileThreads) {
-    const int c = k % kPanelColumns;
     const int r = k / kPanelColumns - c / 2;
-    if (r >= first && r < end) to[k] = tile.holds(r, c) ? costs.of[r * CostTile::kStride + c] : 0.0f;
+    if (r < first || r >= end) continue;
+    to[k] =
+        r >= own.begin && r < min(own.end, kPanelRows) && r >= 0 ? costs.of[r * CostTile::kStride + c] : 0.0f;
   }
 }
 
 __global__ void __launch_bounds__(kTileThreads, 4) panel_alignment_kernel(const __grid_constant__ Params p) {
   __shared__ CostTile e;
   const PanelTile tile(p);
+  const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
+  // Pairs that are computed again begin with zeros.
+  const IndexRange own = p.uncertified[tile.pair] ? IndexRange{0, 0} : tile.rows_of<true>(p, c);
+  const auto holds = [&](int r) { return r >= own.begin && r < own.end; };
   if (tile.has_cells()) {
     const float* const from = tile.line();
     for (int k = threadIdx.x; k < kTileLines * kPanelColumns; k += kTileThreads) {
-      const int c = k % kPanelColumns;
       const int r = k / kPanelColumns - c / 2;
-      if (r >= 0 && r < kPanelRows && tile.holds(r, c)) e.of[r * CostTile::kStride + c] = from[k];
+      if (r >= 0 && r < kPanelRows && holds(r)) e.of[r * CostTile::kStride + c] = from[k];
     }
   }
   __syncthreads();
   float* const to = static_cast<float*>(p.alignment) + static_cast<std::int64_t>(tile.pair) * p.n * p.m;
   for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
-    const int r = k / kPanelColumns, c = k % kPanelColumns;
+    const int r = k / kPanelColumns;
     const int row = tile.row0 + r, column = tile.column0 + c;
     if (row >= p.n || column >= p.m) continue;
-    to[static_cast<std::int64_t>(row) * p.m + column] =
-        tile.holds(r, c) ? e.of[r * CostTile::kStride + c] : 0.0f;
+    to[static_cast<std::int64_t>(row) * p.m + column] = holds(r) ? e.of[r * CostTile::kStride + c] : 0.0f;
   }
 }
 
@@ -226,9 +259,12 @@ int blocks_of(const Params& p) { return p.batch * p.panel.strips * p.panel.tiles
 }  // namespace
 
 Status make_panel(const Params& p, cudaStream_t stream) {
-  const auto kernel = p.cost              ? panel_costs_kernel<CostsFrom::kMatrix>
-                      : p.on_matrix_units ? panel_costs_kernel<CostsFrom::kProducts>
-                                          : panel_costs_kernel<CostsFrom::kDifferences>;
+  using enum CostsFrom;
+  const auto kernel = p.cost && p.band.kind != BandKind::kNone ? panel_costs_kernel<kMatrix, true>
+                      : p.cost                                 ? panel_costs_kernel<kMatrix>
+                      : has_panel_options(p)                   ? panel_costs_kernel<kDifferences, true>
+                      : p.on_matrix_units                      ? panel_costs_kernel<kProducts>
+                                                               : panel_costs_kernel<kDifferences>;
   return cuda::launch(kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
 }
 

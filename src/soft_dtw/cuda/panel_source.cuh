@@ -4,15 +4,17 @@
 // the way. E goes to the panel right away, in place of the costs: whoever needs a cell's cost for its weights
 // has made them before E of the cell is known.
 //
-// kHelpers: warps that recompute ahead of the wave in the reverse sweep.
+// kHelpers: warps that recompute ahead of the wave in the reverse sweep. kOptions: kNone or kPaths. With a
+// band, costs of cells outside may be anything.
 #pragma once
 
 #include "cuda/copy_async.cuh"
+#include "soft_dtw/cuda/band_steps.cuh"
 #include "soft_dtw/cuda/recompute.cuh"
 
 namespace warpalign::detail::soft_dtw {
 
-template <int kHelpers_>
+template <int kHelpers_, Options kOptions_ = Options::kNone>
 class PanelCosts {
   using Wave = soft_dtw::Wave<Cell32, float, PanelCosts>;
 
@@ -34,10 +36,12 @@ class PanelCosts {
   static constexpr int kPhases = kTakesWeights ? kHelpers : 1;
   static constexpr int kStartsInWork = kSegment;
   static constexpr bool kHasGradient = true;
-  static constexpr Options kOptions = Options::kNone;
-  static constexpr bool kMeets = true;
+  static constexpr Options kOptions = kOptions_;
+  static constexpr bool kMeets = kOptions == Options::kNone;
 
  private:
+  static constexpr bool kPaths = kOptions == Options::kPaths;
+  static_assert(kPaths || kOptions == Options::kNone);
   static_assert(kPanelColumns == 32 * kColumns);
   static constexpr int kSteps = kSegment * kGroup;  // of a segment
   struct __align__(16) Line {
@@ -75,7 +79,10 @@ class PanelCosts {
     return {bits, -1};
   }
 
-  static __device__ int first_band_group(int least, int) { return least; }
+  // As for few features: counted from the band's end.
+  static __device__ int first_band_group(int least, int end) {
+    return max(end - div_up(end - least, kSegment) * kSegment, 0);
+  }
   static __device__ void init(const Params&, unsigned char* memory, int lane) {
     for (int h = 0; h < kHelpers; ++h) queue_in(memory, h).init(lane);
   }
@@ -117,7 +124,9 @@ class PanelCosts {
     const float2 both = *reinterpret_cast<const float2*>(here_ + q * kPanelColumns);
     return (k == 1) != w_.from_back ? both.y : both.x;
   }
-  [[nodiscard]] __device__ __forceinline__ bool forbids(int, int) const { return false; }
+  [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int k) const {
+    return kPaths && !in_band_.hold(q, k);
+  }
   __device__ __forceinline__ void take(int q, int k, float e, float*) {
     if (k == 1) {
       second_ = e;
@@ -149,6 +158,7 @@ class PanelCosts {
     const Panel& panel = w_.params.panel;
     cells_ = panel.cells + w_.pair.index * panel.pair_cells() + w_.true_strip() * panel.strip_cells();
     asked_ = -1;
+    if constexpr (kPaths) in_band_.begin_strip(w_, kColumns * (w_.strip * 32 + w_.lane));
   }
   // Afterwards the segment's lines are in shared memory, and those of `next` are on their way.
   __device__ __forceinline__ void begin_segment(int segment, int next) {
@@ -176,6 +186,7 @@ class PanelCosts {
   }
   __device__ __forceinline__ void find_costs(int group) {
     here_ = in_work_[group * kGroup - first_step_].of + 2 * column();
+    if constexpr (kPaths) in_band_.begin_group(group);
   }
   __device__ __forceinline__ void find_e(int group) { line_ = line_of(group * kGroup); }
 
@@ -190,6 +201,7 @@ class PanelCosts {
   int place_ = 0;
   int line_ = 0;  // of the group's first step
   float second_;  // E of the lane's second column
+  BandSteps<kColumns> in_band_;
 };
 
 }  // namespace warpalign::detail::soft_dtw

@@ -10,6 +10,12 @@ namespace warpalign::detail::soft_dtw {
 constexpr int kTileThreads = 256;                           // of a block
 constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // that hold a tile's cells
 
+// Whether a panel's costs and gradients are more than those of squared distances of all cells. Penalties are
+// the sweeps' alone.
+inline bool has_panel_options(const Params& p) {
+  return p.metric != Metric::kSquared || p.x_mask || p.y_mask || p.band.kind != BandKind::kNone;
+}
+
 struct PanelTile {
   const Panel& panel;
   int pair;
@@ -41,6 +47,28 @@ struct PanelTile {
   }
   [[nodiscard]] __device__ int index() const {
     return (pair * panel.strips + strip) * panel.tiles + row0 / kPanelRows;
+  }
+  // Step r, or column c, is missing. Not asked of cost matrices.
+  [[nodiscard]] __device__ bool misses_row(const Params& p, int r) const {
+    return is_missing(p.x_mask, pair, p.n, row0 + r);
+  }
+  [[nodiscard]] __device__ bool misses_column(const Params& p, int c) const {
+    return is_missing(p.y_mask, pair, p.m, column0 + c);
+  }
+  // The rows of column c, counted from the tile's first one, whose cells are the pair's; with options, those
+  // in the band.
+  template <bool kOptions>
+  [[nodiscard]] __device__ IndexRange rows_of(const Params& p, int c) const {
+    if (column0 + c >= m) return {0, 0};
+    const bool has_band = kOptions && p.band.kind != BandKind::kNone;
+    const IndexRange rows = has_band ? band_rows(p.band, column0 + c, n, m) : IndexRange{0, n};
+    return {rows.begin - row0, rows.end - row0};
+  }
+  // Whether the band may have a cell here: from column to column its rows do not fall.
+  [[nodiscard]] __device__ bool meets_band(const Params& p) const {
+    if (p.band.kind == BandKind::kNone) return true;
+    return rows_of<true>(p, 0).begin < min(kPanelRows, n - row0) &&
+           rows_of<true>(p, min(kPanelColumns, m - column0) - 1).end > 0;
   }
   // The line of the tile's first cell. Cell (r, c) is (r + c / 2) lines behind it.
   [[nodiscard]] __device__ float* line() const {
@@ -77,24 +105,28 @@ struct __align__(16) Factors {
   }
 };
 
-// 64 steps of one pair's x or y. Steps behind the last one repeat it; features behind the last one are 0.
+// 64 steps of one pair's x or y. Steps behind the last one repeat it. Features behind the last one are 0, and
+// so are missing steps, which may hold anything. mask: (B, padded length), or null.
 class Series {
  public:
   __device__ Series(const void* data, const std::int64_t (&stride)[3], int pair, int first, int length,
-                    int dim)
+                    int dim, const std::uint8_t* mask = nullptr, int padded_length = 0)
       : data_(static_cast<const float*>(data) + pair * stride[0]),
+        mask_(behind(mask, static_cast<std::int64_t>(pair) * padded_length)),
         step_stride_(stride[1]),
         feature_stride_(stride[2]),
         first_(first),
         last_(length - 1),
         dim_(dim) {}
 
-  [[nodiscard]] __device__ __forceinline__ bool has(int feature) const { return feature < dim_; }
+  [[nodiscard]] __device__ __forceinline__ bool has(int step, int feature) const {
+    return feature < dim_ && !(mask_ && mask_[min(first_ + step, last_)]);
+  }
   [[nodiscard]] __device__ __forceinline__ const float* address(int step, int feature) const {
     return data_ + min(first_ + step, last_) * step_stride_ + feature * feature_stride_;
   }
   [[nodiscard]] __device__ __forceinline__ float at(int step, int feature) const {
-    return has(feature) ? __ldg(address(step, feature)) : 0.0f;
+    return has(step, feature) ? __ldg(address(step, feature)) : 0.0f;
   }
   template <int kCount>
   __device__ __forceinline__ void load(int d0, float (&to)[kCount]) const {
@@ -105,6 +137,7 @@ class Series {
 
  private:
   const float* data_;
+  const std::uint8_t* mask_;
   std::int64_t step_stride_;
   std::int64_t feature_stride_;
   int first_;

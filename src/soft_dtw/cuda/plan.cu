@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "soft_dtw/cuda/call.h"
@@ -18,6 +19,14 @@ Arithmetic arithmetic_of(const Call& call) {
 Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   const bool other_cost = !p.cost.data && metric_of(p.cost_kind) != Metric::kSquared;
   if (other_cost || p.x_mask || p.y_mask || p.subsequence || out.grad_gamma) return Options::kAll;
+  return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
+}
+
+// What a panel's sweeps have to know: metrics and masks are matters of its costs and gradients. Nothing where
+// a panel cannot serve the problem: the gradient of a Euclidean distance takes costs that E has replaced.
+std::optional<Options> options_in_panel(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+  const bool is_norm = !p.cost.data && metric_of(p.cost_kind) == Metric::kNorm;
+  if (is_norm || p.subsequence || out.grad_gamma) return std::nullopt;
   return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
 }
 
@@ -49,18 +58,19 @@ struct PanelPlan {
   Selection sweep{};
 };
 
-// Squared distances of many features, and cost matrices, go to a panel where it holds all pairs, or so many
+// Distances of many features, and cost matrices, go to a panel where it holds all pairs, or so many
 // that their sweeps fill the device: else sweeps of few long pairs would take turns. Whether a pair does must
 // not depend on the batch where nothing of it may.
-PanelPlan panel_for(const Need& need, DeviceLimits device) {
+PanelPlan panel_for(const Need& need, std::optional<Options> options, DeviceLimits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
-  const bool is_possible = need.arithmetic == Arithmetic::kFloat32 && need.options == Options::kNone &&
-                           (need.holds_cells || need.dim > kMostFewFeatures);
+  const bool is_possible =
+      need.arithmetic == Arithmetic::kFloat32 && options && (need.holds_cells || need.dim > kMostFewFeatures);
   const std::size_t limit = need.batch_invariant ? most_panel_bytes : panel_limit(need);
   if (!is_possible || static_cast<double>(plan.panel.pair_cells()) * sizeof(float) > limit) return plan;
   Need part = need;
   part.in_panel = true;
+  part.options = *options;
   part.dim = 0;
   const auto bytes_of = [&](int pairs) {
     part.batch = pairs;
@@ -95,7 +105,7 @@ Plan plan_for(const Call& call, DeviceLimits device) {
   const Need need = need_of(call);
   const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(p.batch));
   Plan plan{};
-  const PanelPlan in_panel = panel_for(need, device);
+  const PanelPlan in_panel = panel_for(need, options_in_panel(p, call.out), device);
   plan.panel_pairs = in_panel.pairs;
   plan.panel = in_panel.panel;
   plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);

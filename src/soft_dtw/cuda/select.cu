@@ -75,15 +75,9 @@ KernelKey few_features_key(const Need& need, DeviceLimits device) {
 }
 
 KernelKey panel_key(const Need& need, DeviceLimits device) {
-  const KernelKey key{Arithmetic::kFloat32,
-                      CostSource::kPanel,
-                      Options::kNone,
-                      sweeps_of(need),
-                      CrewKind::kNone,
-                      false,
-                      2,
-                      0};
-  if (need.batch_invariant || need.n < kShortestMeeting ||
+  const KernelKey key{
+      Arithmetic::kFloat32, CostSource::kPanel, need.options, sweeps_of(need), CrewKind::kNone, false, 2, 0};
+  if (need.options != Options::kNone || need.batch_invariant || need.n < kShortestMeeting ||
       !has_room_for_both_ends(need, 2, kFewFeaturesStrips, device)) {
     return key;
   }

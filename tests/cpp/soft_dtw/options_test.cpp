@@ -73,6 +73,8 @@ TEST_P(SoftDtw, FewFeaturesInABand) {
         Batch<float> batch({1 + turn % 2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
         batch.options.band = band;
         batch.options.step_penalty = turn % 4 == 0 ? 0.0 : 0.4;
+        SCOPED_TRACE(::testing::Message() << "band " << static_cast<int>(band.kind) << " of radius "
+                                          << band.radius << ", penalty " << batch.options.step_penalty);
         expect_options(batch, kGradients);
         if (turn % 5 == 0) expect_options(batch, kValue);
       }

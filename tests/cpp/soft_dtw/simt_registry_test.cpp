@@ -58,13 +58,16 @@ void solve_few_features(int dim) {
   }
 }
 
-// Sweeps over a panel meet, too: two helpers, one, or none.
+// Sweeps over a panel meet, too: two helpers, one, or none. In a band they do not.
 void solve_panels() {
   simt::device.multiprocessors = 3;
   for (Wanted wanted : {kValue, kGradients}) {
     solve(Batch<float>({1, 70, 90, 9}, 1.0, 8), wanted);
     solve(Batch<float>({1, 65, 440, 9}, 1.0, 8), wanted);
     solve(Batch<float>({2, 65, 440, 9}, 1.0, 8), wanted);
+    Batch<float> banded({1, 200, 440, 9}, 1.0, 8);
+    banded.options.band = {BandKind::kSlanted, 20, 2.0};
+    solve(banded, wanted);
   }
 }
 
