@@ -20,6 +20,7 @@ from demo_steps import compare, data, plots
 from demo_steps.barycenter import Barycenter, barycenter
 from demo_steps.forecast import Forecaster, split, train_forecaster
 from demo_steps.pairwise import classify, closest_windows
+from demo_steps.recurrent import Trained, train_kinds
 
 GAMMA = 0.1  # the series are z-normalised: at gamma 1 the many possible alignments would outweigh the costs
 EEG_WINDOW, EEG_HOP = 80, 4  # samples: one second, every twentieth of a second
@@ -104,6 +105,7 @@ def print_results(
     accuracies: tuple[float, float],
     centers: dict[int, Barycenter],
     twins: tuple[Forecaster, Forecaster],
+    kinds: list[Trained],
     comparisons: list[compare.Comparison],
 ) -> None:
     print_table(
@@ -131,6 +133,21 @@ def print_results(
                 f"{twin.step_ms:.2f}",
             )
             for twin in twins
+        ],
+    )
+    seeds, steps = kinds[0].losses.shape
+    first = min(50, steps)
+    print_table(
+        f"Recurrent forecaster, trained with soft-DTW for {steps} steps; starts: {seeds}",
+        ("layer", "DTW, held out", "ms per step", f"loss curve from torch's, {first} steps"),
+        [
+            (
+                kind.name,
+                kind.score,
+                f"{kind.step_ms:.1f}",
+                f"{(kind.losses - kinds[0].losses)[:, :first].abs().max().item():.1e}",
+            )
+            for kind in kinds
         ],
     )
     print_table(
@@ -176,13 +193,15 @@ def run(arguments: argparse.Namespace) -> None:
     seen = split(trace.test)[0].shape[1]
     plots.plot_forecast(trace.test, trace.test_class, twins, seen, out / "forecast.png")
 
+    kinds = train_kinds(trace.train, trace.test, GAMMA, 5 if quick else 250, 1 if quick else 5)
+
     count = 6 if quick else 20
     pairs = min(len(trace.train), len(trace.test), 12 if quick else 100)
     comparisons = [
         compare.compare_pairwise(trace.test[:count], trace.train[:count], GAMMA),
         compare.compare_gradient(trace.test[:pairs], trace.train[:pairs], GAMMA),
     ]
-    print_results((result.euclidean_accuracy, result.accuracy), centers, twins, comparisons)
+    print_results((result.euclidean_accuracy, result.accuracy), centers, twins, kinds, comparisons)
     print(f"\nPlots in {out}/, {time.perf_counter() - start:.0f} s in all on {device_name(device)}.")
 
 
