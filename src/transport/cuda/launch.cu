@@ -6,6 +6,7 @@
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
+#include "transport/cuda/half_points.h"
 #include "transport/cuda/kernels.cuh"
 #include "transport/problem.h"
 
@@ -192,13 +193,17 @@ Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execut
 
 }  // namespace
 
-std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs&,
+std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out,
                                           const Execution& execution) {
+  if (takes_half_points(p, out, execution)) return half_points_workspace_bytes(p);
   return workspace_bytes(p, execution, Job::kSolve);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                      const Execution& execution) {
+  if (takes_half_points(p, out, execution)) {
+    return half_points_sinkhorn(p, out, workspace, execution.stream);
+  }
   return visit_float32_float64(p.dtype, [&](auto type) {
     const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve);
     if (!plan.status().ok()) return plan.status();
