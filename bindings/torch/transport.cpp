@@ -51,6 +51,29 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
           grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor> sinkhorn_potentials_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS,
+                                                                  WARPALIGN_TRANSPORT_SETTING_PARAMETERS) {
+  const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
+  const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
+  const SinkhornProblem p = transport_problem(tensors, settings);
+  const Tensor& like = tensors.first();
+  const int64_t batch = p.batch;
+  const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
+               f = allocate(like, {batch, p.n}), g = allocate(like, {batch, p.m});
+  SinkhornOutputs out;
+  out.value = value.mutable_data_ptr();
+  out.linear = linear.mutable_data_ptr();
+  out.f = f.mutable_data_ptr();
+  out.g = g.mutable_data_ptr();
+  call_core(
+      like, settings.precision, settings.batch_invariant,
+      [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn(p, out, workspace, execution);
+      });
+  return {value, linear, f, g};
+}
+
 // A tangent has the shape of what it moves, and the dtype.
 StridedTensor check_moved(const MaybeTensor& tangent, const char* name, const MaybeTensor& of,
                           const char* of_name) {
@@ -124,5 +147,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("sinkhorn", TORCH_BOX(&sinkhorn_op));
+  library.impl("sinkhorn_potentials", TORCH_BOX(&sinkhorn_potentials_op));
   library.impl("sinkhorn_jvp", TORCH_BOX(&sinkhorn_jvp_op));
 }

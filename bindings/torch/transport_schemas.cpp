@@ -21,6 +21,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor shift, Tensor iterations, "
               "Tensor error, Tensor grad_x, Tensor grad_y, Tensor grad_cost, Tensor grad_a, Tensor grad_b, "
               "Tensor grad_epsilon)");
+  // The same without what takes one more pass over the costs. On a GPU, with precision 2, a tolerance of 0
+  // and squared distances of few coordinates, points are rounded to binary16.
+  library.def("sinkhorn_potentials(" WARPALIGN_TRANSPORT_TENSORS ", *, " WARPALIGN_TRANSPORT_SETTINGS
+              ") -> (Tensor value, Tensor linear, Tensor f, Tensor g)");
   // The derivatives of the results above along tangents; no tensor: 0. f0, g0 and shift0 are the solution.
   library.def("sinkhorn_jvp(" WARPALIGN_TRANSPORT_TENSORS
               ", Tensor? shift0, Tensor? x_tangent, Tensor? y_tangent, Tensor? cost_tangent, Tensor? "

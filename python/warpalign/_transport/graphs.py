@@ -53,15 +53,15 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
 
     i and j are neighbours where j is among the k points nearest to i, or i among those of j. At equal distances the
     smaller index is nearer. Equal points are neighbours at distance 0. Distances are Euclidean, computed in float64. The
-    result is the same for any number of threads.
+    result is the same for any number of threads. Points on a GPU are searched on the CPU.
 
     Args:
-        x: (N, D) finite points on the CPU. Half types are widened to float32. They get no gradient.
+        x: (N, D) finite points. Half types are widened to float32. They get no gradient.
         k: neighbours of each point, at most N − 1 of which there are.
         stitch: whether components are joined by shortest edges (Borůvka's algorithm) until the graph is connected.
 
     Returns:
-        NeighborGraph(indptr, indices, weights), the neighbours of a point in rising order.
+        NeighborGraph(indptr, indices, weights) on the device of x, the neighbours of a point in rising order.
 
     Raises:
         TypeError, ValueError: an argument does not fit.
@@ -71,7 +71,8 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
         >>> shortest_paths(graph, [0, 1]).shape
         torch.Size([2, 100])
     """
-    points = on_cpu(check_table(x, "x", "N, D"), "x")
+    given = check_table(x, "x", "N, D")
+    points = on_cpu(given, "x")
     if points.dim() != 2:
         raise ValueError(f"x: expected the points of one set (N, D), got shape {shape_of(x)}")
     count, joins = check_count(k, "k"), check_flag(stitch, "stitch")
@@ -80,7 +81,8 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
             widened(points.detach()), min(count, points.shape[0] - 1), joins
         )
     edges = int(begins[-1])
-    return NeighborGraph(begins, neighbors[:edges].clone(), lengths[:edges].clone())
+    parts = (begins, neighbors[:edges].clone(), lengths[:edges].clone())
+    return NeighborGraph(*(part.to(given.device) for part in parts))
 
 
 def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> Tensor:
@@ -94,7 +96,8 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
         sources: (S,) nodes; None: all of them.
 
     Returns:
-        (S, N) of the weights' dtype; inf where there is no path. No gradient.
+        (S, N) of the weights' dtype, on the graph's device; inf where there is no path. No gradient. Paths are searched on
+        the CPU.
 
     Raises:
         TypeError, ValueError: an argument does not fit.
@@ -110,7 +113,7 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
         places = _whole_numbers(on_cpu(given, "sources"), "sources").to(torch.int32)
     with naming_arguments(), naming_parts("graph"):
         distances: Tensor = graph_ops.shortest_paths(*of, places)
-    return distances
+    return distances.to(device_of(graph))
 
 
 def connected_components(graph: Graph) -> Tensor:
@@ -124,7 +127,7 @@ def connected_components(graph: Graph) -> Tensor:
     """
     with naming_arguments(), naming_parts("graph"):
         labels, _ = graph_ops.connected_components(*check_graph(graph, "graph"))
-    return labels.long()  # type: ignore[no-any-return]
+    return labels.long().to(device_of(graph))  # type: ignore[no-any-return]
 
 
 def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
@@ -149,11 +152,12 @@ def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
         raise ValueError(f"start: expected a node from 0 to {nodes - 1}, got {start}")
     with naming_arguments(), naming_parts("graph"):
         chosen, distances = graph_ops.farthest_landmarks(*of, number, first)
-    return Landmarks(chosen.long(), distances)
+    device = device_of(graph)
+    return Landmarks(chosen.long().to(device), distances.to(device))
 
 
 def check_graph(graph: object, name: str) -> NeighborGraph:
-    """The operators' arguments. Their values are checked by the core."""
+    """The operators' arguments, on the CPU. Their values are checked by the core."""
     if isinstance(graph, Tensor):
         if graph.layout != torch.sparse_csr or graph.dim() != 2 or graph.shape[0] != graph.shape[1]:
             raise ValueError(
@@ -197,12 +201,16 @@ def naming_parts(name: str) -> Iterator[None]:
         raise ValueError(f"{name}.{_PARTS[part]}: {rest}") from None
 
 
+def device_of(graph: Graph) -> torch.device:
+    """Where what is found of a graph goes."""
+    part = graph if isinstance(graph, Tensor) else getattr(graph, "weights", None)
+    return part.device if isinstance(part, Tensor) else torch.device("cpu")
+
+
 def on_cpu(tensor: Tensor, name: str) -> Tensor:
-    if tensor.device.type != "cpu":
-        raise ValueError(
-            f"{name}: expected a CPU tensor, because graphs are searched on CPUs alone, got one on {tensor.device}"
-        )
-    return tensor
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name}: expected a tensor on a CPU or a GPU, got one on {tensor.device}")
+    return tensor.cpu()
 
 
 def _whole_numbers(tensor: Tensor, name: str) -> Tensor:

@@ -156,6 +156,7 @@ def gromov_wasserstein(
     distances: tuple[Tensor | None, Tensor | None] | None = None,
     graphs: tuple[Graph | None, Graph | None] | None = None,
     k: int = 30,
+    n_landmarks: int = 50,
     scale: Scale | None = "max",
     feature_cost: Tensor | None = None,
     feature_weight: float = 0.0,
@@ -195,12 +196,14 @@ def gromov_wasserstein(
         a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
         b: (M,) or (B, M) weights of y.
         geometry: inner distances: "matrix" (given as distances), "euclidean" or "sqeuclidean" between points, "geodesic"
-            (shortest paths on graphs, or on the knn_graph of points), or a pair where the sides differ. "auto": by what is
+            (shortest paths on graphs, or on the knn_graph of points), "landmark" (the largest difference of paths to
+            farthest_landmarks, a lower bound of the shortest path), or a pair where the sides differ. "auto": by what is
             given; "euclidean" for points.
         distances: a pair (Cx, Cy) of (B, N, N) and (B, M, M), or None for a side with points. They need not be symmetric;
             what is not takes twice the time.
         graphs: a pair of connected graphs, as :func:`warpalign.transport.shortest_paths` takes them, or None.
-        k: neighbours in the graph of points, with the geometry "geodesic".
+        k: neighbours in the graph of points, with the geometries "geodesic" and "landmark".
+        n_landmarks: with the geometry "landmark".
         scale: "max" or "mean": each side's distances are divided by their largest or their mean, a constant for gradients.
             None: they are taken as they are.
         feature_cost: F (B, N, M) or (N, M), for fused transport.
@@ -258,7 +261,13 @@ def gromov_wasserstein(
     whole_step = check_step(step)
     starts, first_seed = check_count(restarts, "restarts"), check_count(seed, "seed", 0)
     table = inner_distances(
-        (x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"), scale=check_scale(scale)
+        (x, y),
+        distances,
+        graphs,
+        geometry=geometry,
+        k=check_count(k, "k"),
+        n_landmarks=check_count(n_landmarks, "n_landmarks"),
+        scale=check_scale(scale),
     )
     of = _objective_of(table, feature_cost, feature_weight)
     problem = _problem(of, table, a, b, epsilon, last)

@@ -2,10 +2,14 @@
 
 A step draws pairs of points (anchors) from the current plan. The cost's mean over them is |u_i − v_j|² / S, where u_i has the
 distances of point i to the S anchors of its set. So every plan is that of a problem between points, and is not stored where it is large.
+
+On a GPU coordinates are centred and rounded to binary16, and matrix units make the products. A plan belongs to the rounded
+coordinates. Nothing in a step waits for the GPU.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,69 +19,172 @@ from torch import Tensor
 from warpalign._transport import ops, plan_ops
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
+_LEAST_SHARE = 1e-3  # of all that older plans have together, for them to be drawn from
 _MOST_PLANS = 8
 _FIRST_ROWS = 500
-_FIRST_ITERATIONS = 100
+_FIRST_ITERATIONS = 20
+_STRIDE = 10  # iterations of a call
+_CYCLE = 4  # calls between two extrapolations
+_REGULARISATION = 1e-14
+_ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
+_ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
+_MEDIUM = 2  # the place in `Precision`
+_AVERAGED = 0.2  # a step's weight in the running mean
+_BETTER = 5e-3  # the share by which the mean must fall to count
+_STEPS_AHEAD = 4  # of a GPU, whose numbers are read when they are there
 
 
 class PointSet(NamedTuple):
-    """One set, whose rows of inner distances are made as they are asked for."""
+    """One set, whose inner distances are made as they are asked for."""
 
-    rows: Callable[[Tensor], Tensor]
-    """(S,) places -> (S, N)"""
+    distances: Callable[[Tensor], Tensor]
+    """(S,) places -> (N, S): from them to all points"""
+    between: Callable[[Tensor], Tensor]
+    """(S,) places -> (S, S): the distances between them"""
     size: int
     like: Tensor
     """Of its dtype and device."""
 
-    def some_rows(self, generator: torch.Generator) -> Tensor:
-        """(S, N): of at most 500 points, drawn without repetition."""
-        places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS]
-        return self.rows(places.to(self.like.device))
+    def extent(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The largest distance from at most 500 points, drawn without repetition, and the points' mean squared ones (N,)."""
+        places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS].to(self.like.device)
+        squares = self.like.new_zeros(self.size)
+        largest: list[Tensor] = []
+        for some in places.split(_ROWS_AT_ONCE):
+            part = self.distances(some)
+            largest.append(part.amax())
+            squares += part.square().sum(1)
+        return torch.stack(largest).amax(), squares / places.numel()
 
 
 class Gibbs(NamedTuple):
-    """A plan: its problem with the potentials, and the problem's settings."""
+    """A plan: its problem with the potentials, which ended with an update of the rows, and the problem's settings."""
 
     of: Inputs
     settings: Settings
 
-    def mass(self) -> Tensor:
-        ones = self.of.first.new_ones(1, self.of.sizes[1], 1)
-        sums: Tensor = plan_ops.product(*self.of, ones, False, **as_keywords(self.settings))
-        return sums.sum()
+    def mass(self) -> float | Tensor:
+        """What the potentials' last updates make of it."""
+        s, of = self.settings, self.of
+        if s.mass > 0:
+            return s.mass
+        if s.rho_a > 0:
+            return 1.0 if of.a is None and math.isinf(s.rho_a) else self.row_sums().sum()
+        # Row potentials are 0, and have been when the columns were updated.
+        return 1.0 if of.b is None and math.isinf(s.rho_b) else self._updated(of.b, of.g0, s.rho_b, 1).sum()
 
-    def pairs(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, 2) int64: independent pairs, drawn by their mass."""
-        seed = int(torch.randint(2**62, (), generator=generator))
-        drawn: Tensor = plan_ops.sample(*self.of, count, seed, **as_keywords(self.settings))
-        # A plan without mass, of NaN for instance, has no pairs: -1. Its anchors are the first points.
-        return drawn[0].long().clamp_(min=0)
+    def row_sums(self) -> Tensor:
+        """(N,)"""
+        s, of = self.settings, self.of
+        if s.mass > 0 or s.rho_a == 0:
+            ones = of.first.new_ones(1, of.sizes[1], 1)
+            sums: Tensor = plan_ops.product(*of, ones, False, **as_keywords(s._replace(mass=0.0)))
+            return sums.reshape(-1)
+        return self._updated(of.a, of.f0, s.rho_a, 0)
+
+    def _updated(self, weights: Tensor | None, potential: Tensor | None, rho: float, side: int) -> Tensor:
+        """The sums that an update leaves behind: weight exp(−potential / rho)."""
+        assert potential is not None
+        given = potential.new_full((), 1 / self.of.sizes[side]) if weights is None else weights[0]
+        return (given if math.isinf(rho) else given * (-potential[0] / rho).exp()).expand(self.of.sizes[side])
+
+    def shares(self, rows: Tensor) -> Tensor:
+        """(S, M): what is proportional to the plan's rows at these places."""
+        of, s = self.of, self.settings
+        assert of.g0 is not None
+        if of.cost is not None:
+            cost = of.cost[0, rows]
+        else:
+            assert of.x is not None and of.y is not None
+            cost = of.y[0].square().sum(1) - 2 * (of.x[0, rows] @ of.y[0].T)
+        logits = (of.g0 - s.cost_scale * cost) / s.epsilon
+        if of.b is not None:
+            logits += of.b.log()
+        return logits.softmax(1)
+
+    def pairs(self, count: int, generator: torch.Generator, *, spread: bool = False) -> Tensor:
+        """(count, 2) int64: pairs, drawn by their mass; independent ones, or spread over the rows.
+
+        A plan without mass, of NaN for instance, has no pairs: any ones are drawn.
+        """
+        return _drawn(self.row_sums(), self.shares, count, generator, spread)
 
 
 class Start(NamedTuple):
     """A plan to start from, which is no Gibbs kernel of this descent."""
 
-    drawn: Callable[[int, int], Tensor]
-    """(count, seed) -> (count, 2) int64 pairs"""
+    drawn: Callable[[int, torch.Generator], Tensor]
+    """(count, generator) -> (count, 2) int64 pairs"""
     total: Callable[[], Tensor]
 
     def mass(self) -> Tensor:
         return self.total()
 
-    def pairs(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.drawn(count, int(torch.randint(2**62, (), generator=generator))).clamp(min=0)
+    def pairs(self, count: int, generator: torch.Generator, *, spread: bool = False) -> Tensor:
+        return self.drawn(count, generator).clamp(min=0)
 
 
-def pairs_of_table(table: Tensor, count: int, seed: int) -> Tensor:
-    """(count, 2) int64: independent pairs (i, j), drawn with probability table[i, j] / sum, by inversion in float64."""
-    levels = torch.rand(2, count, 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    of_row, of_column = levels.to(table.device)
-    sums = torch.nan_to_num(table.double().sum(1)).cumsum(0)
-    rows = torch.searchsorted(sums, of_row[:, 0] * sums[-1], right=True).clamp(max=table.shape[0] - 1)
-    along = torch.nan_to_num(table[rows].double()).cumsum(1)
-    columns = torch.searchsorted(along, of_column * along[:, -1:], right=True)[:, 0]
-    return torch.stack([rows, columns.clamp(max=table.shape[1] - 1)], 1)
+def pairs_of_table(table: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(count, 2) int64: independent pairs (i, j), drawn with probability table[i, j] / sum."""
+    return _drawn(table.sum(1, dtype=torch.float64), lambda rows: table[rows], count, generator, False)
+
+
+def _drawn(
+    sums: Tensor,
+    shares: Callable[[Tensor], Tensor],
+    count: int,
+    generator: torch.Generator,
+    spread: bool,
+) -> Tensor:
+    """(count, 2) int64 pairs by inversion in float64, of random numbers from a CPU: the same ones on every device.
+
+    Args:
+        spread: one row from each of `count` equal parts of the mass, which lowers the variance (stratified sampling).
+    """
+    levels = torch.rand(2, count, 1, generator=generator, dtype=torch.float64)
+    if spread:
+        levels[0] += torch.arange(count)[:, None]
+        levels[0] /= count
+    of_rows, of_columns = levels.to(sums.device)
+    running = torch.nan_to_num(sums.double()).cumsum(0)
+    rows = torch.searchsorted(running, of_rows[:, 0] * running[-1], right=True).clamp_(max=sums.shape[0] - 1)
+    columns: list[Tensor] = []
+    for some, levels in zip(rows.split(_ROWS_AT_ONCE), of_columns.split(_ROWS_AT_ONCE), strict=True):
+        along = torch.nan_to_num(shares(some)).cumsum(1, dtype=torch.float64)
+        found = torch.searchsorted(along, levels * along[:, -1:], right=True)[:, 0]
+        columns.append(found.clamp_(max=along.shape[1] - 1))
+    return torch.stack([rows, torch.cat(columns)], 1)
+
+
+class Patience:
+    """Whether a running mean of costs has stopped falling. On a GPU a cost is looked at four steps later."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._waited = steps, 0
+        self._mean = self._best = math.inf
+        self._waiting: list[tuple[Tensor, torch.cuda.Event | None]] = []
+
+    def add(self, cost: Tensor) -> None:
+        event = None
+        if cost.is_cuda:
+            cost = torch.empty((), dtype=cost.dtype, pin_memory=True).copy_(cost, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        self._waiting.append((cost, event))
+        while len(self._waiting) > (_STEPS_AHEAD if event is not None else 0):
+            seen, ready = self._waiting.pop(0)
+            if ready is not None:
+                ready.synchronize()
+            self._see(float(seen))
+
+    def _see(self, cost: float) -> None:
+        self._mean = cost if self._mean == math.inf else (1 - _AVERAGED) * self._mean + _AVERAGED * cost
+        self._waited = 0 if self._mean < self._best * (1 - _BETTER) else self._waited + 1
+        self._best = min(self._best, self._mean)
+
+    def is_over(self) -> bool:
+        return self._waited >= self._steps
 
 
 class Descent:
@@ -98,11 +205,10 @@ class Descent:
         self.features, self.feature_cost, self.feature_weight = features, feature_cost, feature_weight
         self.settings, self.step, self.generator = settings, step, generator
         self.plans: list[Gibbs | Start] = []
-        rows = [side.some_rows(generator) for side in sides]
-        self.sizes = [_positive(part.amax()) for part in rows]
+        extents = [side.extent(generator) for side in sides]
+        self.sizes = [_positive(largest) for largest, _ in extents]
         self.eccentricities = tuple(
-            (part / size).square().mean(0).sqrt()[:, None]
-            for part, size in zip(rows, self.sizes, strict=True)
+            (squares.sqrt() / size)[:, None] for (_, squares), size in zip(extents, self.sizes, strict=True)
         )
 
     def begin(self, epsilon: float, start: Start | None = None) -> None:
@@ -111,36 +217,50 @@ class Descent:
             self._keep(start)
             return
         u, v = self.eccentricities
-        self._keep(self._solved((u, v), 2 * (1 - self.feature_weight), epsilon, _FIRST_ITERATIONS)[0])
+        problem = self._problem((u, v), 2 * (1 - self.feature_weight), epsilon)
+        self._keep(_solved(*problem, _FIRST_ITERATIONS)[0])
 
     def advance(self, count: int, epsilon: float) -> Tensor:
         """A step with so many anchors; the linearised cost of its plan."""
         pairs = self._drawn(count)
-        self._points = (self._coordinates(0, pairs[:, 0]), self._coordinates(1, pairs[:, 1]))
-        is_relaxed = self.settings.mass > 0 or min(self.settings.rho_a, self.settings.rho_b) < float("inf")
-        mass = float(self.plans[0].mass()) if is_relaxed or self.weights[0] is not None else 1.0
-        self._factor = 2 * (1 - self.feature_weight) * mass / count
-        new, linear = self._solved(self._points, self._factor, epsilon, self.settings.max_iterations)
+        mass = self.plans[0].mass()
+        self._factor = 2 * (1 - self.feature_weight) / count
+        # A mass that only the device knows goes into the coordinates.
+        root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
+        self._points = (self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root))
+        problem = self._problem(self._points, self._factor, epsilon)
+        new, linear = _solved(*problem, self.settings.max_iterations)
         self._keep(new)
         return linear
 
     def finish(self, epsilon: float, iterations: int) -> Gibbs:
         """The plan of the last anchors, with further iterations."""
-        return self._solved(self._points, self._factor, epsilon, iterations)[0]
+        of, settings = self._problem(self._points, self._factor, epsilon)
+        newest = self.plans[0]
+        assert isinstance(newest, Gibbs) and newest.of.f0 is not None
+        path = [newest.of.f0]
+        plan = newest
+        for done in range(0, iterations, _STRIDE):
+            plan, _ = _solved(of._replace(f0=path[-1]), settings, min(_STRIDE, iterations - done))
+            assert plan.of.f0 is not None
+            path.append(plan.of.f0)
+            if len(path) > _CYCLE and done + _STRIDE < iterations:
+                path = [_extrapolated(path)]
+        return plan
 
     def estimate(self, plan: Gibbs, count: int) -> tuple[Tensor, Tensor]:
         """The distortion of a plan of mass 1, and the estimate's standard deviation, from pairs of independent pairs."""
         drawn = plan.pairs(count, self.generator)
-        cx, cy = (self._coordinates(side, drawn[:, side])[drawn[:, side]] for side in (0, 1))
+        cx, cy = (side.between(drawn[:, k]) / self.sizes[k] for k, side in enumerate(self.sides))
         squares = (cx - cy).square_().double()
         squares.fill_diagonal_(0)
         of_each = squares.sum(1) / (count - 1)
         # Each term has two pairs: an estimate without one pair loses twice its mean.
         return of_each.mean(), 2 * of_each.std() / count**0.5
 
-    def _coordinates(self, side: int, anchors: Tensor) -> Tensor:
-        """(N, S): the distances of all points to the anchors."""
-        return (self.sides[side].rows(anchors) / self.sizes[side]).T
+    def _coordinates(self, side: int, anchors: Tensor, factor: float | Tensor) -> Tensor:
+        """(N, S): the distances of all points to the anchors, times a factor."""
+        return self.sides[side].distances(anchors) * (factor / self.sizes[side])
 
     def _drawn(self, count: int) -> Tensor:
         """(count, 2) pairs of the mixture step Σ (1 − step)^h plans[h]."""
@@ -148,41 +268,77 @@ class Descent:
         chosen = torch.multinomial(shares, count, replacement=True, generator=self.generator)
         counts = chosen.bincount(minlength=len(self.plans)).tolist()
         parts = zip(self.plans, counts, strict=True)
-        return torch.cat([plan.pairs(number, self.generator) for plan, number in parts if number])
+        return torch.cat(
+            [plan.pairs(number, self.generator, spread=True) for plan, number in parts if number]
+        )
 
     def _keep(self, plan: Gibbs | Start) -> None:
-        self.plans = [plan, *self.plans][: _MOST_PLANS if self.step < 1 else 1]
+        most = math.ceil(math.log(_LEAST_SHARE) / math.log1p(-self.step)) if self.step < 1 else 1
+        self.plans = [plan, *self.plans][: min(most, _MOST_PLANS)]
 
-    def _solved(
-        self, points: tuple[Tensor, Tensor], factor: float, epsilon: float, iterations: int
-    ) -> tuple[Gibbs, Tensor]:
-        """The plan of the cost factor |u − v|² and of the features, from the newest potentials; what it costs."""
+    def _problem(
+        self, points: tuple[Tensor, Tensor], factor: float, epsilon: float
+    ) -> tuple[Inputs, Settings]:
+        """The cost factor |u − v|² and that of the features, and the newest potentials."""
         if self.features is not None and self.feature_weight > 0:
             share = (self.feature_weight / factor) ** 0.5
             points = tuple(torch.cat([u, share * f], 1) for u, f in zip(points, self.features, strict=True))  # type: ignore[assignment]
-        settings = self.settings._replace(cost_scale=factor, epsilon=epsilon, max_iterations=iterations)
+        settings = self.settings._replace(cost_scale=factor, epsilon=epsilon)
         newest = self.plans[0] if self.plans else None
         start = (newest.of.f0, newest.of.g0) if isinstance(newest, Gibbs) else (None, None)
-        u, v = (t[None].contiguous() for t in points)
+        u, v = _centred(*points)
+        rest = (*self.weights, None, None, None, *start)
         if self.feature_cost is not None and self.feature_weight > 0:
             cost = _squares(u, v).mul_(factor).add_(self.feature_cost, alpha=self.feature_weight)
-            of = Inputs(None, None, cost, *self.weights, None, None, None, *start)
-            settings = settings._replace(cost_scale=1.0)
-        elif u.shape[1] * v.shape[1] <= _STORED_ENTRIES:
-            of = Inputs(None, None, _squares(u, v), *self.weights, None, None, None, *start)
-        else:
-            of = Inputs(u, v, None, *self.weights, None, None, None, *start)
-        result = ops.sinkhorn(*of, False, False, False, **as_keywords(settings))
-        f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in result[2:4])
-        return Gibbs(of._replace(f0=f, g0=g), settings._replace(mass=0.0)), result[1][0]
+            return Inputs(None, None, cost[None], *rest), settings._replace(cost_scale=1.0)
+        if u.is_cuda and u.dtype == torch.float32 and u.shape[1] <= _ROUNDED_COORDINATES:
+            u, v = _rounded(u, v)
+            settings = settings._replace(precision=_MEDIUM, tolerance=0.0)
+        elif u.shape[0] * v.shape[0] <= _STORED_ENTRIES:
+            return Inputs(None, None, _squares(u, v)[None], *rest), settings
+        return Inputs(u[None].contiguous(), v[None].contiguous(), None, *rest), settings
+
+
+def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor]:
+    """The plan after so many iterations from the potentials of `of`, and what it costs."""
+    settings = settings._replace(max_iterations=iterations)
+    _, linear, f, g = ops.sinkhorn_potentials(*of, **as_keywords(settings))
+    f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (f, g))
+    return Gibbs(of._replace(f0=f, g0=g), settings), linear[0]
+
+
+def _extrapolated(path: list[Tensor]) -> Tensor:
+    """Where a fixed-point iteration (1, N) tends to: the mean of its steps, with weights of sum 1, that moves least.
+
+    Source: Sidi, "Vector extrapolation methods with applications", SIAM 2017, chapter 2 (reduced rank extrapolation).
+    """
+    points = torch.cat(path).double()
+    moves = points.diff(dim=0)
+    products = moves @ moves.T
+    products = products + products.diagonal().sum() * _REGULARISATION * torch.eye(len(moves)).to(products)
+    weights, _ = torch.linalg.solve_ex(products, products.new_ones(len(moves)))
+    weights = weights / weights.sum()
+    found = (weights @ points[1:])[None].to(path[0].dtype)
+    return torch.where(found.isfinite(), found, path[-1])
+
+
+def _centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The same differences of points (N, D) and (M, D), around 0."""
+    mean = (u.mean(0) + v.mean(0)) / 2
+    return u - mean, v - mean
+
+
+def _rounded(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Centred points on the grid of binary16 numbers, after a division by a power of two, contiguous."""
+    largest = torch.maximum(u.abs().amax(), v.abs().amax()).clamp(min=torch.finfo(u.dtype).tiny)
+    unit = largest.log2().ceil().exp2()
+    return (u / unit).half().to(u.dtype) * unit, (v / unit).half().to(v.dtype) * unit
 
 
 def _squares(u: Tensor, v: Tensor) -> Tensor:
-    """(B, N, M): |u_i − v_j|², by a product of points that their common mean is subtracted from."""
-    mean = (u.mean(1, keepdim=True) + v.mean(1, keepdim=True)) / 2
-    u, v = u - mean, v - mean
-    table = torch.matmul(u, v.mT).mul_(-2)
-    return table.add_(u.square().sum(2)[:, :, None]).add_(v.square().sum(2)[:, None, :]).clamp_(min=0)
+    """(N, M): |u_i − v_j|² of centred points, by a product."""
+    table = (u @ v.T).mul_(-2)
+    return table.add_(u.square().sum(1)[:, None]).add_(v.square().sum(1)).clamp_(min=0)
 
 
 def _positive(size: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -15,11 +16,13 @@ from warpalign._transport.graphs import (
     NeighborGraph,
     check_graph,
     connected_components,
+    device_of,
+    farthest_landmarks,
     knn_graph,
     shortest_paths,
 )
 
-Geometry = Literal["auto", "matrix", "euclidean", "sqeuclidean", "geodesic"]
+Geometry = Literal["auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark"]
 GEOMETRIES: tuple[str, ...] = get_args(Geometry)
 
 
@@ -44,10 +47,11 @@ def inner_distances(
     *,
     geometry: object,
     k: int,
+    n_landmarks: int,
     scale: Scale | None,
 ) -> Distances:
     """Both sets' distances by their arguments and geometries."""
-    first, second = of_sides(points, distances, graphs, geometry=geometry, k=k)
+    first, second = of_sides(points, distances, graphs, geometry=geometry, k=k, n_landmarks=n_landmarks)
     x, x_name = _distances(first), first.name
     y, y_name = _distances(second), second.name
     if y.dtype != x.dtype or y.device != x.device:
@@ -96,25 +100,50 @@ class Side(NamedTuple):
     name: str
     """Of the argument that they come from."""
     table: Tensor | None
-    """(B, N, D) or (N, D) points, or (B, N, N) or (N, N) distances."""
+    """(B, N, D) or (N, D) points, (B, N, N) or (N, N) distances, or (N, L) distances to landmarks."""
     graph: NeighborGraph | None
-    """Of the geometry "geodesic"."""
+    """Of the geometry "geodesic", on the CPU."""
+    device: torch.device
+    """Of the distances."""
 
 
 def of_sides(
-    points: tuple[object, object], distances: object, graphs: object, *, geometry: object, k: int
+    points: tuple[object, object],
+    distances: object,
+    graphs: object,
+    *,
+    geometry: object,
+    k: int,
+    n_landmarks: int,
 ) -> tuple[Side, Side]:
     """Both sets by their arguments and geometries."""
     kinds = _kinds(geometry)
     given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
-    first, second = (
-        _side(name, side, kinds[side], points[side], given[side], of_graphs[side], k)
-        for side, name in enumerate(("x", "y"))
-    )
-    return first, second
+
+    def of_side(side: int) -> Side:
+        return _side(
+            "xy"[side], side, kinds[side], points[side], given[side], of_graphs[side], k, n_landmarks
+        )
+
+    if kinds != ("landmark", "landmark"):
+        return of_side(0), of_side(1)
+    # Landmarks are found one after the other, each by a search of one thread.
+    with ThreadPoolExecutor(1) as other:
+        second = other.submit(of_side, 1)
+        first = of_side(0)
+        return first, second.result()
 
 
-def _side(name: str, side: int, kind: str, points: object, distances: object, graph: object, k: int) -> Side:
+def _side(
+    name: str,
+    side: int,
+    kind: str,
+    points: object,
+    distances: object,
+    graph: object,
+    k: int,
+    n_landmarks: int,
+) -> Side:
     if kind == "auto":
         kind = "matrix" if distances is not None else "geodesic" if graph is not None else "euclidean"
     if kind == "matrix":
@@ -123,15 +152,17 @@ def _side(name: str, side: int, kind: str, points: object, distances: object, gr
         raise ValueError(
             f'distances[{side}]: expected None with the geometry "{kind}", got {type(distances).__name__}'
         )
-    if kind == "geodesic":
-        return _geodesic(name, side, points, graph, k)
+    if kind in ("geodesic", "landmark"):
+        of = _geodesic(name, side, kind, points, graph, k)
+        return of if kind == "geodesic" else _landmark(of, n_landmarks)
     if graph is not None:
         raise ValueError(
             f'graphs[{side}]: expected None with the geometry "{kind}", got {type(graph).__name__}'
         )
     if points is None:
         raise ValueError(f'{name}: expected points with the geometry "{kind}", got None')
-    return Side(kind, name, widened(check_table(points, name, "N, D")), None)
+    table = widened(check_table(points, name, "N, D"))
+    return Side(kind, name, table, None, table.device)
 
 
 def _matrix(distances: object, name: str, points: object, name_of_points: str) -> Side:
@@ -142,30 +173,50 @@ def _matrix(distances: object, name: str, points: object, name_of_points: str) -
     table = widened(check_table(distances, name, "N, N"))
     if table.shape[-1] != table.shape[-2]:
         raise ValueError(f"{name}: expected a square matrix (N, N), got shape {shape_of(table)}")
-    return Side("matrix", name, table, None)
+    return Side("matrix", name, table, None, table.device)
 
 
-def _geodesic(name: str, side: int, points: object, graph: object, k: int) -> Side:
+def _geodesic(name: str, side: int, kind: str, points: object, graph: object, k: int) -> Side:
     if graph is None:
         if points is None:
-            raise ValueError(f'{name}: expected points with the geometry "geodesic", got None')
-        return Side("geodesic", name, None, knn_graph(points, k))  # type: ignore[arg-type]
+            raise ValueError(f'{name}: expected points with the geometry "{kind}", got None')
+        found = knn_graph(points, k)  # type: ignore[arg-type]
+        return Side("geodesic", name, None, check_graph(found, name), found.weights.device)
     argument = f"graphs[{side}]"
     if points is not None:
         raise ValueError(f"{name}: expected None beside {argument}, got {type(points).__name__}")
     of = check_graph(graph, argument)
     if int(connected_components(of).max()) > 0:
         raise ValueError(f"{argument}: expected a graph with a path between all nodes, got one without")
-    return Side("geodesic", argument, None, of)
+    return Side("geodesic", argument, None, of, device_of(graph))  # type: ignore[arg-type]
+
+
+def _landmark(of: Side, count: int) -> Side:
+    """A side whose points are known by their shortest paths to landmarks."""
+    assert of.graph is not None
+    nodes = of.graph.indptr.numel() - 1
+    found = farthest_landmarks(of.graph, min(count, nodes))
+    return Side("landmark", of.name, found.distances.T.to(of.device).contiguous(), None, of.device)
+
+
+def largest_differences(x: Tensor, y: Tensor) -> Tensor:
+    """(..., N, M): max_l |x_l − y_l| of points (..., N, L) and (..., M, L).
+
+    Of distances to landmarks l it is a lower bound of the distance, exact from a landmark, and short by no more than twice
+    the distance to the nearest landmark. It is a metric (Kuratowski's embedding).
+    """
+    return torch.cdist(x, y, p=torch.inf)
 
 
 def _distances(side: Side) -> Tensor:
     """(B, N, N) or (N, N)"""
     if side.graph is not None:
-        return shortest_paths(side.graph)
+        return shortest_paths(side.graph).to(side.device)
     assert side.table is not None
     if side.kind == "matrix":
         return side.table
+    if side.kind == "landmark":
+        return largest_differences(side.table, side.table)
     batched = side.table if side.table.dim() == 3 else side.table.unsqueeze(0)
     table = pair_costs(COSTS.index(side.kind), batched, batched)
     return table if side.table.dim() == 3 else table[0]
@@ -173,7 +224,7 @@ def _distances(side: Side) -> Tensor:
 
 def _is_symmetric(kind: str, table: Tensor) -> bool:
     """Whether a side's distances are. A device is asked once; asymmetric ones cost twice as many products."""
-    if kind in ("euclidean", "sqeuclidean"):
+    if kind in ("euclidean", "sqeuclidean", "landmark"):
         return True
     # The lengths of a path are added in the order of its direction.
     return bool(torch.allclose(table, table.mT, rtol=1e-6 if kind == "geodesic" else 0.0, atol=0.0))

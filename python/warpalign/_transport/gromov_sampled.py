@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,16 +15,12 @@ from warpalign._core.series import widened
 from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
-from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
-from warpalign._transport.gromov_geometry import Geometry, Side, of_sides
+from warpalign._transport.gromov_anchors import Descent, Patience, PointSet, Start, pairs_of_table
+from warpalign._transport.gromov_geometry import Geometry, Side, largest_differences, of_sides
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 
 _LAST_PAIRS = 1000
-_AVERAGED = 0.2  # a step's weight in the running mean
-_BETTER = 5e-3  # the share by which the mean must fall to count
-
-
 Callback = Callable[[int, float, Tensor], object]
 
 
@@ -53,6 +50,7 @@ def gromov_wasserstein_sampled(
     distances: tuple[Tensor | None, Tensor | None] | None = None,
     graphs: tuple[Graph | None, Graph | None] | None = None,
     k: int = 30,
+    n_landmarks: int = 50,
     features: tuple[Tensor, Tensor] | None = None,
     feature_cost: Tensor | None = None,
     feature_weight: float = 0.0,
@@ -65,8 +63,8 @@ def gromov_wasserstein_sampled(
     epsilon_factor: float = 0.9,
     step: float = 0.9,
     max_iter: int = 200,
-    sinkhorn_iters: int = 5,
-    polish_iters: int = 500,
+    sinkhorn_iters: int = 2,
+    polish_iters: int = 100,
     patience: int = 10,
     min_iter: int = 1,
     seed: int = 0,
@@ -98,7 +96,7 @@ def gromov_wasserstein_sampled(
         min_iter: steps before that, at least.
         seed: the same seed gives the same result on one device.
         callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
-        all others: a, b, geometry, distances, graphs, k, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
+        all others: a, b, geometry, distances, graphs, k, n_landmarks, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
             sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
             searches paths from the anchors alone.
 
@@ -129,7 +127,14 @@ def gromov_wasserstein_sampled(
     polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
     new_share, count = check_step(step), check_count(n_anchors, "n_anchors")
     generator = torch.Generator().manual_seed(check_count(seed, "seed", 0))
-    found = of_sides((x, y), distances, graphs, geometry=geometry, k=check_count(k, "k"))
+    found = of_sides(
+        (x, y),
+        distances,
+        graphs,
+        geometry=geometry,
+        k=check_count(k, "k"),
+        n_landmarks=check_count(n_landmarks, "n_landmarks"),
+    )
     sides = _point_set(found[0]), _point_set(found[1])
     if sides[1].like.dtype != sides[0].like.dtype or sides[1].like.device != sides[0].like.device:
         raise TypeError(
@@ -150,33 +155,36 @@ def gromov_wasserstein_sampled(
         now = max(last, start)
         descent.begin(now, first)
         history: list[Tensor] = []
-        mean = best = None
-        waited = 0
-        while len(history) < settings.max_iterations and (waited < waits or len(history) < least):
+        stop = Patience(waits)
+        while len(history) < settings.max_iterations and not (stop.is_over() and len(history) >= least):
             history.append(descent.advance(count, now))
             if callback is not None:
                 callback(len(history), now, history[-1])
             if now > last:
                 now = max(last, now * settings.epsilon_factor)
-                continue
-            value = float(history[-1])
-            mean = value if mean is None else (1 - _AVERAGED) * mean + _AVERAGED * value
-            waited = 0 if best is None or mean < best * (1 - _BETTER) else waited + 1
-            best = mean if best is None else min(best, mean)
+            else:
+                stop.add(history[-1])
         final = descent.finish(last, polish)
         estimate, deviation = descent.estimate(final, _LAST_PAIRS)
     f, g = final.of.f0, final.of.g0
     assert f is not None and g is not None
-    plan = TransportPlan(Problem(final.of, final.settings, True, None, None), f, g)
-    return SampledGromovResult(plan, estimate, deviation, waited >= waits, len(history), torch.stack(history))
+    plan = TransportPlan(Problem(final.of, final.settings._replace(mass=0.0), True, None, None), f, g)
+    return SampledGromovResult(plan, estimate, deviation, stop.is_over(), len(history), torch.stack(history))
 
 
 def _point_set(side: Side) -> PointSet:
-    """The rows of one side's distances, by its geometry."""
+    """One side's distances, by its geometry."""
     if side.graph is not None:
-        graph = side.graph
+        graph, device = side.graph, side.device
+
+        def of_graph(places: Tensor) -> Tensor:
+            return shortest_paths(graph, places.cpu()).to(device)
+
         return PointSet(
-            lambda places: shortest_paths(graph, places), graph.indptr.numel() - 1, graph.weights[:1].sum()
+            lambda places: of_graph(places).T,
+            lambda places: of_graph(places)[:, places],
+            graph.indptr.numel() - 1,
+            graph.weights.new_zeros((), device=device),
         )
     assert side.table is not None
     table = side.table.detach()
@@ -184,10 +192,23 @@ def _point_set(side: Side) -> PointSet:
         raise ValueError(f"{side.name}: expected one set without a batch, got shape {shape_of(table)}")
     like = table[0, 0]
     if side.kind == "matrix":
-        return PointSet(lambda places: table[places], table.shape[0], like)
-    kind = COSTS.index(side.kind)
+        return PointSet(
+            lambda places: table[places].T,
+            lambda places: table[places[:, None], places],
+            table.shape[0],
+            like,
+        )
+
+    def of_points(points: Tensor, others: Tensor) -> Tensor:
+        if side.kind == "landmark":
+            return largest_differences(points, others)
+        return pair_costs(COSTS.index(side.kind), points[None], others[None])[0]
+
     return PointSet(
-        lambda places: pair_costs(kind, table[None, places], table[None])[0], table.shape[0], like
+        lambda places: of_points(table, table[places]),
+        lambda places: of_points(table[places], table[places]),
+        table.shape[0],
+        like,
     )
 
 
@@ -196,13 +217,20 @@ def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
         plan, shape = init, (sides[0].size, sides[1].size)
         if tuple(plan.shape) != shape:
             raise ValueError(f"init: expected a plan {shape}, got one of shape {tuple(plan.shape)}")
-        return Start(lambda count, seed: plan.sample(count, seed=seed), plan.mass)
+        return Start(_drawn_from(plan), plan.mass)
     if isinstance(init, Tensor):
         table = _table_of_pairs(init, "init", sides)
-        return Start(lambda count, seed: pairs_of_table(table, count, seed), table.sum)
+        return Start(partial(pairs_of_table, table), table.sum)
     if init != "eccentricity":
         raise ValueError(f'init: expected "eccentricity" or a plan (N, M), got {init!r}')
     return None
+
+
+def _drawn_from(plan: TransportPlan) -> Callable[[int, torch.Generator], Tensor]:
+    def drawn(count: int, generator: torch.Generator) -> Tensor:
+        return plan.sample(count, seed=int(torch.randint(2**62, (), generator=generator)))
+
+    return drawn
 
 
 def _feature_table(feature_cost: object, sides: tuple[PointSet, PointSet]) -> Tensor | None:

@@ -50,6 +50,32 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::sinkhorn_potentials")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor | None,
+    y: Tensor | None,
+    cost: Tensor | None,
+    a: Tensor | None,
+    b: Tensor | None,
+    epsilons: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    f0: Tensor | None,
+    g0: Tensor | None,
+    **settings: object,
+) -> tuple[Tensor, ...]:
+    given = Inputs(x, y, cost, a, b, epsilons, x_lengths, y_lengths, f0, g0)
+    first = given.first
+    check_devices("x" if cost is None else "cost", **given._asdict())
+    batch, (n, m) = first.shape[0], given.sizes
+    return (
+        first.new_empty(batch),
+        first.new_empty(batch),
+        first.new_empty(batch, n),
+        first.new_empty(batch, m),
+    )
+
+
 @torch.library.register_fake("warpalign::sinkhorn_jvp")  # type: ignore[untyped-decorator]
 def _(
     x: Tensor | None,
@@ -110,4 +136,5 @@ def _(
 
 
 sinkhorn = torch.ops.warpalign.sinkhorn.default
+sinkhorn_potentials = torch.ops.warpalign.sinkhorn_potentials.default
 sinkhorn_jvp = torch.ops.warpalign.sinkhorn_jvp.default

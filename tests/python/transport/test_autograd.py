@@ -194,6 +194,7 @@ def arguments(device: torch.device, points: bool) -> tuple[tuple[Any, ...], dict
 def test_opcheck(points: bool, device: torch.device) -> None:
     positional, keywords = arguments(device, points)
     torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, positional, keywords)
+    torch.library.opcheck(torch.ops.warpalign.sinkhorn_potentials.default, positional[:10], keywords)
     nothing = (*positional[:3], *(None,) * 7, False, False, False)
     torch.library.opcheck(torch.ops.warpalign.sinkhorn.default, nothing, keywords)
     tables, (a, b, epsilons, *lengths, f, g), needs = positional[:3], positional[3:10], positional[10:]

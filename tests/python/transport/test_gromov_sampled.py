@@ -10,15 +10,24 @@ import torch
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport import gromov_anchors
+from warpalign._transport.gromov_geometry import largest_differences
 from warpalign._transport.gromov_solver import Objective
-from warpalign.transport import gromov_wasserstein_sampled, knn_graph, sinkhorn
+from warpalign.transport import (
+    farthest_landmarks,
+    gromov_wasserstein,
+    gromov_wasserstein_sampled,
+    knn_graph,
+    shortest_paths,
+    sinkhorn,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_spiral_and_swiss_roll(seed: int) -> None:
     """The exact gradient's distortion is 1.6e-3 at this epsilon; a mirrored matching has four times that."""
     x, y = spiral(400, 0), swiss_roll(500, 1)
-    result = gromov_wasserstein_sampled(graphs=(knn_graph(x, 5), knn_graph(y, 5)), seed=seed)
+    graphs = (knn_graph(x, 5), knn_graph(y, 5))
+    result = gromov_wasserstein_sampled(graphs=graphs, seed=seed, polish_iters=200)
     assert result.converged and result.iterations < 60
     plan = result.plan.dense()
     cx, cy = (geodesics(z).float()[None] for z in (x, y))
@@ -66,6 +75,74 @@ def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
     assert mass == pytest.approx(OPTIONS[kind].get("mass", 1.0), rel=1e-4) or kind == "unbalanced"
     if kind in ("balanced", "semi-relaxed"):
         assert float((made.plan.marginal(1) * 50 - 1).abs().max()) < 1e-6
+
+
+def test_landmarks_stand_for_geodesics() -> None:
+    """Their metric is exact from a landmark, never too long, and short by at most twice the way to the nearest one."""
+    x, y = spiral(300, 0), swiss_roll(350, 1)
+    graph = knn_graph(x, 5)
+    found = farthest_landmarks(graph, 20)
+    exact, table = shortest_paths(graph), found.distances.T.contiguous()
+    bound = largest_differences(table, table)
+    torch.testing.assert_close(bound[found.indices], found.distances, rtol=1e-5, atol=1e-6)
+    nearest = found.distances.amin(0)
+    missing = exact - bound
+    assert float(missing.min()) >= -1e-5
+    assert bool((missing <= 2 * torch.minimum(nearest[:, None], nearest[None]) + 1e-5).all())
+    options: dict[str, Any] = {"geometry": "landmark", "k": 5}
+    result = gromov_wasserstein_sampled(x, y, **options)
+    places = result.plan.barycentric_map(torch.arange(350.0)[:, None])[:, 0]
+    assert float(torch.corrcoef(torch.stack([places, torch.arange(300.0)]))[0, 1]) >= 0.998
+    of_graphs = gromov_wasserstein_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
+    assert torch.equal(of_graphs.plan.f, result.plan.f)
+    exactly = gromov_wasserstein(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.dense()
+    geodesic = gromov_wasserstein(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.dense()
+    torch.testing.assert_close(exactly, geodesic, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.gpu
+def test_a_gpu_rounds_and_agrees(cuda: torch.device) -> None:
+    """Anchors come from the same random numbers, coordinates have 11 bits: plans differ, their quality does not."""
+    x, y = spiral(400, 0).to(cuda), swiss_roll(500, 1).to(cuda)
+    table = geodesics(x.cpu()).float()[None], geodesics(y.cpu()).float()[None]
+    for seed in range(3):
+        result = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, seed=seed, polish_iters=200)
+        assert result.converged and result.plan.f.is_cuda
+        plan = result.plan.dense().cpu()
+        assert float(Objective(*table, True, None, 0.0).distortion(plan[None])) <= 2.0e-3
+        assert float((plan.sum(1) * 400 - 1).abs().max()) <= 1e-3
+        assert float((plan.sum(0) * 500 - 1).abs().max()) <= 2e-2
+        again = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, seed=seed, polish_iters=200)
+        assert torch.equal(again.plan.f, result.plan.f)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["balanced", "fused", "semi-relaxed", "unbalanced", "partial"])
+def test_options_on_a_gpu(kind: str, cuda: torch.device) -> None:
+    x, y = spiral(50, 0).to(cuda), swiss_roll(60, 1).to(cuda)
+    options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
+    moved = {
+        name: tuple(t.float().to(cuda) for t in given) if name == "features" else given
+        for name, given in OPTIONS[kind].items()
+    }
+    plan = gromov_wasserstein_sampled(x, y, **options | moved).plan
+    on_cpu = gromov_wasserstein_sampled(
+        x.cpu(),
+        y.cpu(),
+        **options | {k: v if k != "features" else tuple(t.cpu() for t in v) for k, v in moved.items()},
+    ).plan
+    assert float(plan.mass()) == pytest.approx(float(on_cpu.mass()), rel=2e-2)
+    assert float((plan.dense().cpu() - on_cpu.dense()).abs().sum()) <= 0.1 * float(on_cpu.mass())
+
+
+@pytest.mark.gpu
+def test_no_table_is_stored_on_a_gpu(cuda: torch.device) -> None:
+    x, y = spiral(4000, 0).to(cuda), swiss_roll(5000, 1).to(cuda)
+    gromov_wasserstein_sampled(x[:100], y[:100], geometry="landmark", k=5, max_iter=2)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    gromov_wasserstein_sampled(x, y, geometry="landmark", k=5)
+    assert torch.cuda.max_memory_allocated() - before <= 20e6
 
 
 def test_features_decide_where_distances_do_not() -> None:

@@ -49,7 +49,7 @@ CALLS: BadCalls = {
         "x: expected the points of one set (N, D), got shape (1, 5, 2)", torch.zeros(1, 5, 2)
     ),
     "knn_graph: not on the CPU": knn(
-        "x: expected a CPU tensor, because graphs are searched on CPUs alone, got one on meta",
+        "x: expected a tensor on a CPU or a GPU, got one on meta",
         torch.zeros(5, 2, device="meta"),
     ),
     "knn_graph: a point that is nowhere": knn(

@@ -54,10 +54,15 @@ CALLS: BadCalls = {
         error=TypeError,
         message="y: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
     ),
+    "gromov_wasserstein: no landmarks": bad(
+        geometry="landmark",
+        n_landmarks=0,
+        message="n_landmarks: expected at least 1, got 0",
+    ),
     "gromov_wasserstein: an unknown geometry": bad(
         geometry="l1",
-        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", or a pair of them, '
-        "got 'l1'",
+        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark", or a pair of '
+        "them, got 'l1'",
     ),
     "gromov_wasserstein: one matrix of distances": bad(
         distances=zeros(5, 5),
@@ -210,10 +215,15 @@ SAMPLED: BadCalls = {
     "weights in a list": bad_sampled(
         b=[1.0], error=TypeError, message="b: expected a torch.Tensor or None, got list"
     ),
+    "no landmarks": bad_sampled(
+        geometry="landmark",
+        n_landmarks=0,
+        message="n_landmarks: expected at least 1, got 0",
+    ),
     "an unknown geometry": bad_sampled(
         geometry="l1",
-        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", or a pair of them, '
-        "got 'l1'",
+        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark", or a pair of '
+        "them, got 'l1'",
     ),
     "one matrix of distances": bad_sampled(
         distances=zeros(5, 5),
