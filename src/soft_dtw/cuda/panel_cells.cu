@@ -1,4 +1,5 @@
 // Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
+#include "cuda/copy_async.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/warp.cuh"
 #include "soft_dtw/cuda/metric.cuh"
@@ -20,6 +21,27 @@ struct CostTile {
   float of[kPanelRows * kStride];
 };
 
+// A chunk of the features of 64 rows and 64 columns: for differences, [feature][step].
+struct Chunks {
+  Factors<kChunk> x, y;
+};
+// The same for products, [step][feature], as they lie in global memory; and four steps of y, whose mean is
+// the origin.
+struct __align__(16) Rows {
+  static constexpr int kStride = kChunk + 4;  // fragments of 8 steps and 4 features are in different banks
+  float of[kPanelRows * kStride];
+};
+struct ProductChunks {
+  Rows x, y;
+  float near[4][kChunk];
+};
+// Two chunks take turns: one is on its way while the other one is multiplied. Costs come after them.
+union TileMemory {
+  CostTile costs;
+  Chunks differences[2];
+  ProductChunks products[2];
+};
+
 __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& tile, CostTile& costs) {
   const float* const from =
       static_cast<const float*>(p.cost) + static_cast<std::int64_t>(tile.pair) * p.cost_stride[0];
@@ -37,19 +59,19 @@ __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& ti
 // Parts are summed in chunks of features, so that the rounding error hardly grows with their number.
 template <class PartOf>
 __device__ __forceinline__ void sum_differences(const Series& rows, const Series& columns, int dim,
-                                                const PartOf& part, Factors<kChunk>& x, Factors<kChunk>& y,
-                                                CostTile& costs) {
+                                                const PartOf& part, TileMemory& memory) {
   const int r0 = threadIdx.x / 16 * 4;
   const int c0 = threadIdx.x % 16 * 4;
   float total[4][4] = {};
   float next_x[Factors<kChunk>::kPerThread], next_y[Factors<kChunk>::kPerThread];
   rows.load(0, next_x);
   columns.load(0, next_y);
-  for (int d0 = 0; d0 < dim; d0 += kChunk) {
-    __syncthreads();
-    x.store(next_x);
-    y.store(next_y);
-    __syncthreads();
+  int place = 0;
+  for (int d0 = 0; d0 < dim; d0 += kChunk, place ^= 1) {
+    Chunks& chunk = memory.differences[place];
+    chunk.x.store(next_x);
+    chunk.y.store(next_y);
+    __syncthreads();  // and all are done with the other chunk
     if (d0 + kChunk < dim) {
       rows.load(d0 + kChunk, next_x);
       columns.load(d0 + kChunk, next_y);
@@ -57,7 +79,7 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
     float sum[4][4] = {};
 #pragma unroll 4
     for (int d = 0; d < kChunk; ++d) {
-      const float4 a = x.four(d, r0), b = y.four(d, c0);
+      const float4 a = chunk.x.four(d, r0), b = chunk.y.four(d, c0);
       const float left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
@@ -73,21 +95,21 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
       for (int c = 0; c < 4; ++c) total[r][c] += sum[r][c];
     }
   }
+  __syncthreads();
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) costs.of[(r0 + r) * CostTile::kStride + c0 + c] = total[r][c];
+    for (int c = 0; c < 4; ++c) memory.costs.of[(r0 + r) * CostTile::kStride + c0 + c] = total[r][c];
   }
 }
 
 // By the problem's metric; squared where there are no options.
 template <bool kOptions>
-__device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, CostTile& costs) {
-  __shared__ Factors<kChunk> x, y;
+__device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, TileMemory& memory) {
   const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim, kOptions ? p.x_mask : nullptr, p.n);
   const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim, kOptions ? p.y_mask : nullptr,
                        p.m);
-  const auto sum = [&](const auto& part) { sum_differences(rows, columns, p.dim, part, x, y, costs); };
+  const auto sum = [&](const auto& part) { sum_differences(rows, columns, p.dim, part, memory); };
   if (kOptions && p.metric == Metric::kAbsolute) {
     sum([](float t, float so_far) { return so_far + fabsf(t); });
   } else if (kOptions && p.metric == Metric::kHuber) {
@@ -98,67 +120,110 @@ __device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& til
   }
 }
 
+// A thread copies, and then moves, four neighbouring features of every 32nd step of a chunk.
+constexpr int kCopiers = kChunk / 4;  // of a step
+constexpr int kCopiedSteps = kPanelRows * kCopiers / kTileThreads;
+__device__ __forceinline__ int copied_step(int i) {
+  return static_cast<int>(threadIdx.x) / kCopiers + i * (kTileThreads / kCopiers);
+}
+__device__ __forceinline__ int copied_feature() { return static_cast<int>(threadIdx.x) % kCopiers * 4; }
+
+// Begins the copy of four neighbouring features of a step. Features behind the last one are 0.
+__device__ __forceinline__ void ask_four(const Series& series, int step, int feature, bool vectorized,
+                                         float* to) {
+  if (vectorized && series.has(step, feature)) {
+    cuda::copy_async_l2(reinterpret_cast<float4*>(to),
+                        reinterpret_cast<const float4*>(series.address(step, feature)));
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (series.has(step, feature + k)) {
+      cuda::copy_async(to + k, series.address(step, feature + k));
+    } else {
+      to[k] = 0.0f;
+    }
+  }
+}
+
+__device__ __forceinline__ void ask_chunk(const Series& rows, const Series& columns, int d0, bool vectorized,
+                                          ProductChunks& chunk) {
+  const int f = copied_feature();
+#pragma unroll
+  for (int i = 0; i < kCopiedSteps; ++i) {
+    const int s = copied_step(i);
+    ask_four(rows, s, d0 + f, vectorized, chunk.x.of + s * Rows::kStride + f);
+    ask_four(columns, s, d0 + f, vectorized, chunk.y.of + s * Rows::kStride + f);
+  }
+  const int near = copied_step(0);
+  if (near < 4) ask_four(columns, near * (kPanelRows / 4), d0 + f, vectorized, chunk.near[near] + f);
+}
+
+// Takes four features relative to an origin, and returns the sum of their squares: of what the units see.
+__device__ __forceinline__ float moved(float* at, const float4& origin, bool three_terms) {
+  float4& to = *reinterpret_cast<float4*>(at);
+  const float4 from = to;
+  const float of[4] = {from.x - origin.x, from.y - origin.y, from.z - origin.z, from.w - origin.w};
+  to = {of[0], of[1], of[2], of[3]};
+  float squares = 0;
+#pragma unroll
+  for (const float v : of) {
+    const float seen = three_terms ? v : rounded(v);
+    squares += seen * seen;
+  }
+  return squares;
+}
+
 // |x'|^2 + |y'|^2 - 2 <x', y'> on the matrix units, into `costs`. With one term, x' and y' are rounded first:
 // the cost of steps that are alike is small then, as it should be.
-__device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile, CostTile& costs) {
-  using Chunk = Factors<kChunk>;
-  __shared__ Chunk x, y;
-  __shared__ float origin[2][kChunk];
+__device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile, TileMemory& memory) {
   __shared__ float squares[2][kPanelRows];
   const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim);
   const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim);
   const UnitPlace at;
-  const int thread = static_cast<int>(threadIdx.x);
-  constexpr int kSteps = Chunk::kPerThread / (kChunk / 8);  // that a thread loads of each series
-  float sum[4][4] = {}, none[4] = {}, own[2][kSteps] = {};
-  float next_x[Chunk::kPerThread], next_y[Chunk::kPerThread];
-  if (thread < kChunk) origin[0][thread] = mean_of_tile(columns, thread);
-  rows.load(0, next_x);
-  columns.load(0, next_y);
-  for (int d0 = 0; d0 < p.dim; d0 += kChunk) {
-    __syncthreads();
-    const float* const from = origin[d0 / kChunk % 2];
+  float sum[4][4] = {}, own[2][kCopiedSteps] = {};
+  ask_chunk(rows, columns, 0, p.vectorized, memory.products[0]);
+  int place = 0;
+  for (int d0 = 0; d0 < p.dim; d0 += kChunk, place ^= 1) {
+    ProductChunks& chunk = memory.products[place];
+    cuda::await_copies();
+    __syncthreads();  // and all are done with the other chunk
+    if (d0 + kChunk < p.dim) ask_chunk(rows, columns, d0 + kChunk, p.vectorized, memory.products[place ^ 1]);
+    const int f = copied_feature();
+    float4 origin = {0, 0, 0, 0};
 #pragma unroll
-    for (int i = 0; i < Chunk::kPerThread; ++i) {
-      const int s = i / (kChunk / 8);
-      const float zero = from[Chunk::feature(i)];
-      next_x[i] -= zero;
-      next_y[i] -= zero;
-      const float a = p.three_terms ? next_x[i] : rounded(next_x[i]);
-      const float b = p.three_terms ? next_y[i] : rounded(next_y[i]);
-      own[0][s] += a * a;
-      own[1][s] += b * b;
+    for (const auto& step : chunk.near) {
+      const float4 one = *reinterpret_cast<const float4*>(step + f);
+      origin = {origin.x + 0.25f * one.x, origin.y + 0.25f * one.y, origin.z + 0.25f * one.z,
+                origin.w + 0.25f * one.w};
     }
-    x.store(next_x);
-    y.store(next_y);
+#pragma unroll
+    for (int i = 0; i < kCopiedSteps; ++i) {
+      const int from = copied_step(i) * Rows::kStride + f;
+      own[0][i] += moved(chunk.x.of + from, origin, p.three_terms);
+      own[1][i] += moved(chunk.y.of + from, origin, p.three_terms);
+    }
     __syncthreads();
-    float next_origin = 0;
-    if (d0 + kChunk < p.dim) {
-      if (thread < kChunk) next_origin = mean_of_tile(columns, d0 + kChunk + thread);
-      rows.load(d0 + kChunk, next_x);
-      columns.load(d0 + kChunk, next_y);
-    }
     float products[4][4] = {};
 #pragma unroll
     for (int k0 = 0; k0 < kChunk; k0 += 8) {
-      if (d0 + k0 < p.dim) {
-        multiply_on_units<false>(at, x.of + k0 * kFactorStride, y.of + k0 * kFactorStride, p.three_terms,
-                                 products, none);
-      }
+      if (d0 + k0 >= p.dim) continue;
+      const auto x = [&](int r, int k) { return chunk.x.of[r * Rows::kStride + k0 + k]; };
+      const auto y = [&](int k, int c) { return chunk.y.of[c * Rows::kStride + k0 + k]; };
+      UnitFragments(at, x, y).multiply(p.three_terms, products);
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sum[k][i] += products[k][i];
     }
-    if (thread < kChunk) origin[(d0 / kChunk + 1) % 2][thread] = next_origin;
   }
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const float all = cuda::reduce_sum<8>(own[side][s]);  // of the lanes with this step
-      if (thread % 8 == 0) squares[side][Chunk::step(s * (kChunk / 8))] = all;
+    for (int i = 0; i < kCopiedSteps; ++i) {
+      const float all = cuda::reduce_sum<kCopiers>(own[side][i]);  // of the lanes with this step
+      if (threadIdx.x % kCopiers == 0) squares[side][copied_step(i)] = all;
     }
   }
   __syncthreads();
@@ -168,7 +233,7 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
     for (int i = 0; i < 4; ++i) {
       const int r = at.row(i), c = at.column(k, i);
       const float cost = squares[0][r] + squares[1][c] - 2.0f * sum[k][i];
-      costs.of[r * CostTile::kStride + c] = cost < 0.0f ? 0.0f : cost;  // NaN stays
+      memory.costs.of[r * CostTile::kStride + c] = cost < 0.0f ? 0.0f : cost;  // NaN stays
     }
   }
 }
@@ -187,7 +252,8 @@ __device__ __forceinline__ int largest_of_block(int bits) {
 template <CostsFrom kFrom, bool kOptions = false>
 __global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts || kOptions ? 2 : 3)
     panel_costs_kernel(const __grid_constant__ Params p) {
-  __shared__ CostTile costs;
+  __shared__ TileMemory memory;
+  CostTile& costs = memory.costs;
   const PanelTile tile(p);
   if (!tile.has_cells()) return;
   if (kOptions && !tile.meets_band(p)) {
@@ -197,9 +263,9 @@ __global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts ||
   if constexpr (kFrom == CostsFrom::kMatrix) {
     copy_matrix(p, tile, costs);
   } else if constexpr (kFrom == CostsFrom::kDifferences) {
-    sum_metric<kOptions>(p, tile, costs);
+    sum_metric<kOptions>(p, tile, memory);
   } else {
-    multiply_series(p, tile, costs);
+    multiply_series(p, tile, memory);
   }
   __syncthreads();
   static_assert(kTileThreads % kPanelColumns == 0);  // a thread has one column

@@ -15,51 +15,74 @@ namespace warpalign::detail::soft_dtw {
 namespace {
 
 constexpr int kFeatures = 64;  // of a block
-static_assert(kFeatures == kPanelRows);
+constexpr int kOthers = 32;    // steps of the other series that are in shared memory at a time
+static_assert(kFeatures == kPanelRows && kPanelRows % kOthers == 0 && kPanelColumns % kOthers == 0);
 
-// Of a tile, [other step][own step]: E; and [other step][feature]: the other series.
-struct __align__(16) TileFactors {
-  float of[kPanelRows * kFactorStride];
+// [other step][own step]: E; and [other step][feature]: the other series.
+struct __align__(16) Factor {
+  float of[kOthers * kFactorStride];
+};
+// One is multiplied while the other one is on its way.
+struct Stage {
+  Factor e, others;
 };
 
-// Begins copies of E, [other step][own step]; own_is_x: own steps are rows. A thread has one column of the
-// tile and every fourth row, from the one on whose line it begins. Missing steps have 0.
-template <bool kOptions>
-__device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& tile, bool own_is_x,
-                                            TileFactors& e) {
-  static_assert(kTileThreads == 4 * kPanelColumns);
-  const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
-  const int first = (static_cast<int>(threadIdx.x) / kPanelColumns - c / 2) & 3;
-  const float* const from = tile.line() + c / 2 * kPanelColumns + c;
+// Begins copies of E, [other step][own step], from other step `first` of the tile on; own_is_x: own steps are
+// rows. A warp takes neighbouring columns of the same line. Missing steps have 0.
+template <bool kOptions, bool kOwnIsX>
+__device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& tile, int first, Factor& e) {
+  constexpr int kColumns = kOwnIsX ? kOthers : kPanelColumns;
+  constexpr int kApart = kTileThreads / kColumns;  // rows of a thread
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  const int row = (static_cast<int>(threadIdx.x) / kColumns - column / 2) & (kApart - 1);
+  const int c = column + (kOwnIsX ? first : 0);
+  const int r0 = row + (kOwnIsX ? 0 : first);
+  const float* const from = tile.line() + (r0 + c / 2) * kPanelColumns + c;
+  float* const to = e.of + (kOwnIsX ? column * kFactorStride + row : row * kFactorStride + column);
   IndexRange rows = tile.rows_of<kOptions>(p, c);
   if (kOptions && rows.end > 0 && tile.misses_column(p, c)) rows.end = 0;
 #pragma unroll
-  for (int i = 0; i < kPanelRows / 4; ++i) {
-    const int r = first + 4 * i;
-    float* const to = e.of + (own_is_x ? c * kFactorStride + r : r * kFactorStride + c);
+  for (int i = 0; i < kOthers * kPanelRows / kTileThreads; ++i) {
+    const int r = r0 + i * kApart;
+    float* const here = to + i * kApart * (kOwnIsX ? 1 : kFactorStride);
     if (r >= rows.begin && r < rows.end && !(kOptions && tile.misses_row(p, r))) {
-      cuda::copy_async(to, from + r * kPanelColumns);
+      cuda::copy_async(here, from + i * kApart * kPanelColumns);
     } else {
-      *to = 0.0f;
+      *here = 0.0f;
     }
   }
 }
 
-// Begins copies of 64 steps, [step][feature]; a thread has one feature of every fourth step.
-__device__ __forceinline__ void ask_others(const Series& series, int d0, TileFactors& others) {
-  static_assert(kTileThreads == 4 * kFeatures);
-  const int f = static_cast<int>(threadIdx.x) % kFeatures;
-  const int first = static_cast<int>(threadIdx.x) / kFeatures;
+// A thread copies four neighbouring features of every 16th step: visit(step, feature), from the block's first
+// ones.
+template <class Visit>
+__device__ __forceinline__ void of_own_copies(const Visit& visit) {
+  constexpr int kThreads = kFeatures / 4;  // of a step
 #pragma unroll
-  for (int i = 0; i < kPanelRows / 4; ++i) {
-    const int s = first + 4 * i;
-    float* const to = others.of + s * kFactorStride + f;
-    if (series.has(s, d0 + f)) {
-      cuda::copy_async(to, series.address(s, d0 + f));
-    } else {
-      *to = 0.0f;
-    }
+  for (int i = 0; i < kOthers * kThreads / kTileThreads; ++i) {
+    visit(static_cast<int>(threadIdx.x) / kThreads + i * (kTileThreads / kThreads),
+          static_cast<int>(threadIdx.x) % kThreads * 4);
   }
+}
+
+// Begins copies of the other steps, [step][feature].
+__device__ __forceinline__ void ask_others(const Series& series, int d0, bool vectorized, Factor& others) {
+  of_own_copies([&](int s, int f) {
+    float* const to = others.of + s * kFactorStride + f;
+    if (vectorized && series.has(s, d0 + f)) {
+      cuda::copy_async_l2(reinterpret_cast<float4*>(to),
+                          reinterpret_cast<const float4*>(series.address(s, d0 + f)));
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (series.has(s, d0 + f + k)) {
+        cuda::copy_async(to + k, series.address(s, d0 + f + k));
+      } else {
+        to[k] = 0.0f;
+      }
+    }
+  });
 }
 
 // A block's part of grad_x or grad_y: 64 own steps, 64 features.
@@ -94,6 +117,21 @@ struct Part {
   [[nodiscard]] __device__ PanelTile tile(int other0) const {
     return {p, pair, (own_is_x ? other0 : own0) / kPanelColumns, (own_is_x ? own0 : other0) / kPanelRows};
   }
+  // The first steps from other0 on, kOthers of them at a time, whose tile meets the band; or end().
+  [[nodiscard]] __device__ int next(int other0) const {
+    while (kOptions && other0 < end() && !tile(other0).meets_band(p)) other0 += kOthers;
+    return min(other0, end());
+  }
+  // Begins copies of the other steps from other0 on.
+  __device__ void ask(int other0, Stage& stage) const {
+    const PanelTile from = tile(other0);
+    if (own_is_x) {
+      ask_weights<kOptions, true>(p, from, other0 % kPanelColumns, stage.e);
+    } else {
+      ask_weights<kOptions, false>(p, from, other0 % kPanelRows, stage.e);
+    }
+    ask_others(others(other0), d0, p.vectorized, stage.others);
+  }
   // sum: of own step s and feature f of the part, times `factor`.
   __device__ void store(int s, int f, float sum, float factor = 2.0f) const {
     const int length = own_is_x ? p.n : p.m;
@@ -118,10 +156,30 @@ struct Part {
   }
 };
 
+// Goes over the other steps: arrived(stage) by each thread when its own copies are there, multiply(stage)
+// when all are. Two stages take turns.
+template <bool kOptions, class Arrived, class Multiply>
+__device__ __forceinline__ void of_other_steps(const Part<kOptions>& part, Stage (&stages)[2],
+                                               const Arrived& arrived, const Multiply& multiply) {
+  const int end = part.end();
+  int place = 0;
+  int other0 = part.next(0);
+  if (other0 < end) part.ask(other0, stages[0]);
+  while (other0 < end) {
+    cuda::await_copies();
+    arrived(stages[place]);
+    __syncthreads();  // and all are done with the other stage
+    const int next = part.next(other0 + kOthers);
+    if (next < end) part.ask(next, stages[place ^ 1]);
+    multiply(stages[place]);
+    place ^= 1;
+    other0 = next;
+  }
+}
+
 // By differences: a thread has 4 own steps and 4 features.
 template <bool kOptions>
-__device__ __forceinline__ void sum_differences(const Part<kOptions>& part, TileFactors& e,
-                                                TileFactors& others) {
+__device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stage (&stages)[2]) {
   const int s0 = static_cast<int>(threadIdx.x) / 16 * 4;
   const int f0 = static_cast<int>(threadIdx.x) % 16 * 4;
   float own[4][4], sum[4][4] = {};
@@ -132,18 +190,11 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Tile
 #pragma unroll
     for (int f = 0; f < 4; ++f) own[s][f] = series.at(s0 + s, part.d0 + f0 + f);
   }
-  for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
-    const PanelTile tile = part.tile(other0);
-    if (kOptions && !tile.meets_band(part.p)) continue;
-    __syncthreads();
-    ask_weights<kOptions>(part.p, tile, part.own_is_x, e);
-    ask_others(part.others(other0), part.d0, others);
-    cuda::await_copies();
-    __syncthreads();
+  const auto multiply = [&](const Stage& stage) {
 #pragma unroll 4
-    for (int k = 0; k < kPanelRows; ++k) {
-      const float4 a = *reinterpret_cast<const float4*>(e.of + k * kFactorStride + s0);
-      const float4 b = *reinterpret_cast<const float4*>(others.of + k * kFactorStride + f0);
+    for (int k = 0; k < kOthers; ++k) {
+      const float4 a = *reinterpret_cast<const float4*>(stage.e.of + k * kFactorStride + s0);
+      const float4 b = *reinterpret_cast<const float4*>(stage.others.of + k * kFactorStride + f0);
       const float weight[4] = {a.x, a.y, a.z, a.w}, other[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
       for (int s = 0; s < 4; ++s) {
@@ -155,7 +206,9 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Tile
         }
       }
     }
-  }
+  };
+  of_other_steps(
+      part, stages, [](Stage&) {}, multiply);
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
 #pragma unroll
@@ -163,44 +216,53 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Tile
   }
 }
 
-// By products on the matrix units: of each tile (sum_j E) x' - E Y', relative to an origin near the tile's
-// other steps. A tile's products are made apart and then added, because the units' own additions truncate.
-__device__ __forceinline__ void sum_products(const Part<false>& part, TileFactors& e, TileFactors& others) {
-  __shared__ float origin[kFeatures];
+// By products on the matrix units: of each stage (sum_j E) x' - E Y', relative to an origin near the own
+// steps, which are near the other steps where E is not 0. A stage's products are made apart and then added,
+// because the units' own additions truncate.
+__device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&stages)[2]) {
+  __shared__ __align__(16) float origin[kFeatures];
   const UnitPlace at;
-  const int feature = static_cast<int>(threadIdx.x) % kFeatures;  // that this thread loads
   float own[4][4], sum[4][4] = {};
   const Series series = part.own();
+  if (threadIdx.x < kFeatures) {
+    const int f = static_cast<int>(threadIdx.x);
+    origin[f] = mean_of_tile(series, part.d0 + f);
+  }
+  __syncthreads();
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) own[k][i] = series.at(at.row(i), part.d0 + at.column(k, i));
+    for (int i = 0; i < 4; ++i)
+      own[k][i] = series.at(at.row(i), part.d0 + at.column(k, i)) - origin[at.column(k, i)];
   }
-  for (int other0 = 0; other0 < part.end(); other0 += kPanelRows) {
-    __syncthreads();
-    ask_weights<false>(part.p, part.tile(other0), part.own_is_x, e);
-    const Series from = part.others(other0);
-    ask_others(from, part.d0, others);
-    const float zero = mean_of_tile(from, part.d0 + feature);
-    if (threadIdx.x < kFeatures) origin[feature] = zero;
-    cuda::await_copies();
-#pragma unroll
-    for (int i = 0; i < kPanelRows / 4; ++i)  // what this thread has copied
-      others.of[(static_cast<int>(threadIdx.x) / kFeatures + 4 * i) * kFactorStride + feature] -= zero;
-    __syncthreads();
+  const auto move = [&](Stage& stage) {
+    of_own_copies([&](int s, int f) {
+      float4& to = *reinterpret_cast<float4*>(stage.others.of + s * kFactorStride + f);
+      const float4 zero = *reinterpret_cast<const float4*>(origin + f);
+      to = {to.x - zero.x, to.y - zero.y, to.z - zero.z, to.w - zero.w};
+    });
+  };
+  const auto multiply = [&](const Stage& stage) {
     float products[4][4] = {}, weights[4] = {};
 #pragma unroll 2
-    for (int k0 = 0; k0 < kPanelRows; k0 += 8) {
-      multiply_on_units<true>(at, e.of + k0 * kFactorStride, others.of + k0 * kFactorStride,
-                              part.p.three_terms, products, weights);
+    for (int k0 = 0; k0 < kOthers; k0 += 8) {
+      const auto weight = [&](int own_step, int k) {
+        return stage.e.of[(k0 + k) * kFactorStride + own_step];
+      };
+      const auto other = [&](int k, int feature) {
+        return stage.others.of[(k0 + k) * kFactorStride + feature];
+      };
+      const UnitFragments fragments(at, weight, other);
+      fragments.add_rows(part.p.three_terms, weights);
+      fragments.multiply(part.p.three_terms, products);
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sum[k][i] += weights[i / 2 * 2] * (own[k][i] - origin[at.column(k, i)]) - products[k][i];
+      for (int i = 0; i < 4; ++i) sum[k][i] += weights[i / 2 * 2] * own[k][i] - products[k][i];
     }
-  }
+  };
+  of_other_steps(part, stages, move, multiply);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
 #pragma unroll
@@ -216,9 +278,9 @@ struct Blocks {
 };
 
 template <bool kOnMatrixUnits, bool kOptions = false>
-__global__ void __launch_bounds__(kTileThreads, kOnMatrixUnits ? 2 : 3)
+__global__ void __launch_bounds__(kTileThreads, kOnMatrixUnits || kOptions ? 2 : 3)
     panel_gradients_kernel(const __grid_constant__ Params p, const Blocks blocks) {
-  __shared__ TileFactors e, others;
+  __shared__ Stage stages[2];
   const int block = static_cast<int>(blockIdx.x);
   const int steps = blocks.x + blocks.y;
   const int step = block / blocks.features % steps;
@@ -227,9 +289,9 @@ __global__ void __launch_bounds__(kTileThreads, kOnMatrixUnits ? 2 : 3)
                             (own_is_x ? step : step - blocks.x) * kPanelRows,
                             block % blocks.features * kFeatures);
   if constexpr (kOnMatrixUnits) {
-    sum_products(part, e, others);
+    sum_products(part, stages);
   } else {
-    sum_differences(part, e, others);
+    sum_differences(part, stages);
   }
 }
 

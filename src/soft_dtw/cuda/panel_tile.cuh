@@ -16,6 +16,12 @@ inline bool has_panel_options(const Params& p) {
   return p.metric != Metric::kSquared || p.x_mask || p.y_mask || p.band.kind != BandKind::kNone;
 }
 
+// band_rows(), in one copy: it is long, and of little work.
+__device__ __attribute__((noinline)) inline IndexRange rows_in_band(const Band& band, int column, int n,
+                                                                    int m) {
+  return band_rows(band, column, n, m);
+}
+
 struct PanelTile {
   const Panel& panel;
   int pair;
@@ -61,7 +67,7 @@ struct PanelTile {
   [[nodiscard]] __device__ IndexRange rows_of(const Params& p, int c) const {
     if (column0 + c >= m) return {0, 0};
     const bool has_band = kOptions && p.band.kind != BandKind::kNone;
-    const IndexRange rows = has_band ? band_rows(p.band, column0 + c, n, m) : IndexRange{0, n};
+    const IndexRange rows = has_band ? rows_in_band(p.band, column0 + c, n, m) : IndexRange{0, n};
     return {rows.begin - row0, rows.end - row0};
   }
   // Whether the band may have a cell here: from column to column its rows do not fall.

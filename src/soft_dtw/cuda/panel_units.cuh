@@ -43,38 +43,46 @@ struct UnitPlace {
   }
 };
 
-// sum += a^T b over 8 rows of the factors a and b, which begin there. With kRowSums, row_sums gets the sums
-// of a's columns, as the units see them, in elements 0 and 2.
-template <bool kRowSums>
-__device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const float* a, const float* b,
-                                                  bool three_terms, float (&sum)[4][4],
-                                                  float (&row_sums)[4]) {
+// Fragments of 8 terms of a product: a warp's 16 rows and 32 columns, split.
+struct UnitFragments {
   float left_hi[4], left_lo[4], right_hi[4][2], right_lo[4][2];
+
+  // left(m, k), right(k, n): the factors, k < 8; m and n count the block's rows and columns.
+  template <class Left, class Right>
+  __device__ __forceinline__ UnitFragments(const UnitPlace& at, const Left& left, const Right& right) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const Split s = split(a[(at.t + i / 2 * 4) * kFactorStride + at.row0 + at.g + i % 2 * 8]);
-    left_hi[i] = s.hi, left_lo[i] = s.lo;
-  }
+    for (int i = 0; i < 4; ++i) {
+      const Split s = split(left(at.row0 + at.g + i % 2 * 8, at.t + i / 2 * 4));
+      left_hi[i] = s.hi, left_lo[i] = s.lo;
+    }
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < 4; ++k) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Split s = split(b[(at.t + i * 4) * kFactorStride + at.column0 + 8 * k + at.g]);
-      right_hi[k][i] = s.hi, right_lo[k][i] = s.lo;
+      for (int i = 0; i < 2; ++i) {
+        const Split s = split(right(at.t + i * 4, at.column0 + 8 * k + at.g));
+        right_hi[k][i] = s.hi, right_lo[k][i] = s.lo;
+      }
     }
   }
-  constexpr float kOnes[2] = {1.0f, 1.0f};
-  if (three_terms) {  // the small ones first
-    if constexpr (kRowSums) cuda::mma_tf32(row_sums, left_lo, kOnes);
+
+  // sum += left right.
+  __device__ __forceinline__ void multiply(bool three_terms, float (&sum)[4][4]) const {
+    if (three_terms) {  // the small ones first
 #pragma unroll
-    for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_lo, right_hi[k]);
+      for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_lo, right_hi[k]);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_lo[k]);
+      for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_lo[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_hi[k]);
   }
-  if constexpr (kRowSums) cuda::mma_tf32(row_sums, left_hi, kOnes);
-#pragma unroll
-  for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_hi[k]);
-}
+  // sum += the sums of left's rows, in elements 0 and 2.
+  __device__ __forceinline__ void add_rows(bool three_terms, float (&sum)[4]) const {
+    constexpr float kOnes[2] = {1.0f, 1.0f};
+    if (three_terms) cuda::mma_tf32(sum, left_lo, kOnes);
+    cuda::mma_tf32(sum, left_hi, kOnes);
+  }
+};
 
 // The mean of four steps of a tile, feature f: an origin near all of its steps.
 __device__ __forceinline__ float mean_of_tile(const Series& series, int f) {
