@@ -43,10 +43,6 @@ Tolerance floor_without_naive() {
 // their shares adds up. Seen: gradient 1.1e-4.
 constexpr Tolerance kFloorOfManyTies{1e-6, 3e-4};
 
-// One product of TF32: 10 bits of mantissa, 2^-11 = 5e-4 relative for each factor, in costs that are many
-// gammas: nearly tied paths change their shares by percents. Seen: gradient 3.4e-2.
-constexpr Tolerance kFloorOfOneTf32{2e-3, 4e-2};
-
 // Where E must be 1 in float32: every row and column on the way has rounded it, up to 1024 times 2^-24 = 6e-5
 // at worst and a tenth of that as a random walk.
 constexpr double kUnitTolerance = 1e-5;
@@ -174,6 +170,44 @@ Errors naive_errors(const Batch<T>& batch, int b, const reference::Result& expec
   return errors;
 }
 
+// Holds pair b of a result to the rule. naive: errors of the naive formula.
+template <typename T>
+void expect_pair_close(const Batch<T>& batch, int b, const Outputs<T>& got, const reference::Result& expected,
+                       const Errors& naive, Tolerance floor) {
+  const int n = batch.shape.n, m = batch.shape.m, dim = batch.shape.dim;
+  if (std::isfinite(expected.value)) {
+    EXPECT_LE(std::abs(got.value[b] - expected.value),
+              2 * naive.value + floor.value * std::abs(expected.value) +
+                  value_floor<T>(batch.gamma, batch.n(b), batch.m(b)));
+  } else {
+    EXPECT_EQ(got.value[b], static_cast<T>(expected.value));
+  }
+  const auto pair = [b](const std::vector<T>& all, int rows, int columns) {
+    return all.data() + static_cast<std::size_t>(b) * rows * columns;
+  };
+  if (!got.grad_x.empty()) {
+    EXPECT_LE(error(pair(got.grad_x, n, dim), expected.grad_x, batch.n(b), dim, n, dim),
+              2 * naive.grad_x + floor.gradient);
+  }
+  if (!got.grad_y.empty()) {
+    EXPECT_LE(error(pair(got.grad_y, m, dim), expected.grad_y, batch.m(b), dim, m, dim),
+              2 * naive.grad_y + floor.gradient);
+  }
+  if (!got.alignment.empty()) {
+    EXPECT_LE(error(pair(got.alignment, n, m), expected.alignment, batch.n(b), batch.m(b), n, m),
+              2 * naive.alignment + floor.gradient);
+  }
+  if (!got.grad_gamma.empty()) {
+    const double gamma = batch.gammas.empty() ? batch.gamma : batch.gammas[b];
+    // The entropy is up to log(3) per step, and every share is rounded. The reference subtracts values of
+    // the size of value / gamma.
+    EXPECT_NEAR(got.grad_gamma[b], expected.grad_gamma,
+                floor.gradient * std::abs(expected.grad_gamma) +
+                    (batch.n(b) + batch.m(b)) * (sizeof(T) == 4 ? 1e-6 : 1e-12) +
+                    (gamma > 0 ? 1e-14 * std::abs(expected.value) / gamma : 0));
+  }
+}
+
 // Holds every pair of a result to the rule, with the relative part of the floor given. Without allow_naive
 // the floor holds the whole error.
 template <typename T>
@@ -185,37 +219,7 @@ void expect_close(const Batch<T>& batch, const Outputs<T>& got, Tolerance floor,
                  << " M=" << batch.m(b) << "/" << m << " D=" << dim << " gamma=" << batch.gamma);
     const reference::Result expected = batch.expected(b);
     const Errors naive = allow_naive ? naive_errors(batch, b, expected) : Errors{};
-    if (std::isfinite(expected.value)) {
-      EXPECT_LE(std::abs(got.value[b] - expected.value),
-                2 * naive.value + floor.value * std::abs(expected.value) +
-                    value_floor<T>(batch.gamma, batch.n(b), batch.m(b)));
-    } else {
-      EXPECT_EQ(got.value[b], static_cast<T>(expected.value));
-    }
-    const auto pair = [b = b](const std::vector<T>& all, int rows, int columns) {
-      return all.data() + static_cast<std::size_t>(b) * rows * columns;
-    };
-    if (!got.grad_x.empty()) {
-      EXPECT_LE(error(pair(got.grad_x, n, dim), expected.grad_x, batch.n(b), dim, n, dim),
-                2 * naive.grad_x + floor.gradient);
-    }
-    if (!got.grad_y.empty()) {
-      EXPECT_LE(error(pair(got.grad_y, m, dim), expected.grad_y, batch.m(b), dim, m, dim),
-                2 * naive.grad_y + floor.gradient);
-    }
-    if (!got.alignment.empty()) {
-      EXPECT_LE(error(pair(got.alignment, n, m), expected.alignment, batch.n(b), batch.m(b), n, m),
-                2 * naive.alignment + floor.gradient);
-    }
-    if (!got.grad_gamma.empty()) {
-      const double gamma = batch.gammas.empty() ? batch.gamma : batch.gammas[b];
-      // The entropy is up to log(3) per step, and every share is rounded. The reference subtracts values of
-      // the size of value / gamma.
-      EXPECT_NEAR(got.grad_gamma[b], expected.grad_gamma,
-                  floor.gradient * std::abs(expected.grad_gamma) +
-                      (batch.n(b) + batch.m(b)) * (sizeof(T) == 4 ? 1e-6 : 1e-12) +
-                      (gamma > 0 ? 1e-14 * std::abs(expected.value) / gamma : 0));
-    }
+    expect_pair_close(batch, b, got, expected, naive, floor);
   }
 }
 
