@@ -1,7 +1,7 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW and transducer losses.
 
 What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans, SoftDTWKNeighborsClassifier,
-SoftDTWKNeighborsRegressor and SinkhornTransport (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
+SoftDTWKNeighborsRegressor, SinkhornTransport and GromovTransport (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
 """
 
 from importlib import import_module
@@ -76,12 +76,14 @@ if TYPE_CHECKING:
     from warpalign import plot as plot
     from warpalign import recurrent as recurrent
     from warpalign import transport as transport
+    from warpalign.adaptation import GromovTransport as GromovTransport
     from warpalign.adaptation import SinkhornTransport as SinkhornTransport
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
     from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
     from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
 _LAZY = {
+    "GromovTransport": "adaptation",
     "SinkhornTransport": "adaptation",
     "SoftDTWKMeans": "cluster",
     "SoftDTWKNeighborsClassifier": "neighbors",

@@ -1,4 +1,4 @@
-"""Domain adaptation by optimal transport, as a scikit-learn estimator (pip install 'warpalign[cluster]')."""
+"""Domain adaptation by optimal transport, as scikit-learn estimators (pip install 'warpalign[cluster]')."""
 
 from __future__ import annotations
 
@@ -6,32 +6,22 @@ import math
 from typing import Any, Literal, get_args
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from warpalign._core import optional
-from warpalign._core.checks import check_device, check_number
+from warpalign._core.checks import check_number
 from warpalign._core.costs import Cost, CostFunction, check_cost
+from warpalign._domain_transport import Array, DomainTransport, as_array, check_is_fitted, differing_labels
+from warpalign._gromov_transport import GromovTransport, OutOfSample
 from warpalign._transport.checks import check_scale, check_settings
 from warpalign._transport.costs import Scale, pair_costs, size_of_costs
 from warpalign._transport.problem import problem
 from warpalign._transport.softmin import mapped
 from warpalign.transport import TransportPlan, sinkhorn
 
-optional.load("sklearn", "warpalign.adaptation", "cluster")
-
-import numpy as np  # noqa: E402  (after the message that says how to get it)
-from sklearn.base import BaseEstimator  # noqa: E402
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d  # noqa: E402
-
-__all__ = ["SinkhornTransport"]
-
-Array = NDArray[Any]
-OutOfSample = Literal["continuous", "nearest"]
-UNLABELLED = -1
+__all__ = ["GromovTransport", "SinkhornTransport"]
 
 
-class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
+class SinkhornTransport(DomainTransport):
     """Moves samples of a source domain onto a target domain by entropic optimal transport.
 
     A model that is trained on moved source samples with the source's labels then fits the target domain. Names are those of POT's
@@ -72,9 +62,6 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
         (30, 2)
     """
 
-    plan_: TransportPlan
-    xs_: Array
-    xt_: Array
     cost_: float
     scale_: float
     n_iter_: int
@@ -128,13 +115,9 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
             a: (ns,) weights >= 0 of the source samples; None: 1 / ns each.
             b: (nt,) weights of the target samples.
         """
-        if Xt is None:
-            raise ValueError("Xt: expected target samples (nt, d), got None")
         if self.out_of_sample not in get_args(OutOfSample):
             raise ValueError(f'out_of_sample: expected "continuous" or "nearest", got {self.out_of_sample!r}')
-        self.xs_, self.xt_ = self._array(Xs, "Xs"), self._array(Xt, "Xt")
-        if self.xs_.dtype != self.xt_.dtype:
-            self.xs_, self.xt_ = self.xs_.astype(np.float64), self.xt_.astype(np.float64)
+        self._read_domains(Xs, Xt)
         if self.xs_.shape[1] != self.xt_.shape[1]:
             raise ValueError(f"Xt: expected {self.xs_.shape[1]} features, as Xs has, got {self.xt_.shape[1]}")
         self.n_features_in_ = self.xs_.shape[1]
@@ -167,54 +150,22 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
     def transform(self, Xs: Any) -> Array:
         """(n, d): source samples moved to the target domain, fitted ones or new ones."""
         check_is_fitted(self, "plan_")
-        return self._moved(self._array(Xs, "Xs", fitted=True), self.plan_, self.xs_, self.xt_, self._b)
+        return self._moved(
+            self._array(Xs, "Xs", self.n_features_in_), self.plan_, self.xs_, self.xt_, self._b
+        )
 
     def inverse_transform(self, Xt: Any) -> Array:
         """(n, d): target samples moved to the source domain, fitted ones or new ones."""
         check_is_fitted(self, "plan_")
-        return self._moved(self._array(Xt, "Xt", fitted=True), self.plan_.T, self.xt_, self.xs_, self._a)
+        return self._moved(
+            self._array(Xt, "Xt", self.n_features_in_), self.plan_.T, self.xt_, self.xs_, self._a
+        )
 
     def fit_transform(
         self, Xs: Any, ys: Any = None, Xt: Any = None, yt: Any = None, *, a: Any = None, b: Any = None
     ) -> Array:
         """:meth:`fit`, then :meth:`transform` of Xs."""
         return self.fit(Xs, ys, Xt, yt, a=a, b=b).transform(Xs)
-
-    def transform_labels(self, ys: Any) -> Array:
-        """(nt, classes): what share of each target sample's mass comes from source samples of each label, in np.unique's order."""
-        check_is_fitted(self, "plan_")
-        return self._labels(ys, "ys", self.plan_, len(self.xs_))
-
-    def inverse_transform_labels(self, yt: Any) -> Array:
-        """(ns, classes): the same for source samples, from labels of the target's."""
-        check_is_fitted(self, "plan_")
-        return self._labels(yt, "yt", self.plan_.T, len(self.xt_))
-
-    @property
-    def coupling_(self) -> Array:
-        check_is_fitted(self, "plan_")
-        return _as_array(self.plan_.dense())
-
-    def _array(self, X: Any, name: str, *, fitted: bool = False) -> Array:
-        given = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
-        array: Array = check_array(given, input_name=name, estimator=self, dtype=(np.float64, np.float32))
-        if fitted:
-            if array.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"{name}: expected {self.n_features_in_} features as in fit, got {array.shape[1]}"
-                )
-            array = array.astype(self.xs_.dtype, copy=False)
-        return array
-
-    def _tensor(self, array: Array) -> Tensor:
-        device = torch.device("cpu") if self.device is None else check_device(self.device, "device")
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-    def _weights(self, given: Any, name: str, points: Tensor) -> Tensor | None:
-        if given is None:
-            return None
-        row = column_or_1d(given, input_name=name).astype(self.xs_.dtype)
-        return self._tensor(row).to(points.device)
 
     def _scale(self, x: Tensor, y: Tensor) -> float:
         scale, kind = check_scale(self.scale), check_cost(self.cost)
@@ -228,21 +179,20 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
 
     def _labelled_costs(self, x: Tensor, y: Tensor, ys: Any, yt: Any) -> Tensor:
         """(ns, nt) costs of points, and limit_max times the largest one at least for pairs of two different labels."""
-        source, target = _label_row(ys, "ys", len(x)), _label_row(yt, "yt", len(y))
-        differ = (source[:, None] != target) & (source[:, None] != UNLABELLED) & (target != UNLABELLED)
+        differ = differing_labels(ys, yt, (len(x), len(y)))
         costs = pair_costs(check_cost(self.cost), x[None], y[None])[0]
         limit = math.inf if self.limit_max == math.inf else check_number(self.limit_max, "limit_max")
         least = costs.max() * limit if math.isfinite(limit) else costs.new_tensor(math.inf)
-        return torch.where(torch.from_numpy(differ).to(costs.device), costs.maximum(least), costs)
+        return torch.where(differ.to(costs.device), costs.maximum(least), costs)
 
     def _moved(
         self, X: Array, plan: TransportPlan, own: Array, other: Array, weights: Tensor | None
     ) -> Array:
         if self.out_of_sample == "nearest":
             x, fitted = self._tensor(X), self._tensor(own)
-            nearest = torch.cat([torch.cdist(part, fitted).argmin(1) for part in x.split(4096)])
+            nearest = self._nearest(x, fitted)
             moved = plan.barycentric_map(self._tensor(other))
-            return _as_array(moved[nearest] + x - fitted[nearest])
+            return as_array(moved[nearest] + x - fitted[nearest])
         settings = check_settings(
             cost_scale=self.cost_scale / self.scale_,
             epsilon_start=None,
@@ -271,21 +221,4 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
             init=None,
             settings=settings,
         )
-        return _as_array(mapped(of, plan.g[None], values))
-
-    def _labels(self, y: Any, name: str, plan: TransportPlan, count: int) -> Array:
-        classes, places = np.unique(_label_row(y, name, count), return_inverse=True)
-        labels = torch.from_numpy(places.reshape(-1)).to(plan.f.device)
-        return _as_array(plan.transfer_labels(labels, len(classes)))
-
-
-def _label_row(y: Any, name: str, count: int) -> Array:
-    row: Array = column_or_1d(y, input_name=name)
-    if len(row) != count:
-        raise ValueError(f"{name}: expected {count} labels, one per sample, got {len(row)}")
-    return row
-
-
-def _as_array(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().cpu().numpy()
-    return array
+        return as_array(mapped(of, plan.g[None], values))

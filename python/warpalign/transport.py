@@ -1,6 +1,7 @@
 """Entropic optimal transport: soft matchings of weighted point sets, and the graphs whose distances they compare."""
 
 from warpalign._transport.divergence import SinkhornDivergence, sinkhorn_divergence
+from warpalign._transport.embedding import joint_embedding
 from warpalign._transport.functional import SinkhornResult, sinkhorn
 from warpalign._transport.graphs import (
     Landmarks,
@@ -27,6 +28,7 @@ __all__ = [
     "farthest_landmarks",
     "gromov_wasserstein",
     "gromov_wasserstein_sampled",
+    "joint_embedding",
     "knn_graph",
     "shortest_paths",
     "sinkhorn",

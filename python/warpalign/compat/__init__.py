@@ -1,4 +1,4 @@
-"""Drop-ins for fourteen packages: changing the import is the whole migration.
+"""Drop-ins for fifteen packages: changing the import is the whole migration.
 
 | instead of | import from |
 | --- | --- |
@@ -13,7 +13,8 @@
 | haste_pytorch's LSTM, LayerNormLSTM | :mod:`warpalign.compat.haste` |
 | NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba | :mod:`warpalign.compat.nemo` |
 | transformers.loss.loss_rnnt, loss_tdt | :mod:`warpalign.compat.transformers` |
-| ot (POT): entropic solvers of linear problems | :mod:`warpalign.compat.pot` |
+| ot (POT): entropic solvers, linear and Gromov-Wasserstein | :mod:`warpalign.compat.pot` |
+| torchgw's sampled_gw | :mod:`warpalign.compat.torchgw` |
 | geomloss' SamplesLoss("sinkhorn") | :mod:`warpalign.compat.geomloss` |
 | flash_sinkhorn's SamplesLoss | :mod:`warpalign.compat.flash_sinkhorn` |
 
@@ -38,6 +39,7 @@ __all__ = [
     "soft_dtw_cuda",
     "softdtw_cuda",
     "torchaudio",
+    "torchgw",
     "transformers",
     "tslearn",
     "warp_rnnt",

@@ -20,8 +20,9 @@ from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
-from tests.python.transport.bad_calls import adaptation
+from tests.python.transport.bad_calls import adaptation, gromov_transport, torchgw
 from tests.python.transport.bad_calls import compat as transport_compat
+from tests.python.transport.bad_calls import compat_gromov as transport_compat_gromov
 from tests.python.transport.bad_calls import functional as transport
 from tests.python.transport.bad_calls import graphs as transport_graphs
 from tests.python.transport.bad_calls import gromov as transport_gromov
@@ -40,8 +41,11 @@ PARTS = (
     decoding,
     transport,
     adaptation,
+    gromov_transport,
+    torchgw,
     transport_graphs,
     transport_compat,
+    transport_compat_gromov,
     transport_gromov,
 )
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
@@ -89,7 +93,7 @@ OF_TORCH = {(name, argument) for name in ("LSTM", "HardLSTM", "LSTMCell") for ar
 def parameters() -> list[tuple[str, str]]:
     """(function, parameter) of what is public at the top level, of recurrent and of transport."""
     names = [*warpalign.__all__, "SoftDTWKMeans", "SoftDTWKNeighborsClassifier", "SoftDTWKNeighborsRegressor"]
-    names.append("SinkhornTransport")
+    names += ["GromovTransport", "SinkhornTransport"]
     functions = {name: getattr(warpalign, name) for name in names}
     functions |= {name: getattr(warpalign.recurrent, name) for name in warpalign.recurrent.__all__}
     functions |= {name: getattr(warpalign.transport, name) for name in warpalign.transport.__all__}

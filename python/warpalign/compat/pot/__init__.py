@@ -1,4 +1,4 @@
-"""Drop-in for POT (``import ot``): its entropic solvers of linear problems, for NumPy arrays, lists and tensors.
+"""Drop-in for POT (``import ot``): its entropic solvers, linear and Gromov-Wasserstein, for NumPy arrays, lists and tensors.
 
 Signatures, defaults, returned types and keys of logs are those of POT 0.9.7. All solvers compute in the log domain, whatever method
 is named, and end when no logarithm of a scaling vector moves by more than the threshold: at least as far as POT's. A log's list of
@@ -10,8 +10,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from warpalign.compat.pot import batch, bregman, partial, unbalanced
+from warpalign.compat.pot import batch, bregman, gromov, partial, unbalanced
 from warpalign.compat.pot._common import costs_of, kind_of
+from warpalign.compat.pot._solve_gromov import solve_gromov
 from warpalign.compat.pot.bregman import sinkhorn, sinkhorn2
 from warpalign.compat.pot.solvers import solve, solve_sample
 from warpalign.compat.pot.unbalanced import sinkhorn_unbalanced, sinkhorn_unbalanced2
@@ -21,12 +22,14 @@ __all__ = [
     "bregman",
     "da",
     "dist",
+    "gromov",
     "partial",
     "sinkhorn",
     "sinkhorn2",
     "sinkhorn_unbalanced",
     "sinkhorn_unbalanced2",
     "solve",
+    "solve_gromov",
     "solve_sample",
     "unbalanced",
     "unif",

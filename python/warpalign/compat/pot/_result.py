@@ -1,4 +1,4 @@
-"""ot.utils.OTResult: what solve(), solve_sample() and solve_batch() return."""
+"""ot.utils.OTResult: what solve(), solve_sample(), solve_gromov() and their batched forms return."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class OTResult:
         *,
         value: Tensor,
         value_linear: Tensor,
+        value_quad: Tensor | None = None,
         potentials: tuple[Tensor, Tensor] | None = None,
         lazy_plan: TransportPlan | None = None,
         plan: Tensor | None = None,
@@ -32,7 +33,7 @@ class OTResult:
         self._plan = plan
         self.value = kind.out(value)
         self.value_linear = kind.out(value_linear)
-        self.value_quad = None
+        self.value_quad = None if value_quad is None else kind.out(value_quad)
         self.potentials = None if potentials is None else tuple(kind.out(one) for one in potentials)
         self.lazy_plan = lazy_plan
         self.log = log

@@ -1,4 +1,4 @@
-"""Drop-in for ot.batch.solve_batch: many balanced problems at once."""
+"""Drop-in for ot.batch: many balanced problems, or many Gromov-Wasserstein problems, at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 
 from warpalign.compat.pot._common import check_reg, kind_of, tolerance_of
 from warpalign.compat.pot._result import OTResult
+from warpalign.compat.pot._solve_gromov import solve_gromov_batch
 from warpalign.transport import sinkhorn
 
-__all__ = ["solve_batch"]
+__all__ = ["solve_batch", "solve_gromov_batch"]
 
 _METHODS = ("auto", "sinkhorn", "log_sinkhorn")
 _GRADIENTS = ("envelope", "autodiff", "last_step", "detach")

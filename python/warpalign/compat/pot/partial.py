@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from warpalign.compat.pot._common import check_reg, in_kind, kind_of, tolerance_of, weights_of
 from warpalign.transport import sinkhorn
 
@@ -31,12 +33,7 @@ def entropic_partial_wasserstein(
     kind = kind_of(a, b, M)
     costs = kind.tensor(M)
     row, column = weights_of(a, costs.shape[0], kind), weights_of(b, costs.shape[1], kind)
-    most = min(float(row.sum()), float(column.sum()))
-    mass = most if m is None else float(m)
-    if mass < 0:
-        raise ValueError("Problem infeasible. Parameter m should be greater than 0.")
-    if mass > most:
-        raise ValueError("Problem infeasible. Parameter m should lower or equal than min(|a|_1, |b|_1).")
+    mass = mass_of(m, row, column)
     result = sinkhorn(
         cost_matrix=costs,
         a=row,
@@ -67,3 +64,14 @@ def entropic_partial_wasserstein_logscale(
 ) -> Any:
     """:func:`entropic_partial_wasserstein` with method="sinkhorn_log"."""
     return entropic_partial_wasserstein(a, b, M, reg, m, "sinkhorn_log", numItermax, stopThr, verbose, log)
+
+
+def mass_of(m: float | None, a: Tensor, b: Tensor) -> float:
+    """m, by default the smaller sum of weights."""
+    most = min(float(a.sum()), float(b.sum()))
+    mass = most if m is None else float(m)
+    if mass < 0:
+        raise ValueError("Problem infeasible. Parameter m should be greater than 0.")
+    if mass > most:
+        raise ValueError("Problem infeasible. Parameter m should lower or equal than min(|a|_1, |b|_1).")
+    return mass

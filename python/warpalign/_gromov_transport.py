@@ -1,0 +1,235 @@
+"""Domain adaptation between spaces without a common feature, as a scikit-learn estimator; handed on by adaptation.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, check_number
+from warpalign._core.costs import COSTS
+from warpalign._domain_transport import Array, DomainTransport, as_array, check_is_fitted, differing_labels
+from warpalign._transport.checks import check_scale
+from warpalign._transport.costs import Scale, pair_costs
+from warpalign.transport import (
+    TransportPlan,
+    gromov_wasserstein,
+    gromov_wasserstein_sampled,
+    knn_graph,
+    shortest_paths,
+)
+
+OutOfSample = Literal["continuous", "nearest"]
+Geometry = Literal["euclidean", "sqeuclidean", "geodesic"]
+
+
+class GromovTransport(DomainTransport):
+    """Moves samples of a source domain into the space of a target domain by Gromov-Wasserstein transport.
+
+    The domains need not have a feature in common: inner distances alone are compared. Names are those of
+    :class:`warpalign.SinkhornTransport`.
+
+    Sources: Peyré, Cuturi & Solomon, "Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016; Demetci et al., "SCOT:
+    single-cell multi-omics alignment with optimal transport", J. Comput. Biol. 2022 ("geodesic", barycentric maps).
+
+    Args:
+        epsilon: the factor of KL, > 0, in units of the divided squared inner distances.
+        geometry: "euclidean", "sqeuclidean" or "geodesic" (shortest paths on graphs of k neighbours).
+        k, scale, rho_a, rho_b, mass, restarts, seed, epsilon_start, max_iter, tol: as in
+            :func:`warpalign.transport.gromov_wasserstein`. a is the source.
+        label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
+        n_anchors: None: the exact gradient, with tables of distances. A number: that of sampled pairs of a step, as in
+            :func:`warpalign.transport.gromov_wasserstein_sampled`; restarts and tol have no meaning then.
+        out_of_sample: how new samples move. "continuous": to the average of target samples that their own row of the last
+            linearised cost gives; it needs the exact gradient. "nearest": as the fitted sample that is nearest to them.
+        device: where to compute, "cuda" for instance. None: the CPU. Graphs are searched on CPUs.
+
+    Attributes:
+        plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt).
+        coupling_: the plan as an array (ns, nt), made when it is asked for.
+        cost_: the distortion, a float: an estimate with n_anchors.
+        n_iter_: steps.
+        xs_, xt_: the fitted samples.
+        n_features_in_: the source's number of features.
+        n_features_out_: the target's.
+
+    In every method Xs (ns, d) and Xt (nt, e) are arrays or what NumPy makes arrays of. float32 is computed in float32, all
+    else in float64.
+
+    Examples:
+        >>> import numpy as np
+        >>> Xs = np.random.default_rng(0).normal(size=(30, 2))
+        >>> Xt = np.concatenate([Xs, np.zeros((30, 1))], 1)
+        >>> GromovTransport().fit(Xs, Xt=Xt).transform(Xs).shape
+        (30, 3)
+    """
+
+    cost_: float
+    n_iter_: int
+    n_features_in_: int
+    n_features_out_: int
+
+    def __init__(
+        self,
+        epsilon: float = 1e-3,
+        *,
+        geometry: Geometry = "euclidean",
+        k: int = 30,
+        scale: Scale | None = "max",
+        rho_a: float | None = None,
+        rho_b: float | None = None,
+        mass: float | None = None,
+        label_weight: float = 0.5,
+        n_anchors: int | None = None,
+        restarts: int = 1,
+        seed: int = 0,
+        out_of_sample: OutOfSample = "nearest",
+        epsilon_start: float | None = 1e-2,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        device: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.geometry = geometry
+        self.k = k
+        self.scale = scale
+        self.rho_a = rho_a
+        self.rho_b = rho_b
+        self.mass = mass
+        self.label_weight = label_weight
+        self.n_anchors = n_anchors
+        self.restarts = restarts
+        self.seed = seed
+        self.out_of_sample = out_of_sample
+        self.epsilon_start = epsilon_start
+        self.max_iter = max_iter
+        self.tol = tol
+        self.device = device
+
+    def fit(
+        self, Xs: Any, ys: Any = None, Xt: Any = None, yt: Any = None, *, a: Any = None, b: Any = None
+    ) -> GromovTransport:
+        """Finds the plan between the domains.
+
+        Args:
+            Xs: (ns, d) source samples.
+            ys: (ns,) labels of the source, −1 where there is none. Used with yt alone.
+            Xt: (nt, e) target samples.
+            yt: (nt,) labels of the target, −1 where there is none.
+            a: (ns,) weights >= 0 of the source samples; None: 1 / ns each.
+            b: (nt,) weights of the target samples.
+        """
+        if self.out_of_sample not in get_args(OutOfSample):
+            raise ValueError(f'out_of_sample: expected "continuous" or "nearest", got {self.out_of_sample!r}')
+        if self.geometry not in get_args(Geometry):
+            names = ", ".join(f'"{name}"' for name in get_args(Geometry))
+            raise ValueError(f"geometry: expected one of {names}, got {self.geometry!r}")
+        if self.n_anchors is not None and self.out_of_sample == "continuous":
+            raise ValueError("out_of_sample: expected \"nearest\" with n_anchors, got 'continuous'")
+        self._read_domains(Xs, Xt)
+        self.n_features_in_, self.n_features_out_ = self.xs_.shape[1], self.xt_.shape[1]
+        x, y = self._tensor(self.xs_), self._tensor(self.xt_)
+        options: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "a": self._weights(a, "a", x),
+            "b": self._weights(b, "b", y),
+            "rho_a": self.rho_a,
+            "rho_b": self.rho_b,
+            "mass": self.mass,
+            "epsilon_start": self.epsilon_start,
+            "max_iter": self.max_iter,
+            "seed": self.seed,
+        }
+        self._share = 1.0
+        if ys is not None and yt is not None:
+            options["feature_cost"] = differing_labels(ys, yt, (len(x), len(y))).to(x)
+            options["feature_weight"] = self._label_weight()
+        if self.n_anchors is None:
+            self._fit_exact(x, y, options)
+        else:
+            self._fit_sampled(x, y, self.n_anchors, options)
+        self._a, self._b = options["a"], options["b"]
+        return self
+
+    def transform(self, Xs: Any) -> Array:
+        """(n, e): source samples moved into the target's space, fitted ones or new ones."""
+        check_is_fitted(self, "plan_")
+        x = self._tensor(self._array(Xs, "Xs", self.n_features_in_))
+        return as_array(self._moved(x, transposed=False))
+
+    def inverse_transform(self, Xt: Any) -> Array:
+        """(n, d): target samples moved into the source's space, fitted ones or new ones."""
+        check_is_fitted(self, "plan_")
+        x = self._tensor(self._array(Xt, "Xt", self.n_features_out_))
+        return as_array(self._moved(x, transposed=True))
+
+    def fit_transform(
+        self, Xs: Any, ys: Any = None, Xt: Any = None, yt: Any = None, *, a: Any = None, b: Any = None
+    ) -> Array:
+        """:meth:`fit`, then :meth:`transform` of Xs."""
+        return self.fit(Xs, ys, Xt, yt, a=a, b=b).transform(Xs)
+
+    def _label_weight(self) -> float:
+        weight = check_number(self.label_weight, "label_weight")
+        if weight > 1:
+            raise ValueError(f"label_weight: expected a number from 0 to 1, got {self.label_weight}")
+        return weight
+
+    def _fit_exact(self, x: Tensor, y: Tensor, options: dict[str, Any]) -> None:
+        tables = [self._distances(side) for side in (x, y)]
+        scale = check_scale(self.scale)
+        sizes = [1.0 if scale is None else float(c.max() if scale == "max" else c.mean()) for c in tables]
+        self._sizes = [size if size > 0 else 1.0 for size in sizes]
+        self._tables = [table / size for table, size in zip(tables, self._sizes, strict=True)]
+        result = gromov_wasserstein(
+            distances=(self._tables[0], self._tables[1]),
+            scale=None,
+            restarts=self.restarts,
+            tol=self.tol,
+            **options,
+        )
+        self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.distortion), int(result.iterations)
+        self._share = 1 - options.get("feature_weight", 0.0)
+
+    def _fit_sampled(self, x: Tensor, y: Tensor, n_anchors: int, options: dict[str, Any]) -> None:
+        result = gromov_wasserstein_sampled(
+            x, y, geometry=self.geometry, k=self.k, n_anchors=n_anchors, **options
+        )
+        self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.estimate), result.iterations
+
+    def _distances(self, x: Tensor) -> Tensor:
+        """(n, n), not divided."""
+        if self.geometry == "geodesic":
+            graph = knn_graph(x.cpu(), check_count(self.k, "k"))
+            return shortest_paths(graph).to(x.device)
+        return pair_costs(COSTS.index(self.geometry), x[None], x[None])[0]
+
+    def _moved(self, x: Tensor, *, transposed: bool) -> Tensor:
+        plan = self.plan_.T if transposed else self.plan_
+        arrays = (self.xt_, self.xs_) if transposed else (self.xs_, self.xt_)
+        fitted, values = (self._tensor(array) for array in arrays)
+        nearest = self._nearest(x, fitted)
+        if self.out_of_sample == "nearest":
+            device = plan.f.device
+            return plan.barycentric_map(values.to(device))[nearest.to(device)]
+        return self._shares(x, fitted, nearest, plan, transposed=transposed) @ values
+
+    def _shares(
+        self, x: Tensor, fitted: Tensor, nearest: Tensor, plan: TransportPlan, *, transposed: bool
+    ) -> Tensor:
+        """(n, m): how the mass of each of x goes to the other domain's samples, by the derivative of the objective at the plan."""
+        own, other = (1, 0) if transposed else (0, 1)
+        if self.geometry == "geodesic":
+            # A path to a fitted sample begins with the straight line to the nearest one.
+            first = torch.linalg.vector_norm(x - fitted[nearest], dim=1, keepdim=True) / self._sizes[own]
+            distances = first + self._tables[own][nearest]
+        else:
+            kind = COSTS.index(self.geometry)
+            distances = pair_costs(kind, x[None], fitted[None])[0] / self._sizes[own]
+        table, dense = self._tables[other], plan.dense()
+        cost = table.square() @ plan.marginal(0) - 2 * distances @ (dense @ table.mT)
+        weights = (self._b, self._a)[own]
+        logits = (plan.g - 2 * self._share * cost) / plan.epsilon
+        shares: Tensor = (logits if weights is None else logits + weights.log()).softmax(1)
+        return shares

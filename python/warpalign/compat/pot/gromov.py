@@ -1,0 +1,213 @@
+"""Drop-in for ot.gromov: entropic Gromov-Wasserstein transport between matrices of inner distances.
+
+Steps end when less than the share ``tol`` of the mass moves: at least as far as POT's, which looks at every tenth step. A log's list
+"err" has that share of every step. Inner problems start from the potentials of the one before, whatever ``warmstart``
+says. Gradients of values by C1, C2 and M are those at the plan that was found. ``verbose`` changes nothing.
+
+Not here is what needs a network simplex: ``partial_gromov_wasserstein``, and ``gromov_wasserstein`` of other weights than equal
+ones. With ``solver="PPA"`` the entropic functions descend to a local minimum of the problem without entropy, too. Barycenters,
+dictionaries, the low-rank, the quantized and the BAPG functions are not here, either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from warpalign.compat.pot._gromov_linear import (
+    fused_gromov_wasserstein,
+    fused_gromov_wasserstein2,
+    gromov_wasserstein,
+    gromov_wasserstein2,
+    semirelaxed_fused_gromov_wasserstein,
+    semirelaxed_fused_gromov_wasserstein2,
+    semirelaxed_gromov_wasserstein,
+    semirelaxed_gromov_wasserstein2,
+)
+from warpalign.compat.pot._gromov_partial import (
+    entropic_partial_fused_gromov_wasserstein,
+    entropic_partial_fused_gromov_wasserstein2,
+    entropic_partial_gromov_wasserstein,
+    entropic_partial_gromov_wasserstein2,
+)
+from warpalign.compat.pot._gromov_problem import Problem, descend, errors, problem
+from warpalign.compat.pot._gromov_semirelaxed import (
+    entropic_semirelaxed_fused_gromov_wasserstein,
+    entropic_semirelaxed_fused_gromov_wasserstein2,
+    entropic_semirelaxed_gromov_wasserstein,
+    entropic_semirelaxed_gromov_wasserstein2,
+)
+from warpalign.compat.pot._gromov_unbalanced import (
+    fused_unbalanced_gromov_wasserstein,
+    fused_unbalanced_gromov_wasserstein2,
+)
+
+__all__ = [
+    "entropic_fused_gromov_wasserstein",
+    "entropic_fused_gromov_wasserstein2",
+    "entropic_gromov_wasserstein",
+    "entropic_gromov_wasserstein2",
+    "entropic_partial_fused_gromov_wasserstein",
+    "entropic_partial_fused_gromov_wasserstein2",
+    "entropic_partial_gromov_wasserstein",
+    "entropic_partial_gromov_wasserstein2",
+    "entropic_semirelaxed_fused_gromov_wasserstein",
+    "entropic_semirelaxed_fused_gromov_wasserstein2",
+    "entropic_semirelaxed_gromov_wasserstein",
+    "entropic_semirelaxed_gromov_wasserstein2",
+    "fused_gromov_wasserstein",
+    "fused_gromov_wasserstein2",
+    "fused_unbalanced_gromov_wasserstein",
+    "fused_unbalanced_gromov_wasserstein2",
+    "gromov_wasserstein",
+    "gromov_wasserstein2",
+    "semirelaxed_fused_gromov_wasserstein",
+    "semirelaxed_fused_gromov_wasserstein2",
+    "semirelaxed_gromov_wasserstein",
+    "semirelaxed_gromov_wasserstein2",
+]
+
+
+def entropic_gromov_wasserstein(
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    loss_fun: str = "square_loss",
+    epsilon: float = 0.1,
+    symmetric: bool | None = None,
+    G0: Any = None,
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    solver: str = "PGD",
+    warmstart: bool = False,
+    verbose: bool = False,
+    log: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """The plan (n, m) between matrices C1 (n, n) and C2 (m, m).
+
+    Args:
+        p, q: weights (n,), (m,); None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        symmetric: whether both matrices are; None: it is found out.
+        G0: the plan to start from; None: p qᵀ.
+        solver: "PGD", or "PPA": KL to the last plan in the place of the entropy.
+        log: a dict follows, with "gw_dist" and "err".
+        kwargs: numItermax and stopThr of the inner problems.
+    """
+    return _plan(
+        problem(C1, C2, p, q, loss_fun, symmetric), epsilon, G0, max_iter, tol, solver, log, kwargs, "gw_dist"
+    )
+
+
+def entropic_gromov_wasserstein2(
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    loss_fun: str = "square_loss",
+    epsilon: float = 0.1,
+    symmetric: bool | None = None,
+    G0: Any = None,
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    solver: str = "PGD",
+    warmstart: bool = False,
+    verbose: bool = False,
+    log: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """The sum of the loss over the plan of :func:`entropic_gromov_wasserstein`, without entropy; the dict has the plan as "T"."""
+    plan, record = entropic_gromov_wasserstein(
+        C1, C2, p, q, loss_fun, epsilon, symmetric, G0, max_iter, tol, solver, log=True, **kwargs
+    )
+    record["T"] = plan
+    return (record["gw_dist"], record) if log else record["gw_dist"]
+
+
+def entropic_fused_gromov_wasserstein(
+    M: Any,
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    loss_fun: str = "square_loss",
+    epsilon: float = 0.1,
+    symmetric: bool | None = None,
+    alpha: float = 0.5,
+    G0: Any = None,
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    solver: str = "PGD",
+    warmstart: bool = False,
+    verbose: bool = False,
+    log: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """The plan (n, m) of alpha times the loss between matrices, and 1 − alpha times costs M (n, m).
+
+    All other arguments are those of :func:`entropic_gromov_wasserstein`; the dict has "fgw_dist" and "err".
+    """
+    given = problem(C1, C2, p, q, loss_fun, symmetric, M, alpha)
+    return _plan(given, epsilon, G0, max_iter, tol, solver, log, kwargs, "fgw_dist")
+
+
+def entropic_fused_gromov_wasserstein2(
+    M: Any,
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    loss_fun: str = "square_loss",
+    epsilon: float = 0.1,
+    symmetric: bool | None = None,
+    alpha: float = 0.5,
+    G0: Any = None,
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    solver: str = "PGD",
+    warmstart: bool = False,
+    verbose: bool = False,
+    log: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Both losses of :func:`entropic_fused_gromov_wasserstein`, without entropy; the dict has "T", "lin_loss", "quad_loss"."""
+    plan, record = entropic_fused_gromov_wasserstein(
+        M, C1, C2, p, q, loss_fun, epsilon, symmetric, alpha, G0, max_iter, tol, solver, log=True, **kwargs
+    )
+    record["T"] = plan
+    record["lin_loss"] = (1 - alpha) * (plan * M).sum()
+    record["quad_loss"] = record["fgw_dist"] - record["lin_loss"]
+    return (record["fgw_dist"], record) if log else record["fgw_dist"]
+
+
+def _plan(
+    given: Problem,
+    epsilon: float,
+    G0: Any,
+    max_iter: int,
+    tol: float,
+    solver: str,
+    log: bool,
+    inner: dict[str, Any],
+    name: str,
+) -> Any:
+    if solver not in ("PGD", "PPA"):
+        raise ValueError(f"Unknown solver '{solver}'. Pick one in ['PGD', 'PPA'].")
+    state = descend(
+        given,
+        epsilon,
+        G0,
+        max_iter,
+        tol,
+        proximal=solver == "PPA",
+        inner_iterations=inner.get("numItermax", 1000),
+        inner_tolerance=inner.get("stopThr", 1e-9),
+    )
+    plan = given.kind.out(state.plan[0])
+    if not log:
+        return plan
+    value: torch.Tensor = given.of.value(state.plan)[0]
+    return plan, {"err": errors(state, given.kind), name: given.kind.out(value)}

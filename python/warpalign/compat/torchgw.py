@@ -1,0 +1,242 @@
+"""Drop-in for torchgw: ``sampled_gw``, ``build_knn_graph`` and ``joint_embedding``.
+
+Signatures and keys of the log are the original's; :func:`warpalign.transport.gromov_wasserstein_sampled` computes. What differs:
+
+* ``s_shared`` is partial transport: so many points are matched, and all others are left out.
+* ``semi_relaxed`` relaxes the target's sums alone.
+* ``alpha=1`` works, and every ``alpha`` draws anchors from the mixture of plans that it means.
+* ``gw_cost`` is an unbiased estimate from independent pairs.
+* Relaxed sums are those of the KL problem, which become the balanced ones as the strength grows.
+* ``seed`` is new: the same seed gives the same plan on one device.
+
+``epsilon`` is the original's, whose linearised cost leaves out the factor 2 of the derivative. The low-rank solver is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpalign._core import optional
+from warpalign._transport import autograd
+from warpalign._transport.gromov_sampled import SampledGromovResult
+from warpalign._transport.plan import TransportPlan
+from warpalign._transport.problem import Problem
+from warpalign.transport import gromov_wasserstein_sampled, knn_graph, sinkhorn
+from warpalign.transport import joint_embedding as embedding
+
+__all__ = ["build_knn_graph", "joint_embedding", "sampled_gw"]
+
+_MODES = ("dijkstra", "precomputed", "landmark")
+_ANNEALING = 10.0
+
+
+def sampled_gw(
+    X_source: Any = None,
+    X_target: Any = None,
+    p: Any = None,
+    q: Any = None,
+    *,
+    distance_mode: str = "dijkstra",
+    dist_source: Any = None,
+    dist_target: Any = None,
+    n_landmarks: int = 50,
+    fgw_alpha: float = 0.0,
+    C_linear: Any = None,
+    s_shared: int | None = None,
+    M: int = 50,
+    alpha: float = 0.9,
+    max_iter: int = 500,
+    tol: float = 1e-5,
+    epsilon: float = 0.001,
+    k: int = 30,
+    min_iter_before_converge: int = 50,
+    device: Any = None,
+    verbose: bool = False,
+    verbose_every: int = 20,
+    log: bool = False,
+    differentiable: bool = False,
+    grad_mode: str = "implicit",
+    semi_relaxed: bool = False,
+    rho: float | None = None,
+    rho_a: float = 1.0,
+    rho_b: float = 1.0,
+    multiscale: bool = False,
+    n_coarse: int | None = None,
+    lambda_ema_beta: float | None = None,
+    mixed_precision: bool = False,
+    T_init: Any = None,
+    seed: int = 0,
+) -> Any:
+    """The plan (N, K) between points X_source (N, D) and X_target (K, E), dense and in float64.
+
+    Args:
+        p, q: weights (N,) and (K,); None: uniform, with s_shared 1 / max(N, K) each.
+        distance_mode: "dijkstra": shortest paths on graphs of k neighbours, searched from the anchors. "landmark": the largest
+            difference of paths to n_landmarks points. "precomputed": dist_source (N, N) and dist_target (K, K).
+        fgw_alpha: the share of C_linear (N, K) in the linearised cost, from 0 to 1.
+        s_shared: how many points are matched, at most the smaller number; None: all.
+        M: anchors of a step.
+        alpha: the share of the newest plan in what anchors are drawn from.
+        epsilon: the original's; it starts at ten times as much and shrinks.
+        min_iter_before_converge: steps, at least.
+        device: where to compute; None: where the tensors are. Graphs are searched on CPUs.
+        verbose, verbose_every: print the linearised cost every so many steps.
+        log: a dict follows: "err_list" (the linearised cost of each step), "n_iter", "gw_cost".
+        differentiable: the plan has gradients by C_linear, through the last linearisation; exactly at fgw_alpha = 1.
+        semi_relaxed: the target's sums are relaxed by KL of strength rho_b, times rho where that is given.
+        rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
+        mixed_precision: True: float32 in the place of float64.
+        T_init: a plan (N, K) to start from.
+        tol, grad_mode, multiscale, n_coarse, lambda_ema_beta: change nothing.
+    """
+    if distance_mode not in _MODES:
+        raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")
+    if not 0 <= fgw_alpha <= 1:
+        raise ValueError(f"fgw_alpha: expected a number from 0 to 1, got {fgw_alpha}")
+    if fgw_alpha > 0 and C_linear is None:
+        raise ValueError(f"C_linear: expected costs (N, K) with fgw_alpha = {fgw_alpha}, got None")
+    dtype = torch.float32 if mixed_precision else torch.float64
+    is_graph = distance_mode != "precomputed"
+
+    def tensor(given: Any) -> Tensor:
+        return torch.as_tensor(given).to(device, dtype)
+
+    sides = [tensor(one) for one in ((X_source, X_target) if is_graph else (dist_source, dist_target))]
+    n, m = (len(side) for side in sides)
+    largest = max(n, m)
+    default = 1 / largest if s_shared is not None else None
+    weights = [
+        (side.new_full((len(side),), default) if default is not None else None) if w is None else tensor(w)
+        for side, w in zip(sides, (p, q), strict=True)
+    ]
+    # (1 − f) Λ + f C at epsilon is 2 (1 − w) Λ + w C at 2 epsilon / (1 + f), with w = 2 f / (1 + f).
+    factor = 2 / (1 + fgw_alpha)
+    strengths = _strengths(semi_relaxed, rho, rho_a, rho_b, factor)
+    options: dict[str, Any] = {
+        "a": weights[0],
+        "b": weights[1],
+        "epsilon": factor * epsilon,
+        "epsilon_start": factor * epsilon * _ANNEALING,
+        "mass": _shared(s_shared, n, m),
+        **strengths,
+    }
+    costs = None if C_linear is None else tensor(C_linear)
+    if fgw_alpha == 1:
+        result = sinkhorn(
+            cost_matrix=costs if differentiable else _detached(costs), tol=1e-7, max_iter=10000, **options
+        )
+        record = {
+            "err_list": [float(result.error)],
+            "n_iter": int(result.iterations),
+            "gw_cost": float("nan"),
+        }
+        plan = result.plan
+    else:
+        if is_graph:
+            geometry = "geodesic" if distance_mode == "dijkstra" else "landmark"
+            options |= {
+                "x": sides[0],
+                "y": sides[1],
+                "geometry": geometry,
+                "k": k,
+                "n_landmarks": n_landmarks,
+            }
+        else:
+            options["distances"] = (sides[0], sides[1])
+        found = gromov_wasserstein_sampled(
+            **options,
+            feature_cost=_detached(costs) if fgw_alpha > 0 else None,
+            feature_weight=fgw_alpha * factor,
+            init="eccentricity" if T_init is None else tensor(T_init),
+            n_anchors=M,
+            step=alpha,
+            max_iter=max_iter,
+            min_iter=max(min_iter_before_converge, 1),
+            seed=seed,
+            callback=_printer(verbose_every) if verbose else None,
+        )
+        plan = found.plan
+        record = {
+            "err_list": found.history.tolist(),
+            "n_iter": found.iterations,
+            "gw_cost": float(found.estimate * plan.mass() ** 2),
+        }
+        if differentiable and costs is not None and fgw_alpha > 0:
+            plan = _with_gradients(found, fgw_alpha * factor * costs)
+    dense = plan.dense().double()
+    return (dense, record) if log else dense
+
+
+def build_knn_graph(X: Any, k: int = 30) -> Any:
+    """The connected graph of k nearest neighbours of points (N, D), as a SciPy matrix in compressed rows."""
+    optional.load("scipy", "warpalign.compat.torchgw.build_knn_graph", "cluster")
+    from scipy.sparse import csr_matrix
+
+    points = torch.as_tensor(X)
+    graph = knn_graph(points.cpu(), k)
+    parts = (graph.weights.numpy(), graph.indices.numpy(), graph.indptr.numpy())
+    return csr_matrix(parts, shape=(len(points), len(points)))
+
+
+def joint_embedding(
+    anchor_name: str,
+    data: Mapping[str, Any],
+    plans: Mapping[str, Any],
+    graphs: Mapping[str, Any] | None = None,
+    reg: float = 1.0,
+    dim: int = 30,
+) -> dict[str, Tensor]:
+    """:func:`warpalign.transport.joint_embedding`, which takes arrays, too."""
+    return embedding(
+        {name: torch.as_tensor(x) for name, x in data.items()},
+        {name: p if isinstance(p, TransportPlan) else torch.as_tensor(p) for name, p in plans.items()},
+        anchor=anchor_name,
+        graphs=graphs,
+        reg=reg,
+        dim=dim,
+    )
+
+
+def _strengths(
+    semi_relaxed: bool, rho: float | None, rho_a: float, rho_b: float, factor: float
+) -> dict[str, float | None]:
+    """In the units of the problem that is solved; None: exact sums."""
+    if not semi_relaxed and rho is None:
+        return {"rho_a": None, "rho_b": None}
+    strength = 1.0 if rho is None else float(rho)
+    return {"rho_a": None if semi_relaxed else factor * strength * rho_a, "rho_b": factor * strength * rho_b}
+
+
+def _shared(s_shared: int | None, n: int, m: int) -> float | None:
+    """The mass that is moved."""
+    if s_shared is None:
+        return None
+    if not 0 < s_shared <= min(n, m):
+        raise ValueError(f"s_shared: expected from 1 to {min(n, m)} points, got {s_shared}")
+    return s_shared / max(n, m)
+
+
+def _detached(costs: Tensor | None) -> Tensor | None:
+    return None if costs is None else costs.detach()
+
+
+def _printer(every: int) -> Any:
+    def report(step: int, epsilon: float, cost: Tensor) -> None:
+        if step % every == 0:
+            print(f"step {step}: epsilon {epsilon:.3g}, linearised cost {float(cost):.6g}")
+
+    return report
+
+
+def _with_gradients(found: SampledGromovResult, costs: Tensor) -> TransportPlan:
+    """The last plan as a function of the share of costs in its table."""
+    of, settings = found.plan._of, found.plan._settings
+    assert of.cost is not None
+    table = of.cost + (costs - costs.detach())
+    problem = Problem(of._replace(cost=table), settings, True, None, None)
+    solution = autograd.sinkhorn(problem.of, settings)
+    return TransportPlan(problem, solution.f, solution.g)

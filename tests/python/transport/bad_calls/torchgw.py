@@ -1,0 +1,74 @@
+"""The drop-in for torchgw, and the embedding of matched sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.python.bad_calls import BadCall, BadCalls
+from tests.python.transport.bad_calls.graphs import graph_of
+from warpalign.compat import torchgw
+from warpalign.transport import joint_embedding
+
+X, Y = torch.randn(5, 2), torch.randn(6, 3)
+
+
+def of_sampled_gw(message: str, **changed: Any) -> BadCall:
+    return BadCall(lambda given: torchgw.sampled_gw(X, Y, k=2, **changed), ValueError, message, cpu_only=True)
+
+
+def embedded(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
+    good: dict[str, Any] = {"data": {"x": X, "y": Y}, "plans": {"y": torch.ones(5, 6)}, "anchor": "x"}
+    return BadCall(lambda given: joint_embedding(**good | changed), error, message, cpu_only=True)
+
+
+CALLS: BadCalls = {
+    "sampled_gw: distance_mode": of_sampled_gw(
+        "distance_mode: expected one of dijkstra, precomputed, landmark, got 'geodesic'",
+        distance_mode="geodesic",
+    ),
+    "sampled_gw: fgw_alpha": of_sampled_gw(
+        "fgw_alpha: expected a number from 0 to 1, got 1.5", fgw_alpha=1.5
+    ),
+    "sampled_gw: no costs": of_sampled_gw(
+        "C_linear: expected costs (N, K) with fgw_alpha = 0.5, got None", fgw_alpha=0.5
+    ),
+    "sampled_gw: s_shared": of_sampled_gw("s_shared: expected from 1 to 5 points, got 6", s_shared=6),
+    "sampled_gw: relaxed and partial": of_sampled_gw(
+        "rho_a: expected None with mass, which ties both sides, got 2.0", s_shared=4, rho=1.0
+    ),
+    "joint_embedding: data": embedded(
+        "data: expected a dict of features (N, D) by name, got list", TypeError, data=[X, Y]
+    ),
+    "joint_embedding: data of one set": embedded(
+        "data: expected two sets or more, got 1", data={"x": X}, plans={}
+    ),
+    "joint_embedding: a batch": embedded(
+        "data['y']: expected one set (N, D), got shape (2, 6, 3)", data={"x": X, "y": torch.zeros(2, 6, 3)}
+    ),
+    "joint_embedding: anchor": embedded("anchor: expected one of 'x', 'y', got 'z'", anchor="z"),
+    "joint_embedding: plans": embedded(
+        "plans: expected a dict of plans by name, got Tensor", TypeError, plans=torch.ones(5, 6)
+    ),
+    "joint_embedding: plans of other sets": embedded(
+        "plans: expected those of ['y'], got those of ['x']", plans={"x": torch.ones(5, 6)}
+    ),
+    "joint_embedding: no plan": embedded(
+        "plans['y']: expected a TransportPlan or a torch.Tensor, got NoneType", TypeError, plans={"y": None}
+    ),
+    "joint_embedding: a plan of other points": embedded(
+        "plans['y']: expected shape (5, 6), got (6, 5)", plans={"y": torch.ones(6, 5)}
+    ),
+    "joint_embedding: graphs": embedded(
+        "graphs: expected a dict of graphs by name, got NeighborGraph", TypeError, graphs=graph_of()
+    ),
+    "joint_embedding: graphs of other sets": embedded(
+        "graphs: expected names of data, got 'z'", graphs={"z": graph_of()}
+    ),
+    "joint_embedding: a graph of other points": embedded(
+        "graphs['x']: expected 5 nodes, got 2", graphs={"x": graph_of()}
+    ),
+    "joint_embedding: reg": embedded("reg: expected a finite number >= 0, got -1.0", reg=-1.0),
+    "joint_embedding: dim": embedded("dim: expected at least 1, got 0", dim=0),
+}

@@ -1,0 +1,107 @@
+"""compat.pot.gromov next to POT's recorded answers, and to POT itself where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sklearn")
+
+from tests.python.transport import compat_gromov_cases as cases
+from tests.python.transport.pot_gromov import gauss
+from tests.python.transport.test_compat import check, signatures
+from warpalign.compat import pot
+from warpalign.transport import gromov_wasserstein
+
+RECORDED = json.loads(cases.RECORDED.read_text())["POT"]
+has_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT")
+# Steps end at other thresholds than POT's where both run until then. POT's inner problems of small epsilons end unfinished.
+LOOSE = {"entropic, defaults": 1e-6, "entropic, kl loss of 10 steps": 1e-5}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", cases.CASES)
+def test_pot(name: str) -> None:
+    check(cases.CASES[name](pot), RECORDED[name], LOOSE.get(name, 1e-7))
+
+
+@has_pot
+@pytest.mark.parametrize("module", ["gromov", "batch", ""])
+def test_signatures_are_pots(module: str) -> None:
+    import ot
+
+    ours, theirs = (getattr(one, module) if module else one for one in (pot, ot))
+    for name in ours.__all__ if module else ["solve_gromov"]:
+        signatures(getattr(ours, name), getattr(theirs, name))
+
+
+def test_numbers_of_pots_own_tests() -> None:
+    """Tables A2 and A3: of gauss(10, 42), as POT 0.9.7 computes them."""
+    assert float(RECORDED["entropic, PGD of many steps"]) == pytest.approx(0.0551724568, rel=1e-8)
+    assert float(RECORDED["entropic, kl loss of 10 steps"]) == pytest.approx(0.0826562653, rel=1e-5)
+    assert (
+        float(
+            pot.gromov.entropic_gromov_wasserstein2(*gauss(10, 42), epsilon=0.1, max_iter=300, solver="PPA")
+        )
+        < 1e-9
+    )
+
+
+@pytest.mark.parametrize(("symmetric", "tolerance"), [(True, 1e-2), (False, 1e-1)])
+def test_semirelaxed_transport_finds_the_blocks(symmetric: bool, tolerance: float) -> None:
+    """Table A11."""
+    sums = pot.gromov.entropic_semirelaxed_gromov_wasserstein(
+        *cases.blocks(symmetric), epsilon=0.1, max_iter=200
+    ).sum(0)
+    np.testing.assert_allclose(np.sort(sums), [1 / 3, 2 / 3], atol=tolerance)
+
+
+def test_costs_count_in_partial_fused_transport() -> None:
+    """POT adds a number in the place of the costs, which changes no plan. Features alone give partial transport of them."""
+    given: dict[str, Any] = {"reg": 0.05, "m": 0.6}
+    plan = pot.gromov.entropic_partial_fused_gromov_wasserstein(
+        cases.M, cases.C1, cases.C2, cases.P, cases.Q, alpha=0.0, **given
+    )
+    linear = pot.partial.entropic_partial_wasserstein(cases.P, cases.Q, cases.M, 0.05, m=0.6)
+    np.testing.assert_allclose(plan, linear, atol=1e-9)
+
+
+def test_tensors_keep_their_kind_and_have_gradients() -> None:
+    C1, C2, M = (torch.from_numpy(c).float().requires_grad_() for c in (cases.C1, cases.C2, cases.M))
+    value, log = pot.gromov.entropic_fused_gromov_wasserstein2(M, C1, C2, alpha=0.4, epsilon=0.05, log=True)
+    by_c, by_m = torch.autograd.grad(value, [C1, M])
+    plan = log["T"]
+    assert plan.dtype == torch.float32 and not plan.requires_grad
+    torch.testing.assert_close(by_m, 0.6 * plan)
+    rows = plan.sum(1)
+    torch.testing.assert_close(
+        by_c, 0.4 * 2 * (C1 * rows[:, None] * rows - plan @ C2 @ plan.T), rtol=1e-4, atol=1e-7
+    )
+
+
+def test_plans_are_those_of_gromov_wasserstein() -> None:
+    """The drop-in's epsilon is the library's, without a division of distances."""
+    plan = pot.gromov.entropic_gromov_wasserstein(cases.C1, cases.C2, epsilon=0.02)
+    result = gromov_wasserstein(
+        distances=(torch.from_numpy(cases.C1), torch.from_numpy(cases.C2)),
+        epsilon=0.02, scale=None, init="product", epsilon_start=None, sinkhorn_iters=2000, polish_iters=2000, tol=1e-9,
+    )  # fmt: skip
+    np.testing.assert_allclose(plan, result.plan.dense().numpy(), atol=1e-7)
+
+
+def test_unbalanced_plans_become_balanced() -> None:
+    """Strong KL and no costs: the plan of the balanced problem with half the entropy of each of both plans."""
+    options: dict[str, Any] = {"max_iter": 300, "max_iter_ot": 5000, "tol": 1e-12, "tol_ot": 1e-12}
+    first, second = pot.gromov.fused_unbalanced_gromov_wasserstein(
+        cases.C1, cases.C2, cases.P, cases.Q, float("inf"), 0.05, unbalanced_solver="sinkhorn", **options
+    )
+    balanced = pot.gromov.entropic_gromov_wasserstein(
+        cases.C1, cases.C2, cases.P, cases.Q, epsilon=0.1, tol=1e-12
+    )
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    np.testing.assert_allclose(first, balanced, atol=1e-6)

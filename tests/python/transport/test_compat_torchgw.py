@@ -1,0 +1,182 @@
+"""compat.torchgw: what users of sampled_gw rely on, and what it does otherwise than the original."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.python.transport.clouds import spiral, swiss_roll
+from tests.python.transport.test_gromov import geodesics
+from warpalign._transport.gromov_solver import Objective
+from warpalign.compat import torchgw
+from warpalign.transport import connected_components, sinkhorn
+
+SPIRAL, ROLL = spiral(400, 0), swiss_roll(500, 1)
+
+
+def correlation(matched: Tensor) -> float:
+    """Of the places that points are matched with and their own."""
+    return float(torch.corrcoef(torch.stack([matched.double(), torch.arange(len(matched)).double()]))[0, 1])
+
+
+def distortion(plan: Tensor) -> float:
+    """Of the spiral and the roll, exactly."""
+    cx, cy = geodesics(SPIRAL)[None], geodesics(ROLL)[None]
+    return float(Objective(cx, cy, True, None, 0.0).distortion(plan[None]))
+
+
+def test_identity() -> None:
+    x = np.random.default_rng(42).normal(size=(50, 5))
+    plan = torchgw.sampled_gw(x, x, k=10, M=50, alpha=0.5, epsilon=0.005, max_iter=200)
+    assert plan.dtype == torch.float64 and plan.shape == (50, 50)
+    assert abs(correlation(plan.argmax(1))) > 0.5
+    assert float(plan.sum()) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("mode", ["dijkstra", "precomputed", "landmark"])
+def test_spiral_and_roll(mode: str) -> None:
+    """All of the spiral's points are among the shared ones. The correlation has its sign: no mirror image."""
+    options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
+    if mode == "precomputed":
+        options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
+    plan, record = torchgw.sampled_gw(
+        **options, distance_mode=mode, s_shared=400, M=80, alpha=0.8, epsilon=0.005, max_iter=200,
+        min_iter_before_converge=30, mixed_precision=True, log=True,
+    )  # fmt: skip
+    assert set(record) == {"err_list", "n_iter", "gw_cost"}
+    assert 30 <= record["n_iter"] < 200 and len(record["err_list"]) == record["n_iter"]
+    assert correlation(plan.argmax(1)) >= 0.90
+    assert float(plan.sum()) == pytest.approx(0.8, rel=1e-4)
+
+
+def test_cost_is_unbiased_and_steps_end_after_the_annealing() -> None:
+    plan, record = torchgw.sampled_gw(
+        SPIRAL, ROLL, k=5, M=80, epsilon=5e-4, min_iter_before_converge=1, mixed_precision=True, log=True
+    )
+    # From ten times epsilon in steps of 0.9.
+    assert 22 < record["n_iter"] < 500
+    exact = distortion(plan)
+    assert exact <= 2.0e-3 and correlation(plan.argmax(1)) >= 0.99
+    assert record["gw_cost"] == pytest.approx(exact, rel=0.25)  # its standard deviation is 4 %
+
+
+def small(seed: int = 0, n: int = 30, m: int = 40) -> dict[str, Tensor]:
+    return {"X_source": spiral(n, seed), "X_target": swiss_roll(m, seed + 1)}
+
+
+def test_seeds_and_whole_steps() -> None:
+    first, again, other = (torchgw.sampled_gw(**small(), k=5, max_iter=30, seed=s) for s in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    whole = torchgw.sampled_gw(**small(), k=5, alpha=1.0, max_iter=30)
+    assert float((whole.sum(1) * 30 - 1).abs().max()) < 1e-3
+
+
+def test_precisions_agree() -> None:
+    plans = [
+        torchgw.sampled_gw(**small(), k=5, epsilon=0.05, mixed_precision=mixed) for mixed in (False, True)
+    ]
+    assert float((plans[0].argmax(1) == plans[1].argmax(1)).double().mean()) > 0.9
+
+
+def drift(plan: Tensor) -> float:
+    return max(float((plan.sum(1) - 1 / 30).abs().max()), float((plan.sum(0) - 1 / 40).abs().max()))
+
+
+def test_relaxed_sums() -> None:
+    """Relaxed sums drift, and less the stronger KL is; semi_relaxed leaves the source's sums exact."""
+    options: dict[str, Any] = {"k": 5, "epsilon": 0.05, "max_iter": 60}
+    balanced = torchgw.sampled_gw(**small(), **options)
+    relaxed = torchgw.sampled_gw(**small(), rho=0.1, **options)
+    strong = torchgw.sampled_gw(**small(), rho=1e5, **options)
+    assert drift(balanced) < 1e-4 and drift(relaxed) > 1e-3 and drift(strong) < 1e-4
+    torch.testing.assert_close(strong, balanced, rtol=1e-2, atol=1e-5)
+    half = torchgw.sampled_gw(**small(), semi_relaxed=True, rho_b=0.01, **options)
+    assert float((half.sum(1) - 1 / 30).abs().max()) < 1e-5
+    assert float((half.sum(0) - 1 / 40).abs().max()) > 1e-3
+
+
+def test_shared_points_leave_out_those_that_match_nothing() -> None:
+    """A tail that the target lacks gets less than its share. Without s_shared every point is matched."""
+    x = torch.linspace(0, 1, 40).double()
+    line = torch.stack([x, torch.zeros(40)], 1).double()
+    tail = torch.stack([torch.full((10,), 0.5), torch.linspace(0.4, 0.7, 10)], 1).double()
+    source = torch.cat([line, tail])
+    distances = {"dist_source": torch.cdist(source, source), "dist_target": torch.cdist(line, line)}
+    options: dict[str, Any] = {"distance_mode": "precomputed", "epsilon": 0.002, "max_iter": 100, "M": 50}
+    plan = torchgw.sampled_gw(**distances, s_shared=40, **options)
+    assert float(plan.sum()) == pytest.approx(0.8, rel=1e-4)
+    assert float(plan[40:].sum()) < 0.05
+    assert float(torchgw.sampled_gw(**distances, **options)[40:].sum()) == pytest.approx(0.2, rel=1e-3)
+
+
+def test_a_start_is_used() -> None:
+    x = spiral(60, 0)
+    mirrored = torch.eye(60).flip(0) / 60
+    options: dict[str, Any] = {"k": 4, "max_iter": 1, "min_iter_before_converge": 1, "alpha": 1.0}
+    plan = torchgw.sampled_gw(x, x, T_init=mirrored, **options)
+    assert correlation(plan.argmax(1)) < -0.6
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_costs_count(share: float) -> None:
+    """(1 − f) Λ + f C at epsilon: with f = 1 it is Sinkhorn's plan."""
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    costs = 1 - torch.eye(30)[order].double()
+    angles = torch.arange(30) * (2 * torch.pi / 30)
+    circle = torch.stack([angles.cos(), angles.sin()], 1)  # any rotation matches
+    turned = circle[order.argsort()]
+    plan = torchgw.sampled_gw(circle, turned, C_linear=costs, fgw_alpha=share, k=4, epsilon=0.01)
+    assert torch.equal(plan.argmax(1), order)
+    if share == 1:
+        expected = sinkhorn(cost_matrix=costs, epsilon=0.01).plan.dense()
+        torch.testing.assert_close(plan, expected, rtol=1e-5, atol=1e-12)
+
+
+def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
+    generator = torch.Generator().manual_seed(0)
+    costs = torch.rand(6, 7, generator=generator).double().requires_grad_()
+    along = torch.rand(6, 7, generator=generator).double()
+    weight = torch.rand(6, 7, generator=generator).double()
+    x = {"X_source": torch.rand(6, 2), "X_target": torch.rand(7, 2)}
+
+    def loss(costs: Tensor) -> Tensor:
+        options: dict[str, Any] = {"fgw_alpha": 1.0, "epsilon": 0.1, "max_iter": 300, "tol": 1e-8}
+        return (torchgw.sampled_gw(**x, C_linear=costs, differentiable=True, **options) * weight).sum()
+
+    (gradient,) = torch.autograd.grad(loss(costs), costs)
+    step = 1e-5
+    numeric = float(loss(costs.detach() + step * along) - loss(costs.detach() - step * along)) / (2 * step)
+    assert float((gradient * along).sum()) == pytest.approx(numeric, rel=1e-3)
+    partly = torchgw.sampled_gw(**x, C_linear=costs, fgw_alpha=0.5, k=2, differentiable=True, max_iter=5)
+    (by_costs,) = torch.autograd.grad((partly * weight).sum(), costs)
+    assert float(by_costs.norm()) > 0
+
+
+def test_warm_starts_need_fewer_iterations_at_equal_error() -> None:
+    costs = torch.rand(40, 50, generator=torch.Generator().manual_seed(0)).double()
+    moved = costs + 1e-3 * torch.rand(40, 50, generator=torch.Generator().manual_seed(1)).double()
+    before = sinkhorn(cost_matrix=costs, epsilon=0.01, tol=1e-6)
+    cold, warm = (sinkhorn(cost_matrix=moved, epsilon=0.01, tol=1e-6, init=i) for i in (None, before))
+    assert int(warm.iterations) < int(cold.iterations)
+    assert max(float(cold.error), float(warm.error)) <= 1e-6
+
+
+def test_progress_and_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+    torchgw.sampled_gw(
+        **small(), k=5, max_iter=12, min_iter_before_converge=12, verbose=True, verbose_every=5
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["step 5", "step 10"]
+    pytest.importorskip("scipy")
+    graph = torchgw.build_knn_graph(np.repeat(np.arange(3.0), 20)[:, None], k=5)
+    assert graph.shape == (60, 60) and int(connected_components(graph).max()) == 0
+
+
+def test_joint_embedding_takes_arrays() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    both = torchgw.joint_embedding("a", {"a": x, "b": x[::-1].copy()}, {"b": np.eye(30)[::-1].copy()}, dim=2)
+    torch.testing.assert_close(both["a"].flip(0), both["b"])
