@@ -49,6 +49,9 @@ MATRIX_SHAPES = [
 ]
 
 
+LONG = 8200  # steps of pairs whose panel would be above 256 MiB
+
+
 def crowded_shapes(multiprocessors: int) -> list[tuple[int, int, int, int]]:
     """As many strips for a multiprocessor as make each kernel for many pairs the choice (`select.cu`)."""
     m = multiprocessors
@@ -90,6 +93,20 @@ def check_pair(
         alone = warpalign.soft_dtw(left, right, gamma=0.5, precision=precision)
     pairs = ((value.detach(), reference.value), (alone, reference.value))
     return max(error(*p) for p in (*pairs, (grad_x, reference.grad_x), (grad_y, reference.grad_y)))
+
+
+def check_long(device: torch.device) -> float:
+    """Pairs with no room in a panel come in tiles. One pair has larger crews than two: both must find the same."""
+    x, y = (torch.randn(2, LONG, 5).to(device) for _ in range(2))
+    found = []
+    for pairs in (1, 2):
+        left, right = x[:pairs].clone().requires_grad_(), y[:pairs].clone().requires_grad_()
+        value = warpalign.soft_dtw(left, right)
+        with torch.no_grad():
+            alone = warpalign.soft_dtw(left, right)
+        gradients = torch.autograd.grad(value.sum(), (left, right))
+        found.append([t[0].detach().cpu().double() for t in (value, alone, *gradients)])
+    return max(error(*p) for p in zip(*found, strict=True))
 
 
 def check_ragged(dtype: torch.dtype, device: torch.device) -> float:
@@ -214,6 +231,8 @@ def run_cases(device: torch.device) -> int:
     count = torch.cuda.get_device_properties(device).multi_processor_count if cuda else 4
     for shape in crowded_shapes(count):
         report("x".join(map(str, shape)), torch.float32, check_pair(shape, torch.float32, device))
+    if cuda:
+        report("long pairs", torch.float32, check_long(device))
     for shape in MATRIX_SHAPES:
         name = "x".join(map(str, shape)) + " high"
         report(name, torch.float32, check_pair(shape, torch.float32, device, "high"))
