@@ -15,9 +15,9 @@ constexpr int kChunk = 32;  // features in shared memory at a time
 // Where costs come from: a matrix, differences of the series, or products of them.
 enum class CostsFrom : unsigned char { kMatrix, kDifferences, kProducts };
 
-// One tile's costs, [row][column]; an odd stride, so that a line's cells are in different banks.
-struct CostTile {
-  static constexpr int kStride = kPanelColumns + 1;
+// One tile's costs, [row][column]. A line's cells are in different banks.
+struct __align__(16) CostTile {
+  static constexpr int kStride = kPanelColumns + 4;
   float of[kPanelRows * kStride];
 };
 
@@ -60,8 +60,7 @@ __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& ti
 template <class PartOf>
 __device__ __forceinline__ void sum_differences(const Series& rows, const Series& columns, int dim,
                                                 const PartOf& part, TileMemory& memory) {
-  const int r0 = threadIdx.x / 16 * 4;
-  const int c0 = threadIdx.x % 16 * 4;
+  const OwnSixteen at(static_cast<int>(threadIdx.x), kPanelColumns);
   float total[4][4] = {};
   float next_x[Factors<kChunk>::kPerThread], next_y[Factors<kChunk>::kPerThread];
   rows.load(0, next_x);
@@ -77,15 +76,15 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
       columns.load(d0 + kChunk, next_y);
     }
     float sum[4][4] = {};
-#pragma unroll 4
-    for (int d = 0; d < kChunk; ++d) {
-      const float4 a = chunk.x.four(d, r0), b = chunk.y.four(d, c0);
-      const float left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
+    for (int first = 0; first < min(kChunk, dim - d0); first += 4) {
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
+      for (int d = first; d < first + 4; ++d) {
+        const float4 a = chunk.x.four(d, at.row0), b = chunk.y.four(d, at.column0);
+        const float left[4] = {a.x, a.y, a.z, a.w}, right[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          sum[r][c] = part(left[r] - right[c], sum[r][c]);
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sum[r][c] = part(left[r] - right[c], sum[r][c]);
         }
       }
     }
@@ -98,8 +97,8 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) memory.costs.of[(r0 + r) * CostTile::kStride + c0 + c] = total[r][c];
+    *reinterpret_cast<float4*>(memory.costs.of + (at.row0 + r) * CostTile::kStride + at.column0) = {
+        total[r][0], total[r][1], total[r][2], total[r][3]};
   }
 }
 
@@ -250,7 +249,7 @@ __device__ __forceinline__ int largest_of_block(int bits) {
 
 // kOptions: metrics, missing steps and bands; cells outside the band are left as they are.
 template <CostsFrom kFrom, bool kOptions = false>
-__global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts || kOptions ? 2 : 3)
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     panel_costs_kernel(const __grid_constant__ Params p) {
   __shared__ TileMemory memory;
   CostTile& costs = memory.costs;
@@ -272,28 +271,24 @@ __global__ void __launch_bounds__(kTileThreads, kFrom == CostsFrom::kProducts ||
   const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
   const IndexRange own = tile.rows_of<kOptions>(p, c);
   const bool is_missing_column = kOptions && tile.misses_column(p, min(c, tile.m - 1 - tile.column0));
-  int bits = 0;
-  for (int k = threadIdx.x; k < kPanelRows * kPanelColumns; k += kTileThreads) {
-    const int r = k / kPanelColumns;
-    if (r < own.begin || r >= own.end) continue;
-    float& cost = costs.of[r * CostTile::kStride + c];
-    if (kOptions && (is_missing_column || tile.misses_row(p, r))) cost = 0.0f;
-    bits = largest_bits(bits, cost);
-  }
-  bits = largest_of_block(bits);  // where threads wait for each other
-  if (threadIdx.x == 0) p.panel.range[tile.index()] = bits;
-
   // The tile's own rows, and in the first and last tile those outside the pair, too.
   const int first = tile.row0 == 0 ? -kPanelFurtherRows : 0;
   const int end = tile.is_last() ? tile.n - tile.row0 + kPanelFurtherRows : kPanelRows;
   const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
   float* const to = tile.line();
+  int bits = 0;
   for (int k = threadIdx.x; k < lines * kPanelColumns; k += kTileThreads) {
     const int r = k / kPanelColumns - c / 2;
     if (r < first || r >= end) continue;
-    to[k] =
-        r >= own.begin && r < min(own.end, kPanelRows) && r >= 0 ? costs.of[r * CostTile::kStride + c] : 0.0f;
+    float cost = 0.0f;
+    const bool is_own = r >= max(own.begin, 0) && r < min(own.end, kPanelRows);
+    if (is_own && !(kOptions && (is_missing_column || tile.misses_row(p, r))))
+      cost = costs.of[r * CostTile::kStride + c];
+    bits = largest_bits(bits, cost);
+    to[k] = cost;
   }
+  bits = largest_of_block(bits);
+  if (threadIdx.x == 0) p.panel.range[tile.index()] = bits;
 }
 
 __global__ void __launch_bounds__(kTileThreads, 4) panel_alignment_kernel(const __grid_constant__ Params p) {

@@ -41,10 +41,17 @@ __device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& ti
   float* const to = e.of + (kOwnIsX ? column * kFactorStride + row : row * kFactorStride + column);
   IndexRange rows = tile.rows_of<kOptions>(p, c);
   if (kOptions && rows.end > 0 && tile.misses_column(p, c)) rows.end = 0;
+  constexpr int kCount = kOthers * kPanelRows / kTileThreads;
+  constexpr int kFurther = kApart * (kOwnIsX ? 1 : kFactorStride);
+  if (rows.begin <= r0 && r0 + (kCount - 1) * kApart < rows.end && !(kOptions && p.x_mask)) {
 #pragma unroll
-  for (int i = 0; i < kOthers * kPanelRows / kTileThreads; ++i) {
+    for (int i = 0; i < kCount; ++i) cuda::copy_async(to + i * kFurther, from + i * kApart * kPanelColumns);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
     const int r = r0 + i * kApart;
-    float* const here = to + i * kApart * (kOwnIsX ? 1 : kFactorStride);
+    float* const here = to + i * kFurther;
     if (r >= rows.begin && r < rows.end && !(kOptions && tile.misses_row(p, r))) {
       cuda::copy_async(here, from + i * kApart * kPanelColumns);
     } else {
@@ -65,9 +72,11 @@ __device__ __forceinline__ void of_own_copies(const Visit& visit) {
   }
 }
 
-// Begins copies of the other steps, [step][feature].
-__device__ __forceinline__ void ask_others(const Series& series, int d0, bool vectorized, Factor& others) {
+// Begins copies of the other steps, [step][feature]: `width` features.
+__device__ __forceinline__ void ask_others(const Series& series, int d0, int width, bool vectorized,
+                                           Factor& others) {
   of_own_copies([&](int s, int f) {
+    if (f >= width) return;
     float* const to = others.of + s * kFactorStride + f;
     if (vectorized && series.has(s, d0 + f)) {
       cuda::copy_async_l2(reinterpret_cast<float4*>(to),
@@ -115,7 +124,12 @@ struct Part {
   [[nodiscard]] __device__ Series own() const { return steps(own_is_x, own0); }
   [[nodiscard]] __device__ Series others(int other0) const { return steps(!own_is_x, other0); }
   [[nodiscard]] __device__ PanelTile tile(int other0) const {
-    return {p, pair, (own_is_x ? other0 : own0) / kPanelColumns, (own_is_x ? own0 : other0) / kPanelRows};
+    return {p,
+            pair,
+            (own_is_x ? other0 : own0) / kPanelColumns,
+            (own_is_x ? own0 : other0) / kPanelRows,
+            own_is_x ? own_length : other_length,
+            own_is_x ? other_length : own_length};
   }
   // The first steps from other0 on, kOthers of them at a time, whose tile meets the band; or end().
   [[nodiscard]] __device__ int next(int other0) const {
@@ -130,8 +144,10 @@ struct Part {
     } else {
       ask_weights<kOptions, false>(p, from, other0 % kPanelRows, stage.e);
     }
-    ask_others(others(other0), d0, p.vectorized, stage.others);
+    ask_others(others(other0), d0, width(), p.vectorized, stage.others);
   }
+  // Features that are computed: 16, 32 or 64.
+  [[nodiscard]] __device__ int width() const { return p.dim - d0 > 32 ? 64 : p.dim - d0 > 16 ? 32 : 16; }
   // sum: of own step s and feature f of the part, times `factor`.
   __device__ void store(int s, int f, float sum, float factor = 2.0f) const {
     const int length = own_is_x ? p.n : p.m;
@@ -177,64 +193,76 @@ __device__ __forceinline__ void of_other_steps(const Part<kOptions>& part, Stage
   }
 }
 
-// By differences: a thread has 4 own steps and 4 features.
+// By differences: a thread has 4 own steps and 4 features. Where few features are left, groups of threads
+// share the other steps, and their sums are added in the groups' order.
 template <bool kOptions>
 __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stage (&stages)[2]) {
-  const int s0 = static_cast<int>(threadIdx.x) / 16 * 4;
-  const int f0 = static_cast<int>(threadIdx.x) % 16 * 4;
+  const int width = part.width();
+  const int groups = kFeatures / width;
+  const int threads = kTileThreads / groups;  // of a group
+  const int group = static_cast<int>(threadIdx.x) / threads;
+  const OwnSixteen at(static_cast<int>(threadIdx.x) % threads, width);
   float own[4][4], sum[4][4] = {};
   const Series series = part.own();
   const Slope<float> slope(kOptions ? part.p.metric : Metric::kSquared);
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
 #pragma unroll
-    for (int f = 0; f < 4; ++f) own[s][f] = series.at(s0 + s, part.d0 + f0 + f);
+    for (int f = 0; f < 4; ++f) own[s][f] = series.at(at.row0 + s, part.d0 + at.column0 + f);
   }
   const auto multiply = [&](const Stage& stage) {
-#pragma unroll 4
-    for (int k = 0; k < kOthers; ++k) {
-      const float4 a = *reinterpret_cast<const float4*>(stage.e.of + k * kFactorStride + s0);
-      const float4 b = *reinterpret_cast<const float4*>(stage.others.of + k * kFactorStride + f0);
-      const float weight[4] = {a.x, a.y, a.z, a.w}, other[4] = {b.x, b.y, b.z, b.w};
+    const int count = kOthers / groups;
+    const float* weights = stage.e.of + group * count * kFactorStride + at.row0;
+    const float* others = stage.others.of + group * count * kFactorStride + at.column0;
+    for (int k0 = 0; k0 < count; k0 += 4, weights += 4 * kFactorStride, others += 4 * kFactorStride) {
 #pragma unroll
-      for (int s = 0; s < 4; ++s) {
+      for (int k = 0; k < 4; ++k) {
+        const float4 a = *reinterpret_cast<const float4*>(weights + k * kFactorStride);
+        const float4 b = *reinterpret_cast<const float4*>(others + k * kFactorStride);
+        const float weight[4] = {a.x, a.y, a.z, a.w}, other[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
-        for (int f = 0; f < 4; ++f) {
-          const float difference = own[s][f] - other[f];
-          // Outside a band differences may be infinite, and the slope is not.
-          sum[s][f] += weight[s] * (kOptions ? slope.of(weight[s], difference) : difference);
+        for (int s = 0; s < 4; ++s) {
+#pragma unroll
+          for (int f = 0; f < 4; ++f) {
+            const float difference = own[s][f] - other[f];
+            // Outside a band differences may be infinite, and the slope is not.
+            sum[s][f] += weight[s] * (kOptions ? slope.of(weight[s], difference) : difference);
+          }
         }
       }
     }
   };
   of_other_steps(
       part, stages, [](Stage&) {}, multiply);
+  __syncthreads();
+  auto* const sums = reinterpret_cast<float*>(stages);  // [group][own step][feature]
+  static_assert(sizeof(float) * kFeatures * kPanelRows <= sizeof(Stage));
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
-#pragma unroll
-    for (int f = 0; f < 4; ++f) part.store(s0 + s, f0 + f, sum[s][f], slope.factor);
+    *reinterpret_cast<float4*>(sums + (group * kPanelRows + at.row0 + s) * width + at.column0) = {
+        sum[s][0], sum[s][1], sum[s][2], sum[s][3]};
+  }
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < kPanelRows * width; k += kTileThreads) {
+    float all = sums[k];
+    for (int g = 1; g < groups; ++g) all += sums[g * kPanelRows * width + k];
+    part.store(k / width, k % width, all, slope.factor);
   }
 }
 
-// By products on the matrix units: of each stage (sum_j E) x' - E Y', relative to an origin near the own
-// steps, which are near the other steps where E is not 0. A stage's products are made apart and then added,
-// because the units' own additions truncate.
+// By products on the matrix units: (sum_j E) x' - E Y', relative to an origin near the own steps, which are
+// near the other steps where E is not 0. A stage's products are made apart and then added, because the units'
+// own additions truncate.
 __device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&stages)[2]) {
   __shared__ __align__(16) float origin[kFeatures];
   const UnitPlace at;
-  float own[4][4], sum[4][4] = {};
   const Series series = part.own();
   if (threadIdx.x < kFeatures) {
     const int f = static_cast<int>(threadIdx.x);
     origin[f] = mean_of_tile(series, part.d0 + f);
   }
   __syncthreads();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      own[k][i] = series.at(at.row(i), part.d0 + at.column(k, i)) - origin[at.column(k, i)];
-  }
+  float sum[4][4] = {}, weight_of_row[2] = {};
   const auto move = [&](Stage& stage) {
     of_own_copies([&](int s, int f) {
       float4& to = *reinterpret_cast<float4*>(stage.others.of + s * kFactorStride + f);
@@ -243,6 +271,7 @@ __device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&st
     });
   };
   const auto multiply = [&](const Stage& stage) {
+    if (at.column0 >= part.width()) return;  // of a whole warp
     float products[4][4] = {}, weights[4] = {};
 #pragma unroll 2
     for (int k0 = 0; k0 < kOthers; k0 += 8) {
@@ -256,17 +285,23 @@ __device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&st
       fragments.add_rows(part.p.three_terms, weights);
       fragments.multiply(part.p.three_terms, products);
     }
+    weight_of_row[0] += weights[0];
+    weight_of_row[1] += weights[2];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[k][i] += weights[i / 2 * 2] * own[k][i] - products[k][i];
+      for (int i = 0; i < 4; ++i) sum[k][i] += products[k][i];
     }
   };
   of_other_steps(part, stages, move, multiply);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) part.store(at.row(i), at.column(k, i), sum[k][i]);
+    for (int i = 0; i < 4; ++i) {
+      const int row = at.row(i), column = at.column(k, i);
+      const float own = series.at(row, part.d0 + column) - origin[column];
+      part.store(row, column, weight_of_row[i / 2] * own - sum[k][i]);
+    }
   }
 }
 
@@ -278,7 +313,7 @@ struct Blocks {
 };
 
 template <bool kOnMatrixUnits, bool kOptions = false>
-__global__ void __launch_bounds__(kTileThreads, kOnMatrixUnits || kOptions ? 2 : 3)
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     panel_gradients_kernel(const __grid_constant__ Params p, const Blocks blocks) {
   __shared__ Stage stages[2];
   const int block = static_cast<int>(blockIdx.x);

@@ -37,13 +37,16 @@ struct PanelTile {
                   static_cast<int>(blockIdx.x) / p.panel.tiles % p.panel.strips,
                   static_cast<int>(blockIdx.x) % p.panel.tiles) {}
   __device__ PanelTile(const Params& p, int of_pair, int of_strip, int tile)
+      : PanelTile(p, of_pair, of_strip, tile, cuda::true_length(p.x_lengths, of_pair, p.n),
+                  cuda::true_length(p.y_lengths, of_pair, p.m)) {}
+  __device__ PanelTile(const Params& p, int of_pair, int of_strip, int tile, int true_n, int true_m)
       : panel(p.panel),
         pair(of_pair),
         strip(of_strip),
         row0(tile * kPanelRows),
         column0(of_strip * kPanelColumns),
-        n(cuda::true_length(p.x_lengths, of_pair, p.n)),
-        m(cuda::true_length(p.y_lengths, of_pair, p.m)) {}
+        n(true_n),
+        m(true_m) {}
 
   [[nodiscard]] __device__ bool has_cells() const { return row0 < n && column0 < m; }
   [[nodiscard]] __device__ bool is_last() const { return row0 + kPanelRows >= n; }
@@ -86,6 +89,18 @@ struct PanelTile {
 // From one row of factors in shared memory to the next. The fragments of a matrix product, 8 neighbouring
 // values of 4 rows, are in different banks.
 constexpr int kFactorStride = kPanelRows + 8;
+
+// The 4 x 4 elements of a matrix of 64 rows and `width` columns, 16, 32 or 64, that a thread sums. A warp has
+// 16 x 32, or 32 x 16, for which it reads the fewest different addresses of shared memory.
+struct OwnSixteen {
+  int row0, column0;
+  __device__ OwnSixteen(int thread, int width) {
+    const int lane = thread % 32, warp = thread / 32;
+    const bool is_narrow = width < 32;
+    row0 = is_narrow ? warp * 32 + lane / 4 * 4 : warp % 4 * 16 + lane / 8 * 4;
+    column0 = is_narrow ? lane % 4 * 4 : warp / 4 * 32 + lane % 8 * 4;
+  }
+};
 
 // 64 steps of a series, kFeatures features of each, [feature][step]. Four neighbouring steps are one access.
 template <int kFeatures>
