@@ -49,6 +49,7 @@ help:  ## this list
 demo: build  ## the main jobs on real series, words and point sets; plots under out/
 	$(python) examples/demo.py $(DEMO_ARGS)
 	$(python) examples/transport.py --quick
+	$(python) examples/gromov.py --quick
 	$(python) examples/pronounce.py --quick
 
 test: $(dev_stamp)  ## every test that can run on this machine

@@ -45,6 +45,27 @@ def test_quick_transport(tmp_path: Path) -> None:
     assert after < 0.02 * before
 
 
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
+def test_quick_gromov(tmp_path: Path) -> None:
+    done = run_python(
+        "examples/gromov.py", "--quick", "--device", "cpu", "--out", str(tmp_path), OMP_NUM_THREADS="1"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {path.stem for path in tmp_path.glob("*.png")}
+    assert names == {"gromov_modalities", "gromov_graphs", "gromov_scaling"}
+    closer = re.findall(r"(.*), 10% of the pairs known: ([\d.]+) of", done.stdout)
+    assert [name for name, _ in closer] == ["breast cancer", "wine"]
+    assert all(float(share) < 0.3 for _, share in closer)  # 0.5 is chance
+    labels = re.findall(r": ([\d.]+)% of the labels", done.stdout)
+    assert len(labels) == 2 and all(float(share) > 85 for share in labels)
+    edges = re.findall(r", 0% rewired: ([\d.]+)% of the edges", done.stdout)
+    assert len(edges) == 2 and all(float(share) > 90 for share in edges)
+    (factions,) = re.findall(r"([\d.]+)% of the members", done.stdout)
+    assert float(factions) > 90
+    correlations = re.findall(r"sampled, .*correlation ([-\d.]+)", done.stdout)
+    assert len(correlations) == 2 and all(float(one) > 0.99 for one in correlations)
+
+
 def test_unknown_device() -> None:
     done = run_python("examples/demo.py", "--device", "abacus")
     assert done.returncode == 1
