@@ -37,9 +37,12 @@ struct NearNumbers {
   static __device__ __forceinline__ float scale(int exponent, int top) {
     return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
   }
+  // Mantissas are 0 or at least 2^-1/2. NaN becomes a number: the sweep has seen it in a slot.
   static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
-    const int power = min(exponent_of(mantissa), -kLeastPower<float> - 1);
-    return {mantissa * power_of_2(-power, 0.0f), mantissa == 0.0f ? zero().exponent : exponent + power};
+    const int bits = __float_as_int(mantissa);
+    const bool dead = mantissa == 0.0f;
+    return {dead ? 0.0f : __int_as_float(cuda::with_exponent_of_one(bits)),
+            dead ? zero().exponent : exponent + (bits >> 23) - 127};
   }
   // Whether a number, or a group's steepest weight, can be computed with.
   static __device__ __forceinline__ bool holds(const Number& s) {

@@ -26,10 +26,8 @@ namespace warpalign::detail::transducer {
 //   each_arc(function)                       function(arc) for every arc, in order
 //   frames(arc)                              what the arc consumes
 //   kIsStaged                                whether slots always come through shared memory
-//   forward_steps<Numbers, kEdge>(first, right)   whether Numbers could take all of them
-//   reverse_steps<kEdge>(first, right, left)
-//
-// kEdge: some of the group's arcs may not exist.
+//   forward_steps<Numbers>(first, right)     whether Numbers could take all of them
+//   reverse_steps(first, right, left)
 template <class Real_, class Steps>
 class ArcsSweep {
  public:
@@ -69,24 +67,18 @@ class ArcsSweep {
       clear(reinterpret_cast<NearState<Real>*>(ring_), kColumns, NearNumbers::zero());
     }
     if (is_staged()) SlotStage<Real>::await();
+    base_ = 0;
     ask_forward(0);
   }
 
   __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
-    const bool inside = first > kStrip - 1 + longest_ && first + kGroup <= strip_.frames;
     if (is_staged()) SlotStage<Real>::await();
     ask_forward(first + kGroup);
-    if constexpr (kHasNear) {
-      if (!is_far_) {
-        bool holds = enter<NearNumbers>(first, left);
-        holds &= inside ? steps().template forward_steps<NearNumbers, false>(first, right)
-                        : steps().template forward_steps<NearNumbers, true>(first, right);
-        if (!__any_sync(cuda::kFullWarp, !holds)) return;
-        become_far();
-      }
+    if (!near_group(first, left, right)) {
+      enter<FarNumbers<Real>>(first, left);
+      steps().template forward_steps<FarNumbers<Real>>(first, right);
     }
-    enter<FarNumbers<Real>>(first, left);
-    steps().template forward_steps<FarNumbers<Real>, true>(first, right);
+    base_ = base_ + kGroup == ring_rows_ ? 0 : base_ + kGroup;
   }
 
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return end_; }
@@ -97,20 +89,17 @@ class ArcsSweep {
     clear(gamma(), kStrip, Real(0));
     by_label_ = 0;
     if (is_staged()) SlotStage<Real>::await();
+    base_ = (last - (kGroup - 1)) % ring_rows_;
     ask_reverse(last - (kGroup - 1));
   }
 
   // right: what enters the strip's last column from the right, left: what leaves its first one, by frame
   // modulo kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
-    const bool inside = first > kStrip - 1 && first + kGroup + longest_ <= strip_.frames;
     if (is_staged()) SlotStage<Real>::await();
     ask_reverse(first - kGroup);
-    if (inside) {
-      steps().template reverse_steps<false>(first, right, left);
-    } else {
-      steps().template reverse_steps<true>(first, right, left);
-    }
+    steps().reverse_steps(first, right, left);
+    base_ = (base_ == 0 ? ring_rows_ : base_) - kGroup;
   }
 
  protected:
@@ -147,19 +136,22 @@ class ArcsSweep {
 
   // ---- Forward
 
+  // Whether 32-bit exponents have done for the group.
+  __device__ __forceinline__ bool near_group(int first, const Border<Real>* left, Border<Real>* right) {
+    if constexpr (kHasNear) {
+      if (is_far_) return false;
+      bool holds = enter<NearNumbers>(first, left);
+      holds &= steps().template forward_steps<NearNumbers>(first, right);
+      if (!__any_sync(cuda::kFullWarp, !holds)) return true;
+      become_far();
+    }
+    return false;
+  }
+
   __device__ __forceinline__ void ask_forward(int first) const {
     if (!is_staged()) return;
     steps().each_arc([&](int arc) { stage_.template ask<1>(first, arc, arc, steps().frames(arc)); });
     stage_.template ask<1>(first, arcs_, 0, 0);
-  }
-  [[nodiscard]] __device__ __forceinline__ Real weight(int first, int q, int arc) const {
-    if (is_staged()) return stage_.slot(first, arc, arc, q);
-    return *slot(first + q - steps().frames(arc), arc);
-  }
-  // Whether the arc that ends at frame t exists.
-  [[nodiscard]] __device__ __forceinline__ bool exists(int arc, int t) const {
-    return is_label(arc) ? strip_.has_label(t, steps().frames(arc))
-                         : strip_.has_blank(t, steps().frames(arc));
   }
 
   // The group's frames of the column on the left. Whether Numbers can take them.
@@ -179,8 +171,8 @@ class ArcsSweep {
         }
       }
     }
-    const int row = (t + ring_rows_ - 1) % ring_rows_;
-    put(reinterpret_cast<Number*>(ring_), row, ring_rows_, kColumns, 0, number);
+    const int row = base_ + strip_.lane - 1;
+    put(reinterpret_cast<Number*>(ring_), row < 0 ? ring_rows_ - 1 : row, ring_rows_, kColumns, 0, number);
     return holds;
   }
 
@@ -209,18 +201,6 @@ class ArcsSweep {
     steps().each_arc([&](int arc) { stage_.template ask<1>(first, arc, arc, 0); });
   }
 
-  // The arc's posterior, which takes the share's place; 0 where there is no such arc. after: gamma of the
-  // node that it leads to.
-  template <bool kEdge>
-  __device__ __forceinline__ Real flow(int first, int q, int arc, Real after) const {
-    const int s = first + q, t = s - strip_.lane;
-    if (kEdge && (t < 0 || !exists(arc, t + steps().frames(arc)))) return 0;
-    const Real share = is_staged() ? stage_.slot(first, arc, arc, q) : *slot(s, arc);
-    const Real posterior = after * share;
-    if (strip_.exists) *slot(s, arc) = posterior;
-    return posterior;
-  }
-
   const Strip<Real>& strip_;
   const int ring_rows_;
   unsigned char* const ring_;
@@ -228,6 +208,7 @@ class ArcsSweep {
   const std::int64_t arc_stride_;
   const SlotStage<Real> stage_;
   int arcs_, first_label_, longest_;
+  int base_ = 0;  // the ring's row of the group's first step
   State<Real> end_ = State<Real>::zero();
   bool is_far_ = false;
   bool invalid_ = false;

@@ -1,13 +1,28 @@
 // Steps of a sweep with few arcs: what belongs to an arc is in registers.
 //
 // A step's chain of dependent instructions goes from alpha of the step before to alpha. All else is to be off
-// it: weights of a few steps are loaded and split ahead, and nothing branches. Arcs that the family does not
-// have, up to kArcs, are computed with weights of 0.
+// it: weights of a few steps are loaded and split ahead, shares of a step are made while the next one waits
+// for its sources, and nothing branches. Arcs that do not exist, and those that the family does not have, up
+// to kArcs, are computed with weights of 0.
 #pragma once
 
 #include "transducer/cuda/arcs_sweep.cuh"
 
 namespace warpalign::detail::transducer {
+
+// join over all values, pair by pair.
+template <class T, int kCount, class Join>
+__device__ __forceinline__ T joined(const T (&values)[kCount], const Join& join) {
+  T parts[kCount];
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) parts[k] = values[k];
+#pragma unroll
+  for (int width = 1; width < kCount; width *= 2) {
+#pragma unroll
+    for (int k = 0; k + width < kCount; k += 2 * width) parts[k] = join(parts[k], parts[k + width]);
+  }
+  return parts[0];
+}
 
 // kArcs: at most so many.
 template <class Real, int kArcs>
@@ -20,19 +35,22 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
       : Base(strip, shared) {
     const ArcTable& table = table_of(strip.p.batch, strip.utterance);
 #pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) frames_[arc] = uniform(arc < arcs_ ? table.frames[arc] : 0);
+    for (int arc = 0; arc < kArcs; ++arc) {
+      frames_[arc] = uniform(arc < arcs_ ? table.frames[arc] : 0);
+      starts_[arc] = arc < arcs_ ? strip.starts(is_label(arc), frames_[arc]) : 0;
+    }
   }
 
  private:
-  using Base::arcs_, Base::by_label_, Base::end_, Base::exists, Base::first_label_, Base::gamma,
+  using Base::arcs_, Base::base_, Base::by_label_, Base::end_, Base::first_label_, Base::gamma,
       Base::invalid_, Base::is_label, Base::kColumns, Base::ring_, Base::ring_rows_, Base::slot, Base::stage_,
       Base::strip_;
   static constexpr bool kIsStaged = true;
   // Steps whose weights are in registers at a time, and whose code stands side by side.
-  template <class Numbers, bool kEdge>
-  static constexpr int kAhead = kEdge || sizeof(Numbers::Number::exponent) == 8 ? 1
-                                : kArcs <= 5                                    ? 4
-                                                                                : 2;
+  template <class Numbers>
+  static constexpr int kAhead = sizeof(Numbers::Number::exponent) == 8 ? 1
+                                : kArcs <= 5                           ? 4
+                                                                       : 2;
 
   template <class Function>
   __device__ __forceinline__ void each_arc(const Function& function) const {
@@ -46,10 +64,9 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     const int piece = arc < arcs_ ? arc : 0;
     return stage_.slot(first, piece, piece, q);
   }
-  // Of the arc that ends at frame t.
-  template <bool kEdge>
-  [[nodiscard]] __device__ __forceinline__ bool counts(int arc, int t) const {
-    return arc < arcs_ && (!kEdge || exists(arc, t));
+  // Whether the arc that starts at frame t exists.
+  [[nodiscard]] __device__ __forceinline__ bool exists(int arc, int t) const {
+    return static_cast<unsigned>(t) < static_cast<unsigned>(starts_[arc]);
   }
   // Where the arcs' slots of a row are.
   __device__ __forceinline__ void find_slots(int row, bool of_sources, Real* (&to)[kArcs]) const {
@@ -57,18 +74,19 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     for (int arc = 0; arc < kArcs; ++arc) to[arc] = slot(row - (of_sources ? frames_[arc] : 0), arc);
   }
 
-  // Whether Numbers could take all of the steps.
-  template <class Numbers, bool kEdge>
+  // Whether Numbers could take all of the steps. At the edges of the lattice a step is the same as elsewhere:
+  // a block waits for its slowest strip, and some strip is at an edge most of the time.
+  template <class Numbers>
   __device__ __forceinline__ bool forward_steps(int first, Border<Real>* right) {
     using Number = typename Numbers::Number;
-    constexpr int kSteps = kAhead<Numbers, kEdge>;
+    using Exponent = decltype(Number::exponent);
+    constexpr int kSteps = kAhead<Numbers>;
     Number* const ring = reinterpret_cast<Number*>(ring_);
-    const int base = first % ring_rows_;
-    const int from_first = base == 0 ? ring_rows_ : 0;  // where the first group's rows stand once more
-    int from[kArcs];                                    // in the ring, at the group's first step
+    const int from_first = base_ == 0 ? ring_rows_ : 0;  // where the first group's rows stand once more
+    int from[kArcs];                                     // in the ring, at the group's first step
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      const int row = base - frames_[arc] - is_label(arc);
+      const int row = base_ - frames_[arc] - is_label(arc);
       from[arc] = (row < 0 ? row + ring_rows_ : row) * kColumns + strip_.lane + !is_label(arc);
     }
     Real* to[kArcs];
@@ -85,83 +103,78 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
           Real w = staged_slot(first, part + q, arc);
-          if (!counts<kEdge>(arc, t)) w = -static_cast<Real>(CUDART_INF);
-          if constexpr (sizeof(Number::exponent) == 4) steepest = steeper(steepest, w);
+          if (!exists(arc, t - frames_[arc])) w = -static_cast<Real>(CUDART_INF);
+          if constexpr (sizeof(Exponent) == 4) steepest = steeper(steepest, w);
           weights[q][arc] = Numbers::weight(w);
         }
-        const bool inside = !kEdge || (t >= 0 && t < strip_.frames);
-        invalid_ |= inside && isnan(stage_.slot(first, arcs_, 0, part + q));
+        const bool is_node = static_cast<unsigned>(t) < static_cast<unsigned>(strip_.frames);
+        invalid_ |= is_node & isnan(stage_.slot(first, arcs_, 0, part + q));
       }
+      Real z[kArcs];
+      Real sum = 0;
 #pragma unroll
       for (int q = 0; q < kSteps; ++q) {
         const int t = first + part + q - strip_.lane;
         __syncwarp();
         Number ways[kArcs];
-        auto top = Numbers::zero().exponent;
+#pragma unroll
+        for (int arc = 0; arc < kArcs; ++arc) ways[arc] = ring[from[arc] + (part + q) * kColumns];
+        if (q > 0) store_shares(to, part + q - 1, t - 1, z, sum);
+        Exponent exponents[kArcs];
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
-          ways[arc] = Numbers::times(ring[from[arc] + (part + q) * kColumns], weights[q][arc]);
-          top = Numbers::larger(top, ways[arc].exponent);
+          ways[arc] = Numbers::times(ways[arc], weights[q][arc]);
+          exponents[arc] = ways[arc].exponent;
         }
-        Real z[kArcs];
-        Real sum = 0;
+        const Exponent top = joined(exponents, [](Exponent a, Exponent b) { return Numbers::larger(a, b); });
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
           z[arc] = ways[arc].mantissa * Numbers::scale(ways[arc].exponent, top);
-          sum += z[arc];
         }
+        sum = joined(z, [](Real a, Real b) { return a + b; });
         Number alpha = Numbers::normalized(sum, top);
-        if (kEdge) {
-          // A NaN here reaches the end or has been seen in the first slot.
-          if (strip_.column == 0 && t == 0) alpha = {1, 0};
-          if (strip_.is_last && t == strip_.frames) end_ = {alpha.mantissa, alpha.exponent};
-        }
-        holds &= !strip_.exists | Numbers::holds(alpha);
-        Number* const place = ring + (base + part + q) * kColumns + strip_.lane + 1;
+        // A NaN here has been seen in the first slot.
+        if ((strip_.column == 0) & (t == 0)) alpha = {1, 0};
+        if (strip_.is_last & (t == strip_.frames)) end_ = {alpha.mantissa, alpha.exponent};
+        Number* const place = ring + (base_ + part + q) * kColumns + strip_.lane + 1;
         *place = alpha;
         place[from_first * kColumns] = alpha;
+        holds &= !strip_.exists | Numbers::holds(alpha);
         if (hands_over)
           right[static_cast<unsigned>(first + part + q + 1) % kBorderFrames] = {alpha.mantissa, 0,
                                                                                 alpha.exponent};
-        store_shares<kEdge>(to, part + q, t, z, sum);
       }
+      store_shares(to, part + kSteps - 1, first + part + kSteps - 1 - strip_.lane, z, sum);
     }
     return holds && Numbers::holds(steepest);
   }
 
-  template <bool kEdge>
+  // Of the arcs that end at frame t, the group's step q. The largest share takes what all of them leave.
   __device__ __forceinline__ void store_shares(Real* const (&to)[kArcs], int q, int t, const Real (&z)[kArcs],
                                                Real sum) const {
     const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);
-    Real most = z[0];
+    const Real most = joined(z, [](Real a, Real b) { return max(a, b); });
+    Real share[kArcs];
 #pragma unroll
-    for (int arc = 1; arc < kArcs; ++arc) most = max(most, z[arc]);
-    Real others = 0;
+    for (int arc = 0; arc < kArcs; ++arc) share[arc] = z[arc] * scale;
+    const Real rest = Real(1) - joined(share, [](Real a, Real b) { return a + b; });
     bool taken = false;
-    bool largest[kArcs];
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      largest[arc] = !taken && z[arc] == most;
-      taken |= largest[arc];
-      others += largest[arc] ? Real(0) : z[arc] * scale;
-    }
-#pragma unroll
-    for (int arc = 0; arc < kArcs; ++arc) {
-      const Real share = largest[arc] ? Real(1) - others : z[arc] * scale;
-      if (strip_.exists && counts<kEdge>(arc, t)) to[arc][q * kStrip] = share;
+      const bool largest = !taken & (z[arc] == most);
+      taken |= largest;
+      if (exists(arc, t - frames_[arc])) to[arc][q * kStrip] = largest ? share[arc] + rest : share[arc];
     }
   }
 
-  template <bool kEdge>
   __device__ __forceinline__ void reverse_steps(int first, const Real* right, Real* left) {
-    constexpr int kSteps = kEdge ? 1 : kArcs <= 5 ? 4 : 2;
+    constexpr int kSteps = kArcs <= 5 ? 4 : 2;
     const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
-    const int base = first % ring_rows_;
-    const int from_first = base == 0 ? ring_rows_ : 0;
+    const int from_first = base_ == 0 ? ring_rows_ : 0;
     int from[kArcs];
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
-      const int row = base + frames_[arc];
+      const int row = base_ + frames_[arc];
       from[arc] = (row >= ring_rows_ ? row - ring_rows_ : row) * kStrip + strip_.lane;
     }
     Real* to[kArcs];
@@ -169,45 +182,50 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
 #pragma unroll 1
     for (int part = kGroup - kSteps; part >= 0; part -= kSteps) {
       Real share[kSteps][kArcs], border[kSteps];
-      bool there[kSteps][kArcs];
 #pragma unroll
       for (int q = 0; q < kSteps; ++q) {
-        const int s = first + part + q, t = s - strip_.lane;
+        const int s = first + part + q;
         border[q] = strip_.has_right() ? right[static_cast<unsigned>(s + 1) % kBorderFrames] : Real(0);
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
-          there[q][arc] = counts<kEdge>(arc, t + frames_[arc]) && (!kEdge || t >= 0);
-          share[q][arc] = there[q][arc] ? staged_slot(first, part + q, arc) : Real(0);
+          share[q][arc] = staged_slot(first, part + q, arc);
+          if (!exists(arc, s - strip_.lane)) share[q][arc] = 0;
         }
       }
 #pragma unroll
       for (int q = kSteps - 1; q >= 0; --q) {
         const int s = first + part + q, t = s - strip_.lane;
-        Real sum = cuda::shuffle_down(by_label_);
-        if (takes_border) sum = border[q];
         Real posterior[kArcs];
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
           posterior[arc] = gamma()[from[arc] + (part + q) * kStrip] * share[q][arc];
-          sum += is_label(arc) || !there[q][arc] ? Real(0) : posterior[arc];
         }
-        if (kEdge && t >= strip_.frames) sum = strip_.is_last && t == strip_.frames ? Real(1) : Real(0);
-        by_label_ = 0;
+        // Arcs of few frames come first, and last here: they wait for the step before.
+        Real sum = 0;
 #pragma unroll
-        for (int arc = 0; arc < kArcs; ++arc) {
-          if (is_label(arc) && frames_[arc] == 0) posterior[arc] = sum * share[q][arc];
-          by_label_ += is_label(arc) && there[q][arc] ? posterior[arc] : Real(0);
-          if (strip_.exists && there[q][arc]) to[arc][(part + q) * kStrip] = posterior[arc];
+        for (int arc = kArcs - 1; arc >= 0; --arc) {
+          if (!is_label(arc)) sum += posterior[arc];
         }
-        Real* const place = gamma() + (base + part + q) * kStrip + strip_.lane;
+        const Real from_right = cuda::shuffle_down(by_label_);
+        sum += takes_border ? border[q] : from_right;
+        if (t >= strip_.frames) sum = strip_.is_last & (t == strip_.frames) ? Real(1) : Real(0);
+        Real* const place = gamma() + (base_ + part + q) * kStrip + strip_.lane;
         *place = sum;
         place[from_first * kStrip] = sum;
-        if (strip_.lane == 0) left[s % kBorderFrames] = by_label_;
+        by_label_ = 0;
+#pragma unroll
+        for (int arc = kArcs - 1; arc >= 0; --arc) {
+          if (is_label(arc) & (frames_[arc] == 0)) posterior[arc] = sum * share[q][arc];
+          if (is_label(arc)) by_label_ += posterior[arc];
+          if (exists(arc, t)) to[arc][(part + q) * kStrip] = posterior[arc];
+        }
+        if (strip_.lane == 0) left[static_cast<unsigned>(s) % kBorderFrames] = by_label_;
       }
     }
   }
 
   int frames_[kArcs];
+  int starts_[kArcs];  // arcs exist from frames 0 ... starts_ - 1 on, for this lane's column
 };
 
 }  // namespace warpalign::detail::transducer

@@ -75,6 +75,11 @@ struct Strip {
   [[nodiscard]] __device__ __forceinline__ bool has_label(int t, int duration) const {
     return exists && column > 0 && t >= duration && t < frames;
   }
+  // Arcs of so many frames that stand with this column start at frames 0 ... starts() - 1.
+  [[nodiscard]] __device__ __forceinline__ int starts(bool is_label, int duration) const {
+    const bool any = exists & (!is_label | (column > 0));
+    return any ? max(frames + (!is_label & is_last) - duration, 0) : 0;
+  }
   // Whether the label that leads to this column cannot be.
   [[nodiscard]] __device__ __forceinline__ bool has_invalid_label() const {
     const TransducerLattice& l = p.batch.lattice;
