@@ -16,7 +16,7 @@ from tests.python.transducer import cases
 from tests.python.transducer.cases import PENALTIES, loss
 from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
-from warpalign import transducer_align, transducer_loss_from_joint
+from warpalign import transducer_align, transducer_loss, transducer_loss_from_joint
 
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 # Each has a kernel of its own for the lattice: 2, 4, 7, 4 and 12 arcs.
@@ -97,6 +97,33 @@ def wrong(
     return None
 
 
+def packed_wrong(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Packed rows have the bits of padded ones."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([9, 0, 4]), torch.tensor([33, 2, 0])
+    y = torch.randint(1, 4, (3, 33), generator=generator).to(device)
+    padded = torch.randn(3, 9, 34, 29, generator=generator).to(device, dtype)
+    rows = [
+        padded[b, : int(t), : int(u) + 1].flatten(0, 1) for b, (t, u) in enumerate(zip(*lengths, strict=True))
+    ]
+    found = []
+    for logits, packed in ((padded, False), (torch.cat(rows), True)):
+        own = logits.clone().requires_grad_()
+        value = transducer_loss(
+            own, y, *(n.to(device) for n in lengths), packed=packed, blank=0, reduction="none"
+        )
+        (gradient,) = torch.autograd.grad(value[value.isfinite()].sum(), own)
+        found.append((value.detach(), gradient))
+    (value, gradient), (packed_value, packed_gradient) = found
+    if not torch.equal(value, packed_value):
+        return f"losses {packed_value.tolist()} instead of {value.tolist()}"
+    apart = [
+        gradient[b, : int(t), : int(u) + 1].flatten(0, 1)
+        for b, (t, u) in enumerate(zip(*lengths, strict=True))
+    ]
+    return None if torch.equal(torch.cat(apart), packed_gradient) else "gradient"
+
+
 # B, T, U+1, V, H: below, at and above a product's tiles of 64 and 128.
 JOINT_SHAPES = [(1, 1, 1, 7, 1), (2, 9, 5, 63, 17), (1, 33, 4, 129, 64), (2, 70, 3, 40, 131)]
 
@@ -168,6 +195,8 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
             check((shape, family, penalty, dtype), wrong(shape, family, penalty, dtype, device))
     for joint_shape, family, dtype in list(zip(JOINT_SHAPES, FAMILIES, DTYPES, strict=False))[:shapes]:
         check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
+    for dtype in DTYPES[: None if shapes is None else 1]:
+        check(("packed", dtype), packed_wrong(dtype, device))
     for decode_case in DECODE_CASES[:shapes]:
         check(decode_case, decode_wrong(*decode_case, device))
     print(f"{count} cases, {failures} wrong")
