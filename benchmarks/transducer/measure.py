@@ -55,8 +55,7 @@ class Problem:
         given: dict[str, Any] = keywords(self.size.options) | {"reduction": reduction}
         if self.size.options.durations is None:
             return warpalign.transducer_loss(self.logits, self.targets, *self.lengths, **given)
-        labels, durations = self.logits.split([self.columns, self.logits.shape[-1] - self.columns], -1)
-        return warpalign.tdt_loss(labels, durations, self.targets, *self.lengths, **given)
+        return warpalign.tdt_loss(self.logits, None, self.targets, *self.lengths, **given)
 
     @torch.no_grad()
     def forward(self) -> Tensor:

@@ -52,9 +52,10 @@ void set_stride(std::int64_t (&stride)[3], const Tensor& tensor, bool packed) {
   for (int axis = 0; axis < 3; ++axis) stride[axis] = view.stride[axis];
 }
 
+// grad_duration_logits: where their gradient begins, and a tensor of its strides.
 void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor& grad_loss,
-                  const Tensor& grad_logits, const MaybeTensor& grad_duration_logits,
-                  const TransducerSettings& settings) {
+                  const Tensor& grad_logits, void* grad_duration_data,
+                  const MaybeTensor& grad_duration_logits, const TransducerSettings& settings) {
   const TransducerProblem p = problem_of(in, settings);
   check_same_device(saved, "saved", in.logits, "logits");
   check_same_device(grad_loss, "grad_loss", in.logits, "logits");
@@ -72,7 +73,7 @@ void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor&
   gradient.logits = grad_logits.mutable_data_ptr();
   set_stride(gradient.logits_stride, grad_logits, p.packed);
   if (grad_duration_logits) {
-    gradient.duration_logits = grad_duration_logits->mutable_data_ptr();
+    gradient.duration_logits = grad_duration_data;
     set_stride(gradient.duration_logits_stride, *grad_duration_logits, p.packed);
   }
   call_core(
@@ -84,10 +85,14 @@ void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor&
       });
 }
 
-Tensor contiguous_like(const Tensor& tensor) {
+void* data_of(const MaybeTensor& tensor) { return tensor ? tensor->mutable_data_ptr() : nullptr; }
+
+// With so many further columns.
+Tensor contiguous_like(const Tensor& tensor, int64_t columns = 0) {
   std::vector<int64_t> shape;
   shape.reserve(tensor.dim());
   for (int64_t axis = 0; axis < tensor.dim(); ++axis) shape.push_back(tensor.size(axis));
+  shape.back() += columns;
   return empty(tensor, shape.data(), shape.size(), std::nullopt);
 }
 
@@ -118,10 +123,32 @@ std::tuple<Tensor, Tensor> transducer_gradient_op(
   const Tensor grad_logits = contiguous_like(logits);
   const Tensor grad_durations = duration_logits ? contiguous_like(*duration_logits) : allocate(logits, {0});
   run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
-               grad_loss, grad_logits, duration_logits ? MaybeTensor(grad_durations) : std::nullopt,
+               grad_loss, grad_logits, grad_durations.mutable_data_ptr(),
+               duration_logits ? MaybeTensor(grad_durations) : std::nullopt,
                {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
                 star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
   return {grad_logits, grad_durations};
+}
+
+Tensor transducer_gradient_joined_op(const Tensor& logits, const MaybeTensor& duration_logits,
+                                     const Tensor& targets, const MaybeTensor& logit_lengths,
+                                     const MaybeTensor& target_lengths, const MaybeTensor& without_durations,
+                                     const Tensor& saved, const Tensor& grad_loss, int64_t blank,
+                                     const std::vector<int64_t>& durations,
+                                     const std::vector<int64_t>& big_blank_ids, double sigma,
+                                     double fastemit_lambda, double delay_penalty, int64_t eos_id,
+                                     double eos_penalty, int64_t star_id, double star_penalty, double clamp,
+                                     bool zero_infinity, bool from_log_probs, bool packed) {
+  if (!duration_logits) fail("duration_logits", "a tensor", "None");
+  const int64_t columns = logits.size(logits.dim() - 1);
+  const Tensor joined = contiguous_like(logits, duration_logits->size(duration_logits->dim() - 1));
+  auto* const grad_durations =
+      static_cast<char*>(joined.mutable_data_ptr()) + columns * logits.element_size();
+  run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
+               grad_loss, joined, grad_durations, joined,
+               {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+                star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+  return joined;
 }
 
 void transducer_gradient_in_place_op(const Tensor& logits, const MaybeTensor& duration_logits,
@@ -134,7 +161,7 @@ void transducer_gradient_in_place_op(const Tensor& logits, const MaybeTensor& du
                                      double eos_penalty, int64_t star_id, double star_penalty, double clamp,
                                      bool zero_infinity, bool from_log_probs, bool packed) {
   run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
-               grad_loss, logits, duration_logits,
+               grad_loss, logits, data_of(duration_logits), duration_logits,
                {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
                 star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
 }
@@ -146,5 +173,6 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("transducer", TORCH_BOX(&transducer_op));
   library.impl("transducer_gradient", TORCH_BOX(&transducer_gradient_op));
+  library.impl("transducer_gradient_joined", TORCH_BOX(&transducer_gradient_joined_op));
   library.impl("transducer_gradient_", TORCH_BOX(&transducer_gradient_in_place_op));
 }

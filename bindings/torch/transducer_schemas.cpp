@@ -26,6 +26,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("transducer_gradient(Tensor logits, " WARPALIGN_INPUTS
               ", Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS
               ") -> (Tensor grad_logits, Tensor grad_duration_logits)");
+  // Both gradients as parts of one tensor (.., V + D).
+  library.def("transducer_gradient_joined(Tensor logits, " WARPALIGN_INPUTS
+              ", Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS ") -> Tensor");
   // Writes the gradients into the logits.
   library.def(
       "transducer_gradient_(Tensor(a!) logits, Tensor(b!)? duration_logits, Tensor targets, Tensor? "

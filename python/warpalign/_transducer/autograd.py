@@ -31,6 +31,46 @@ class Inputs(NamedTuple):
     """(B,), bool."""
 
 
+def _are_joined(left: Tensor, right: Tensor | None) -> bool:
+    """Whether both are parts of one tensor, right behind left on the last axis."""
+    return (
+        right is not None
+        and left.dtype == right.dtype
+        and left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+        and left.stride() == right.stride()
+        and left.stride(-2) == left.shape[-1] + right.shape[-1]
+        and right.storage_offset() == left.storage_offset() + left.shape[-1]
+    )
+
+
+class _Parts(torch.autograd.Function):
+    """A tensor's first columns, and the rest of them. Gradients that are parts of one tensor are not copied together."""
+
+    @staticmethod
+    def forward(joined: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+        return joined[..., :columns], joined[..., columns:]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        left, right = grads
+        if torch.is_grad_enabled() or not _are_joined(left, right):
+            return torch.cat((left, right), -1), None
+        shape = (*left.shape[:-1], left.shape[-1] + right.shape[-1])
+        return left.as_strided(shape, left.stride()), None
+
+
+def parts(joined: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """The first columns and the rest, views."""
+    if torch.compiler.is_compiling() or is_transforming() or is_forward_mode():
+        return joined[..., :columns], joined[..., columns:]
+    result: tuple[Tensor, Tensor] = apply(_Parts, joined, columns)
+    return result
+
+
 class _Gradient(torch.autograd.Function):
     """(gradient by logits, by duration logits); the latter is empty without them."""
 
@@ -131,6 +171,9 @@ class _Loss(torch.autograd.Function):
             return given[0], given[1], *none
         if not may_write_in_place(grad_loss):
             grads = apply(_Gradient, grad_loss, saved, *inputs, ctx.settings)
+        elif not torch.compiler.is_compiling() and _are_joined(inputs[0], inputs[1]):
+            joined = ops.gradient_joined(*inputs, saved, grad_loss, **as_keywords(ctx.settings))
+            grads = joined[..., : inputs[0].shape[-1]], joined[..., inputs[0].shape[-1] :]
         else:
             grads = ops.gradient(*inputs, saved, grad_loss, **as_keywords(ctx.settings))
         by_logits, by_durations = grads

@@ -67,6 +67,17 @@ def check_duration_logits(given: object, logits: Tensor, durations: Sequence[int
     return tensor
 
 
+def check_joined_columns(logits: Tensor, durations: Sequence[int]) -> int:
+    """The number of labels' columns, which stand before those of the durations."""
+    columns = logits.shape[-1] - len(durations)
+    if columns < 1:
+        raise ValueError(
+            f"label_logits: expected columns of labels besides those of {len(durations)} durations, as duration_logits "
+            f"is None, got {logits.shape[-1]}"
+        )
+    return columns
+
+
 def check_integers(
     given: object, name: str, logits: Tensor, shape_text: str, whose: str = "the logits"
 ) -> Tensor:

@@ -19,6 +19,7 @@ from warpalign._transducer.checks import (
     check_generator,
     check_in_place,
     check_inputs,
+    check_joined_columns,
     check_logits,
     check_omega,
     check_reduction,
@@ -136,7 +137,7 @@ def transducer_loss(
 
 def tdt_loss(
     label_logits: Tensor,
-    duration_logits: Tensor,
+    duration_logits: Tensor | None,
     targets: Tensor,
     logit_lengths: Tensor | None = None,
     target_lengths: Tensor | None = None,
@@ -167,8 +168,9 @@ def tdt_loss(
 
     Args:
         label_logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V).
-        duration_logits: the same with D columns. Both may be parts of one (..., V+D) tensor: no copy is made, and
-            ``inplace_grad`` works too. torch.split() makes such parts with the cheapest backward.
+        duration_logits: the same with D columns. None: they are the last D columns of ``label_logits``, (..., V+D), and so
+            is their gradient. Parts that torch.split() has made are not copied in forward, but its backward copies both
+            gradients together.
         durations: D numbers of frames, 0 to 64, one of them above 0; at most 16.
         omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
             of 0 by its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
@@ -182,13 +184,16 @@ def tdt_loss(
     Returns, Raises: as :func:`transducer_loss`.
 
     Examples:
-        >>> label_logits, duration_logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True).split([30, 5], dim=-1)
+        >>> logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True)
         >>> targets = torch.randint(0, 29, (4, 10))
-        >>> tdt_loss(label_logits, duration_logits, targets, durations=(0, 1, 2, 3, 4), sigma=0.05).backward()
+        >>> tdt_loss(logits, None, targets, durations=(0, 1, 2, 3, 4), sigma=0.05).backward()
     """
     packed = check_flag(packed, "packed")
     label_logits = check_logits(label_logits, "label_logits", packed)
     lengths = check_durations(durations)
+    if duration_logits is None:
+        columns = check_joined_columns(label_logits, lengths)
+        label_logits, duration_logits = autograd.parts(label_logits, columns)
     duration_logits = check_duration_logits(duration_logits, label_logits, lengths, packed)
     settings = check_settings(
         columns=label_logits.shape[-1],

@@ -92,8 +92,8 @@ class TDTLoss(_Loss):
 
     Examples:
         >>> loss = TDTLoss(durations=(0, 1, 2, 3, 4), sigma=0.05, omega=0.1)
-        >>> label_logits, duration_logits = torch.randn(4, 50, 11, 35, requires_grad=True).split([30, 5], dim=-1)
-        >>> loss(label_logits, duration_logits, torch.randint(0, 29, (4, 10))).backward()
+        >>> logits = torch.randn(4, 50, 11, 35, requires_grad=True)
+        >>> loss(logits, None, torch.randint(0, 29, (4, 10))).backward()
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class TDTLoss(_Loss):
     def forward(
         self,
         label_logits: Tensor,
-        duration_logits: Tensor,
+        duration_logits: Tensor | None,
         targets: Tensor,
         logit_lengths: Tensor | None = None,
         target_lengths: Tensor | None = None,

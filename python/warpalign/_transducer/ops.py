@@ -79,6 +79,11 @@ def _(
     return logits.new_empty(logits.shape), durations
 
 
+@torch.library.register_fake("warpalign::transducer_gradient_joined")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, duration_logits: Tensor, *rest: Any, **settings: object) -> Tensor:
+    return logits.new_empty((*logits.shape[:-1], logits.shape[-1] + duration_logits.shape[-1]))
+
+
 @torch.library.register_fake("warpalign::transducer_gradient_")  # type: ignore[untyped-decorator]
 def _(logits: Tensor, *rest: Any, **settings: object) -> None:
     return None
@@ -127,4 +132,5 @@ def _(
 loss = torch.ops.warpalign.transducer.default
 gradient = torch.ops.warpalign.transducer_gradient.default
 align = torch.ops.warpalign.transducer_align.default
+gradient_joined = torch.ops.warpalign.transducer_gradient_joined.default
 gradient_in_place = torch.ops.warpalign.transducer_gradient_.default

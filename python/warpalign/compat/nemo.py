@@ -104,12 +104,9 @@ class TDTLossNumba(_Loss):
         self.omega = omega
 
     def forward(self, acts: Tensor, labels: Tensor, act_lens: Tensor, label_lens: Tensor) -> Tensor:
-        label_acts, duration_acts = acts.split(
-            [acts.shape[-1] - len(self.durations), len(self.durations)], dim=-1
-        )
         losses = tdt_loss(
-            label_acts,
-            duration_acts,
+            acts,
+            None,
             labels,
             act_lens,
             label_lens,

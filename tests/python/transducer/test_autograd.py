@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.python.transducer.cases import every_family_and_penalty, labels_for, logits_for, loss
 from warpalign import tdt_loss, transducer_loss
@@ -52,6 +53,41 @@ def test_opcheck(tdt: bool, device: torch.device) -> None:
     torch.library.opcheck(
         ops.transducer_gradient_.default, (*inputs, saved, torch.ones_like(value)), keywords
     )
+    if tdt:
+        torch.library.opcheck(
+            ops.transducer_gradient_joined.default, (*inputs, saved, torch.ones_like(value)), keywords
+        )
+
+
+class _Operators(TorchDispatchMode):
+    """Names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_gradient_of_joined_columns_is_one_tensor(packed: bool, in_place: bool, device: torch.device) -> None:
+    (x, z, y, t, u, _), _ = arguments(device, True)
+    joint = torch.cat([x, z], -1)
+    if packed:
+        joint = torch.cat([joint[0].flatten(0, 1), joint[1, :3, :2].flatten(0, 1)])
+    joint.requires_grad_()
+    given: dict[str, Any] = {"durations": (0, 1), "blank": 0, "reduction": "none", "packed": packed}
+    factor = torch.tensor([1.5, -0.5], device=device)
+    expected = tdt_loss(*joint.split([x.shape[-1], 2], -1), y, t, u, **given)
+    (wanted,) = torch.autograd.grad(expected, joint, factor)
+    found = tdt_loss(joint * 1, None, y, t, u, inplace_grad=in_place, **given)
+    with _Operators() as operators:
+        (gradient,) = torch.autograd.grad(found, joint, factor)
+    assert torch.equal(found, expected) and torch.equal(gradient, wanted)
+    assert not any("cat" in name or "copy" in name for name in operators.names)
 
 
 def test_opcheck_packed(device: torch.device) -> None:

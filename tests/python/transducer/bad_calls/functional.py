@@ -327,9 +327,14 @@ CALLS: BadCalls = {
         "warpalign: second derivatives of the transducer losses are not available",
     ),
     "tdt_loss: duration_logits no tensor": tdt(
-        duration_logits=None,
+        duration_logits=1,
         error=TypeError,
-        message="duration_logits: expected a torch.Tensor, got NoneType",
+        message="duration_logits: expected a torch.Tensor, got int",
+    ),
+    "tdt_loss: no columns of labels": tdt(
+        label_logits=lambda g: logits(g, 3, 5, 3, 2),
+        duration_logits=None,
+        message="label_logits: expected columns of labels besides those of 2 durations, as duration_logits is None, got 2",
     ),
     "tdt_loss: dtype of duration_logits": tdt(
         duration_logits=lambda g: logits(g, 3, 5, 3, 2).double(),
