@@ -18,6 +18,7 @@ from torch import Tensor
 import warpalign
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.transducer.align import measure_align
 from benchmarks.transducer.decode import measure_decode
 from benchmarks.transducer.joint import JointProblem, measure_joint
 from benchmarks.transducer.sizes import FIRST_LABEL, Size
@@ -35,12 +36,11 @@ class Problem:
 
     def __init__(self, size: Size, device: torch.device, seed: int = 0) -> None:
         generator = torch.Generator(device).manual_seed(seed)
-        o = size.options
         shape = (size.B, size.T, size.U + 1)
         self.size, self.columns = size, size.V
-        durations = 0 if o.durations is None else len(o.durations)
-        width = size.V + durations
-        self.joint = torch.randn(*shape, width, generator=generator, device=device, dtype=size.torch_dtype)
+        self.joint = torch.randn(
+            *shape, size.columns, generator=generator, device=device, dtype=size.torch_dtype
+        )
         self.logits = self.joint.requires_grad_()
         labels = torch.randint(
             FIRST_LABEL, max(size.V, FIRST_LABEL + 1), (size.B, size.U), generator=generator, device=device
@@ -153,6 +153,8 @@ def peer(problem: Problem, device: torch.device, budget_s: float) -> Row:
 
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
+    if size.align:
+        return measure_align(size, device, budget_s)
     if size.beams:
         return measure_decode(size, device, budget_s)
     if size.H:

@@ -19,7 +19,7 @@ FIRST_LABEL = 4  # no blank of any family
 
 class Size(NamedTuple):
     """B utterances of T frames and U labels; logits (B, T, U+1, V), given, or (H > 0) from a joint network of H hidden
-    numbers. beams > 0: they are decoded, by greedy search (1) or by a beam of so many."""
+    numbers. beams > 0: they are decoded, by greedy search (1) or by a beam of so many. align: they are aligned."""
 
     B: int
     T: int
@@ -30,17 +30,23 @@ class Size(NamedTuple):
     ragged: bool = False
     H: int = 0
     beams: int = 0
+    align: bool = False
 
     @property
     def name(self) -> str:
         how = ("" if self.family == "rnnt" else f" {self.family}") + (" ragged" if self.ragged else "")
         how += f" joint H {self.H}" if self.H else ""
-        how += {0: "", 1: " greedy"}.get(self.beams, f" beam {self.beams}")
+        how += {0: "", 1: " greedy"}.get(self.beams, f" beam {self.beams}") + (" align" if self.align else "")
         return f"{self.B}x{self.T}x{self.U + 1}x{self.V} {self.dtype}{how}"
 
     @property
     def options(self) -> Options:
         return FAMILIES[self.family]
+
+    @property
+    def columns(self) -> int:
+        """Of the logits: labels', and those of TDT's durations."""
+        return self.V + len(self.options.durations or ())
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -80,6 +86,8 @@ SIZES: list[Size] = [
     Size(8, 1500, 300, 1024, "bfloat16", H=640),
     Size(8, 400, 100, 8193, "bfloat16", H=512),
 ]
+SIZES += [_MIDDLE._replace(family=family, align=True) for family in ("rnnt", "multi_blank", "tdt")]
+SIZES.append(Size(8, 1500, 300, 512, align=True))
 DECODED = [Size(16, 400, 100, 1024, H=640), Size(1, 400, 100, 1024, H=640), Size(64, 100, 40, 128, H=128)]
 SIZES += [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]
 QUICK_LOGITS = 1_000_000
@@ -90,4 +98,5 @@ QUICK_SIZES = [
     Size(2, 50, 20, 128, family="multi_blank", ragged=True),
     Size(2, 50, 20, 128, H=64),
     Size(2, 50, 20, 128, H=64, beams=1),
+    Size(2, 50, 20, 128, align=True),
 ]
