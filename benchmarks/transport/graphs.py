@@ -25,6 +25,16 @@ def spiral(n: int, seed: int) -> torch.Tensor:
     return torch.from_numpy(points.astype(np.float32))
 
 
+def swiss_roll(n: int, seed: int) -> torch.Tensor:
+    """A spiral as above, with a height."""
+    rng = np.random.default_rng(seed)
+    radius, angle = np.linspace(0.3, 1, n), np.linspace(0, 9, n)
+    noise = rng.normal(size=(2, n)) * 0.05
+    height = 0.1 * rng.uniform(size=n) * 10
+    across, along = (radius + noise[0]) * np.cos(angle), (radius + noise[1]) * np.sin(angle)
+    return torch.from_numpy(np.stack([across, height, along], 1).astype(np.float32))
+
+
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
     """(CPU, wall)"""
     cpu, wall = time.process_time(), time.perf_counter()

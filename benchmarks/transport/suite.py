@@ -2,16 +2,27 @@
 
 from functools import partial
 
+import torch
+
 from benchmarks.harness.kernels import launches
+from benchmarks.harness.results import Row
 from benchmarks.harness.suite import Suite
+from benchmarks.transport.gromov import GROMOV_SIZES, QUICK_GROMOV_SIZES, GromovSize, measure_gromov
 from benchmarks.transport.measure import measure, not_reproducible
-from benchmarks.transport.sizes import QUICK_SIZES, SIZES
+from benchmarks.transport.sizes import QUICK_SIZES, SIZES, Size
+
+
+def measure_either(size: Size | GromovSize, device: torch.device, budget_s: float) -> Row:
+    if isinstance(size, GromovSize):
+        return measure_gromov(size, device, budget_s)
+    return measure(size, device, budget_s)
+
 
 SUITE = Suite(
     name="transport",
-    sizes=SIZES,
-    quick_sizes=QUICK_SIZES,
-    measure=measure,
+    sizes=[*SIZES, *GROMOV_SIZES],
+    quick_sizes=[*QUICK_SIZES, *QUICK_GROMOV_SIZES],
+    measure=measure_either,
     columns=(
         "solve_ms",
         "graph_solve_ms",
@@ -21,6 +32,8 @@ SUITE = Suite(
         "loop_ms",
         "pot_ms",
         "geomloss_ms",
+        "steps",
+        "rho",
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.transport.sanitize",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -69,3 +70,16 @@ def matmul_precision() -> str:
         return torch.get_float32_matmul_precision()
     except RuntimeError:  # it was set by torch's newer names, which the older one does not know
         return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+
+
+@contextmanager
+def matmul_precision_of(precision: str | None) -> Iterator[None]:
+    """Torch's products of float32 on a GPU have TF32 factors ("medium"), all digits (any other name), or what torch says (None)."""
+    of_products = torch.backends.cuda.matmul
+    before = of_products.fp32_precision
+    if precision is not None:
+        of_products.fp32_precision = "tf32" if precision == "medium" else "ieee"
+    try:
+        yield
+    finally:
+        of_products.fp32_precision = before

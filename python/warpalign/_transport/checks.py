@@ -75,9 +75,11 @@ def check_settings(
     )
 
 
-def check_descent(**given: object) -> Settings:
+def check_descent(precision: object = None, **given: object) -> Settings:
     """check_settings() of a descent on the Gromov-Wasserstein objective, whose plans have no other choice of the rest."""
-    return check_settings(cost_scale=1.0, reference="product", updates="alternating", precision=None, **given)
+    return check_settings(
+        cost_scale=1.0, reference="product", updates="alternating", precision=precision, **given
+    )
 
 
 def check_step(step: object) -> float:

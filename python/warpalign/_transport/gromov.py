@@ -8,8 +8,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
+from warpalign._core.checks import (
+    Precision,
+    check_count,
+    check_number,
+    check_table,
+    naming_arguments,
+    shape_of,
+)
 from warpalign._core.series import widened
+from warpalign._core.torch_internals import matmul_precision_of
 from warpalign._core.transforms import apply, no_derivative
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.checks import (
@@ -173,6 +181,7 @@ def gromov_wasserstein(
     sinkhorn_iters: int = 20,
     polish_iters: int = 500,
     tol: float = 1e-3,
+    precision: Precision | None = None,
     callback: Callback | None = None,
 ) -> GromovResult:
     """Entropic Gromov-Wasserstein transport between two sets, which need not have a feature in common.
@@ -221,6 +230,8 @@ def gromov_wasserstein(
         max_iter: steps, at most.
         sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
         polish_iters: iterations of the last one, which gives the result.
+        precision: of the products with distances in float32 on a GPU: "medium" for TF32 factors, "high" or "highest" for all
+            digits; None: what torch's own products have. The last plan and the value are made with torch's.
         tol: steps end when less than this share of the mass moves, at the last epsilon.
         callback: called after each step of the first start with its number, from 1 on, its epsilons (B,), and the share of
             the mass that moves (B,).
@@ -251,6 +262,7 @@ def gromov_wasserstein(
         mass=mass,
         max_iter=max_iter,
         tol=tol,
+        precision=precision,
         batch_invariant=True,
     )
     inner = settings._replace(
@@ -281,8 +293,9 @@ def gromov_wasserstein(
         settings.tolerance,
     )
     with naming_arguments():
-        with torch.no_grad():
+        with torch.no_grad(), matmul_precision_of(precision):
             state = _best(of.detached(), problem, schedule, inner, init, starts, first_seed, callback)
+        with torch.no_grad():
             slope = of.detached()._replace(features=None).cost(state.plan)
         cost = slope if of.features is None else slope + of.weight * of.features
         problem = problem._replace(

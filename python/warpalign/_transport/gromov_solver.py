@@ -40,23 +40,19 @@ class Objective(NamedTuple):
         squares = _form(self.cx.square(), r) + _form(self.cy.square(), c)
         return squares - 2 * (self.cx @ plan @ self.cy.mT * plan).sum((1, 2))
 
-    def slope(self, plan: Tensor) -> Tensor:
-        """(B, N, M): d distortion / d T."""
-        r, c = plan.sum(2)[..., None], plan.sum(1)[..., None]
-        cx, cy = self.cx, self.cy
-        if self.symmetric:
-            cost = cx @ plan @ cy.mT
-            return cost.mul_(-4).add_(2 * (cx.square() @ r)).add_((2 * (cy.square() @ c)).mT)
-        cost = (cx @ plan @ cy.mT).add_(cx.mT @ plan @ cy)
-        rows = cx.square() @ r + cx.square().mT @ r
-        return cost.mul_(-2).add_(rows).add_((cy.square() @ c + cy.square().mT @ c).mT)
-
     def cost(self, plan: Tensor) -> Tensor:
         """(B, N, M): d E / d T."""
-        cost = self.slope(plan).mul_(1 - self.weight) if self.weight < 1 else plan.new_zeros(plan.shape)
-        if self.features is None or self.weight == 0:
+        cx, cy, share = self.cx, self.cy, 1 - self.weight
+        rows = share * _mean_product(cx.square(), plan.sum(2), self.symmetric)
+        columns = share * _mean_product(cy.square(), plan.sum(1), self.symmetric)
+        cost = rows[:, :, None] + columns[:, None]
+        if self.features is not None and self.weight > 0:
+            cost.add_(self.features, alpha=self.weight)
+        if share == 0:
             return cost
-        return cost.add_(self.features, alpha=self.weight)
+        if self.symmetric:
+            return cost.baddbmm_(cx @ plan, cy.mT, alpha=-4 * share)
+        return cost.baddbmm_(cx @ plan, cy.mT, alpha=-2 * share).baddbmm_(cx.mT @ plan, cy, alpha=-2 * share)
 
     def detached(self) -> Objective:
         features = None if self.features is None else self.features.detach()
@@ -66,6 +62,12 @@ class Objective(NamedTuple):
 def _form(matrix: Tensor, v: Tensor) -> Tensor:
     """(B,): vᵀ matrix v."""
     return (matrix @ v[..., None] * v[..., None]).sum((1, 2))
+
+
+def _mean_product(matrix: Tensor, v: Tensor, symmetric: bool) -> Tensor:
+    """(B, N): (matrix + matrixᵀ) v."""
+    v = v[..., None]
+    return (2 * (matrix @ v) if symmetric else matrix @ v + matrix.mT @ v)[..., 0]
 
 
 class Schedule(NamedTuple):

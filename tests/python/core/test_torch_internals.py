@@ -23,6 +23,7 @@ from warpalign._core.torch_internals import (
     is_transforming,
     is_wrapped,
     matmul_precision,
+    matmul_precision_of,
 )
 
 X = torch.arange(3.0)
@@ -155,3 +156,12 @@ def test_the_precision_of_torchs_products(name: str) -> None:
         assert matmul_precision() == name
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_a_precision_of_torchs_products_for_a_while() -> None:
+    of_products = torch.backends.cuda.matmul
+    before = of_products.fp32_precision
+    for name, expected in (("medium", "tf32"), ("high", "ieee"), ("highest", "ieee"), (None, before)):
+        with matmul_precision_of(name):
+            assert of_products.fp32_precision == expected
+        assert of_products.fp32_precision == before

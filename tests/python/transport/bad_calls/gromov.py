@@ -54,6 +54,10 @@ CALLS: BadCalls = {
         error=TypeError,
         message="y: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
     ),
+    "gromov_wasserstein: an unknown precision": bad(
+        precision="low",
+        message='precision: expected one of "highest", "high", "medium", or None, got \'low\'',
+    ),
     "gromov_wasserstein: no landmarks": bad(
         geometry="landmark",
         n_landmarks=0,
