@@ -67,4 +67,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "farthest_landmarks(Tensor row_begins, Tensor neighbors, Tensor lengths, int count, int start) -> "
       "(Tensor "
       "chosen, Tensor distances)");
+
+  // Anchors of sampled Gromov-Wasserstein transport, on CUDA alone (warpalign/gromov_anchors.h).
+  library.def(
+      "anchor_columns(Tensor x, Tensor y, Tensor g, Tensor? b, Tensor rows, float cost_scale, float epsilon, "
+      "int seed) -> Tensor columns");
+  library.def(
+      "anchor_coordinates(Tensor x, Tensor anchors, Tensor unit, int distance) -> Tensor coordinates");
 }

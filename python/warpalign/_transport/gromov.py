@@ -206,7 +206,7 @@ def gromov_wasserstein(
         b: (M,) or (B, M) weights of y.
         geometry: inner distances: "matrix" (given as distances), "euclidean" or "sqeuclidean" between points, "geodesic"
             (shortest paths on graphs, or on the knn_graph of points), "landmark" (the largest difference of paths to
-            farthest_landmarks, a lower bound of the shortest path), or a pair where the sides differ. "auto": by what is
+            n_landmarks nodes far from each other, a lower bound of the shortest path), or a pair where the sides differ. "auto": by what is
             given; "euclidean" for points.
         distances: a pair (Cx, Cy) of (B, N, N) and (B, M, M), or None for a side with points. They need not be symmetric;
             what is not takes twice the time.

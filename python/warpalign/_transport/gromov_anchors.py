@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._transport import ops, plan_ops
+from warpalign._transport import anchor_ops, ops, plan_ops
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
 _LEAST_SHARE = 1e-3  # of all that older plans have together, for them to be drawn from
@@ -32,6 +32,7 @@ _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
 _AVERAGED = 0.2  # a step's weight in the running mean
 _BETTER = 5e-3  # the share by which the mean must fall to count
+_STEPS_OF_ROWS = 64  # whose rows are drawn at once
 _STEPS_AHEAD = 4  # of a GPU, whose numbers are read when they are there
 
 
@@ -45,14 +46,28 @@ class PointSet(NamedTuple):
     size: int
     like: Tensor
     """Of its dtype and device."""
+    points: Tensor | None = None
+    """(N, D), contiguous, where a kernel makes distances of them; they have `kernel` as its number."""
+    kernel: int = 0
+
+    def coordinates(self, places: Tensor, unit: Tensor) -> Tensor:
+        """(N, S): distances to the places in the unit (1,), less 1/2, rounded to binary16."""
+        assert self.points is not None
+        found: Tensor = anchor_ops.coordinates(self.points, places, unit, self.kernel)
+        return found
 
     def extent(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The largest distance from at most 500 points, drawn without repetition, and the points' mean squared ones (N,)."""
         places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS].to(self.like.device)
         squares = self.like.new_zeros(self.size)
         largest: list[Tensor] = []
+        # No distance is more than twice the largest one from a point, of a metric; four times, of its square.
+        most = _positive(4 * self.distances(places[:1]).amax()).reshape(1)
         for some in places.split(_ROWS_AT_ONCE):
-            part = self.distances(some)
+            if self.points is None:
+                part = self.distances(some)
+            else:
+                part = (self.coordinates(some, most) + 0.5) * most
             largest.append(part.amax())
             squares += part.square().sum(1)
         return torch.stack(largest).amax(), squares / places.numel()
@@ -103,11 +118,27 @@ class Gibbs(NamedTuple):
             logits += of.b.log()
         return logits.softmax(1)
 
+    @property
+    def is_rounded(self) -> bool:
+        """Whether kernels for points of few coordinates work on it."""
+        return self.settings.precision == _MEDIUM and self.of.x is not None
+
+    def columns(self, rows: Tensor, seed: int) -> Tensor:
+        """(S,) int64: one for each row, drawn by the plan's entries there, where is_rounded."""
+        of, s = self.of, self.settings
+        assert of.x is not None and of.y is not None and of.g0 is not None
+        b = None if of.b is None else of.b[0]
+        found: Tensor = anchor_ops.columns(of.x[0], of.y[0], of.g0[0], b, rows, s.cost_scale, s.epsilon, seed)
+        return found
+
     def pairs(self, count: int, generator: torch.Generator, *, spread: bool = False) -> Tensor:
         """(count, 2) int64: pairs, drawn by their mass; independent ones, or spread over the rows.
 
         A plan without mass, of NaN for instance, has no pairs: any ones are drawn.
         """
+        if self.is_rounded:
+            rows, seed = _rows(self.row_sums(), count, generator, spread), _seed(generator)
+            return torch.stack([rows, self.columns(rows, seed)], 1)
         return _drawn(self.row_sums(), self.shares, count, generator, spread)
 
 
@@ -142,19 +173,28 @@ def _drawn(
     Args:
         spread: one row from each of `count` equal parts of the mass, which lowers the variance (stratified sampling).
     """
-    levels = torch.rand(2, count, 1, generator=generator, dtype=torch.float64)
-    if spread:
-        levels[0] += torch.arange(count)[:, None]
-        levels[0] /= count
-    of_rows, of_columns = levels.to(sums.device)
-    running = torch.nan_to_num(sums.double()).cumsum(0)
-    rows = torch.searchsorted(running, of_rows[:, 0] * running[-1], right=True).clamp_(max=sums.shape[0] - 1)
+    rows = _rows(sums, count, generator, spread)
+    of_columns = torch.rand(count, 1, generator=generator, dtype=torch.float64).to(sums.device)
     columns: list[Tensor] = []
     for some, levels in zip(rows.split(_ROWS_AT_ONCE), of_columns.split(_ROWS_AT_ONCE), strict=True):
         along = torch.nan_to_num(shares(some)).cumsum(1, dtype=torch.float64)
         found = torch.searchsorted(along, levels * along[:, -1:], right=True)[:, 0]
         columns.append(found.clamp_(max=along.shape[1] - 1))
     return torch.stack([rows, torch.cat(columns)], 1)
+
+
+def _rows(sums: Tensor, count: int, generator: torch.Generator, spread: bool) -> Tensor:
+    """(count,) int64: rows, drawn by their sums."""
+    levels = torch.rand(count, generator=generator, dtype=torch.float64)
+    if spread:
+        levels = (levels + torch.arange(count)) / count
+    running = torch.nan_to_num(sums.double()).cumsum(0)
+    rows = torch.searchsorted(running, levels.to(sums.device) * running[-1], right=True)
+    return rows.clamp_(max=sums.shape[0] - 1)
+
+
+def _seed(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 class Patience:
@@ -205,6 +245,8 @@ class Descent:
         self.features, self.feature_cost, self.feature_weight = features, feature_cost, feature_weight
         self.settings, self.step, self.generator = settings, step, generator
         self.plans: list[Gibbs | Start] = []
+        self._last: tuple[Inputs, Settings] | None = None
+        self._rows_ahead: list[Tensor] = []
         extents = [side.extent(generator) for side in sides]
         self.sizes = [_positive(largest) for largest, _ in extents]
         self.eccentricities = tuple(
@@ -222,20 +264,62 @@ class Descent:
 
     def advance(self, count: int, epsilon: float) -> Tensor:
         """A step with so many anchors; the linearised cost of its plan."""
-        pairs = self._drawn(count)
         mass = self.plans[0].mass()
-        self._factor = 2 * (1 - self.feature_weight) / count
-        # A mass that only the device knows goes into the coordinates.
-        root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
-        self._points = (self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root))
-        problem = self._problem(self._points, self._factor, epsilon)
-        new, linear = _solved(*problem, self.settings.max_iterations)
+        if isinstance(mass, float) and self._has_kernels(count):
+            self._last = self._problem_of_kernels(count, mass, epsilon)
+        else:
+            pairs = self._drawn(count)
+            # A mass that only the device knows goes into the coordinates.
+            root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
+            points = self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root)
+            self._last = self._problem(points, 2 * (1 - self.feature_weight) / count, epsilon)
+        new, linear = _solved(*self._last, self.settings.max_iterations)
         self._keep(new)
         return linear
 
+    def _has_kernels(self, count: int) -> bool:
+        """Whether a step is made by a few kernels, with no table, no features and one mass that is known."""
+        plain = self.feature_weight == 0 and count <= _ROUNDED_COORDINATES
+        known = all(isinstance(plan, Gibbs) and plan.is_rounded for plan in self.plans)
+        return plain and known and all(side.points is not None for side in self.sides)
+
+    def _problem_of_kernels(self, count: int, mass: float, epsilon: float) -> tuple[Inputs, Settings]:
+        """The same as _drawn(), _coordinates() and _problem() make, with coordinates less 1/2."""
+        newest = self.plans[0]
+        assert isinstance(newest, Gibbs)
+        rows = self._spread_rows(newest, count)
+        columns: list[Tensor] = []
+        done = 0
+        for plan, number in self._shares(count):
+            assert isinstance(plan, Gibbs)
+            columns.append(plan.columns(rows[done : done + number], _seed(self.generator)))
+            done += number
+        x = self.sides[0].coordinates(rows, self.sizes[0].reshape(1))
+        y = self.sides[1].coordinates(torch.cat(columns), self.sizes[1].reshape(1))
+        settings = self.settings._replace(
+            cost_scale=2 * mass / count, epsilon=epsilon, precision=_MEDIUM, tolerance=0.0
+        )
+        of = newest.of
+        return Inputs(x[None], y[None], None, *self.weights, None, None, None, of.f0, of.g0), settings
+
+    def _spread_rows(self, newest: Gibbs, count: int) -> Tensor:
+        """(count,) int64: rows of the newest plan in any order, so that older plans get any of them."""
+        if self.weights[0] is not None or self.settings.rho_a < math.inf or self.settings.mass > 0:
+            rows = _rows(newest.row_sums(), count, self.generator, True)
+            return rows[torch.randperm(count, generator=self.generator).to(rows.device)]
+        if not self._rows_ahead:
+            n = newest.of.sizes[0]
+            levels = torch.rand(_STEPS_OF_ROWS, count, generator=self.generator, dtype=torch.float64)
+            strata = torch.rand(_STEPS_OF_ROWS, count, generator=self.generator).argsort(1)
+            rows = ((strata + levels) * (n / count)).long().clamp_(max=n - 1)
+            self._rows_ahead = list(rows.to(self.sides[0].like.device).unbind())
+        return self._rows_ahead.pop()
+
     def finish(self, epsilon: float, iterations: int) -> Gibbs:
         """The plan of the last anchors, with further iterations."""
-        of, settings = self._problem(self._points, self._factor, epsilon)
+        assert self._last is not None
+        of, settings = self._last
+        settings = settings._replace(epsilon=epsilon)
         newest = self.plans[0]
         assert isinstance(newest, Gibbs) and newest.of.f0 is not None
         path = [newest.of.f0]
@@ -262,15 +346,17 @@ class Descent:
         """(N, S): the distances of all points to the anchors, times a factor."""
         return self.sides[side].distances(anchors) * (factor / self.sizes[side])
 
-    def _drawn(self, count: int) -> Tensor:
-        """(count, 2) pairs of the mixture step Σ (1 − step)^h plans[h]."""
+    def _shares(self, count: int) -> list[tuple[Gibbs | Start, int]]:
+        """How many of so many pairs come from which plan of the mixture step Σ (1 − step)^h plans[h]."""
         shares = self.step * (1 - self.step) ** torch.arange(len(self.plans), dtype=torch.float64)
         chosen = torch.multinomial(shares, count, replacement=True, generator=self.generator)
         counts = chosen.bincount(minlength=len(self.plans)).tolist()
-        parts = zip(self.plans, counts, strict=True)
-        return torch.cat(
-            [plan.pairs(number, self.generator, spread=True) for plan, number in parts if number]
-        )
+        return [(plan, number) for plan, number in zip(self.plans, counts, strict=True) if number]
+
+    def _drawn(self, count: int) -> Tensor:
+        """(count, 2) pairs of the mixture."""
+        shares = self._shares(count)
+        return torch.cat([plan.pairs(number, self.generator, spread=True) for plan, number in shares])
 
     def _keep(self, plan: Gibbs | Start) -> None:
         most = math.ceil(math.log(_LEAST_SHARE) / math.log1p(-self.step)) if self.step < 1 else 1
@@ -303,7 +389,8 @@ def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Ten
     """The plan after so many iterations from the potentials of `of`, and what it costs."""
     settings = settings._replace(max_iterations=iterations)
     _, linear, f, g = ops.sinkhorn_potentials(*of, **as_keywords(settings))
-    f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (f, g))
+    if of.a is not None or of.b is not None or of.cost is not None:  # zero weights and forbidden pairs
+        f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (f, g))
     return Gibbs(of._replace(f0=f, g0=g), settings), linear[0]
 
 

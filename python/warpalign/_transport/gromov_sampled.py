@@ -12,6 +12,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
+from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
@@ -204,11 +205,14 @@ def _point_set(side: Side) -> PointSet:
             return largest_differences(points, others)
         return pair_costs(COSTS.index(side.kind), points[None], others[None])[0]
 
+    has_kernel = table.is_cuda and table.dtype == torch.float32 and side.kind in DISTANCES
     return PointSet(
         lambda places: of_points(table, table[places]),
         lambda places: of_points(table[places], table[places]),
         table.shape[0],
         like,
+        table.contiguous() if has_kernel else None,
+        DISTANCES.index(side.kind) if has_kernel else 0,
     )
 
 

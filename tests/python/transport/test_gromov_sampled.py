@@ -10,7 +10,7 @@ import torch
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport import gromov_anchors
-from warpalign._transport.gromov_geometry import largest_differences
+from warpalign._transport.gromov_geometry import _paths_to_landmarks, largest_differences
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
     farthest_landmarks,
@@ -93,6 +93,9 @@ def test_landmarks_stand_for_geodesics() -> None:
     result = gromov_wasserstein_sampled(x, y, **options)
     places = result.plan.barycentric_map(torch.arange(350.0)[:, None])[:, 0]
     assert float(torch.corrcoef(torch.stack([places, torch.arange(300.0)]))[0, 1]) >= 0.998
+    # Landmarks found eight at a time leave no node much farther than those found one by one.
+    eight = _paths_to_landmarks(graph, 20)
+    assert float(eight.amin(0).amax()) <= 1.5 * float(nearest.max())
     of_graphs = gromov_wasserstein_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
     assert torch.equal(of_graphs.plan.f, result.plan.f)
     exactly = gromov_wasserstein(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.dense()

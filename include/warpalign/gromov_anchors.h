@@ -1,0 +1,55 @@
+// Two parts of a step of sampled Gromov-Wasserstein transport, on CUDA alone: pairs of points that are drawn
+// from a plan (anchors), and the coordinates that the distances to them give all points. The third part of a
+// step is sinkhorn() between these coordinates.
+//
+// Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021.
+#pragma once
+
+#include <cstdint>
+
+#include "warpalign/execution.h"
+#include "warpalign/status.h"
+
+namespace warpalign {
+
+// Columns of a plan P[i,j] ~ b[j] exp((g[j] - cost_scale |x[i] - y[j]|^2) / epsilon), one in each given row.
+// The largest of the logits with Gumbel noise is drawn with the probability that the plan's row says
+// (Maddison, Tarlow & Minka, "A* sampling", NIPS 2014). Draw s has the random numbers (column, s) of the
+// seed: the same for every launch. All arrays are contiguous, on the device, float32 but for indices.
+struct AnchorColumns {
+  std::int32_t n = 0;                  // N, 1 to 2^29
+  std::int32_t m = 0;                  // M, 1 to 2^29
+  std::int32_t dim = 0;                // D, 1 to 128
+  std::int32_t count = 0;              // S, 0 to 2^16
+  const void* x = nullptr;             // (N, D)
+  const void* y = nullptr;             // (M, D)
+  const void* g = nullptr;             // (M): a potential
+  const void* b = nullptr;             // (M): weights; null: equal ones
+  const std::int64_t* rows = nullptr;  // (S): held within 0 to N - 1
+  double cost_scale = 1;               // > 0
+  double epsilon = 1;                  // > 0
+  std::uint64_t seed = 0;
+  std::int64_t* columns = nullptr;  // (S), written; 0 in a row without any share
+};
+
+Status anchor_columns(const AnchorColumns& problem, Workspace workspace, const Execution& execution);
+std::size_t anchor_columns_workspace_bytes(const AnchorColumns& problem);
+
+// How the distance of two points follows from their coordinates.
+enum class AnchorDistance : std::int32_t { kLargestDifference, kEuclidean, kSquaredEuclidean };
+
+// coordinates[i,s] = d(points[i], points[anchors[s]]) / unit - 1/2, rounded to binary16.
+struct AnchorCoordinates {
+  std::int32_t n = 0;      // N, 1 to 2^29
+  std::int32_t dim = 0;    // D, 1 to 2^20
+  std::int32_t count = 0;  // S, 1 to 2^16
+  AnchorDistance distance = AnchorDistance::kLargestDifference;
+  const void* points = nullptr;           // (N, D)
+  const std::int64_t* anchors = nullptr;  // (S): held within 0 to N - 1
+  const void* unit = nullptr;             // one number > 0
+  void* coordinates = nullptr;            // (N, S), written
+};
+
+Status anchor_coordinates(const AnchorCoordinates& problem, const Execution& execution);
+
+}  // namespace warpalign
