@@ -57,8 +57,6 @@ using std::frexp;
 using std::isinf;
 using std::isnan;
 using std::ldexp;
-using std::log;
-using std::log1p;
 using std::log2;
 using std::rint;
 using std::sqrt;
