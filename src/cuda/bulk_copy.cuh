@@ -1,0 +1,74 @@
+// Bulk copies from global to shared memory that a barrier counts (sm_90 and later; before, the functions
+// trap). One thread asks for a whole run of bytes, and no register holds them on the way.
+//
+// A barrier has phases, counted from 0. Phase f ends when all of its arrivals have come, and all bytes that
+// its arrivals expect. The wait for a phase sees what has been copied, and what threads wrote before they
+// arrived.
+#pragma once
+
+#include <cstdint>
+
+namespace warpalign::cuda {
+
+using TransferBarrier = std::uint64_t;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ unsigned transfer_address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+// By one thread; the block's others wait at __syncthreads() behind transfer_fence().
+template <int kArrivals>
+__device__ __forceinline__ void transfer_init(TransferBarrier* b) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(transfer_address(b)), "n"(kArrivals) : "memory");
+}
+// Behind the last transfer_init(): the copying unit sees the barriers.
+__device__ __forceinline__ void transfer_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void transfer_arrive(TransferBarrier* b) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(transfer_address(b)) : "memory");
+}
+// Arrives, and makes the phase wait for so many bytes besides.
+__device__ __forceinline__ void transfer_expect(TransferBarrier* b, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(transfer_address(b)), "r"(bytes)
+               : "memory");
+}
+// Waits until the phase of this parity has ended, the barrier's present or last one.
+__device__ __forceinline__ void transfer_wait(TransferBarrier* b, int parity) {
+  unsigned done = 0;
+  while (!done) {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(transfer_address(b)), "r"(parity)
+                 : "memory");
+  }
+}
+// Copies `bytes` bytes. Both addresses and the number are multiples of 16.
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, int bytes, TransferBarrier* b) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          transfer_address(shared)),
+      "l"(global), "r"(bytes), "r"(transfer_address(b))
+      : "memory");
+}
+// Behind this thread's writes to memory that bulk copies read, or write after a barrier: orders them before.
+__device__ __forceinline__ void fence_bulk() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+#else
+
+template <int kArrivals>
+__device__ __forceinline__ void transfer_init(TransferBarrier*) {
+  __trap();
+}
+__device__ __forceinline__ void transfer_fence() { __trap(); }
+__device__ __forceinline__ void transfer_arrive(TransferBarrier*) { __trap(); }
+__device__ __forceinline__ void transfer_expect(TransferBarrier*, int) { __trap(); }
+__device__ __forceinline__ void transfer_wait(TransferBarrier*, int) { __trap(); }
+__device__ __forceinline__ void copy_bulk(void*, const void*, int, TransferBarrier*) { __trap(); }
+__device__ __forceinline__ void fence_bulk() { __trap(); }
+
+#endif
+
+}  // namespace warpalign::cuda
