@@ -6,6 +6,7 @@
 #   src/NAME/reference*.cpp            the float64 reference (warpalign_reference), for tests and benchmarks only
 #   src/NAME/*_{baseline,avx2,avx512}.cpp   one source per instruction set, compiled for it
 #   src/NAME/cuda/*.cu                 the CUDA path (warpalign; on a CPU: warpalign_simt, tests/simt)
+#   src/NAME/cuda/*_sm90a.cu           of it what takes instructions of sm_90a alone, where WARPALIGN_HAS_WARPGROUPS
 #   bindings/torch/NAME.cpp, NAME_*.cpp    the PyTorch operators (bindings/torch/CMakeLists.txt)
 #   tests/cpp/NAME/*_test.cpp          the C++ tests (tests/cpp/CMakeLists.txt)
 #
@@ -35,6 +36,8 @@ function(warpalign_operator name)
   file(GLOB api CONFIGURE_DEPENDS ${folder}/api*.cpp)
   file(GLOB reference CONFIGURE_DEPENDS ${folder}/reference*.cpp)
   file(GLOB device CONFIGURE_DEPENDS ${folder}/cuda/*.cu)
+  file(GLOB warpgroups CONFIGURE_DEPENDS ${folder}/cuda/*_sm90a.cu)
+  list(REMOVE_ITEM device ${warpgroups})
   list(REMOVE_ITEM host ${api} ${reference})
   foreach(isa baseline avx2 avx512)
     file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*_${isa}.cpp)
@@ -49,5 +52,8 @@ function(warpalign_operator name)
   if(WARPALIGN_HAS_CUDA)
     target_sources(warpalign_cpu PRIVATE ${api})
     target_sources(warpalign PRIVATE ${device})
+    if(WARPALIGN_HAS_WARPGROUPS AND warpgroups)
+      target_sources(warpalign_sm90a PRIVATE ${warpgroups})
+    endif()
   endif()
 endfunction()

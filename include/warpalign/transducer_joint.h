@@ -34,7 +34,9 @@ namespace warpalign {
 struct TransducerJointProblem {
   // Of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
   // everything is float32. On CUDA (compute capability 8.0 and later) matrix units multiply half types and
-  // add in float32; h, logits and their gradients are rounded to the half type, as where they are in memory.
+  // add in float32. h and the gradients by logits are rounded to the half type, as where they are in memory.
+  // Logits are too, but for more than 128 labels on compute capability 9.0; there dh is rounded, one number a
+  // node.
   DType dtype = DType::kFloat32;
   std::int32_t hidden = 1;  // H >= 1
   std::int32_t labels = 1;  // V >= 1
@@ -45,6 +47,10 @@ struct TransducerJointProblem {
   const void* bias = nullptr;    // (V + D,), contiguous; null: 0
   Activation activation = Activation::kRelu;
   TransducerLattice lattice;  // T = lattice.frames, U + 1 = lattice.states
+  // Nodes go through the workspace in chunks of at most so many bytes with what else is there; at least 0. A
+  // limit that nothing fits in counts as the least that works. Chunks beyond what stays in a cache gain
+  // nothing. Gradients by weight and bias are sums of chunks, so that their last bits depend on it.
+  std::int64_t workspace_limit = std::int64_t{48} << 20;
 };
 
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.

@@ -36,6 +36,9 @@ Status check_sizes(const TransducerJointProblem& p) {
   if (p.hidden < 1 || p.hidden > kMostHidden) {
     return Status::invalid("hidden", "1 to 2^24 hidden numbers", p.hidden);
   }
+  if (p.workspace_limit < 0) {
+    return Status::invalid("workspace_limit", "at least 0 bytes", static_cast<double>(p.workspace_limit));
+  }
   const TransducerLattice& l = p.lattice;
   if (!few_enough({l.batch, l.frames, p.hidden}) || !few_enough({l.batch, l.states, p.hidden}) ||
       !few_enough({columns_of(p), p.hidden})) {

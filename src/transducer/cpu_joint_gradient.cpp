@@ -39,25 +39,30 @@ struct JointGradientMemory {
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g, Arena& arena) {
     const JointSizes<T> sizes(p);
     const bool pulls_back = g.encoder || g.predictor;
-    const std::int64_t row = sizes.column_stride + (pulls_back ? 2 : 1) * sizes.hidden_stride;
-    const std::int64_t fitting = kChunkBytes / (row * static_cast<std::int64_t>(sizeof(Real))) / sizes.tile;
-    const std::int64_t needed = div_up(most_nodes(p.lattice), sizes.tile);
-    chunk = static_cast<std::int32_t>(std::max<std::int64_t>(std::min(fitting, needed), 1) * sizes.tile);
     batch = arena.take<std::int64_t>(Batch::elements(p.lattice));
-    places = arena.take<NodePlace>(chunk);
     weight = arena.take<Real>(sizes.weight_elements());
     bias = arena.take<Real>(sizes.padded_columns);
-    x = arena.take<Real>(chunk * sizes.column_stride);
-    h = arena.take<Real>(chunk * sizes.hidden_stride);
     if (pulls_back) {
       back = arena.take<Real>(sizes.back_elements());
-      dh = arena.take<Real>(chunk * sizes.hidden_stride);
       zeros = arena.take<Real>(sizes.padded_hidden);
       frame_sum = arena.take<Real>(sizes.hidden_stride);
       state_sum = arena.take<Real>(p.lattice.states * sizes.hidden_stride);
     }
     if (g.weight) weight_sum = arena.take<Real>(sizes.columns * sizes.hidden_stride);
     if (g.bias) bias_sum = arena.take<double>(sizes.columns);
+    // As many nodes as the workspace has room for besides.
+    constexpr std::int64_t kGaps = 512;  // between the arrays
+    const std::int64_t numbers = sizes.column_stride + (pulls_back ? 2 : 1) * sizes.hidden_stride;
+    const std::int64_t row =
+        numbers * static_cast<std::int64_t>(sizeof(Real)) + static_cast<std::int64_t>(sizeof(NodePlace));
+    const std::int64_t left = p.workspace_limit - static_cast<std::int64_t>(arena.used()) - kGaps;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, kChunkBytes) / row / sizes.tile;
+    const std::int64_t needed = div_up(most_nodes(p.lattice), sizes.tile);
+    chunk = static_cast<std::int32_t>(std::max<std::int64_t>(std::min(fitting, needed), 1) * sizes.tile);
+    places = arena.take<NodePlace>(chunk);
+    x = arena.take<Real>(chunk * sizes.column_stride);
+    h = arena.take<Real>(chunk * sizes.hidden_stride);
+    if (pulls_back) dh = arena.take<Real>(chunk * sizes.hidden_stride);
   }
 };
 

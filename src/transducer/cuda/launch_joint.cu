@@ -13,6 +13,7 @@
 
 #include "transducer/cuda/joint_kernels.cuh"
 #include "transducer/cuda/kernels.cuh"
+#include "transducer/cuda/launch_joint.h"
 #include "transducer/cuda/plan.cuh"
 #include "transducer/problem.h"
 
@@ -30,13 +31,6 @@ const cuda::Kernel kLogits{kKernels, "joint logits", cuda::type_name<Storage>(),
 template <class Storage>
 const cuda::Kernel kWeights{kKernels, "joint weights", cuda::type_name<Storage>(),
                             joint_weights_kernel<Storage>};
-template <class Real>
-const cuda::Kernel kCountLive{kKernels, "joint count live", cuda::type_name<Real>(),
-                              joint_live_kernel<Real, false>};
-template <class Real>
-const cuda::Kernel kListLive{kKernels, "joint list live", cuda::type_name<Real>(),
-                             joint_live_kernel<Real, true>};
-const cuda::Kernel kScan{kKernels, "joint scan", nullptr, joint_scan_kernel};
 template <class Storage>
 const cuda::Kernel kGradient{kKernels, "joint gradient", cuda::type_name<Storage>(),
                              joint_gradient_kernel<Storage>};
@@ -46,23 +40,10 @@ template <class Storage>
 const cuda::Kernel kBack{kKernels, "joint back", cuda::type_name<Storage>(), joint_back_kernel<Storage>};
 template <class Real>
 const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_add_kernel<Real>};
-template <class Storage>
-const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
-
 // Bytes of a chunk's rows, which are to stay in the second-level cache. The second call has more besides.
 constexpr std::int64_t kChunkBytes = 24 << 20, kGradientChunkBytes = 20 << 20;
 // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
 constexpr std::int32_t kWeightParts = 2;
-
-TransducerProblem logits_of(const TransducerJointProblem& p) {
-  TransducerProblem logits;
-  logits.dtype = p.dtype;
-  logits.labels = p.labels;
-  logits.lattice = p.lattice;
-  return logits;
-}
-
-constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 // What a call works on.
 template <class Storage>
@@ -73,7 +54,7 @@ class JointPlan {
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
-        logits_(logits_of(problem)),
+        logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
         columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
         h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
@@ -86,17 +67,17 @@ class JointPlan {
   [[nodiscard]] std::int32_t columns() const { return columns_; }
   [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
   [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
-  [[nodiscard]] std::size_t counts() const {
-    return static_cast<std::size_t>(cuda::div_up(all(), std::int64_t{kLiveRows}));
-  }
 
-  // Nodes of a chunk: whole tiles of each part.
-  [[nodiscard]] std::int32_t chunk(bool for_gradient) const {
+  // Nodes of a chunk: whole tiles of each part, as many as the workspace has room for besides what is taken.
+  [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
+    constexpr std::int64_t kGaps = 512;  // between the arrays
     const auto bytes = static_cast<std::int64_t>(sizeof(Storage));
     std::int64_t row = (x_stride_ + h_stride_) * bytes;
     if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
     constexpr std::int64_t kWhole = std::int64_t{kTile} * kWeightParts;
-    const std::int64_t fitting = (for_gradient ? kGradientChunkBytes : kChunkBytes) / row / kWhole;
+    const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
+    const std::int64_t most = for_gradient ? kGradientChunkBytes : kChunkBytes;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most) / row / kWhole;
     return static_cast<std::int32_t>(
         std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), kWhole)), 1) * kWhole);
   }
@@ -156,6 +137,7 @@ struct JointMemory {
   typename Plan<Real>::Exchange exchange;
   Saved<Real> saved;  // without a gradient
   Storage* weight;
+  std::int32_t chunk;  // nodes
   Storage* h;
   Storage* x;
 
@@ -163,14 +145,15 @@ struct JointMemory {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
     weight = arena.take<Storage>(plan.packed());
-    h = arena.take<Storage>(plan.chunk(false) * plan.h_stride());
-    x = arena.take<Storage>(plan.chunk(false) * plan.x_stride());
+    chunk = plan.chunk(false, arena.used());
+    h = arena.take<Storage>(chunk * plan.h_stride());
+    x = arena.take<Storage>(chunk * plan.x_stride());
   }
 };
 
 template <class Storage>
-Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
-               const Execution& execution) {
+Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+                     const Execution& execution) {
   using Real = cuda::Sum<Storage>;
   const JointPlan<Storage> joint(p, execution);
   const Plan<Real>& plan = joint.plan();
@@ -203,7 +186,7 @@ Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Wo
       penalties_of<Real>(p.lattice, static_cast<Real>(std::log(p.lattice.star_penalty)), false);
   weights.sums = saved.sums;
   weights.slots = saved.slots;
-  const std::int32_t most = joint.chunk(false);
+  const std::int32_t most = memory.chunk;
   for (std::int64_t first = 0; first < joint.all(); first += most) {
     products.chunk = {nullptr, nullptr, static_cast<std::int32_t>(joint.all()),
                       static_cast<std::int32_t>(first), most};
@@ -220,11 +203,9 @@ Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Wo
 template <class Storage>
 struct JointGradientMemory {
   using Real = cuda::Sum<Storage>;
-  std::int32_t* count;   // of live nodes
-  std::int32_t* counts;  // of blocks of kLiveRows
-  std::int32_t* list;
-  std::int32_t* places;  // in the list, by row
+  LiveList live;
   Storage* weight;
+  std::int32_t chunk;  // nodes
   Storage* h;
   Storage* x;
   Real* dh = nullptr;           // (chunk, h_stride); null: not wanted
@@ -235,45 +216,22 @@ struct JointGradientMemory {
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
                       const JointPlan<Storage>& plan, Arena& arena) {
     const std::int64_t batch = p.lattice.batch;
-    const std::int32_t chunk = plan.chunk(true);
-    count = arena.take<std::int32_t>(1);
-    counts = arena.take<std::int32_t>(plan.counts());
-    list = arena.take<std::int32_t>(plan.all());
-    places = arena.take<std::int32_t>(plan.all());
+    live = LiveList(arena, plan.all());
     weight = arena.take<Storage>(plan.packed());
-    h = arena.take<Storage>(chunk * plan.h_stride());
-    x = arena.take<Storage>(chunk * plan.x_stride());
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;
-    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride());
     if (kRounds && g.encoder) frames = arena.take<Real>(batch * p.lattice.frames * p.hidden);
     if (kRounds && g.predictor) states = arena.take<Real>(batch * p.lattice.states * p.hidden);
     if (g.weight || g.bias) weight_sums = arena.take<Real>(kWeightParts * plan.packed());
+    chunk = plan.chunk(true, arena.used());
+    h = arena.take<Storage>(chunk * plan.h_stride());
+    x = arena.take<Storage>(chunk * plan.x_stride());
+    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride());
   }
 };
 
-template <class Real>
-Status list_live(const LiveRows<Real>& live, std::int64_t blocks, std::int32_t* counts, std::int32_t* list,
-                 std::int32_t* places, std::int32_t* count, cudaStream_t stream) {
-  const cuda::LaunchConfig config{static_cast<int>(blocks), kJointThreads, 0, stream};
-  if (Status s = cuda::launch(kCountLive<Real>, config, live, counts, list, places); !s.ok()) return s;
-  if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, counts, static_cast<int>(blocks), count);
-      !s.ok()) {
-    return s;
-  }
-  return cuda::launch(kListLive<Real>, config, live, counts, list, places);
-}
-
-// The sum of parts, rounded to the caller's type.
 template <class Storage>
-Status round_to(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride, std::int64_t stride,
-                std::int64_t rows, int columns, void* to, void* last, int blocks, cudaStream_t stream) {
-  return cuda::launch(kRound<Storage>, {blocks, kJointThreads, 0, stream}, from, parts, part_stride, stride,
-                      rows, columns, static_cast<Storage*>(to), static_cast<Storage*>(last));
-}
-
-template <class Storage>
-Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
-                const Execution& execution) {
+Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
+                      const Execution& execution) {
   using Real = cuda::Sum<Storage>;
   const TransducerLattice& l = p.lattice;
   using Joint = JointPlan<Storage>;
@@ -321,9 +279,7 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
     rows.label_factor = static_cast<Real>(1.0 + l.fastemit);
     rows.clamp = static_cast<Real>(l.clamp);
     const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor};
-    if (Status s = list_live(live, static_cast<std::int64_t>(joint.counts()), memory.counts, memory.list,
-                             memory.places, memory.count, stream);
-        !s.ok()) {
+    if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) {
       return s;
     }
     if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
@@ -334,9 +290,9 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
     products.dh = memory.dh;
     products.weight_sums = memory.weight_sums;
     products.parts = kWeightParts;
-    const std::int32_t most = joint.chunk(true);
+    const std::int32_t most = memory.chunk;
     for (std::int64_t first = 0; first < joint.all(); first += most) {
-      products.chunk = {memory.list, memory.count, 0, static_cast<std::int32_t>(first), most};
+      products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
       if (Status s = joint.logits(rows.batch, products, stream); !s.ok()) return s;
       if (Status s =
               cuda::launch(kGradient<Storage>, {blocks, kGradientThreads, 0, stream}, rows, products.chunk);
@@ -360,14 +316,9 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
           !s.ok()) {
         return s;
       }
-      const HiddenSums<Real> sums{rows.batch,
-                                  products.chunk,
-                                  memory.places,
-                                  memory.dh,
-                                  joint.h_stride(),
-                                  p.hidden,
-                                  g.encoder ? frames : nullptr,
-                                  g.predictor ? states : nullptr};
+      const HiddenSums<Real> sums{
+          rows.batch,       products.chunk, memory.live.places,           memory.dh,
+          joint.h_stride(), p.hidden,       g.encoder ? frames : nullptr, g.predictor ? states : nullptr};
       const int warps = plan.blocks_for(std::int64_t{most} * cuda::kWarpSize, kJointThreads);
       if (Status s = cuda::launch(kAdd<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {
         return s;
@@ -377,8 +328,9 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
   const auto blocks_of = [&](std::int64_t n) { return std::max(plan.blocks_for(n, kJointThreads), 1); };
   if (memory.weight_sums) {
     const auto packed = static_cast<std::int64_t>(joint.packed());
-    if (Status s = round_to<Storage>(memory.weight_sums, kWeightParts, packed, joint.h_stride(),
-                                     joint.columns(), p.hidden, g.weight, g.bias, blocks_of(packed), stream);
+    if (Status s = launch_joint_round<Storage>(memory.weight_sums, kWeightParts, packed, joint.h_stride(),
+                                               joint.columns(), p.hidden, g.weight, g.bias, blocks_of(packed),
+                                               stream);
         !s.ok()) {
       return s;
     }
@@ -391,8 +343,8 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
                  {memory.states, g.predictor, std::int64_t{l.batch} * l.states}};
   for (const auto& one : rounded) {
     if (!one.from || one.rows == 0) continue;
-    if (Status s = round_to<Storage>(one.from, 1, 0, p.hidden, one.rows, p.hidden, one.to, nullptr,
-                                     blocks_of(one.rows * p.hidden), stream);
+    if (Status s = launch_joint_round<Storage>(one.from, 1, 0, p.hidden, one.rows, p.hidden, one.to, nullptr,
+                                               blocks_of(one.rows * p.hidden), stream);
         !s.ok()) {
       return s;
     }
@@ -400,74 +352,37 @@ Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& 
   return {};
 }
 
-// visitor(Storage{}) for the problem's elements.
-template <class Visitor>
-decltype(auto) visit_storage(DType dtype, Visitor&& visitor) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return visitor(double{});
-    case DType::kFloat16:
-      return visitor(cuda::Float16{});
-    case DType::kBFloat16:
-      return visitor(cuda::BFloat16{});
-    default:
-      return visitor(float{});
-  }
-}
-
-// What this path alone cannot do.
-Status check_limits(const TransducerJointProblem& p, const Execution& execution) {
-  const TransducerLattice& l = p.lattice;
-  if (std::int64_t{l.batch} * l.frames * l.states > INT32_MAX - (1 << 20)) {
-    return Status::unsupported("frames", "more than 2^31 nodes of one batch on a GPU");
-  }
-  const bool is_half = p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16;
-  if (is_half && cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) {
-    return Status::unsupported("dtype", "half types on a GPU below compute capability 8.0");
-  }
-  return {};
-}
-
 }  // namespace
 
-std::size_t joint_saved_bytes_cuda(const TransducerJointProblem& p, const Execution& execution) {
-  const TransducerProblem logits = logits_of(p);
-  return saved_bytes_cuda(logits, execution);
+template <class Storage>
+std::size_t JointBlocks<Storage>::workspace_bytes(const TransducerJointProblem& p,
+                                                  const TransducerOutputs& out, const Execution& execution) {
+  Arena arena;
+  static_cast<void>(JointMemory<Storage>(JointPlan<Storage>(p, execution), out.saved != nullptr, arena));
+  return arena.used();
+}
+template <class Storage>
+std::size_t JointBlocks<Storage>::gradient_workspace_bytes(const TransducerJointProblem& p,
+                                                           const TransducerJointGradient& g,
+                                                           const Execution& execution) {
+  Arena arena;
+  static_cast<void>(JointGradientMemory<Storage>(p, g, JointPlan<Storage>(p, execution), arena));
+  return arena.used();
+}
+template <class Storage>
+Status JointBlocks<Storage>::forward(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                     Workspace workspace, const Execution& execution) {
+  return joint_forward<Storage>(p, out, workspace, execution);
+}
+template <class Storage>
+Status JointBlocks<Storage>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                                      Workspace workspace, const Execution& execution) {
+  return joint_gradient<Storage>(p, g, workspace, execution);
 }
 
-std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem& p, const TransducerOutputs& out,
-                                       const Execution& execution) {
-  return visit_storage(p.dtype, [&](auto storage) {
-    using Storage = decltype(storage);
-    Arena arena;
-    static_cast<void>(JointMemory<Storage>(JointPlan<Storage>(p, execution), out.saved != nullptr, arena));
-    return arena.used();
-  });
-}
-
-Status joint_forward_cuda(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
-                          const Execution& execution) {
-  if (Status s = check_limits(p, execution); !s.ok()) return s;
-  return visit_storage(
-      p.dtype, [&](auto storage) { return forward<decltype(storage)>(p, out, workspace, execution); });
-}
-
-std::size_t joint_gradient_workspace_bytes_cuda(const TransducerJointProblem& p,
-                                                const TransducerJointGradient& g,
-                                                const Execution& execution) {
-  return visit_storage(p.dtype, [&](auto storage) {
-    using Storage = decltype(storage);
-    Arena arena;
-    static_cast<void>(JointGradientMemory<Storage>(p, g, JointPlan<Storage>(p, execution), arena));
-    return arena.used();
-  });
-}
-
-Status joint_gradient_cuda(const TransducerJointProblem& p, const TransducerJointGradient& g,
-                           Workspace workspace, const Execution& execution) {
-  if (Status s = check_limits(p, execution); !s.ok()) return s;
-  return visit_storage(p.dtype,
-                       [&](auto storage) { return gradient<decltype(storage)>(p, g, workspace, execution); });
-}
+template struct JointBlocks<float>;
+template struct JointBlocks<double>;
+template struct JointBlocks<cuda::Float16>;
+template struct JointBlocks<cuda::BFloat16>;
 
 }  // namespace warpalign::detail::transducer

@@ -8,6 +8,7 @@
 // what is needed of elements that other lanes write is read before.
 #pragma once
 
+#include "transducer/cuda/node_posteriors.cuh"
 #include "transducer/cuda/params.cuh"
 #include "transducer/cuda/row_sum.cuh"
 
@@ -180,20 +181,16 @@ class NodeGradient {
     return table_of(p.batch, utterance_);
   }
 
-  // FastEmit's g of a slot, 0 where there is no arc or the arc does not depend on the logits.
+  [[nodiscard]] __device__ __forceinline__ NodePosteriors<Real> posteriors() const {
+    return {p.batch, utterance_, p.slots, p.label_factor, at_.t, at_.u};
+  }
   [[nodiscard]] __device__ __forceinline__ Real posterior(int arc) const {
-    const int star = p.batch.lattice.star;
-    if (!arc_end(table(), arc, at_.t, at_.u, utterance_.frames, utterance_.labels).exists) return 0;
-    const bool is_label = table().is_label(arc);
-    if (star >= 0 && (is_label || at_.u > 0) && utterance_.targets[at_.u - !is_label] == star) return 0;
-    const Real g = p.slots[utterance_.slot + utterance_.layout.slot(at_.t, at_.u + is_label, arc)];
-    return is_label ? g * p.label_factor : g;
+    return posteriors().of(table(), arc);
   }
 
   __device__ __forceinline__ void find_posterior() {
-    const int arcs = table().arcs(), blanks = table().blanks;
-    for (int arc = 0; arc < blanks; ++arc) by_blanks_ += posterior(arc);
-    for (int arc = blanks; arc < arcs; ++arc) by_labels_ += posterior(arc);
+    by_blanks_ = posteriors().of_blanks(table());
+    by_labels_ = posteriors().of_labels(table());
     posterior_ = by_blanks_ + by_labels_;
   }
 

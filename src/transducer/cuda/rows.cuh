@@ -26,8 +26,9 @@ struct RowsParams {
   Real* slots;
 };
 
-// The arcs out of one node, by one lane.
-template <class Storage>
+// The arcs out of one node, by one lane. kPicked: `row` has the logits of the node's columns alone: its
+// blanks', then the label's (TDT has one blank).
+template <class Storage, bool kPicked = false>
 struct NodeWeights {
   using Real = cuda::Sum<Storage>;
   const RowsParams<Storage>& p;
@@ -45,6 +46,15 @@ struct NodeWeights {
     return w == -minus_infinity<Real>() ? static_cast<Real>(CUDART_NAN) : w;
   }
 
+  [[nodiscard]] __device__ __forceinline__ int blank_place(int arc) const {
+    if (!kPicked) return table.column[arc];
+    return p.batch.lattice.tdt ? 0 : arc;
+  }
+  [[nodiscard]] __device__ __forceinline__ int label_place(int label) const {
+    if (!kPicked) return label;
+    return p.batch.lattice.tdt ? 1 : table.blanks;
+  }
+
   // log2 of an arc's weight; -inf where there is no such arc.
   __device__ __forceinline__ Real weight(int arc) const {
     if (!arc_end(table, arc, t, u, utterance.frames, utterance.labels).exists) return minus_infinity<Real>();
@@ -60,7 +70,7 @@ struct NodeWeights {
     if (!term.scored) return constant;
     // The lattice finds invalid labels; nothing is read for them here.
     if (is_label && !label_is_valid(p.batch.lattice, p.batch.labels, label)) return minus_infinity<Real>();
-    const Storage* const x = row + (is_label ? label : table.column[arc]);
+    const Storage* const x = row + (is_label ? label_place(label) : blank_place(arc));
     const Real w = constant + probability(static_cast<Real>(cuda::widen(*x)), sum);
     if (!duration_row) return w;
     return w + probability(static_cast<Real>(cuda::widen(duration_row[table.duration[arc]])), duration_sum);

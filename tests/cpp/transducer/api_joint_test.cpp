@@ -83,6 +83,7 @@ std::vector<Violation> violations_of_the_problem() {
       {"execution", 7, [](Call& c) { c.execution.device = static_cast<Device>(7); }},
       {"dtype", 9, [](Call& c) { c.p.dtype = static_cast<DType>(9); }},
       {"hidden", 0, [](Call& c) { c.p.hidden = 0; }},
+      {"workspace_limit", -1, [](Call& c) { c.p.workspace_limit = -1; }},
       {"hidden", (1 << 24) + 1, [](Call& c) { c.p.hidden = (1 << 24) + 1; }},
       {"hidden", 1 << 24,
        [](Call& c) {

@@ -2,6 +2,7 @@
 // what a device cannot do is said.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -72,7 +73,98 @@ TEST(TransducerJointCuda, NothingIsLiveWithoutPaths) {
   }
 }
 
+// So many labels that warpgroups multiply, where there are any. Families: RNN-T, multi-blank, TDT.
+JointBatch many_labels(DType dtype, int number, int hidden) {
+  std::mt19937 random(20 + number);
+  JointBatch batch;
+  batch.dtype = dtype;
+  batch.network.hidden = hidden;
+  batch.network.tanh = number == 1;
+  batch.gap = number;
+  constexpr int kLabels = 140;
+  for (const auto& [frames, labels] : {std::pair{17, 9}, {1, 3}, {4, 40}, {0, 2}, {6, 0}}) {
+    reference::Transducer p;
+    p.frames = frames;
+    p.labels = kLabels;
+    p.blank = kLabels - 1;
+    p.fastemit = 0.1;
+    p.delay = 0.01;
+    p.sigma = 0.05;
+    p.clamp = number == 0 ? 0 : 0.4;
+    if (number == 1) {
+      p.durations = {2, 4};
+      p.ids = {3, 130};
+      p.star = kLabels + 5;
+      p.star_penalty = 0.5;
+    } else if (number == 2) {
+      p.tdt = true;
+      p.durations = {0, 1, 3, 2, 4, 5, 6, 7, 8, 9};
+      p.without_durations = frames == 4;
+    }
+    for (int u = 0; u < labels; ++u) p.targets.push_back(4 + static_cast<int>(random() % 126));
+    if (number == 1 && labels > 4) p.targets[2] = p.star;
+    batch.add(p, random, labels == 3 ? -0.5 : 1.5);
+  }
+  return batch;
+}
+double product_error(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-10 : 0x1p-7; }
+
+TEST(TransducerJointCuda, HalfTypesWithManyLabels) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  for (int number = 0; number < 3; ++number) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      // Products of 216 and of 256 columns.
+      for (const int hidden : {19, 240}) {
+        if (hidden > 19 && number > 0) continue;
+        SCOPED_TRACE(::testing::Message()
+                     << "family " << number << " " << static_cast<int>(dtype) << " H " << hidden);
+        const JointBatch batch = many_labels(dtype, number, hidden);
+        expect_close(batch, run_on_device(batch), product_error(dtype));
+      }
+    }
+  }
+}
+
+// Chunks end within a frame, and a batch has other chunks than an utterance alone.
+TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  const JointBatch batch = many_labels(DType::kBFloat16, 0, 40);
+  const JointRun once = run_on_device(batch);
+  JointBatch chunks = batch;
+  chunks.workspace_limit = 0;
+  const JointRun all = run_on_device(chunks);
+  ASSERT_TRUE(all.status.ok());
+  EXPECT_EQ(all.loss, once.loss);
+  EXPECT_EQ(all.encoder, once.encoder);
+  EXPECT_EQ(all.predictor, once.predictor);
+  EXPECT_EQ(run_on_device(chunks).weight, all.weight);
+  JointBatch alone = batch;
+  alone.problems = {batch.problems[2]};
+  alone.encoder = {batch.encoder[2]};
+  alone.predictor = {batch.predictor[2]};
+  alone.grad_loss = {batch.grad_loss[2]};
+  const JointRun one = run_on_device(alone);
+  ASSERT_TRUE(one.status.ok());
+  EXPECT_EQ(one.loss[0], once.loss[2]);
+  EXPECT_TRUE(
+      std::equal(one.encoder.begin(), one.encoder.begin() + 4 * 40, once.encoder.begin() + 2 * 17 * 40));
+  EXPECT_TRUE(std::equal(one.predictor.begin(), one.predictor.end(), once.predictor.begin() + 2 * 41 * 40));
+}
+
 #if WARPALIGN_SIMT
+// sm_80: the same by blocks whose warps multiply.
+TEST(TransducerJointCuda, HalfTypesWithoutWarpgroups) {
+  struct Restored {
+    simt::Device before = simt::device;
+    ~Restored() { simt::device = before; }
+  } const restored;
+  simt::device.compute_capability_major = 8;
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const JointBatch batch = many_labels(dtype, 2, 19);
+    expect_close(batch, run_on_device(batch), product_error(dtype));
+  }
+}
+
 TEST(TransducerJointCuda, HalfTypesNeedMatrixUnits) {
   struct Restored {
     simt::Device before = simt::device;

@@ -22,6 +22,7 @@ struct JointBatch {
   int gap = 0;     // numbers behind each row of encoder and predictor that belong to nobody
   bool flat_targets = false;
   bool lengths = true;
+  std::int64_t workspace_limit = TransducerJointProblem{}.workspace_limit;
   std::vector<reference::Transducer> problems = {};
   std::vector<std::vector<double>> encoder = {}, predictor = {};
   std::vector<double> grad_loss = {};
@@ -110,6 +111,7 @@ JointRun run_joint_on(const JointBatch& batch, const Execution& execution, bool 
   p.predictor = {predictor.data(), {std::int64_t{batch.states} * row, row, 1}};
   p.weight = weight.data();
   p.bias = batch.has_bias ? bias.data() : nullptr;
+  p.workspace_limit = batch.workspace_limit;
   p.activation = batch.network.tanh ? Activation::kTanh : Activation::kRelu;
   p.lattice = problem_of(family).lattice;
   p.lattice.batch = count;

@@ -1,0 +1,121 @@
+// The joint's CUDA path: which way to multiply, and what no way can do.
+#include <cstdint>
+
+#include "cuda/check.h"
+#include "transducer/cuda/joint_ends.cuh"
+#include "transducer/cuda/kernels.cuh"
+#include "transducer/cuda/launch_joint.h"
+#include "transducer/cuda/plan.cuh"
+
+namespace warpalign::detail::transducer {
+namespace {
+
+template <class Real>
+const cuda::Kernel kCountLive{kKernels, "joint count live", cuda::type_name<Real>(),
+                              joint_live_kernel<Real, false>};
+template <class Real>
+const cuda::Kernel kListLive{kKernels, "joint list live", cuda::type_name<Real>(),
+                             joint_live_kernel<Real, true>};
+const cuda::Kernel kScan{kKernels, "joint scan", nullptr, joint_scan_kernel};
+template <class Storage>
+const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// visitor(JointBlocks<Storage>{}), or visitor(JointWarpgroups<Half>{}). Warpgroups' tiles are 256 labels
+// wide.
+template <class Visitor>
+decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
+#if WARPALIGN_HAS_WARPGROUPS
+  constexpr std::int32_t kFewLabels = 128;
+  if (is_half(p.dtype) && p.labels > kFewLabels &&
+      cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) == 9) {
+    if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
+    return visitor(JointWarpgroups<cuda::BFloat16>{});
+  }
+#endif
+  static_cast<void>(execution);
+  switch (p.dtype) {
+    case DType::kFloat64:
+      return visitor(JointBlocks<double>{});
+    case DType::kFloat16:
+      return visitor(JointBlocks<cuda::Float16>{});
+    case DType::kBFloat16:
+      return visitor(JointBlocks<cuda::BFloat16>{});
+    default:
+      return visitor(JointBlocks<float>{});
+  }
+}
+
+Status check_limits(const TransducerJointProblem& p, const Execution& execution) {
+  const TransducerLattice& l = p.lattice;
+  if (std::int64_t{l.batch} * l.frames * l.states > INT32_MAX - (1 << 20)) {
+    return Status::unsupported("frames", "more than 2^31 nodes of one batch on a GPU");
+  }
+  if (is_half(p.dtype) && cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) {
+    return Status::unsupported("dtype", "half types on a GPU below compute capability 8.0");
+  }
+  return {};
+}
+
+}  // namespace
+
+template <class Real>
+Status launch_list_live(const LiveRows<Real>& live, const LiveList& to, cudaStream_t stream) {
+  const int blocks = static_cast<int>(cuda::div_up(live.batch.rows, std::int64_t{kLiveRows}));
+  const cuda::LaunchConfig config{blocks, kJointThreads, 0, stream};
+  if (Status s = cuda::launch(kCountLive<Real>, config, live, to.counts, to.list, to.places); !s.ok()) {
+    return s;
+  }
+  if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, to.counts, blocks, to.count); !s.ok()) {
+    return s;
+  }
+  return cuda::launch(kListLive<Real>, config, live, to.counts, to.list, to.places);
+}
+template Status launch_list_live(const LiveRows<float>&, const LiveList&, cudaStream_t);
+template Status launch_list_live(const LiveRows<double>&, const LiveList&, cudaStream_t);
+
+template <class Storage>
+Status launch_joint_round(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,
+                          std::int64_t stride, std::int64_t rows, int columns, void* to, void* last,
+                          int blocks, cudaStream_t stream) {
+  return cuda::launch(kRound<Storage>, {blocks, kJointThreads, 0, stream}, from, parts, part_stride, stride,
+                      rows, columns, static_cast<Storage*>(to), static_cast<Storage*>(last));
+}
+template Status launch_joint_round<float>(const float*, int, std::int64_t, std::int64_t, std::int64_t, int,
+                                          void*, void*, int, cudaStream_t);
+template Status launch_joint_round<double>(const double*, int, std::int64_t, std::int64_t, std::int64_t, int,
+                                           void*, void*, int, cudaStream_t);
+template Status launch_joint_round<cuda::Float16>(const float*, int, std::int64_t, std::int64_t, std::int64_t,
+                                                  int, void*, void*, int, cudaStream_t);
+template Status launch_joint_round<cuda::BFloat16>(const float*, int, std::int64_t, std::int64_t,
+                                                   std::int64_t, int, void*, void*, int, cudaStream_t);
+
+std::size_t joint_saved_bytes_cuda(const TransducerJointProblem& p, const Execution& execution) {
+  return saved_bytes_cuda(joint_logits_of(p), execution);
+}
+
+std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                       const Execution& execution) {
+  return visit_way(p, execution, [&](auto way) { return way.workspace_bytes(p, out, execution); });
+}
+
+Status joint_forward_cuda(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+                          const Execution& execution) {
+  if (Status s = check_limits(p, execution); !s.ok()) return s;
+  return visit_way(p, execution, [&](auto way) { return way.forward(p, out, workspace, execution); });
+}
+
+std::size_t joint_gradient_workspace_bytes_cuda(const TransducerJointProblem& p,
+                                                const TransducerJointGradient& g,
+                                                const Execution& execution) {
+  return visit_way(p, execution, [&](auto way) { return way.gradient_workspace_bytes(p, g, execution); });
+}
+
+Status joint_gradient_cuda(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                           Workspace workspace, const Execution& execution) {
+  if (Status s = check_limits(p, execution); !s.ok()) return s;
+  return visit_way(p, execution, [&](auto way) { return way.gradient(p, g, workspace, execution); });
+}
+
+}  // namespace warpalign::detail::transducer

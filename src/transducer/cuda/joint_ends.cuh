@@ -1,0 +1,84 @@
+// What the joint's ways to multiply have in common: live nodes are listed before the chunks, sums are rounded
+// behind them.
+#pragma once
+
+#include "transducer/cuda/joint_rows.cuh"
+#include "transducer/cuda/live_rows.cuh"
+
+namespace warpalign::detail::transducer {
+
+// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on; places[row] says
+// where, and -1 of others).
+template <class Real, bool kScatters>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
+                      std::int32_t* places) {
+  __shared__ int of_warp[kJointWarps];
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  int before = kScatters ? counts[blockIdx.x] : 0;
+  for (int part = 0; part < kLiveRows; part += kJointThreads) {
+    const std::int64_t row =
+        static_cast<std::int64_t>(blockIdx.x) * kLiveRows + part + static_cast<int>(threadIdx.x);
+    const bool live = p.is_live(row);
+    const unsigned mask = __ballot_sync(cuda::kFullWarp, live);
+    if (lane == 0) of_warp[warp] = __popc(mask);
+    __syncthreads();
+    int place = before;
+    for (int w = 0; w < kJointWarps; ++w) {
+      if (w < warp) place += of_warp[w];
+      before += of_warp[w];
+    }
+    if (kScatters && row < p.batch.rows) {
+      place += __popc(mask & ((1u << lane) - 1u));
+      places[row] = live ? place : -1;
+      if (live) list[place] = static_cast<std::int32_t>(row);
+    }
+    __syncthreads();
+  }
+  if (!kScatters && threadIdx.x == 0) counts[blockIdx.x] = before;
+}
+
+// counts[k] becomes the sum of those before; *total the sum of all. One block.
+static __global__ void __launch_bounds__(kJointThreads)
+    joint_scan_kernel(std::int32_t* counts, int blocks, std::int32_t* total) {
+  __shared__ int sums[kJointThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int share = (blocks + kJointThreads - 1) / kJointThreads;
+  const int begin = min(thread * share, blocks), end = min(begin + share, blocks);
+  int own = 0;
+  for (int k = begin; k < end; ++k) own += counts[k];
+  sums[thread] = own;
+  __syncthreads();
+  int before = 0;
+  for (int k = 0; k < thread; ++k) before += sums[k];
+  if (thread == kJointThreads - 1) *total = before + own;
+  for (int k = begin; k < end; ++k) {
+    const int count = counts[k];
+    counts[k] = before;
+    before += count;
+  }
+}
+
+// to[r, j] = sum over parts of from[part, r, j], rounded once: (rows, columns) of rows `stride` apart, and
+// column j == columns to `last` (null: not wanted).
+template <class Storage>
+__global__ void __launch_bounds__(kJointThreads)
+    joint_round_kernel(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,
+                       std::int64_t stride, std::int64_t rows, int columns, Storage* to, Storage* last) {
+  const std::int64_t all = rows * (columns + 1);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
+  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
+       n += step) {
+    const std::int64_t row = n / (columns + 1);
+    const int j = static_cast<int>(n - row * (columns + 1));
+    Storage* const out =
+        j < columns ? (to ? to + row * columns + j : nullptr) : (last ? last + row : nullptr);
+    if (!out) continue;
+    cuda::Sum<Storage> sum = 0;
+    for (int part = 0; part < parts; ++part) sum += from[part * part_stride + row * stride + j];
+    *out = cuda::narrow<Storage>(sum);
+  }
+}
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,75 @@
+// The joint's launches on a GPU: the ways to multiply, and what they share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "transducer/cuda/live_rows.cuh"
+#include "transducer/problem.h"
+#include "warpalign/transducer_joint.h"
+
+namespace warpalign::detail::transducer {
+
+constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// Logits that are not in memory: what sizes and settings follow from.
+inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
+  TransducerProblem logits;
+  logits.dtype = p.dtype;
+  logits.labels = p.labels;
+  logits.lattice = p.lattice;
+  return logits;
+}
+
+// The second call's list of live nodes.
+struct LiveList {
+  std::int32_t* count = nullptr;   // of live nodes
+  std::int32_t* counts = nullptr;  // of blocks of kLiveRows
+  std::int32_t* list = nullptr;
+  std::int32_t* places = nullptr;  // in the list, by row
+
+  LiveList() = default;
+  LiveList(Arena& arena, std::int64_t rows) {
+    count = arena.take<std::int32_t>(1);
+    counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows));
+    list = arena.take<std::int32_t>(static_cast<std::size_t>(rows));
+    places = arena.take<std::int32_t>(static_cast<std::size_t>(rows));
+  }
+};
+template <class Real>
+Status launch_list_live(const LiveRows<Real>& live, const LiveList& to, cudaStream_t stream);
+
+// The sum of parts, rounded to the caller's type: joint_round_kernel.
+template <class Storage>
+Status launch_joint_round(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,
+                          std::int64_t stride, std::int64_t rows, int columns, void* to, void* last,
+                          int blocks, cudaStream_t stream);
+
+// By blocks that make a tile each: every device, every type (half types: sm_80 and later).
+template <class Storage>
+struct JointBlocks {
+  static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                     const Execution& execution);
+  static std::size_t gradient_workspace_bytes(const TransducerJointProblem& p,
+                                              const TransducerJointGradient& g, const Execution& execution);
+  static Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+                        const Execution& execution);
+  static Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                         Workspace workspace, const Execution& execution);
+};
+
+// By warpgroups: half types on sm_90.
+template <class Half>
+struct JointWarpgroups {
+  static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                     const Execution& execution);
+  static std::size_t gradient_workspace_bytes(const TransducerJointProblem& p,
+                                              const TransducerJointGradient& g, const Execution& execution);
+  static Status forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
+                        const Execution& execution);
+  static Status gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                         Workspace workspace, const Execution& execution);
+};
+
+}  // namespace warpalign::detail::transducer

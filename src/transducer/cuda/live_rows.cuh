@@ -1,0 +1,32 @@
+// Which nodes of a batch have gradients at all.
+#pragma once
+
+#include "transducer/cuda/node_posteriors.cuh"
+#include "transducer/cuda/row_gradient.cuh"
+
+namespace warpalign::detail::transducer {
+
+// Whether a row's gradient may be other than 0.
+template <class Real>
+struct LiveRows {
+  Batch batch;
+  const Real* slots;
+  const std::int32_t* outcome;
+  Real label_factor;
+
+  [[nodiscard]] __device__ __forceinline__ bool is_live(std::int64_t row) const {
+    if (row >= batch.rows) return false;
+    const RowCursor at(batch, row);
+    const Utterance u = utterance_at(batch, at.b);
+    if (at.t >= u.frames || at.u > u.labels) return false;
+    const int found = outcome[at.b];
+    if (found != kPaths) return found == kInvalid;
+    const ArcTable& table = table_of(batch, u);
+    const NodePosteriors<Real> arcs{batch, u, slots, label_factor, at.t, at.u};
+    return !is_dead(arcs.of_blanks(table) + arcs.of_labels(table));
+  }
+};
+
+constexpr int kLiveRows = 1024;  // that a block counts
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,359 @@
+// The three products of the joint network by warpgroups (sm_90a), each over a chunk of nodes.
+//
+//   logits    x = h Wᵀ + c. The first call leaves of a row's tile the sum of its exponentials and the few
+//             logits that arcs name, the second one the gradients G by logits, in a half type.
+//   outer     W's sums += Gᵀ h; column H, where h is 1, is the bias's
+//   pull back dh = act' (G W), in h's place
+#pragma once
+
+#include "cuda/add_pair.cuh"
+#include "transducer/cuda/wide_rows.cuh"
+
+namespace warpalign::detail::transducer {
+
+inline constexpr int kWideLabels = 256;  // packed columns of a tile of logits
+
+template <class Half>
+struct WideProducts {
+  WideRows<Half> rows;
+  JointChunk chunk;
+  WidePacked<Half> packed;
+  std::int32_t depth;  // H, up to a whole stage
+  WideParts parts;     // the first call
+  // The second call.
+  Panels<Half> g;            // (chunk, columns)
+  float clamp;               // 0: none
+  float* weight_sums;        // (split, packed columns, sums_stride)
+  std::int64_t sums_stride;  // even, above H
+  std::int32_t split;        // parts of a chunk, each with sums of its own
+};
+
+// Tiles of a chunk's rows by columns; those of the same rows are neighbours.
+struct WideTiles {
+  int rows, columns, depth, width;
+
+  [[nodiscard]] __device__ __forceinline__ int across() const { return (columns + width - 1) / width; }
+  [[nodiscard]] __device__ __forceinline__ int count() const {
+    return (rows + kWideRows - 1) / kWideRows * across();
+  }
+  [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
+    const int n = across();
+    return {index / n * kWideRows, index % n * width, 0, depth};
+  }
+};
+
+// Tiles of W's sums, in `split` parts of a chunk's `terms` nodes.
+struct WideSplitTiles {
+  int rows, columns, width, split;
+  int terms;  // a multiple of kWideDepth
+
+  [[nodiscard]] __device__ __forceinline__ int across() const { return (columns + width - 1) / width; }
+  [[nodiscard]] __device__ __forceinline__ int count() const {
+    return (rows + kWideRows - 1) / kWideRows * across() * split;
+  }
+  [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
+    const int n = across(), all_tiles = count() / split;
+    const int tile = index % all_tiles, part = index / all_tiles, stages = terms / kWideDepth;
+    return {tile / n * kWideRows, tile % n * width, part * stages / split * kWideDepth,
+            (part + 1) * stages / split * kWideDepth, part};
+  }
+};
+
+// A thread's share of a tile of logits: two rows, 64 columns of each. `half` 0 and 1 are the two rows.
+class WideLogits {
+ public:
+  static constexpr int kPairs = kWideLabels / 8;
+
+  __device__ __forceinline__ WideLogits(float (&sum)[kWideLabels / 2], const WidePlace& place, int column)
+      : x_(sum), pair_(place.pair), column_(column) {}
+
+  __device__ __forceinline__ void add_bias(const float* bias) {
+    const auto* const pairs = reinterpret_cast<const float2*>(bias + column_ + pair_);
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const float2 b = pairs[4 * j];
+      x_[4 * j] += b.x;
+      x_[4 * j + 1] += b.y;
+      x_[4 * j + 2] += b.x;
+      x_[4 * j + 3] += b.y;
+    }
+  }
+
+  // The largest logit times log2(e), and the sum of 2^(x log2(e) - shift). All lanes of a row have the same.
+  [[nodiscard]] __device__ __forceinline__ RowSum<float> sum(int half) const {
+    float largest[2] = {OnlineSum<float>::kLeast, OnlineSum<float>::kLeast};
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) largest[k] = max(largest[k], x_[4 * j + 2 * half + k]);
+    }
+    float most = max(largest[0], largest[1]);
+    most = max(most, cuda::shuffle_xor(most, 1));
+    most = max(most, cuda::shuffle_xor(most, 2));
+    const float shift = most * kLog2E<float>;
+    float part[4] = {};
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        part[j % 2 * 2 + k] += exp2_of(fma(x_[4 * j + 2 * half + k], kLog2E<float>, -shift));
+      }
+    }
+    float total = (part[0] + part[1]) + (part[2] + part[3]);
+    total += cuda::shuffle_xor(total, 1);
+    total += cuda::shuffle_xor(total, 2);
+    return {shift, total};
+  }
+
+  // x becomes 2^(x log2(e) + shift + scale).
+  __device__ __forceinline__ void exponentiate(int half, float shift, float scale) {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        float& x = x_[4 * j + 2 * half + k];
+        x = exp2_of(fma(x, kLog2E<float>, shift) + scale);
+      }
+    }
+  }
+
+  // Whether a packed column is this thread's.
+  [[nodiscard]] __device__ __forceinline__ bool owns(int column) const {
+    return column >= column_ && column < column_ + kWideLabels && (column & 6) == pair_;
+  }
+  // What it has there; anything else where the column is not its own.
+  [[nodiscard]] __device__ __forceinline__ float at(int half, int column) const {
+    const int own = (column - column_) / 8;
+    const bool second = column & 1;
+    float v = 0;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      if (j == own) v = second ? x_[4 * j + 2 * half + 1] : x_[4 * j + 2 * half];
+    }
+    return v;
+  }
+  __device__ __forceinline__ void subtract(int half, int column, float v) {
+    const int own = owns(column) ? (column - column_) / 8 : -1;
+    const float first = column & 1 ? 0.0f : v, second = column & 1 ? v : 0.0f;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      if (j == own) {
+        x_[4 * j + 2 * half] -= first;
+        x_[4 * j + 2 * half + 1] -= second;
+      }
+    }
+  }
+  // This thread's duration columns, of the tile that has them: number n is column 8 (n / 2) + pair + n % 2.
+  [[nodiscard]] __device__ __forceinline__ float& duration(int half, int n) {
+    return x_[n / 2 * 4 + 2 * half + n % 2];
+  }
+  [[nodiscard]] __device__ __forceinline__ int duration_column(int n) const {
+    return 8 * (n / 2) + pair_ + n % 2;
+  }
+
+ private:
+  float (&x_)[kWideLabels / 2];
+  const int pair_, column_;
+};
+
+// The log-sum-exp of a row's durations, which four lanes share.
+__device__ __forceinline__ RowSum<float> sum_durations_of_lanes(const float (&x)[4]) {
+  float most = OnlineSum<float>::kLeast;
+#pragma unroll
+  for (int n = 0; n < 4; ++n) most = max(most, x[n]);
+  most = max(most, cuda::shuffle_xor(most, 1));
+  most = max(most, cuda::shuffle_xor(most, 2));
+  const float shift = most * kLog2E<float>;
+  float total = 0;
+#pragma unroll
+  for (int n = 0; n < 4; ++n) total += exp2_of(fma(x[n], kLog2E<float>, -shift));
+  total += cuda::shuffle_xor(total, 1);
+  total += cuda::shuffle_xor(total, 2);
+  return finished(RowSum<float>{shift, total});
+}
+
+// The first call's share of a tile: sums of exponentials, and logits of the columns that arcs name.
+template <class Half>
+__device__ __forceinline__ void keep_parts(const WideProducts<Half>& p, const WideTile& tile, WideLogits& x,
+                                           const WidePlace& place) {
+  const WideColumns& columns = p.rows.columns;
+  const int row = tile.row + place.row;
+  float* const picked = p.parts.picked + static_cast<std::int64_t>(row) * columns.picked();
+  if (columns.durations > 0 && tile.column == 0) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int d = x.duration_column(n);
+        if (d < columns.durations) {
+          picked[8 * half * columns.picked() + columns.blanks + 1 + d] =
+              x.duration(half, n) + p.packed.duration_bias[d];
+        }
+      }
+    }
+  }
+  x.add_bias(p.packed.bias);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float* const to = picked + 8 * half * columns.picked();
+    const int label = p.rows.label[row + 8 * half];
+    const float v = x.at(half, label);
+    if (x.owns(label)) to[columns.blanks] = v;
+    for (int k = 0; k < columns.blanks; ++k) {
+      const int blank = columns.blank[k];
+      if (blank < tile.column || blank >= tile.column + kWideLabels) continue;
+      const float b = x.at(half, blank);
+      if (x.owns(blank)) to[k] = b;
+    }
+    const RowSum<float> sum = x.sum(half);
+    if (place.pair == 0) {
+      p.parts.part[static_cast<std::int64_t>(tile.column / kWideLabels) * p.chunk.most + row + 8 * half] =
+          sum;
+    }
+  }
+}
+
+// The second call's share: gradients by logits.
+template <class Half>
+__device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, const WideTile& tile,
+                                               WideLogits& x, const float (&sum)[kWideLabels / 2],
+                                               const WidePlace& place) {
+  const WideColumns& columns = p.rows.columns;
+  const int row = tile.row + place.row;
+  const bool has_durations = columns.durations > 0 && tile.column == 0;
+  const float* const posterior = p.rows.posterior + static_cast<std::int64_t>(row) * columns.picked();
+  float durations[2][4] = {};
+  float factor[2];
+  if (has_durations) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const WideNode node = p.rows.node[row + 8 * half];
+      float z[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int d = x.duration_column(n);
+        z[n] =
+            d < columns.durations ? x.duration(half, n) + p.packed.duration_bias[d] : minus_infinity<float>();
+      }
+      const RowSum<float> all = sum_durations_of_lanes(z);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int d = x.duration_column(n);
+        if (d >= columns.durations) continue;
+        const float g = posterior[8 * half * columns.picked() + columns.blanks + 1 + d];
+        const float r = node.has_durations ? exp2_of(log2_probability(z[n], all)) * node.posterior - g : 0.0f;
+        durations[half][n] = r * node.factor;
+      }
+    }
+  }
+  x.add_bias(p.packed.bias);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const WideNode node = p.rows.node[row + 8 * half];
+    const float* const g = posterior + 8 * half * columns.picked();
+    factor[half] = node.factor;
+    x.exponentiate(half, node.shift, node.scale);
+    x.subtract(half, node.label, g[columns.blanks]);
+    for (int k = 0; k < columns.blanks; ++k) {
+      const int blank = columns.blank[k];
+      if (blank >= tile.column && blank < tile.column + kWideLabels) x.subtract(half, blank, g[k]);
+    }
+  }
+  const float most = p.clamp > 0 ? p.clamp : -minus_infinity<float>();
+#pragma unroll
+  for (int j = 0; j < WideLogits::kPairs; ++j) {
+    const int column = tile.column + 8 * j;
+    if (column / 8 >= p.g.count) break;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float v[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        v[k] = fmin(fmax(sum[4 * j + 2 * half + k], -most), most) * factor[half];
+        if (j < 2 && has_durations) v[k] = durations[half][2 * j + k];
+      }
+      *reinterpret_cast<std::uint32_t*>(p.g.at(row + 8 * half, column + place.pair)) =
+          cuda::narrow_pair<Half>(v[0], v[1]);
+    }
+  }
+}
+
+template <class Half, bool kForGradient>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wide_logits_kernel(const __grid_constant__ WideProducts<Half> p) {
+  const WideTiles tiles{p.chunk.rows(), p.packed.rows, p.depth, kWideLabels};
+  multiply_wide<kWideLabels, false, false>(
+      p.rows.h, p.packed.weight, tiles,
+      [&](const WideTile& tile, float(&sum)[kWideLabels / 2], const WidePlace& place) {
+        WideLogits x(sum, place, tile.column);
+        if constexpr (kForGradient) {
+          make_gradients(p, tile, x, sum, place);
+        } else {
+          keep_parts(p, tile, x, place);
+        }
+      });
+}
+
+template <class Half, int kWidth>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wide_outer_kernel(const __grid_constant__ WideProducts<Half> p) {
+  // Rows behind the last node, up to a whole tile, are 0.
+  const int rows = (p.chunk.rows() + kWideRows - 1) / kWideRows * kWideRows;
+  const WideSplitTiles tiles{8 * p.g.count, p.rows.hidden + 1, kWidth, p.split, rows};
+  const int columns = p.rows.columns.first_label + p.rows.columns.labels;
+  multiply_wide<kWidth, true, true>(
+      p.g, p.rows.h, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
+        float* const sums = p.weight_sums + static_cast<std::int64_t>(tile.part) * columns * p.sums_stride;
+    // Each number has one writer at a time: the order of additions is that of the chunks.
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int row = tile.row + place.row + 8 * i;
+          if (row >= columns) continue;
+          float* const to = sums + row * p.sums_stride + tile.column + place.pair;
+#pragma unroll
+          for (int j = 0; j < kWidth / 8; ++j) {
+            if (tile.column + 8 * j + place.pair > p.rows.hidden) continue;
+            cuda::add_pair(to + 8 * j, sum[4 * j + 2 * i], sum[4 * j + 2 * i + 1]);
+          }
+        }
+      });
+}
+
+template <class Half, int kWidth>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wide_back_kernel(const __grid_constant__ WideProducts<Half> p) {
+  // Columns of G behind the last label are 0, and so are the weights there.
+  const WideTiles tiles{p.chunk.rows(), p.rows.hidden, 8 * p.g.count, kWidth};
+  multiply_wide<kWidth, false, true>(
+      p.g, p.packed.back, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
+        const auto slope = [&](float h) { return p.rows.is_tanh ? 1.0f - h * h : h > 0.0f ? 1.0f : 0.0f; };
+        // Hidden numbers are read some at a time, before their places are written.
+        constexpr int kPairs = kWidth / 8, kTogether = 8;
+#pragma unroll
+        for (int first = 0; first < kPairs; first += kTogether) {
+          std::uint32_t hidden[kTogether][2];
+          const auto each = [&](const auto& function) {
+#pragma unroll
+            for (int k = 0; k < kTogether; ++k) {
+              const int column = tile.column + 8 * (first + k) + place.pair;
+              if (first + k >= kPairs || column >= p.rows.hidden) continue;
+#pragma unroll
+              for (int i = 0; i < 2; ++i) {
+                function(k, i,
+                         reinterpret_cast<std::uint32_t*>(p.rows.h.at(tile.row + place.row + 8 * i, column)));
+              }
+            }
+          };
+          each([&](int k, int i, const std::uint32_t* at) { hidden[k][i] = *at; });
+          each([&](int k, int i, std::uint32_t* at) {
+            float left, right;
+            cuda::widen_pair<Half>(hidden[k][i], left, right);
+            const int j = min(first + k, kPairs - 1);
+            *at = cuda::narrow_pair<Half>(sum[4 * j + 2 * i] * slope(left),
+                                          sum[4 * j + 2 * i + 1] * slope(right));
+          });
+        }
+      });
+}
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,151 @@
+// What a call of the joint by warpgroups works on: sizes that follow from the problem, and what goes into the
+// workspace.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "transducer/cuda/launch_joint.h"
+#include "transducer/cuda/plan.cuh"
+#include "transducer/cuda/wide_kernels.cuh"
+
+namespace warpalign::detail::transducer {
+inline namespace on_device {
+
+// Bytes of a chunk's rows, at most: they are to stay in the second-level cache.
+constexpr std::int64_t kChunkBytes = 32 << 20;
+// Sums of gradients by weights, at most: parts of a chunk, so that there are enough tiles.
+constexpr std::int32_t kMostSplit = 8;
+
+// The width of tiles that cover so many columns with the least beside them.
+inline int width_for(int columns) {
+  const int narrow = cuda::div_up(columns, 216) * 216, wide = cuda::div_up(columns, 256) * 256;
+  return narrow < wide ? 216 : 256;
+}
+
+inline WideColumns columns_of(const TransducerJointProblem& p) {
+  const TransducerLattice& l = p.lattice;
+  WideColumns c{};
+  c.labels = p.labels;
+  c.durations = l.tdt ? l.durations : 0;
+  c.first_label = l.tdt ? kDurationColumns : 0;
+  c.blank[c.blanks++] = c.first_label + l.blank;
+  for (int k = 0; !l.tdt && k < l.durations; ++k) c.blank[c.blanks++] = l.id[k];
+  return c;
+}
+
+// What a call works on.
+template <class Half>
+class WidePlan {
+ public:
+  WidePlan(const TransducerJointProblem& problem, const Execution& execution)
+      : p_(problem),
+        logits_(joint_logits_of(problem)),
+        plan_(logits_, execution),
+        multiprocessors_(std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, execution.cuda_device))),
+        columns_(columns_of(problem)) {}
+  WidePlan(const WidePlan&) = delete;
+  WidePlan& operator=(const WidePlan&) = delete;
+
+  [[nodiscard]] const Plan<float>& plan() const { return plan_; }
+  [[nodiscard]] const WideColumns& columns() const { return columns_; }
+  [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
+  [[nodiscard]] std::int32_t packed() const { return columns_.first_label + columns_.labels; }
+  [[nodiscard]] std::int64_t weight_rows() const { return rounded_up(packed(), kWideLabels); }
+  [[nodiscard]] std::int32_t depth() const {
+    return static_cast<std::int32_t>(rounded_up(p_.hidden, kWideDepth));
+  }
+  [[nodiscard]] std::int32_t h_panels() const { return std::max(depth(), p_.hidden / 8 * 8 + 8) / 8; }
+  [[nodiscard]] std::int32_t g_panels() const {
+    return static_cast<std::int32_t>(rounded_up(packed(), kWideRows)) / 8;
+  }
+  [[nodiscard]] std::int64_t sums_stride() const { return rounded_up(p_.hidden + std::int64_t{1}, 2); }
+  [[nodiscard]] std::size_t sums() const { return static_cast<std::size_t>(packed() * sums_stride()); }
+  [[nodiscard]] std::int32_t label_tiles() const {
+    return static_cast<std::int32_t>(weight_rows() / kWideLabels);
+  }
+  [[nodiscard]] int outer_width() const { return width_for(p_.hidden + 1); }
+  [[nodiscard]] int back_width() const { return width_for(p_.hidden); }
+  [[nodiscard]] int outer_tiles() const {
+    return cuda::div_up(8 * g_panels(), kWideRows) * cuda::div_up(p_.hidden + 1, outer_width());
+  }
+  [[nodiscard]] std::int32_t split() const {
+    return std::clamp(multiprocessors_ / outer_tiles(), 1, kMostSplit);
+  }
+  [[nodiscard]] int blocks(int tiles) const { return std::max(std::min(tiles, multiprocessors_), 1); }
+
+  // Nodes of a chunk: whole tiles, of which the workspace has room for, besides the bytes that are taken. Of
+  // these numbers down to a half, the one that leaves the fewest multiprocessors without a tile.
+  [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
+    std::int64_t row = 16 * h_panels() + 4 * columns_.picked();
+    row +=
+        for_gradient ? 16 * g_panels() + static_cast<std::int64_t>(sizeof(WideNode)) : 8 * label_tiles() + 4;
+    constexpr std::int64_t kGaps = 512;  // between the arrays
+    const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, kChunkBytes) / (row * kWideRows);
+    const int most = static_cast<int>(
+        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), std::int64_t{kWideRows})), 1));
+    const auto turns = [&](int tiles) { return cuda::div_up(tiles, multiprocessors_); };
+    int best = most;
+    double least = 0;
+    for (int tiles = most; tiles >= (most + 1) / 2; --tiles) {
+      double cost = turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
+      if (for_gradient) {
+        cost += turns(tiles * cuda::div_up(p_.hidden, back_width())) * double(back_width()) * packed();
+      }
+      cost /= tiles;
+      if (tiles == most || cost < least) {
+        best = tiles;
+        least = cost;
+      }
+    }
+    return best * kWideRows;
+  }
+
+  [[nodiscard]] WideRows<Half> rows(Half* h) const {
+    WideRows<Half> rows{};
+    rows.encoder = static_cast<const Half*>(p_.encoder.data);
+    rows.predictor = static_cast<const Half*>(p_.predictor.data);
+    rows.aligned = p_.hidden % 8 == 0 && is_aligned(rows.encoder, 16) && is_aligned(rows.predictor, 16);
+    for (int axis = 0; axis < 2; ++axis) {
+      rows.encoder_stride[axis] = p_.encoder.stride[axis];
+      rows.predictor_stride[axis] = p_.predictor.stride[axis];
+      rows.aligned &= rows.encoder_stride[axis] % 8 == 0 && rows.predictor_stride[axis] % 8 == 0;
+    }
+    rows.hidden = p_.hidden;
+    rows.is_tanh = p_.activation == Activation::kTanh;
+    rows.h = {h, h_panels()};
+    rows.columns = columns_;
+    return rows;
+  }
+
+  [[nodiscard]] WidePacked<Half> take_packed(Arena& arena, bool with_back) const {
+    WidePacked<Half> packed{};
+    const auto elements = static_cast<std::size_t>(weight_rows() * depth());
+    packed.rows = static_cast<std::int32_t>(weight_rows());
+    packed.weight = {arena.take<Half>(elements), depth() / 8};
+    if (with_back) packed.back = {arena.take<Half>(elements), depth() / 8};
+    packed.bias = arena.take<float>(static_cast<std::size_t>(weight_rows()));
+    packed.duration_bias = arena.take<float>(kDurationColumns);
+    return packed;
+  }
+  // Blocks that pack the weights.
+  [[nodiscard]] int pack_blocks() const {
+    return plan_.blocks_for(weight_rows() * (depth() / 8), kJointThreads);
+  }
+  // Blocks whose warps take 32 rows and 8 panels each.
+  [[nodiscard]] int hidden_blocks(std::int32_t chunk) const {
+    return plan_.blocks_for(std::int64_t{chunk} * cuda::div_up(h_panels(), 8), kJointThreads);
+  }
+
+ private:
+  const TransducerJointProblem& p_;
+  const TransducerProblem logits_;
+  const Plan<float> plan_;
+  const int multiprocessors_;
+  const WideColumns columns_;
+};
+
+}  // namespace on_device
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,162 @@
+// Products of matrices of a half type by warpgroups (sm_90a). Blocks stay, and take tiles of 128 rows and 216
+// or 256 columns in turn. One warp copies stages of 64 terms into a ring in shared memory; two groups of four
+// warps multiply, each 64 rows.
+//
+//   c[r,n] = sum over k of a[r,k] b[n,k]
+//
+// A sum goes in the order of k, whatever rows and columns are beside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/bulk_copy.cuh"
+#include "cuda/half.cuh"
+#include "cuda/shared.cuh"
+#include "cuda/warp.cuh"
+#include "cuda/wgmma.cuh"
+
+namespace warpalign::detail::transducer {
+
+// A matrix in blocks of kBlock rows, each in panels of 8 columns: 8 x 8 elements are 128 neighbouring bytes,
+// a panel's part of a block is one run, and so are neighbouring panels' parts.
+template <class Half, int kBlock = 64>
+struct Panels {
+  static constexpr int kRows = kBlock;
+  Half* data;
+  std::int32_t count;  // panels
+
+  [[nodiscard]] __device__ __forceinline__ Half* at(int row, int column) const {
+    const std::int64_t run = static_cast<std::int64_t>(row / kBlock) * count + column / 8;
+    return data + run * (kBlock * 8) + row % kBlock * 8 + column % 8;
+  }
+};
+
+inline constexpr int kWideRows = 128;         // of a tile
+inline constexpr int kWideDepth = 64;         // of a stage
+inline constexpr int kWideStages = 4;         // one is multiplied, the others are on their way
+inline constexpr int kWideMultipliers = 256;  // threads
+inline constexpr int kWideThreads = kWideMultipliers + cuda::kWarpSize;
+
+template <int kColumns>
+inline constexpr int kWideStageBytes = (kWideRows + kColumns) * kWideDepth * 2;
+// Dynamic shared memory of a block.
+template <int kColumns>
+inline constexpr std::size_t kWideBytes = std::size_t{kWideStages} * kWideStageBytes<kColumns>;
+
+// A tile of the product, and its terms: multiples of kWideDepth.
+struct WideTile {
+  int row, column;
+  int begin, end;
+  int part = 0;  // of the terms, where several tiles share an element's
+};
+
+// Where a thread's sums lie in a tile.
+struct WidePlace {
+  int row;   // of sum[4 j + 2 i + k]: row + 8 i
+  int pair;  // its column: 8 j + pair + k
+
+  __device__ __forceinline__ WidePlace() {
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarpSize;
+    row = thread / cuda::kWarpSize * 16 + lane / 4;
+    pair = lane % 4 * 2;
+  }
+};
+
+// A factor's stage: kAcross rows (columns) of the product, kWideDepth terms.
+template <class Half, int kAcross, bool kTransposed, int kBlock>
+struct WideStage {
+  static constexpr int kBytes = kAcross * kWideDepth * 2;
+  // Plain: the terms' panels of each block of rows; transposed: all panels of one block.
+  static constexpr int kRuns = kTransposed ? 1 : kAcross / kBlock;
+  static constexpr int kPanelBytes = kBlock * 16;
+  static_assert(kTransposed ? kBlock == kWideDepth : kAcross % kBlock == 0);
+
+  // Bytes of a run. Transposed factors may end within the tile: what lies behind is not copied, and only sums
+  // that nobody asks for have it.
+  __device__ static __forceinline__ int run_bytes(const Panels<Half, kBlock>& from, int first) {
+    return kPanelBytes * (kTransposed ? min(kAcross / 8, from.count - first / 8) : kWideDepth / 8);
+  }
+  __device__ static __forceinline__ void copy(const Panels<Half, kBlock>& from, int first, int depth,
+                                              unsigned char* to, cuda::TransferBarrier* barrier) {
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const Half* const source = kTransposed ? from.at(depth, first) : from.at(first + run * kBlock, depth);
+      cuda::copy_bulk(to + run * (kBytes / kRuns), source, run_bytes(from, first), barrier);
+    }
+  }
+  // Rows (columns) from `first` on, terms from `depth` on.
+  __device__ static __forceinline__ cuda::SharedTile tile(const unsigned char* stage, int first, int depth) {
+    if (kTransposed) return {stage + first / 8 * kPanelBytes + depth * 16, 128, kPanelBytes};
+    return {stage + first / kBlock * (kBytes / kRuns) + depth / 8 * kPanelBytes, kPanelBytes, 128};
+  }
+};
+
+// function(tile, sums, place) for every tile, tiles.at(0) to tiles.at(tiles.count() - 1), by the multiplying
+// threads of some block. All threads of all blocks call.
+template <int kColumns, bool kATransposed, bool kBTransposed, class Half, int kBlock, class Tiles,
+          class Function>
+__device__ __forceinline__ void multiply_wide(const Panels<Half>& a, const Panels<Half, kBlock>& b,
+                                              const Tiles& tiles, const Function& function) {
+  using StageA = WideStage<Half, kWideRows, kATransposed, Panels<Half>::kRows>;
+  using StageB = WideStage<Half, kColumns, kBTransposed, kBlock>;
+  __shared__ cuda::TransferBarrier full[kWideStages], empty[kWideStages];
+  unsigned char* const shared = cuda::dynamic_shared();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarpSize;
+  if (thread == 0) {
+    for (int s = 0; s < kWideStages; ++s) {
+      cuda::transfer_init<1>(full + s);
+      cuda::transfer_init<kWideMultipliers / 128>(empty + s);
+    }
+    cuda::transfer_fence();
+  }
+  __syncthreads();
+  const int count = tiles.count(), blocks = static_cast<int>(gridDim.x);
+  int step = 0;  // stages so far
+  if (thread >= kWideMultipliers) {
+    if (lane > 0) return;
+    for (int t = static_cast<int>(blockIdx.x); t < count; t += blocks) {
+      const WideTile tile = tiles.at(t);
+      const int bytes =
+          StageA::kRuns * StageA::run_bytes(a, tile.row) + StageB::kRuns * StageB::run_bytes(b, tile.column);
+      for (int k = tile.begin; k < tile.end; k += kWideDepth, ++step) {
+        const int s = step % kWideStages;
+        if (step >= kWideStages) cuda::transfer_wait(empty + s, (step / kWideStages - 1) % 2);
+        unsigned char* const to = shared + s * kWideStageBytes<kColumns>;
+        cuda::transfer_expect(full + s, bytes);
+        StageA::copy(a, tile.row, k, to, full + s);
+        StageB::copy(b, tile.column, k, to + StageA::kBytes, full + s);
+      }
+    }
+    return;
+  }
+  const int group_row = thread / 128 * 64;
+  const WidePlace place;
+  for (int t = static_cast<int>(blockIdx.x); t < count; t += blocks) {
+    const WideTile tile = tiles.at(t);
+    if (tile.begin >= tile.end) continue;
+    float sum[kColumns / 2];
+    for (int k = tile.begin; k < tile.end; k += kWideDepth, ++step) {
+      const int s = step % kWideStages;
+      cuda::transfer_wait(full + s, step / kWideStages % 2);
+      const unsigned char* const stage = shared + s * kWideStageBytes<kColumns>;
+      cuda::wgmma_fence();
+#pragma unroll
+      for (int d = 0; d < kWideDepth; d += 16) {
+        cuda::wgmma<Half, kColumns, kATransposed, kBTransposed>(sum, StageA::tile(stage, group_row, d),
+                                                                StageB::tile(stage + StageA::kBytes, 0, d),
+                                                                k > tile.begin || d > 0);
+      }
+      cuda::wgmma_commit();
+      cuda::wgmma_wait<1>();  // the products of the stage before have ended
+      if (k > tile.begin && thread % 128 == 0) {
+        cuda::transfer_arrive(empty + (step - 1) % kWideStages);
+      }
+    }
+    cuda::wgmma_wait<0>();
+    if (thread % 128 == 0) cuda::transfer_arrive(empty + (step - 1) % kWideStages);
+    function(tile, sum, place);
+  }
+}
+
+}  // namespace warpalign::detail::transducer

@@ -1,0 +1,390 @@
+// The rows of a joint network's nodes where warpgroups multiply: hidden rows and what the products need of
+// nodes before, arc weights and sums of gradients behind them.
+#pragma once
+
+#include <cstdint>
+
+#include "transducer/cuda/joint_rows.cuh"
+#include "transducer/cuda/node_posteriors.cuh"
+#include "transducer/cuda/wide_product.cuh"
+
+namespace warpalign::detail::transducer {
+
+// Columns of the packed weights: TDT's durations, 0 to kDurationColumns - 1, then the labels. So durations
+// lie at the same places of the first tile of every row.
+inline constexpr int kDurationColumns = 16;
+static_assert(kTransducerDurations <= kDurationColumns);
+
+// What is picked of a node's logits: its blanks' columns, the label's, and TDT's durations.
+struct WideColumns {
+  std::int32_t first_label;                      // the packed column of label 0
+  std::int32_t labels;                           // V
+  std::int32_t durations;                        // TDT's D; else 0
+  std::int32_t blanks;                           // columns; big blanks' too
+  std::int32_t blank[kTransducerBigBlanks + 1];  // packed columns
+
+  // Places of picked logits and of posteriors: blanks, the label, durations.
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t picked() const { return blanks + 1 + durations; }
+};
+
+// What the products need of a node to make the gradient by its logits: p_k S G = 2^(x_k log2(e) + shift +
+// scale) factor. A node that does not exist has the factor 0 and the scale -inf.
+struct alignas(16) WideNode {
+  float shift, scale, factor, posterior;
+  std::int32_t label;  // its packed column; -1: none
+  std::int32_t has_durations;
+};
+
+template <class Half>
+struct WideRows {
+  const Half* encoder;
+  std::int64_t encoder_stride[2];
+  const Half* predictor;
+  std::int64_t predictor_stride[2];
+  std::int32_t hidden;  // H
+  bool is_tanh;
+  bool aligned;    // rows begin at multiples of 16 bytes, and H is a multiple of 8
+  Panels<Half> h;  // 1 in column H, 0 behind it
+  WideColumns columns;
+  std::int32_t* label;  // (chunk,) the first call: packed columns, -1: none
+  // The second call.
+  WideNode* node;    // (chunk,)
+  float* posterior;  // (chunk, columns.picked()): by column, in the order of WideColumns
+  const RowSum<float>* sums;
+  const float* slots;
+  const std::int32_t* outcome;
+  const float* grad_loss;
+  std::int64_t grad_loss_stride;
+  float label_factor;
+};
+
+// 8 neighbours of a row; 0 from `end` on.
+template <class Half>
+__device__ __forceinline__ void load_eight(const Half* row, int column, int end, bool aligned,
+                                           float (&to)[8]) {
+  if (aligned) {
+    const auto bits = *reinterpret_cast<const cuda::Bits128*>(row + column);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) cuda::widen_pair<Half>(bits.words[k], to[2 * k], to[2 * k + 1]);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 8; ++k) to[k] = column + k < end ? cuda::widen(row[column + k]) : 0.0f;
+}
+
+template <class Half>
+__device__ __forceinline__ void store_eight(Half* to, const float (&from)[8]) {
+  cuda::Bits128 bits;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) bits.words[k] = cuda::narrow_pair<Half>(from[2 * k], from[2 * k + 1]);
+  *reinterpret_cast<cuda::Bits128*>(to) = bits;
+}
+
+// By one lane.
+template <class Half>
+__device__ __forceinline__ void prepare_gradient(const WideRows<Half>& p, const Batch& batch,
+                                                 const RowCursor& at, bool active, int index) {
+  WideNode node{0, minus_infinity<float>(), 0, 0, -1, 0};
+  float* const posterior = p.posterior + static_cast<std::int64_t>(index) * p.columns.picked();
+  for (int k = 0; k < p.columns.picked(); ++k) posterior[k] = 0;
+  if (active) {
+    const Utterance utterance = utterance_at(batch, at.b);
+    const int outcome = p.outcome[at.b];
+    if (outcome == kInvalid) node.factor = CUDART_NAN_F;
+    if (outcome == kPaths) {
+      const ArcTable& table = table_of(batch, utterance);
+      const NodePosteriors<float> arcs{batch, utterance, p.slots, p.label_factor, at.t, at.u};
+      const float by_blanks = arcs.of_blanks(table), by_labels = arcs.of_labels(table);
+      const RowSum<float> sum = p.sums[at.row];
+      node.posterior = by_blanks + by_labels;
+      node.shift = -sum.shift;
+      node.scale = log2(node.posterior) - sum.log2_sum;
+      node.factor = p.grad_loss[at.b * p.grad_loss_stride];
+      node.has_durations = batch.lattice.tdt && !utterance.without_durations;
+      const int blanks = p.columns.blanks;
+      if (batch.lattice.tdt) {
+        posterior[0] = by_blanks;
+        for (int arc = 0; node.has_durations && arc < table.arcs(); ++arc) {
+          posterior[blanks + 1 + table.duration[arc]] += arcs.of(table, arc);
+        }
+      } else {
+        for (int arc = 0; arc < blanks; ++arc) posterior[arc] = arcs.of(table, arc);
+      }
+      if (at.u < utterance.labels && utterance.targets[at.u] != batch.lattice.star) {
+        node.label = p.columns.first_label + utterance.targets[at.u];
+        posterior[blanks] = by_labels;
+      }
+    }
+  }
+  p.node[index] = node;
+}
+
+// Hidden rows of a chunk, and what the products need of each node. A warp takes 32 rows and 8 panels. Rows
+// behind the last one, up to a whole tile, are 0.
+template <class Half, bool kForGradient>
+__global__ void __launch_bounds__(kJointThreads)
+    wide_hidden_kernel(const __grid_constant__ Batch batch, const __grid_constant__ WideRows<Half> p,
+                       const __grid_constant__ JointChunk chunk) {
+  constexpr int kPanels = 8;
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp =
+      static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int count = chunk.rows(), groups = (p.h.count + kPanels - 1) / kPanels;
+  const int tasks = (count + kWideRows - 1) / kWideRows * (kWideRows / cuda::kWarpSize) * groups;
+  for (int task = warp; task < tasks; task += static_cast<int>(gridDim.x) * kJointWarps) {
+    const int group = task % groups, index = task / groups * cuda::kWarpSize + lane;
+    const bool exists = index < count;
+    const RowCursor at(batch, exists ? chunk.row(index) : 0);
+    const bool active =
+        exists && at.t < frames_of(batch.lattice, at.b) && at.u <= labels_of(batch.lattice, at.b);
+    if (group == 0) {
+      if constexpr (kForGradient) {
+        prepare_gradient(p, batch, at, active, index);
+      } else {
+        int label = -1;
+        if (active) {
+          const Utterance utterance = utterance_at(batch, at.b);
+          if (utterance.fits && at.u < utterance.labels) {
+            label = utterance.targets[at.u];
+            if (!label_is_valid(batch.lattice, batch.labels, label) || label == batch.lattice.star)
+              label = -1;
+          }
+        }
+        p.label[index] = label < 0 ? -1 : label + p.columns.first_label;
+      }
+    }
+    // Lanes take 8 panels of 4 rows at a time: whole lines of the caller's rows.
+    const std::int64_t of_encoder = at.b * p.encoder_stride[0] + at.t * p.encoder_stride[1];
+    const std::int64_t of_predictor = at.b * p.predictor_stride[0] + at.u * p.predictor_stride[1];
+    const unsigned all_active = __ballot_sync(cuda::kFullWarp, active);
+    const int panel = group * kPanels + lane % kPanels, column = 8 * panel;
+    constexpr int kRows = cuda::kWarpSize / kPanels;
+#pragma unroll 4
+    for (int first = 0; first < cuda::kWarpSize; first += kRows) {
+      const int r = first + lane / kPanels;
+      const std::int64_t e = cuda::shuffle(of_encoder, r), g = cuda::shuffle(of_predictor, r);
+      const int row = task / groups * cuda::kWarpSize + r;
+      if (panel >= p.h.count) continue;
+      float v[8] = {};
+      if ((all_active >> r & 1u) && column < p.hidden) {
+        float other[8];
+        load_eight(p.encoder + e, column, p.hidden, p.aligned, v);
+        load_eight(p.predictor + g, column, p.hidden, p.aligned, other);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          v[k] = column + k < p.hidden ? joint_activation(v[k] + other[k], p.is_tanh) : 0.0f;
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        if (row < count && column + k == p.hidden) v[k] = 1;
+      }
+      store_eight(p.h.at(row, column), v);
+    }
+  }
+}
+
+// Weights in panels, rows in the order of WideColumns. Their biases in float32: -inf for columns of no label,
+// so that these count for nothing.
+template <class Half>
+struct WidePacked {
+  std::int32_t rows;         // whole tiles
+  Panels<Half, 256> weight;  // as the logits' factor
+  Panels<Half> back;         // as the hidden rows'; null: not wanted
+  float* bias;               // (rows,)
+  float* duration_bias;      // (kDurationColumns,)
+};
+template <class Half>
+__global__ void __launch_bounds__(kJointThreads)
+    wide_pack_kernel(const Half* weight, const Half* bias, int hidden,
+                     const __grid_constant__ WideColumns columns,
+                     const __grid_constant__ WidePacked<Half> to) {
+  const std::int64_t all = static_cast<std::int64_t>(to.rows) * to.weight.count;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
+  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
+       n += step) {
+    const int panel = static_cast<int>(n / to.rows),
+              row = static_cast<int>(n - std::int64_t{panel} * to.rows);
+    const int label = row - columns.first_label;
+    const bool is_label = label >= 0 && label < columns.labels;
+    const bool is_duration = label < 0 && row < columns.durations;
+    const std::int64_t k = is_duration ? columns.labels + row : label;
+    float v[8] = {};
+    if (is_label || is_duration) load_eight(weight + k * hidden, 8 * panel, hidden, false, v);
+    store_eight(to.weight.at(row, 8 * panel), v);
+    if (to.back.data) store_eight(to.back.at(row, 8 * panel), v);
+    if (panel > 0) continue;
+    const float b = bias && (is_label || is_duration) ? cuda::widen(bias[k]) : 0.0f;
+    to.bias[row] = is_label ? b : minus_infinity<float>();
+    if (row < kDurationColumns) to.duration_bias[row] = b;
+  }
+}
+
+// The first call: what the tiles of a row's logits leave behind.
+struct WideParts {
+  RowSum<float>* part;  // (tiles of columns, chunk): shift, and the sum itself
+  float* picked;        // (chunk, columns.picked())
+  std::int32_t tiles;
+};
+
+// Arc weights of a chunk of all rows, a thread for each.
+static __global__ void __launch_bounds__(kJointThreads)
+    wide_weights_kernel(const __grid_constant__ RowsParams<float> p, const __grid_constant__ JointChunk chunk,
+                        const __grid_constant__ WideColumns columns,
+                        const __grid_constant__ WideParts parts) {
+  const Batch& batch = p.batch;
+  const int count = chunk.rows(), step = static_cast<int>(gridDim.x) * kJointThreads;
+  for (int index = static_cast<int>(blockIdx.x) * kJointThreads + static_cast<int>(threadIdx.x);
+       index < count; index += step) {
+    const RowCursor at(batch, chunk.row(index));
+    const Utterance utterance = utterance_at(batch, at.b);
+    if (!utterance.fits || at.t >= utterance.frames || at.u > utterance.labels) continue;
+    const RowSum<float>* const part = parts.part + index;
+    float shift = part[0].shift;
+    for (int k = 1; k < parts.tiles; ++k) {
+      shift = max(shift, part[static_cast<std::int64_t>(k) * chunk.most].shift);
+    }
+    float total = 0;
+    for (int k = 0; k < parts.tiles; ++k) {
+      const RowSum<float> one = part[static_cast<std::int64_t>(k) * chunk.most];
+      total = fma(one.log2_sum, exp2_of(one.shift - shift), total);
+    }
+    const RowSum<float> sum = finished(RowSum<float>{shift, total});
+    if (p.sums) p.sums[at.row] = sum;
+    const float* const picked = parts.picked + static_cast<std::int64_t>(index) * columns.picked();
+    const bool has_durations = batch.lattice.tdt && !utterance.without_durations;
+    const float* const durations = has_durations ? picked + columns.blanks + 1 : nullptr;
+    RowSum<float> duration_sum{};
+    if (has_durations) duration_sum = sum_durations(durations, batch.lattice.durations);
+    NodeWeights<float, true>{p,   utterance,   table_of(batch, utterance), at.t, at.u, picked, durations,
+                             sum, duration_sum}
+        .write();
+  }
+}
+
+// Adds a chunk's dh to the sums of frames and of states. A frame's sum has 32 parts, by u % 32, which are
+// joined at the end; each part, and a state's sum, goes in order. Parts of the frame that a chunk ends with
+// wait for the next chunk. So it changes no bit where chunks end.
+template <class Half>
+struct WideSums {
+  Batch batch;
+  JointChunk chunk;
+  const std::int32_t* places;  // by row: where it stands in the list of live ones; -1: nowhere
+  Panels<Half> dh;
+  int hidden;
+  Half* frames;             // (B T, H); null: not wanted
+  const float* parts_from;  // (32, panels, 8)
+  float* parts_to;
+  float* states;  // (B (U+1), H); null: not wanted
+
+  // sum += rows `step` apart, of those in the chunk; kAtOnce loads are on their way.
+  template <int kAtOnce>
+  __device__ __forceinline__ void add(float (&sum)[8], std::int64_t row, std::int64_t step, int count,
+                                      int column) const {
+    const int rows = chunk.rows();
+    for (int first = 0; first < count; first += kAtOnce) {
+      int place[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        place[k] = first + k < count ? places[row + (first + k) * step] - chunk.first : -1;
+      }
+      cuda::Bits128 bits[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        bits[k] = {};
+        if (place[k] >= 0 && place[k] < rows) {
+          bits[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column));
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          float low, high;
+          cuda::widen_pair<Half>(bits[k].words[w], low, high);
+          sum[2 * w] += low;
+          sum[2 * w + 1] += high;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_frame(std::int64_t frame, int column, bool continues, bool may_go_on,
+                                            int lane) const {
+    const int all = batch.lattice.states, own = (all - lane + cuda::kWarpSize - 1) / cuda::kWarpSize;
+    const std::int64_t at = (static_cast<std::int64_t>(lane) * dh.count + column / 8) * 8;
+    float sum[8] = {};
+    if (continues) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sum[k] = parts_from[at + k];
+    }
+    add<4>(sum, frame * all + lane, cuda::kWarpSize, own, column);
+    if (may_go_on) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
+    }
+    // Each step halves the columns that a lane has.
+    const bool upper = lane & 16, upper_pair = lane & 8, upper_one = lane & 4;
+    float four[4], two[2];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float theirs = cuda::shuffle_xor(upper ? sum[k] : sum[k + 4], 16);
+      four[k] = (upper ? sum[k + 4] : sum[k]) + theirs;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const float theirs = cuda::shuffle_xor(upper_pair ? four[k] : four[k + 2], 8);
+      two[k] = (upper_pair ? four[k + 2] : four[k]) + theirs;
+    }
+    float one = (upper_one ? two[1] : two[0]) + cuda::shuffle_xor(upper_one ? two[0] : two[1], 4);
+    one += cuda::shuffle_xor(one, 2);
+    one += cuda::shuffle_xor(one, 1);
+    column += lane / 4;
+    if (lane % 4 == 0 && column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
+  }
+
+  __device__ __forceinline__ void add_state(int b, int u, int begin, int end, int column) const {
+    if (u >= batch.lattice.states) return;
+    float* const to = states + (static_cast<std::int64_t>(b) * batch.lattice.states + u) * hidden + column;
+    float sum[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] = column + k < hidden ? to[k] : 0.0f;
+    add<16>(sum, static_cast<std::int64_t>(begin) * batch.lattice.states + u, batch.lattice.states,
+            end - begin, column);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      if (column + k < hidden) to[k] = sum[k];
+    }
+  }
+};
+template <class Half>
+__global__ void __launch_bounds__(kJointThreads) wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp =
+      static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int warps = static_cast<int>(gridDim.x) * kJointWarps;
+  const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
+  if (rows == 0) return;
+  const int panels = (p.hidden + 7) / 8, groups = (states + cuda::kWarpSize - 1) / cuda::kWarpSize;
+  const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
+  const bool continues = p.chunk.first > 0 && p.chunk.row(-1) / states == first;
+  const int first_b = first / all_frames, last_b = last / all_frames;
+  const int of_frames = p.frames ? (last - first + 1) * panels : 0;
+  const int of_states = p.states ? (last_b - first_b + 1) * groups * panels : 0;
+  // States come first: they take longest.
+  for (int task = warp; task < of_states + of_frames; task += warps) {
+    const bool is_state = task < of_states;
+    const int number = is_state ? task : task - of_states;
+    const int item = number / panels, column = number % panels * 8;
+    if (is_state) {
+      const int b = first_b + item / groups, u = item % groups * cuda::kWarpSize + lane;
+      const int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;
+      p.add_state(b, u, begin, end, column);
+    } else {
+      const int frame = first + item;
+      p.add_frame(frame, column, continues && item == 0, frame == last, lane);
+    }
+  }
+}
+
+}  // namespace warpalign::detail::transducer
