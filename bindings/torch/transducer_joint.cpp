@@ -33,6 +33,7 @@ struct Inputs {
 struct Network {
   int64_t activation;
   bool tdt;
+  int64_t workspace_limit;
 };
 
 void check_like_encoder(const Tensor& tensor, const char* name, const Tensor& encoder) {
@@ -71,6 +72,7 @@ TransducerJointProblem problem_of(const Inputs& in, const Network& network,
     p.bias = in.bias->const_data_ptr();
   }
   p.activation = enumerator<Activation>(network.activation);
+  p.workspace_limit = network.workspace_limit;
   TransducerLattice& l = p.lattice;
   l.batch = narrowed(in.encoder.size(0));
   l.frames = narrowed(in.encoder.size(1));
@@ -170,14 +172,15 @@ std::tuple<Tensor, Tensor> joint_op(const Tensor& encoder, const Tensor& predict
                                     const MaybeTensor& bias, const Tensor& targets,
                                     const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
                                     const MaybeTensor& without_durations, bool needs_grad, int64_t activation,
-                                    bool tdt, int64_t blank, const std::vector<int64_t>& durations,
+                                    bool tdt, int64_t workspace_limit, int64_t blank,
+                                    const std::vector<int64_t>& durations,
                                     const std::vector<int64_t>& big_blank_ids, double sigma,
                                     double fastemit_lambda, double delay_penalty, int64_t eos_id,
                                     double eos_penalty, int64_t star_id, double star_penalty, double clamp,
                                     bool zero_infinity) {
   return forward(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations},
-      needs_grad, {activation, tdt},
+      needs_grad, {activation, tdt, workspace_limit},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }
@@ -187,14 +190,15 @@ Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, cons
                             const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
                             const MaybeTensor& without_durations, const Tensor& saved,
                             const Tensor& grad_loss, bool needs_encoder, bool needs_predictor,
-                            bool needs_weight, bool needs_bias, int64_t activation, bool tdt, int64_t blank,
-                            const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids,
-                            double sigma, double fastemit_lambda, double delay_penalty, int64_t eos_id,
-                            double eos_penalty, int64_t star_id, double star_penalty, double clamp,
-                            bool zero_infinity) {
+                            bool needs_weight, bool needs_bias, int64_t activation, bool tdt,
+                            int64_t workspace_limit, int64_t blank, const std::vector<int64_t>& durations,
+                            const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda,
+                            double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
+                            double star_penalty, double clamp, bool zero_infinity) {
   return gradient(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations}, saved,
-      grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias}, {activation, tdt},
+      grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
+      {activation, tdt, workspace_limit},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }

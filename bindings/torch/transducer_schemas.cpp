@@ -17,7 +17,8 @@
   "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias, Tensor targets, Tensor? " \
   "encoder_lengths, Tensor? target_lengths, Tensor? without_durations"
 // activation: a number of Activation. tdt: durations are TDT's, D columns behind the labels'.
-#define WARPALIGN_JOINT_SETTINGS "int activation=0, bool tdt=False, " WARPALIGN_NUMBERS
+#define WARPALIGN_JOINT_SETTINGS \
+  "int activation=0, bool tdt=False, int workspace_limit=50331648, " WARPALIGN_NUMBERS
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // saved: what the gradients need, bytes; empty unless needs_grad.

@@ -25,6 +25,8 @@ from warpalign._transducer.reduction import Lengths, reduced
 from warpalign._transducer.settings import TransducerReduction
 
 TransducerActivation = Literal["relu", "tanh"]
+WORKSPACE_LIMIT = 48 * 2**20
+"""Bytes: the core's own default."""
 
 
 def transducer_loss_from_joint(
@@ -52,6 +54,7 @@ def transducer_loss_from_joint(
     star_penalty: float = 1.0,
     clamp: float | None = None,
     zero_infinity: bool = False,
+    workspace_limit: int = WORKSPACE_LIMIT,
     reduction: TransducerReduction = "mean",
 ) -> Tensor:
     """Transducer loss of a joint network: RNN-T, with big blanks if wanted, or TDT. Logits are never in memory as a whole.
@@ -75,13 +78,16 @@ def transducer_loss_from_joint(
         activation: "relu" or "tanh".
         durations: TDT's D numbers of frames, 0 to 64, at most 16. None: RNN-T.
         omega, generator: as in :func:`tdt_loss`; with ``durations`` only.
+        workspace_limit: bytes that a call may take for itself, besides what it keeps for backward. Less means smaller
+            chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
         all others: blank (counted from V if below 0), big_blank_durations, big_blank_ids, sigma, fastemit_lambda,
             delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp (of the gradient by logits), zero_infinity and
             reduction are as in :func:`transducer_loss`.
 
     Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. The CPU widens half types
     to float32. A GPU (compute capability 8.0 and later) multiplies them on its matrix units and adds in float32; hidden
-    rows, logits and their gradients are rounded to the half type there.
+    rows and the gradients by logits are rounded to the half type there. Logits are too, but for more than 128 labels on
+    compute capability 9.0.
 
     Returns:
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
@@ -103,6 +109,7 @@ def transducer_loss_from_joint(
         encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths
     )
     probability, generator = check_omega(omega), check_generator(generator)
+    limit = check_count(workspace_limit, "workspace_limit", 0)
     tdt = durations is not None
     columns = inputs.weight.shape[0]
     ids: tuple[int, ...] = ()
@@ -146,7 +153,7 @@ def transducer_loss_from_joint(
         drawn = torch.rand(batch, generator=generator, device=inputs.encoder.device)
         inputs = inputs._replace(without_durations=drawn < probability)
     with naming_arguments():
-        losses = joint_losses(inputs, JointSettings(kind, tdt, settings))
+        losses = joint_losses(inputs, JointSettings(kind, tdt, limit, settings))
     counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, inputs.predictor.shape[1] - 1)
     return reduced(losses, counts, reduction, unbatched)
 
@@ -160,8 +167,9 @@ class TransducerJointLoss(nn.Module):
         bias: whether the output layer has one.
         device, dtype: of the output layer.
         all others: activation, blank, big_blank_durations, big_blank_ids, durations, sigma, omega, generator,
-            fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp, zero_infinity and reduction
-            are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation mode omega is 0.
+            fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp, zero_infinity,
+            workspace_limit and reduction are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation mode omega
+            is 0.
 
     Attributes:
         weight: (V + D, H), drawn as :class:`torch.nn.Linear` draws it.
@@ -203,6 +211,7 @@ class TransducerJointLoss(nn.Module):
         star_penalty: float = 1.0,
         clamp: float | None = None,
         zero_infinity: bool = False,
+        workspace_limit: int = WORKSPACE_LIMIT,
         reduction: TransducerReduction = "mean",
     ) -> None:
         given = dict(locals())

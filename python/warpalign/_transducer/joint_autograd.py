@@ -42,14 +42,15 @@ class JointSettings(NamedTuple):
 
     activation: int
     tdt: bool
+    workspace_limit: int
     of_lattice: Settings
 
 
 def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    activation, tdt, of_lattice = settings
+    activation, tdt, workspace_limit, of_lattice = settings
     keywords = dict(zip(Settings._fields, of_lattice, strict=True))
     del keywords["from_log_probs"], keywords["packed"]
-    return {"activation": activation, "tdt": tdt, **keywords}
+    return {"activation": activation, "tdt": tdt, "workspace_limit": workspace_limit, **keywords}
 
 
 def _of_each(
@@ -171,7 +172,7 @@ class _JointLoss(torch.autograd.Function):
 
 def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:
     """(B,) losses, differentiable by encoder, predictor, weight and bias."""
-    plain = (settings.activation, settings.tdt, tuple(settings.of_lattice))
+    plain = (*settings[:3], tuple(settings.of_lattice))
     # While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
     if torch.compiler.is_compiling():
         encoder, predictor, weight = (t.view_as(t) for t in inputs[:3])

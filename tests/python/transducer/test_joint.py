@@ -94,6 +94,23 @@ def test_no_less_exact_than_materialised(name: str, dtype: torch.dtype, device: 
         assert (mine - exact).norm() <= 2 * (naive - exact).norm() + own
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_small_workspace_changes_no_bit_but_of_weights(dtype: torch.dtype, device: torch.device) -> None:
+    """Losses and gradients by encoder and predictor. Gradients by weight and bias are sums of chunks."""
+    generator = torch.Generator().manual_seed(3)
+    sizes = ((2, 40, 16), (2, 12, 16), (200, 16), (200,))
+    given = [torch.randn(*s, generator=generator).to(device, dtype).requires_grad_() for s in sizes]
+    y = torch.randint(1, 199, (2, 11), generator=generator).to(device)
+    results = []
+    for limit in (48 << 20, 0):
+        loss = transducer_loss_from_joint(*given, y, reduction="none", workspace_limit=limit)
+        results.append((loss.detach(), *torch.autograd.grad(loss.sum(), given)))
+    for wide, narrow in zip(*[r[:3] for r in results], strict=True):
+        assert torch.equal(wide, narrow)
+    for wide, narrow in zip(*[r[3:] for r in results], strict=True):
+        torch.testing.assert_close(wide, narrow, rtol=4 * torch.finfo(dtype).eps, atol=1e-5)
+
+
 @pytest.mark.parametrize("reduction", ["sum", "mean", "mean_target", "mean_volume", "mean_frame"])
 def test_reductions_and_the_module(reduction: Any, device: torch.device) -> None:
     options = FAMILIES["rnnt"]
