@@ -13,7 +13,7 @@ from warpalign._core.costs import COSTS, CostFunction, check_costs, in_full_prec
 Scale = Literal["max", "mean"]
 # Costs that are so many times larger where the points are: by this power of the factor.
 DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
-_MOST_ENTRIES = 1 << 22  # a block of costs has no more
+_MOST_ENTRIES = 1 << 22  # a block of rows has no more
 
 
 def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def size_of_costs(
     sums: list[Tensor] = []
     counts: list[Tensor] = []
     with torch.no_grad():
-        for rows in _blocks(*sizes):
+        for rows in row_blocks(*sizes):
             cost = block(rows).detach()
             counted = cost.isfinite() & _existing(rows, cost, lengths)
             largest.append(cost.masked_fill(~counted, 0.0).amax((1, 2)))
@@ -63,7 +63,8 @@ def size_of_costs(
         return size.where(size > 0, 1.0)
 
 
-def _blocks(batch: int, n: int, m: int) -> Iterator[slice]:
+def row_blocks(batch: int, n: int, m: int) -> Iterator[slice]:
+    """The rows of (batch, n, m) tables, in blocks that memory has room for."""
     step = max(_MOST_ENTRIES // max(batch * m, 1), 1)
     for first in range(0, n, step):
         yield slice(first, min(first + step, n))

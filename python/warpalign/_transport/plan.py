@@ -10,12 +10,11 @@ from torch import Tensor
 from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments, shape_of
 from warpalign._core.series import widened
 from warpalign._transport import plan_autograd, plan_ops
+from warpalign._transport.costs import row_blocks
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, as_keywords
 
 Axis = Literal[0, 1]
-_MOST_ENTRIES = 1 << 22
-"""Entries of the plan that sparse(threshold=...) holds at once."""
 
 
 class PlanTop(NamedTuple):
@@ -289,12 +288,11 @@ class TransportPlan:
         least = check_number(threshold, "threshold")
         n, m = self._sizes
         found = []
-        step = max(_MOST_ENTRIES // m, 1)
-        for first in range(0, n, step):
-            index = torch.arange(first, min(first + step, n), device=self._of.first.device)
+        for of_block in row_blocks(1, n, m):
+            index = torch.arange(of_block.start, of_block.stop, device=self._of.first.device)
             block = self.rows(index)
             rows, columns = (block > least).nonzero(as_tuple=True)
-            found.append((rows + first, columns, block[rows, columns]))
+            found.append((rows + of_block.start, columns, block[rows, columns]))
         rows, columns, values = (torch.cat(parts) for parts in zip(*found, strict=True))
         return rows, columns, values
 

@@ -94,7 +94,7 @@ def test_every_operation_is_that_of_the_dense_plan(name: str, device: torch.devi
 
 
 def test_sparse_plans(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpalign._transport.plan._MOST_ENTRIES", 50)  # several blocks
+    monkeypatch.setattr("warpalign._transport.costs._MOST_ENTRIES", 50)  # several blocks
     plan = sinkhorn(randn(9, 2, seed=1, device=device), randn(20, 2, seed=2, device=device), epsilon=0.1).plan
     dense = plan.dense()
     kept = plan.sparse(threshold=1e-3)
