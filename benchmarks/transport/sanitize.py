@@ -15,15 +15,16 @@ from torch import Tensor
 from benchmarks.transport.measure import WRONG, Problem
 from benchmarks.transport.sizes import Size
 
-# Rows of a warp, of blocks of 128 and 384 threads, in two segments; teams of one and of several blocks; points of few
-# and of many features.
+# Rows of a warp and of blocks of 128 to 512 threads, that stay in shared memory and that take turns there, in two
+# segments; teams of one and of several blocks; points of few and of many features.
 SHAPES = [
     Size(2, 70, 33),
     Size(2, 65, 70, 3),
     Size(1, 3, 7),
+    Size(1, 230, 250),
     Size(1, 230, 300),
-    Size(1, 5, 1030),
-    Size(1, 3, 6200),
+    Size(1, 30, 1030),
+    Size(1, 8, 6200),
     Size(1, 2, 12289),
     Size(1, 66, 64, 17),
 ]
@@ -116,7 +117,8 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         if message:
             failures += 1
             print(f"WRONG: {case.name}: {message}", file=sys.stderr)
-        print(check.__name__, case.name, flush=True)
+        else:
+            print("ok:", "plan of" if check is plan_wrong else "solve of", case.name, flush=True)
     print(f"{len(checks)} cases, {failures} wrong")
     return failures
 
