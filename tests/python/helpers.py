@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,6 +71,16 @@ def captured(run: Callable[[], Outputs]) -> tuple[torch.cuda.CUDAGraph, Outputs]
     with torch.cuda.graph(graph):
         outputs = run()
     return graph, outputs
+
+
+@contextmanager
+def no_synchronisation() -> Iterator[None]:
+    """Whatever makes the host wait for the GPU raises."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def run_python(*arguments: str, limit_s: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.python.helpers import assert_tensors_equal, captured, numpy64, randn, relative_error
+from tests.python.helpers import (
+    assert_tensors_equal,
+    captured,
+    no_synchronisation,
+    numpy64,
+    randn,
+    relative_error,
+)
 from tests.python.soft_dtw.reference import pair, training_step
 from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign._core.series import as_series
@@ -26,16 +33,6 @@ def cuda() -> torch.device:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
     return torch.device("cuda")
-
-
-@contextmanager
-def no_synchronisation() -> Iterator[None]:
-    """Whatever makes the host wait for the GPU raises."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def leaves(
