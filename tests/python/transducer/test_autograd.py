@@ -268,6 +268,34 @@ def test_a_loss_scale_of_65536(device: torch.device) -> None:
     torch.testing.assert_close(scaled.float() / 65536, wide.float(), rtol=2e-3, atol=1e-7)
 
 
+def test_steps_of_a_gradscaler(device: torch.device) -> None:
+    """A step is the one without a scale; one with a NaN is left out, and the scale is halved."""
+    torch.manual_seed(0)
+    layer = nn.Linear(8, 30, device=device)
+    twin = copy.deepcopy(layer)
+    h, y = torch.randn(2, 20, 6, 8, device=device), torch.randint(1, 30, (2, 5), device=device)
+    scaler = torch.amp.GradScaler(device.type, init_scale=1024.0)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
+    with torch.autocast(device.type, dtype=torch.float16):
+        value = transducer_loss(layer(h), y, blank=0)
+    scaler.scale(value).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    transducer_loss(twin(h), y, blank=0).backward()
+    with torch.no_grad():
+        for mine, plain in zip(layer.parameters(), twin.parameters(), strict=True):
+            assert plain.grad is not None
+            step = 0.01 * plain.grad
+            assert (plain - step - mine).norm() <= 5e-3 * step.norm()
+    before = layer.weight.detach().clone()
+    optimizer.zero_grad()
+    h[1, 3, 2, 0] = torch.nan
+    scaler.scale(transducer_loss(layer(h), y, blank=0)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(layer.weight, before) and scaler.get_scale() == 512.0
+
+
 @pytest.mark.gpu
 def test_cuda_graph_with_changing_lengths(cuda: torch.device) -> None:
     x, y = (
