@@ -13,7 +13,8 @@ import torch
 pytest.importorskip("sklearn")
 
 from tests.python.transport import compat_gromov_cases as cases
-from tests.python.transport.pot_gromov import gauss
+from tests.python.transport.pot import squared_distances
+from tests.python.transport.pot_gromov import asymmetric, gauss
 from tests.python.transport.test_compat import check, signatures
 from warpalign.compat import pot
 from warpalign.transport import gromov_wasserstein
@@ -105,3 +106,26 @@ def test_unbalanced_plans_become_balanced() -> None:
     )
     np.testing.assert_allclose(first, second, atol=1e-6)
     np.testing.assert_allclose(first, balanced, atol=1e-6)
+
+
+def test_asymmetric_matrices_of_a_small_epsilon() -> None:
+    """Table A6: POT's kernels underflow at this epsilon."""
+    C1, C2 = asymmetric()
+    options: dict[str, Any] = {"epsilon": 0.1, "max_iter": 5, "numItermax": 50000}
+    plan = pot.gromov.entropic_gromov_wasserstein(C1, C2, **options)
+    told = pot.gromov.entropic_gromov_wasserstein(C1, C2, symmetric=False, **options)
+    np.testing.assert_allclose(plan, told, atol=1e-6)
+    for axis in (0, 1):
+        np.testing.assert_allclose(plan.sum(axis), 0.1, atol=1e-4)
+
+
+def test_a_batch_is_its_items() -> None:
+    """Table A10."""
+    state = np.random.RandomState(0)
+    C, D = (np.stack([squared_distances(x, x) for x in state.randn(2, 8, 2)]) for _ in range(2))
+    options: dict[str, Any] = {"reg": 0.01, "max_iter": 50, "max_iter_inner": 2000, "tol": 1e-9}
+    together = pot.batch.solve_gromov_batch(C, D, **options)
+    for k in range(2):
+        alone = pot.batch.solve_gromov_batch(C[k : k + 1], D[k : k + 1], **options)
+        np.testing.assert_allclose(together.plan[k], alone.plan[0], atol=1e-5)
+        assert together.value[k] == pytest.approx(alone.value[0], rel=1e-4)

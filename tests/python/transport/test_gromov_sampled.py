@@ -217,3 +217,21 @@ def test_callbacks_and_fewest_steps() -> None:
     assert [of[0] for of in seen] == list(range(1, result.iterations + 1))
     assert {of[1] for of in seen} == {0.05}
     assert [of[2] for of in seen] == result.history.tolist()
+
+
+def test_scales_of_distances_change_nothing() -> None:
+    x, y = spiral(40, 0).double(), swiss_roll(30, 1).double()
+    options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 12}
+    first = gromov_wasserstein_sampled(x, y, **options).plan.dense()
+    scaled = gromov_wasserstein_sampled(1e6 * x, 1e-6 * y, **options).plan.dense()
+    torch.testing.assert_close(scaled, first, rtol=1e-5, atol=1e-10)
+
+
+def test_sums_after_many_last_iterations() -> None:
+    """Partial mass to 1e-5, and sums to 1e-3, once the last plan has iterations enough."""
+    x, y = spiral(60, 0).double(), swiss_roll(50, 1).double()
+    partial = gromov_wasserstein_sampled(x, y, mass=0.7, epsilon=0.01, max_iter=20, polish_iters=2000)
+    assert float(partial.plan.mass()) == pytest.approx(0.7, rel=1e-5)
+    balanced = gromov_wasserstein_sampled(x, y, epsilon=2e-3, max_iter=40, polish_iters=2000)
+    assert float((balanced.plan.marginal(1) * 60 - 1).abs().max()) <= 1e-3
+    assert float((balanced.plan.marginal(0) * 50 - 1).abs().max()) <= 1e-3
