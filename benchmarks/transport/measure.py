@@ -5,7 +5,8 @@ Costs are squared distances of N(0, 1) points, divided by their mean where they 
 peak of the allocator above the inputs, less the results. `read_ms` is one read of the given costs (a copy's time, halved).
 `err_value` is relative, against the same iterations in float64 on dense tables; only where those are small. Peers get the
 same problem and number of iterations in the same run: a loop of torch.logsumexp on given costs (`loop_ms`), POT's
-`sinkhorn_log` on torch tensors (`pot_ms`) and geomloss' tensorized loss (`geomloss_ms`), where they are installed.
+`sinkhorn_log` on torch tensors (`pot_ms`), geomloss' tensorized loss (`geomloss_ms`, with its own list of epsilons) and
+flash-sinkhorn's loss (`flash_ms`), where they are installed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.transport.sizes import Size
 EPSILON = 0.05
 # A value's error above this is recorded as a failure, not as a result.
 WRONG = {"float32": 1e-5, "float64": 1e-10}
+WRONG_OF_MEDIUM = 1e-3
 MOST_ELEMENTS = {
     "cuda": 10**8,
     "cpu": 10**6,
@@ -55,7 +57,7 @@ class Problem:
         else:
             cost = torch.cdist(normal(size.B, size.N, 2), normal(size.B, size.M, 2)).square_()
             self.cost = cost.div_(cost.mean())
-        self.options: dict[str, Any] = {"updates": size.updates}
+        self.options: dict[str, Any] = {"updates": size.updates, "precision": size.precision}
         if size.kind == "unbalanced":
             self.options |= {"rho_a": 1.0, "rho_b": 1.0}
         if size.kind == "partial":
@@ -155,7 +157,7 @@ def torch_loop(problem: Problem) -> Callable[[], Tensor]:
 
 def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
     size = problem.size
-    row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None}
+    row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None, "flash_ms": None}
     small = 2 * MOST_ELEMENTS[device.type] >= size.N * size.M
     if problem.cost is not None and size.kind == "balanced" and size.updates == "alternating" and small:
         row["loop_ms"] = rounded(eager_ms(torch_loop(problem), device, budget_s))
@@ -163,6 +165,13 @@ def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
             row |= pot(problem, device, budget_s)
     if size.gradient and small:
         row |= geomloss(problem, device, budget_s)
+    if (
+        problem.x is not None
+        and size.dtype == "float32"
+        and size.kind == "balanced"
+        and device.type == "cuda"
+    ):
+        row |= flash_sinkhorn(problem, device, budget_s)
     return row
 
 
@@ -216,6 +225,36 @@ def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
         return {"geomloss_error": "out of memory"}
 
 
+def flash_sinkhorn(problem: Problem, device: torch.device, budget_s: float) -> Row:
+    """The package's loss with the same epsilons, or the same number of iterations; TF32 as "medium" is."""
+    try:
+        package: Any = import_module("flash_sinkhorn")
+    except ImportError:
+        return {}
+    size, x, y = problem.size, problem.x, problem.y
+    assert x is not None and y is not None
+    options: dict[str, Any] = {"allow_tf32": size.precision == "medium", "debias": False}
+    if size.epsilon_start:
+        epsilons = [size.epsilon_start]
+        while epsilons[-1] > problem.epsilon:
+            epsilons.append(max(epsilons[-1] / 2, problem.epsilon))
+        options["eps_list"] = epsilons + [problem.epsilon] * (size.iterations - 1)
+    else:
+        options |= {"use_epsilon_scaling": False, "eps": problem.epsilon, "n_iters": size.iterations}
+    loss = package.SamplesLoss("sinkhorn", backend=size.updates, **options)
+
+    def run() -> object:
+        if not size.gradient:
+            with torch.no_grad():
+                return loss(x[0], y[0])
+        return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
+
+    try:
+        return {"flash_ms": rounded(eager_ms(run, device, budget_s))}
+    except (torch.OutOfMemoryError, RuntimeError, ValueError) as failure:
+        return {"flash_error": str(failure).splitlines()[0][:200]}
+
+
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
     problem = Problem(size, device)
@@ -232,9 +271,10 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
         del target
     error = problem.value_error()
     row["err_value"] = rounded(error, 3)
-    if error is not None and not error <= WRONG[size.dtype]:  # NaN is not <= either
+    limit = WRONG_OF_MEDIUM if size.precision == "medium" else WRONG[size.dtype]
+    if error is not None and not error <= limit:  # NaN is not <= either
         row["err_value"] = None
-        row["error"] = f"err_value is {error:.2g}, above {WRONG[size.dtype]:g}"
+        row["error"] = f"err_value is {error:.2g}, above {limit:g}"
     if device.type == "cuda":
         try:
             row["graph_solve_ms"] = rounded(graph_ms(problem.run, device, budget_s))

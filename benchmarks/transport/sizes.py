@@ -20,6 +20,7 @@ class Size(NamedTuple):
     updates: str = "alternating"
     epsilon_start: float = 0.0  # 0: no annealing
     gradient: bool = False
+    precision: str = "highest"
 
     @property
     def name(self) -> str:
@@ -27,6 +28,7 @@ class Size(NamedTuple):
         how += "" if self.updates == "alternating" else f" {self.updates}"
         how += " annealed" if self.epsilon_start else ""
         how += " gradient" if self.gradient else ""
+        how += "" if self.precision == "highest" else f" {self.precision}"
         source = f"D{self.D}" if self.D else "dense"
         return f"{self.B}x{self.N}x{self.M} {source} {self.dtype} {self.iterations}it{how}"
 
@@ -37,7 +39,17 @@ class Size(NamedTuple):
 
 
 _LARGE = Size(1, 10001, 12001)
-_POINTS = Size(1, 10000, 10000, 64, iterations=1, updates="symmetric", epsilon_start=64.0, gradient=True)
+_POINTS = Size(
+    1,
+    10000,
+    10000,
+    64,
+    iterations=1,
+    updates="symmetric",
+    epsilon_start=64.0,
+    gradient=True,
+    precision="medium",
+)
 SIZES: list[Size] = [
     # Costs given: the same sizes that a straightforward torch loop was measured at.
     _LARGE,
@@ -51,15 +63,21 @@ SIZES: list[Size] = [
     Size(64, 500, 500),
     # Points: an annealed symmetric solve with gradients, and fixed iterations.
     _POINTS._replace(N=5000, M=5000),
+    _POINTS._replace(N=5000, M=5000, precision="high"),
     _POINTS,
+    _POINTS._replace(precision="high"),
     _POINTS._replace(N=50000, M=50000),
+    _POINTS._replace(N=50000, M=50000, precision="high"),
     Size(1, 10000, 10000, 64, iterations=20),
+    Size(1, 10000, 10000, 64, iterations=20, precision="high"),
+    Size(1, 10000, 10000, 64, iterations=20, precision="medium"),
     Size(1, 10000, 10000, 3),
-    Size(1, 50000, 50000, 64, iterations=2),
+    Size(1, 50000, 50000, 64, iterations=100, precision="medium"),
 ]
 QUICK_SIZES = [
     Size(1, 65, 70, iterations=10),
     Size(2, 65, 70, kind="unbalanced", iterations=10),
     Size(1, 65, 70, 3, kind="partial", iterations=10),
     Size(1, 40, 50, 8, iterations=3, updates="symmetric", epsilon_start=8.0, gradient=True),
+    Size(1, 40, 50, 8, iterations=3, precision="medium"),
 ]

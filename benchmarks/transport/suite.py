@@ -32,6 +32,7 @@ SUITE = Suite(
         "loop_ms",
         "pot_ms",
         "geomloss_ms",
+        "flash_ms",
         "steps",
         "rho",
     ),

@@ -53,6 +53,28 @@ __device__ __forceinline__ void mma_half(float (&sum)[4], const std::uint32_t (&
 #endif
 }
 
+// product = a b, as mma_half() with a sum of 0, which takes no registers.
+template <class Half>
+__device__ __forceinline__ void mma_half_product(float (&product)[4], const std::uint32_t (&a)[4],
+                                                 const std::uint32_t (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Half, detail::BFloat16>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %10, %10, %10};"
+        : "=f"(product[0]), "=f"(product[1]), "=f"(product[2]), "=f"(product[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+  } else {
+    static_assert(std::is_same_v<Half, detail::Float16>);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %10, %10, %10};"
+        : "=f"(product[0]), "=f"(product[1]), "=f"(product[2]), "=f"(product[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+  }
+#else
+  __trap();
+#endif
+}
+
 // Four 8 x 8 matrices of 16-bit elements from shared memory, one register each. `row` of lane l is where row
 // l % 8 of matrix l / 8 begins: 8 neighbouring elements, aligned to 16 bytes. The lane gets elements
 // (g, 2t .. 2t + 1) of each matrix; with kTransposed (2t .. 2t + 1, g). So the matrices of a 16 x 16 block at

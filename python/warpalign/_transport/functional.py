@@ -103,7 +103,8 @@ def sinkhorn(
         init: a result, or potentials (f, g), to start from. They have no gradient.
         max_iter: iterations at the final epsilon, at most.
         tol: iterations end when no potential moves by more than tol · epsilon. 0: never before max_iter.
-        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`. On a CPU it changes nothing.
+        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "sqeuclidean" of five features or more,
+            with points rounded once. On a CPU it changes nothing.
         batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
 
     Returns:

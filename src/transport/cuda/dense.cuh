@@ -25,6 +25,7 @@ struct Pass {
   const double* rows_at;     // potentials; null: 0
   const double* columns_at;  // likewise
   double lambda;
+  double largest;  // bound of the potentials' magnitudes
   double rounder;  // of the potentials
   double k;        // log2(e) cost_scale / epsilon
   double epsilon;

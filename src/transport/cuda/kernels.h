@@ -12,6 +12,8 @@ struct SinkhornKernel {
   // Blocks of this layout that the current device holds at the same time.
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
+  int terms = 0;                 // numbers of a coordinate on the matrix units; 0: they are not used
+  int own_points = kPointsTile;  // of a block at a time, of points
 };
 
 // For costs that are given. columns: of the kernel's rows.
@@ -21,6 +23,10 @@ const SinkhornKernel<Real>& dense_kernel_for(int columns);
 // For costs made from points.
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();
+
+// The same on the matrix units, of squared distances: one number of binary16 for a coordinate, or two.
+const SinkhornKernel<float>& medium_points_kernel();
+const SinkhornKernel<float>& high_points_kernel();
 
 // Writes what is read off a plan (plan_kernel.cuh), of given costs or of points.
 template <class Real>

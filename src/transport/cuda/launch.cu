@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
 #include "transport/cuda/half_points.h"
 #include "transport/cuda/kernels.cuh"
+#include "transport/cuda/step_share.cuh"
 #include "transport/problem.h"
 
 namespace warpalign::detail::transport {
@@ -20,11 +22,26 @@ Table<Real> table(const StridedTensor& of, int columns) {
 
 enum class Job { kSolve, kReadPlan, kDifferentiate };
 
+// How many numbers of a coordinate are multiplied on the matrix units; 0: they are not used.
+int terms_of(const SinkhornProblem& p, const Execution& execution) {
+  constexpr int kFewestFeatures = 5;  // fewer have passes of their own
+  const bool possible = p.dtype == DType::kFloat32 && p.cost_kind == CostKind::kSquaredEuclidean &&
+                        p.dim >= kFewestFeatures && execution.precision != Precision::kHighest;
+  if (!possible || cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) return 0;
+  return execution.precision == Precision::kHigh ? 2 : 1;
+}
+
 template <class Real>
-const SinkhornKernel<Real>& kernel_for(Job job, bool rows_in_registers, int columns) {
+const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution& execution, Job job,
+                                       int columns) {
   if (job == Job::kReadPlan) return plan_kernel_entry<Real>();
   if (job == Job::kDifferentiate) return jvp_kernel_entry<Real>();
-  return rows_in_registers ? dense_kernel_for<Real>(columns) : points_kernel<Real>();
+  if (p.cost.data) return dense_kernel_for<Real>(columns);
+  if constexpr (std::is_same_v<Real, float>) {
+    const int terms = terms_of(p, execution);
+    if (terms > 0) return terms == 1 ? medium_points_kernel() : high_points_kernel();
+  }
+  return points_kernel<Real>();
 }
 
 // What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
@@ -35,7 +52,7 @@ class Plan {
     const bool rows_in_registers = job == Job::kSolve && p.cost.data;
     swapped_ = rows_in_registers && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
     const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
-    kernel_ = &kernel_for<Real>(job, rows_in_registers, columns);
+    kernel_ = &kernel_for<Real>(p, execution, job, columns);
     tiles_ = !rows_in_registers;
     if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
@@ -71,15 +88,24 @@ class Plan {
     params.rows.splits = layout_.segments;
     params.columns.splits = layout_.row_groups;
     if (tiles_) {
-      params.rows.splits = point_splits(p_.n, p_.m, layout_.team_blocks);
-      params.columns.splits = point_splits(p_.m, p_.n, layout_.team_blocks);
+      params.rows.splits = parts(p_.n, p_.m);
+      params.columns.splits = parts(p_.m, p_.n);
     }
+    // One pass makes the sums of both sides: the columns' have a part for every tile of rows.
+    if (kernel_->terms > 0 && p_.updates == SinkhornUpdates::kSymmetric) {
+      params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
+    }
+    params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0);
     for (SideParams<Real>* const side : {&params.rows, &params.columns}) {
       const std::size_t length = side->length;
       side->potentials = arena.take<double>(teams * 3 * length);
       side->partials = arena.take<Real>(teams * side->splits * length);
       const bool has_lengths = !p_.cost.data && p_.cost_kind == CostKind::kCosine;
       side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0);
+      const bool packs = kernel_->terms > 0;
+      side->packed = arena.take<std::byte>(
+          packs ? teams * kernel_->terms * unit_rows(side->length, p_.dim) * kUnitRowBytes : 0);
+      side->norms = arena.take<double>(packs ? teams * length : 0);
       if (job_ != Job::kDifferentiate) continue;
       SideTangentParams<Real>& moved = side == &params.rows ? params.tangents.rows : params.tangents.columns;
       moved.stretches = arena.take<Real>(has_lengths ? teams * length : 0);
@@ -160,6 +186,15 @@ class Plan {
   }
 
  private:
+  // Of the sums of a side's points.
+  [[nodiscard]] int parts(int length, int other_length) const {
+    if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
+    const int tile = kernel_->terms == 0 && p_.dim <= kMostDimOfRows ? kOwnPointsOfRows : kernel_->own_points;
+    return StepShare(cuda::div_up(length, tile), cuda::div_up(other_length, kPointsStage),
+                     layout_.team_blocks)
+        .most_parts();
+  }
+
   const SinkhornProblem& p_;
   Job job_;
   bool swapped_;

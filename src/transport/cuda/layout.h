@@ -64,6 +64,20 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
 inline constexpr int kPointsThreads = 256;
 inline constexpr int kPointsTile = 64;
 
+inline constexpr int kPointsStage = 64;  // other points in shared memory at a time
+
+// Points of few coordinates: a block has so many of one side at a time.
+inline constexpr int kMostDimOfRows = 8;
+inline constexpr int kOwnPointsOfRows = 2 * kPointsThreads;
+
+// Points on the matrix units are packed in blocks of 16 points and 16 features: 32 rows of 8 features.
+WARPALIGN_ANYWHERE constexpr int unit_blocks(int dim) { return cuda::div_up(dim, 64) * 4; }
+WARPALIGN_ANYWHERE constexpr std::int64_t unit_rows(int length, int dim) {
+  return std::int64_t{cuda::div_up(length, kPointsStage)} * (kPointsStage / 16) * unit_blocks(dim) * 32;
+}
+
+inline constexpr int kUnitRowBytes = 16;
+
 // Into how many parts a team cuts the other side of `length` points, so that all blocks have work.
 constexpr int point_splits(int length, int other_length, int team_blocks) {
   const int tiles = cuda::div_up(length, kPointsTile);

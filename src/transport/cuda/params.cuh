@@ -38,6 +38,8 @@ struct SideParams {
   Table<Real> points;     // D columns
   Real* grad_points;      // null: not wanted
   Real* inverse_lengths;  // (teams, length), of the cosine
+  void* packed;           // (teams, terms, unit_rows()), on the matrix units
+  double* norms;          // (teams, length), squared, of the packed points
 };
 
 // s = sum W P of plan_gradient(): W is `dense`, or U V^T. Null: not wanted.
@@ -107,6 +109,7 @@ struct SolveParams {
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
+  float* centres;  // (teams, D): what packed points are relative to
   // P v, or P^T v, of plan_apply().
   Table<Real> factor;  // K columns for every column, transposed for every row
   Real* result;        // (B, N, K), transposed (B, M, K)

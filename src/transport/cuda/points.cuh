@@ -181,73 +181,85 @@ class Points : public Tiles<Real_> {
   // Sums of the rows, or of the columns.
   template <PassKind kKind>
   __device__ __attribute__((noinline)) void one_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const int splits = own.p.splits;
+    const int tiles = cuda::div_up(own.count, kTile);
+    const int other_tiles = cuda::div_up((of_rows ? columns_ : rows_).count, kTile);
+    for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
+      const int split = task % splits;
+      sums_of_tile<kKind>(pass, of_rows, task / splits, split, other_tiles * split / splits,
+                          other_tiles * (split + 1) / splits, sums);
+    }
+  }
+
+ protected:
+  // Sums of a tile's points over tiles first ... last - 1 of the other side.
+  template <PassKind kKind>
+  __device__ __attribute__((noinline)) void sums_of_tile(const Pass& pass, bool of_rows, int own_tile,
+                                                         int part, int first, int last,
+                                                         PlanSums& sums) const {
     constexpr bool kLargest = kKind == PassKind::kLargest;
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
-    const int splits = own.p.splits;
-    const int tiles = cuda::div_up(own.count, kTile), other_tiles = cuda::div_up(other.count, kTile);
+    const int begin = own_tile * kTile;
     const Real k = static_cast<Real>(pass.k);
-    for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
-      const int begin = task / splits * kTile, split = task % splits;
+    __syncthreads();
+    const Group own_points{own, begin};
+    load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+                 pass.rounder);
+    double totals[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) totals[r] = kLargest ? -CUDART_INF : 0.0;
+    for (int tile = first; tile < last; ++tile) {
       __syncthreads();
-      const Group own_points{own, begin};
-      load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
+      const Group other_points{other, tile * kTile};
+      load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                    pass.rounder);
-      double totals[4];
+      Real costs[4][4];
+      costs_of_tile(own_points, other_points, costs);
+      const Shared& s = shared();
 #pragma unroll
-      for (int r = 0; r < 4; ++r) totals[r] = kLargest ? -CUDART_INF : 0.0;
-      const int last = other_tiles * (split + 1) / splits;
-      for (int tile = other_tiles * split / splits; tile < last; ++tile) {
-        __syncthreads();
-        const Group other_points{other, tile * kTile};
-        load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
-                     pass.rounder);
-        Real costs[4][4];
-        costs_of_tile(own_points, other_points, costs);
-        const Shared& s = shared();
+      for (int r = 0; r < 4; ++r) {
+        Real joined = kLargest ? static_cast<Real>(-CUDART_INF) : Real(0);
+        [[maybe_unused]] Real linear = 0, logits = 0;
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          Real joined = kLargest ? static_cast<Real>(-CUDART_INF) : Real(0);
-          [[maybe_unused]] Real linear = 0, logits = 0;
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            const Real t = logit(r, c, costs[r][c], k);
-            const Real weight = s.weight[1][first_other() + c];
-            if constexpr (kLargest) {
-              if (weight > 0) joined = larger(joined, t);
-            } else {
-              const Real weighted = exp2_of(t) * weight;
-              joined += weighted;
-              if constexpr (kKind == PassKind::kEvaluate) {
-                const Real mass = s.weight[0][first_own() + r] * weighted;
-                if (mass != 0) {
-                  linear += mass * costs[r][c];
-                  logits += mass * t;
-                }
-                const int i = begin + first_own() + r, j = tile * kTile + first_other() + c;
-                if (p_.plan && i < own.count && j < other.count) {
-                  const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
-                  p_.plan[own.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2]] =
-                      static_cast<Real>(plan);
-                }
+        for (int c = 0; c < 4; ++c) {
+          const Real t = logit(r, c, costs[r][c], k);
+          const Real weight = s.weight[1][first_other() + c];
+          if constexpr (kLargest) {
+            if (weight > 0) joined = larger(joined, t);
+          } else {
+            const Real weighted = exp2_of(t) * weight;
+            joined += weighted;
+            if constexpr (kKind == PassKind::kEvaluate) {
+              const Real mass = s.weight[0][first_own() + r] * weighted;
+              if (mass != 0) {
+                linear += mass * costs[r][c];
+                logits += mass * t;
+              }
+              const int i = begin + first_own() + r, j = tile * kTile + first_other() + c;
+              if (p_.plan && i < own.count && j < other.count) {
+                const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
+                p_.plan[own.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2]] =
+                    static_cast<Real>(plan);
               }
             }
           }
-          if constexpr (kKind == PassKind::kEvaluate) {
-            sums.linear += static_cast<double>(linear);
-            sums.logits += static_cast<double>(logits);
-          }
-          totals[r] = kLargest ? larger(totals[r], static_cast<double>(joined))
-                               : totals[r] + static_cast<double>(joined);
         }
+        if constexpr (kKind == PassKind::kEvaluate) {
+          sums.linear += static_cast<double>(linear);
+          sums.logits += static_cast<double>(logits);
+        }
+        totals[r] = kLargest ? larger(totals[r], static_cast<double>(joined))
+                             : totals[r] + static_cast<double>(joined);
       }
+    }
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const double total =
-            cuda::reduce<16>(totals[r], [](double a, double b) { return kLargest ? larger(a, b) : a + b; });
-        const int i = begin + first_own() + r;
-        if (first_other() == 0 && i < own.count) own.partials(split)[i] = static_cast<Real>(total);
-      }
+    for (int r = 0; r < 4; ++r) {
+      const double total =
+          cuda::reduce<16>(totals[r], [](double a, double b) { return kLargest ? larger(a, b) : a + b; });
+      const int i = begin + first_own() + r;
+      if (first_other() == 0 && i < own.count) own.partials(part)[i] = static_cast<Real>(total);
     }
   }
 };

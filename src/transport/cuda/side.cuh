@@ -47,6 +47,7 @@ struct Side {
   const bool product;
   const Marginal marginal;
   const double uniform;  // a weight where none are given
+  mutable int parts;     // of the sums that the last pass has made
   int now = 0;           // which array has the potentials
   float top = 0;         // their largest finite magnitude
   float top_of_shift = 0;
@@ -61,7 +62,8 @@ struct Side {
         count(cuda::true_length(params.lengths, b, params.length)),
         product(product),
         marginal{partial, params.strength},
-        uniform(1.0 / count) {}
+        uniform(1.0 / count),
+        parts(params.splits) {}
 
   [[nodiscard]] __device__ __forceinline__ std::int64_t row_of_batch() const {
     return static_cast<std::int64_t>(b) * p.length;
@@ -122,7 +124,7 @@ template <bool kLargest, class Real, class Body>
 __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int splits = side.p.splits;
+  const int splits = side.parts;
   int sharing = 1;
   while (2 * sharing <= warps && 8 * sharing <= splits) sharing *= 2;
   const int at_once = warps / sharing;

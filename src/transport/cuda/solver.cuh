@@ -68,6 +68,9 @@ class Solver {
   // Leaves the potentials of the last iteration.
   __device__ __forceinline__ void run() {
     const double target = set_up();
+    // Annealing begins where costs are a few times epsilon, and goes on near a solution: sums are in range
+    // as a rule.
+    certified_ = epsilon > target;
     if (p_.symmetric) {
       while (epsilon > target) {
         symmetric_step();
@@ -106,8 +109,8 @@ class Solver {
     pass.rows_at = rows_at;
     pass.columns_at = columns_at;
     pass.lambda = lambda;
-    pass.rounder =
-        rounder_of<Real>(max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top)));
+    pass.largest = max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top));
+    pass.rounder = rounder_of<Real>(pass.largest);
     pass.k = kLog2E<double> * p_.cost_scale / epsilon;
     pass.epsilon = epsilon;
     return pass;
@@ -175,7 +178,6 @@ class Solver {
     }
     lambda *= ratio;
     epsilon = to;
-    certified_ = false;
     team_.barrier();
   }
 
@@ -282,7 +284,8 @@ class Solver {
     if (!(p_.mass > 0)) {
       change(columns, columns.current(), How::kUpdate, 0, mine);
       const Change all = team_.joined(mine);
-      if (all.out_of_range != 0) return false;
+      certified_ = all.out_of_range == 0;
+      if (!certified_) return false;
       take(rows, all);
       take(columns, all);
       return true;
@@ -346,7 +349,7 @@ class Solver {
 
   const SolveParams<Real>& p_;
   Team& team_;
-  const Costs costs_;
+  Costs costs_;
   double moved_lambda_ = 0;
   bool certified_ = false;
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "transport/cuda/dense.cuh"
+#include "transport/cuda/point_cost.cuh"
 
 namespace warpalign::detail::transport {
 
@@ -112,17 +113,6 @@ class Tiles {
     }
   }
 
-  // What one feature adds to the sum that a cost is made of.
-  template <CostKind kKind>
-  static __device__ __forceinline__ Real with_feature(Real sum, Real x, Real y) {
-    if constexpr (kKind == CostKind::kCosine) return fma(x, y, sum);
-    const Real difference = x - y;
-    if constexpr (kKind == CostKind::kSquaredEuclidean) return fma(difference, difference, sum);
-    const Real size = abs(difference);
-    if constexpr (kKind == CostKind::kL1) return sum + size;
-    const Real inner = size > 1 ? Real(1) : size;  // kHuber
-    return fma(inner, size - inner / 2, sum);
-  }
   template <CostKind kKind>
   static __device__ __forceinline__ void add_piece(Real (&sums)[4][4]) {
     const Shared& s = shared();

@@ -55,6 +55,12 @@ void mma_half(float (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t 
   simt::meet(simt::Meeting::kSync, kFullWarp, 0);
 }
 
+template <class Half>
+void mma_half_product(float (&product)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  for (float& v : product) v = 0;
+  mma_half<Half>(product, a, b);
+}
+
 template <bool kTransposed = false>
 void load_matrices(std::uint32_t (&to)[4], const void* row) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)

@@ -1,0 +1,14 @@
+// Sinkhorn on points by matrix units, Precision::kHigh.
+#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/unit_points.cuh"
+
+namespace warpalign::detail::transport {
+namespace {
+
+constexpr SinkhornKernel<float> kKernel = unit_entry<2>();
+
+}  // namespace
+
+const SinkhornKernel<float>& high_points_kernel() { return kKernel; }
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,14 @@
+// Sinkhorn on points by matrix units, Precision::kMedium.
+#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/unit_points.cuh"
+
+namespace warpalign::detail::transport {
+namespace {
+
+constexpr SinkhornKernel<float> kKernel = unit_entry<1>();
+
+}  // namespace
+
+const SinkhornKernel<float>& medium_points_kernel() { return kKernel; }
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,17 @@
+// Sinkhorn on points, float32.
+#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/point_sums.cuh"
+
+namespace warpalign::detail::transport {
+namespace {
+
+constexpr SinkhornKernel<float> kKernel = entry<SolveKernel<PointSums<float>>>();
+
+}  // namespace
+
+template <>
+const SinkhornKernel<float>& points_kernel<float>() {
+  return kKernel;
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,23 @@
+// What one feature adds to the sum that a cost of two points is made of.
+#pragma once
+
+#include "cuda/math.cuh"
+#include "warpalign/cost_kind.h"
+
+namespace warpalign::detail::transport {
+
+// A sum of squares for kSquaredEuclidean and kEuclidean, of products for kCosine.
+template <CostKind kKind, class Real>
+__device__ __forceinline__ Real with_feature(Real sum, Real x, Real y) {
+  if constexpr (kKind == CostKind::kCosine) return fma(x, y, sum);
+  const Real difference = x - y;
+  if constexpr (kKind == CostKind::kSquaredEuclidean || kKind == CostKind::kEuclidean) {
+    return fma(difference, difference, sum);
+  }
+  const Real size = abs(difference);
+  if constexpr (kKind == CostKind::kL1) return sum + size;
+  const Real inner = size > 1 ? Real(1) : size;  // kHuber
+  return fma(inner, size - inner / 2, sum);
+}
+
+}  // namespace warpalign::detail::transport

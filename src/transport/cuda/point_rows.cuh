@@ -1,0 +1,164 @@
+// Passes over pairs of points with few coordinates. A thread has two points of one side, with all of their
+// coordinates in registers, and goes through the other side; whose points all threads of the block read from
+// the same place of shared memory. Nothing is joined but at the end of a run.
+#pragma once
+
+#include "transport/cuda/dense.cuh"
+#include "transport/cuda/point_cost.cuh"
+#include "transport/cuda/step_share.cuh"
+
+namespace warpalign::detail::transport {
+
+// kDim: coordinates, the last of which may be 0.
+template <class Real, int kDim>
+class PointRows {
+ public:
+  static constexpr int kOwn = kOwnPointsOfRows;
+  static constexpr int kRows = kOwn / kPointsThreads;  // own points of a thread
+  static constexpr int kStage = kPointsStage;
+  static constexpr int kUnrolled = sizeof(Real) == 4 ? 4 : 1;  // float64's exponentials are long
+
+  struct Shared {
+    static constexpr int kNumbers = (kDim + 3 + 3) / 4 * 4;  // coordinates, potential as a pair, weight
+    alignas(16) Real other[2][kStage][kNumbers];
+  };
+
+  // One run of steps. sink(i, j, mass): an entry of the plan.
+  template <PassKind kKind, CostKind kCost, class Sink>
+  static __device__ __forceinline__ void run(const SolveParams<Real>& p, const Pass& pass, bool of_rows,
+                                             const Side<Real>& own, const Side<Real>& other, int tile,
+                                             int part, int first_stage, int last_stage, PlanSums& sums,
+                                             const Sink& sink) {
+    constexpr bool kLargest = kKind == PassKind::kLargest;
+    auto& s = *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
+    const double* const own_at = of_rows ? pass.rows_at : pass.columns_at;
+    const double* const other_at = of_rows ? pass.columns_at : pass.rows_at;
+    const double own_lambda = of_rows ? pass.lambda : 0.0, other_lambda = of_rows ? 0.0 : pass.lambda;
+    const Real k = static_cast<Real>(pass.k), minus_infinity = static_cast<Real>(-CUDART_INF);
+    const int first = tile * kOwn + static_cast<int>(threadIdx.x);
+    Point mine[kRows];
+    double totals[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      mine[r] = point_of<kCost>(p, own, first + r * kPointsThreads, own_at, own_lambda, pass.rounder);
+      totals[r] = kLargest ? -CUDART_INF : 0.0;
+    }
+    // A warp without points of its own helps to load.
+    const bool working = first / 32 * 32 < own.count;
+    const bool loads = threadIdx.x < kStage;
+    Point incoming{};
+    const auto load = [&](int stage) {
+      const int j = stage * kStage + static_cast<int>(threadIdx.x);
+      if (loads && stage < last_stage) {
+        incoming = point_of<kCost>(p, other, j, other_at, other_lambda, pass.rounder);
+      }
+    };
+    const auto store = [&](int stage) {
+      if (!loads) return;
+      Real* const to = s.other[stage % 2][threadIdx.x];
+#pragma unroll
+      for (int d = 0; d < kDim; ++d) to[d] = incoming.x[d];
+      to[kDim] = kLargest && !(incoming.weight > 0) ? minus_infinity : incoming.hi;
+      to[kDim + 1] = incoming.lo;
+      to[kDim + 2] = incoming.weight;
+    };
+    __syncthreads();  // what was in shared memory has been used
+    load(first_stage);
+    for (int stage = first_stage; stage < last_stage; ++stage) {
+      store(stage);
+      load(stage + 1);
+      __syncthreads();
+      if (!working) continue;
+      Real stage_sums[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) stage_sums[r] = kLargest ? minus_infinity : Real(0);
+      [[maybe_unused]] Real linear = 0, logits = 0;
+      const auto& others = s.other[stage % 2];
+#pragma unroll(kUnrolled)
+      for (int c = 0; c < kStage; ++c) {
+        Numbers y;
+#pragma unroll
+        for (int q = 0; q < Shared::kNumbers / 4; ++q) {
+          y.quads[q] = *reinterpret_cast<const Quad*>(&others[c][4 * q]);
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          Real cost = 0;
+#pragma unroll
+          for (int d = 0; d < kDim; ++d) cost = with_feature<kCost>(cost, mine[r].x[d], y.at(d));
+          if constexpr (kCost == CostKind::kEuclidean) cost = sqrt(cost);
+          if constexpr (kCost == CostKind::kCosine) cost = 1 - cost;
+          Real t = fma(-k, cost, mine[r].hi + y.at(kDim));
+          if constexpr (sizeof(Real) == 4) t += mine[r].lo + y.at(kDim + 1);
+          if constexpr (kLargest) {
+            stage_sums[r] = larger(stage_sums[r], t);
+          } else {
+            const Real weighted = exp2_of(t) * y.at(kDim + 2);
+            stage_sums[r] += weighted;
+            if constexpr (kKind == PassKind::kEvaluate) {
+              const Real mass = mine[r].weight * weighted;
+              if (mass != 0) {
+                linear += mass * cost;
+                logits += mass * t;
+              }
+              sink(first + r * kPointsThreads, stage * kStage + c, mass);
+            }
+          }
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const auto sum = static_cast<double>(stage_sums[r]);
+        totals[r] = kLargest ? larger(totals[r], sum) : totals[r] + sum;
+      }
+      if constexpr (kKind == PassKind::kEvaluate) {
+        sums.linear += static_cast<double>(linear);
+        sums.logits += static_cast<double>(logits);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int i = first + r * kPointsThreads;
+      if (i < own.count) own.partials(part)[i] = static_cast<Real>(totals[r]);
+    }
+  }
+
+ private:
+  struct alignas(16) Quad {
+    Real v[4];
+  };
+  struct Numbers {
+    Quad quads[Shared::kNumbers / 4];
+    [[nodiscard]] __device__ __forceinline__ Real at(int k) const { return quads[k / 4].v[k % 4]; }
+  };
+  struct Point {
+    Real x[kDim];
+    Real hi;
+    Real lo;
+    Real weight;
+  };
+
+  // A point that is not there has logits of -inf.
+  template <CostKind kCost>
+  static __device__ __forceinline__ Point point_of(const SolveParams<Real>& p, const Side<Real>& side, int i,
+                                                   const double* at, double lambda, double rounder) {
+    Point point{};
+    point.hi = static_cast<Real>(-CUDART_INF);
+    if (i >= side.count) return point;
+    const Table<Real>& table = side.p.points;
+    const Real* const from = table.data + side.b * table.stride[0] + i * table.stride[1];
+    Real scale = 1;
+    if constexpr (kCost == CostKind::kCosine) {
+      scale = side.p.inverse_lengths[static_cast<std::int64_t>(side.team) * side.p.length + i];
+    }
+#pragma unroll
+    for (int d = 0; d < kDim; ++d) point.x[d] = d < p.dim ? scale * from[d * table.stride[2]] : Real(0);
+    const auto w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, rounder);
+    point.hi = w.hi;
+    point.lo = w.lo;
+    point.weight = static_cast<Real>(side.reference(side.weight(i)));
+    return point;
+  }
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,108 @@
+// The passes over points of a solve, in float32 or float64, with every kind of cost.
+//
+// Points of few coordinates are those of point_rows.cuh, all others the tiles of points.cuh. A team's blocks
+// share out the steps of a pass evenly (step_share.cuh).
+#pragma once
+
+#include "transport/cuda/point_rows.cuh"
+#include "transport/cuda/points.cuh"
+
+namespace warpalign::detail::transport {
+
+template <class Real_>
+class PointSums : public Points<Real_> {
+ public:
+  using Real = Real_;
+  using Points<Real_>::Points;
+
+  // All threads of the team. The sums are there behind the team's next barrier.
+  template <PassKind kKind>
+  __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
+    constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
+    if (pass.rows) sums_of_side<kKind>(pass, true, sums);
+    if (pass.columns) sums_of_side<kColumns>(pass, false, sums);
+  }
+
+ protected:
+  using Base = Points<Real_>;
+  using Base::columns_;
+  using Base::kTile;
+  using Base::p_;
+  using Base::rows_;
+  using Base::team_;
+
+  // The same for tiles alone.
+  template <PassKind kKind>
+  __device__ __forceinline__ void run_tiles(const Pass& pass, PlanSums& sums) const {
+    constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
+    if (pass.rows) tiles_of_side<kKind>(pass, true, sums);
+    if (pass.columns) tiles_of_side<kColumns>(pass, false, sums);
+  }
+
+  // Calls body(own tile, part, first stage, last stage) for this block's runs. Parts that a tile does not
+  // have become neutral.
+  template <class Body>
+  __device__ __forceinline__ void share_steps(const Side<Real>& own, const Side<Real>& other, int tile_points,
+                                              bool largest, const Body& body) const {
+    const StepShare share(cuda::div_up(own.count, tile_points), cuda::div_up(other.count, kPointsStage),
+                          team_.blocks, own.p.splits);
+    own.parts = share.most_parts();
+    share.each(team_.rank, [&](int tile, int part, int first, int last) {
+      body(tile, part, first, last);
+      if (last < share.stages()) return;
+      for (int k = part + 1; k < own.parts; ++k) {
+        for (int n = static_cast<int>(threadIdx.x); n < tile_points; n += static_cast<int>(blockDim.x)) {
+          const int i = tile * tile_points + n;
+          if (i < own.count) own.partials(k)[i] = largest ? static_cast<Real>(-CUDART_INF) : Real(0);
+        }
+      }
+    });
+  }
+
+  // Writes an entry of the plan, of a pass over the rows.
+  __device__ __forceinline__ void write_plan(const Pass& pass, int i, int j, Real mass) const {
+    if (!p_.plan || i >= rows_.count || j >= columns_.count) return;
+    const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
+    p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2]] =
+        static_cast<Real>(plan);
+  }
+
+ private:
+  template <PassKind kKind>
+  __device__ __forceinline__ void sums_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    if (p_.dim > kMostDimOfRows) return tiles_of_side<kKind>(pass, of_rows, sums);
+    switch (p_.kind) {
+      case CostKind::kSquaredEuclidean:
+        if (p_.dim <= 4) return by_rows<4, kKind, CostKind::kSquaredEuclidean>(pass, of_rows, sums);
+        return by_rows<kMostDimOfRows, kKind, CostKind::kSquaredEuclidean>(pass, of_rows, sums);
+      case CostKind::kEuclidean:
+        return by_rows<kMostDimOfRows, kKind, CostKind::kEuclidean>(pass, of_rows, sums);
+      case CostKind::kL1:
+        return by_rows<kMostDimOfRows, kKind, CostKind::kL1>(pass, of_rows, sums);
+      case CostKind::kCosine:
+        return by_rows<kMostDimOfRows, kKind, CostKind::kCosine>(pass, of_rows, sums);
+      case CostKind::kHuber:
+        return by_rows<kMostDimOfRows, kKind, CostKind::kHuber>(pass, of_rows, sums);
+    }
+  }
+  template <PassKind kKind>
+  __device__ __forceinline__ void tiles_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    share_steps(of_rows ? rows_ : columns_, of_rows ? columns_ : rows_, kTile, kKind == PassKind::kLargest,
+                [&](int tile, int part, int first, int last) {
+                  this->template sums_of_tile<kKind>(pass, of_rows, tile, part, first, last, sums);
+                });
+  }
+  template <int kDim, PassKind kKind, CostKind kCost>
+  __device__ __attribute__((noinline)) void by_rows(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    using Rows = PointRows<Real, kDim>;
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    share_steps(
+        own, other, Rows::kOwn, kKind == PassKind::kLargest, [&](int tile, int part, int first, int last) {
+          Rows::template run<kKind, kCost>(p_, pass, of_rows, own, other, tile, part, first, last, sums,
+                                           [&](int i, int j, Real mass) { write_plan(pass, i, j, mass); });
+        });
+  }
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,69 @@
+// How a team's blocks share out the steps of a pass over points. A tile of own points has as many steps as
+// the other side has stages. Every block has a run of steps, which may begin and end within a tile: so all
+// blocks have the same number, but for one. A tile's sums have a part of every block that works on it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/anywhere.h"
+#include "cuda/device.h"
+
+namespace warpalign::detail::transport {
+
+class StepShare {
+ public:
+  // stages: of the other side, at least 1.
+  WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks)
+      : stages_(stages), blocks_(blocks), steps_(static_cast<std::int64_t>(tiles) * stages) {}
+  // Fewer blocks have runs where a tile would have more than so many parts; at least 2, but with one stage.
+  WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks, int most)
+      : StepShare(tiles, stages, blocks) {
+    if (most_parts() <= most) return;
+    const std::int64_t run = cuda::div_up(stages - 1, std::max(most - 1, 1));
+    blocks_ = static_cast<int>(std::max<std::int64_t>(steps_ / std::max<std::int64_t>(run, 1), 1));
+  }
+
+  // How many blocks work on a tile.
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int parts(int tile) const {
+    return rank_of(static_cast<std::int64_t>(tile + 1) * stages_ - 1) - first_rank(tile) + 1;
+  }
+  // The most that a tile of any number of them can have.
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int most_parts() const {
+    if (steps_ <= blocks_) return stages_;
+    // A run has at least steps / blocks steps, rounded down.
+    return std::min<int>(stages_, cuda::div_up(stages_ - 1, static_cast<int>(steps_ / blocks_)) + 1);
+  }
+
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int stages() const { return stages_; }
+
+  // Calls body(tile, part of it, first stage, last stage) for what a block has.
+  template <class Body>
+  WARPALIGN_ANYWHERE constexpr void each(int rank, const Body& body) const {
+    if (rank >= blocks_) return;
+    std::int64_t at = steps_ * rank / blocks_;
+    const std::int64_t end = steps_ * (rank + 1) / blocks_;
+    while (at < end) {
+      const int tile = static_cast<int>(at / stages_);
+      const std::int64_t begin = static_cast<std::int64_t>(tile) * stages_;
+      const std::int64_t last = std::min(end, begin + stages_);
+      body(tile, rank - first_rank(tile), static_cast<int>(at - begin), static_cast<int>(last - begin));
+      at = last;
+    }
+  }
+
+ private:
+  // The block that has a step.
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int rank_of(std::int64_t step) const {
+    return static_cast<int>(((step + 1) * blocks_ - 1) / steps_);
+  }
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int first_rank(int tile) const {
+    return rank_of(static_cast<std::int64_t>(tile) * stages_);
+  }
+
+  int stages_;
+  int blocks_;
+  std::int64_t steps_;
+};
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,224 @@
+// What passes over points on the matrix units work on: packed points, the numbers that come with them, and
+// how both come to a block.
+#pragma once
+
+#include <cfloat>
+#include <cstdint>
+
+#include "cuda/copy_async.cuh"
+#include "transport/cuda/dense.cuh"
+
+namespace warpalign::detail::transport {
+
+inline constexpr int kUnitPiece = 4;  // blocks of 16 features at a time
+inline constexpr int kUnitStages = 3;
+inline constexpr int kUnitWarps = 8;
+
+// 8 features of a point. 32 of them are a block of 16 points and 16 features, in four matrices of 8 points
+// and 8 features: points 0 to 7 and 8 to 15 of features 0 to 7, then of features 8 to 15. Word 32 m + lane of
+// a block is register m of mma_half()'s factor a.
+struct alignas(16) UnitRow {
+  std::uint32_t v[4];
+};
+
+// What a pass needs of a side.
+struct UnitSide {
+  const UnitRow* points[2];  // (groups of 16 points, blocks of 16 features, 32): large and small parts
+  const double* norms;       // squared, of the rounded points
+  const double* at;          // potentials; null: 0
+  const float* weights;      // null: uniform
+  float uniform;
+  bool counts;    // the reference's weights are 1
+  double lambda;  // joins the potentials
+  int count;
+  int blocks;  // of features: kBlocks, or a multiple of kUnitPiece
+};
+
+// What a pass makes: sums of the own points, of the other points, too, or gradients by the own points.
+enum class UnitMakes { kOwn, kBoth, kGradient };
+
+// Numbers of a pass.
+struct UnitPassNumbers {
+  double norm_factor;    // k / s^2
+  double rounder;        // of potentials less norms
+  float inverse_square;  // 1 / s^2
+};
+
+// kTerms: binary16 numbers of a coordinate. kFrags: 16 own points of a warp. kBlocks: blocks of 16 features
+// that a warp keeps in registers; 0: there are more, and pieces of kUnitPiece come one after the other.
+template <int kTerms, int kFrags, int kBlocks>
+class UnitData {
+ public:
+  static constexpr int kOwn = 16 * kFrags * kUnitWarps;  // points of a block at a time
+  static constexpr int kWidth = kBlocks == 0 ? kUnitPiece : kBlocks;
+  static constexpr int kRows = 2 * kFrags;  // of a lane
+
+  struct alignas(16) Numbers {
+    float main[kPointsStage][2];  // what logits of the point have in common, and its weight
+    float lo[kPointsStage];       // the rest of it
+    float norm[kPointsStage];
+  };
+  // What a block's run of steps is part of. It lies in shared memory: all threads need the same of it, and
+  // few numbers of it at a time.
+  struct Work {
+    UnitSide own;
+    UnitSide other;
+    UnitPassNumbers numbers;
+    float factor;     // 2 k / s^2
+    int own_begin;    // the first one of kOwn points
+    int first_stage;  // of the other side
+    int last_stage;
+    float* own_sums;    // of each own point; the part of this run
+    float* other_sums;  // of kBoth, of each other point: the part of these own points
+    // Of gradients: the own points' sums, in so many parts, and which piece of the features is wanted.
+    const float* parts;
+    std::int64_t part_stride;
+    int part_count;
+    int piece;
+  };
+
+  struct alignas(16) Shared {
+    UnitRow points[kUnitStages][kTerms][kPointsStage / 16][kWidth][32];
+    Numbers numbers[kUnitStages];
+    float columns[2][kUnitWarps][kPointsStage];
+    Work work;
+  };
+
+ protected:
+  struct alignas(16) Quad {
+    float v[4];
+  };
+  struct Factor {  // of mma_half(): registers of a, or of two b
+    std::uint32_t v[4];
+  };
+  // A factor of a gradient's products is 2^14 at most.
+  static constexpr int kBitsOfMass = 14;
+
+  // The piece that a gradient is made of comes last.
+  [[nodiscard]] static __device__ __forceinline__ int piece_at(const Work& work, int piece, int pieces) {
+    const int at = piece + work.piece + 1;
+    return at % pieces;
+  }
+  struct OwnNumbers {
+    float hi[kRows];
+    float lo[kRows];
+    float weight[kRows];
+    float norm[kRows];
+    float linear = 0;
+    float logits = 0;
+    float scale[kRows];  // of gradients: what its numbers are to be multiplied by
+  };
+
+  // A point's number, as a pair, and its weight. A point that is not there has logits of -inf.
+  static __device__ __forceinline__ Potential<float> number_of(const UnitPassNumbers& numbers, double at,
+                                                               double norm) {
+    if (at == CUDART_INF) at = 0;
+    return Potential<float>::split(fma(-numbers.norm_factor, norm, at), numbers.rounder);
+  }
+  [[nodiscard]] static __device__ __forceinline__ float weight_of(const UnitSide& side, float weight) {
+    return side.counts ? 1.0f : weight;
+  }
+
+  template <bool kGradient>
+  static __device__ __forceinline__ void load_own(const Work& work, int first, OwnNumbers& own) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int i = first + r * 8;
+      own.hi[r] = static_cast<float>(-CUDART_INF);
+      own.lo[r] = own.weight[r] = own.norm[r] = own.scale[r] = 0;
+      if (i >= work.own.count) continue;
+      const double norm = work.own.norms[i];
+      double bits = 0;
+      if constexpr (kGradient) {
+        float sum = 0;
+        for (int k = 0; k < work.part_count; ++k) sum += work.parts[k * work.part_stride + i];
+        const bool known = sum > 0 && sum <= FLT_MAX;
+        const int whole = known ? ilogbf(sum) + 1 - kBitsOfMass : 0;
+        bits = whole;
+        own.scale[r] = exp2_of(static_cast<float>(whole));
+      }
+      const Potential<float> at =
+          number_of(work.numbers, (work.own.at ? work.own.at[i] : 0.0) + work.own.lambda - bits, norm);
+      own.hi[r] = at.hi;
+      own.lo[r] = at.lo;
+      own.weight[r] = weight_of(work.own, work.own.weights ? work.own.weights[i] : work.own.uniform);
+      own.norm[r] = static_cast<float>(norm * static_cast<double>(work.numbers.inverse_square));
+    }
+  }
+
+  // The numbers of a stage to come, by its first 64 threads, loaded a step before they are stored.
+  struct Incoming {
+    double at;
+    double norm;
+    float weight;
+    bool exists;
+
+    __device__ __forceinline__ void load(const Work& work, int stage) {
+      exists = false;
+      if (threadIdx.x >= kPointsStage) return;
+      const int j = stage * kPointsStage + static_cast<int>(threadIdx.x);
+      exists = j < work.other.count;
+      if (!exists) return;
+      at = work.other.at ? work.other.at[j] : 0.0;
+      norm = work.other.norms[j];
+      weight = work.other.weights ? work.other.weights[j] : work.other.uniform;
+    }
+    template <PassKind kKind>
+    __device__ __forceinline__ void store(Numbers& to, const Work& work) const {
+      if (threadIdx.x >= kPointsStage) return;
+      const int k = static_cast<int>(threadIdx.x);
+      Potential<float> z{static_cast<float>(-CUDART_INF), 0};
+      float of_reference = 0;
+      if (exists) {
+        of_reference = weight_of(work.other, weight);
+        if (kKind != PassKind::kLargest || of_reference > 0) {
+          z = number_of(work.numbers, at + work.other.lambda, norm);
+        }
+      }
+      to.main[k][0] = z.hi;
+      to.main[k][1] = of_reference;
+      to.lo[k] = z.lo;
+      to.norm[k] =
+          exists ? static_cast<float>(norm * static_cast<double>(work.numbers.inverse_square)) : 0.0f;
+    }
+  };
+
+  static __device__ __forceinline__ void copy_points(Shared& s, const Work& work, int step, int pieces) {
+    const int stage = step / pieces, piece = step - stage * pieces;
+    const int group = (work.first_stage + stage) * (kPointsStage / 16);
+#pragma unroll
+    for (int term = 0; term < kTerms; ++term) {
+      constexpr int kAll = kPointsStage / 16 * kWidth * 32;
+#pragma unroll
+      for (int n = 0; n < kAll; n += 32 * kUnitWarps) {
+        const int k = n + static_cast<int>(threadIdx.x);
+        const int of_group = k / (kWidth * 32), rest = k % (kWidth * 32);
+        if (kAll % (32 * kUnitWarps) != 0 && k >= kAll) break;
+        cuda::copy_async_l2(&s.points[step % kUnitStages][term][0][0][0] + k,
+                            work.other.points[term] +
+                                (static_cast<std::int64_t>(group + of_group) * work.other.blocks +
+                                 piece_at(work, piece, pieces) * kWidth) *
+                                    32 +
+                                rest);
+      }
+    }
+  }
+
+  template <int kCount>
+  static __device__ __forceinline__ void load_factor(const Work& work, int term, int own_group, int block,
+                                                     int lane, Factor (&to)[kFrags][kCount]) {
+#pragma unroll
+    for (int m = 0; m < kFrags; ++m) {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+        const int group = min(own_group + m, (work.own.count - 1) / 16);
+        const std::int64_t at = static_cast<std::int64_t>(group) * work.own.blocks + block + k;
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(work.own.points[term] + at * 32);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) to[m][k].v[v] = words[32 * v + lane];
+      }
+    }
+  }
+};
+
+}  // namespace warpalign::detail::transport

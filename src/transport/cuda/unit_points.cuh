@@ -1,0 +1,276 @@
+// Costs made from points on the matrix units: squared distances, float32, with one or two binary16 numbers
+// for a coordinate. Points are rounded and packed once for a problem; every use sees the same rounded points.
+// Problems with coordinates that are not finite take the path of points.cuh.
+#pragma once
+
+#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/point_sums.cuh"
+#include "transport/cuda/unit_tiles.cuh"
+
+namespace warpalign::detail::transport {
+
+template <int kTerms>
+class UnitPoints : public PointSums<float> {
+ public:
+  using Base = PointSums<float>;
+  static constexpr const char* name() {
+    return kTerms == 1 ? "points, one product on units" : "points, three products on units";
+  }
+  static constexpr int kFrags = kTerms == 1 ? 2 : 1;
+  static constexpr int kOwn = UnitPass<kTerms, kFrags, kUnitPiece>::kOwn;
+
+  __device__ __forceinline__ UnitPoints(const SolveParams<float>& p, Team& team, const Side<float>& rows,
+                                        const Side<float>& columns)
+      : Base(p, team, rows, columns), waits_(team) {}
+
+  static std::size_t shared_bytes(const SolveLayout& layout) {
+    using Largest = UnitPass<kTerms, kFrags, kUnitPiece>;
+    static_assert(sizeof(typename Largest::Shared) >= sizeof(typename UnitPass<kTerms, 1, 0>::Shared));
+    return std::max(Base::shared_bytes(layout), kScratchBytes + sizeof(typename Largest::Shared));
+  }
+
+  // Rounds and packs the points. Behind the team's next barrier.
+  __device__ __attribute__((noinline)) void prepare() {
+    find_centre();
+    waits_.barrier();
+    Top top;
+    for (const Side<float>* const of : {&rows_, &columns_}) {
+      const Side<float>& side = *of;
+      const std::int64_t count = static_cast<std::int64_t>(side.count) * p_.dim;
+      const std::int64_t step = static_cast<std::int64_t>(team_.blocks) * blockDim.x;
+      for (std::int64_t n = team_.rank * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; n < count;
+           n += step) {
+        const int i = static_cast<int>(n / p_.dim), d = static_cast<int>(n % p_.dim);
+        top.size = larger(top.size, abs(relative(side, i, d)));
+      }
+    }
+    top = waits_.joined(top);
+    scale_ = 0;
+    if (!(top.size <= FLT_MAX)) return;
+    constexpr int kBits = 13;  // of the largest coordinate: squares and sums stay far from float32's range
+    const int exponent = top.size > 0 ? max(ilogbf(top.size), -100) : 0;
+    scale_ = exp2(static_cast<double>(kBits - exponent));
+    Top norm;
+    pack(rows_, norm);
+    pack(columns_, norm);
+    norm_top_ = static_cast<double>(waits_.joined(norm).size);
+  }
+
+  template <PassKind kKind>
+  __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
+    if (scale_ == 0) return this->template run_tiles<kKind>(pass, sums);
+    constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
+    if constexpr (kKind != PassKind::kLargest) {
+      if (pass.rows && pass.columns && p_.symmetric)
+        return of_any_width<kKind, Makes::kBoth>(pass, true, sums);
+    }
+    if (pass.rows) of_any_width<kKind, Makes::kOwn>(pass, true, sums);
+    if (pass.columns) of_any_width<kColumns, Makes::kOwn>(pass, false, sums);
+  }
+
+  // Behind a pass that has made the sums of both sides.
+  __device__ __forceinline__ void write_gradients(const Pass& pass) const {
+    if (scale_ == 0) return Base::write_gradients(pass);
+    if (!rows_.p.grad_points && !columns_.p.grad_points) return;
+    waits_.barrier();
+    PlanSums unused;
+    if (rows_.p.grad_points) of_any_width<PassKind::kSums, Makes::kGradient>(pass, true, unused);
+    if (columns_.p.grad_points) of_any_width<PassKind::kSums, Makes::kGradient>(pass, false, unused);
+  }
+
+ private:
+  using Makes = UnitMakes;
+  struct Top {
+    float size = 0;
+    float unused = 0;
+
+    __device__ __forceinline__ void join(const Top& other) { size = larger(size, other.size); }
+  };
+
+  [[nodiscard]] __device__ __forceinline__ int blocks_of_features() const { return unit_blocks(p_.dim); }
+  [[nodiscard]] __device__ __forceinline__ float* centre() const {
+    return p_.centres + static_cast<std::int64_t>(rows_.team) * p_.dim;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t packed_rows(const Side<float>& side) const {
+    return unit_rows(side.p.length, p_.dim);
+  }
+  [[nodiscard]] __device__ __forceinline__ UnitRow* packed(const Side<float>& side, int term) const {
+    return static_cast<UnitRow*>(side.p.packed) +
+           (static_cast<std::int64_t>(side.team) * kTerms + term) * packed_rows(side);
+  }
+  [[nodiscard]] __device__ __forceinline__ double* norms(const Side<float>& side) const {
+    return side.p.norms + static_cast<std::int64_t>(side.team) * side.p.length;
+  }
+
+  // A coordinate relative to the centre.
+  [[nodiscard]] __device__ __forceinline__ float relative(const Side<float>& side, int i, int d) const {
+    return *feature(side.p.points, side.b, i, d) - centre()[d];
+  }
+
+  // The mean of 32 points of each side: a point near all of them.
+  __device__ __forceinline__ void find_centre() const {
+    constexpr int kPoints = 32;
+    const int step = team_.blocks * static_cast<int>(blockDim.x);
+    for (int d = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); d < p_.dim;
+         d += step) {
+      double sum = 0;
+      for (const Side<float>* const of : {&rows_, &columns_}) {
+        const Side<float>& side = *of;
+        for (int n = 0; n < kPoints; ++n) {
+          const auto i = static_cast<int>(static_cast<std::int64_t>(side.count) * n / kPoints);
+          sum += static_cast<double>(*feature(side.p.points, side.b, i, d));
+        }
+      }
+      centre()[d] = static_cast<float>(sum / (2 * kPoints));
+    }
+  }
+
+  // A thread has 8 features of a point. Points and features that are not there are 0.
+  __device__ __forceinline__ void pack(const Side<float>& side, Top& top) const {
+    const int blocks = blocks_of_features();
+    const auto scale = static_cast<float>(scale_);
+    const std::int64_t step = static_cast<std::int64_t>(team_.blocks) * blockDim.x;
+    const std::int64_t rows = unit_rows(side.count, p_.dim);
+    for (std::int64_t n = team_.rank * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; n < rows;
+         n += step) {
+      const int row = static_cast<int>(n % 32);
+      const std::int64_t block = n / 32;
+      const int i = static_cast<int>(block / blocks) * 16 + row / 8 % 2 * 8 + row % 8;
+      const int d = static_cast<int>(block % blocks) * 16 + row / 16 * 8;
+      UnitRow parts[kTerms];
+      for (int v = 0; v < 4; ++v) {
+        float x[2];
+        for (int e = 0; e < 2; ++e) {
+          const bool exists = i < side.count && d + 2 * v + e < p_.dim;
+          x[e] = exists ? scale * relative(side, i, d + 2 * v + e) : 0.0f;
+        }
+        split(x[0], x[1], v, parts);
+      }
+      for (int term = 0; term < kTerms; ++term) packed(side, term)[n] = parts[term];
+    }
+    for_points(side, team_, [&](int i) {
+      double norm = 0;
+      for (int d = 0; d < p_.dim; ++d) {
+        UnitRow parts[kTerms];
+        split(scale * relative(side, i, d), 0, 0, parts);
+        float large, small = 0, unused;
+        cuda::widen_pair<cuda::Float16>(parts[0].v[0], large, unused);
+        if constexpr (kTerms == 2) cuda::widen_pair<cuda::Float16>(parts[1].v[0], small, unused);
+        // The products on the units leave out that of two small parts.
+        norm += static_cast<double>(large) * (static_cast<double>(large) + 2 * static_cast<double>(small));
+      }
+      norms(side)[i] = norm;
+      top.size = larger(top.size, static_cast<float>(norm) * 1.000001f);
+    });
+  }
+  static __device__ __forceinline__ void split(float first, float second, int v, UnitRow (&parts)[kTerms]) {
+    parts[0].v[v] = cuda::narrow_pair<cuda::Float16>(first, second);
+    if constexpr (kTerms == 2) {
+      float large[2];
+      cuda::widen_pair<cuda::Float16>(parts[0].v[v], large[0], large[1]);
+      parts[1].v[v] = cuda::narrow_pair<cuda::Float16>(first - large[0], second - large[1]);
+    }
+  }
+
+  template <PassKind kKind, Makes kMakes>
+  __device__ __forceinline__ void of_any_width(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    constexpr int kOwnFrags = kMakes == Makes::kGradient ? 1 : kFrags;
+    const int blocks = blocks_of_features();
+    if (blocks == kUnitPiece) {
+      return pass_over<UnitPass<kTerms, kOwnFrags, kUnitPiece>, kKind, kMakes>(pass, of_rows, sums);
+    }
+    return pass_over<UnitPass<kTerms, kOwnFrags, 0>, kKind, kMakes>(pass, of_rows, sums);
+  }
+
+  [[nodiscard]] __device__ __forceinline__ UnitSide unit_side(const Side<float>& side, const double* at,
+                                                              double lambda) const {
+    return {{packed(side, 0), packed(side, kTerms - 1)},
+            norms(side),
+            at,
+            side.p.weights ? side.p.weights + side.row_of_batch() : nullptr,
+            static_cast<float>(side.uniform),
+            !side.product,
+            lambda,
+            side.count,
+            blocks_of_features()};
+  }
+
+  template <class Units, PassKind kKind, Makes kMakes>
+  __device__ __attribute__((noinline)) void pass_over(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    auto& s = *reinterpret_cast<typename Units::Shared*>(cuda::dynamic_shared() + kScratchBytes);
+    const Side<float>& own = of_rows ? rows_ : columns_;
+    const Side<float>& other = of_rows ? columns_ : rows_;
+    const double inverse = 1 / (scale_ * scale_), factor = pass.k * inverse;
+    const UnitPassNumbers numbers{factor, rounder_of<float>(pass.largest + factor * norm_top_),
+                                  static_cast<float>(inverse)};
+    const int tiles = cuda::div_up(own.count, Units::kOwn), stages = cuda::div_up(other.count, kPointsStage);
+    // Thread 0 says what the block does next, when all have done what was before.
+    const auto describe = [&](const auto& change) {
+      __syncthreads();
+      if (threadIdx.x == 0) change(s.work);
+      __syncthreads();
+    };
+    describe([&](auto& work) {
+      work.own = unit_side(own, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0);
+      work.other = unit_side(other, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda);
+      work.numbers = numbers;
+      work.factor = static_cast<float>(2 * factor);
+      work.piece = 0;
+      work.parts = own.partials(0);
+      work.part_stride = own.p.length;
+      work.part_count = own.parts;
+    });
+    if constexpr (kMakes == Makes::kGradient) {
+      const int pieces = blocks_of_features() / kUnitPiece;
+      const float scale = static_cast<float>(2 * p_.cost_scale / scale_);
+      float* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
+      const auto write = [&](int i, int d, float v) {
+        if (d < p_.dim) {
+          to[static_cast<std::int64_t>(i) * p_.dim + d] =
+              pass.is_nan ? static_cast<float>(CUDART_NAN) : scale * v;
+        }
+      };
+      for (int task = team_.rank; task < tiles * pieces; task += team_.blocks) {
+        describe([&](auto& work) {
+          work.own_begin = task / pieces * Units::kOwn;
+          work.piece = task % pieces;
+          work.first_stage = 0;
+          work.last_stage = stages;
+        });
+        Units::template run<kKind, kMakes>(s, sums, write);
+      }
+      for_padding(own, team_, [&](int i) {
+        for (int d = 0; d < p_.dim; ++d) to[static_cast<std::int64_t>(i) * p_.dim + d] = 0;
+      });
+      return;
+    }
+    const auto write = [&](int i, int j, float mass) { write_plan(pass, i, j, mass); };
+    this->share_steps(own, other, Units::kOwn, kKind == PassKind::kLargest,
+                      [&](int tile, int part, int first, int last) {
+                        describe([&](auto& work) {
+                          work.own_begin = tile * Units::kOwn;
+                          work.first_stage = first;
+                          work.last_stage = last;
+                          work.own_sums = own.partials(part);
+                          work.other_sums = kMakes == Makes::kBoth ? other.partials(tile) : nullptr;
+                        });
+                        Units::template run<kKind, kMakes>(s, sums, write);
+                      });
+    if (kMakes == Makes::kBoth) other.parts = tiles;
+  }
+
+  Team& waits_;
+  double scale_ = 0;     // 0: the units are not used
+  double norm_top_ = 0;  // the largest norm of a rounded point
+};
+
+// The entry of the kernel with so many numbers for a coordinate.
+template <int kTerms>
+constexpr SinkhornKernel<float> unit_entry() {
+  SinkhornKernel<float> kernel = entry<SolveKernel<UnitPoints<kTerms>>>();
+  kernel.terms = kTerms;
+  kernel.own_points = UnitPoints<kTerms>::kOwn;
+  return kernel;
+}
+
+}  // namespace warpalign::detail::transport

@@ -1,0 +1,248 @@
+// Passes over pairs of points whose products come from the matrix units, with factors of binary16.
+//
+//   t[i,j] = own[i] + other[j] + (2 k / s^2) <x'[i], y'[j]>,     own[i] = w[i] - (k / s^2) |x'[i]|^2
+//
+// x' and y' are the points relative to a centre, times a power of two s, rounded to binary16: one number of
+// it, or two whose sum has 22 bits. Norms are those of the rounded points. So t is that of slightly moved
+// points, and points that are equal cost 0.
+//
+// A block's 8 warps keep points of one side in registers, and go through the other side 64 points at a time,
+// which come to shared memory in a ring. The block's tasks are a run of such steps: it begins and ends
+// anywhere within the other side, so that all blocks have the same number.
+#pragma once
+
+#include "transport/cuda/unit_products.cuh"
+
+namespace warpalign::detail::transport {
+
+// The template's arguments are those of UnitData.
+template <int kTerms, int kFrags, int kBlocks>
+class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
+ public:
+  using Data = UnitData<kTerms, kFrags, kBlocks>;
+  using Data::kOwn;
+  using Data::kWidth;
+  using typename Data::Shared;
+  using typename Data::Work;
+  using Makes = UnitMakes;
+
+  // sink(i, j, mass): an entry of the plan. With gradients sink(i, d, v): v is the sum over the other points
+  // of P (x'[i] - y'[j]), of feature d.
+  template <PassKind kKind, Makes kMakes, class Sink>
+  static __device__ __forceinline__ void run(Shared& s, PlanSums& sums, const Sink& sink) {
+    const Work& work = s.work;
+    const float factor = work.factor, cost_factor = -2 * work.numbers.inverse_square;
+    constexpr bool kColumns = kMakes == Makes::kBoth, kGradient = kMakes == Makes::kGradient;
+    constexpr bool kLargest = kKind == PassKind::kLargest;
+    constexpr bool kPieces = kBlocks == 0;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int g = lane / 4, t = lane % 4;
+    // Matrices 0, 2, 1, 3: so the two registers of a factor b are neighbours.
+    const int row_of_right = (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1;
+    const int pieces = kPieces ? work.other.blocks / kUnitPiece : 1;
+    const int own_group = (work.own_begin + warp * 16 * kFrags) / 16;
+    // Groups are padded to whole stages; a warp without points computes what nobody reads.
+    const bool working = own_group * 16 < work.own.count;
+    const float minus_infinity = static_cast<float>(-CUDART_INF);
+
+    OwnNumbers own;
+    Data::template load_own<kGradient>(work, own_group * 16 + g, own);
+    Factor a[kPieces ? 1 : kTerms][kFrags][kWidth];
+    if constexpr (!kPieces) {
+#pragma unroll
+      for (int term = 0; term < kTerms; ++term) load_factor(work, term, own_group, 0, lane, a[term]);
+    }
+    [[maybe_unused]] float moment[kGradient ? kWidth : 1][kFrags][2][4] = {};  // sums of P y'
+    float own_sums[kRows], stage_sums[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) own_sums[r] = kLargest ? minus_infinity : 0.0f;
+
+    const int steps = (work.last_stage - work.first_stage) * pieces;
+    Incoming incoming;
+    for (int step = 0; step < kUnitStages - 1; ++step) {
+      if (step < steps) copy_points(s, work, step, pieces);
+      cuda::end_copy_group();
+    }
+    incoming.load(work, work.first_stage);
+    incoming.template store<kKind>(s.numbers[0], work);
+    incoming.load(work, work.first_stage + 1);
+
+    float sum[kPieces ? kPointsStage / 16 : 1][kFrags][2][4];
+    for (int step = 0; step < steps; ++step) {
+      const int stage = step / pieces, piece = step - stage * pieces;
+      cuda::await_copy_groups_but<kUnitStages - 2>();
+      __syncthreads();
+      if (step + kUnitStages - 1 < steps) copy_points(s, work, step + kUnitStages - 1, pieces);
+      cuda::end_copy_group();
+      if (piece == 0) {
+        incoming.template store<kKind>(s.numbers[(stage + 1) % kUnitStages], work);
+        incoming.load(work, work.first_stage + stage + 2);
+        if constexpr (kColumns) {
+          if (stage > 0) add_columns(s, work, stage - 1);
+        }
+      }
+      const auto& points = s.points[step % kUnitStages];
+      const Numbers& numbers = s.numbers[stage % kUnitStages];
+      if (!working) {
+        if constexpr (kColumns) {
+          s.columns[stage % 2][warp][lane] = 0;
+          s.columns[stage % 2][warp][lane + 32] = 0;
+        }
+        continue;
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) stage_sums[r] = kLargest ? minus_infinity : 0.0f;
+      if constexpr (kPieces) {
+        if (piece == 0) {
+#pragma unroll
+          for (int c = 0; c < kPointsStage / 16; ++c) clear(sum[c]);
+        }
+#pragma unroll
+        for (int k = 0; k < kUnitPiece; ++k) {
+          Factor factor[kTerms][kFrags][1];
+#pragma unroll
+          for (int term = 0; term < kTerms; ++term) {
+            load_factor(work, term, own_group, piece_at(work, piece, pieces) * kUnitPiece + k, lane,
+                        factor[term]);
+          }
+#pragma unroll
+          for (int c = 0; c < kPointsStage / 16; ++c) {
+            Factor b[kTerms];
+#pragma unroll
+            for (int term = 0; term < kTerms; ++term) {
+              cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right]);
+            }
+            Products::template multiply<false>(factor, 0, b, sum[c]);
+          }
+        }
+        if (piece + 1 < pieces) continue;
+      }
+#pragma unroll
+      for (int c = 0; c < kPointsStage / 16; ++c) {
+        auto& pairs = sum[kPieces ? c : 0];
+        if constexpr (!kPieces) {
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) {
+            Factor b[kTerms];
+#pragma unroll
+            for (int term = 0; term < kTerms; ++term) {
+              cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right]);
+            }
+            if (k == 0) {
+              Products::template multiply<true>(a, k, b, pairs);
+            } else {
+              Products::template multiply<false>(a, k, b, pairs);
+            }
+          }
+        }
+        float column_sums[4] = {};
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const int j = 16 * c + 8 * n + 2 * t;
+          const Quad main = *reinterpret_cast<const Quad*>(numbers.main[j]);
+          [[maybe_unused]] const float lo[2] = {kTerms == 2 ? numbers.lo[j] : 0.0f,
+                                                kTerms == 2 ? numbers.lo[j + 1] : 0.0f};
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              const float product = pairs[r / 2][n][r % 2 * 2 + i];
+              float logit = fmaf(factor, product, own.hi[r] + main.v[2 * i]);
+              if constexpr (kTerms == 2) logit += own.lo[r] + lo[i];
+              if constexpr (kLargest) {
+                stage_sums[r] = larger(stage_sums[r], logit);
+              } else {
+                const float e = exp2_of(logit);
+                if constexpr (kGradient) {
+                  pairs[r / 2][n][r % 2 * 2 + i] = e * main.v[2 * i + 1];
+                  continue;
+                }
+                stage_sums[r] = fmaf(e, main.v[2 * i + 1], stage_sums[r]);
+                if constexpr (kColumns)
+                  column_sums[2 * n + i] = fmaf(e, own.weight[r], column_sums[2 * n + i]);
+                if constexpr (kKind == PassKind::kEvaluate) {
+                  const float mass = own.weight[r] * main.v[2 * i + 1] * e;
+                  const float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
+                  if (mass != 0) {
+                    own.linear += mass * cost;
+                    own.logits += mass * logit;
+                  }
+                  sink(own_group * 16 + r * 8 + g, (work.first_stage + stage) * kPointsStage + j + i, mass);
+                }
+              }
+            }
+          }
+        }
+        if constexpr (kGradient) add_moments(points, c, lane, pairs, stage_sums, moment);
+        if constexpr (kColumns) {
+          // Joins the sums of lanes with equal t: each lane keeps one of its four columns.
+          const bool upper = lane & 16, odd = lane & 8;
+          float kept[2];
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            const float sent = upper ? column_sums[k] : column_sums[2 + k];
+            kept[k] = (upper ? column_sums[2 + k] : column_sums[k]) + cuda::shuffle_xor(sent, 16);
+          }
+          const float sent = odd ? kept[0] : kept[1];
+          float one = (odd ? kept[1] : kept[0]) + cuda::shuffle_xor(sent, 8);
+          one += cuda::shuffle_xor(one, 4);
+          const int k = 2 * upper + odd;
+          if (!(lane & 4)) s.columns[stage % 2][warp][16 * c + 8 * (k / 2) + 2 * t + k % 2] = one;
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        own_sums[r] = kLargest ? larger(own_sums[r], stage_sums[r]) : own_sums[r] + stage_sums[r];
+      }
+      if constexpr (kKind == PassKind::kEvaluate) {
+        sums.linear += static_cast<double>(own.linear);
+        sums.logits += static_cast<double>(own.logits);
+        own.linear = own.logits = 0;
+      }
+    }
+    cuda::await_copies();
+    if constexpr (kColumns) {
+      __syncthreads();
+      if (steps > 0) add_columns(s, work, steps / pieces - 1);
+    }
+    if constexpr (kGradient) {
+      write_gradient(work, own, own_group, g, t, own_sums, moment, sink);
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float all =
+            cuda::reduce<4>(own_sums[r], [](float x, float y) { return kLargest ? larger(x, y) : x + y; });
+        const int i = own_group * 16 + r * 8 + g;
+        if (t == 0 && i < work.own.count) work.own_sums[i] = all;
+      }
+    }
+  }
+
+ private:
+  using Products = UnitProducts<kTerms, kFrags, kBlocks>;
+  using Data::copy_points;
+  using Data::kRows;
+  using Data::load_factor;
+  using Data::piece_at;
+  using Products::add_moments;
+  using Products::clear;
+  using Products::write_gradient;
+  using typename Data::Factor;
+  using typename Data::Incoming;
+  using typename Data::Numbers;
+  using typename Data::OwnNumbers;
+  using typename Data::Quad;
+
+  // The warps' sums of a stage, added up in their order.
+  static __device__ __forceinline__ void add_columns(const Shared& s, const Work& work, int stage) {
+    const int k = static_cast<int>(threadIdx.x) - kPointsStage;
+    if (k < 0 || k >= kPointsStage) return;
+    float all = 0;
+#pragma unroll
+    for (int warp = 0; warp < kUnitWarps; ++warp) all += s.columns[stage % 2][warp][k];
+    const int j = (work.first_stage + stage) * kPointsStage + k;
+    if (j < work.other.count) work.other_sums[j] = all;
+  }
+};
+
+}  // namespace warpalign::detail::transport
