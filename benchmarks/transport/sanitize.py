@@ -8,10 +8,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.transport import sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
@@ -117,14 +120,18 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         for case in cases
         if 2000 < case.N * case.M < 5000 and case.precision == "highest"
     ]
-    checks = [(case, wrong) for case in cases] + [(case, plan_wrong) for case in plans]
-    for case, check in checks:
-        message = check(case, device)
+    checks: list[tuple[str, Callable[[], str | None]]] = [
+        *((f"solve of {case.name}", partial(wrong, case, device)) for case in cases),
+        *((f"plan of {case.name}", partial(plan_wrong, case, device)) for case in plans),
+        *sanitize_gromov.cases(device),
+    ]
+    for name, check in checks:
+        message = check()
         if message:
             failures += 1
-            print(f"WRONG: {case.name}: {message}", file=sys.stderr)
+            print(f"WRONG: {name}: {message}", file=sys.stderr)
         else:
-            print("ok:", "plan of" if check is plan_wrong else "solve of", case.name, flush=True)
+            print("ok:", name, flush=True)
     print(f"{len(checks)} cases, {failures} wrong")
     return failures
 
