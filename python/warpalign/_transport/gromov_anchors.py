@@ -334,11 +334,12 @@ class Descent:
 
     def estimate(self, plan: Gibbs, count: int) -> tuple[Tensor, Tensor]:
         """The distortion of a plan of mass 1, and the estimate's standard deviation, from pairs of independent pairs."""
+        self.plans.clear()  # their memory is of more use here
         drawn = plan.pairs(count, self.generator)
-        cx, cy = (side.between(drawn[:, k]) / self.sizes[k] for k, side in enumerate(self.sides))
-        squares = (cx - cy).square_().double()
+        cx, cy = (side.between(drawn[:, k]).div_(self.sizes[k]) for k, side in enumerate(self.sides))
+        squares = cx.sub_(cy).square_()
         squares.fill_diagonal_(0)
-        of_each = squares.sum(1) / (count - 1)
+        of_each = squares.sum(1, dtype=torch.float64) / (count - 1)
         # Each term has two pairs: an estimate without one pair loses twice its mean.
         return of_each.mean(), 2 * of_each.std() / count**0.5
 

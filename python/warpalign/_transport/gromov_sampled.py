@@ -169,7 +169,9 @@ def gromov_wasserstein_sampled(
         estimate, deviation = descent.estimate(final, _LAST_PAIRS)
     f, g = final.of.f0, final.of.g0
     assert f is not None and g is not None
-    plan = TransportPlan(Problem(final.of, final.settings._replace(mass=0.0), True, None, None), f, g)
+    plan = TransportPlan(
+        Problem(final.of, final.settings._replace(mass=0.0, precision=0), True, None, None), f, g
+    )
     return SampledGromovResult(plan, estimate, deviation, stop.is_over(), len(history), torch.stack(history))
 
 
