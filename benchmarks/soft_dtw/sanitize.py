@@ -41,7 +41,7 @@ SHAPES = [
 ]
 # With the products of TF32: below, at and above chunks of 32 features and blocks of 64.
 MATRIX_SHAPES = [
-    (2, 70, 33, 8),
+    (2, 70, 33, 17),
     (2, 33, 130, 40),
     (1, 20, 280, 64),
     (2, 40, 70, 132),

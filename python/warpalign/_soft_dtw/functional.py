@@ -96,7 +96,7 @@ def soft_dtw(
         reduction: "none" for one value per pair, or their "mean" or "sum". torch's losses have "mean" by default, this has "none".
         precision: how a GPU may multiply float32: "highest" in float32; "high" on its matrix units, as three products of TF32
             with an error of float32's class; "medium" as one product, three digits. It makes the squared distances and the
-            gradients of 5 features or more faster, and changes nothing elsewhere. None: what
+            gradients of 17 features or more faster, and changes nothing elsewhere. None: what
             torch.get_float32_matmul_precision() says, "highest" by default.
         batch_invariant: whether a pair gets the same bits whatever else is in the batch. Else a GPU sweeps few pairs from both
             ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.

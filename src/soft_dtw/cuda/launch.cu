@@ -40,7 +40,7 @@ Params params_of(const Call& call) {
   p.half = is_cosine(problem) ? 0.5 : 1.0;
   p.scale = problem.gamma == 0 ? 1.0 : scale_for(problem.gamma, p.half);
   p.vectorized = call.vectorized;
-  p.on_matrix_units = call.may_use_matrix_units;
+  p.on_matrix_units = call.may_use_matrix_units && problem.dim >= kFewestMultipliedFeatures;
   p.three_terms = call.three_terms;
   p.band = problem.band;
   p.step_penalty = problem.step_penalty;

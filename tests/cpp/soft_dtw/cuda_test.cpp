@@ -64,10 +64,15 @@ TEST_F(SoftDtwCuda, LongSeriesGoThroughSeveralRoundsOfStrips) {
 }
 
 // float32 on the matrix units: as three products of TF32 the error is of float32's class. As one it is that
-// of steps that were rounded.
+// of steps that were rounded. Below 17 features there are no products.
 void on_matrix_units(const Batch<float>& batch, Wanted wanted = kGradients) {
   expect_close(batch, run(batch, wanted, Precision::kHigh), floor_at<float>(batch.gamma), true);
-  expect_close_to_tf32(batch, run(batch, wanted, Precision::kMedium), wanted != kEverything);
+  const Outputs<float> medium = run(batch, wanted, Precision::kMedium);
+  if (batch.shape.dim < 17) {
+    expect_close(batch, medium, floor_at<float>(batch.gamma), true);
+  } else {
+    expect_close_to_tf32(batch, medium, wanted != kEverything);
+  }
 }
 
 // Few pairs of 64 steps or more are swept from both ends: lengths at edges of strips, lanes and groups.
@@ -129,7 +134,7 @@ TEST_F(SoftDtwCuda, MatrixUnits) {
   unsigned seed = 0;
   const int lengths[] = {1, 15, 16, 17, 33, 100};
   // Edges of the instruction's 8 features, of chunks of 32, and of blocks of 64.
-  const int dims[] = {5, 8, 16, 31, 32, 33, 64, 65, 129, 200};
+  const int dims[] = {16, 17, 24, 31, 32, 33, 64, 65, 129, 200};
   for (int n : lengths) {
     for (int m : lengths) {
       if (++seed % kThinning != 0) continue;
@@ -142,7 +147,7 @@ TEST_F(SoftDtwCuda, MatrixUnits) {
 }
 
 TEST_F(SoftDtwCuda, MatrixUnitsFarFromZero) {
-  on_matrix_units(Batch<float>({2, 70, 90, 12}, 1.0, 3, 1.0, 1000.0));
+  on_matrix_units(Batch<float>({2, 70, 90, 20}, 1.0, 3, 1.0, 1000.0));
 }
 
 TEST_F(SoftDtwCuda, MatrixUnitsTakeRaggedLengthsAndNaN) {
@@ -161,9 +166,9 @@ TEST_F(SoftDtwCuda, MatrixUnitsTakeRaggedLengthsAndNaN) {
 }
 
 // The difference of equal steps would be exactly 0. |x|^2 + |y|^2 - 2 <x, y> cancels instead: float32's
-// rounding of the squares, 6e-8 of each, is left over. 1e-6 allows for the 16 features that are added.
+// rounding of the squares, 6e-8 of each, is left over. 1e-6 allows for the 20 features that are added.
 TEST_F(SoftDtwCuda, MatrixUnitsOfEqualSeries) {
-  Batch<float> batch({2, 90, 90, 16}, 1.0, 5);
+  Batch<float> batch({2, 90, 90, 20}, 1.0, 5);
   batch.y = batch.x;
   const Outputs<float> got = run(batch, kGradients, Precision::kHigh);
   double squares = 0;
