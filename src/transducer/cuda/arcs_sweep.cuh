@@ -27,7 +27,7 @@ namespace warpalign::detail::transducer {
 //   frames(arc)                              what the arc consumes
 //   kIsStaged                                whether slots always come through shared memory
 //   forward_steps<Numbers>(first, right)     whether Numbers could take all of them
-//   reverse_steps(first, right, left)
+//   before_reverse(), reverse_steps(first, right, left)
 template <class Real_, class Steps>
 class ArcsSweep {
  public:
@@ -88,6 +88,7 @@ class ArcsSweep {
   __device__ __forceinline__ void begin_reverse(int last) {
     clear(gamma(), kStrip, Real(0));
     by_label_ = 0;
+    steps().before_reverse();
     if (is_staged()) SlotStage<Real>::await();
     base_ = (last - (kGroup - 1)) % ring_rows_;
     ask_reverse(last - (kGroup - 1));

@@ -47,10 +47,9 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
       Base::strip_;
   static constexpr bool kIsStaged = true;
   // Steps whose weights are in registers at a time, and whose code stands side by side.
+  static constexpr int kStepsAhead = 4;
   template <class Numbers>
-  static constexpr int kAhead = sizeof(Numbers::Number::exponent) == 8 ? 1
-                                : kArcs <= 5                           ? 4
-                                                                       : 2;
+  static constexpr int kAhead = sizeof(Numbers::Number::exponent) == 8 ? 1 : kStepsAhead;
 
   template <class Function>
   __device__ __forceinline__ void each_arc(const Function& function) const {
@@ -92,6 +91,9 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     Real* to[kArcs];
     find_slots(first, true, to);
     const bool hands_over = strip_.lane == kStrip - 1 && strip_.has_right();
+    // A first blank of one frame comes from what this lane had before.
+    const bool from_before = frames_[0] == 1;
+    Number before = ring[(base_ == 0 ? ring_rows_ - 1 : base_ - 1) * kColumns + strip_.lane + 1];
     Real steepest = 0;
     bool holds = true;
 #pragma unroll 1
@@ -119,6 +121,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
         Number ways[kArcs];
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) ways[arc] = ring[from[arc] + (part + q) * kColumns];
+        if (from_before) ways[0] = before;
         if (q > 0) store_shares(to, part + q - 1, t - 1, z, sum);
         Exponent exponents[kArcs];
 #pragma unroll
@@ -139,6 +142,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
         Number* const place = ring + (base_ + part + q) * kColumns + strip_.lane + 1;
         *place = alpha;
         place[from_first * kColumns] = alpha;
+        before = alpha;
         holds &= !strip_.exists | Numbers::holds(alpha);
         if (hands_over)
           right[static_cast<unsigned>(first + part + q + 1) % kBorderFrames] = {alpha.mantissa, 0,
@@ -167,8 +171,20 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     }
   }
 
+  // A label of no frame is apart on the way back: it leaves the same frame's gamma, which is made last.
+  __device__ __forceinline__ void before_reverse() {
+#pragma unroll
+    for (int arc = 0; arc < kArcs; ++arc) {
+      if (is_label(arc) & (arc < arcs_) & (frames_[arc] == 0)) {
+        at_once_ = arc;
+        starts_at_once_ = starts_[arc];
+        starts_[arc] = 0;
+      }
+    }
+  }
+
   __device__ __forceinline__ void reverse_steps(int first, const Real* right, Real* left) {
-    constexpr int kSteps = kArcs <= 5 ? 4 : 2;
+    constexpr int kSteps = kStepsAhead;
     const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
     const int from_first = base_ == 0 ? ring_rows_ : 0;
     int from[kArcs];
@@ -179,51 +195,62 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     }
     Real* to[kArcs];
     find_slots(first, false, to);
+    Real* const to_at_once = slot(first, at_once_);
+    const bool from_before = frames_[0] == 1;
+    Real before = gamma()[(base_ + kGroup) * kStrip + strip_.lane];
 #pragma unroll 1
     for (int part = kGroup - kSteps; part >= 0; part -= kSteps) {
-      Real share[kSteps][kArcs], border[kSteps];
+      Real share[kSteps][kArcs], share_at_once[kSteps], border[kSteps];
 #pragma unroll
       for (int q = 0; q < kSteps; ++q) {
-        const int s = first + part + q;
+        const int s = first + part + q, t = s - strip_.lane;
         border[q] = strip_.has_right() ? right[static_cast<unsigned>(s + 1) % kBorderFrames] : Real(0);
 #pragma unroll
         for (int arc = 0; arc < kArcs; ++arc) {
           share[q][arc] = staged_slot(first, part + q, arc);
-          if (!exists(arc, s - strip_.lane)) share[q][arc] = 0;
+          if (!exists(arc, t)) share[q][arc] = 0;
         }
+        share_at_once[q] = stage_.slot(first, at_once_, at_once_, part + q);
+        if (!starts_at_once(t)) share_at_once[q] = 0;
       }
 #pragma unroll
       for (int q = kSteps - 1; q >= 0; --q) {
         const int s = first + part + q, t = s - strip_.lane;
-        Real posterior[kArcs];
-#pragma unroll
-        for (int arc = 0; arc < kArcs; ++arc) {
-          posterior[arc] = gamma()[from[arc] + (part + q) * kStrip] * share[q][arc];
-        }
-        // Arcs of few frames come first, and last here: they wait for the step before.
-        Real sum = 0;
+        // A step waits for the one before through the first blank, `from_right` and the label of no frame.
+        Real by_blank = 0, by_label = 0;
 #pragma unroll
         for (int arc = kArcs - 1; arc >= 0; --arc) {
-          if (!is_label(arc)) sum += posterior[arc];
+          Real after = gamma()[from[arc] + (part + q) * kStrip];
+          if (arc == 0 && from_before) after = before;
+          const Real posterior = after * share[q][arc];
+          if (is_label(arc)) {
+            by_label += posterior;
+          } else {
+            by_blank += posterior;
+          }
+          if (exists(arc, t)) to[arc][(part + q) * kStrip] = posterior;
         }
         const Real from_right = cuda::shuffle_down(by_label_);
-        sum += takes_border ? border[q] : from_right;
+        Real sum = by_blank + (takes_border ? border[q] : from_right);
         if (t >= strip_.frames) sum = strip_.is_last & (t == strip_.frames) ? Real(1) : Real(0);
+        const Real posterior = sum * share_at_once[q];
+        by_label_ = by_label + posterior;
+        if (starts_at_once(t)) to_at_once[(part + q) * kStrip] = posterior;
         Real* const place = gamma() + (base_ + part + q) * kStrip + strip_.lane;
         *place = sum;
         place[from_first * kStrip] = sum;
-        by_label_ = 0;
-#pragma unroll
-        for (int arc = kArcs - 1; arc >= 0; --arc) {
-          if (is_label(arc) & (frames_[arc] == 0)) posterior[arc] = sum * share[q][arc];
-          if (is_label(arc)) by_label_ += posterior[arc];
-          if (exists(arc, t)) to[arc][(part + q) * kStrip] = posterior[arc];
-        }
+        before = sum;
         if (strip_.lane == 0) left[static_cast<unsigned>(s) % kBorderFrames] = by_label_;
       }
     }
   }
+  [[nodiscard]] __device__ __forceinline__ bool starts_at_once(int t) const {
+    return static_cast<unsigned>(t) < static_cast<unsigned>(starts_at_once_);
+  }
 
+  // The label of no frame, if there is one, and how often it starts.
+  int at_once_ = 0;
+  int starts_at_once_ = 0;
   int frames_[kArcs];
   int starts_[kArcs];  // arcs exist from frames 0 ... starts_ - 1 on, for this lane's column
 };

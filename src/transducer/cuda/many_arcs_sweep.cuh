@@ -132,6 +132,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
     return posterior;
   }
 
+  __device__ __forceinline__ void before_reverse() {}
   __device__ __forceinline__ void reverse_steps(int first, const Real* right, Real* left) {
     const bool takes_border = strip_.lane == kStrip - 1 || strip_.is_last;
     const int base = base_;
