@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kGradientThreads)
                           const __grid_constant__ JointChunk chunk) {
   using Real = cuda::Sum<Storage>;
   __shared__ RowTask<Storage> tasks[kGradientWarps][cuda::kWarpSize];
-  __shared__ Real mended[kGradientWarps][kMostMended][cuda::kWarpSize];
+  __shared__ Mended<Real> mended[kGradientWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int warp = static_cast<int>(blockIdx.x) * kGradientWarps + warp_of_block;
@@ -158,11 +158,12 @@ __global__ void __launch_bounds__(kGradientThreads)
        first += static_cast<int>(gridDim.x) * kGradientWarps * p.tile) {
     const bool exists = lane < p.tile && first + lane < rows;
     const ChunkCursor at(p.batch, chunk, first + lane, exists);
-    const NodeGradient<Storage, ChunkCursor> node(p, at, exists, &mended[warp_of_block][0][lane]);
+    const NodeGradient<Storage, ChunkCursor> node(p, at, exists, mended[warp_of_block]);
     own[lane] = node.task();
     __syncwarp();
-    for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
-    __syncwarp();
+    for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) {
+      write(p, own[r], mended[warp_of_block], r, lane % p.lanes);
+    }
     node.finish();
     __syncwarp();
   }

@@ -2,10 +2,10 @@
 //
 //   d loss / d x[k] = G (p_k S - g_k),   p_k S = 2^(x_k log2(e) - shift + log2 S - log2_sum)
 //
-// A warp takes a tile of neighbouring rows. First lane r finds out what becomes of row r; then all lanes
-// write one row after the other, or a few at a time; at last lane r mends the few columns of row r in which
-// g_k is not 0. Rows that no path comes through are written as 0, without their logits being read. In place,
-// what is needed of elements that other lanes write is read before.
+// A warp takes a tile of rows. First lane r finds out what becomes of row r; then all lanes write one row
+// after the other, or a few at a time, and mend the few columns in which g_k is not 0 as soon as the row is
+// written: later the row is no longer in the cache. Rows that no path comes through are written as 0, without
+// their logits being read. In place, what is needed of elements that other lanes write is read before.
 #pragma once
 
 #include "transducer/cuda/node_posteriors.cuh"
@@ -40,6 +40,11 @@ struct GradientParams {
 // Below, no entry of the gradient exceeds 2^-40 G.
 __device__ __forceinline__ bool is_dead(float posterior) { return posterior < 0x1p-40f; }
 __device__ __forceinline__ bool is_dead(double posterior) { return posterior == 0.0; }
+// Whether all entries are rounded to 0: none exceeds half of float16's least number.
+template <class Storage, class Real>
+__device__ __forceinline__ bool vanishes(Real posterior, Real factor) {
+  return std::is_same_v<Storage, cuda::Float16> && posterior * fabs(factor) < Real(0x1p-25);
+}
 
 // Elements of 16 bytes.
 template <class Storage>
@@ -86,13 +91,15 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
   const auto misaligned = [](const Storage* p) {
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % 16);
   };
-  const auto scalar = [&](int k) {
-    to[k] = cuda::narrow<Storage>(function(kReads ? cuda::widen(from[k]) : 0));
-  };
   const bool together = !kReads || misaligned(to) == misaligned(from);
+  // Columns before the first whole vector and behind the last one.
   const int head = together ? min((16 - misaligned(to)) % 16 / kSize, labels) : labels;
-  for (int k = lane; k < head; k += lanes) scalar(k);
   const int vectors = (labels - head) / Vector::kCount;
+  const int single = labels - vectors * Vector::kCount;
+  const auto column = [&](int k) { return k < head ? k : k + vectors * Vector::kCount; };
+  // The first of them is on its way while vectors are.
+  Storage first{};
+  if (kReads && lane < single) first = from[column(lane)];
   const auto* const source = reinterpret_cast<const cuda::Bits128*>(from + head);
   auto* const target = reinterpret_cast<cuda::Bits128*>(to + head);
   int v = lane;
@@ -112,7 +119,10 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
     if constexpr (kReads) x.bits = cuda::load_streaming(source + v);
     cuda::store_streaming(target + v, x.each(function).bits);
   }
-  for (int k = head + vectors * Vector::kCount + lane; k < labels; k += lanes) scalar(k);
+  if (lane < single) to[column(lane)] = cuda::narrow<Storage>(function(kReads ? cuda::widen(first) : 0));
+  for (int k = lane + lanes; k < single; k += lanes) {
+    to[column(k)] = cuda::narrow<Storage>(function(kReads ? cuda::widen(from[column(k)]) : 0));
+  }
 }
 
 // What all lanes need of a row.
@@ -125,6 +135,8 @@ struct RowTask {
   Real scale;
   Real factor;
   Real value;
+  int mended;             // columns, see Mended
+  Storage* to_durations;  // filled with `value`; null: none are, or not here
 };
 
 constexpr int kGradientThreads = 256;
@@ -132,19 +144,27 @@ constexpr int kGradientWarps = kGradientThreads / cuda::kWarpSize;
 // Columns of plain and multi-blank RNN-T that are mended, at most; TDT has two.
 constexpr int kMostMended = kTransducerBigBlanks + 2;
 
+// Of a warp's rows: columns with posteriors, g_k of each, and in its place what the gradient is there.
+template <class Real>
+struct Mended {
+  Real value[kMostMended][cuda::kWarpSize];
+  int column[kMostMended][cuda::kWarpSize];
+};
+
 // One row of a tile, by one lane. Cursor says which node it is and where its row lies.
 template <class Storage, class Cursor = RowCursor>
 class NodeGradient {
   using Real = cuda::Sum<Storage>;
 
  public:
-  // mended: kMostMended values, kWarpSize apart.
+  // mended: the warp's; this lane fills its own part.
   __device__ __forceinline__ NodeGradient(const GradientParams<Storage>& params, const Cursor& at,
-                                          bool exists, Real* mended)
-      : p(params), at_(at), mended_(mended) {
+                                          bool exists, Mended<Real>& mended)
+      : p(params), at_(at) {
     const Batch& batch = p.batch;
     if (!exists) return;
     task_.to = p.grad + at.offset(batch, p.grad_stride);
+    if (batch.lattice.tdt) task_.to_durations = p.duration_grad + at.offset(batch, p.duration_grad_stride);
     if (at.b == batch.lattice.batch) return;  // packed rows of no utterance
     utterance_ = utterance_at(batch, at.b);
     if (at.t >= utterance_.frames || at.u > utterance_.labels) return;
@@ -152,28 +172,28 @@ class NodeGradient {
     if (outcome == kInvalid) task_.value = static_cast<Real>(CUDART_NAN);
     if (outcome != kPaths) return;
     find_posterior();
-    if (is_dead(posterior_)) return;
-    row_ = p.logits + at.offset(batch, p.logits_stride);
     task_.factor = p.grad_loss[at.b * p.grad_loss_stride];
+    if (is_dead(posterior_) || vanishes<Storage>(posterior_, task_.factor)) return;
+    is_live_ = true;
+    task_.to_durations = nullptr;
     if (!batch.log_probs) {
       const RowSum<Real> sum = p.sums[at.row];
-      task_.from = row_;
+      task_.from = p.logits + at.offset(batch, p.logits_stride);
       task_.shift = -sum.shift;
       task_.scale = static_cast<Real>(log2(posterior_)) - sum.log2_sum;
     }
-    mend();
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    each_mended([&](int column, Real g) {
+      mended.column[task_.mended][lane] = column;
+      mended.value[task_.mended++][lane] = g;
+    });
   }
 
   [[nodiscard]] __device__ __forceinline__ const RowTask<Storage>& task() const { return task_; }
 
-  // When the row has been written.
+  // When the row has been written: the durations of a live one.
   __device__ __forceinline__ void finish() const {
-    if (row_) {
-      each_mended([&](int k, int column, Real) {
-        task_.to[column] = cuda::narrow<Storage>(mended_[k * cuda::kWarpSize]);
-      });
-    }
-    if (p.batch.lattice.tdt && task_.to) write_durations();
+    if (p.batch.lattice.tdt && is_live_) write_durations();
   }
 
  private:
@@ -194,7 +214,7 @@ class NodeGradient {
     posterior_ = by_blanks_ + by_labels_;
   }
 
-  // function(k, column, g) for the columns with posteriors: of RNN-T its arcs', of TDT the blank's and the
+  // function(column, g) for the columns with posteriors: of RNN-T its arcs', of TDT the blank's and the
   // label's.
   template <class Function>
   __device__ __forceinline__ void each_mended(const Function& function) const {
@@ -202,36 +222,24 @@ class NodeGradient {
     const int label = has_label ? utterance_.targets[at_.u] : -1;
     const bool label_counts = has_label && label != p.batch.lattice.star;
     if (p.batch.lattice.tdt) {
-      function(0, p.batch.lattice.blank, by_blanks_);
-      if (label_counts) function(1, label, by_labels_);
-      return;
+      function(p.batch.lattice.blank, by_blanks_);
+    } else {
+      const int blanks = table().blanks;
+      for (int arc = 0; arc < blanks; ++arc) function(table().column[arc], posterior(arc));
     }
-    const int blanks = table().blanks;
-    for (int arc = 0; arc < blanks; ++arc) function(arc, table().column[arc], posterior(arc));
-    if (label_counts) function(blanks, label, by_labels_);
-  }
-  __device__ __forceinline__ void mend() const {
-    each_mended([&](int k, int column, Real g) {
-      Real v = -g;
-      if (!p.batch.log_probs) {
-        const Real x = cuda::widen(row_[column]);
-        v = exp2_of(fma(x, kLog2E<Real>, task_.shift) + task_.scale) - g;
-      }
-      if (p.clamp > 0) v = fmin(fmax(v, -p.clamp), p.clamp);
-      mended_[k * cuda::kWarpSize] = v * task_.factor;
-    });
+    if (label_counts) function(label, by_labels_);
   }
 
   __device__ __forceinline__ void write_durations() const {
     const Batch& batch = p.batch;
     const int durations = batch.lattice.durations;
     Storage* const to = p.duration_grad + at_.offset(batch, p.duration_grad_stride);
-    const bool live = row_ && !utterance_.without_durations;
+    const bool live = !utterance_.without_durations;
     const Storage* const from = live ? p.duration_logits + at_.offset(batch, p.duration_stride) : nullptr;
     RowSum<Real> sum{};
     if (live && !batch.log_probs) sum = sum_durations(from, durations);
     for (int d = 0; d < durations; ++d) {
-      Real v = task_.value;
+      Real v = 0;
       if (live) {
         for (int arc = 0; arc < batch.arcs.arcs(); ++arc) {
           if (batch.arcs.duration[arc] == d) v -= posterior(arc);
@@ -246,36 +254,57 @@ class NodeGradient {
 
   const GradientParams<Storage>& p;
   const Cursor& at_;
-  Real* const mended_;
   Utterance utterance_{};
   RowTask<Storage> task_{};
-  const Storage* row_ = nullptr;  // of a row that is alive
+  bool is_live_ = false;
   Real by_blanks_ = 0, by_labels_ = 0;
   Real posterior_ = 0;  // S
 };
 
-// By the lanes of a row.
+// By the lanes of a row: row r of the warp's tile. All lanes of the warp come together, some with other rows.
 template <class Storage>
 __device__ __forceinline__ void write(const GradientParams<Storage>& p, const RowTask<Storage>& task,
-                                      int lane) {
+                                      Mended<cuda::Sum<Storage>>& mended, int r, int lane) {
   using Real = cuda::Sum<Storage>;
   const int labels = p.batch.labels;
-  if (!task.to) return;
-  if (!task.from) {
+  const Real shift = task.shift, scale = task.scale, factor = task.factor;
+  const auto gradient = [=](Real x) { return exp2_of(fma(x, kLog2E<Real>, shift) + scale); };
+  const auto mend = [&](int k, Storage x) {
+    const Real g = mended.value[k][r];
+    Real v = task.from ? gradient(cuda::widen(x)) - g : -g;
+    if (p.clamp > 0) v = fmin(fmax(v, -p.clamp), p.clamp);
+    return v * factor;
+  };
+  // What is mended is read before the row is written, in its own place perhaps. The first one's logit is on
+  // its way until then.
+  Storage first{};
+  const bool mends = lane < task.mended;
+  if (mends && task.from) first = task.from[mended.column[lane][r]];
+  for (int k = lane + p.lanes; k < task.mended; k += p.lanes) {
+    mended.value[k][r] = mend(k, task.from ? task.from[mended.column[k][r]] : Storage{});
+  }
+  __syncwarp();
+  if (task.from) {
+    if (p.clamp > 0) {
+      const Real most = p.clamp;
+      write_row<true>(task.to, task.from, labels, lane, p.lanes,
+                      [=](Real x) { return fmin(gradient(x), most) * factor; });
+    } else {
+      write_row<true>(task.to, task.from, labels, lane, p.lanes,
+                      [=](Real x) { return gradient(x) * factor; });
+    }
+  } else if (task.to) {
     const Real value = task.value;
     write_row<false>(task.to, task.from, labels, lane, p.lanes, [=](Real) { return value; });
-    return;
   }
-  const Real shift = task.shift, scale = task.scale, factor = task.factor;
-  if (p.clamp > 0) {
-    const Real most = p.clamp;
-    write_row<true>(task.to, task.from, labels, lane, p.lanes, [=](Real x) {
-      return fmin(exp2_of(fma(x, kLog2E<Real>, shift) + scale), most) * factor;
-    });
-  } else {
-    write_row<true>(task.to, task.from, labels, lane, p.lanes,
-                    [=](Real x) { return exp2_of(fma(x, kLog2E<Real>, shift) + scale) * factor; });
+  if (task.to_durations) {
+    for (int d = lane; d < p.batch.lattice.durations; d += p.lanes)
+      task.to_durations[d] = cuda::narrow<Storage>(task.value);
   }
+  __syncwarp();
+  if (mends) task.to[mended.column[lane][r]] = cuda::narrow<Storage>(mend(lane, first));
+  for (int k = lane + p.lanes; k < task.mended; k += p.lanes)
+    task.to[mended.column[k][r]] = cuda::narrow<Storage>(mended.value[k][r]);
 }
 
 template <class Storage>
@@ -286,7 +315,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
     row_gradient_kernel(const __grid_constant__ GradientParams<Storage> p) {
   using Real = cuda::Sum<Storage>;
   __shared__ RowTask<Storage> tasks[kGradientWarps][cuda::kWarpSize];
-  __shared__ Real mended[kGradientWarps][kMostMended][cuda::kWarpSize];
+  __shared__ Mended<Real> mended[kGradientWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   // Rows of a block's warps alternate, so that what the block writes at a time lies side by side.
@@ -295,11 +324,12 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
   RowTask<Storage>* const own = tasks[warp_of_block];
   const RowCursor at(p.batch, first + lane * kGradientWarps);
   const bool exists = lane < p.tile && at.row < p.batch.rows;
-  const NodeGradient<Storage> node(p, at, exists, &mended[warp_of_block][0][lane]);
+  const NodeGradient<Storage> node(p, at, exists, mended[warp_of_block]);
   own[lane] = node.task();
   __syncwarp();
-  for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) write(p, own[r], lane % p.lanes);
-  __syncwarp();
+  for (int r = lane / p.lanes; r < p.tile; r += cuda::kWarpSize / p.lanes) {
+    write(p, own[r], mended[warp_of_block], r, lane % p.lanes);
+  }
   node.finish();
 }
 
