@@ -80,4 +80,23 @@ __device__ __forceinline__ std::uint32_t narrow_pair(float first, float second) 
 #endif
 }
 
+// The larger ones of two pairs. A number is larger than NaN.
+template <class Half>
+__device__ __forceinline__ std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<Half, BFloat16>) {
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  } else {
+    asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  }
+  return pair;
+#else
+  float first[2], second[2];
+  widen_pair<Half>(a, first[0], second[0]);
+  widen_pair<Half>(b, first[1], second[1]);
+  return narrow_pair<Half>(fmaxf(first[0], first[1]), fmaxf(second[0], second[1]));
+#endif
+}
+
 }  // namespace warpalign::cuda

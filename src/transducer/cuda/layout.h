@@ -67,12 +67,13 @@ constexpr std::int64_t most_packed_slots(std::int64_t rows, std::int64_t utteran
   return std::min(most, utterances * SlotLayout{frames, states, arcs}.count());
 }
 
-// How many neighbouring lanes share a row of logits: enough that each has about kRowLoads loads of 4 bytes.
+// How many neighbouring lanes share a row of logits: enough that each has about so many columns, kRowLoads
+// words of 4 bytes.
 inline constexpr int kRowLoads = 8;
 inline constexpr int kLeastRowLanes = 4;
-constexpr int row_lanes(int labels, int labels_per_load) {
+constexpr int row_lanes(int labels, int columns_of_lane) {
   int lanes = kLeastRowLanes;
-  while (lanes < 32 && static_cast<std::int64_t>(lanes) * kRowLoads * labels_per_load < labels) lanes *= 2;
+  while (lanes < 32 && lanes * columns_of_lane < labels) lanes *= 2;
   return lanes;
 }
 

@@ -136,9 +136,9 @@ class Plan {
     int lanes, tile, blocks;
     RowStride stride;
   };
-  [[nodiscard]] RowPass row_pass(int labels_per_load, int element_bytes, int threads, int resident) const {
+  [[nodiscard]] RowPass row_pass(int columns_of_lane, int element_bytes, int threads, int resident) const {
     RowPass pass{};
-    pass.lanes = row_lanes(p_.labels, labels_per_load);
+    pass.lanes = row_lanes(p_.labels, columns_of_lane);
     pass.tile = std::max(row_tile(std::int64_t{p_.labels} * element_bytes), 32 / pass.lanes);
     const std::int64_t rows_of_block = std::int64_t{pass.tile} * (threads / 32);
     const std::int64_t needed = cuda::div_up(batch_.rows, rows_of_block);
@@ -172,7 +172,7 @@ inline void copy_strides(std::int64_t (&to)[3], const std::int64_t* from) { std:
 
 template <class Storage, class Params>
 int set_rows(Params& params, const Plan<cuda::Sum<Storage>>& plan, int threads, int resident) {
-  const auto pass = plan.row_pass(RowChunk<Storage>::kPerLoad, sizeof(Storage), threads, resident);
+  const auto pass = plan.row_pass(RowChunk<Storage>::kColumns, sizeof(Storage), threads, resident);
   params.lanes = pass.lanes;
   params.tile = pass.tile;
   if constexpr (requires { params.stride; }) params.stride = pass.stride;

@@ -36,15 +36,14 @@ __device__ __forceinline__ Real log2_probability(Real x, RowSum<Real> sum) {
   return fma(x, kLog2E<Real>, -sum.shift) - sum.log2_sum;
 }
 
-// kRowLoads loads of one lane, as they are in memory. Load j has the columns (lanes j + lane) kPerLoad, + 1
-// for half types.
+// What one lane loads of a row at a time.
 template <class Storage>
 class RowChunk {
  public:
   using Real = cuda::Sum<Storage>;
-  static constexpr int kPerLoad = 1;
+  static constexpr int kColumns = kRowLoads;
 
-  // All columns are below labels.
+  // Load j has column j lanes + lane. All columns are below `labels`.
   __device__ __forceinline__ void load(const Storage* from, int lane, int lanes) {
 #pragma unroll
     for (int j = 0; j < kRowLoads; ++j) x_[j] = cuda::load_streaming(from + j * lanes + lane);
@@ -62,60 +61,122 @@ class RowChunk {
 #pragma unroll
     for (int j = 0; j < kRowLoads; ++j) function(j, x_[j]);
   }
+  // The largest number, at least `least`; NaN may be left out.
+  [[nodiscard]] __device__ __forceinline__ Real largest(Real least) const {
+    Real parts[2] = {least, least};
+#pragma unroll
+    for (int j = 0; j < kRowLoads; ++j) parts[j % 2] = max(parts[j % 2], x_[j]);
+    return max(parts[0], parts[1]);
+  }
 
  private:
   Storage x_[kRowLoads];
 };
 
-// Pairs of half types. A row that begins in the middle of 4 bytes is read in the words around it: lane l's
-// pair is the upper half of its word and the lower half of lane l + 1's.
+// Half types, 16 bytes at a time. Where a row does not begin at a multiple of 16 bytes, a lane reads the two
+// multiples around its columns.
 template <class Half>
 class HalfChunk {
  public:
   using Real = float;
-  static constexpr int kPerLoad = 2;
+  static constexpr int kColumns = 2 * kRowLoads;
 
+  // Load j has columns 8 (j lanes + lane) ... + 7.
   __device__ __forceinline__ void load(const Half* from, int lane, int lanes) {
-    const bool is_odd = reinterpret_cast<std::uintptr_t>(from) % 4 != 0;
-    if (lanes < cuda::kWarpSize && is_odd) return load_end(from, lane, lanes, 2 * lanes * kRowLoads);
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(from - is_odd);
+    const unsigned offset = offset_of(from);
+    const Block* const blocks = blocks_around(from) + lane;
 #pragma unroll
-    for (int j = 0; j < kRowLoads; ++j) pairs_[j] = cuda::load_streaming(words + j * lanes + lane);
-    if (!is_odd) return;
-    // The same for the whole warp: one row has all of its lanes.
-    std::uint32_t behind = lane == 0 ? cuda::load_streaming(words + kRowLoads * lanes) : 0;
+    for (int j = 0; j < kLoads; ++j) blocks_[j] = cuda::load_streaming(blocks + j * lanes);
+    if (offset == 0) return;
 #pragma unroll
-    for (int j = 0; j < kRowLoads; ++j) {
-      const std::uint32_t first = j + 1 < kRowLoads ? pairs_[(j + 1) % kRowLoads] : behind;
-      const std::uint32_t next = cuda::shuffle(lane == 0 ? first : pairs_[j], (lane + 1) % cuda::kWarpSize);
-      pairs_[j] = pairs_[j] >> 16 | next << 16;
+    for (int j = 0; j < kLoads; ++j) {
+      blocks_[j] = shifted(blocks_[j], cuda::load_streaming(blocks + j * lanes + 1), offset);
     }
   }
   __device__ __forceinline__ void load_end(const Half* from, int lane, int lanes, int labels) {
-    constexpr std::uint32_t kMinusInfinity = std::is_same_v<Half, cuda::Float16> ? 0xfc00u : 0xff80u;
+    const unsigned offset = offset_of(from);
+    const Block* const blocks = blocks_around(from);
 #pragma unroll
-    for (int j = 0; j < kRowLoads; ++j) {
-      const int column = 2 * (j * lanes + lane);
-      const auto* const at = reinterpret_cast<const std::uint16_t*>(from + column);
-      std::uint32_t low = kMinusInfinity, high = kMinusInfinity;
-      if (column < labels) low = cuda::load_streaming(at);
-      if (column + 1 < labels) high = cuda::load_streaming(at + 1);
-      pairs_[j] = low | high << 16;
+    for (int j = 0; j < kLoads; ++j) {
+      const int block = j * lanes + lane, column = kOfBlock * block;
+      blocks_[j] = none();
+      if (column + kOfBlock <= labels) {
+        blocks_[j] = cuda::load_streaming(blocks + block);
+        if (offset != 0) blocks_[j] = shifted(blocks_[j], cuda::load_streaming(blocks + block + 1), offset);
+      } else if (column < labels) {
+        blocks_[j] = end_of_row(from + column, labels - column);
+      }
     }
   }
   template <class Function>
   __device__ __forceinline__ void each(const Function& function) const {
 #pragma unroll
-    for (int j = 0; j < kRowLoads; ++j) {
+    for (int k = 0; k < kRowLoads; ++k) {
       float low, high;
-      cuda::widen_pair<Half>(pairs_[j], low, high);
-      function(2 * j, low);
-      function(2 * j + 1, high);
+      cuda::widen_pair<Half>(blocks_[k / 4].words[k % 4], low, high);
+      function(2 * k, low);
+      function(2 * k + 1, high);
     }
+  }
+  [[nodiscard]] __device__ __forceinline__ Real largest(Real least) const {
+    std::uint32_t pair = blocks_[0].words[0];
+#pragma unroll
+    for (int k = 1; k < kRowLoads; ++k) pair = cuda::larger_pair<Half>(pair, blocks_[k / 4].words[k % 4]);
+    float low, high;
+    cuda::widen_pair<Half>(pair, low, high);
+    return fmaxf(fmaxf(low, high), least);
   }
 
  private:
-  std::uint32_t pairs_[kRowLoads];
+  using Block = cuda::Bits128;
+  static constexpr int kOfBlock = 8;
+  static constexpr int kLoads = kColumns / kOfBlock;
+  static constexpr std::uint32_t kNone = std::is_same_v<Half, cuda::Float16> ? 0xfc00u : 0xff80u;  // -inf
+
+  // Of the multiple of 16 bytes at or before a row, and the row's place behind it.
+  static __device__ __forceinline__ unsigned offset_of(const Half* from) {
+    return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % 16);
+  }
+  static __device__ __forceinline__ const Block* blocks_around(const Half* from) {
+    return reinterpret_cast<const Block*>(from - offset_of(from) / sizeof(Half));
+  }
+  static __device__ __forceinline__ Block none() {
+    constexpr std::uint32_t kPair = kNone | kNone << 16;
+    return {{kPair, kPair, kPair, kPair}};
+  }
+  // 16 bytes from byte `offset` of low on.
+  static __device__ __forceinline__ Block shifted(const Block& low, const Block& high, unsigned offset) {
+    std::uint32_t words[8];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      words[k] = low.words[k];
+      words[k + 4] = high.words[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 6; ++k) words[k] = offset & 8 ? words[k + 2] : words[k];
+#pragma unroll
+    for (int k = 0; k < 5; ++k) words[k] = offset & 4 ? words[k + 1] : words[k];
+    Block result;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      result.words[k] = offset & 2 ? words[k] >> 16 | words[k + 1] << 16 : words[k];
+    }
+    return result;
+  }
+  // A row's last columns, fewer than a block.
+  static __device__ __forceinline__ Block end_of_row(const Half* from, int columns) {
+    const auto* const at = reinterpret_cast<const std::uint16_t*>(from);
+    Block result = none();
+#pragma unroll
+    for (int k = 0; k < kOfBlock; ++k) {
+      const std::uint32_t one = k < columns ? cuda::load_streaming(at + k) : std::uint16_t{kNone};
+      const int place = k % 2 * 16;
+      result.words[k / 2] = (result.words[k / 2] & ~(0xffffu << place)) | one << place;
+    }
+    return result;
+  }
+
+  Block blocks_[kLoads];
 };
 template <>
 class RowChunk<cuda::Float16> : public HalfChunk<cuda::Float16> {};
@@ -133,13 +194,7 @@ struct OnlineSum {
   template <class Chunk>
   __device__ __forceinline__ void add(const Chunk& chunk) {
     constexpr int kParts = kRowLoads / 2;
-    Real largest[kParts];
-#pragma unroll
-    for (int k = 0; k < kParts; ++k) largest[k] = kLeast;
-    chunk.each([&](int k, Real x) { largest[k % kParts] = max(largest[k % kParts], x); });
-#pragma unroll
-    for (int k = 1; k < kParts; ++k) largest[0] = max(largest[0], largest[k]);
-    const Real next = max(shift, largest[0] * kLog2E<Real>);
+    const Real next = max(shift, chunk.largest(kLeast) * kLog2E<Real>);
     Real part[kParts] = {};
     chunk.each([&](int k, Real x) { part[k % kParts] += exp2_of(fma(x, kLog2E<Real>, -next)); });
     sum = fma(sum, exp2_of(shift - next), (part[0] + part[1]) + (part[2] + part[3]));
@@ -163,7 +218,7 @@ template <class Storage>
 __device__ __forceinline__ RowSum<cuda::Sum<Storage>> sum_row(const Storage* row, int labels, int lane,
                                                               int lanes) {
   using Chunk = RowChunk<Storage>;
-  const int chunk = lanes * kRowLoads * Chunk::kPerLoad;
+  const int chunk = lanes * Chunk::kColumns;
   const auto load = [&](Chunk& to, int begin) {
     if (begin + chunk <= labels) {
       to.load(row + begin, lane, lanes);

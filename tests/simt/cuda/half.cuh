@@ -1,6 +1,7 @@
 // Stands in for src/cuda/half.cuh, whose conversions are single GPU instructions.
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "core/half.h"
@@ -36,6 +37,13 @@ template <class Half>
 std::uint32_t narrow_pair(float first, float second) {
   return static_cast<std::uint32_t>(narrow<Half>(first).bits) |
          static_cast<std::uint32_t>(narrow<Half>(second).bits) << 16;
+}
+template <class Half>
+std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+  float first[2], second[2];
+  widen_pair<Half>(a, first[0], second[0]);
+  widen_pair<Half>(b, first[1], second[1]);
+  return narrow_pair<Half>(std::fmax(first[0], first[1]), std::fmax(second[0], second[1]));
 }
 
 }  // namespace warpalign::cuda
