@@ -27,14 +27,26 @@ struct Inputs {
   const MaybeTensor& encoder_lengths;
   const MaybeTensor& target_lengths;
   const MaybeTensor& without_durations;
+  const MaybeTensor& seed;
 };
 
 // The joint's own settings.
 struct Network {
   int64_t activation;
   bool tdt;
+  double dropout;
   int64_t workspace_limit;
 };
+
+// null where there is none.
+const std::uint64_t* seed_of(const MaybeTensor& seed, const Tensor& encoder) {
+  if (!seed) return nullptr;
+  check_same_device(*seed, "seed", encoder, "encoder");
+  if (seed->scalar_type() != ScalarType::Long || seed->dim() != 0) {
+    fail("seed", "one int64 number, of shape ()", shape_of(*seed));
+  }
+  return static_cast<const std::uint64_t*>(seed->const_data_ptr());
+}
 
 void check_like_encoder(const Tensor& tensor, const char* name, const Tensor& encoder) {
   check_same_device(tensor, name, encoder, "encoder");
@@ -72,6 +84,8 @@ TransducerJointProblem problem_of(const Inputs& in, const Network& network,
     p.bias = in.bias->const_data_ptr();
   }
   p.activation = enumerator<Activation>(network.activation);
+  p.dropout = network.dropout;
+  p.seed = seed_of(in.seed, in.encoder);
   p.workspace_limit = network.workspace_limit;
   TransducerLattice& l = p.lattice;
   l.batch = narrowed(in.encoder.size(0));
@@ -168,19 +182,17 @@ Gradients gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_los
 
 // The registered functions. Their parameters are their schema's, in its order.
 
-std::tuple<Tensor, Tensor> joint_op(const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
-                                    const MaybeTensor& bias, const Tensor& targets,
-                                    const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
-                                    const MaybeTensor& without_durations, bool needs_grad, int64_t activation,
-                                    bool tdt, int64_t workspace_limit, int64_t blank,
-                                    const std::vector<int64_t>& durations,
-                                    const std::vector<int64_t>& big_blank_ids, double sigma,
-                                    double fastemit_lambda, double delay_penalty, int64_t eos_id,
-                                    double eos_penalty, int64_t star_id, double star_penalty, double clamp,
-                                    bool zero_infinity) {
+std::tuple<Tensor, Tensor> joint_op(
+    const Tensor& encoder, const Tensor& predictor, const Tensor& weight, const MaybeTensor& bias,
+    const Tensor& targets, const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
+    const MaybeTensor& without_durations, const MaybeTensor& seed, bool needs_grad, int64_t activation,
+    bool tdt, double dropout, int64_t workspace_limit, int64_t blank, const std::vector<int64_t>& durations,
+    const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda, double delay_penalty,
+    int64_t eos_id, double eos_penalty, int64_t star_id, double star_penalty, double clamp,
+    bool zero_infinity) {
   return forward(
-      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations},
-      needs_grad, {activation, tdt, workspace_limit},
+      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
+      needs_grad, {activation, tdt, dropout, workspace_limit},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }
@@ -188,17 +200,18 @@ std::tuple<Tensor, Tensor> joint_op(const Tensor& encoder, const Tensor& predict
 Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
                             const MaybeTensor& bias, const Tensor& targets,
                             const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
-                            const MaybeTensor& without_durations, const Tensor& saved,
-                            const Tensor& grad_loss, bool needs_encoder, bool needs_predictor,
-                            bool needs_weight, bool needs_bias, int64_t activation, bool tdt,
-                            int64_t workspace_limit, int64_t blank, const std::vector<int64_t>& durations,
-                            const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda,
-                            double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
-                            double star_penalty, double clamp, bool zero_infinity) {
+                            const MaybeTensor& without_durations, const MaybeTensor& seed,
+                            const Tensor& saved, const Tensor& grad_loss, bool needs_encoder,
+                            bool needs_predictor, bool needs_weight, bool needs_bias, int64_t activation,
+                            bool tdt, double dropout, int64_t workspace_limit, int64_t blank,
+                            const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids,
+                            double sigma, double fastemit_lambda, double delay_penalty, int64_t eos_id,
+                            double eos_penalty, int64_t star_id, double star_penalty, double clamp,
+                            bool zero_infinity) {
   return gradient(
-      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations}, saved,
-      grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
-      {activation, tdt, workspace_limit},
+      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
+      saved, grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
+      {activation, tdt, dropout, workspace_limit},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }

@@ -4,17 +4,20 @@
 // utterances share weights w[k,j] and a bias c[k]. TDT has D columns of durations behind the V columns of
 // labels.
 //
-//   h[t,u,j] = act(e[t,j] + g[u,j])
+//   h[t,u,j] = act(e[t,j] + g[u,j]) m[t,u,j] / (1 - p),   m = 1 without dropout
 //   x[t,u,k] = c[k] + sum_j h[t,u,j] w[k,j],        0 <= k < V
 //   z[t,u,d] = c[V+d] + sum_j h[t,u,j] w[V+d,j],    0 <= d < D
 //
 // Losses and their gradients by x and z are those of warpalign/transducer.h, penalties and clamp included.
 // With G = d loss / d (x, z), V + D columns:
 //
-//   dh[t,u,j] = act'(e[t,j] + g[u,j]) sum_k G[t,u,k] w[k,j]
+//   dh[t,u,j] = act'(e[t,j] + g[u,j]) m[t,u,j] / (1 - p) sum_k G[t,u,k] w[k,j]
 //   d loss / d e[t,j] = sum_u dh[t,u,j],   d loss / d g[u,j] = sum_t dh[t,u,j]
 //   d loss / d w[k,j] = sum over b, t, u of G[t,u,k] h[t,u,j]
 //   d loss / d c[k] = sum over b, t, u of G[t,u,k]
+//
+// Dropout's mask m[t,u,j] of utterance b is 0 where word j % 4 of Philox4x32-10 is below p 2^32: counter
+// (t, b, j / 4, u), the seed as key. So both calls and every device have the same mask.
 //
 // Rows of G whose S is below 2^-40 (float64: is 0) count as 0, and their logits are not computed again.
 //
@@ -47,10 +50,14 @@ struct TransducerJointProblem {
   const void* bias = nullptr;    // (V + D,), contiguous; null: 0
   Activation activation = Activation::kRelu;
   TransducerLattice lattice;  // T = lattice.frames, U + 1 = lattice.states
+  // Dropout of h: the probability p that a number is dropped, 0 <= p < 1. seed: one number on the execution's
+  // device, wanted if p > 0; the same in both calls.
+  double dropout = 0;
+  const std::uint64_t* seed = nullptr;
   // Nodes go through the workspace in chunks of at most so many bytes with what else is there; at least 0. A
   // limit that nothing fits in counts as the least that works. Chunks beyond what stays in a cache gain
   // nothing. Gradients by weight and bias are sums of chunks, so that their last bits depend on it.
-  std::int64_t workspace_limit = std::int64_t{48} << 20;
+  std::int64_t workspace_limit = std::int64_t{52} << 20;
 };
 
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.

@@ -36,6 +36,9 @@ Status check_sizes(const TransducerJointProblem& p) {
   if (p.hidden < 1 || p.hidden > kMostHidden) {
     return Status::invalid("hidden", "1 to 2^24 hidden numbers", p.hidden);
   }
+  if (!(p.dropout >= 0 && p.dropout < 1)) {
+    return Status::invalid("dropout", "a probability of at least 0 and below 1", p.dropout);
+  }
   if (p.workspace_limit < 0) {
     return Status::invalid("workspace_limit", "at least 0 bytes", static_cast<double>(p.workspace_limit));
   }
@@ -68,6 +71,10 @@ Status check_problem(const TransducerJointProblem& p, const Execution& execution
                            static_cast<double>(p.activation));
   }
   if (Status s = check_not_null("weight", p.weight); !s.ok()) return s;
+  if (p.dropout > 0) {
+    if (Status s = check_not_null("seed", p.seed); !s.ok()) return s;
+    if (Status s = check_aligned("seed", p.seed, sizeof(*p.seed)); !s.ok()) return s;
+  }
   if (Status s = check_aligned("weight", p.weight, size_of(p.dtype)); !s.ok()) return s;
   if (Status s = check_aligned("bias", p.bias, size_of(p.dtype)); !s.ok()) return s;
   if (p.lattice.batch == 0) return {};

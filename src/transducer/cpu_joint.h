@@ -9,6 +9,7 @@
 
 #include "transducer/cpu_batch.h"
 #include "transducer/cpu_joint_kernel.h"
+#include "transducer/joint_dropout.h"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {
@@ -150,7 +151,12 @@ class JointNetwork {
   // hidden rows is wanted.
   JointNetwork(const TransducerJointProblem& problem, Real* weight, Real* bias, Real* back,
                const Execution& execution)
-      : p_(problem), sizes_(problem), weight_(weight), bias_(bias), back_(back) {
+      : p_(problem),
+        sizes_(problem),
+        dropout_(problem.dropout, problem.seed),
+        weight_(weight),
+        bias_(bias),
+        back_(back) {
     const auto* const from = static_cast<const T*>(p_.weight);
     const auto* const offset = static_cast<const T*>(p_.bias);
     for (std::int32_t k = 0; k < sizes_.padded_columns; ++k) {
@@ -188,6 +194,7 @@ class JointNetwork {
       const NodePlace& at = places[r];
       hidden(row_of(p_.encoder, at.b, at.t), row_of(p_.predictor, at.b, at.u), sizes_.hidden, is_tanh(),
              h + r * sizes_.hidden_stride);
+      if (dropout_.drops()) drop(at, h + r * sizes_.hidden_stride);
     }
     joint_arithmetic<T>().product({h, sizes_.hidden_stride, 1, rows, weight_,
                                    std::int64_t{sizes_.width} * sizes_.hidden, sizes_.width,
@@ -201,11 +208,22 @@ class JointNetwork {
                                    sizes_.padded_hidden, sizes_.columns, zeros, 0, dh, sizes_.hidden_stride});
     for (std::int32_t r = 0; r < rows; ++r) {
       const std::int64_t row = r * sizes_.hidden_stride;
-      joint_arithmetic<T>().pull_back(h + row, dh + row, sizes_.hidden, is_tanh());
+      if (!dropout_.drops()) {
+        joint_arithmetic<T>().pull_back(h + row, dh + row, sizes_.hidden, is_tanh());
+        continue;
+      }
+      for (std::int32_t j = 0; j < sizes_.hidden; ++j) dh[row + j] *= dropout_.slope(h[row + j], is_tanh());
     }
   }
 
  private:
+  void drop(const NodePlace& at, Real* h) const {
+    PhiloxWords words{};
+    for (std::int32_t j = 0; j < sizes_.hidden; ++j) {
+      if (j % 4 == 0) words = dropout_.words(at.b, at.t, at.u, j / 4);
+      h[j] = dropout_.masked(h[j], words.word[j % 4]);
+    }
+  }
   [[nodiscard]] bool is_tanh() const { return p_.activation == Activation::kTanh; }
   static const T* row_of(const StridedTensor& tensor, std::int64_t b, std::int64_t row) {
     return static_cast<const T*>(tensor.data) + b * tensor.stride[0] + row * tensor.stride[1];
@@ -213,6 +231,7 @@ class JointNetwork {
 
   const TransducerJointProblem& p_;
   const JointSizes<T> sizes_;
+  const HiddenDropout<Real> dropout_;
   Real* const weight_;
   Real* const bias_;
   Real* const back_;

@@ -3,6 +3,7 @@
 // library.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "transducer/reference.h"
@@ -15,6 +16,8 @@ struct JointNetwork {
   bool tanh = false;
   std::vector<double> weight;  // (V + D, H)
   std::vector<double> bias;    // (V + D,)
+  double dropout = 0;
+  std::uint64_t seed = 0;
 };
 
 struct JointResult {
@@ -25,8 +28,10 @@ struct JointResult {
   std::vector<double> grad_bias;       // (V + D,)
 };
 
-// encoder (T, H), predictor (U + 1, H), row-major.
+// encoder (T, H), predictor (U + 1, H), row-major. number: the utterance's in the batch, which dropout's
+// masks depend on. Shares Philox alone with the library.
 JointResult transducer_joint(const Transducer& problem, const JointNetwork& network,
-                             const std::vector<double>& encoder, const std::vector<double>& predictor);
+                             const std::vector<double>& encoder, const std::vector<double>& predictor,
+                             int number = 0);
 
 }  // namespace warpalign::detail::transducer::reference

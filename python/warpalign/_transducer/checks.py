@@ -320,6 +320,13 @@ def check_omega(omega: object) -> float:
     return value
 
 
+def check_dropout(dropout: object) -> float:
+    value = check_number(dropout, "dropout")
+    if value >= 1:
+        raise ValueError(f"dropout: expected a probability below 1, got {dropout}")
+    return value
+
+
 def check_generator(generator: Any) -> torch.Generator | None:
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator: expected a torch.Generator or None, got {type(generator).__name__}")

@@ -13,6 +13,7 @@ from warpalign._core.checks import check_count, check_flag, naming_arguments
 from warpalign._transducer.checks import (
     check_big_blanks,
     check_column,
+    check_dropout,
     check_durations,
     check_generator,
     check_omega,
@@ -25,7 +26,7 @@ from warpalign._transducer.reduction import Lengths, reduced
 from warpalign._transducer.settings import TransducerReduction
 
 TransducerActivation = Literal["relu", "tanh"]
-WORKSPACE_LIMIT = 48 * 2**20
+WORKSPACE_LIMIT = 52 * 2**20
 """Bytes: the core's own default."""
 
 
@@ -45,6 +46,7 @@ def transducer_loss_from_joint(
     durations: Sequence[int] | None = None,
     sigma: float = 0.0,
     omega: float = 0.0,
+    dropout: float = 0.0,
     generator: torch.Generator | None = None,
     fastemit_lambda: float = 0.0,
     delay_penalty: float = 0.0,
@@ -77,7 +79,10 @@ def transducer_loss_from_joint(
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
         activation: "relu" or "tanh".
         durations: TDT's D numbers of frames, 0 to 64, at most 16. None: RNN-T.
-        omega, generator: as in :func:`tdt_loss`; with ``durations`` only.
+        omega: as in :func:`tdt_loss`; with ``durations`` only.
+        dropout: the probability that a hidden number h[t, u, j] becomes 0; others are divided by 1 - dropout. Forward
+            and backward make the same mask, which is never in memory.
+        generator: of the random numbers of omega and dropout. None: torch's own.
         workspace_limit: bytes that a call may take for itself, besides what it keeps for backward. Less means smaller
             chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
         all others: blank (counted from V if below 0), big_blank_durations, big_blank_ids, sigma, fastemit_lambda,
@@ -109,6 +114,7 @@ def transducer_loss_from_joint(
         encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths
     )
     probability, generator = check_omega(omega), check_generator(generator)
+    drop = check_dropout(dropout)
     limit = check_count(workspace_limit, "workspace_limit", 0)
     tdt = durations is not None
     columns = inputs.weight.shape[0]
@@ -152,8 +158,11 @@ def transducer_loss_from_joint(
     if probability > 0:
         drawn = torch.rand(batch, generator=generator, device=inputs.encoder.device)
         inputs = inputs._replace(without_durations=drawn < probability)
+    if drop > 0:
+        seed = torch.randint(2**62, (), generator=generator, device=inputs.encoder.device)
+        inputs = inputs._replace(seed=seed)
     with naming_arguments():
-        losses = joint_losses(inputs, JointSettings(kind, tdt, limit, settings))
+        losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, settings))
     counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, inputs.predictor.shape[1] - 1)
     return reduced(losses, counts, reduction, unbatched)
 
@@ -166,10 +175,10 @@ class TransducerJointLoss(nn.Module):
         vocabulary: V, all labels with blank and big blanks. With ``durations`` the layer has D rows more.
         bias: whether the output layer has one.
         device, dtype: of the output layer.
-        all others: activation, blank, big_blank_durations, big_blank_ids, durations, sigma, omega, generator,
+        all others: activation, blank, big_blank_durations, big_blank_ids, durations, sigma, omega, dropout, generator,
             fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp, zero_infinity,
             workspace_limit and reduction are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation mode omega
-            is 0.
+            and dropout are 0.
 
     Attributes:
         weight: (V + D, H), drawn as :class:`torch.nn.Linear` draws it.
@@ -202,6 +211,7 @@ class TransducerJointLoss(nn.Module):
         durations: Sequence[int] | None = None,
         sigma: float = 0.0,
         omega: float = 0.0,
+        dropout: float = 0.0,
         generator: torch.Generator | None = None,
         fastemit_lambda: float = 0.0,
         delay_penalty: float = 0.0,
@@ -247,7 +257,7 @@ class TransducerJointLoss(nn.Module):
         target_lengths: Tensor | None = None,
     ) -> Tensor:
         """encoder (B, T, H), predictor (B, U+1, H), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
-        options = self.options if self.training else self.options | {"omega": 0.0}
+        options = self.options if self.training else self.options | {"omega": 0.0, "dropout": 0.0}
         return transducer_loss_from_joint(
             encoder, predictor, self.weight, self.bias, targets, encoder_lengths, target_lengths, **options
         )

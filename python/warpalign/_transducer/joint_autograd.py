@@ -35,6 +35,8 @@ class JointInputs(NamedTuple):
     target_lengths: Tensor | None
     without_durations: Tensor | None
     """(B,), bool."""
+    seed: Tensor | None
+    """(), int64: of dropout."""
 
 
 class JointSettings(NamedTuple):
@@ -42,15 +44,22 @@ class JointSettings(NamedTuple):
 
     activation: int
     tdt: bool
+    dropout: float
     workspace_limit: int
     of_lattice: Settings
 
 
 def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    activation, tdt, workspace_limit, of_lattice = settings
+    activation, tdt, dropout, workspace_limit, of_lattice = settings
     keywords = dict(zip(Settings._fields, of_lattice, strict=True))
     del keywords["from_log_probs"], keywords["packed"]
-    return {"activation": activation, "tdt": tdt, "workspace_limit": workspace_limit, **keywords}
+    return {
+        "activation": activation,
+        "tdt": tdt,
+        "dropout": dropout,
+        "workspace_limit": workspace_limit,
+        **keywords,
+    }
 
 
 def _of_each(
@@ -83,6 +92,7 @@ class _JointGradient(torch.autograd.Function):
         encoder_lengths: Tensor | None,
         target_lengths: Tensor | None,
         without_durations: Tensor | None,
+        seed: Tensor | None,
         needs: tuple[bool, ...],
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -95,6 +105,7 @@ class _JointGradient(torch.autograd.Function):
             encoder_lengths,
             target_lengths,
             without_durations,
+            seed,
         )
         result: tuple[Tensor, Tensor, Tensor, Tensor] = joint_ops.gradient(
             *inputs, saved, grad_loss, *needs, **_as_keywords(settings)
@@ -127,6 +138,7 @@ class _JointLoss(torch.autograd.Function):
         encoder_lengths: Tensor | None,
         target_lengths: Tensor | None,
         without_durations: Tensor | None,
+        seed: Tensor | None,
         needs_grad: bool,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor]:
@@ -139,6 +151,7 @@ class _JointLoss(torch.autograd.Function):
             encoder_lengths,
             target_lengths,
             without_durations,
+            seed,
         )
         result: tuple[Tensor, Tensor] = joint_ops.loss(*inputs, needs_grad, **_as_keywords(settings))
         return result
@@ -147,12 +160,12 @@ class _JointLoss(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:8], output[1])
-        ctx.settings = inputs[9]
+        ctx.save_for_backward(*inputs[:9], output[1])
+        ctx.settings = inputs[10]
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        none = (None,) * 6
+        none = (None,) * 7
         if grad_loss is None:
             return (None,) * 4 + none
         *inputs, saved = ctx.saved_tensors
@@ -165,14 +178,14 @@ class _JointLoss(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
-        inputs, (needs_grad, settings) = arguments[:8], arguments[8:]
+        inputs, (needs_grad, settings) = arguments[:9], arguments[9:]
         needs_grad = needs_grad or any(t is not None and t.requires_grad for t in inputs[:4])
         return _of_each(_JointLoss, info.batch_size, in_dims, (*inputs, needs_grad, settings))
 
 
 def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:
     """(B,) losses, differentiable by encoder, predictor, weight and bias."""
-    plain = (*settings[:3], tuple(settings.of_lattice))
+    plain = (*settings[:4], tuple(settings.of_lattice))
     # While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
     if torch.compiler.is_compiling():
         encoder, predictor, weight = (t.view_as(t) for t in inputs[:3])

@@ -124,5 +124,6 @@ def check_joint_inputs(
         frames,
         counts,
         None,
+        None,
     )
     return inputs, unbatched

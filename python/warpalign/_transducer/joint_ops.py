@@ -19,6 +19,7 @@ def _(
     encoder_lengths: Tensor | None,
     target_lengths: Tensor | None,
     without_durations: Tensor | None,
+    seed: Tensor | None,
     needs_grad: bool,
     tdt: bool = False,
     durations: tuple[int, ...] = (),
@@ -34,6 +35,7 @@ def _(
         encoder_lengths=encoder_lengths,
         target_lengths=target_lengths,
         without_durations=without_durations,
+        seed=seed,
     )
     batch, frames = encoder.shape[:2]
     size = padded_saved_bytes((batch, frames, predictor.shape[1]), tdt, durations, encoder.dtype)
@@ -53,6 +55,7 @@ def _(
     encoder_lengths: Tensor | None,
     target_lengths: Tensor | None,
     without_durations: Tensor | None,
+    seed: Tensor | None,
     saved: Tensor,
     grad_loss: Tensor,
     needs_encoder: bool,

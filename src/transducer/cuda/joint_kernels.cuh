@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlock
         if (r >= count || n >= p.rows.hidden) return;
         const std::int64_t at = r * p.rows.h_stride + n;  // an even number; h has a column H
         const auto slope = [&](Storage activated) {
-          const Real h = static_cast<Real>(cuda::widen(activated));
-          return p.rows.is_tanh ? Real(1) - h * h : h > Real(0) ? Real(1) : Real(0);
+          return p.rows.dropout.slope(static_cast<Real>(cuda::widen(activated)), p.rows.is_tanh);
         };
         write_pair(p.dh + at, first * slope(p.rows.h[at]), second * slope(p.rows.h[at + 1]));
       });

@@ -7,6 +7,7 @@
 
 #include "transducer/cuda/row_gradient.cuh"
 #include "transducer/cuda/rows.cuh"
+#include "transducer/joint_dropout.h"
 #include "warpalign/transducer_joint.h"
 
 namespace warpalign::detail::transducer {
@@ -51,6 +52,7 @@ struct JointRows {
   std::int64_t predictor_stride[2];
   std::int32_t hidden;  // H
   bool is_tanh;
+  HiddenDropout<cuda::Sum<Storage>> dropout;
   Storage* h;                 // (chunk, h_stride); 1 in column H, 0 behind it
   std::int64_t h_stride;      // a multiple of 8, above H
   Storage* logits;            // (chunk, logit_stride)
@@ -84,6 +86,9 @@ __global__ void __launch_bounds__(kJointThreads)
       if (active && j < p.hidden) {
         v = joint_activation(static_cast<Real>(cuda::widen(e[j])) + static_cast<Real>(cuda::widen(g[j])),
                              p.is_tanh);
+        if (p.dropout.drops()) {
+          v = p.dropout.masked(v, p.dropout.words(at.b, at.t, at.u, j / 4).word[j % 4]);
+        }
       }
       to[j] = cuda::narrow<Storage>(v);
     }

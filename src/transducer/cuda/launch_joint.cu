@@ -90,6 +90,7 @@ class JointPlan {
             {p_.predictor.stride[0], p_.predictor.stride[1]},
             p_.hidden,
             p_.activation == Activation::kTanh,
+            {p_.dropout, p_.seed},
             h,
             h_stride_,
             x,

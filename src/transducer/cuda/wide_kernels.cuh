@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   const WideTiles tiles{p.chunk.rows(), p.rows.hidden, 8 * p.g.count, kWidth};
   multiply_wide<kWidth, false, true>(
       p.g, p.packed.back, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
-        const auto slope = [&](float h) { return p.rows.is_tanh ? 1.0f - h * h : h > 0.0f ? 1.0f : 0.0f; };
+        const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
         // Hidden numbers are read some at a time, before their places are written.
         constexpr int kPairs = kWidth / 8, kTogether = 8;
 #pragma unroll

@@ -90,7 +90,9 @@ class WidePlan {
     int best = most;
     double least = 0;
     for (int tiles = most; tiles >= (most + 1) / 2; --tiles) {
-      double cost = turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
+      // What a chunk costs besides its products, in the same unit: some 40 us, where a turn takes 8.
+      constexpr double kOfChunk = 800e3;
+      double cost = kOfChunk + turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
       if (for_gradient) {
         cost += turns(tiles * cuda::div_up(p_.hidden, back_width())) * double(back_width()) * packed();
       }
@@ -115,6 +117,7 @@ class WidePlan {
     }
     rows.hidden = p_.hidden;
     rows.is_tanh = p_.activation == Activation::kTanh;
+    rows.dropout = {p_.dropout, p_.seed};
     rows.h = {h, h_panels()};
     rows.columns = columns_;
     return rows;

@@ -43,6 +43,7 @@ struct WideRows {
   std::int64_t predictor_stride[2];
   std::int32_t hidden;  // H
   bool is_tanh;
+  HiddenDropout<float> dropout;
   bool aligned;    // rows begin at multiples of 16 bytes, and H is a multiple of 8
   Panels<Half> h;  // 1 in column H, 0 behind it
   WideColumns columns;
@@ -153,33 +154,35 @@ __global__ void __launch_bounds__(kJointThreads)
         p.label[index] = label < 0 ? -1 : label + p.columns.first_label;
       }
     }
-    // Lanes take 8 panels of 4 rows at a time: whole lines of the caller's rows.
-    const std::int64_t of_encoder = at.b * p.encoder_stride[0] + at.t * p.encoder_stride[1];
-    const std::int64_t of_predictor = at.b * p.predictor_stride[0] + at.u * p.predictor_stride[1];
-    const unsigned all_active = __ballot_sync(cuda::kFullWarp, active);
-    const int panel = group * kPanels + lane % kPanels, column = 8 * panel;
-    constexpr int kRows = cuda::kWarpSize / kPanels;
-#pragma unroll 4
-    for (int first = 0; first < cuda::kWarpSize; first += kRows) {
-      const int r = first + lane / kPanels;
-      const std::int64_t e = cuda::shuffle(of_encoder, r), g = cuda::shuffle(of_predictor, r);
-      const int row = task / groups * cuda::kWarpSize + r;
-      if (panel >= p.h.count) continue;
+    const Half* const e = p.encoder + at.b * p.encoder_stride[0] + at.t * p.encoder_stride[1];
+    const Half* const g = p.predictor + at.b * p.predictor_stride[0] + at.u * p.predictor_stride[1];
+    for (int panel = group * kPanels; panel < min((group + 1) * kPanels, p.h.count); ++panel) {
+      const int column = 8 * panel;
       float v[8] = {};
-      if ((all_active >> r & 1u) && column < p.hidden) {
+      if (active && column < p.hidden) {
         float other[8];
-        load_eight(p.encoder + e, column, p.hidden, p.aligned, v);
-        load_eight(p.predictor + g, column, p.hidden, p.aligned, other);
+        load_eight(e, column, p.hidden, p.aligned, v);
+        load_eight(g, column, p.hidden, p.aligned, other);
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
           v[k] = column + k < p.hidden ? joint_activation(v[k] + other[k], p.is_tanh) : 0.0f;
         }
+        if (p.dropout.drops()) {
+#pragma unroll
+          for (int quad = 0; quad < 2; ++quad) {
+            const PhiloxWords words = p.dropout.words(at.b, at.t, at.u, column / 4 + quad);
+#pragma unroll
+            for (int k = 4 * quad; k < 4 * quad + 4; ++k) {
+              if (column + k < p.hidden) v[k] = p.dropout.masked(v[k], words.word[k % 4]);
+            }
+          }
+        }
       }
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
-        if (row < count && column + k == p.hidden) v[k] = 1;
+        if (exists && column + k == p.hidden) v[k] = 1;
       }
-      store_eight(p.h.at(row, column), v);
+      store_eight(p.h.at(index, column), v);
     }
   }
 }

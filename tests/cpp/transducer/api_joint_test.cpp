@@ -84,6 +84,8 @@ std::vector<Violation> violations_of_the_problem() {
       {"dtype", 9, [](Call& c) { c.p.dtype = static_cast<DType>(9); }},
       {"hidden", 0, [](Call& c) { c.p.hidden = 0; }},
       {"workspace_limit", -1, [](Call& c) { c.p.workspace_limit = -1; }},
+      {"dropout", 1, [](Call& c) { c.p.dropout = 1; }},
+      {"dropout", -0.5, [](Call& c) { c.p.dropout = -0.5; }},
       {"hidden", (1 << 24) + 1, [](Call& c) { c.p.hidden = (1 << 24) + 1; }},
       {"hidden", 1 << 24,
        [](Call& c) {

@@ -112,6 +112,29 @@ TEST_P(TransducerPath, JointWithEveryPenalty) {
   }
 }
 
+// The mask is a node's own: the same in both calls, in every chunk and on every device.
+TEST_P(TransducerPath, JointWithDropout) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    for (const bool tanh : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << static_cast<int>(dtype) << " " << tanh);
+      std::mt19937 random(6);
+      JointBatch batch;
+      batch.dtype = dtype;
+      batch.network.hidden = 23;
+      batch.network.tanh = tanh;
+      batch.network.dropout = 0.3;
+      batch.network.seed = 0x1234567890abcdef;
+      const int v = dtype == DType::kBFloat16 ? 140 : 12;
+      batch.add(family(0, 9, 4, v, random), random, 1.5);
+      batch.add(family(0, 7, 5, v, random), random, -0.5);
+      const JointRun run = run_joint(batch);
+      expect_close(batch, run, of_matrix_units(dtype));
+      batch.network.seed = 1;
+      EXPECT_NE(run_joint(batch, false).loss, run.loss);
+    }
+  }
+}
+
 TEST_P(TransducerPath, JointWithoutPathOrWithNaN) {
   std::mt19937 random(5);
   JointBatch batch;

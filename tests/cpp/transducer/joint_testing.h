@@ -112,6 +112,9 @@ JointRun run_joint_on(const JointBatch& batch, const Execution& execution, bool 
   p.weight = weight.data();
   p.bias = batch.has_bias ? bias.data() : nullptr;
   p.workspace_limit = batch.workspace_limit;
+  const Buffer seed(std::vector<std::uint64_t>{batch.network.seed});
+  p.dropout = batch.network.dropout;
+  if (p.dropout > 0) p.seed = static_cast<const std::uint64_t*>(seed.data());
   p.activation = batch.network.tanh ? Activation::kTanh : Activation::kRelu;
   p.lattice = problem_of(family).lattice;
   p.lattice.batch = count;
@@ -214,7 +217,8 @@ inline void expect_close(const JointBatch& batch, const JointRun& run, double pr
   double all_steps = 0;
   for (std::size_t b = 0; b < batch.problems.size(); ++b) {
     const reference::Transducer& p = batch.problems[b];
-    const auto result = reference::transducer_joint(p, batch.network, batch.encoder[b], batch.predictor[b]);
+    const auto result = reference::transducer_joint(p, batch.network, batch.encoder[b], batch.predictor[b],
+                                                    static_cast<int>(b));
     const double steps = p.frames + p.states();
     nodes += p.frames * p.states();
     all_steps += steps;

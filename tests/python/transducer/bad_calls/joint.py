@@ -83,6 +83,7 @@ SETTINGS: tuple[tuple[str, Any, type[BaseException], str], ...] = (
     ("star_penalty", 0, ValueError, "star_penalty: expected a finite number > 0, got 0"),
     ("clamp", 0.0, ValueError, "clamp: expected a finite number > 0, got 0.0"),
     ("zero_infinity", 1, TypeError, "zero_infinity: expected a bool, got int"),
+    ("dropout", 1.0, ValueError, "dropout: expected a probability below 1, got 1.0"),
     ("workspace_limit", -1, ValueError, "workspace_limit: expected at least 0, got -1"),
     ("workspace_limit", 1e6, TypeError, "workspace_limit: expected an int, got float"),
     (
