@@ -1,7 +1,7 @@
 // The fused joint's kernels on a GPU, each timed alone: a training step is captured into a CUDA graph, and
 // the launches of one kernel are replayed without the others.
 //
-//   cuda_joint [--quick]    --quick: one shape
+//   transducer_cuda_joint [--quick]    --quick: one shape
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -114,11 +114,13 @@ void measure(const Shape& shape, cudaStream_t stream) {
                                   to_predictor.as(), to_weight.as(), to_bias.as()};
   const std::size_t first = transducer_joint_workspace_bytes(p, out, cuda),
                     second = transducer_joint_gradient_workspace_bytes(p, g, cuda);
-  const Memory workspace(std::max(first, second));
+  // Parts of one call leave the other's memory alone.
+  const Memory first_workspace(first), second_workspace(second);
   const auto call = [&](bool forward, bool backward) {
     return capture(stream, [&] {
-      if (forward) expect(transducer_joint(p, out, {workspace.as(), first}, cuda), "joint");
-      if (backward) expect(transducer_joint_gradient(p, g, {workspace.as(), second}, cuda), "gradient");
+      if (forward) expect(transducer_joint(p, out, {first_workspace.as(), first}, cuda), "joint");
+      if (backward)
+        expect(transducer_joint_gradient(p, g, {second_workspace.as(), second}, cuda), "gradient");
     });
   };
   constexpr int kRepeats = 5;
@@ -154,7 +156,7 @@ void measure(const Shape& shape, cudaStream_t stream) {
     if (nodes > 0) std::printf(" | %s %.3f (%d)", part.label, median_ms(alone, stream, kRepeats), nodes);
   }
   int live = 0;
-  expect(cudaMemcpy(&live, workspace.as(), sizeof(live), cudaMemcpyDeviceToHost), "copy");
+  expect(cudaMemcpy(&live, second_workspace.as(), sizeof(live), cudaMemcpyDeviceToHost), "copy");
   std::printf(" | live %.3f", live / static_cast<double>(b * t * u));
   std::printf(" | kept %.1f + %.1f MiB\n", static_cast<double>(saved_bytes) / (1 << 20),
               static_cast<double>(std::max(first, second)) / (1 << 20));
