@@ -3,6 +3,9 @@
 //
 // A block keeps 64 points of one side ("own") and goes through the points of the other. A thread has the
 // costs of 4 x 4 pairs. Features come in pieces of 16 through shared memory.
+//
+// Classes that derive from Tiles list what they use of it: names of a base that depends on a template
+// argument are not found by themselves.
 #pragma once
 
 #include "transport/cuda/dense.cuh"
