@@ -18,8 +18,8 @@ from benchmarks.transport import sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
-# Rows of a warp and of blocks of 128 to 512 threads, that stay in shared memory and that take turns there, in two
-# segments; teams of one and of several blocks; points of few and of many features.
+# Few and many rows, of a warp and of blocks of 128 and 384 threads, in two segments; teams of one and of several
+# blocks; points of few and of many features.
 SHAPES = [
     Size(2, 70, 33),
     Size(2, 65, 70, 3),
