@@ -1,8 +1,7 @@
 // The LSTM's CPU path against the float64 reference.
 #include <gtest/gtest.h>
 
-#include "cases.h"
-#include "testing.h"
+#include "checks.h"
 #include "warpalign/thread_pool.h"
 
 namespace warpalign::test {
@@ -10,16 +9,7 @@ namespace {
 
 using reference::Lstm;
 
-// float64's rounding over sums of a few hundred terms and steps; of gradients that cancel too.
-constexpr double kFloat64 = 2e-13;
-
-TEST_P(RecurrentPath, KnownProblems) {
-  for (const Golden& golden : golden_cases()) {
-    SCOPED_TRACE(golden.name);
-    const LstmCase given(golden, DType::kFloat64);
-    expect_close(given, LstmRunner(given).run(), kFloat64);
-  }
-}
+TEST_P(RecurrentPath, KnownProblems) { expect_known_results<LstmRunner>(); }
 
 TEST_P(RecurrentPath, Sizes) {
   unsigned seed = 0;
@@ -30,7 +20,7 @@ TEST_P(RecurrentPath, Sizes) {
         Lstm p = plain(steps, batch, input, hidden);
         p.hard = ++seed % 2 == 0;
         const LstmCase given(p, DType::kFloat64, seed);
-        expect_close(given, LstmRunner(given).run(), kFloat64);
+        expect_close(given, LstmRunner(given).run(), kFloat64Tolerance);
       }
     }
   }
@@ -39,7 +29,7 @@ TEST_P(RecurrentPath, Sizes) {
 TEST_P(RecurrentPath, LargeHidden) {
   for (const int hidden : {255, 513, 801}) {
     const LstmCase given(plain(2, 3, 40, hidden), DType::kFloat64, hidden);
-    expect_close(given, LstmRunner(given).run(), kFloat64);
+    expect_close(given, LstmRunner(given).run(), kFloat64Tolerance);
   }
 }
 
@@ -48,7 +38,8 @@ TEST_P(RecurrentPath, Options) {
   for (const Lstm& p : options()) {
     SCOPED_TRACE(seed);
     LstmCase given(p, DType::kFloat64, ++seed);
-    expect_close(given, LstmRunner(given).run(), 20 * kFloat64);  // layer norm divides by small deviations
+    expect_close(given, LstmRunner(given).run(),
+                 20 * kFloat64Tolerance);  // layer norm divides by small deviations
     if (p.lengths.empty()) continue;
     const LstmRun padded = LstmRunner(given).run();
     given.packed = true;
@@ -171,55 +162,15 @@ TEST_P(RecurrentPath, SmallerTypes) {
   }
 }
 
-// Strictly inside the rails a gate's derivative is the slope, however near the value is to the rail.
 TEST_P(RecurrentPath, NearTheRails) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
-    for (const double slope : {0.125, 1.0 / 6, 0.2}) {
-      const double rail = 0.5 / slope, step = dtype == DType::kFloat32 ? 0x1p-20 : 0x1p-8;
-      for (const double z : {rail, rail - step, -rail, -rail + step}) {
-        Lstm p = plain(1, 1, 1, 1);
-        p.hard = true, p.slope = slope;
-        LstmCase given(p, dtype, 12);
-        given.cell_dtype = dtype;
-        given.inputs.weights[0].ih = {1, 1, 0, 1}, given.inputs.weights[0].hh = {0, 0, 0, 0};
-        given.inputs.weights[0].bias = {0, 0, .5, 0};
-        given.inputs.x = rounded(dtype, {z}), given.inputs.h0 = {0}, given.inputs.c0 = {.25};
-        // A slope that no rail belongs to exactly: the input's rounding decides the side.
-        if (std::abs(given.inputs.x[0]) == rail || std::abs(z) < rail) {
-          SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << slope << " " << z);
-          const LstmRun run = LstmRunner(given).run();
-          const auto expected = reference::backward(given.problem, given.inputs, given.incoming);
-          EXPECT_NEAR(run.gradients.x[0], expected.x[0], 4e-3 * std::abs(expected.x[0]));
-          EXPECT_EQ(run.gradients.x[0] == 0, expected.x[0] == 0);
-        }
-      }
-    }
+    for (const double slope : {0.125, 1.0 / 6, 0.2}) expect_slope_near_the_rails<LstmRunner>(dtype, slope);
   }
 }
 
 TEST_P(RecurrentPath, NanStaysInItsRow) {
-  for (const bool more : {false, true}) {
-    Lstm p = plain(5, 7, 10, 20);
-    p.bidirectional = p.layer_norm = more;
-    p.hard = !more;
-    const LstmCase clean(p, DType::kFloat32, 13);
-    const LstmRun expected = LstmRunner(clean).run();
-    LstmCase given = clean;
-    given.inputs.x[(2 * 7 + 3) * 10 + 4] = kNan;  // step 2 of row 3
-    const LstmRun run = LstmRunner(given).run();
-    const int width = p.directions() * 20;
-    for (int n = 0; n < 35 * width; ++n) {
-      if (n / width % 7 != 3) {
-        ASSERT_EQ(run.out.y[n], expected.out.y[n]) << n;
-      }
-    }
-    EXPECT_TRUE(std::isnan(run.out.y[(2 * 7 + 3) * width]) && std::isnan(run.out.y[(4 * 7 + 3) * width]));
-    EXPECT_EQ(std::isnan(run.out.y[(1 * 7 + 3) * width + 20 % width]), more);
-    for (int n = 0; n < 350; ++n) {
-      if (n / 10 % 7 != 3) {
-        ASSERT_EQ(run.gradients.x[n], expected.gradients.x[n]) << n;
-      }
-    }
+  for (const bool layer_norm : {false, true}) {
+    expect_nan_to_stay_in_its_row<LstmRunner>(DType::kFloat32, layer_norm);
   }
 }
 
@@ -240,14 +191,7 @@ TEST_P(RecurrentPath, InfiniteInputsSaturate) {
   }
 }
 
-TEST_P(RecurrentPath, AnEmptyBatchHasZeroGradients) {
-  const LstmCase given(plain(3, 0, 4, 5), DType::kFloat32, 15);
-  const LstmRun run = LstmRunner(given).run();
-  ASSERT_TRUE(run.status.ok()) << to_string(run.status);
-  EXPECT_EQ(run.gradients.weights[0].ih, std::vector<double>(80, 0.0));
-  EXPECT_EQ(run.gradients.weights[0].hh, std::vector<double>(100, 0.0));
-  EXPECT_EQ(run.gradients.weights[0].bias, std::vector<double>(20, 0.0));
-}
+TEST_P(RecurrentPath, AnEmptyBatchHasZeroGradients) { expect_zero_gradients_of_an_empty_batch<LstmRunner>(); }
 
 TEST_P(RecurrentPath, EverythingBehindProbabilityZeroIsPlain) {
   Lstm p = plain(6, 4, 10, 20);

@@ -1,8 +1,7 @@
 // The LSTM's CUDA path against the float64 reference.
 #include <gtest/gtest.h>
 
-#include "cases.h"
-#include "testing.h"
+#include "checks.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
 #endif
@@ -25,16 +24,7 @@ class CudaRunner : public LstmRunnerIn<DeviceBuffer> {
       : LstmRunnerIn(given, execution) {}
 };
 
-// float64's rounding over sums of a few hundred terms and steps; of gradients that cancel too.
-constexpr double kFloat64 = 2e-13;
-
-TEST_F(RecurrentCuda, KnownProblems) {
-  for (const Golden& golden : golden_cases()) {
-    SCOPED_TRACE(golden.name);
-    const LstmCase given(golden, DType::kFloat64);
-    expect_close(given, CudaRunner(given).run(), kFloat64);
-  }
-}
+TEST_F(RecurrentCuda, KnownProblems) { expect_known_results<CudaRunner>(); }
 
 TEST_F(RecurrentCuda, Sizes) {
   unsigned seed = 0;
@@ -44,7 +34,7 @@ TEST_F(RecurrentCuda, Sizes) {
       Lstm p = plain(steps, batch, input, hidden);
       p.hard = ++seed % 2 == 0;
       const LstmCase given(p, DType::kFloat64, seed);
-      expect_close(given, CudaRunner(given).run(), kFloat64);
+      expect_close(given, CudaRunner(given).run(), kFloat64Tolerance);
     }
   }
 }
@@ -59,7 +49,8 @@ TEST_F(RecurrentCuda, Options) {
     SCOPED_TRACE(seed);
     LstmCase given(p, DType::kFloat64, seed);
     given.packed = seed % 2 == 0 && !p.lengths.empty();
-    expect_close(given, CudaRunner(given).run(), 20 * kFloat64);  // layer norm divides by small deviations
+    expect_close(given, CudaRunner(given).run(),
+                 20 * kFloat64Tolerance);  // layer norm divides by small deviations
   }
 }
 
@@ -215,10 +206,10 @@ TEST_F(RecurrentCuda, ProductsAreLent) {
   Lent lent;
   Execution execution = Execution::cuda(0, nullptr);
   execution.matrix_product = {&Lent::run, &lent};
-  expect_close(given, CudaRunner(given, execution).run(), kFloat64);
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64Tolerance);
   EXPECT_EQ(lent.calls, 4 * 5);  // by layer and direction: W x; dx, dW, dR, dW_hr
   execution.batch_invariant = true;
-  expect_close(given, CudaRunner(given, execution).run(), kFloat64);
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64Tolerance);
   EXPECT_EQ(lent.calls, 4 * 5);
   execution.batch_invariant = false;
   execution.matrix_product.run = [](void*, const MatrixProductCall&) { return false; };
@@ -226,61 +217,19 @@ TEST_F(RecurrentCuda, ProductsAreLent) {
 }
 #endif
 
-// Strictly inside the rails a gate's derivative is the slope, however near the value is to the rail.
 TEST_F(RecurrentCuda, NearTheRails) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    const double step = dtype == DType::kFloat32 ? 0x1p-20 : dtype == DType::kFloat16 ? 0x1p-8 : 0x1p-5;
-    for (const double z : {4.0, 4.0 - step, -4.0, -4.0 + step}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << z);
-      Lstm p = plain(1, 1, 1, 1);
-      p.hard = true;
-      LstmCase given(p, dtype, 12);
-      given.cell_dtype = dtype;
-      given.inputs.weights[0].ih = {1, 1, 0, 1}, given.inputs.weights[0].hh = {0, 0, 0, 0};
-      given.inputs.weights[0].bias = {0, 0, .5, 0};
-      given.inputs.x = {z}, given.inputs.h0 = {0}, given.inputs.c0 = {.25};
-      const LstmRun run = CudaRunner(given).run();
-      const auto expected = reference::backward(given.problem, given.inputs, given.incoming);
-      const double tolerance = dtype == DType::kBFloat16 ? 3e-2 : 4e-3;
-      EXPECT_NEAR(run.gradients.x[0], expected.x[0], tolerance * std::abs(expected.x[0]));
-      EXPECT_EQ(run.gradients.x[0] == 0, expected.x[0] == 0);
-    }
+    expect_slope_near_the_rails<CudaRunner>(dtype, 0.125);
   }
 }
 
 TEST_F(RecurrentCuda, NanStaysInItsRow) {
-  for (const bool more : {false, true}) {
-    Lstm p = plain(5, 7, 10, 20);
-    p.bidirectional = p.layer_norm = more;
-    p.hard = !more;
-    const LstmCase clean(p, DType::kFloat32, 13);
-    const LstmRun expected = CudaRunner(clean).run();
-    LstmCase given = clean;
-    given.inputs.x[(2 * 7 + 3) * 10 + 4] = kNan;  // step 2 of row 3
-    const LstmRun run = CudaRunner(given).run();
-    const int width = p.directions() * 20;
-    for (int n = 0; n < 35 * width; ++n) {
-      if (n / width % 7 != 3) {
-        ASSERT_EQ(run.out.y[n], expected.out.y[n]) << n;
-      }
-    }
-    EXPECT_TRUE(std::isnan(run.out.y[(2 * 7 + 3) * width]) && std::isnan(run.out.y[(4 * 7 + 3) * width]));
-    for (int n = 0; n < 350; ++n) {
-      if (n / 10 % 7 != 3) {
-        ASSERT_EQ(run.gradients.x[n], expected.gradients.x[n]) << n;
-      }
-    }
+  for (const bool layer_norm : {false, true}) {
+    expect_nan_to_stay_in_its_row<CudaRunner>(DType::kFloat32, layer_norm);
   }
 }
 
-TEST_F(RecurrentCuda, AnEmptyBatchHasZeroGradients) {
-  const LstmCase given(plain(3, 0, 4, 5), DType::kFloat32, 15);
-  const LstmRun run = CudaRunner(given).run();
-  ASSERT_TRUE(run.status.ok()) << to_string(run.status);
-  EXPECT_EQ(run.gradients.weights[0].ih, std::vector<double>(80, 0.0));
-  EXPECT_EQ(run.gradients.weights[0].hh, std::vector<double>(100, 0.0));
-  EXPECT_EQ(run.gradients.weights[0].bias, std::vector<double>(20, 0.0));
-}
+TEST_F(RecurrentCuda, AnEmptyBatchHasZeroGradients) { expect_zero_gradients_of_an_empty_batch<CudaRunner>(); }
 
 }  // namespace
 }  // namespace warpalign::test
