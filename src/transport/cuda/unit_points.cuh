@@ -107,22 +107,25 @@ class UnitPoints : public PointSums<float> {
     return *feature(side.p.points, side.b, i, d) - centre()[d];
   }
 
+  // Calls body(n, lane) for n < count, by one warp of the team each.
+  template <class Body>
+  __device__ __forceinline__ void by_warps(int count, const Body& body) const {
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    for (int n = team_.rank * warps + warp; n < count; n += team_.blocks * warps) body(n, lane);
+  }
+
   // The mean of 32 points of each side: a point near all of them.
   __device__ __forceinline__ void find_centre() const {
-    constexpr int kPoints = 32;
-    const int step = team_.blocks * static_cast<int>(blockDim.x);
-    for (int d = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); d < p_.dim;
-         d += step) {
+    by_warps(p_.dim, [&](int d, int lane) {
       double sum = 0;
       for (const Side<float>* const of : {&rows_, &columns_}) {
-        const Side<float>& side = *of;
-        for (int n = 0; n < kPoints; ++n) {
-          const auto i = static_cast<int>(static_cast<std::int64_t>(side.count) * n / kPoints);
-          sum += static_cast<double>(*feature(side.p.points, side.b, i, d));
-        }
+        const auto i = static_cast<int>(static_cast<std::int64_t>(of->count) * lane / 32);
+        sum += static_cast<double>(*feature(of->p.points, of->b, i, d));
       }
-      centre()[d] = static_cast<float>(sum / (2 * kPoints));
-    }
+      sum = cuda::reduce_sum(sum);
+      if (lane == 0) centre()[d] = static_cast<float>(sum / 64);
+    });
   }
 
   // A thread has 8 features of a point. Points and features that are not there are 0.
@@ -148,9 +151,9 @@ class UnitPoints : public PointSums<float> {
       }
       for (int term = 0; term < kTerms; ++term) packed(side, term)[n] = parts[term];
     }
-    for_points(side, team_, [&](int i) {
+    by_warps(side.count, [&](int i, int lane) {
       double norm = 0;
-      for (int d = 0; d < p_.dim; ++d) {
+      for (int d = lane; d < p_.dim; d += 32) {
         UnitRow parts[kTerms];
         split(scale * relative(side, i, d), 0, 0, parts);
         float large, small = 0, unused;
@@ -159,7 +162,8 @@ class UnitPoints : public PointSums<float> {
         // The products on the units leave out that of two small parts.
         norm += static_cast<double>(large) * (static_cast<double>(large) + 2 * static_cast<double>(small));
       }
-      norms(side)[i] = norm;
+      norm = cuda::reduce_sum(norm);
+      if (lane == 0) norms(side)[i] = norm;
       top.size = larger(top.size, static_cast<float>(norm) * 1.000001f);
     });
   }
