@@ -8,6 +8,7 @@
 #include "device_buffer.h"
 #include "simt.h"
 #include "testing.h"
+#include "warpalign/gromov_anchors.h"
 #include "warpalign/kernel_launches.h"
 
 namespace warpalign::test {
@@ -55,6 +56,8 @@ TEST_F(Devices, TooLittleSharedMemory) {
 }
 
 TEST(Registry, ListsEveryKernel) {
+  // A program has the kernels of the functions that it calls.
+  EXPECT_FALSE(anchor_columns({}, {}, Execution::cuda(0, nullptr)).ok());
   std::set<std::string> names;
   KernelLaunches kernel;
   int count = 0;
