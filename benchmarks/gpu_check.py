@@ -21,6 +21,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -185,8 +186,9 @@ def cpp_tests() -> Row:
     if not programs:
         return check("C++ tests", "skipped", "no build folder with C++ tests", start)
     passed = failed = 0
-    for program in programs:
-        status, output = command([str(program), "--gtest_brief=1"], 120)
+    with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 4))) as pool:
+        results = list(pool.map(lambda program: command([str(program), "--gtest_brief=1"], 120), programs))
+    for status, output in results:
         ran = re.search(r"(\d+) tests? from \d+ test suites? ran", output)
         good = re.search(r"\[  PASSED  \] (\d+) test", output)
         passed += int(good[1]) if good else 0
