@@ -43,6 +43,8 @@ class RowChunk {
   using Real = cuda::Sum<Storage>;
   static constexpr int kColumns = kRowLoads;
 
+  // Columns behind its own that load() reads of a row.
+  static __device__ __forceinline__ int columns_behind(const Storage* /*row*/) { return 0; }
   // Load j has column j lanes + lane. All columns are below `labels`.
   __device__ __forceinline__ void load(const Storage* from, int lane, int lanes) {
 #pragma unroll
@@ -81,6 +83,10 @@ class HalfChunk {
   using Real = float;
   static constexpr int kColumns = 2 * kRowLoads;
 
+  // Columns behind its own that load() may read of a row.
+  static __device__ __forceinline__ int columns_behind(const Half* row) {
+    return offset_of(row) == 0 ? 0 : kOfBlock - 1;
+  }
   // Load j has columns 8 (j lanes + lane) ... + 7.
   __device__ __forceinline__ void load(const Half* from, int lane, int lanes) {
     const unsigned offset = offset_of(from);
@@ -100,7 +106,7 @@ class HalfChunk {
     for (int j = 0; j < kLoads; ++j) {
       const int block = j * lanes + lane, column = kOfBlock * block;
       blocks_[j] = none();
-      if (column + kOfBlock <= labels) {
+      if (column + kOfBlock + columns_behind(from) <= labels) {
         blocks_[j] = cuda::load_streaming(blocks + block);
         if (offset != 0) blocks_[j] = shifted(blocks_[j], cuda::load_streaming(blocks + block + 1), offset);
       } else if (column < labels) {
@@ -163,7 +169,7 @@ class HalfChunk {
     }
     return result;
   }
-  // A row's last columns, fewer than a block.
+  // A row's last columns, or the first block of them.
   static __device__ __forceinline__ Block end_of_row(const Half* from, int columns) {
     const auto* const at = reinterpret_cast<const std::uint16_t*>(from);
     Block result = none();
@@ -220,7 +226,7 @@ __device__ __forceinline__ RowSum<cuda::Sum<Storage>> sum_row(const Storage* row
   using Chunk = RowChunk<Storage>;
   const int chunk = lanes * Chunk::kColumns;
   const auto load = [&](Chunk& to, int begin) {
-    if (begin + chunk <= labels) {
+    if (begin + chunk + Chunk::columns_behind(row) <= labels) {
       to.load(row + begin, lane, lanes);
     } else {
       to.load_end(row + begin, lane, lanes, labels - begin);
