@@ -209,6 +209,7 @@ def sanitizer(tool: str, suite: Suite) -> Row:
     status, output = command(
         [program, "--tool", tool, *NOT_OURS, "--error-exitcode", "99", "--print-limit", "5", *script],
         150,
+        SANITIZER=tool,
         PYTORCH_NO_CUDA_MEMORY_CACHING="1",  # every tensor is its own allocation: memcheck then sees its end
     )
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
