@@ -70,7 +70,9 @@ TEST_F(Devices, LittleSharedMemoryForBestPaths) {
       EXPECT_EQ(run.all[0].score, expected.all[0].score);
       EXPECT_EQ(run.all[0].frames, expected.all[0].frames);
       EXPECT_EQ(run.all[0].blanks, expected.all[0].blanks);
-      if (kib == 99) EXPECT_EQ(run.all[0].label, expected.all[0].label);
+      if (kib == 99) {
+        EXPECT_EQ(run.all[0].label, expected.all[0].label);
+      }
     }
     simt::device = {};
   }
