@@ -17,6 +17,18 @@ FAMILIES = {
     "penalties": "RNN-T, penalties",
 }
 
+# The sizes that the README shows: B, T, V, dtype, family.
+SHORT = {
+    (16, 400, 1024, "float32", "rnnt"),
+    (16, 400, 1024, "float16", "rnnt"),
+    (16, 400, 1024, "float32", "multi_blank"),
+    (16, 400, 1024, "float32", "tdt"),
+    (16, 400, 29, "float32", "rnnt"),
+    (8, 1500, 512, "float32", "rnnt"),
+    (64, 150, 5000, "float32", "rnnt"),
+    (2, 3000, 64, "float32", "rnnt"),
+}
+
 
 def loss_rows(pattern: str) -> list[Row]:
     """The newest step of each size whose logits are given, of equal lengths."""
@@ -40,7 +52,11 @@ def faster(row: Row, peer: str) -> list[str]:
 
 def gpu_table() -> str:
     """Training steps on a GPU next to torchaudio."""
-    rows = loss_rows("nvidia-*/*.json")
+    rows = [
+        row
+        for row in loss_rows("nvidia-*/*.json")
+        if (row["B"], row["T"], row["V"], row["dtype"], row["family"]) in SHORT
+    ]
     if not rows:
         return NOTHING
     header = ["logits", "dtype", "arcs", "step, ms", "in a graph", "torchaudio, ms", "faster"]
