@@ -36,7 +36,8 @@ Status check_sizes(const TransducerJointProblem& p) {
   if (p.hidden < 1 || p.hidden > kMostHidden) {
     return Status::invalid("hidden", "1 to 2^24 hidden numbers", p.hidden);
   }
-  if (!(p.dropout >= 0 && p.dropout < 1)) {
+  const bool is_probability = p.dropout >= 0 && p.dropout < 1;  // false for NaN
+  if (!is_probability) {
     return Status::invalid("dropout", "a probability of at least 0 and below 1", p.dropout);
   }
   if (p.workspace_limit < 0) {
