@@ -58,9 +58,26 @@ struct PanelPlan {
   Selection sweep{};
 };
 
-// Distances of many features, and cost matrices, go to a panel where it holds all pairs, or so many
-// that their sweeps fill the device: else sweeps of few long pairs would take turns. Whether a pair does must
-// not depend on the batch where nothing of it may.
+// Warps that are at work at the same time where a panel's sweeps take so many pairs. Each strip begins 39
+// steps after the strip on its left, so that strips of few rows are not all at work.
+int warps_at_work(const PanelPlan& plan, int pairs) {
+  constexpr int kApart = kPanelFurtherRows + kGroup;
+  return pairs * std::min(plan.panel.strips, div_up(plan.panel.lines, kApart)) * plan.sweep.layout.ends();
+}
+
+// Whether pairs that take turns in a panel are over sooner than all of them in tiles, where none waits. Up to
+// 64 features each turn has to fill the device. The least numbers of warps are from measurements in
+// docs/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and save what
+// a band leaves out.
+bool turns_pay(const Need& need, Options in_panel, int warps, DeviceLimits device) {
+  if (need.dim > kMostMeetingFeatures) return true;
+  const bool costs_alone = !need.gradient && need.options == Options::kNone;
+  const bool is_led_by_tiles = !need.holds_cells && (costs_alone || in_panel == Options::kPaths);
+  return warps >= (is_led_by_tiles ? 8 : 2) * device.multiprocessors;
+}
+
+// Distances of many features, and cost matrices, go to a panel where it holds all pairs, or where turns pay.
+// Whether a pair does must not depend on the batch where nothing of it may.
 PanelPlan panel_for(const Need& need, std::optional<Options> options, DeviceLimits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
@@ -84,9 +101,8 @@ PanelPlan panel_for(const Need& need, std::optional<Options> options, DeviceLimi
   }
   const int pairs = div_up(need.batch, parts);
   if (bytes_of(pairs) > limit || !plan.sweep.fits()) return plan;
-  const bool fills_device = pairs * plan.panel.strips >= device.multiprocessors;
-  if (parts == 1 || fills_device || need.dim > kMostMeetingFeatures || need.batch_invariant)
-    plan.pairs = pairs;
+  const int warps = warps_at_work(plan, pairs);
+  if (parts == 1 || need.batch_invariant || turns_pay(need, *options, warps, device)) plan.pairs = pairs;
   return plan;
 }
 

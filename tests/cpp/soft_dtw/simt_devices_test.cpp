@@ -3,7 +3,7 @@
 
 #include "device_buffer.h"
 #include "simt.h"
-#include "soft_dtw/cuda/select.h"
+#include "soft_dtw/cuda/call.h"
 #include "tolerance.h"
 
 namespace warpalign::test::soft_dtw {
@@ -99,6 +99,54 @@ TEST_F(Devices, PanelsTakeTurns) {
   }
   detail::soft_dtw::most_panel_bytes = 0;
   expect_close(batch, run_on<DeviceBuffer>(batch, kEverything, execution));
+}
+
+// Pairs of one call whose squared distances go to a panel at a time on an H200; 0: they are computed in
+// tiles.
+struct Turns {
+  int batch, n, m, dim;
+  bool gradient = true;
+  int band = 0;  // its radius; 0: none
+  bool batch_invariant = false;
+
+  [[nodiscard]] int pairs_in_panel() const {
+    detail::soft_dtw::Call call{};
+    call.problem.batch = batch;
+    call.problem.n = n;
+    call.problem.m = m;
+    call.problem.dim = dim;
+    call.problem.gamma = 1;
+    if (band > 0) call.problem.band = {BandKind::kSakoeChiba, band, 2.0};
+    static float somewhere;
+    call.out.value = &somewhere;
+    if (gradient) call.out.grad_x = call.out.grad_y = &somewhere;
+    call.batch_invariant = batch_invariant;
+    constexpr detail::soft_dtw::DeviceLimits kH200{132, 227 * 1024};
+    return detail::soft_dtw::plan_for(call, kH200).panel_pairs;
+  }
+};
+
+// Each case has been measured both ways (docs/kernels/soft_dtw.md, "Turns").
+TEST_F(Devices, PairsTakeTurnsWhereThatIsFaster) {
+  EXPECT_EQ((Turns{32, 1024, 1024, 64}.pairs_in_panel()), 32);  // none waits
+  EXPECT_EQ((Turns{32, 1024, 1024, 64, false}.pairs_in_panel()), 32);
+  EXPECT_EQ((Turns{32, 2048, 2048, 64}.pairs_in_panel()), 11);
+  EXPECT_EQ((Turns{16, 2048, 2048, 64}.pairs_in_panel()), 8);
+  EXPECT_EQ((Turns{32, 2048, 2048, 128, false}.pairs_in_panel()), 11);
+  EXPECT_EQ((Turns{32, 256, 8192, 16}.pairs_in_panel()), 0);  // few strips are at work at the same time
+  EXPECT_EQ((Turns{32, 8192, 256, 16}.pairs_in_panel()), 0);
+  EXPECT_EQ((Turns{32, 256, 8192, 16, false}.pairs_in_panel()), 0);
+  EXPECT_EQ((Turns{32, 2048, 2048, 64, false}.pairs_in_panel()), 0);
+  EXPECT_EQ((Turns{16, 2048, 2048, 64, false}.pairs_in_panel()), 0);
+  EXPECT_EQ((Turns{32, 2048, 2048, 64, true, 512}.pairs_in_panel()), 0);
+  EXPECT_EQ((Turns{4, 8192, 8192, 16}.pairs_in_panel()), 0);  // a pair's panel is too large
+}
+
+// Whether a pair goes to a panel does not depend on the batch where its bits must not.
+TEST_F(Devices, TurnsDoNotDecideWhereBitsMustNotDependOnTheBatch) {
+  const Turns one{1, 2048, 2048, 64, false, 0, true}, many{32, 2048, 2048, 64, false, 0, true};
+  EXPECT_EQ(one.pairs_in_panel(), 1);
+  EXPECT_GT(many.pairs_in_panel(), 1);
 }
 
 TEST_F(Devices, TooLittleSharedMemoryIsAnError) {
