@@ -1,8 +1,9 @@
 """Measures one row of the soft-DTW table: times, memory and errors of a training step.
 
 A step is forward, sum and backward to both inputs, x and y ~ N(0, 1). On a GPU, times are medians of CUDA
-events around single runs; in eager mode the least of three. `mib` is the peak of the allocator above the inputs during a step, less the two
-gradients. Errors are relative L2 errors against float64 on a few pairs of the batch, first and last included.
+events around single runs; in eager mode the least of three. `mib` is the peak of the allocator above the inputs
+during a step, less the two gradients. Published packages that are installed are measured in the same run (peers.py).
+Errors are relative L2 errors against float64 on a few pairs of the batch, first and last included.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from torch import Tensor
 import warpalign
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.soft_dtw.peers import peer_steps
 from benchmarks.soft_dtw.sizes import Size
 from tests.python.soft_dtw.reference import Reference64, soft_dtw_float64
 
 # A gradient error above this is recorded as a failure, not as a result.
 WRONG = {"highest": 1e-3, "high": 1e-3, "medium": 0.1}
 GRAPH_LIMIT_MS = 500.0  # above this a CUDA graph changes nothing that can be measured
+FEWEST_PEER_FEATURES = 128  # from which on published packages are measured in the same run
 ERROR_CELLS = {"cuda": 8192 * 8192, "cpu": 1024 * 1024}  # the longest pair that is compared with float64
 
 
@@ -99,6 +102,8 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
             row["graph_step_ms"] = rounded(graph_ms(step, device, budget_s))
         except RuntimeError as error:
             row.setdefault("error", f"CUDA graph: {str(error).splitlines()[0][:200]}")
+    if device.type == "cuda" and size.precision == "highest" and size.D >= FEWEST_PEER_FEATURES:
+        row |= peer_steps(x, y, size.gamma, budget_s)
     return row
 
 

@@ -16,6 +16,7 @@ from benchmarks.harness import tables as harness
 from benchmarks.harness.kernels import launches
 from benchmarks.soft_dtw import cdist_scaling, cpu_cells, cpu_tables, sanitize, sweep, tables
 from benchmarks.soft_dtw.limits import limit
+from benchmarks.soft_dtw.peers import PEERS, peer_steps
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
 from benchmarks.soft_dtw.suite import SUITE
@@ -218,3 +219,30 @@ def test_the_least_of_several_runs_counts(run: Run, tmp_path: Path, monkeypatch:
     assert "| 2048 × 2048 | 1 | 64 | **0.419** | 10.0 % | **2.1** | 25.0 % |" in cpu_tables.band_table()
     status, _, errors = run(cpu_cells, str(tmp_path / "missing"), "--out", str(tmp_path))
     assert status == 2 and len(errors.splitlines()) == 1
+
+
+def test_peers_that_are_not_installed_leave_no_row_and_errors_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = (torch.zeros(1, 2, 1, requires_grad=True) for _ in range(2))
+    for module in ("softdtw_cuda", "pysdtw"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert len(PEERS) == 2
+    assert peer_steps(x, y, 1.0, 0.01) == {}
+
+    def refuses(gamma: float, use_cuda: bool) -> Callable[..., Any]:
+        def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            raise ValueError(f"refused with gamma {gamma:g}, {use_cuda}")
+
+        return loss
+
+    monkeypatch.setitem(sys.modules, "pysdtw", SimpleNamespace(SoftDTW=refuses))  # type: ignore[arg-type]
+    assert peer_steps(x, y, 0.5, 0.01) == {"pysdtw_error": "refused with gamma 0.5, True"}
+
+
+def test_options_of_many_features_are_those_of_todays_path() -> None:
+    assert tables.stays_in_tiles("bandwidth 64", 32, 2048)
+    assert not tables.stays_in_tiles("bandwidth 64", 32, 512)
+    assert not tables.stays_in_tiles("l1", 32, 2048)
+    assert "| bandwidth 64 | 32 | 512 × 512 | 64 |" in tables.panel_options_table()
+    assert "| none | 32 | 2048² | 64 |" not in tables.options_table()
