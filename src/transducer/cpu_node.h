@@ -83,7 +83,7 @@ class RowGradient {
   using Real = typename Arithmetic<T>::Real;
 
   RowGradient(double upstream, double clamp, bool log_probs)
-      : upstream_(upstream),
+      : upstream_(std::isnan(upstream) ? kPlainNaN : upstream),  // no payload: half types round by its bits
         clip_(clamp > 0 ? clamp : std::numeric_limits<double>::infinity()),
         log_probs_(log_probs) {}
 
@@ -114,6 +114,8 @@ class RowGradient {
   }
 
  private:
+  static constexpr double kPlainNaN = std::numeric_limits<double>::quiet_NaN();
+
   double upstream_;
   double clip_;
   bool log_probs_;
