@@ -5,6 +5,10 @@ network of (B, H) rows, an argmax and torch.where, and the predictor reads the l
 row is an error. torchaudio's search takes one utterance, with hypotheses in Python; it is measured where it is installed,
 for a batch of 1, the same beam and hypotheses in order of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blank's bias is such that some U labels are written in T frames.
 
+What bounds greedy search on a CPU: `loop_products_ms` are the joint network's rows and products of the loop's steps,
+without predictor and choices; `products_ms` are those of the rows that all paths visit, by the kernel that search runs,
+in one call.
+
 `python -m benchmarks.transducer.decode` takes CPU time of one thread, the least of several runs, and writes
 benchmarks/results/<cpu>/<date>-<commit>-decode.json.
 """
@@ -23,6 +27,7 @@ from torch import Tensor
 from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
 from benchmarks.harness.timing import eager_ms, least_thread_s, wall_s
 from benchmarks.transducer.sizes import DECODED, Size
+from warpalign._transducer.decode_ops import scores
 from warpalign.decoding import JointWeights, transducer_beam_decode, transducer_greedy_decode
 
 MAX_SYMBOLS = 10
@@ -99,6 +104,30 @@ class DecodeProblem:
             written.append(torch.where(found, best, -1))
         return [[label for label in column if label >= 0] for column in torch.stack(written, 1).tolist()]
 
+    def loop_products(self, steps: int) -> None:
+        batch = len(self.encoder)
+        rows = self.predictor.weight[:batch]
+        assert self.joint.bias is not None
+        for step in range(steps):
+            hidden = (self.encoder[:, step % self.encoder.shape[1]] + rows).relu()
+            _ = hidden @ self.joint.weight.T + self.joint.bias
+
+    def products(self, visited: int) -> None:
+        """Scores of so many rows: of the frames from the first one on, again and again."""
+        batch, frames, _ = self.encoder.shape
+        begin = torch.zeros(batch, dtype=torch.int32, device=self.device)
+        given: dict[str, Any] = {
+            "beams": 1,
+            "weight": self.joint.weight,
+            "bias": self.joint.bias,
+            "activation": 0,
+        }
+        left = -(-visited // batch)
+        while left > 0:
+            window = min(left, frames)
+            scores(begin, None, self.encoder, self.predictor.weight[:batch], window=window, **given)
+            left -= window
+
     def search(self) -> Any:
         given: Any = (self.encoder, None, self.predictor, self.joint)
         if self.beams == 1:
@@ -116,6 +145,18 @@ class DecodeProblem:
         decoder = search(model, self.blank, hypo_sort_key=lambda h: h[3], step_max_tokens=MAX_SYMBOLS)
         length = torch.tensor(len(self.encoder[0]), device=self.device)
         return lambda: decoder(self.encoder[0], length, self.beams)
+
+
+@torch.no_grad()
+def measure_bounds(size: Size, time: Callable[[Callable[[], Any]], float]) -> Row:
+    """What greedy search cannot do without."""
+    problem = DecodeProblem(size, torch.device("cpu"))
+    labels = [len(text) for text in problem.loop()]
+    frames = problem.encoder.shape[1]
+    return {
+        "loop_products_ms": rounded(time(lambda: problem.loop_products(frames + max(labels)))),
+        "products_ms": rounded(time(lambda: problem.products(size.B * frames + sum(labels)))),
+    }
 
 
 def texts(found: Any) -> list[list[int]]:
@@ -161,10 +202,14 @@ def main() -> None:
     torch.set_num_threads(1)
     path, commit = result_path(arguments, cpu_name(), "-decode")
     rows = []
+
+    def time(run: Callable[[], Any]) -> float:
+        return 1e3 * least_thread_s(run, arguments.runs)
+
     for size in [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]:
-        measured = measure_decode(
-            size, torch.device("cpu"), 0, lambda run: 1e3 * least_thread_s(run, arguments.runs)
-        )
+        measured = measure_decode(size, torch.device("cpu"), 0, time)
+        if size.beams == 1:
+            measured |= measure_bounds(size, time)
         row: Row = {
             "op": "transducer_decode",
             "device": cpu_name(),

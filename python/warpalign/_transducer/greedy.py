@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import ge
 from typing import Any, NamedTuple
 
 import torch
@@ -168,19 +169,30 @@ def _search(model: Model, state: GreedyState, every: int) -> tuple[Tensor, Greed
     """(steps, B, 5) walks of all steps, and where the stream stands behind the chunk."""
     rows, predictor, walk, log_prob, frames_before = state
     limits = model.limits()
+    on_cpu = not model.encoder.is_cuda
+    last_frames = limits.tolist() if on_cpu else []
     walks = []
     ended = model.batch == 0 or (model.frames == 0 and not isinstance(model.joint, JointWeights))
     while not ended:
         for _ in range(every):
             walk, log_prob = _step(model, walk, log_prob, rows)
             walks.append(walk)
-            found = walk[:, LABEL] >= 0
-            if not found.is_cuda and not bool(found.any()):
-                continue
-            new_rows, new_predictor = model.step(walk[:, LABEL].clamp(min=0).long(), predictor)
+            labels = walk[:, LABEL]
+            if on_cpu:
+                # A list costs less than torch's operators on so few numbers.
+                frames, _, new, *_ = walk.T.tolist()
+                ended = all(map(ge, frames, last_frames))
+                if max(new) < 0:
+                    continue
+                if min(new) >= 0:
+                    rows, predictor = model.step(labels.long(), predictor)
+                    continue
+            found = labels >= 0
+            new_rows, new_predictor = model.step(labels.clamp(min=0).long(), predictor)
             rows = torch.where(found[:, None], new_rows, rows)
             predictor = where(found, new_predictor, predictor, model.batch_axis)
-        ended = not bool((walk[:, FRAME] < limits).any())
+        if not on_cpu:
+            ended = not bool((walk[:, FRAME] < limits).any())
     next_walk = walk.clone()
     next_walk[:, FRAME] -= limits
     return (
