@@ -14,7 +14,7 @@ constexpr Index kChunkBytes = Index{1} << 20;
 template <class Real>
 std::size_t packed_cell_bytes(const LstmProblem& p, int layer) {
   Arena arena;
-  [[maybe_unused]] const CellWeights<Real> weights(p, CellSizes(p, layer), false, arena);
+  [[maybe_unused]] const CellWeights<Real> weights(p, CellSizes(p, layer), WeightForm::kByRow, arena);
   return arena.used();
 }
 
@@ -37,8 +37,8 @@ void pack(const LstmProblem& p) {
     for (int d = 0; d < directions_of(p); ++d) {
       const CellSizes s(p, layer);
       Arena arena = packed_cell<Real>(p, layer, d);
-      CellWeights<Real> weights(p, s, false, arena);
-      weights.load(p, s, p.weights[layer * directions_of(p) + d], Masks(p, layer, d), false, loops);
+      CellWeights<Real> weights(p, s, WeightForm::kByRow, arena);
+      weights.load(p, s, p.weights[layer * directions_of(p) + d], Masks(p, layer, d), loops);
     }
   }
 }
@@ -88,9 +88,15 @@ class Forward {
         : CellMemory(p, layer, arena, packed_cell<Real>(p, layer, d)) {}
     // Weights that have been packed take no memory of the call.
     CellMemory(const LstmProblem& p, int layer, Arena& arena, Arena packed)
-        : weights(p, CellSizes(p, layer), false, p.packed_weights ? packed : arena),
+        : weights(p, CellSizes(p, layer), form(p), p.packed_weights ? packed : arena),
           state(p, CellSizes(p, layer), arena) {}
   };
+
+  // One step uses every weight once. Half types are made float32 by packing.
+  static WeightForm form(const LstmProblem& p) {
+    constexpr DType kReal = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
+    return p.steps == 1 && p.dtype == kReal && !p.packed_weights ? WeightForm::kAsGiven : WeightForm::kByRow;
+  }
 
   static Index most_rows(const LstmProblem& p, const LstmOutputs& out) {
     const CellSizes s(p, 0);
@@ -118,7 +124,7 @@ class Forward {
     const CellSizes s(p_, layer);
     CellWeights<Real> weights = memory.weights;
     if (!p_.packed_weights) {
-      weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), false, loops);
+      weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), loops);
     }
     const CellRows<Real> rows = rows_of_cell(layer, d);
     ForwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), x_, weights, rows, most_rows_, memory.state,

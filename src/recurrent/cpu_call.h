@@ -16,9 +16,11 @@ struct Teams {
 
   Teams(const LstmProblem& p, const Execution& execution, std::size_t scratch_bytes) {
     const std::int64_t step = 4 * static_cast<std::int64_t>(p.hidden) * output_of(p) * p.batch;
-    const int most = static_cast<int>(std::clamp<std::int64_t>(step / kWorthAWorker, 1, 1024));
-    layer = cpu::Team::of(1, execution, most);
-    cells = cpu::Team::of(directions_of(p), execution, most);
+    const auto most = [](std::int64_t work) {
+      return static_cast<int>(std::clamp<std::int64_t>(work / kWorthAWorker, 1, 1024));
+    };
+    layer = cpu::Team::of(1, execution, p.steps == 1 ? 1 : most(step));
+    cells = cpu::Team::of(directions_of(p), execution, most(step));
     layer.scratch_bytes = cells.scratch_bytes = cpu::rounded_to_worker(scratch_bytes);
   }
 

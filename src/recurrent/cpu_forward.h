@@ -118,7 +118,7 @@ class ForwardSweep {
           panel_product(x_ + (begin + row) * s_.ip, s_.ip, w_.ih, s_.input, panel, to + row * s_.gates(),
                         s_.gates(), std::min(kRowBlock, end - begin - row), s_.gates(), false);
       if (!p_.layer_norm) product.start = w_.bias + panel * kPanel;
-      kernels_.product(product);
+      multiply(kernels_, product, w_.given_ih, panel);
     });
     if (!p_.layer_norm) return;
     loops_.run(end - begin, [&](Index k, void*) {
@@ -142,8 +142,10 @@ class ForwardSweep {
     loops_.run(s_.panels(), [&](Index panel, void*) {
       steps_.for_runs(t, [&](Index b, Index count) {
         Real* const to = p_.layer_norm ? norm_h(first + b) : gates(first + b);
-        kernels_.product(panel_product(state_.h + b * s_.pp, s_.pp, w_.hh, s_.output, panel, to, s_.gates(),
-                                       count, s_.gates(), !p_.layer_norm));
+        multiply(kernels_,
+                 panel_product(state_.h + b * s_.pp, s_.pp, w_.hh, s_.output, panel, to, s_.gates(), count,
+                               s_.gates(), !p_.layer_norm),
+                 w_.given_hh, panel);
         if (!p_.layer_norm) units(t, b, count, panel, panel + 1);
       });
     });
@@ -155,8 +157,10 @@ class ForwardSweep {
     if (p_.projection > 0) {
       loops_.run(panels_of(s_.output), [&](Index panel, void*) {
         steps_.for_runs(t, [&](Index b, Index count) {
-          kernels_.product(panel_product(state_.m + b * s_.hp, s_.hp, w_.hr, s_.hidden, panel,
-                                         rows_.h + (first + b) * s_.pp, s_.pp, count, s_.pp, false));
+          multiply(kernels_,
+                   panel_product(state_.m + b * s_.hp, s_.hp, w_.hr, s_.hidden, panel,
+                                 rows_.h + (first + b) * s_.pp, s_.pp, count, s_.pp, false),
+                   w_.given_hr, panel);
           const Index column = panel * kPanel;
           finish_hidden(t, b, count, column, std::min<Index>(kPanel, s_.pp - column));
         });

@@ -63,7 +63,7 @@ class Backward {
 
     CellMemory(const LstmProblem& p, int layer, Arena& arena) : CellMemory(p, CellSizes(p, layer), arena) {}
     CellMemory(const LstmProblem& p, const CellSizes& s, Arena& arena)
-        : weights(p, s, true, arena),
+        : weights(p, s, WeightForm::kByColumn, arena),
           rows(p, s, arena),
           state(s, arena),
           sums(take<Real>(arena, s.gates() * std::max(s.ip, std::max(s.pp, s.hp)))) {}
@@ -86,7 +86,7 @@ class Backward {
     const CellSizes s(p_, layer);
     const int cell = layer * directions_of(p_) + d;
     const Masks masks(p_, layer, d);
-    memory.weights.load(p_, s, p_.weights[cell], masks, true, loops);
+    memory.weights.load(p_, s, p_.weights[cell], masks, loops);
     load_output_gradient(layer, d, s, loops, memory.rows.dy);
     const CellRows<Real> tape = tape_of_cell(layer, d);
     BackwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), in_, memory.weights, tape, memory.rows,

@@ -102,6 +102,9 @@ struct CpuKernelsOf {
   // to[k 64 + j] = base[j][k] for k < depth, j < 64; null: 0.
   void (*pack_panel)(const Real* const* base, std::int64_t depth, Real* to);
   void (*product)(const CpuProduct<Real>&);
+  // The same with base[j][k] in place of b, which is null; a_column is 1. base[j] null: 0. The order of the
+  // sum is another one, and depends on depth alone too.
+  void (*row_product)(const CpuProduct<Real>&, const Real* const* base);
   void (*cell)(const CpuCell<Real>&);
   // c~ alone, from i, f, g and c[t-1]: the same bits as the forward pass.
   void (*cell_again)(const CpuCell<Real>&);

@@ -66,10 +66,10 @@ void pack_columns(const T* const (&base)[kPanel], Index depth, Real* to) {
 
 // A row-major matrix of (4H, columns) or, if it is not gated, (rows, columns).
 struct Matrix {
-  const void* data;
-  DType dtype;
-  Index rows, columns;
-  bool gated;  // rows 4H, in gate order
+  const void* data = nullptr;
+  DType dtype{};
+  Index rows = 0, columns = 0;
+  bool gated = false;  // rows 4H, in gate order
 
   [[nodiscard]] Index hidden() const { return rows / 4; }
   [[nodiscard]] Index padded_rows() const { return gated ? 4 * padded(hidden()) : rows; }
@@ -78,6 +78,14 @@ struct Matrix {
     if (!gated) return column < rows ? column : -1;
     const Index unit = column / kPanel * kUnits + column % kUnits;
     return unit < hidden() ? column % kPanel / kUnits * hidden() + unit : -1;
+  }
+  // Where the matrix' rows begin that are the columns of a panel; null: none.
+  template <class T>
+  void rows_of_panel(Index panel, const T* (&base)[kPanel]) const {
+    for (int j = 0; j < kPanel; ++j) {
+      const Index row = row_at(panel * kPanel + j);
+      base[j] = row < 0 ? nullptr : static_cast<const T*>(data) + row * columns;
+    }
   }
   // Reals of the packed forms.
   [[nodiscard]] Index elements_by_row() const { return panels_of(padded_rows()) * kPanel * columns; }
@@ -89,13 +97,9 @@ template <class Real>
 void pack_by_row(const Matrix& matrix, const Loops& loops, Real* to) {
   visit_dtype(matrix.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
-    const T* const data = static_cast<const T*>(matrix.data);
     loops.run(panels_of(matrix.padded_rows()), [&](Index panel, void*) {
       const T* base[kPanel];
-      for (int j = 0; j < kPanel; ++j) {
-        const Index row = matrix.row_at(panel * kPanel + j);
-        base[j] = row < 0 ? nullptr : data + row * matrix.columns;
-      }
+      matrix.rows_of_panel(panel, base);
       Real* const packed = to + panel * kPanel * matrix.columns;
       if constexpr (std::is_same_v<T, Real>) {
         selected_kernels<Real>().pack_panel(base, matrix.columns, packed);
@@ -123,29 +127,51 @@ void pack_by_column(const Matrix& matrix, const Loops& loops, Real* to) {
   });
 }
 
-// A vector of 4H entries as a row of gates; null: `missing`. Padding is 0.
-template <class Real>
-void read_gate_row(DType dtype, const void* from, Index hidden, Real missing, Real* row) {
-  std::fill(row, row + 4 * padded(hidden), Real(0));
+// body(entry of 4H, count, place in a row of gates) for runs of neighbours in both.
+template <class Real, class Body>
+void for_gate_runs(Index hidden, const Body& body, Real* row) {
   for (Index gate = 0; gate < 4; ++gate) {
-    for (Index unit = 0; unit < hidden; ++unit) {
-      Real& entry = row[gate_column(gate, unit)];
-      entry = missing;
-      if (from) read_entries(dtype, from, gate * hidden + unit, 1, 1, &entry);
+    for (Index unit = 0; unit < hidden; unit += kUnits) {
+      body(gate * hidden + unit, std::min<Index>(kUnits, hidden - unit), row + gate_column(gate, unit));
     }
   }
 }
 
-// A cell's weights. In one direction of a product: forward W, R and W_hr by row, backward by column.
+// A vector of 4H entries as a row of gates; null: `missing`. Padding is 0.
+template <class Real>
+void read_gate_row(DType dtype, const void* from, Index hidden, Real missing, Real* row) {
+  std::fill(row, row + 4 * padded(hidden), Real(0));
+  for_gate_runs(
+      hidden,
+      [&](Index at, Index count, Real* to) {
+        if (from) {
+          read_entries(dtype, from, at, 1, count, to);
+        } else {
+          std::fill(to, to + count, missing);
+        }
+      },
+      row);
+}
+
+// How a call has W, R and W_hr: packed, by row forward and by column backward; or as they are given, for
+// what uses every weight once.
+enum class WeightForm { kByRow, kByColumn, kAsGiven };
+
+// A cell's weights.
 template <class Real>
 struct CellWeights {
-  Real *ih, *hh, *hr, *bias, *ln_ih, *ln_hh, *ln_cell, *ln_cell_bias;
+  WeightForm form;
+  Real *ih, *hh, *hr;  // null as given
+  Matrix given_ih, given_hh, given_hr;
+  Real *bias, *ln_ih, *ln_hh, *ln_cell, *ln_cell_bias;
   Real* masked;  // R with its dropout, row-major
 
-  CellWeights(const LstmProblem& p, const CellSizes& s, bool backward, Arena& arena)
-      : ih(take<Real>(arena, elements(matrix_ih(p, s, nullptr), backward))),
-        hh(take<Real>(arena, elements(matrix_hh(p, s, nullptr), backward))),
-        hr(take<Real>(arena, elements(matrix_hr(p, s, nullptr), backward), p.projection > 0)),
+  CellWeights(const LstmProblem& p, const CellSizes& s, WeightForm of, Arena& arena)
+      : form(of),
+        ih(take<Real>(arena, elements(matrix_ih(p, s, nullptr)), of != WeightForm::kAsGiven)),
+        hh(take<Real>(arena, elements(matrix_hh(p, s, nullptr)), of != WeightForm::kAsGiven)),
+        hr(take<Real>(arena, elements(matrix_hr(p, s, nullptr)),
+                      of != WeightForm::kAsGiven && p.projection > 0)),
         bias(take<Real>(arena, s.gates())),
         ln_ih(take<Real>(arena, s.gates(), p.layer_norm)),
         ln_hh(take<Real>(arena, s.gates(), p.layer_norm)),
@@ -153,26 +179,26 @@ struct CellWeights {
         ln_cell_bias(take<Real>(arena, s.hp, p.layer_norm)),
         masked(take<Real>(arena, 4 * s.hidden * s.output, drops(p))) {}
 
-  void load(const LstmProblem& p, const CellSizes& s, const LstmWeights& w, const Masks& masks, bool backward,
+  void load(const LstmProblem& p, const CellSizes& s, const LstmWeights& w, const Masks& masks,
             const Loops& loops) {
-    pack(matrix_ih(p, s, w.ih), backward, loops, ih);
-    Matrix recurrent = matrix_hh(p, s, w.hh);
+    given_ih = matrix_ih(p, s, w.ih), given_hh = matrix_hh(p, s, w.hh), given_hr = matrix_hr(p, s, w.hr);
     if (drops(p)) {
       loops.run(4 * s.hidden, [&](Index row, void*) {
         Real* const entries = masked + row * s.output;
         read_entries(p.dtype, w.hh, row * s.output, 1, s.output, entries);
         masks.drop(MaskKind::kWeight, p.weight_dropout, row, 0, 0, s.output, entries);
       });
-      recurrent.data = masked;
-      recurrent.dtype = sizeof(Real) == 8 ? DType::kFloat64 : DType::kFloat32;
+      given_hh.data = masked;
+      given_hh.dtype = sizeof(Real) == 8 ? DType::kFloat64 : DType::kFloat32;
     }
-    pack(recurrent, backward, loops, hh);
-    if (hr) pack(matrix_hr(p, s, w.hr), backward, loops, hr);
+    if (ih) pack(given_ih, loops, ih);
+    if (hh) pack(given_hh, loops, hh);
+    if (hr) pack(given_hr, loops, hr);
     read_gate_row(p.dtype, w.bias_ih, s.hidden, Real(0), bias);
-    for (Index gate = 0; gate < 4 && w.bias_hh; ++gate) {
-      for (Index unit = 0; unit < s.hidden; ++unit) {
-        add_entries(p.dtype, w.bias_hh, gate * s.hidden + unit, 1, bias + gate_column(gate, unit));
-      }
+    if (w.bias_hh) {
+      for_gate_runs(
+          s.hidden, [&](Index at, Index count, Real* to) { add_entries(p.dtype, w.bias_hh, at, count, to); },
+          bias);
     }
     if (!p.layer_norm) return;
     read_gate_row(p.dtype, w.ln_ih, s.hidden, Real(1), ln_ih);
@@ -194,26 +220,37 @@ struct CellWeights {
   static Matrix matrix_hr(const LstmProblem& p, const CellSizes& s, const void* data) {
     return {data, p.dtype, s.output, s.hidden, false};
   }
-  static Index elements(const Matrix& matrix, bool by_column) {
-    return by_column ? matrix.elements_by_column() : matrix.elements_by_row();
+  [[nodiscard]] Index elements(const Matrix& matrix) const {
+    return form == WeightForm::kByColumn ? matrix.elements_by_column() : matrix.elements_by_row();
   }
-  static void pack(const Matrix& matrix, bool by_column, const Loops& loops, Real* to) {
-    by_column ? pack_by_column(matrix, loops, to) : pack_by_row(matrix, loops, to);
+  void pack(const Matrix& matrix, const Loops& loops, Real* to) const {
+    form == WeightForm::kByColumn ? pack_by_column(matrix, loops, to) : pack_by_row(matrix, loops, to);
   }
 };
 
-// The product of `rows` rows of `a` with panel `panel` of a packed matrix, into the same columns of c.
+// The product of `rows` rows of `a` with panel `panel` of a packed matrix, into the same columns of c. Null:
+// for multiply() with the matrix itself.
 template <class Real>
 CpuProduct<Real> panel_product(const Real* a, Index a_row, const Real* packed, Index depth, Index panel,
                                Real* c, Index c_row, Index rows, Index padded_columns, bool add) {
   CpuProduct<Real> product{};
   product.a = a, product.a_row = a_row, product.a_column = 1;
-  product.b = packed + panel * depth * kPanel, product.b_row = kPanel;
+  product.b = packed ? packed + panel * depth * kPanel : nullptr, product.b_row = kPanel;
   product.c = c + panel * kPanel, product.c_row = c_row;
   product.rows = rows, product.depth = depth;
   product.columns = static_cast<int>(std::min<Index>(kPanel, padded_columns - panel * kPanel));
   product.add = add;
   return product;
+}
+
+// The product with panel `panel` of a matrix: packed, or the matrix itself, of type Real.
+template <class Real>
+void multiply(const CpuKernelsOf<Real>& kernels, const CpuProduct<Real>& product, const Matrix& matrix,
+              Index panel) {
+  if (product.b) return kernels.product(product);
+  const Real* base[kPanel];
+  matrix.rows_of_panel(panel, base);
+  kernels.row_product(product, base);
 }
 
 // Rows that a task of a product over many rows takes.

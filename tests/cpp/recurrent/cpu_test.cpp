@@ -108,33 +108,59 @@ TEST_P(RecurrentPath, ThreadsChangeNoBit) {
   }
 }
 
+// One step takes its weights as they are given, and all others packed: other orders of sums.
+TEST_P(RecurrentPath, OneStep) {
+  for (const int batch : {1, 2, 3, 7, 8, 9}) {
+    for (const bool more : {false, true}) {
+      SCOPED_TRACE(testing::Message() << batch << " " << more);
+      Lstm p = plain(1, batch, 35, 21);
+      p.layers = 2;
+      p.bidirectional = p.layer_norm = more;
+      p.projection = more ? 0 : 13;
+      p.training = true, p.weight_dropout = .3, p.seed = 3;
+      if (more) p.lengths.assign(batch, 1), p.lengths[batch / 2] = 0;
+      const LstmCase given(p, DType::kFloat64, batch);
+      expect_close(given, LstmRunner(given).run(), 20 * kFloat64Tolerance);
+      const LstmCase single(p, DType::kFloat32, batch);
+      LstmRunner runner(single);
+      EXPECT_EQ(runner.run().out.y, runner.run(false).out.y);
+      if (batch > 1) continue;
+      const LstmCase half(p, DType::kFloat16, batch, .5);
+      expect_close(half, LstmRunner(half).run(), 0x1p-9);
+    }
+  }
+}
+
 // A row's bits depend on no other row.
 TEST_P(RecurrentPath, ARowAmongOthers) {
-  const Lstm p = plain(6, 13, 30, 50);
-  const LstmCase given(p, DType::kFloat32, 8);
-  const LstmRun all = LstmRunner(given).run();
-  for (const int b : {0, 5, 12}) {
-    Lstm one = p;
-    one.batch = 1;
-    LstmCase alone = given;
-    alone.problem = one;
-    const auto row = [b](const std::vector<double>& v, int width, int rows) {
-      std::vector<double> part;
-      for (int t = 0; t < rows; ++t) {
-        part.insert(part.end(), v.begin() + (t * 13 + b) * width, v.begin() + (t * 13 + b + 1) * width);
-      }
-      return part;
-    };
-    alone.inputs.x = row(given.inputs.x, 30, 6);
-    alone.inputs.h0 = row(given.inputs.h0, 50, 1), alone.inputs.c0 = row(given.inputs.c0, 50, 1);
-    alone.incoming.y = row(given.incoming.y, 50, 6);
-    alone.incoming.h_n = row(given.incoming.h_n, 50, 1), alone.incoming.c_n = row(given.incoming.c_n, 50, 1);
-    alone.incoming.h_all = row(given.incoming.h_all, 50, 6);
-    alone.incoming.c_all = row(given.incoming.c_all, 50, 6);
-    const LstmRun single = LstmRunner(alone).run();
-    EXPECT_EQ(single.out.y, row(all.out.y, 50, 6));
-    EXPECT_EQ(single.gradients.x, row(all.gradients.x, 30, 6));
-    EXPECT_EQ(single.gradients.c0, row(all.gradients.c0, 50, 1));
+  for (const int steps : {6, 1}) {
+    const Lstm p = plain(steps, 13, 30, 50);
+    const LstmCase given(p, DType::kFloat32, 8);
+    const LstmRun all = LstmRunner(given).run();
+    for (const int b : {0, 5, 12}) {
+      Lstm one = p;
+      one.batch = 1;
+      LstmCase alone = given;
+      alone.problem = one;
+      const auto row = [b](const std::vector<double>& v, int width, int rows) {
+        std::vector<double> part;
+        for (int t = 0; t < rows; ++t) {
+          part.insert(part.end(), v.begin() + (t * 13 + b) * width, v.begin() + (t * 13 + b + 1) * width);
+        }
+        return part;
+      };
+      alone.inputs.x = row(given.inputs.x, 30, steps);
+      alone.inputs.h0 = row(given.inputs.h0, 50, 1), alone.inputs.c0 = row(given.inputs.c0, 50, 1);
+      alone.incoming.y = row(given.incoming.y, 50, steps);
+      alone.incoming.h_n = row(given.incoming.h_n, 50, 1);
+      alone.incoming.c_n = row(given.incoming.c_n, 50, 1);
+      alone.incoming.h_all = row(given.incoming.h_all, 50, steps);
+      alone.incoming.c_all = row(given.incoming.c_all, 50, steps);
+      const LstmRun single = LstmRunner(alone).run();
+      EXPECT_EQ(single.out.y, row(all.out.y, 50, steps));
+      EXPECT_EQ(single.gradients.x, row(all.gradients.x, 30, steps));
+      EXPECT_EQ(single.gradients.c0, row(all.gradients.c0, 50, 1));
+    }
   }
 }
 
