@@ -6,16 +6,31 @@ namespace WARPALIGN_SIMD_NAMESPACE {
 constexpr int kDotColumns = 4;
 constexpr int kDotRows = WARPALIGN_SIMD_BYTES == 64 ? 4 : 2;
 
-// Pieces of 16 bytes, in which sums over lanes are cheap.
+// A vector consists of pieces of 16 bytes, within which lanes change places at the least cost.
 template <class Real>
 struct PieceOf {
   typedef Real Type __attribute__((vector_size(16)));  // NOLINT(modernize-use-using)
   static constexpr int kLanes = 16 / static_cast<int>(sizeof(Real));
 };
 
-// The sum of a vector's pieces.
-template <class Real>
-WARPALIGN_INLINE typename PieceOf<Real>::Type sum_of_pieces(typename VectorOf<Real>::Type v) {
+// Of every piece, half of a's lanes and half of b's in turn, from lane kFirst on.
+template <int kFirst, int kPiece, class V, int... kLane>
+WARPALIGN_INLINE V halves(V a, V b, LaneList<kLane...>) {
+  return __builtin_shufflevector(a, b,
+                                 (kFirst + kLane / kPiece * kPiece + kLane % kPiece / 2 +
+                                  kLane % 2 * static_cast<int>(sizeof...(kLane)))...);
+}
+
+// a and b side by side in every piece, each with half as many terms.
+template <class Real, class V>
+WARPALIGN_INLINE V half_sums(V a, V b) {
+  constexpr int kPiece = PieceOf<Real>::kLanes;
+  constexpr typename AllLanes<kLanes<Real>>::List kAll;
+  return halves<0, kPiece>(a, b, kAll) + halves<kPiece / 2, kPiece>(a, b, kAll);
+}
+
+template <class Real, class V>
+WARPALIGN_INLINE typename PieceOf<Real>::Type sum_of_pieces(V v) {
   typename PieceOf<Real>::Type pieces[WARPALIGN_SIMD_BYTES / 16];
   __builtin_memcpy(pieces, &v, sizeof(v));
   if constexpr (WARPALIGN_SIMD_BYTES == 64) {
@@ -29,15 +44,11 @@ WARPALIGN_INLINE typename PieceOf<Real>::Type sum_of_pieces(typename VectorOf<Re
 
 // Lane n: the sum of all lanes of sum[n].
 WARPALIGN_INLINE PieceOf<float>::Type sums_of_lanes(const F32* sum) {
-  const auto a = sum_of_pieces<float>(sum[0]), b = sum_of_pieces<float>(sum[1]);
-  const auto c = sum_of_pieces<float>(sum[2]), d = sum_of_pieces<float>(sum[3]);
-  const auto ac = __builtin_shufflevector(a, c, 0, 4, 1, 5) + __builtin_shufflevector(a, c, 2, 6, 3, 7);
-  const auto bd = __builtin_shufflevector(b, d, 0, 4, 1, 5) + __builtin_shufflevector(b, d, 2, 6, 3, 7);
-  return __builtin_shufflevector(ac, bd, 0, 4, 1, 5) + __builtin_shufflevector(ac, bd, 2, 6, 3, 7);
+  const F32 even = half_sums<float>(sum[0], sum[2]), odd = half_sums<float>(sum[1], sum[3]);
+  return sum_of_pieces<float>(half_sums<float>(even, odd));
 }
 WARPALIGN_INLINE PieceOf<double>::Type sums_of_lanes(const F64* sum) {
-  const auto a = sum_of_pieces<double>(sum[0]), b = sum_of_pieces<double>(sum[1]);
-  return __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3);
+  return sum_of_pieces<double>(half_sums<double>(sum[0], sum[1]));
 }
 
 // Rows row ... row + kRows - 1 of a with w[0] ... w[count - 1], into columns `column` ... of c.

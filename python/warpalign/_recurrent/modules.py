@@ -17,6 +17,7 @@ from warpalign._recurrent.checks import (
     parameter_name,
 )
 from warpalign._recurrent.functional import LSTMResult, run
+from warpalign._recurrent.inference import Plan, changed, run_planned
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, suffixes
 
 DEFAULTS: dict[str, Any] = {
@@ -69,7 +70,23 @@ def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
                 size = module.hidden_size * (1 if field in ("ln_cell", "ln_cell_bias") else 4)
                 empty = torch.empty(size, device=like.device, dtype=like.dtype)
                 module.register_parameter(parameter_name(field) + suffix, nn.Parameter(empty))
+    module.plan = plan_of(module)
     reset_own(module)
+
+
+def plan_of(module: Any) -> Plan:
+    """How calls of the module without gradients reach the operator."""
+    kinds = {
+        "bidirectional": getattr(module, "bidirectional", False),
+        "bias": module.bias,
+        "projection": getattr(module, "proj_size", 0) > 0,
+        "layer_norm": module.options["layer_norm"],
+    }
+    fields = fields_of(module, kinds["projection"])
+    names = tuple(parameter_name(field) + suffix for suffix in module.suffixes() for field in fields)
+    defaults = {"bidirectional": False, "bias": True, "projection": False, "layer_norm": False}
+    settings = {name: value for name, value in kinds.items() if value != defaults[name]}
+    return Plan(names, settings | changed(module.checked), module.checked.draws_masks())
 
 
 def reset_own(module: Any) -> None:
@@ -88,12 +105,18 @@ def reset_own(module: Any) -> None:
                 getattr(module, f"bias_hh{suffix}")[gate] = 0
 
 
-def weights_of(module: Any, projected: bool) -> list[LSTMWeights]:
-    """By name in every call, so that parametrizations, functional_call and sharding have their say."""
+def fields_of(module: Any, projected: bool) -> list[str]:
+    """The weights of a layer and direction, in the operator's order."""
     fields = ["ih", "hh"]
     fields += ["bias_ih", "bias_hh"] if module.bias else []
     fields += ["hr"] if projected else []
     fields += _NORMS if module.options["layer_norm"] else []
+    return fields
+
+
+def weights_of(module: Any, projected: bool) -> list[LSTMWeights]:
+    """By name in every call, so that parametrizations, functional_call and sharding have their say."""
+    fields = fields_of(module, projected)
     return [
         LSTMWeights(**{field: getattr(module, parameter_name(field) + suffix) for field in fields})
         for suffix in module.suffixes()
@@ -141,6 +164,7 @@ class LSTM(nn.RNNBase):
 
     options: dict[str, Any]
     checked: Options
+    plan: Plan
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
 
@@ -208,11 +232,18 @@ class LSTM(nn.RNNBase):
         resets: Tensor | None = None,
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
+        if lengths is None and resets is None and self._is_plain():
+            found = run_planned(self, input, hx, self.batch_first)
+            if found is not None:
+                return found[0], found[1:]
         result = self._run(input, hx, lengths, resets)
         states = result.h_n, result.c_n
         if self.options["return_all_states"]:
             return result.output, states, (result.h_all, result.c_all)
         return result.output, states
+
+    def _is_plain(self) -> bool:
+        return not self.options["return_all_states"] and self.options["state_dtype"] is None
 
     def _run(self, input: object, hx: object, lengths: object, resets: object) -> LSTMResult:
         # dropout may have been changed since, as users of torch.nn.LSTM do.
@@ -310,6 +341,7 @@ class LSTMCell(nn.LSTMCell):
 
     options: dict[str, Any]
     checked: Options
+    plan: Plan
 
     def __init__(
         self,
@@ -352,8 +384,11 @@ class LSTMCell(nn.LSTMCell):
             raise ValueError(f"input: expected (B, I) or (I,), got shape {tuple(input.shape)}")
         if isinstance(hx, (tuple, list)):
             hx = tuple(s.unsqueeze(0) if isinstance(s, Tensor) else s for s in hx)  # type: ignore[assignment]
-        weights = weights_of(self, False)
-        result = run(input.unsqueeze(0), weights, hx, self.checked, training=self.training)
+        x = input.unsqueeze(0)
+        found = run_planned(self, x, hx)
+        if found is not None:
+            return found[1].squeeze(0), found[2].squeeze(0)
+        result = run(x, weights_of(self, False), hx, self.checked, training=self.training)
         return result.h_n.squeeze(0), result.c_n.squeeze(0)
 
     def extra_repr(self) -> str:

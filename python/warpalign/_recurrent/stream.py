@@ -58,7 +58,7 @@ class LSTMStream:
             "layer_norm": first.ln_ih is not None,
         }
         self._packed = ops.pack(self._weights, **kinds)
-        self._settings = module.checked._asdict() | kinds
+        self._settings = module.plan.settings
         cell = torch.float32 if like.dtype in HALF else like.dtype
         shape = (module.num_layers, self.batch_size)
         self.h = like.new_zeros(*shape, module.proj_size or module.hidden_size)

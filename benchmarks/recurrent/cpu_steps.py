@@ -1,0 +1,85 @@
+"""One step of an LSTM on a CPU beside torch's: `python -m benchmarks.recurrent.cpu_steps --threads 1 2 -o FILE`.
+
+float32, I = H, without gradients. Every program runs a few times in a row, as an application would call it, then comes the
+next one. The least time counts, because other work on the machine only adds to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.harness.results import Row, cpu_name, current_commit, stamp, write_rows
+from warpalign.recurrent import LSTM, LSTMCell
+
+RUNS_IN_A_ROW = 12
+
+
+def least_us(programs: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """The least time of each program in microseconds, of as many rounds as fit."""
+    least = dict.fromkeys(programs, float("inf"))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, run in programs.items():
+            for _ in range(RUNS_IN_A_ROW):
+                begin = time.perf_counter()
+                run()
+                least[name] = min(least[name], time.perf_counter() - begin)
+    return {name: round(1e6 * s, 1) for name, s in least.items()}
+
+
+def measure(hidden: int, batch: int, seconds: float) -> Row:
+    theirs, their_cell = torch.nn.LSTM(hidden, hidden).eval(), torch.nn.LSTMCell(hidden, hidden).eval()
+    ours, our_cell = LSTM(hidden, hidden).eval(), LSTMCell(hidden, hidden).eval()
+    ours.load_state_dict(theirs.state_dict())
+    our_cell.load_state_dict(their_cell.state_dict())
+    stream = ours.stream(batch)
+    x, h, c = torch.randn(3, 1, batch, hidden)
+    rows, states = x[0], (h[0], c[0])
+    with torch.no_grad():
+        found = least_us(
+            {
+                "torch_lstm_us": lambda: theirs(x, (h, c)),
+                "lstm_us": lambda: ours(x, (h, c)),
+                "stream_us": lambda: stream.step(rows),
+                "torch_cell_us": lambda: their_cell(rows, states),
+                "cell_us": lambda: our_cell(rows, states),
+            },
+            seconds,
+        )
+    sizes = {"op": "lstm_step", "device": cpu_name(), "T": 1, "B": batch, "I": hidden, "H": hidden}
+    return {**sizes, "dtype": "float32", "threads": torch.get_num_threads(), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 128, 256, 512])
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each size")
+    parser.add_argument("-o", "--output", type=Path, help="a JSON file of the rows")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    rows = []
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        for hidden in options.hidden:
+            for batch in options.batch:
+                row = measure(hidden, batch, options.seconds)
+                print(
+                    f"{threads} threads, B {batch}, H {hidden}: torch's LSTM {row['torch_lstm_us']}, "
+                    f"LSTM {row['lstm_us']}, stream {row['stream_us']}; torch's cell {row['torch_cell_us']}, "
+                    f"cell {row['cell_us']} us",
+                    flush=True,
+                )
+                rows.append(row | stamp(current_commit()))
+    if options.output:
+        write_rows(rows, options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Calls of modules that need no gradients and no options of a call: at small sizes a step is mostly its way through Python."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import is_autocast
+from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._recurrent import ops
+from warpalign._recurrent.settings import Options
+
+
+class Plan(NamedTuple):
+    """What does not change from call to call."""
+
+    names: tuple[str, ...]
+    """The parameters' names, in the operator's order."""
+    settings: dict[str, Any]
+    """Those that differ from the operator's defaults: each one that is passed takes time."""
+    draws_masks: bool
+    """Whether a training call does."""
+
+
+def changed(options: Options) -> dict[str, Any]:
+    """The options that differ from the operator's defaults, which are those of :class:`Options`."""
+    defaults = Options()._asdict()
+    return {name: value for name, value in options._asdict().items() if value != defaults[name]}
+
+
+def run_planned(
+    module: Any, input: object, hx: object, batch_first: bool = False
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """(output, h_n, c_n) of a batch of sequences, or None where the long way has to be taken.
+
+    The operator checks sizes, dtypes and devices by itself. Where it refuses, the long way says which argument is wrong.
+    """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_transforming() or is_forward_mode():
+        return None
+    plan: Plan = module.plan
+    if module.training and (plan.draws_masks or getattr(module, "dropout", 0) > 0):
+        return None
+    if type(input) is not Tensor or input.dim() != 3 or is_autocast(input):
+        return None
+    h0 = c0 = None
+    if hx is not None:
+        if type(hx) is not tuple or len(hx) != 2:
+            return None
+        h0, c0 = hx
+        if not isinstance(h0, Tensor) or not isinstance(c0, Tensor):
+            return None
+    weights = [getattr(module, name) for name in plan.names]
+    x = input.transpose(0, 1) if batch_first else input
+    try:
+        y, h_n, c_n, *_ = ops.lstm(
+            x, weights, h0, c0, None, None, None, None, None, False, False, **plan.settings
+        )
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    return y.transpose(0, 1) if batch_first else y, h_n, c_n
