@@ -71,8 +71,8 @@ struct LstmProblem {
   StridedTensor x;              // (T, B, I); packed: (N, I), with stride[1] from row to row; stride[0] unused
   const LstmWeights* weights =
       nullptr;  // L D of them: layer 0 forward, layer 0 reverse, layer 1 forward, ...
-  // What lstm_pack() has made of these weights; null: each call makes it. For calls of few steps, which read
-  // the weights but once. Not in training with weight dropout; lstm_backward() does not look at it.
+  // What lstm_pack() has made of these weights; null: each call makes it, or reads the weights as they are.
+  // For calls of few steps. Not in training with weight dropout; lstm_backward() does not look at it.
   const void* packed_weights = nullptr;
   // (L D, B, P) of dtype and (L D, B, H) of cell_dtype, contiguous; null: 0.
   const void* h0 = nullptr;

@@ -245,7 +245,7 @@ def test_compile(dynamic: bool) -> None:
             leaf = x.clone().requires_grad_()
             value = function(leaf, lengths)
             results.append([value, *torch.autograd.grad(value, [leaf, *module.parameters()])])
-        torch.testing.assert_close(*results)
+        torch.testing.torch.testing.assert_close(*results)
     training = torch.compile(module.train(), fullgraph=True, backend="aot_eager")
     first, second = (training(torch.ones(2, 4, 5))[0] for _ in range(2))
     assert not torch.equal(first, second)  # the masks are drawn in every call
@@ -260,7 +260,7 @@ def test_autocast() -> None:
         assert module(x)[1][1].dtype == torch.bfloat16
     y.float().sum().backward()
     assert x.grad is not None and x.grad.dtype == module.weight_hh_l0.grad.dtype == torch.float32
-    torch.testing.assert_close(y.float(), module(x, hx)[0], rtol=0.05, atol=0.02)
+    torch.testing.torch.testing.assert_close(y.float(), module(x, hx)[0], rtol=0.05, atol=0.02)
 
 
 def test_copies_and_replacements_of_weights() -> None:
@@ -282,7 +282,7 @@ def test_copies_and_replacements_of_weights() -> None:
     module.load_state_dict({name: p.detach() for name, p in halved.items()})
     assert torch.equal(module(x)[0], swapped)
     parametrizations.weight_norm(module, "weight_hh_l0")
-    torch.testing.assert_close(module(x)[0], swapped)
+    torch.testing.torch.testing.assert_close(module(x)[0], swapped)
     module.parametrizations.weight_hh_l0.original0.data.mul_(3)
     assert not torch.allclose(module(x)[0], swapped)
     module.flatten_parameters()
@@ -311,7 +311,7 @@ def test_replace_lstm_trains_a_model_on() -> None:
     assert replace_lstm(model) is model
     assert isinstance(model.encoder, LSTM) and isinstance(model.inner[0], LSTM)
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
-    torch.testing.assert_close(model(x), expected)
+    torch.testing.torch.testing.assert_close(model(x), expected)
     other = torch.optim.SGD(twin.parameters(), lr=0.1)
     for _ in range(3):
         for one, steps in ((model, optimizer), (twin, other)):
@@ -319,7 +319,7 @@ def test_replace_lstm_trains_a_model_on() -> None:
             one(x).square().sum().backward()
             steps.step()
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
+        torch.testing.torch.testing.assert_close(a, b)
     twin.load_state_dict(model.state_dict(), strict=True)
     before = model.encoder.options
     hard = replace_lstm(copy.deepcopy(twin), activation="hard", layer_norm=True)
@@ -329,3 +329,57 @@ def test_replace_lstm_trains_a_model_on() -> None:
     assert type(replace_lstm(alone)) is LSTM
     normed = parametrizations.weight_norm(nn.LSTM(5, 7), "weight_hh_l0")
     assert isinstance(replace_lstm(normed), nn.LSTM)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": False, "proj_size": 3}, {"layer_norm": True, "zoneout": 0.1}]
+)
+def test_calls_without_gradients_are_those_with_them(batch_first: bool, options: dict[str, Any]) -> None:
+    module = LSTM(5, 7, 2, bidirectional=True, batch_first=batch_first, activation="hard", **options)
+    x = torch.randn(3, 4, 5)
+    batch = 3 if batch_first else 4
+    hx = torch.randn(4, batch, module.proj_size or 7), torch.randn(4, batch, 7)
+    module.eval()
+    for state in (None, hx, list(hx)):
+        expected, (h_n, c_n) = module(x, state)
+        with torch.no_grad():
+            output, states = module(x, state)
+        torch.testing.assert_close(output, expected, rtol=0, atol=0)
+        torch.testing.assert_close(states, (h_n.detach(), c_n.detach()), rtol=0, atol=0)
+    cell = LSTMCell(5, 7, layer_norm=options.get("layer_norm", False))
+    pair = torch.randn(3, 7), torch.randn(3, 7)
+    with torch.no_grad():
+        found = cell(x[:, 0], pair)
+    torch.testing.assert_close(found, tuple(s.detach() for s in cell(x[:, 0], pair)), rtol=0, atol=0)
+
+
+def test_calls_without_gradients_see_changed_weights_and_masks() -> None:
+    module, x = LSTM(5, 7, 2), torch.randn(1, 4, 5)
+    with torch.no_grad():
+        before = module(x)[0]
+        module.weight_ih_l0.data.mul_(2)  # changes no version counter
+        after = module(x)[0]
+        assert not torch.equal(before, after)
+        module.load_state_dict({name: w * 0 for name, w in module.state_dict().items()})
+        assert not module(x)[0].any()
+        other = {name: torch.ones_like(w) for name, w in module.named_parameters()}
+        assert torch.func.functional_call(module, other, (x,))[0].all()
+        module.load_state_dict(other)
+        module.dropout = 0.9
+        assert not torch.equal(module.train()(x)[0], module.eval()(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda m, x: m(x[..., :4]), r"weights\[0\].ih: expected shape"),
+        (lambda m, x: m(x, (torch.zeros(1, 4, 7), None)), r"hx\[1\]: expected a torch.Tensor"),
+        (lambda m, x: m(x, (torch.zeros(1, 3, 7), torch.zeros(1, 4, 7))), r"hx\[0\]: expected shape"),
+        (lambda m, x: m(x.double()), r"weights\[0\].ih: expected the dtype"),
+        (lambda m, x: m(x[0, 0]), r"input: expected 3 axes"),
+    ],
+)
+def test_bad_calls_without_gradients_name_the_argument(bad: Any, message: str) -> None:
+    with torch.no_grad(), pytest.raises((TypeError, ValueError), match=message):
+        bad(LSTM(5, 7), torch.randn(2, 4, 5))
