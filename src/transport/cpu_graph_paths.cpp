@@ -4,7 +4,14 @@
 // on, in any order, until it is empty. A node is in at most one bucket, a doubly linked list, so that memory
 // is bounded. The width is half the mean length of an edge. Buckets are a ring: no tentative distance is
 // farther than the longest edge from the bucket at work.
+//
+// Sources that are near each other are searched eight at a time: their distances lie side by side, and an
+// edge is read once for all of them. A node waits in the bucket of its nearest new distance. Distances of
+// later sources that it hands on too early are corrected later. A bucket behind the ring's end shares a place
+// with a nearer one, and its nodes are taken early, too. The results are the same bits: the least of all
+// paths' sums, rounded from edge to edge.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -22,6 +29,9 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kMostBuckets = 4096;
+constexpr int kTogether = 8;        // sources of a joint search
+constexpr int kFewestTogether = 4;  // it takes as long as some three searches
+constexpr int kNeighborhood = 64;   // nodes among which a source looks for seven others
 
 // How wide buckets are, and how many the ring has.
 struct Buckets {
@@ -48,18 +58,79 @@ struct Buckets {
   }
 };
 
-// What a search knows of a node, together because edges lead to nodes anywhere in memory.
-struct Node {
-  double distance;
+// Where a node waits.
+struct Place {
   std::int64_t bucket;  // -1: in none
   std::int32_t next;    // in the bucket; -1: the last
   std::int32_t before;  // -1: the first
 };
 
+// What a search of one source knows of a node, together because edges lead to nodes anywhere in memory.
+struct Node {
+  double distance;
+  Place place;
+};
+
+// The same of eight sources.
+struct alignas(64) JointNode {
+  double distance[kTogether];
+  Place place;
+};
+
+// The ring of buckets over a search's nodes.
+template <class AnyNode>
+class Queue {
+ public:
+  Queue(AnyNode* nodes, std::int32_t* heads, std::int32_t count)
+      : nodes_(nodes), heads_(heads), mask_(count - 1) {
+    std::fill_n(heads, count, -1);
+  }
+
+  // Takes a node of the nearest bucket; -1: no node waits.
+  std::int32_t take() {
+    if (waiting_ == 0) return -1;
+    while (heads_[at_ & mask_] < 0) ++at_;
+    const std::int32_t node = heads_[at_ & mask_];
+    remove(node);
+    return node;
+  }
+  // Moves a node to a bucket, no nearer than the one at work.
+  void put(std::int32_t node, std::int64_t bucket) {
+    Place& of = nodes_[node].place;
+    if (of.bucket == bucket) return;
+    if (of.bucket >= 0) remove(node);
+    std::int32_t& head = heads_[bucket & mask_];
+    of = {bucket, head, -1};
+    if (head >= 0) nodes_[head].place.before = node;
+    head = node;
+    ++waiting_;
+  }
+  [[nodiscard]] std::int64_t at() const { return at_; }
+
+ private:
+  void remove(std::int32_t node) {
+    Place& of = nodes_[node].place;
+    if (of.before >= 0) {
+      nodes_[of.before].place.next = of.next;
+    } else {
+      heads_[of.bucket & mask_] = of.next;
+    }
+    if (of.next >= 0) nodes_[of.next].place.before = of.before;
+    of.bucket = -1;
+    --waiting_;
+  }
+
+  AnyNode* nodes_;
+  std::int32_t* heads_;  // -1: empty
+  std::int32_t mask_;
+  std::int64_t at_ = 0;  // the bucket at work
+  std::int64_t waiting_ = 0;
+};
+
 // The memory of one worker's searches.
 struct Search {
   Node* nodes;          // (N)
-  std::int32_t* heads;  // (kMostBuckets): -1: empty
+  std::int32_t* heads;  // (kMostBuckets)
 
   Search(Arena& arena, int count)
       : nodes(arena.take<Node>(count)), heads(arena.take<std::int32_t>(kMostBuckets)) {}
@@ -68,34 +139,18 @@ struct Search {
   template <class Real>
   void run(const GraphView& graph, const Buckets& buckets, std::int32_t source) const {
     const Real* const lengths = static_cast<const Real*>(graph.lengths);
-    const std::int32_t mask = buckets.count - 1;
-    std::fill_n(nodes, graph.nodes, Node{kInf, -1, -1, -1});
-    std::fill_n(heads, buckets.count, -1);
+    std::fill_n(nodes, graph.nodes, Node{kInf, {-1, -1, -1}});
+    Queue<Node> queue(nodes, heads, buckets.count);
     nodes[source].distance = 0;
-    insert(source, 0, mask);
-    std::int64_t waiting = 1;
-    for (std::int64_t at = 0; waiting > 0;) {
-      const std::int32_t node = heads[at & mask];
-      if (node < 0) {
-        ++at;
-        continue;
-      }
-      remove(node, mask);
-      --waiting;
+    queue.put(source, 0);
+    for (std::int32_t node = queue.take(); node >= 0; node = queue.take()) {
       const double from = nodes[node].distance;
       for (std::int64_t e = graph.row_begins[node]; e < graph.row_begins[node + 1]; ++e) {
         Node& to = nodes[graph.neighbors[e]];
         const double length = from + static_cast<double>(lengths[e]);
         if (!(length < to.distance)) continue;
         to.distance = length;
-        const std::int64_t place = static_cast<std::int64_t>(length * buckets.per_length);
-        if (to.bucket == place) continue;
-        if (to.bucket >= 0) {
-          remove(graph.neighbors[e], mask);
-        } else {
-          ++waiting;
-        }
-        insert(graph.neighbors[e], place, mask);
+        queue.put(graph.neighbors[e], static_cast<std::int64_t>(length * buckets.per_length));
       }
     }
   }
@@ -104,25 +159,64 @@ struct Search {
   void write_distances(int count, Real* to) const {
     for (int i = 0; i < count; ++i) to[i] = static_cast<Real>(nodes[i].distance);
   }
+};
+
+// The memory of one worker's searches from eight sources.
+struct JointSearch {
+  JointNode* nodes;     // (N)
+  std::int32_t* heads;  // (kMostBuckets)
+
+  JointSearch(Arena& arena, int count)
+      : nodes(arena.take<JointNode>(count)), heads(arena.take<std::int32_t>(kMostBuckets)) {}
+
+  // nodes[i].distance[s] = the length of the shortest path from sources[s] to i.
+  template <class Real>
+  void run(const GraphView& graph, const Buckets& buckets,
+           const std::array<std::int32_t, kTogether>& sources) const {
+    const Real* const lengths = static_cast<const Real*>(graph.lengths);
+    JointNode unseen{{}, {-1, -1, -1}};
+    std::fill_n(unseen.distance, kTogether, kInf);
+    std::fill_n(nodes, graph.nodes, unseen);
+    Queue<JointNode> queue(nodes, heads, buckets.count);
+    for (int s = 0; s < kTogether; ++s) {
+      nodes[sources[s]].distance[s] = 0;
+      queue.put(sources[s], 0);
+    }
+    for (std::int32_t node = queue.take(); node >= 0; node = queue.take()) {
+      const JointNode from = nodes[node];
+      for (std::int64_t e = graph.row_begins[node]; e < graph.row_begins[node + 1]; ++e) {
+        JointNode& to = nodes[graph.neighbors[e]];
+        const double nearest = shorten(from, static_cast<double>(lengths[e]), to);
+        if (nearest == kInf) continue;
+        const std::int64_t bucket =
+            std::max(static_cast<std::int64_t>(nearest * buckets.per_length), queue.at());
+        if (to.place.bucket < 0 || bucket < to.place.bucket) queue.put(graph.neighbors[e], bucket);
+      }
+    }
+  }
+
+  template <class Real>
+  void write_distances(int count, int s, Real* to) const {
+    for (int i = 0; i < count; ++i) to[i] = static_cast<Real>(nodes[i].distance[s]);
+  }
 
  private:
-  void insert(std::int32_t node, std::int64_t place, std::int32_t mask) const {
-    std::int32_t& head = heads[place & mask];
-    nodes[node].bucket = place;
-    nodes[node].before = -1;
-    nodes[node].next = head;
-    if (head >= 0) nodes[head].before = node;
-    head = node;
-  }
-  void remove(std::int32_t node, std::int32_t mask) const {
-    Node& of = nodes[node];
-    if (of.before >= 0) {
-      nodes[of.before].next = of.next;
-    } else {
-      heads[of.bucket & mask] = of.next;
+  // Paths over an edge; the least new distance, infinity where none is new.
+  static double shorten(const JointNode& from, double length, JointNode& to) {
+    double over[kTogether];
+    bool any = false;
+    for (int s = 0; s < kTogether; ++s) {
+      over[s] = from.distance[s] + length;
+      any |= over[s] < to.distance[s];
     }
-    if (of.next >= 0) nodes[of.next].before = of.before;
-    of.bucket = -1;
+    if (!any) return kInf;
+    double nearest = kInf;
+    for (int s = 0; s < kTogether; ++s) {
+      const double better = over[s] < to.distance[s] ? over[s] : kInf;
+      nearest = std::min(nearest, better);
+      to.distance[s] = std::min(to.distance[s], better);
+    }
+    return nearest;
   }
 };
 
@@ -132,31 +226,128 @@ std::size_t search_bytes(int nodes) {
   return arena.used();
 }
 
+std::size_t joint_search_bytes(int nodes) {
+  Arena arena;
+  const JointSearch search(arena, nodes);
+  return arena.used();
+}
+
+// Which sources are searched together.
+struct Groups {
+  std::int32_t* order;   // (sources): places in the list of sources, group by group
+  std::int32_t* begins;  // (sources + 1): of groups in `order`
+  std::int32_t* first;   // (N): the place of a source at a node that has no group yet; -1: none
+  std::int32_t* next;    // (sources): of another one at the same node
+  std::int32_t* seen;    // (N): the last group that looked at a node
+  std::int32_t count = 0;
+
+  Groups(Arena& arena, int nodes, std::int32_t sources)
+      : order(arena.take<std::int32_t>(sources)),
+        begins(arena.take<std::int32_t>(static_cast<std::size_t>(sources) + 1)),
+        first(arena.take<std::int32_t>(nodes)),
+        next(arena.take<std::int32_t>(sources)),
+        seen(arena.take<std::int32_t>(nodes)) {}
+
+  // Each source without a group takes up to seven others, which it finds among the nodes around it.
+  void make(const GraphView& graph, const std::int32_t* sources, std::int32_t sources_count, int most) {
+    std::fill_n(first, graph.nodes, -1);
+    std::fill_n(seen, graph.nodes, -1);
+    for (std::int32_t k = sources_count; k-- > 0;) {
+      next[k] = first[sources[k]];
+      first[sources[k]] = k;
+    }
+    std::int32_t done = 0;
+    for (std::int32_t k = 0; k < sources_count; ++k) {
+      if (first[sources[k]] != k) continue;
+      begins[count] = done;
+      done = gather(graph, sources[k], done, most);
+      ++count;
+    }
+    begins[count] = done;
+  }
+
+ private:
+  // Takes sources from a node on, breadth first; where the group ends in `order`.
+  std::int32_t gather(const GraphView& graph, std::int32_t node, std::int32_t done, int most) const {
+    std::array<std::int32_t, kNeighborhood> queue{node};
+    seen[node] = count;
+    const std::int32_t end = done + most;
+    for (int at = 0, length = 1; at < length; ++at) {
+      const std::int32_t here = queue[at];
+      for (; first[here] >= 0 && done < end; first[here] = next[first[here]]) order[done++] = first[here];
+      if (done == end) break;
+      for (std::int64_t e = graph.row_begins[here]; e < graph.row_begins[here + 1]; ++e) {
+        const std::int32_t to = graph.neighbors[e];
+        if (length == kNeighborhood) break;
+        if (seen[to] == count) continue;
+        seen[to] = count;
+        queue[length++] = to;
+      }
+    }
+    return done;
+  }
+};
+
+std::size_t groups_bytes(int nodes, std::int32_t sources) {
+  Arena arena;
+  const Groups groups(arena, nodes, sources);
+  return arena.used();
+}
+
 // Workers that a call can use.
 int workers_of(std::int32_t sources, const Execution& execution) {
   return std::clamp(threads_of(execution), 1, std::max(sources, 1));
+}
+
+// Whether there are sources enough for each worker to have some together.
+bool joins(std::int32_t sources, const Execution& execution) {
+  return sources / kTogether >= threads_of(execution);
+}
+
+std::size_t worker_bytes(const GraphView& graph, std::int32_t sources, const Execution& execution) {
+  return joins(sources, execution) ? std::max(search_bytes(graph.nodes), joint_search_bytes(graph.nodes))
+                                   : search_bytes(graph.nodes);
 }
 
 }  // namespace
 
 std::size_t shortest_paths_cpu_workspace_bytes(const GraphView& graph, std::int32_t count,
                                                const Execution& execution) {
-  return workers_of(count, execution) * search_bytes(graph.nodes);
+  return groups_bytes(graph.nodes, count) +
+         workers_of(count, execution) * worker_bytes(graph, count, execution);
 }
 
 Status shortest_paths_cpu(const GraphView& graph, const std::int32_t* sources, std::int32_t count,
                           void* distances, Workspace workspace, const Execution& execution) {
-  const std::size_t bytes = search_bytes(graph.nodes);
+  const std::size_t bytes = worker_bytes(graph, count, execution);
+  Arena shared(workspace.data);
+  Groups groups(shared, graph.nodes, count);
+  groups.make(graph, sources, count, joins(count, execution) ? kTogether : 1);
+  std::byte* const of_workers = static_cast<std::byte*>(workspace.data) + groups_bytes(graph.nodes, count);
   visit_float32_float64(graph.dtype, [&](auto type) {
     using Real = typename decltype(type)::Type;
     const Buckets buckets = Buckets::of<Real>(graph);
+    const auto row = [&](std::int32_t k) {
+      return static_cast<Real*>(distances) + static_cast<std::int64_t>(k) * graph.nodes;
+    };
     const BlockTeam team(execution.parallel_for, workers_of(count, execution));
-    team.run(count, [&](int k, int worker) {
-      Arena arena(static_cast<std::byte*>(workspace.data) + worker * bytes);
-      const Search search(arena, graph.nodes);
-      search.run<Real>(graph, buckets, sources[k]);
-      search.write_distances(graph.nodes,
-                             static_cast<Real*>(distances) + static_cast<std::int64_t>(k) * graph.nodes);
+    team.run(groups.count, [&](int group, int worker) {
+      Arena arena(of_workers + worker * bytes);
+      const std::int32_t* const places = groups.order + groups.begins[group];
+      const std::int32_t size = groups.begins[group + 1] - groups.begins[group];
+      if (size < kFewestTogether) {
+        const Search search(arena, graph.nodes);
+        for (std::int32_t s = 0; s < size; ++s) {
+          search.run<Real>(graph, buckets, sources[places[s]]);
+          search.write_distances(graph.nodes, row(places[s]));
+        }
+        return;
+      }
+      const JointSearch search(arena, graph.nodes);
+      std::array<std::int32_t, kTogether> of_group;
+      for (std::int32_t s = 0; s < kTogether; ++s) of_group[s] = sources[places[std::min(s, size - 1)]];
+      search.run<Real>(graph, buckets, of_group);
+      for (std::int32_t s = 0; s < size; ++s) search.write_distances(graph.nodes, s, row(places[s]));
     });
   });
   return {};

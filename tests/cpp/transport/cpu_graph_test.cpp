@@ -104,6 +104,33 @@ TEST(GraphCpu, EdgesWithDirectionZeroAndInfiniteLengths) {
   EXPECT_EQ(count, 2);
 }
 
+// Many sources are searched eight at a time, a single one alone: the bits are the same.
+template <class Real>
+void check_together(const Graph<Real>& graph, const std::vector<std::int32_t>& sources) {
+  const auto n = static_cast<std::size_t>(graph.nodes());
+  const std::vector<Real> together = paths(graph, sources, Execution::host());
+  for (std::size_t k = 0; k < sources.size(); ++k) {
+    const std::vector<Real> alone = paths(graph, {sources[k]}, Execution::host());
+    const std::vector<Real> row(together.begin() + k * n, together.begin() + (k + 1) * n);
+    ASSERT_EQ(row, alone) << "source " << k;
+  }
+}
+
+TEST(GraphCpu, SourcesTogetherHaveTheSameBitsAsAlone) {
+  Graph<float> graph = knn<float>(clusters(257, 2, 4, 11), 257, 2, 4, false, Execution::host());
+  std::vector<std::int32_t> sources = all_nodes(257);
+  std::reverse(sources.begin(), sources.end());
+  sources.insert(sources.begin() + 100, 13, 8);  // one node, more often than a group has places
+  check_together(graph, sources);
+  check_together(graph, {7, 200, 8, 9, 60, 10, 61, 130, 11});  // groups of fewer, and single ones
+  // Edges in one direction, of length 0, very long and infinite.
+  for (std::size_t e = 0; e < graph.lengths.size(); ++e) {
+    if (e % 3 == 0) graph.lengths[e] = e % 2 == 0 ? 0.0F : static_cast<float>(kNone);
+    if (e % 31 == 0) graph.lengths[e] = 1e7F;
+  }
+  check_together(graph, all_nodes(257));
+}
+
 TEST(GraphCpu, LandmarksAreFarthest) {
   const std::vector<double> points = clusters(90, 2, 3, 5);
   const Graph<float> graph = knn<float>(points, 90, 2, 3, false, Execution::host());
