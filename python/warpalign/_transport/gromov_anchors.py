@@ -23,8 +23,9 @@ _LEAST_SHARE = 1e-3  # of all that older plans have together, for them to be dra
 _MOST_PLANS = 8
 _FIRST_ROWS = 500
 _FIRST_ITERATIONS = 20
-_STRIDE = 10  # iterations of a call
-_CYCLE = 4  # calls between two extrapolations
+_STRIDE = 8  # iterations of a call
+_CYCLE = 6  # calls between two extrapolations
+_STANDS = 1e-3  # the last iterations end when no sum of a call's plan changes by this share
 _REGULARISATION = 1e-14
 _ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
@@ -316,7 +317,11 @@ class Descent:
         return self._rows_ahead.pop()
 
     def finish(self, epsilon: float, iterations: int) -> Gibbs:
-        """The plan of the last anchors, with further iterations."""
+        """The plan of the last anchors, with further iterations, until its sums stand.
+
+        An iteration changes no sum by more than the iteration before. So what a call changes bounds how far sums are from
+        their fixed point.
+        """
         assert self._last is not None
         of, settings = self._last
         settings = settings._replace(epsilon=epsilon)
@@ -328,6 +333,8 @@ class Descent:
             plan, _ = _solved(of._replace(f0=path[-1]), settings, min(_STRIDE, iterations - done))
             assert plan.of.f0 is not None
             path.append(plan.of.f0)
+            if float((path[-1] - path[-2]).abs().amax()) <= _STANDS * epsilon:
+                break
             if len(path) > _CYCLE and done + _STRIDE < iterations:
                 path = [_extrapolated(path)]
         return plan

@@ -65,7 +65,7 @@ def gromov_wasserstein_sampled(
     step: float = 0.9,
     max_iter: int = 200,
     sinkhorn_iters: int = 2,
-    polish_iters: int = 100,
+    polish_iters: int = 500,
     patience: int = 10,
     min_iter: int = 1,
     seed: int = 0,

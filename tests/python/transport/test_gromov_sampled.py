@@ -27,7 +27,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
     """The exact gradient's distortion is 1.6e-3 at this epsilon; a mirrored matching has four times that."""
     x, y = spiral(400, 0), swiss_roll(500, 1)
     graphs = (knn_graph(x, 5), knn_graph(y, 5))
-    result = gromov_wasserstein_sampled(graphs=graphs, seed=seed, polish_iters=200)
+    result = gromov_wasserstein_sampled(graphs=graphs, seed=seed)
     assert result.converged and result.iterations < 60
     plan = result.plan.dense()
     cx, cy = (geodesics(z).float()[None] for z in (x, y))
@@ -40,7 +40,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
     ranks = places.argsort().argsort().float()
     assert float(torch.corrcoef(torch.stack([ranks, torch.arange(400.0)]))[0, 1]) >= 0.998
     assert float((result.plan.marginal(1) * 400 - 1).abs().max()) <= 1e-3
-    assert float((result.plan.marginal(0) * 500 - 1).abs().max()) <= 1e-2
+    assert float((result.plan.marginal(0) * 500 - 1).abs().max()) <= 1e-3
 
 
 def test_the_seed_alone_decides(device: torch.device) -> None:
