@@ -167,7 +167,7 @@ __device__ __forceinline__ float moved(float* at, const float4& origin, bool thr
   float squares = 0;
 #pragma unroll
   for (const float v : of) {
-    const float seen = three_terms ? v : rounded(v);
+    const float seen = three_terms ? v : cuda::rounded_tf32(v);
     squares += seen * seen;
   }
   return squares;

@@ -6,23 +6,10 @@
 #pragma once
 
 #include "cuda/mma.cuh"
+#include "cuda/tf32.cuh"
 #include "soft_dtw/cuda/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
-
-// A float32 as the sum of two TF32 numbers: hi is the TF32 nearest to it. Products of one term use hi alone.
-struct Split {
-  float hi;
-  float lo;
-};
-__device__ __forceinline__ Split split(float v) {
-  const auto bits = static_cast<unsigned>(__float_as_int(v));
-  const float hi = __int_as_float(static_cast<int>((bits + 0x1000u) & ~0x1fffu));
-  return {hi, v - hi};
-}
-
-// split(v).hi; NaN where v is not finite, because a NaN of all bits would overflow to 0 there.
-__device__ __forceinline__ float rounded(float v) { return split(v).hi + (v - v); }
 
 // A warp's part of a 64 x 64 matrix: rows row() and row() + 8, in each of 4 blocks of 8 columns the columns
 // column() and column() + 1. sum[k][i]: row() + i / 2 * 8, column(k) + i % 2.
@@ -52,14 +39,14 @@ struct UnitFragments {
   __device__ __forceinline__ UnitFragments(const UnitPlace& at, const Left& left, const Right& right) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Split s = split(left(at.row0 + at.g + i % 2 * 8, at.t + i / 2 * 4));
+      const cuda::Tf32Parts s = cuda::split_tf32(left(at.row0 + at.g + i % 2 * 8, at.t + i / 2 * 4));
       left_hi[i] = s.hi, left_lo[i] = s.lo;
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const Split s = split(right(at.t + i * 4, at.column0 + 8 * k + at.g));
+        const cuda::Tf32Parts s = cuda::split_tf32(right(at.t + i * 4, at.column0 + 8 * k + at.g));
         right_hi[k][i] = s.hi, right_lo[k][i] = s.lo;
       }
     }

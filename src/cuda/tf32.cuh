@@ -1,0 +1,22 @@
+// float32 numbers as TF32 numbers, which have 11 bits of mantissa with the implicit one: factors of
+// mma_tf32().
+#pragma once
+
+namespace warpalign::cuda {
+
+// A float32 is hi + lo: hi is the TF32 nearest to it, and lo has at most 12 bits. Of NaN at least one part is
+// NaN. Of an infinite number lo is NaN.
+struct Tf32Parts {
+  float hi;
+  float lo;
+};
+__device__ __forceinline__ Tf32Parts split_tf32(float v) {
+  const auto bits = static_cast<unsigned>(__float_as_int(v));
+  const float hi = __int_as_float(static_cast<int>((bits + 0x1000u) & ~0x1fffu));
+  return {hi, v - hi};
+}
+
+// split_tf32(v).hi; NaN where v is not finite, because a NaN of all bits would overflow to 0 there.
+__device__ __forceinline__ float rounded_tf32(float v) { return split_tf32(v).hi + (v - v); }
+
+}  // namespace warpalign::cuda
