@@ -36,6 +36,7 @@ struct Network {
   bool tdt;
   double dropout;
   int64_t workspace_limit;
+  int64_t precision;
 };
 
 // null where there is none.
@@ -129,7 +130,7 @@ std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Netw
   const Tensor saved = allocate(in.encoder, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const TransducerOutputs outputs{loss.mutable_data_ptr(), data_or_null(saved, needs_grad)};
   call_core(
-      in.encoder, 0, false,
+      in.encoder, network.precision, false,
       [&](const Execution& execution) { return transducer_joint_workspace_bytes(p, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         if (needs_grad) check_saved(p, saved.numel(), execution);
@@ -171,7 +172,7 @@ Gradients gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_los
                                   data_or_null(std::get<2>(to), wanted.weight),
                                   data_or_null(std::get<3>(to), wanted.bias)};
   call_core(
-      in.encoder, 0, false,
+      in.encoder, network.precision, false,
       [&](const Execution& execution) { return transducer_joint_gradient_workspace_bytes(p, g, execution); },
       [&](Workspace workspace, const Execution& execution) {
         check_saved(p, saved.numel(), execution);
@@ -186,13 +187,13 @@ std::tuple<Tensor, Tensor> joint_op(
     const Tensor& encoder, const Tensor& predictor, const Tensor& weight, const MaybeTensor& bias,
     const Tensor& targets, const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
     const MaybeTensor& without_durations, const MaybeTensor& seed, bool needs_grad, int64_t activation,
-    bool tdt, double dropout, int64_t workspace_limit, int64_t blank, const std::vector<int64_t>& durations,
-    const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda, double delay_penalty,
-    int64_t eos_id, double eos_penalty, int64_t star_id, double star_penalty, double clamp,
-    bool zero_infinity) {
+    bool tdt, double dropout, int64_t workspace_limit, int64_t precision, int64_t blank,
+    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids, double sigma,
+    double fastemit_lambda, double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
+    double star_penalty, double clamp, bool zero_infinity) {
   return forward(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
-      needs_grad, {activation, tdt, dropout, workspace_limit},
+      needs_grad, {activation, tdt, dropout, workspace_limit, precision},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }
@@ -203,15 +204,15 @@ Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, cons
                             const MaybeTensor& without_durations, const MaybeTensor& seed,
                             const Tensor& saved, const Tensor& grad_loss, bool needs_encoder,
                             bool needs_predictor, bool needs_weight, bool needs_bias, int64_t activation,
-                            bool tdt, double dropout, int64_t workspace_limit, int64_t blank,
-                            const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids,
-                            double sigma, double fastemit_lambda, double delay_penalty, int64_t eos_id,
-                            double eos_penalty, int64_t star_id, double star_penalty, double clamp,
-                            bool zero_infinity) {
+                            bool tdt, double dropout, int64_t workspace_limit, int64_t precision,
+                            int64_t blank, const std::vector<int64_t>& durations,
+                            const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda,
+                            double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
+                            double star_penalty, double clamp, bool zero_infinity) {
   return gradient(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
       saved, grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
-      {activation, tdt, dropout, workspace_limit},
+      {activation, tdt, dropout, workspace_limit, precision},
       {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
        star_penalty, clamp, zero_infinity, false, false});
 }

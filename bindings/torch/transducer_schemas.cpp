@@ -17,9 +17,11 @@
 #define WARPALIGN_JOINT_INPUTS                                                              \
   "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias, Tensor targets, Tensor? " \
   "encoder_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor? seed"
-// activation: a number of Activation. tdt: durations are TDT's, D columns behind the labels'.
-#define WARPALIGN_JOINT_SETTINGS \
-  "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=54525952, " WARPALIGN_NUMBERS
+// activation: a number of Activation. precision: one of Precision. tdt: durations are TDT's, D columns behind
+// the labels'.
+#define WARPALIGN_JOINT_SETTINGS                                                            \
+  "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=54525952, int " \
+  "precision=0, " WARPALIGN_NUMBERS
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // saved: what the gradients need, bytes; empty unless needs_grad.

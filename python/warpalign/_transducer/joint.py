@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from warpalign._core.checks import check_count, check_flag, naming_arguments
+from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
 from warpalign._transducer.checks import (
     check_big_blanks,
     check_column,
@@ -57,6 +57,7 @@ def transducer_loss_from_joint(
     clamp: float | None = None,
     zero_infinity: bool = False,
     workspace_limit: int = WORKSPACE_LIMIT,
+    precision: Precision | None = None,
     reduction: TransducerReduction = "mean",
 ) -> Tensor:
     """Transducer loss of a joint network: RNN-T, with big blanks if wanted, or TDT. Logits are never in memory as a whole.
@@ -85,6 +86,9 @@ def transducer_loss_from_joint(
         generator: of the random numbers of omega and dropout. None: torch's own.
         workspace_limit: bytes that a call may take for itself, besides what it keeps for backward. Less means smaller
             chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
+        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`. "high" and "medium" multiply on the
+            matrix units (compute capability 8.0 and later), with three products of TF32 and with one. A CPU multiplies in
+            float32 whatever is asked for.
         all others: blank (counted from V if below 0), big_blank_durations, big_blank_ids, sigma, fastemit_lambda,
             delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp (of the gradient by logits), zero_infinity and
             reduction are as in :func:`transducer_loss`.
@@ -116,6 +120,7 @@ def transducer_loss_from_joint(
     probability, generator = check_omega(omega), check_generator(generator)
     drop = check_dropout(dropout)
     limit = check_count(workspace_limit, "workspace_limit", 0)
+    units = check_precision(precision)
     tdt = durations is not None
     columns = inputs.weight.shape[0]
     ids: tuple[int, ...] = ()
@@ -162,7 +167,7 @@ def transducer_loss_from_joint(
         seed = torch.randint(2**62, (), generator=generator, device=inputs.encoder.device)
         inputs = inputs._replace(seed=seed)
     with naming_arguments():
-        losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, settings))
+        losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, units, settings))
     counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, inputs.predictor.shape[1] - 1)
     return reduced(losses, counts, reduction, unbatched)
 
@@ -177,8 +182,8 @@ class TransducerJointLoss(nn.Module):
         device, dtype: of the output layer.
         all others: activation, blank, big_blank_durations, big_blank_ids, durations, sigma, omega, dropout, generator,
             fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp, zero_infinity,
-            workspace_limit and reduction are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation mode omega
-            and dropout are 0.
+            workspace_limit, precision and reduction are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation
+            mode omega and dropout are 0.
 
     Attributes:
         weight: (V + D, H), drawn as :class:`torch.nn.Linear` draws it.
@@ -222,6 +227,7 @@ class TransducerJointLoss(nn.Module):
         clamp: float | None = None,
         zero_infinity: bool = False,
         workspace_limit: int = WORKSPACE_LIMIT,
+        precision: Precision | None = None,
         reduction: TransducerReduction = "mean",
     ) -> None:
         given = dict(locals())

@@ -46,11 +46,13 @@ class JointSettings(NamedTuple):
     tdt: bool
     dropout: float
     workspace_limit: int
+    precision: int
+    """The place in `Precision`."""
     of_lattice: Settings
 
 
 def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    activation, tdt, dropout, workspace_limit, of_lattice = settings
+    activation, tdt, dropout, workspace_limit, precision, of_lattice = settings
     keywords = dict(zip(Settings._fields, of_lattice, strict=True))
     del keywords["from_log_probs"], keywords["packed"]
     return {
@@ -58,6 +60,7 @@ def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
         "tdt": tdt,
         "dropout": dropout,
         "workspace_limit": workspace_limit,
+        "precision": precision,
         **keywords,
     }
 
@@ -185,7 +188,7 @@ class _JointLoss(torch.autograd.Function):
 
 def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:
     """(B,) losses, differentiable by encoder, predictor, weight and bias."""
-    plain = (*settings[:4], tuple(settings.of_lattice))
+    plain = (*settings[:-1], tuple(settings.of_lattice))
     # While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
     if torch.compiler.is_compiling():
         encoder, predictor, weight = (t.view_as(t) for t in inputs[:3])

@@ -22,28 +22,30 @@ const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), j
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
-// visitor(JointBlocks<Storage>{}), or visitor(JointWarpgroups<Half>{}). Warpgroups' tiles are 256 labels
+// visitor(JointBlocks<Shape>{}), or visitor(JointWarpgroups<Half>{}). Warpgroups' tiles are 256 labels
 // wide.
 template <class Visitor>
 decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
+  const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device);
 #if WARPALIGN_HAS_WARPGROUPS
   constexpr std::int32_t kFewLabels = 128;
-  if (is_half(p.dtype) && p.labels > kFewLabels &&
-      cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) == 9) {
+  if (is_half(p.dtype) && p.labels > kFewLabels && major == 9) {
     if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
     return visitor(JointWarpgroups<cuda::BFloat16>{});
   }
 #endif
-  static_cast<void>(execution);
+  if (p.dtype == DType::kFloat32 && execution.precision != Precision::kHighest && major >= 8) {
+    return visitor(JointBlocks<Tf32Shape>{});
+  }
   switch (p.dtype) {
     case DType::kFloat64:
-      return visitor(JointBlocks<double>{});
+      return visitor(JointBlocks<ProductShape<double>>{});
     case DType::kFloat16:
-      return visitor(JointBlocks<cuda::Float16>{});
+      return visitor(JointBlocks<ProductShape<cuda::Float16>>{});
     case DType::kBFloat16:
-      return visitor(JointBlocks<cuda::BFloat16>{});
+      return visitor(JointBlocks<ProductShape<cuda::BFloat16>>{});
     default:
-      return visitor(JointBlocks<float>{});
+      return visitor(JointBlocks<ProductShape<float>>{});
   }
 }
 

@@ -20,6 +20,7 @@ struct JointProducts {
   Real* dh;               // (chunk, h_stride)
   Real* weight_sums;      // (parts, columns, h_stride)
   std::int32_t parts;     // of a chunk, each with sums of its own
+  bool three_terms;       // of TF32: a product is three, not one
 
   [[nodiscard]] __device__ __forceinline__ Factor<Storage> h(int count) const {
     return {rows.h, rows.h_stride, count, static_cast<std::int32_t>(rows.h_stride)};
@@ -33,9 +34,9 @@ struct JointProducts {
 };
 
 // A block's tile: tiles of columns of the result are neighbours.
-template <class Storage>
+template <class Shape>
 struct TilePlace {
-  static constexpr int kTile = ProductShape<Storage>::kTile;
+  static constexpr int kTile = Shape::kTile;
   int row, column, part;
 
   __device__ __forceinline__ TilePlace(int rows, int columns) {
@@ -47,10 +48,6 @@ struct TilePlace {
   }
 };
 
-// Blocks of a multiprocessor.
-template <class Storage>
-constexpr int kProductBlocks = kOnMatrixUnits<Storage> ? 2 : 3;
-
 // Two neighbours, at an address of their size.
 template <class T>
 __device__ __forceinline__ void write_pair(T* to, cuda::Sum<T> first, cuda::Sum<T> second) {
@@ -60,53 +57,54 @@ __device__ __forceinline__ void write_pair(T* to, cuda::Sum<T> first, cuda::Sum<
   *reinterpret_cast<Pair*>(to) = {cuda::narrow<T>(first), cuda::narrow<T>(second)};
 }
 
-template <class Storage>
-__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
-    joint_logits_kernel(const __grid_constant__ JointProducts<Storage> p) {
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    joint_logits_kernel(const __grid_constant__ JointProducts<typename Shape::Storage> p) {
   const int count = p.chunk.rows(), columns = static_cast<int>(p.rows.logit_stride);
-  const TilePlace<Storage> tile(p.chunk.most, columns);
+  const TilePlace<Shape> tile(p.chunk.most, columns);
   if (tile.row >= count) return;
-  multiply<Storage, false, false>(p.h(count), p.w(), tile.row, tile.column, 0, p.rows.hidden + 1,
-                                  [&](int r, int n, auto first, auto second) {
-                                    if (r >= count || n >= columns) return;  // columns is even
-                                    write_pair(p.rows.logits + r * p.rows.logit_stride + n, first, second);
-                                  });
+  multiply<Shape, false, false>(p.h(count), p.w(), tile.row, tile.column, 0, p.rows.hidden + 1, p.three_terms,
+                                [&](int r, int n, auto first, auto second) {
+                                  if (r >= count || n >= columns) return;  // columns is even
+                                  write_pair(p.rows.logits + r * p.rows.logit_stride + n, first, second);
+                                });
 }
 
-template <class Storage>
-__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
-    joint_back_kernel(const __grid_constant__ JointProducts<Storage> p) {
-  using Real = cuda::Sum<Storage>;
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    joint_back_kernel(const __grid_constant__ JointProducts<typename Shape::Storage> p) {
+  using Real = cuda::Sum<typename Shape::Storage>;
   const int count = p.chunk.rows();
-  const TilePlace<Storage> tile(p.chunk.most, p.rows.hidden);
+  const TilePlace<Shape> tile(p.chunk.most, p.rows.hidden);
   if (tile.row >= count) return;
-  multiply<Storage, false, true>(
-      p.x(count), p.w(), tile.row, tile.column, 0, p.columns, [&](int r, int n, Real first, Real second) {
+  multiply<Shape, false, true>(
+      p.x(count), p.w(), tile.row, tile.column, 0, p.columns, p.three_terms,
+      [&](int r, int n, Real first, Real second) {
         if (r >= count || n >= p.rows.hidden) return;
         const std::int64_t at = r * p.rows.h_stride + n;  // an even number; h has a column H
-        const auto slope = [&](Storage activated) {
+        const auto slope = [&](typename Shape::Storage activated) {
           return p.rows.dropout.slope(static_cast<Real>(cuda::widen(activated)), p.rows.is_tanh);
         };
         write_pair(p.dh + at, first * slope(p.rows.h[at]), second * slope(p.rows.h[at + 1]));
       });
 }
 
-template <class Storage>
-__global__ void __launch_bounds__(ProductShape<Storage>::kThreads, kProductBlocks<Storage>)
-    joint_outer_kernel(const __grid_constant__ JointProducts<Storage> p) {
-  using Real = cuda::Sum<Storage>;
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    joint_outer_kernel(const __grid_constant__ JointProducts<typename Shape::Storage> p) {
+  using Real = cuda::Sum<typename Shape::Storage>;
   const int count = p.chunk.rows();
-  const TilePlace<Storage> tile(p.columns, p.rows.hidden + 1);
+  const TilePlace<Shape> tile(p.columns, p.rows.hidden + 1);
   const int share = p.chunk.most / p.parts, begin = tile.part * share;
   const int end = min(begin + share, count);
   if (begin >= end) return;
   Real* const sums = p.weight_sums + tile.part * (p.columns * p.rows.h_stride);
-  multiply<Storage, true, true>(
-      p.x(end), p.h(end), tile.row, tile.column, begin, end, [&](int k, int j, Real first, Real second) {
-        if (k >= p.columns || j > p.rows.hidden) return;
-        Real* const to = sums + k * p.rows.h_stride + j;  // rows have an even length
-        write_pair(to, to[0] + first, to[1] + second);
-      });
+  multiply<Shape, true, true>(p.x(end), p.h(end), tile.row, tile.column, begin, end, p.three_terms,
+                              [&](int k, int j, Real first, Real second) {
+                                if (k >= p.columns || j > p.rows.hidden) return;
+                                Real* const to = sums + k * p.rows.h_stride + j;  // rows have an even length
+                                write_pair(to, to[0] + first, to[1] + second);
+                              });
 }
 
 }  // namespace warpalign::detail::transducer

@@ -1,5 +1,6 @@
 // Products of matrices for the joint network, a tile of the result by each block. 16-bit types multiply on
-// the matrix units and add in float32; float32 and float64 multiply and add in their own type.
+// the matrix units and add in float32. float32 and float64 multiply and add in their own type, and float32
+// multiplies as TF32 where a call's precision allows it.
 //
 //   c[r,n] = sum over k of a[r,k] b[n,k]
 //
@@ -15,6 +16,7 @@
 #include "cuda/mma.cuh"
 #include "cuda/shared.cuh"
 #include "cuda/streaming.cuh"
+#include "cuda/tf32.cuh"
 #include "cuda/warp.cuh"
 
 namespace warpalign::detail::transducer {
@@ -29,28 +31,42 @@ struct Factor {
   std::int32_t columns;
 };
 
-template <class Storage>
-inline constexpr bool kOnMatrixUnits = sizeof(Storage) == 2;
-
-// The sizes of a block's tile.
-template <class Storage>
+// How a block makes its tile of a product of Storage factors.
+template <class Storage_>
 struct ProductShape {
-  static constexpr bool kHalf = kOnMatrixUnits<Storage>;
+  using Storage = Storage_;
+  static constexpr bool kHalf = sizeof(Storage) == 2;
   static constexpr int kThreads = kHalf ? 128 : 256;
+  static constexpr int kBlocks = kHalf ? 2 : 3;   // of a multiprocessor
   static constexpr int kTile = kHalf ? 128 : 64;  // rows, and columns
   static constexpr int kDepth = kHalf ? 32 : 16;  // of a stage
   static constexpr int kStages = kHalf ? 4 : 3;   // one is multiplied, the others are on their way
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Storage));
+  static constexpr int kTransposedGap = kVector;  // between rows of a transposed stage
+};
+
+// float32 factors that multiply as TF32 (sm_80 and later).
+struct Tf32Shape {
+  using Storage = float;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 2;
+  static constexpr int kTile = 128;
+  static constexpr int kDepth = 16;
+  static constexpr int kStages = 4;
+  static constexpr int kVector = 4;
+  // Lanes read four rows of a transposed stage, eight numbers of each: from 32 banks.
+  static constexpr int kTransposedGap = 8;
 };
 
 // A stage of one factor: kTile x kDepth elements, in shared memory as they lie in global memory.
-template <class Storage, bool kTransposed>
+template <class Shape, bool kTransposed>
 class Stage {
-  using Shape = ProductShape<Storage>;
+  using Storage = typename Shape::Storage;
   using Vector = cuda::Bits128;
   static constexpr int kOuter = kTransposed ? Shape::kDepth : Shape::kTile;
   static constexpr int kInner = kTransposed ? Shape::kTile : Shape::kDepth;
-  static constexpr int kStride = kInner + Shape::kVector;  // keeps neighbouring rows in different banks
+  // Keeps neighbouring rows in different banks.
+  static constexpr int kStride = kInner + (kTransposed ? Shape::kTransposedGap : Shape::kVector);
   static constexpr int kVectors = kOuter * kInner / Shape::kVector / Shape::kThreads;
   static_assert(kVectors * Shape::kThreads * Shape::kVector == kOuter * kInner);
 
@@ -94,35 +110,16 @@ class Stage {
   }
 };
 
-// A thread's share of a tile on the matrix units: each of four warps has 64 rows and 64 columns.
-template <class Storage, bool kATransposed, bool kBTransposed>
-class HalfSums {
+// A thread's share of a tile on the matrix units: each warp has 16 kBlocks rows and 64 columns.
+template <int kBlocks>
+class UnitSums {
  public:
-  __device__ __forceinline__ void add(const Storage* a, const Storage* b) {
-#pragma unroll
-    for (int k = 0; k < ProductShape<Storage>::kDepth; k += 16) {
-      std::uint32_t rows[4][4], columns[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        Stage<Storage, kATransposed>::load_a(rows[i], a, first_row() + 16 * i, k);
-        Stage<Storage, kBTransposed>::load_b(columns[i], b, first_column() + 16 * i, k);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const std::uint32_t factor[2] = {columns[j / 2][j % 2 * 2], columns[j / 2][j % 2 * 2 + 1]};
-          cuda::mma_half<Storage>(sum_[i][j], rows[i], factor);
-        }
-      }
-    }
-  }
   // function(row, column, value of column, value of column + 1) for the sums of this thread; column is even.
   template <class Function>
   __device__ __forceinline__ void each(const Function& function) const {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
@@ -134,27 +131,140 @@ class HalfSums {
     }
   }
 
- private:
+ protected:
   __device__ static __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / cuda::kWarpSize; }
-  __device__ static __forceinline__ int first_row() { return warp() / 2 * 64; }
+  __device__ static __forceinline__ int first_row() { return warp() / 2 * 16 * kBlocks; }
   __device__ static __forceinline__ int first_column() { return warp() % 2 * 64; }
 
-  float sum_[4][8][4] = {};
+  float sum_[kBlocks][8][4] = {};
+};
+
+// Of half types, by four warps.
+template <class Shape, bool kATransposed, bool kBTransposed>
+class HalfSums : public UnitSums<4> {
+  using Half = typename Shape::Storage;
+
+ public:
+  __device__ __forceinline__ void add(const Half* a, const Half* b, bool /*three_terms*/) {
+#pragma unroll
+    for (int k = 0; k < Shape::kDepth; k += 16) {
+      std::uint32_t rows[4][4], columns[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        Stage<Shape, kATransposed>::load_a(rows[i], a, first_row() + 16 * i, k);
+        Stage<Shape, kBTransposed>::load_b(columns[i], b, first_column() + 16 * i, k);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const std::uint32_t factor[2] = {columns[j / 2][j % 2 * 2], columns[j / 2][j % 2 * 2 + 1]};
+          cuda::mma_half<Half>(sum_[i][j], rows[i], factor);
+        }
+      }
+    }
+  }
+};
+
+// Of float32 as TF32, by eight warps: one product, or three of the parts that make a float32.
+template <class Shape, bool kATransposed, bool kBTransposed>
+class Tf32Sums : public UnitSums<2> {
+  static constexpr int kSteps = Shape::kDepth / 8;
+
+ public:
+  __device__ __forceinline__ void add(const float* a, const float* b, bool three_terms) {
+    if (three_terms) {
+      add_terms<true>(a, b);
+    } else {
+      add_terms<false>(a, b);
+    }
+  }
+
+ private:
+  using StageA = Stage<Shape, kATransposed>;
+  using StageB = Stage<Shape, kBTransposed>;
+
+  // A lane's numbers of a factor.
+  template <int kCount>
+  struct Parts {
+    float hi[kCount], lo[kCount];  // lo: of three terms
+  };
+  template <bool kThreeTerms, int kCount, class Number>
+  __device__ static __forceinline__ Parts<kCount> parts_of(const Number& number) {
+    Parts<kCount> parts{};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if constexpr (kThreeTerms) {
+        const cuda::Tf32Parts of_one = cuda::split_tf32(number(n));
+        parts.hi[n] = of_one.hi, parts.lo[n] = of_one.lo;
+      } else {
+        parts.hi[n] = cuda::rounded_tf32(number(n));
+      }
+    }
+    return parts;
+  }
+
+  template <bool kThreeTerms>
+  __device__ __forceinline__ void add_terms(const float* a, const float* b) {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, g = lane / 4, t = lane % 4;
+    Parts<4> rows[2][kSteps];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) {
+        rows[i][k] = parts_of<kThreeTerms, 4>([&](int n) {
+          return a[StageA::place(this->first_row() + 16 * i + g + n % 2 * 8, 8 * k + t + n / 2 * 4)];
+        });
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      Parts<2> columns[kSteps];
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) {
+        columns[k] = parts_of<kThreeTerms, 2>(
+            [&](int n) { return b[StageB::place(this->first_column() + 8 * j + g, 8 * k + t + n * 4)]; });
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float(&sum)[4] = sum_[i][j];
+        if constexpr (kThreeTerms) {
+          // The units cut off the bits that a sum has no room for. So they sum a stage, and additions that
+          // round sum the stages.
+          float part[4] = {};
+#pragma unroll
+          for (int k = 0; k < kSteps; ++k) {
+            cuda::mma_tf32(part, rows[i][k].lo, columns[k].hi);
+            cuda::mma_tf32(part, rows[i][k].hi, columns[k].lo);
+          }
+#pragma unroll
+          for (int k = 0; k < kSteps; ++k) cuda::mma_tf32(part, rows[i][k].hi, columns[k].hi);
+#pragma unroll
+          for (int n = 0; n < 4; ++n) sum[n] += part[n];
+        } else {
+#pragma unroll
+          for (int k = 0; k < kSteps; ++k) cuda::mma_tf32(sum, rows[i][k].hi, columns[k].hi);
+        }
+      }
+    }
+  }
 };
 
 // The same by multiplications and additions: each thread has 4 rows, 16 apart, and 2 pairs of columns, 32
 // apart.
-template <class Storage, bool kATransposed, bool kBTransposed>
+template <class Shape, bool kATransposed, bool kBTransposed>
 class PlainSums {
+  using Storage = typename Shape::Storage;
+
  public:
-  __device__ __forceinline__ void add(const Storage* a, const Storage* b) {
+  __device__ __forceinline__ void add(const Storage* a, const Storage* b, bool /*three_terms*/) {
 #pragma unroll 4
-    for (int k = 0; k < ProductShape<Storage>::kDepth; ++k) {
+    for (int k = 0; k < Shape::kDepth; ++k) {
       Storage rows[4], columns[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        rows[i] = a[Stage<Storage, kATransposed>::place(first_row() + 16 * i, k)];
-        columns[i] = b[Stage<Storage, kBTransposed>::place(column(i), k)];
+        rows[i] = a[Stage<Shape, kATransposed>::place(first_row() + 16 * i, k)];
+        columns[i] = b[Stage<Shape, kBTransposed>::place(column(i), k)];
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -181,29 +291,33 @@ class PlainSums {
   Storage sum_[4][4] = {};
 };
 
-template <class Storage, bool kATransposed, bool kBTransposed>
-constexpr int kStageElements =
-    Stage<Storage, kATransposed>::kElements + Stage<Storage, kBTransposed>::kElements;
+template <class Shape, bool kATransposed, bool kBTransposed>
+using ProductSums = std::conditional_t<
+    std::is_same_v<Shape, Tf32Shape>, Tf32Sums<Shape, kATransposed, kBTransposed>,
+    std::conditional_t<sizeof(typename Shape::Storage) == 2, HalfSums<Shape, kATransposed, kBTransposed>,
+                       PlainSums<Shape, kATransposed, kBTransposed>>>;
+
+template <class Shape, bool kATransposed, bool kBTransposed>
+constexpr int kStageElements = Stage<Shape, kATransposed>::kElements + Stage<Shape, kBTransposed>::kElements;
 
 // Dynamic shared memory of a block that multiplies.
-template <class Storage, bool kATransposed, bool kBTransposed>
-constexpr std::size_t kProductBytes =
-    ProductShape<Storage>::kStages* kStageElements<Storage, kATransposed, kBTransposed> * sizeof(Storage);
+template <class Shape, bool kATransposed, bool kBTransposed>
+constexpr std::size_t kProductBytes = Shape::kStages* kStageElements<Shape, kATransposed, kBTransposed> *
+                                      sizeof(typename Shape::Storage);
 
 // The sums of rows `row` on and columns `column` on, over k from `begin` to `end`; then
 // function(row, column, sum, sum of column + 1) for each pair of them, by some thread of the block. All
-// threads of the block call.
-template <class Storage, bool kATransposed, bool kBTransposed, class Function>
-__device__ __forceinline__ void multiply(const Factor<Storage>& a, const Factor<Storage>& b, int row,
-                                         int column, int begin, int end, const Function& function) {
-  using Shape = ProductShape<Storage>;
-  using StageA = Stage<Storage, kATransposed>;
-  using StageB = Stage<Storage, kBTransposed>;
-  constexpr int kElements = kStageElements<Storage, kATransposed, kBTransposed>;
+// threads of the block call. three_terms: of TF32 alone.
+template <class Shape, bool kATransposed, bool kBTransposed, class Function>
+__device__ __forceinline__ void multiply(const Factor<typename Shape::Storage>& a,
+                                         const Factor<typename Shape::Storage>& b, int row, int column,
+                                         int begin, int end, bool three_terms, const Function& function) {
+  using Storage = typename Shape::Storage;
+  using StageA = Stage<Shape, kATransposed>;
+  using StageB = Stage<Shape, kBTransposed>;
+  constexpr int kElements = kStageElements<Shape, kATransposed, kBTransposed>;
   auto* const shared = reinterpret_cast<Storage*>(cuda::dynamic_shared());
-  std::conditional_t<kOnMatrixUnits<Storage>, HalfSums<Storage, kATransposed, kBTransposed>,
-                     PlainSums<Storage, kATransposed, kBTransposed>>
-      sums;
+  ProductSums<Shape, kATransposed, kBTransposed> sums;
   const auto ask = [&](int stage) {
     const int k = begin + stage * Shape::kDepth;
     if (k < end) {
@@ -220,7 +334,7 @@ __device__ __forceinline__ void multiply(const Factor<Storage>& a, const Factor<
     __syncthreads();  // the stage is there for all, and nobody reads the one before
     ask(stage + Shape::kStages - 1);
     const Storage* const now = shared + stage % Shape::kStages * kElements;
-    sums.add(now, now + StageA::kElements);
+    sums.add(now, now + StageA::kElements, three_terms);
   }
   sums.each([&](int r, int n, auto first, auto second) { function(row + r, column + n, first, second); });
 }

@@ -2,14 +2,15 @@
 //
 //   transducer_joint()            pack; for each chunk: hidden, logits, weights; lattice
 //   transducer_joint_gradient()   live nodes counted, scanned and listed; pack; for each chunk of them:
-//   hidden,
-//                                 logits, gradient in the logits' place, pull back, outer, add; round
+//                                 hidden, logits, gradient in the logits' place, pull back, outer, add; round
 //
 // How many nodes are live stays on the device: launches for chunks behind them end at once.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "transducer/cuda/joint_kernels.cuh"
 #include "transducer/cuda/kernels.cuh"
@@ -20,24 +21,35 @@
 namespace warpalign::detail::transducer {
 namespace {
 
+// What a product's kernel is called by.
+template <class Shape>
+constexpr const char* type_of() {
+  return std::is_same_v<Shape, Tf32Shape> ? "tf32" : cuda::type_name<typename Shape::Storage>();
+}
+// The least bias: an infinite one has no parts of TF32. A logit of this size has a probability of 0.
+template <class Shape>
+constexpr cuda::Sum<typename Shape::Storage> least_bias() {
+  if constexpr (std::is_same_v<Shape, Tf32Shape>) return -3e38f;
+  return -std::numeric_limits<cuda::Sum<typename Shape::Storage>>::infinity();
+}
+
 template <class Storage>
 const cuda::Kernel kPack{kKernels, "joint pack", cuda::type_name<Storage>(), joint_pack_kernel<Storage>};
 template <class Storage>
 const cuda::Kernel kHidden{kKernels, "joint hidden", cuda::type_name<Storage>(),
                            joint_hidden_kernel<Storage>};
-template <class Storage>
-const cuda::Kernel kLogits{kKernels, "joint logits", cuda::type_name<Storage>(),
-                           joint_logits_kernel<Storage>};
+template <class Shape>
+const cuda::Kernel kLogits{kKernels, "joint logits", type_of<Shape>(), joint_logits_kernel<Shape>};
 template <class Storage>
 const cuda::Kernel kWeights{kKernels, "joint weights", cuda::type_name<Storage>(),
                             joint_weights_kernel<Storage>};
 template <class Storage>
 const cuda::Kernel kGradient{kKernels, "joint gradient", cuda::type_name<Storage>(),
                              joint_gradient_kernel<Storage>};
-template <class Storage>
-const cuda::Kernel kOuter{kKernels, "joint outer", cuda::type_name<Storage>(), joint_outer_kernel<Storage>};
-template <class Storage>
-const cuda::Kernel kBack{kKernels, "joint back", cuda::type_name<Storage>(), joint_back_kernel<Storage>};
+template <class Shape>
+const cuda::Kernel kOuter{kKernels, "joint outer", type_of<Shape>(), joint_outer_kernel<Shape>};
+template <class Shape>
+const cuda::Kernel kBack{kKernels, "joint back", type_of<Shape>(), joint_back_kernel<Shape>};
 template <class Real>
 const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_add_kernel<Real>};
 // Bytes of a chunk's rows, which are to stay in the second-level cache. The second call has more besides.
@@ -46,11 +58,12 @@ constexpr std::int64_t kChunkBytes = 24 << 20, kGradientChunkBytes = 20 << 20;
 constexpr std::int32_t kWeightParts = 2;
 
 // What a call works on.
-template <class Storage>
+template <class Shape>
 class JointPlan {
  public:
+  using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
-  static constexpr int kTile = ProductShape<Storage>::kTile, kThreads = ProductShape<Storage>::kThreads;
+  static constexpr int kTile = Shape::kTile, kThreads = Shape::kThreads;
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
@@ -107,7 +120,8 @@ class JointPlan {
     const int blocks = plan_.blocks_for(static_cast<std::int64_t>(packed()), kJointThreads);
     return cuda::launch(kPack<Storage>, {blocks, kJointThreads, 0, stream},
                         static_cast<const Storage*>(p_.weight), static_cast<const Storage*>(p_.bias),
-                        static_cast<int>(columns_), static_cast<int>(p_.hidden), to, h_stride_);
+                        static_cast<int>(columns_), static_cast<int>(p_.hidden), least_bias<Shape>(), to,
+                        h_stride_);
   }
   // A chunk's logits, from hidden rows.
   [[nodiscard]] Status logits(const Batch& batch, const JointProducts<Storage>& products,
@@ -119,7 +133,7 @@ class JointPlan {
       return s;
     }
     const int blocks = tiles(products.chunk.most, x_stride_);
-    return cuda::launch(kLogits<Storage>, {blocks, kThreads, kProductBytes<Storage, false, false>, stream},
+    return cuda::launch(kLogits<Shape>, {blocks, kThreads, kProductBytes<Shape, false, false>, stream},
                         products);
   }
 
@@ -132,8 +146,9 @@ class JointPlan {
 };
 
 // Everything in the workspace of the first call.
-template <class Storage>
+template <class Shape>
 struct JointMemory {
+  using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
   typename Plan<Real>::Exchange exchange;
   Saved<Real> saved;  // without a gradient
@@ -142,7 +157,7 @@ struct JointMemory {
   Storage* h;
   Storage* x;
 
-  JointMemory(const JointPlan<Storage>& plan, bool for_gradient, Arena& arena) {
+  JointMemory(const JointPlan<Shape>& plan, bool for_gradient, Arena& arena) {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
     weight = arena.take<Storage>(plan.packed());
@@ -152,18 +167,19 @@ struct JointMemory {
   }
 };
 
-template <class Storage>
+template <class Shape>
 Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
                      const Execution& execution) {
+  using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
-  const JointPlan<Storage> joint(p, execution);
+  const JointPlan<Shape> joint(p, execution);
   const Plan<Real>& plan = joint.plan();
   if (!plan.fits())
     return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_gradient = out.saved != nullptr;
   Arena scratch(workspace.data);
-  const JointMemory<Storage> memory(joint, for_gradient, scratch);
+  const JointMemory<Shape> memory(joint, for_gradient, scratch);
   Arena kept(out.saved);
   const Saved<Real> saved = for_gradient ? plan.save(kept, true) : memory.saved;
   Batch batch = plan.batch();
@@ -176,6 +192,7 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   }
   JointProducts<Storage> products{};
   products.rows = joint.rows(memory.h, memory.x);
+  products.three_terms = execution.precision == Precision::kHigh;
   products.weight = memory.weight;
   products.columns = joint.columns();
   RowsParams<Storage> weights{};
@@ -201,8 +218,9 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
 }
 
 // Everything in the workspace of the second call.
-template <class Storage>
+template <class Shape>
 struct JointGradientMemory {
+  using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
   LiveList live;
   Storage* weight;
@@ -215,7 +233,7 @@ struct JointGradientMemory {
   Real* weight_sums = nullptr;  // (kWeightParts, columns, h_stride)
 
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
-                      const JointPlan<Storage>& plan, Arena& arena) {
+                      const JointPlan<Shape>& plan, Arena& arena) {
     const std::int64_t batch = p.lattice.batch;
     live = LiveList(arena, plan.all());
     weight = arena.take<Storage>(plan.packed());
@@ -230,17 +248,18 @@ struct JointGradientMemory {
   }
 };
 
-template <class Storage>
+template <class Shape>
 Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
                       const Execution& execution) {
+  using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
   const TransducerLattice& l = p.lattice;
-  using Joint = JointPlan<Storage>;
+  using Joint = JointPlan<Shape>;
   const Joint joint(p, execution);
   const Plan<Real>& plan = joint.plan();
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   Arena arena(workspace.data);
-  const JointGradientMemory<Storage> memory(p, g, joint, arena);
+  const JointGradientMemory<Shape> memory(p, g, joint, arena);
   const std::int64_t of_encoder = std::int64_t{l.batch} * l.frames * p.hidden;
   const std::int64_t of_predictor = std::int64_t{l.batch} * l.states * p.hidden;
   Real* frames = memory.frames;
@@ -286,6 +305,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
     JointProducts<Storage> products{};
     products.rows = joint.rows(memory.h, memory.x);
+    products.three_terms = execution.precision == Precision::kHigh;
     products.weight = memory.weight;
     products.columns = joint.columns();
     products.dh = memory.dh;
@@ -302,18 +322,16 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
       }
       if (memory.weight_sums) {
         const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * kWeightParts;
-        if (Status s =
-                cuda::launch(kOuter<Storage>,
-                             {tiles, Joint::kThreads, kProductBytes<Storage, true, true>, stream}, products);
+        if (Status s = cuda::launch(
+                kOuter<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, true, true>, stream}, products);
             !s.ok()) {
           return s;
         }
       }
       if (!memory.dh) continue;
       const int tiles = joint.tiles(most, p.hidden);
-      if (Status s =
-              cuda::launch(kBack<Storage>,
-                           {tiles, Joint::kThreads, kProductBytes<Storage, false, true>, stream}, products);
+      if (Status s = cuda::launch(
+              kBack<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, false, true>, stream}, products);
           !s.ok()) {
         return s;
       }
@@ -355,35 +373,36 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
 
 }  // namespace
 
-template <class Storage>
-std::size_t JointBlocks<Storage>::workspace_bytes(const TransducerJointProblem& p,
-                                                  const TransducerOutputs& out, const Execution& execution) {
+template <class Shape>
+std::size_t JointBlocks<Shape>::workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                                const Execution& execution) {
   Arena arena;
-  static_cast<void>(JointMemory<Storage>(JointPlan<Storage>(p, execution), out.saved != nullptr, arena));
+  static_cast<void>(JointMemory<Shape>(JointPlan<Shape>(p, execution), out.saved != nullptr, arena));
   return arena.used();
 }
-template <class Storage>
-std::size_t JointBlocks<Storage>::gradient_workspace_bytes(const TransducerJointProblem& p,
-                                                           const TransducerJointGradient& g,
-                                                           const Execution& execution) {
+template <class Shape>
+std::size_t JointBlocks<Shape>::gradient_workspace_bytes(const TransducerJointProblem& p,
+                                                         const TransducerJointGradient& g,
+                                                         const Execution& execution) {
   Arena arena;
-  static_cast<void>(JointGradientMemory<Storage>(p, g, JointPlan<Storage>(p, execution), arena));
+  static_cast<void>(JointGradientMemory<Shape>(p, g, JointPlan<Shape>(p, execution), arena));
   return arena.used();
 }
-template <class Storage>
-Status JointBlocks<Storage>::forward(const TransducerJointProblem& p, const TransducerOutputs& out,
-                                     Workspace workspace, const Execution& execution) {
-  return joint_forward<Storage>(p, out, workspace, execution);
+template <class Shape>
+Status JointBlocks<Shape>::forward(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                   Workspace workspace, const Execution& execution) {
+  return joint_forward<Shape>(p, out, workspace, execution);
 }
-template <class Storage>
-Status JointBlocks<Storage>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
-                                      Workspace workspace, const Execution& execution) {
-  return joint_gradient<Storage>(p, g, workspace, execution);
+template <class Shape>
+Status JointBlocks<Shape>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                                    Workspace workspace, const Execution& execution) {
+  return joint_gradient<Shape>(p, g, workspace, execution);
 }
 
-template struct JointBlocks<float>;
-template struct JointBlocks<double>;
-template struct JointBlocks<cuda::Float16>;
-template struct JointBlocks<cuda::BFloat16>;
+template struct JointBlocks<ProductShape<float>>;
+template struct JointBlocks<ProductShape<double>>;
+template struct JointBlocks<ProductShape<cuda::Float16>>;
+template struct JointBlocks<ProductShape<cuda::BFloat16>>;
+template struct JointBlocks<Tf32Shape>;
 
 }  // namespace warpalign::detail::transducer

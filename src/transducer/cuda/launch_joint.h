@@ -46,8 +46,13 @@ Status launch_joint_round(const cuda::Sum<Storage>* from, int parts, std::int64_
                           std::int64_t stride, std::int64_t rows, int columns, void* to, void* last,
                           int blocks, cudaStream_t stream);
 
-// By blocks that make a tile each: every device, every type (half types: sm_80 and later).
 template <class Storage>
+struct ProductShape;
+struct Tf32Shape;
+
+// By blocks that make a tile each: every device, every type. Half types and float32 as TF32 (Tf32Shape):
+// sm_80 and later.
+template <class Shape>
 struct JointBlocks {
   static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,
                                      const Execution& execution);

@@ -151,7 +151,59 @@ TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
   EXPECT_TRUE(std::equal(one.predictor.begin(), one.predictor.end(), once.predictor.begin() + 2 * 41 * 40));
 }
 
+// float32 as TF32: one product has 11 bits of each factor, three have float32's class of errors. Nodes of
+// several chunks, tiles and stages.
+TEST(TransducerJointCuda, Float32OnMatrixUnits) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  for (const auto& [number, hidden] : {std::pair{0, 19}, {2, 130}}) {
+    JointBatch batch = many_labels(DType::kFloat32, number, hidden);
+    if (number == 0) batch.workspace_limit = 0;
+    const auto run = [&](Precision precision) {
+      return run_joint_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr, precision), true);
+    };
+    SCOPED_TRACE(number);
+    const JointRun high = run(Precision::kHigh), medium = run(Precision::kMedium);
+    expect_close(batch, high, 0x1p-20);
+    expect_close(batch, medium, 0x1p-10);
+    EXPECT_NE(medium.weight, high.weight);
+  }
+}
+
+// A bias of -inf is a label that never comes, and NaN stays NaN.
+TEST(TransducerJointCuda, InfiniteBiasesOnMatrixUnits) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  for (const Precision precision : {Precision::kHigh, Precision::kMedium}) {
+    const Execution cuda = Execution::cuda(0, nullptr, precision);
+    JointBatch batch = two_utterances(DType::kFloat32);
+    batch.network.bias[5] = -INFINITY;
+    expect_close(batch, run_joint_on<DeviceBuffer>(batch, cuda, true), 0x1p-10);
+    batch.network.bias[0] = -INFINITY;  // the blank's
+    const JointRun none = run_joint_on<DeviceBuffer>(batch, cuda, true);
+    for (const double loss : none.loss) EXPECT_EQ(loss, INFINITY);
+    for (const double g : none.weight) EXPECT_EQ(g, 0);
+    batch = two_utterances(DType::kFloat32);
+    batch.problems[1].targets[1] = -1;
+    const JointRun run = run_joint_on<DeviceBuffer>(batch, cuda, true);
+    EXPECT_TRUE(std::isnan(run.loss[1]) && !std::isnan(run.loss[0]));
+    for (const double g : run.weight) EXPECT_TRUE(std::isnan(g));
+  }
+}
+
 #if WARPALIGN_SIMT
+// sm_75 has no TF32.
+TEST(TransducerJointCuda, Float32WithoutMatrixUnits) {
+  const JointBatch batch = two_utterances(DType::kFloat32);
+  const JointRun expected = run_on_device(batch);
+  struct Restored {
+    simt::Device before = simt::device;
+    ~Restored() { simt::device = before; }
+  } const restored;
+  simt::device.compute_capability_major = 7;
+  const JointRun run =
+      run_joint_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr, Precision::kMedium), true);
+  EXPECT_EQ(run.weight, expected.weight);
+}
+
 // sm_80: the same by blocks whose warps multiply.
 TEST(TransducerJointCuda, HalfTypesWithoutWarpgroups) {
   struct Restored {

@@ -94,6 +94,59 @@ def test_no_less_exact_than_materialised(name: str, dtype: torch.dtype, device: 
         assert (mine - exact).norm() <= 2 * (naive - exact).norm() + own
 
 
+class _Tf32Linear(torch.autograd.Function):
+    """A linear layer whose products, the gradients' too, have factors of TF32."""
+
+    @staticmethod
+    def rounded(x: Tensor) -> Tensor:
+        return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        h, weight = _Tf32Linear.rounded(h), _Tf32Linear.rounded(weight)
+        ctx.save_for_backward(h, weight)
+        return nn.functional.linear(h, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        h, weight = ctx.saved_tensors
+        g = _Tf32Linear.rounded(grads[0].contiguous())
+        return g @ weight, g.flatten(0, -2).T @ h.flatten(0, -2), grads[0].flatten(0, -2).sum(0)
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_precision(precision: Any, device: torch.device) -> None:
+    """Errors at most twice those of torch in the same precision, plus 4 epsilon of the result; a CPU has none of TF32."""
+    options = FAMILIES["rnnt"]
+    sizes = ((2, 20, 40), (2, 7, 40), (33, 40), (33,))
+    generator = torch.Generator().manual_seed(4)
+    leaves = [torch.randn(*s, generator=generator).to(device) for s in sizes]
+    leaves[2] /= 40**0.5
+    y = torch.randint(1, 33, (2, 6), generator=generator).to(device)
+
+    def naive(given: list[Tensor]) -> Tensor:
+        encoder, predictor, weight, bias = given
+        hidden = torch.tanh(encoder[:, :, None] + predictor[:, None])
+        if precision == "medium" and hidden.dtype == torch.float32:
+            logits: Tensor = _Tf32Linear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
+        else:
+            logits = nn.functional.linear(hidden, weight, bias)
+        return loss(logits, None, y, options)
+
+    def mine(given: list[Tensor], **more: Any) -> Tensor:
+        return fused(given, y, options, activation="tanh", **more)
+
+    results = []
+    for kind in (torch.float64, torch.float32, None):
+        given = [t.to(kind or torch.float32).requires_grad_() for t in leaves]
+        values = naive(given) if kind else mine(given, precision=precision)
+        results.append([values.detach().double(), *torch.autograd.grad(values.sum(), given)])
+    for exact, theirs, ours in zip(*results, strict=True):
+        assert (ours - exact).norm() <= 2 * (theirs - exact).norm() + 4 * torch.finfo().eps * exact.norm()
+    highest = mine(leaves, precision="highest")
+    assert torch.equal(mine(leaves, precision=precision), highest) == (device.type == "cpu")
+
+
 def test_dropout(device: torch.device) -> None:
     """Both calls have the same mask, the generator decides it, and a module in evaluation has none."""
     options = FAMILIES["rnnt"]

@@ -86,6 +86,13 @@ SETTINGS: tuple[tuple[str, Any, type[BaseException], str], ...] = (
     ("dropout", 1.0, ValueError, "dropout: expected a probability below 1, got 1.0"),
     ("workspace_limit", -1, ValueError, "workspace_limit: expected at least 0, got -1"),
     ("workspace_limit", 1e6, TypeError, "workspace_limit: expected an int, got float"),
+    ("precision", 0, TypeError, "precision: expected a str or None, got int"),
+    (
+        "precision",
+        "tf32",
+        ValueError,
+        'precision: expected one of "highest", "high", "medium", or None, got \'tf32\'',
+    ),
     (
         "reduction",
         "max",
