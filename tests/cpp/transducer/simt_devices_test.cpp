@@ -6,6 +6,7 @@
 #include "aligning.h"
 #include "device_buffer.h"
 #include "families.h"
+#include "joint_testing.h"
 #include "simt.h"
 #include "testing.h"
 
@@ -75,6 +76,41 @@ TEST_F(Devices, LittleSharedMemoryForBestPaths) {
       }
     }
     simt::device = {};
+  }
+}
+
+// Tensors end where their last number does, and AddressSanitizer sees a byte that is read behind it. Rows of
+// many lengths begin at every place of 16 bytes.
+TEST_F(Devices, LossesReadNothingBehindTensors) {
+  const Execution cuda = Execution::cuda(0, nullptr);
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const int labels : {12, 13, 15, 17, 23, 129}) {
+      std::mt19937 random(labels);
+      TransducerBatch batch;
+      batch.dtype = dtype;
+      batch.packed = labels % 4 == 1;
+      batch.add(family(labels == 23 ? 2 : 0, 3, 1, labels, random), random);  // 6 rows
+      expect_close(batch, run_on<DeviceBuffer>(batch, cuda));
+    }
+  }
+}
+
+// Of odd lengths, so that no row but the first begins at 16 bytes, and of 8, so that all do.
+TEST_F(Devices, JointsReadNothingBehindTensors) {
+  for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+    for (const auto& [labels, hidden] : {std::pair{13, 5}, {131, 7}, {131, 8}}) {
+      std::mt19937 random(hidden);
+      JointBatch batch;
+      batch.dtype = dtype;
+      batch.network.hidden = hidden;
+      batch.add(family(0, 3, 2, labels, random), random);
+      for (const Precision precision : {Precision::kHighest, Precision::kHigh}) {
+        if (dtype == DType::kFloat16 && precision == Precision::kHigh) continue;
+        const Execution cuda = Execution::cuda(0, nullptr, precision);
+        expect_close(batch, run_joint_on<DeviceBuffer>(batch, cuda, true),
+                     dtype == DType::kFloat16 ? 0x1p-10 : 0);
+      }
+    }
   }
 }
 
