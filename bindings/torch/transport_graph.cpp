@@ -1,5 +1,5 @@
 // torch.ops.warpalign.{knn_graph, shortest_paths, connected_components, farthest_landmarks}. Compiled into
-// the CPU and the CUDA library; the core refuses CUDA executions.
+// the CPU and the CUDA library.
 #include <torch/csrc/stable/library.h>
 
 #include <tuple>
@@ -44,6 +44,7 @@ GraphView graph_of(const Tensor& row_begins, const Tensor& neighbors, const Tens
            std::to_string(graph.row_begins[graph.nodes]));
     }
   }
+  graph.edges = neighbors.size(0);
   graph.neighbors = static_cast<const std::int32_t*>(neighbors.const_data_ptr());
   graph.lengths = lengths.const_data_ptr();
   return graph;

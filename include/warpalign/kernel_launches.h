@@ -15,7 +15,8 @@ struct KernelLaunches {
 bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
 // The same of the transducer's functions: losses, joint network, alignments and decoding.
 bool transducer_kernel_launches(int index, KernelLaunches* out);
-// The same of sinkhorn(), sinkhorn_jvp() and what is read off a plan.
+// The same of transport's functions: sinkhorn(), its derivatives, what is read off a plan, anchors and
+// graphs.
 bool transport_kernel_launches(int index, KernelLaunches* out);
 
 }  // namespace warpalign

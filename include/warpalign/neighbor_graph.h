@@ -4,7 +4,11 @@
 // A graph is a square matrix of edge lengths in compressed rows: the edges of node i are those from
 // row_begins[i] to row_begins[i + 1]. An edge of length 0 is an edge. Lengths are >= 0; inf is no edge.
 //
-// Host execution alone: there is no CUDA path yet.
+// Results on CUDA are those on a host: the same edges, and the same bits of distances in a graph. Lengths of
+// edges may differ in the last bit of float64, where the host's instruction set has no fused multiply-add.
+// Nothing waits for the device. Values are looked at on the host alone. On CUDA these rules hold: a distance
+// that is NaN counts as inf; an edge is none if its length is below 0 or NaN, or if it leads to no node;
+// row_begins are held within 0 to edges; from a source that is no node all distances are inf.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +28,7 @@ struct GraphView {
   const std::int64_t* row_begins = nullptr;  // (N + 1), from 0 on, never falling
   const std::int32_t* neighbors = nullptr;   // (edges), 0 to N - 1
   const void* lengths = nullptr;             // (edges), of dtype
+  std::int64_t edges = -1;                   // that neighbors and lengths have room for; read on CUDA alone
 };
 
 // The points whose graph is wanted.
@@ -51,7 +56,8 @@ std::int64_t knn_graph_most_edges(const KnnProblem& problem);
 // among those of j. At equal distances the smaller index is nearer. The point itself does not count; other
 // points at distance 0 do. With joins_components the shortest edge that leaves each component is added until
 // one component is left (Boruvka's algorithm). Distances are computed in float64 from differences. The result
-// has the same bits for any number of threads.
+// has the same bits for any number of threads. On CUDA all pairs of points are compared: once for 64
+// neighbours, and once in each round of Boruvka's algorithm.
 Status knn_graph(const KnnProblem& problem, const KnnOutputs& outputs, Workspace workspace,
                  const Execution& execution);
 std::size_t knn_graph_workspace_bytes(const KnnProblem& problem, const Execution& execution);
@@ -59,7 +65,10 @@ std::size_t knn_graph_workspace_bytes(const KnnProblem& problem, const Execution
 // The lengths of the shortest paths from each source to every node: distances (sources, N), contiguous, of
 // the graph's dtype; inf where there is no path. Edges are followed in the direction of their row. Lengths
 // are added in float64. Source: Meyer and Sanders, "Delta-stepping: a parallelizable shortest path
-// algorithm", J. Algorithms 2003; a thread does one source after the other.
+// algorithm", J. Algorithms 2003; a thread does one source after the other. On CUDA a block does, after
+// Davidson, Baxter, Garland and Owens, "Work-efficient parallel GPU methods for single-source shortest
+// paths", IPDPS 2014. Its workspace is 24 N bytes for each source at work, as far as they do not fit on the
+// chip.
 Status shortest_paths(const GraphView& graph, const std::int32_t* sources, std::int32_t count,
                       void* distances, Workspace workspace, const Execution& execution);
 std::size_t shortest_paths_workspace_bytes(const GraphView& graph, std::int32_t count,

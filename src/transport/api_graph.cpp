@@ -1,4 +1,5 @@
-// The functions of warpalign/neighbor_graph.h: they check the contract, then hand over to the CPU's path.
+// The functions of warpalign/neighbor_graph.h: they check the contract, then hand over to a device's
+// path. Values are looked at on the host alone.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,10 @@ Status check_points(const KnnProblem& p) {
   if (p.k < 0 || p.k >= p.n) return Status::invalid("k", "0 to N - 1 neighbours", p.k);
   if (!few_enough({p.n, p.dim})) return Status::invalid("dim", "at most 2^48 elements, N D", p.dim);
   if (Status s = check_not_null("x", p.x.data); !s.ok()) return s;
-  if (Status s = check_aligned("x", p.x.data, size_of(p.dtype)); !s.ok()) return s;
+  return check_aligned("x", p.x.data, size_of(p.dtype));
+}
+
+Status check_coordinates(const KnnProblem& p) {
   return visit_float32_float64(p.dtype, [&](auto type) -> Status {
     const auto* const points = static_cast<const typename decltype(type)::Type*>(p.x.data);
     for (int i = 0; i < p.n; ++i) {
@@ -70,7 +74,7 @@ Status check_edges(const GraphView& graph) {
   });
 }
 
-Status check_graph(const GraphView& graph) {
+Status check_graph(const GraphView& graph, const Execution& execution) {
   if (!is_float(graph.dtype)) {
     return Status::invalid("dtype", "kFloat32 or kFloat64", static_cast<double>(graph.dtype));
   }
@@ -79,18 +83,27 @@ Status check_graph(const GraphView& graph) {
   if (graph.nodes == 0) return {};
   if (Status s = check_not_null("row_begins", graph.row_begins); !s.ok()) return s;
   if (Status s = check_aligned("row_begins", graph.row_begins, sizeof(std::int64_t)); !s.ok()) return s;
-  if (graph.row_begins[graph.nodes] > 0) {
+  const bool on_host = execution.device == Device::kHost;
+  if (!on_host && graph.edges < 0) {
+    return Status::invalid("edges", "the number of edges that there is room for, at least 0",
+                           static_cast<double>(graph.edges));
+  }
+  if ((on_host ? graph.row_begins[graph.nodes] : graph.edges) > 0) {
     if (Status s = check_not_null("neighbors", graph.neighbors); !s.ok()) return s;
     if (Status s = check_not_null("lengths", graph.lengths); !s.ok()) return s;
   }
   if (Status s = check_aligned("neighbors", graph.neighbors, sizeof(std::int32_t)); !s.ok()) return s;
   if (Status s = check_aligned("lengths", graph.lengths, size_of(graph.dtype)); !s.ok()) return s;
-  return check_edges(graph);
+  return on_host ? check_edges(graph) : Status{};
 }
 
 Status check_device(const Execution& execution) {
   if (Status s = check_execution(execution); !s.ok()) return s;
-  return check_on_host(execution);
+#if WARPALIGN_HAS_CUDA
+  return {};
+#else
+  return execution.device == Device::kHost ? Status{} : kNoCudaPath;
+#endif
 }
 
 }  // namespace
@@ -101,13 +114,20 @@ std::int64_t knn_graph_most_edges(const KnnProblem& p) {
 }
 
 std::size_t knn_graph_workspace_bytes(const KnnProblem& problem, const Execution& execution) {
-  return has_sizes(problem) ? knn_graph_cpu_workspace_bytes(problem, execution) : 0;
+  if (!has_sizes(problem)) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return knn_graph_cuda_workspace_bytes(problem);
+#endif
+  return knn_graph_cpu_workspace_bytes(problem, execution);
 }
 
 Status knn_graph(const KnnProblem& p, const KnnOutputs& out, Workspace workspace,
                  const Execution& execution) {
   if (Status s = check_device(execution); !s.ok()) return s;
   if (Status s = check_points(p); !s.ok()) return s;
+  if (execution.device == Device::kHost) {
+    if (Status s = check_coordinates(p); !s.ok()) return s;
+  }
   if (Status s = check_not_null("row_begins", out.row_begins); !s.ok()) return s;
   const std::size_t edges = knn_graph_most_edges(p), size = size_of(p.dtype);
   if (edges > 0) {
@@ -124,24 +144,30 @@ Status knn_graph(const KnnProblem& p, const KnnOutputs& out, Workspace workspace
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return knn_graph_cuda(p, out, workspace, execution);
+#endif
   return knn_graph_cpu(p, out, workspace, execution);
 }
 
 std::size_t shortest_paths_workspace_bytes(const GraphView& graph, std::int32_t count,
                                            const Execution& execution) {
   if (!has_sizes(graph) || count < 1) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return shortest_paths_cuda_workspace_bytes(graph, count, execution);
+#endif
   return shortest_paths_cpu_workspace_bytes(graph, count, execution);
 }
 
 Status shortest_paths(const GraphView& graph, const std::int32_t* sources, std::int32_t count,
                       void* distances, Workspace workspace, const Execution& execution) {
   if (Status s = check_device(execution); !s.ok()) return s;
-  if (Status s = check_graph(graph); !s.ok()) return s;
+  if (Status s = check_graph(graph, execution); !s.ok()) return s;
   if (count < 0) return Status::invalid("count", "at least 0 sources", count);
   if (count == 0) return {};
   if (Status s = check_not_null("sources", sources); !s.ok()) return s;
   if (Status s = check_aligned("sources", sources, sizeof(std::int32_t)); !s.ok()) return s;
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < count && execution.device == Device::kHost; ++k) {
     if (sources[k] < 0 || sources[k] >= graph.nodes) {
       return Status::invalid("sources", "nodes from 0 to N - 1", sources[k], k);
     }
@@ -158,13 +184,17 @@ Status shortest_paths(const GraphView& graph, const std::int32_t* sources, std::
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda)
+    return shortest_paths_cuda(graph, sources, count, distances, workspace, execution);
+#endif
   return shortest_paths_cpu(graph, sources, count, distances, workspace, execution);
 }
 
 Status connected_components(const GraphView& graph, std::int32_t* labels, std::int32_t* components,
                             const Execution& execution) {
   if (Status s = check_device(execution); !s.ok()) return s;
-  if (Status s = check_graph(graph); !s.ok()) return s;
+  if (Status s = check_graph(graph, execution); !s.ok()) return s;
   if (Status s = check_not_null("components", components); !s.ok()) return s;
   if (graph.nodes > 0) {
     if (Status s = check_not_null("labels", labels); !s.ok()) return s;
@@ -173,18 +203,27 @@ Status connected_components(const GraphView& graph, std::int32_t* labels, std::i
   const WrittenMemory places[] = {{"labels", labels, graph.nodes * size, size},
                                   {"components", components, size, size}};
   if (Status s = check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda)
+    return connected_components_cuda(graph, labels, components, execution);
+#endif
   return connected_components_cpu(graph, labels, components);
 }
 
-std::size_t farthest_landmarks_workspace_bytes(const GraphView& graph, const Execution&) {
-  return has_sizes(graph) ? farthest_landmarks_cpu_workspace_bytes(graph) : 0;
+std::size_t farthest_landmarks_workspace_bytes(const GraphView& graph,
+                                               [[maybe_unused]] const Execution& execution) {
+  if (!has_sizes(graph)) return 0;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) return farthest_landmarks_cuda_workspace_bytes(graph, execution);
+#endif
+  return farthest_landmarks_cpu_workspace_bytes(graph);
 }
 
 Status farthest_landmarks(const GraphView& graph, std::int32_t count, std::int32_t start,
                           std::int32_t* chosen, void* distances, Workspace workspace,
                           const Execution& execution) {
   if (Status s = check_device(execution); !s.ok()) return s;
-  if (Status s = check_graph(graph); !s.ok()) return s;
+  if (Status s = check_graph(graph, execution); !s.ok()) return s;
   if (count < 1 || count > graph.nodes) return Status::invalid("count", "1 to N landmarks", count);
   if (start < 0 || start >= graph.nodes) return Status::invalid("start", "a node from 0 to N - 1", start);
   if (Status s = check_not_null("chosen", chosen); !s.ok()) return s;
@@ -198,6 +237,11 @@ Status farthest_landmarks(const GraphView& graph, std::int32_t count, std::int32
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = check_written(places); !s.ok()) return s;
+#if WARPALIGN_HAS_CUDA
+  if (execution.device == Device::kCuda) {
+    return farthest_landmarks_cuda(graph, count, start, chosen, distances, workspace, execution);
+  }
+#endif
   return farthest_landmarks_cpu(graph, count, start, chosen, distances, workspace);
 }
 

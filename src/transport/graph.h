@@ -18,4 +18,19 @@ Status farthest_landmarks_cpu(const GraphView&, std::int32_t count, std::int32_t
                               void* distances, Workspace);
 std::size_t farthest_landmarks_cpu_workspace_bytes(const GraphView&);
 
+// On the execution's stream; pointers are the device's.
+Status knn_graph_cuda(const KnnProblem&, const KnnOutputs&, Workspace, const Execution&);
+std::size_t knn_graph_cuda_workspace_bytes(const KnnProblem&);
+
+Status shortest_paths_cuda(const GraphView&, const std::int32_t* sources, std::int32_t count, void* distances,
+                           Workspace, const Execution&);
+std::size_t shortest_paths_cuda_workspace_bytes(const GraphView&, std::int32_t count, const Execution&);
+
+Status connected_components_cuda(const GraphView&, std::int32_t* labels, std::int32_t* components,
+                                 const Execution&);
+
+Status farthest_landmarks_cuda(const GraphView&, std::int32_t count, std::int32_t start, std::int32_t* chosen,
+                               void* distances, Workspace, const Execution&);
+std::size_t farthest_landmarks_cuda_workspace_bytes(const GraphView&, const Execution&);
+
 }  // namespace warpalign::detail::transport

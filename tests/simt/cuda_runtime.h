@@ -76,6 +76,8 @@ inline double __hiloint2double(int high, int low) {
   return simt::bits_as<double>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 |
                                static_cast<std::uint32_t>(low));
 }
+inline long long __double_as_longlong(double v) { return simt::bits_as<long long>(v); }
+inline double __longlong_as_double(long long v) { return simt::bits_as<double>(v); }
 inline float __saturatef(float v) { return v > 0 ? (v < 1 ? v : 1.0f) : 0.0f; }  // NaN: 0
 inline int __viaddmax_s32(int a, int b, int c) {
   return max(static_cast<int>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b)), c);
@@ -119,6 +121,18 @@ inline float atomicAdd(float* p, float v) {
 inline int atomicExch(int* p, int v) {
   simt::yield();
   return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+}
+inline int atomicCAS(int* p, int expected, int v) {
+  simt::yield();
+  __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+template <class T>
+T atomicMin(T* p, T v) {
+  T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (v < old && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  return old;
 }
 inline int atomicMax(int* p, int v) {
   int old = __atomic_load_n(p, __ATOMIC_SEQ_CST);

@@ -16,19 +16,6 @@ namespace {
 
 namespace reference = detail::transport::reference;
 
-// Points in clusters, some of them equal.
-std::vector<double> clusters(int n, int dim, int count, unsigned seed) {
-  std::vector<double> points = normal(static_cast<std::size_t>(n) * dim, seed);
-  for (int i = 0; i < n; ++i) {
-    for (int d = 0; d < dim; ++d) {
-      double& v = points[i * dim + d];
-      v = i % 7 == 3 && i > 0 ? points[(i - 1) * dim + d] : v + 20.0 * ((i % count) >> (d % 3));
-      v = static_cast<double>(static_cast<float>(v));
-    }
-  }
-  return points;
-}
-
 std::vector<std::int32_t> all_nodes(int n) {
   std::vector<std::int32_t> nodes(n);
   std::iota(nodes.begin(), nodes.end(), 0);

@@ -1,10 +1,13 @@
-// What the tests of graphs share: calls on host memory.
+// What the tests of graphs share: points, and calls on memory of the host or, for knn(), of a device.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "host_buffer.h"
@@ -14,6 +17,20 @@
 namespace warpalign::test {
 
 inline constexpr double kNone = std::numeric_limits<double>::infinity();
+
+// Points in clusters, some of them equal. Coordinates are multiples of 1/64: squared distances have no error.
+inline std::vector<double> clusters(int n, int dim, int count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> distribution;
+  std::vector<double> points(static_cast<std::size_t>(n) * dim);
+  for (int i = 0; i < n; ++i) {
+    for (int d = 0; d < dim; ++d) {
+      const double v = std::round(64 * distribution(engine)) / 64 + 20.0 * ((i % count) >> (d % 3));
+      points[i * dim + d] = i % 7 == 3 && i > 0 ? points[(i - 1) * dim + d] : v;
+    }
+  }
+  return points;
+}
 
 template <class Real>
 struct Graph {
@@ -38,10 +55,10 @@ struct Graph {
   }
 };
 
-template <class Real>
+template <class Real, class Buffer = HostBuffer>
 Graph<Real> knn(const std::vector<double>& points, int n, int dim, int k, bool joins,
                 const Execution& execution) {
-  const HostBuffer data(std::vector<Real>(points.begin(), points.end()));
+  const Buffer data(std::vector<Real>(points.begin(), points.end()));
   KnnProblem p;
   p.dtype = kDType<Real>;
   p.n = n;
@@ -50,15 +67,15 @@ Graph<Real> knn(const std::vector<double>& points, int n, int dim, int k, bool j
   p.k = k;
   p.joins_components = joins;
   const std::size_t most = knn_graph_most_edges(p), bytes = knn_graph_workspace_bytes(p, execution);
-  const HostBuffer begins((n + 1) * sizeof(std::int64_t)), neighbors(most * sizeof(std::int32_t)),
+  const Buffer begins((n + 1) * sizeof(std::int64_t)), neighbors(most * sizeof(std::int32_t)),
       lengths(most * sizeof(Real)), workspace(bytes);
   const KnnOutputs out{static_cast<std::int64_t*>(begins.data()),
                        static_cast<std::int32_t*>(neighbors.data()), lengths.data()};
   const Status status = knn_graph(p, out, {workspace.data(), bytes}, execution);
   EXPECT_TRUE(status.ok()) << to_string(status);
-  Graph<Real> graph{begins.read<std::int64_t>(n + 1), {}, {}};
-  graph.neighbors = neighbors.read<std::int32_t>(graph.begins[n]);
-  graph.lengths = lengths.read<Real>(graph.begins[n]);
+  Graph<Real> graph{begins.template read<std::int64_t>(n + 1), {}, {}};
+  graph.neighbors = neighbors.template read<std::int32_t>(graph.begins[n]);
+  graph.lengths = lengths.template read<Real>(graph.begins[n]);
   return graph;
 }
 

@@ -1,12 +1,15 @@
 // The CUDA path on devices of other sizes than the one at hand; on the CPU alone, where they can be had.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "device_buffer.h"
+#include "graphs.h"
 #include "simt.h"
 #include "testing.h"
 #include "warpalign/gromov_anchors.h"
@@ -90,15 +93,60 @@ TEST_F(Devices, NothingIsReadBehindPoints) {
   }
 }
 
+// Searches of graphs have as much of their memory in a block's share as there is room for. Sources outnumber
+// blocks. Blocks that join components wait for each other.
+TEST_F(Devices, GraphsInAnyMemory) {
+  constexpr int kN = 200;
+  const std::vector<double> points = clusters(kN, 3, 5, 2);
+  const Graph<float> want = knn<float>(points, kN, 3, 3, true, Execution::host());
+  const std::vector<std::int32_t> sources{5, 199, 0, 44, 7, 7, 100};
+  const std::vector<float> lengths = paths(want, sources, Execution::host());
+  const DeviceBuffer begins(want.begins), neighbors(want.neighbors), edges(want.lengths), places(sources);
+  const GraphView view{DType::kFloat32,
+                       kN,
+                       static_cast<const std::int64_t*>(begins.data()),
+                       static_cast<const std::int32_t*>(neighbors.data()),
+                       edges.data(),
+                       static_cast<std::int64_t>(want.neighbors.size())};
+  const Execution execution = Execution::cuda(0, nullptr);
+  for (const int shared_bytes : {256, 2600, 4200, 14000}) {
+    simt::device.shared_bytes = shared_bytes;
+    simt::device.multiprocessors = 2;
+    const std::size_t bytes = shortest_paths_workspace_bytes(view, 7, execution);
+    EXPECT_EQ(bytes == 0, shared_bytes == 14000);
+    const DeviceBuffer distances(lengths.size() * sizeof(float)), workspace(bytes);
+    ASSERT_TRUE(shortest_paths(view, static_cast<const std::int32_t*>(places.data()), 7, distances.data(),
+                               {workspace.data(), bytes}, execution)
+                    .ok());
+    EXPECT_EQ(distances.read<float>(lengths.size()), lengths) << shared_bytes;
+    const std::size_t more = farthest_landmarks_workspace_bytes(view, execution);
+    const DeviceBuffer chosen(3 * sizeof(std::int32_t)), rows(3 * kN * sizeof(float)), memory(more);
+    ASSERT_TRUE(farthest_landmarks(view, 3, 5, static_cast<std::int32_t*>(chosen.data()), rows.data(),
+                                   {memory.data(), more}, execution)
+                    .ok());
+    const std::vector<float> found = rows.read<float>(3 * kN);
+    EXPECT_EQ(found, paths(want, chosen.read<std::int32_t>(3), Execution::host())) << shared_bytes;
+    EXPECT_EQ(*std::max_element(found.begin(), found.begin() + kN), found[chosen.read<std::int32_t>(2)[1]]);
+  }
+  simt::device = {};
+  for (const int multiprocessors : {1, 4}) {
+    simt::device.multiprocessors = multiprocessors;
+    const Graph<float> got = knn<float, DeviceBuffer>(points, kN, 3, 3, true, execution);
+    EXPECT_EQ(got.neighbors, want.neighbors);
+    EXPECT_EQ(got.lengths, want.lengths);
+  }
+}
+
 TEST(Registry, ListsEveryKernel) {
   // A program has the kernels of the functions that it calls.
   EXPECT_FALSE(anchor_columns({}, {}, Execution::cuda(0, nullptr)).ok());
+  EXPECT_FALSE(knn_graph({}, {}, {}, Execution::cuda(0, nullptr)).ok());
   std::set<std::string> names;
   KernelLaunches kernel;
   int count = 0;
   for (; transport_kernel_launches(count, &kernel); ++count) names.insert(kernel.kernel);
-  EXPECT_EQ(count, 31);
-  EXPECT_EQ(names.size(), 31);
+  EXPECT_EQ(count, 46);
+  EXPECT_EQ(names.size(), 46);
   EXPECT_EQ(names.count("derivatives float64"), 1);
   EXPECT_FALSE(transport_kernel_launches(-1, &kernel));
 }
