@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.transport import sanitize_gromov
+from benchmarks.transport import sanitize_graphs, sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
@@ -124,6 +124,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         *((f"solve of {case.name}", partial(wrong, case, device)) for case in cases),
         *((f"plan of {case.name}", partial(plan_wrong, case, device)) for case in plans),
         *sanitize_gromov.cases(device),
+        *sanitize_graphs.cases(device),
     ]
     for name, check in checks:
         message = check()

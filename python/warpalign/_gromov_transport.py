@@ -201,8 +201,8 @@ class GromovTransport(DomainTransport):
     def _distances(self, x: Tensor) -> Tensor:
         """(n, n), not divided."""
         if self.geometry == "geodesic":
-            graph = knn_graph(x.cpu(), check_count(self.k, "k"))
-            return shortest_paths(graph).to(x.device)
+            graph = knn_graph(x, check_count(self.k, "k"))
+            return shortest_paths(graph)
         return pair_costs(COSTS.index(self.geometry), x[None], x[None])[0]
 
     def _moved(self, x: Tensor, *, transposed: bool) -> Tensor:

@@ -102,7 +102,7 @@ def _variances(x: Tensor, graph: NeighborGraph | None, reg: float) -> Tensor:
 def _laplacian_product(graph: NeighborGraph, x: Tensor) -> Tensor:
     """L x (N, D)"""
     counts = graph.indptr.diff()
-    rows = torch.repeat_interleave(torch.arange(len(counts)), counts).to(x.device)
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts).to(x.device)
     columns, lengths = graph.indices.long().to(x.device), graph.weights.to(x.device, x.dtype)
     kept = lengths.isfinite()
     rows, columns, lengths = rows[kept], columns[kept], lengths[kept]

@@ -1,4 +1,4 @@
-"""Neighbourhood graphs of points, and shortest paths in them, on CPUs."""
+"""Neighbourhood graphs of points, and shortest paths in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from warpalign._core import library
 from warpalign._core.checks import check_count, check_flag, check_table, naming_arguments, shape_of
 from warpalign._core.series import widened
 from warpalign._transport import graph_ops
@@ -53,7 +54,8 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
 
     i and j are neighbours where j is among the k points nearest to i, or i among those of j. At equal distances the
     smaller index is nearer. Equal points are neighbours at distance 0. Distances are Euclidean, computed in float64. The
-    result is the same for any number of threads. Points on a GPU are searched on the CPU.
+    result is the same for any number of threads, and on a GPU. There all pairs of points are compared; the host waits once,
+    for the number of edges.
 
     Args:
         x: (N, D) finite points. Half types are widened to float32. They get no gradient.
@@ -72,7 +74,7 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
         torch.Size([2, 100])
     """
     given = check_table(x, "x", "N, D")
-    points = on_cpu(given, "x")
+    points = on_known_device(given, "x")
     if points.dim() != 2:
         raise ValueError(f"x: expected the points of one set (N, D), got shape {shape_of(x)}")
     count, joins = check_count(k, "k"), check_flag(stitch, "stitch")
@@ -80,9 +82,18 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
         begins, neighbors, lengths = graph_ops.knn_graph(
             widened(points.detach()), min(count, points.shape[0] - 1), joins
         )
-    edges = int(begins[-1])
-    parts = (begins, neighbors[:edges].clone(), lengths[:edges].clone())
-    return NeighborGraph(*(part.to(given.device) for part in parts))
+    edges = _edges_of(begins, points)
+    return NeighborGraph(begins, neighbors[:edges].clone(), lengths[:edges].clone())
+
+
+def _edges_of(begins: Tensor, points: Tensor) -> int:
+    """How many edges there are. The core has looked at points on a CPU alone."""
+    if not points.is_cuda:
+        return int(begins[-1])
+    edges, finite = torch.stack([begins[-1], points.isfinite().all().long()]).tolist()
+    if not finite:
+        raise ValueError("x: expected finite numbers, got some that are not")
+    return int(edges)
 
 
 def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> Tensor:
@@ -96,24 +107,30 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
         sources: (S,) nodes; None: all of them.
 
     Returns:
-        (S, N) of the weights' dtype, on the graph's device; inf where there is no path. No gradient. Paths are searched on
-        the CPU.
+        (S, N) of the weights' dtype, on the graph's device; inf where there is no path. No gradient.
+
+    On a GPU the values are the same, and the host does not wait. Nobody looks at a graph's values there: what is no edge
+    of a graph is left out, and a source that is no node reaches nothing.
 
     Raises:
         TypeError, ValueError: an argument does not fit.
     """
     of = check_graph(graph, "graph")
     nodes = of.indptr.numel() - 1
+    device = of.weights.device
     if sources is None:
-        places = torch.arange(nodes, dtype=torch.int32)
+        places = torch.arange(nodes, dtype=torch.int32, device=device)
     else:
         if not isinstance(sources, (Tensor, list)):
             raise TypeError(f"sources: expected a tensor or list of ints, got {type(sources).__name__}")
         given = sources if isinstance(sources, Tensor) else torch.tensor(sources, dtype=torch.int64)
-        places = _whole_numbers(on_cpu(given, "sources"), "sources").to(torch.int32)
+        known = _whole_numbers(on_known_device(given, "sources"), "sources")
+        if device.type == "cuda" and not known.is_cuda:
+            check_nodes(known, nodes, "sources")
+        places = known.to(torch.int32).to(device, non_blocking=True).contiguous()
     with naming_arguments(), naming_parts("graph"):
         distances: Tensor = graph_ops.shortest_paths(*of, places)
-    return distances.to(device_of(graph))
+    return distances
 
 
 def connected_components(graph: Graph) -> Tensor:
@@ -127,7 +144,7 @@ def connected_components(graph: Graph) -> Tensor:
     """
     with naming_arguments(), naming_parts("graph"):
         labels, _ = graph_ops.connected_components(*check_graph(graph, "graph"))
-    return labels.long().to(device_of(graph))  # type: ignore[no-any-return]
+    return labels.long()  # type: ignore[no-any-return]
 
 
 def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
@@ -152,12 +169,11 @@ def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
         raise ValueError(f"start: expected a node from 0 to {nodes - 1}, got {start}")
     with naming_arguments(), naming_parts("graph"):
         chosen, distances = graph_ops.farthest_landmarks(*of, number, first)
-    device = device_of(graph)
-    return Landmarks(chosen.long().to(device), distances.to(device))
+    return Landmarks(chosen.long(), distances)
 
 
 def check_graph(graph: object, name: str) -> NeighborGraph:
-    """The operators' arguments, on the CPU. Their values are checked by the core."""
+    """The operators' arguments, on one device. The core checks their values on a CPU."""
     if isinstance(graph, Tensor):
         if graph.layout != torch.sparse_csr or graph.dim() != 2 or graph.shape[0] != graph.shape[1]:
             raise ValueError(
@@ -178,7 +194,11 @@ def check_graph(graph: object, name: str) -> NeighborGraph:
             f"{name}: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, "
             f"got {type(graph).__name__}"
         )
-    indptr, indices, weights = (on_cpu(part, name).detach() for part in parts)
+    indptr, indices, weights = (on_known_device(part, name).detach() for part in parts)
+    if not indptr.device == indices.device == weights.device:
+        raise ValueError(
+            f"{name}: expected parts on one device, got {indptr.device}, {indices.device} and {weights.device}"
+        )
     if weights.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name}: expected weights of float32 or float64, got {weights.dtype}")
     return NeighborGraph(
@@ -202,15 +222,28 @@ def naming_parts(name: str) -> Iterator[None]:
 
 
 def device_of(graph: Graph) -> torch.device:
-    """Where what is found of a graph goes."""
+    """Where a graph is."""
     part = graph if isinstance(graph, Tensor) else getattr(graph, "weights", None)
     return part.device if isinstance(part, Tensor) else torch.device("cpu")
 
 
-def on_cpu(tensor: Tensor, name: str) -> Tensor:
+def on_known_device(tensor: Tensor, name: str) -> Tensor:
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(f"{name}: expected a tensor on a CPU or a GPU, got one on {tensor.device}")
-    return tensor.cpu()
+    if tensor.is_cuda and not library.has_cuda:
+        raise ValueError(
+            f"{name}: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
+            f"got one on {tensor.device}"
+        )
+    return tensor
+
+
+def check_nodes(places: Tensor, nodes: int, name: str) -> None:
+    """As the core checks sources on a CPU."""
+    wrong = ((places < 0) | (places >= nodes)).nonzero()
+    if wrong.numel() > 0:
+        at = int(wrong[0])
+        raise ValueError(f"{name}: expected nodes from 0 to N - 1, got {int(places[at])} at index {at}")
 
 
 def _whole_numbers(tensor: Tensor, name: str) -> Tensor:

@@ -102,7 +102,7 @@ class Side(NamedTuple):
     table: Tensor | None
     """(B, N, D) or (N, D) points, (B, N, N) or (N, N) distances, or (N, L) distances to landmarks."""
     graph: NeighborGraph | None
-    """Of the geometry "geodesic", on the CPU."""
+    """Of the geometry "geodesic", on `device`."""
     device: torch.device
     """Of the distances."""
 
@@ -125,9 +125,9 @@ def of_sides(
             "xy"[side], side, kinds[side], points[side], given[side], of_graphs[side], k, n_landmarks
         )
 
-    if kinds != ("landmark", "landmark"):
+    if kinds != ("landmark", "landmark") or any(_on_gpu(part) for part in (*points, *of_graphs)):
         return of_side(0), of_side(1)
-    # Landmarks are found one after the other, each by a search of one thread.
+    # Landmarks are found one after the other, each by a search of one thread. (Another thread has another current stream.)
     with ThreadPoolExecutor(1) as other:
         second = other.submit(of_side, 1)
         first = of_side(0)
@@ -191,19 +191,25 @@ def _geodesic(name: str, side: int, kind: str, points: object, graph: object, k:
     return Side("geodesic", argument, None, of, device_of(graph))  # type: ignore[arg-type]
 
 
+def _on_gpu(part: object) -> bool:
+    of = part.weights if isinstance(part, NeighborGraph) else part
+    return isinstance(of, Tensor) and of.is_cuda
+
+
 def _landmark(of: Side, count: int) -> Side:
     """A side whose points are known by their shortest paths to landmarks."""
     assert of.graph is not None
     nodes = of.graph.indptr.numel() - 1
     table = _paths_to_landmarks(of.graph, min(count, nodes))
-    return Side("landmark", of.name, table.T.to(of.device).contiguous(), None, of.device)
+    return Side("landmark", of.name, table.T.contiguous(), None, of.device)
 
 
 def _paths_to_landmarks(graph: NeighborGraph, count: int) -> Tensor:
     """(count, N): from nodes that lie far from each other, the first of which is 0.
 
-    As farthest_landmarks() finds them, but eight at a time, whose paths are searched by as many threads. Within a round
-    the paths to the first eight give a lower bound of a node's distance to those just chosen.
+    As farthest_landmarks() finds them, but eight at a time, whose paths are searched by as many threads, or blocks of a
+    GPU. Within a round the paths to the first eight give a lower bound of a node's distance to those just chosen. The host
+    does not wait for a GPU.
     """
     table = shortest_paths(graph, [0])
     nearest = table[0].clone()
@@ -211,13 +217,14 @@ def _paths_to_landmarks(graph: NeighborGraph, count: int) -> Tensor:
     while len(table) < count:
         known, near, chosen = table[:_ROUND], nearest.clone(), []
         for _ in range(min(_ROUND, count - len(table))):
-            node = int(near.argmax())
+            node = near.argmax().view(1)
             chosen.append(node)
-            near = torch.minimum(near, (known - known[:, node, None]).abs_().amax(0))
-            near[node] = nearest[node] = -1
-        new = shortest_paths(graph, chosen)
+            bound = (known - known.index_select(1, node)).abs_().amax(0)
+            near = torch.minimum(near, bound).index_fill_(0, node, -1)
+        places = torch.cat(chosen)
+        new = shortest_paths(graph, places)
         table, nearest = torch.cat([table, new]), torch.minimum(nearest, new.amin(0))
-        nearest[chosen] = -1
+        nearest.index_fill_(0, places, -1)
     return table
 
 

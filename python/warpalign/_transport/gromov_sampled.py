@@ -181,7 +181,7 @@ def _point_set(side: Side) -> PointSet:
         graph, device = side.graph, side.device
 
         def of_graph(places: Tensor) -> Tensor:
-            return shortest_paths(graph, places.cpu()).to(device)
+            return shortest_paths(graph, places).to(device)
 
         return PointSet(
             lambda places: of_graph(places).T,
