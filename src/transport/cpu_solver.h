@@ -343,16 +343,21 @@ struct CpuSolver {
     moved = distance > moved || std::isnan(distance) ? distance : moved;
   }
 
-  // Of partial transport: lambda makes the plan's mass right. A side's `free` has the sums that it takes.
+  // Of partial transport: lambda makes the plan's mass right. A side's `free` has the sums that it takes, in
+  // bits: they are below any number where costs are far above epsilon.
   void move_mass(const Side& side) {
     if (!(mass > 0)) return;
+    const auto bits = [&](int i) {
+      const bool counts = side.reference[i] != 0 && std::isfinite(side.w[i]) && std::isfinite(side.free[i]);
+      return counts ? side.target[i] + side.w[i] - side.free[i] : -kInf;
+    };
+    double top = -kInf;
+    for (int i = 0; i < side.count; ++i) top = std::max(top, bits(i));
     double sum = 0;
-    for (int i = 0; i < side.count; ++i) {
-      if (std::isfinite(side.w[i]) && std::isfinite(side.free[i])) {
-        sum += static_cast<double>(side.reference[i]) * std::exp2(side.target[i] + side.w[i] - side.free[i]);
-      }
+    for (int i = 0; i < side.count && top > -kInf; ++i) {
+      sum += static_cast<double>(side.reference[i]) * std::exp2(bits(i) - top);
     }
-    moved_lambda = std::log2(mass / sum);
+    moved_lambda = sum > 0 ? std::log2(mass / sum) - top : kInf;
     lambda += moved_lambda;
   }
 
