@@ -4,7 +4,8 @@ Usage: python -m benchmarks.transport.gromov_quality [--points 400 500] [--seeds
 
 A row is the median over seeds of: the exact distortion of the plan with all shortest paths, the signed correlation of places along both
 curves, steps, how far sums are from their weights, and seconds. A mirrored matching has a correlation of about −1 and four times the
-distortion. --with-exact adds the exact gradient's row.
+distortion. --with-multiscale adds rows that start from coarse problems, one start and three; --with-exact adds the exact
+gradient's row, and that with a coarse start.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -112,6 +114,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, nargs=2, default=[400, 500])
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--geometry", nargs="+", default=["geodesic", "landmark"])
+    parser.add_argument("--with-multiscale", action="store_true")
     parser.add_argument("--with-exact", action="store_true")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     add_arguments(parser)
@@ -122,20 +125,28 @@ def main() -> None:
     truth = Truth(x, y, device)
     placed = (x.to(device), y.to(device))
 
-    def sampled(geometry: str) -> Callable[[int], tuple[TransportPlan, int]]:
+    def sampled(geometry: str, **options: Any) -> Callable[[int], tuple[TransportPlan, int]]:
         def solve(seed: int) -> tuple[TransportPlan, int]:
-            result = gromov_wasserstein_sampled(*placed, geometry=geometry, k=NEIGHBORS, seed=seed)  # type: ignore[arg-type]
+            result = gromov_wasserstein_sampled(*placed, geometry=geometry, k=NEIGHBORS, seed=seed, **options)  # type: ignore[arg-type]
             return result.plan, result.iterations
 
         return solve
 
-    def exact(seed: int) -> tuple[TransportPlan, int]:
-        result = gromov_wasserstein(*placed, geometry="geodesic", k=NEIGHBORS, seed=seed)
-        return result.plan, int(result.iterations)
+    def exact(init: Literal["eccentricity", "multiscale"]) -> Callable[[int], tuple[TransportPlan, int]]:
+        def solve(seed: int) -> tuple[TransportPlan, int]:
+            result = gromov_wasserstein(*placed, geometry="geodesic", k=NEIGHBORS, seed=seed, init=init)
+            return result.plan, int(result.iterations)
+
+        return solve
 
     cases = [(f"sampled, {name}", sampled(name), arguments.seeds) for name in arguments.geometry]
+    if arguments.with_multiscale:
+        for count in (1, 3):
+            coarse = sampled("geodesic", init="multiscale", restarts=count)
+            cases.append((f"sampled, geodesic, multiscale, {count} starts", coarse, arguments.seeds))
     if arguments.with_exact:
-        cases.append(("exact", exact, 1))
+        cases.append(("exact", exact("eccentricity"), 1))
+        cases.append(("exact, multiscale", exact("multiscale"), 3))
     path, commit = result_path(arguments, device_name(device), f"-gromov-quality-{n}x{m}")
     rows: list[Row] = []
     for name, solve, seeds in cases:

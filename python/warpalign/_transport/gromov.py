@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -30,14 +30,17 @@ from warpalign._transport.checks import (
 )
 from warpalign._transport.costs import Scale
 from warpalign._transport.graphs import Graph
+from warpalign._transport.gromov_coarse import Course, coarse_start
 from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
-from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State, solve
-from warpalign._transport.gromov_start import anchored_cost, eccentricity_cost, plan_of_cost, product_plan
+from warpalign._transport.gromov_restarts import best_state, objective_value
+from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State
+from warpalign._transport.gromov_start import eccentricity_cost, plan_of_cost, product_plan
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
-Start = Literal["eccentricity", "product"]
+Start = Literal["eccentricity", "product", "multiscale"]
+STARTS: tuple[str, ...] = get_args(Start)
 
 
 class GromovResult:
@@ -78,7 +81,7 @@ class GromovResult:
     @cached_property
     def _value(self) -> Tensor:
         of, given = self._of, self._problem.of
-        value = _objective(of, self._solution, self._dense)
+        value = objective_value(of, self._solution, self._dense)
         inputs = (of.cx, of.cy, of.features, given.a, given.b, given.epsilons)
         return self._problem.squeezed(_once_differentiable(value, inputs))
 
@@ -137,20 +140,6 @@ def _once_differentiable(value: Tensor, inputs: tuple[Tensor | None, ...]) -> Te
     found = torch.autograd.grad(value.sum(), wanted, retain_graph=True, allow_unused=True)
     gradients = [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
     return apply(_Value, value.detach(), *gradients, *wanted)  # type: ignore[no-any-return]
-
-
-def _objective(of: Objective, solution: autograd.Solution, plan: Tensor) -> Tensor:
-    """(B,): E, entropy and marginal terms at the plan of a linearised problem.
-
-    The problem's value has all but E, of which it has a linear part; that is replaced. By the envelope theorem the plan is
-    a constant for E's derivatives, and the problem's value has those by weights, epsilon and features.
-    """
-    fixed = of.detached()
-    linear = solution.linear.detach()
-    if fixed.features is not None and of.weight > 0:
-        linear = linear - of.weight * torch.where(plan == 0, 0.0, fixed.features * plan).sum((1, 2))
-    value = solution.value - linear
-    return value + (1 - of.weight) * of.distortion(plan) if of.weight < 1 else value
 
 
 def gromov_wasserstein(
@@ -220,9 +209,11 @@ def gromov_wasserstein(
         rho_a: the strength of KL on the row sums. None: sums are exact; 0: sums are free (semi-relaxed).
         rho_b: the same for the column sums.
         mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
-        init: "eccentricity" compares points by their root mean squared distance to all others; "product" is a bᵀ; or a plan.
+        init: "eccentricity" compares points by their root mean squared distance to all others; "product" is a bᵀ;
+            "multiscale" solves the problem of 200 drawn points of each set first, which have the weights of the points
+            around them, from their eccentricities; or a plan.
         restarts: how many starts are made, of which the best result is kept. All but the first take a pair of points, which
-            is drawn from the first start, for matched.
+            is drawn from the first start, for matched. With "multiscale", starts of the problem of drawn points.
         seed: of those draws.
         epsilon_start: steps begin with this epsilon, where it is larger, which shrinks by epsilon_factor in each step.
         epsilon_factor: between 0 and 1.
@@ -294,10 +285,17 @@ def gromov_wasserstein(
     )
     with naming_arguments():
         with torch.no_grad(), matmul_precision_of(precision):
-            state = _best(of.detached(), problem, schedule, inner, init, starts, first_seed, callback)
+            fixed, weights = of.detached(), Inputs(*(None if t is None else t.detach() for t in problem.of))
+            course = Course(schedule, inner, problem.settings, starts, first_seed)
+            start = _start(fixed, weights, course, init)
+            # The coarse problem has had the other starts.
+            fine = 1 if isinstance(init, str) and init == "multiscale" else starts
+            state = best_state(
+                fixed, weights, start, schedule, inner, problem.settings, fine, first_seed, callback
+            )
         with torch.no_grad():
             slope = of.detached()._replace(features=None).cost(state.plan)
-        cost = slope if of.features is None else slope + of.weight * of.features
+        cost = slope if of.features is None else slope + _weighted(of.features, of.weight)
         problem = problem._replace(
             of=problem.of._replace(cost=cost, f0=state.f.contiguous(), g0=state.g.contiguous())
         )
@@ -325,6 +323,11 @@ def _objective_of(table: Distances, feature_cost: object, feature_weight: object
     return Objective(table.x, table.y, table.symmetric, features.expand(shape), weight)
 
 
+def _weighted(features: Tensor, weight: float) -> Tensor:
+    """Forbidden pairs are none where the weight is 0."""
+    return weight * (features if weight > 0 else torch.nan_to_num(features, nan=0.0, posinf=0.0, neginf=0.0))
+
+
 def _problem(
     of: Objective, table: Distances, a: object, b: object, epsilon: object, settings: Settings
 ) -> Problem:
@@ -347,62 +350,7 @@ def _epsilons(problem: Problem) -> Tensor:
     return a.new_full(a.shape[:1], problem.settings.epsilon) if given is None else given
 
 
-def _best(
-    of: Objective,
-    problem: Problem,
-    schedule: Schedule,
-    inner: Settings,
-    init: object,
-    starts: int,
-    seed: int,
-    callback: Callback | None,
-) -> State:
-    """The state with the least objective of each problem."""
-    weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
-    start = _start(of, weights, schedule, inner, init)
-    best = solve(of, weights, start, schedule, inner, callback)
-    if starts == 1:
-        return best
-    generator = torch.Generator().manual_seed(seed)
-    value = _value_of(of, weights, best, problem)
-    early = schedule.epsilon.clamp(min=schedule.epsilon_start)
-    for _ in range(starts - 1):
-        anchored = plan_of_cost(anchored_cost(of, weights, start, generator), weights, early, inner)
-        other = solve(of, weights, anchored, schedule, inner)
-        other_value = _value_of(of, weights, other, problem)
-        better = other_value < value
-        value = value.where(~better, other_value)
-        best = State(
-            _chosen(better, other.plan, best.plan),
-            _chosen(better, other.f, best.f),
-            _chosen(better, other.g, best.g),
-            _chosen(better, other.iterations, best.iterations),
-            _chosen(better, other.converged, best.converged),
-            best.moved,
-        )
-    return best
-
-
-def _chosen(which: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(which.view(-1, *[1] * (one.dim() - 1)), one, other)
-
-
-def _value_of(of: Objective, weights: Inputs, state: State, problem: Problem) -> Tensor:
-    """(B,): the objective that a state leads to."""
-    given = weights._replace(
-        cost=of.cost(state.plan),
-        epsilons=_epsilons(problem).detach(),
-        f0=state.f.contiguous(),
-        g0=state.g.contiguous(),
-    )
-    solution = autograd.sinkhorn(given, problem.settings)
-    plan = plan_ops.dense(
-        *given._replace(f0=solution.f, g0=solution.g), **as_keywords(problem.settings._replace(mass=0.0))
-    )
-    return _objective(of, solution, plan)
-
-
-def _start(of: Objective, weights: Inputs, schedule: Schedule, inner: Settings, init: object) -> Tensor:
+def _start(of: Objective, weights: Inputs, course: Course, init: object) -> Tensor:
     """(B, N, M)"""
     batch, n, m = of.cx.shape[0], of.cx.shape[1], of.cy.shape[1]
     if isinstance(init, (Tensor, TransportPlan)):
@@ -415,9 +363,12 @@ def _start(of: Objective, weights: Inputs, schedule: Schedule, inner: Settings, 
                 f"init: expected {of.cx.dtype} on {of.cx.device}, got {plan.dtype} on {plan.device}"
             )
         return plan.expand(batch, n, m)
-    if init not in ("eccentricity", "product"):
-        raise ValueError(f'init: expected "eccentricity", "product" or a plan (N, M), got {init!r}')
+    if init not in STARTS:
+        names = ", ".join(f'"{name}"' for name in STARTS)
+        raise ValueError(f"init: expected {names} or a plan (N, M), got {init!r}")
     if init == "product":
-        return product_plan(weights, inner.mass)
-    early = schedule.epsilon.clamp(min=schedule.epsilon_start)
-    return plan_of_cost(eccentricity_cost(of, weights), weights, early, inner)
+        return product_plan(weights, course.inner.mass)
+    if init == "multiscale":
+        return coarse_start(of, weights, course)
+    early = course.schedule.epsilon.clamp(min=course.schedule.epsilon_start)
+    return plan_of_cost(eccentricity_cost(of, weights), weights, early, course.inner)

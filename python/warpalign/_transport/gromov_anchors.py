@@ -27,6 +27,7 @@ _STRIDE = 8  # iterations of a call
 _CYCLE = 6  # calls between two extrapolations
 _STANDS = 1e-3  # the last iterations end when no sum of a call's plan changes by this share
 _REGULARISATION = 1e-14
+_FARTHEST = 20  # times the path's own length: an extrapolation leads no farther
 _ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
@@ -410,11 +411,15 @@ def _extrapolated(path: list[Tensor]) -> Tensor:
     points = torch.cat(path).double()
     moves = points.diff(dim=0)
     products = moves @ moves.T
-    products = products + products.diagonal().sum() * _REGULARISATION * torch.eye(len(moves)).to(products)
+    # Moves that differ by rounding alone, as those of potentials that grow without end do, have no limit to be found.
+    rounding = moves.shape[1] * (torch.finfo(path[0].dtype).eps * points.abs().amax()).square()
+    least = products.diagonal().sum() * _REGULARISATION + rounding
+    products = products + least * torch.eye(len(moves)).to(products)
     weights, _ = torch.linalg.solve_ex(products, products.new_ones(len(moves)))
     weights = weights / weights.sum()
     found = (weights @ points[1:])[None].to(path[0].dtype)
-    return torch.where(found.isfinite(), found, path[-1])
+    far = (found - path[-1]).abs().amax() > _FARTHEST * (path[-1] - path[0]).abs().amax()
+    return torch.where(found.isfinite() & ~far, found, path[-1])
 
 
 def _centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

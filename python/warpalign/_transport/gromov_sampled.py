@@ -17,11 +17,17 @@ from warpalign._transport.checks import check_callback, check_descent, check_row
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
 from warpalign._transport.gromov_anchors import Descent, Patience, PointSet, Start, pairs_of_table
+from warpalign._transport.gromov_coarse import Course, coarse_anchors
 from warpalign._transport.gromov_geometry import Geometry, Side, largest_differences, of_sides
+from warpalign._transport.gromov_solver import Schedule
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 
 _LAST_PAIRS = 1000
+_COARSE_STEPS = 200
+_COARSE_ITERATIONS = 20
+_COARSE_LAST = 500
+_COARSE_TOLERANCE = 1e-3
 Callback = Callable[[int, float, Tensor], object]
 
 
@@ -58,7 +64,8 @@ def gromov_wasserstein_sampled(
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
-    init: Literal["eccentricity"] | Tensor | TransportPlan = "eccentricity",
+    init: Literal["eccentricity", "multiscale"] | Tensor | TransportPlan = "eccentricity",
+    restarts: int = 1,
     n_anchors: int = 80,
     epsilon_start: float | None = 1e-2,
     epsilon_factor: float = 0.9,
@@ -90,7 +97,9 @@ def gromov_wasserstein_sampled(
         features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
         feature_cost: F (N, M) itself, in the place of features.
         feature_weight: from 0 to below 1.
-        init: "eccentricity", or a plan (N, M) from which the first anchors are drawn.
+        init: "eccentricity"; "multiscale", for the plan of 200 drawn points of each set, found as by
+            :func:`warpalign.transport.gromov_wasserstein`; or a plan (N, M). The first anchors are drawn from the plan.
+        restarts: starts of the problem of drawn points, of which the best result is kept; 1 without "multiscale".
         n_anchors: pairs of a step. The cost's standard deviation falls with their root.
         step: how much of the plan from which anchors are drawn is new in each step.
         patience: steps without a better running mean of the linearised cost, at the last epsilon, after which steps end.
@@ -127,7 +136,8 @@ def gromov_wasserstein_sampled(
     inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
     polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
     new_share, count = check_step(step), check_count(n_anchors, "n_anchors")
-    generator = torch.Generator().manual_seed(check_count(seed, "seed", 0))
+    first_seed = check_count(seed, "seed", 0)
+    generator = torch.Generator().manual_seed(first_seed)
     found = of_sides(
         (x, y),
         distances,
@@ -149,11 +159,16 @@ def gromov_wasserstein_sampled(
     weight, extra = _features(features, feature_cost is not None, feature_weight, sides)
     table = _feature_table(feature_cost, sides)
     first = _start(init, sides)
+    is_coarse, starts = isinstance(init, str) and init == "multiscale", check_count(restarts, "restarts")
+    if starts > 1 and not is_coarse:
+        raise ValueError(f'restarts: expected 1 without init = "multiscale", got {starts}')
     least = check_count(min_iter, "min_iter")
     check_callback(callback)
     with torch.no_grad(), naming_arguments():
         descent = Descent(sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator)
         now = max(last, start)
+        if is_coarse:
+            first = coarse_anchors(descent, _course(descent, last, start, starts, first_seed))
         descent.begin(now, first)
         history: list[Tensor] = []
         stop = Patience(waits)
@@ -173,6 +188,21 @@ def gromov_wasserstein_sampled(
         Problem(final.of, final.settings._replace(mass=0.0, precision=0), True, None, None), f, g
     )
     return SampledGromovResult(plan, estimate, deviation, stop.is_over(), len(history), torch.stack(history))
+
+
+def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int, seed: int) -> Course:
+    """What gromov_wasserstein does by default, from and to the epsilons of this solve."""
+    settings = of.settings._replace(max_iterations=_COARSE_ITERATIONS)
+    schedule = Schedule(
+        of.sides[0].like.new_full((1,), epsilon),
+        epsilon_start,
+        settings.epsilon_factor,
+        1.0,
+        False,
+        _COARSE_STEPS,
+        _COARSE_TOLERANCE,
+    )
+    return Course(schedule, settings, settings._replace(max_iterations=_COARSE_LAST), starts, seed)
 
 
 def _point_set(side: Side) -> PointSet:
@@ -227,8 +257,8 @@ def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
     if isinstance(init, Tensor):
         table = _table_of_pairs(init, "init", sides)
         return Start(partial(pairs_of_table, table), table.sum)
-    if init != "eccentricity":
-        raise ValueError(f'init: expected "eccentricity" or a plan (N, M), got {init!r}')
+    if init not in ("eccentricity", "multiscale"):
+        raise ValueError(f'init: expected "eccentricity", "multiscale" or a plan (N, M), got {init!r}')
     return None
 
 

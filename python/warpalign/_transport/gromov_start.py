@@ -35,7 +35,7 @@ def eccentricity_cost(of: Objective, weights: Inputs) -> Tensor:
     assert weights.a is not None and weights.b is not None
     x, y = eccentricities(of.cx, weights.a), eccentricities(of.cy, weights.b)
     cost = (x[:, :, None] - y[:, None, :]).square_().mul_(2 * (1 - of.weight))
-    return cost if of.features is None else cost.add_(of.features, alpha=of.weight)
+    return cost if of.features is None or of.weight == 0 else cost.add_(of.features, alpha=of.weight)
 
 
 def plan_of_cost(cost: Tensor, weights: Inputs, epsilons: Tensor, settings: Settings) -> Tensor:

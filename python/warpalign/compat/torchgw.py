@@ -15,7 +15,7 @@ Signatures and keys of the log are the original's; :func:`warpalign.transport.gr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -91,7 +91,8 @@ def sampled_gw(
         rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
         mixed_precision: True: float32 in the place of float64.
         T_init: a plan (N, K) to start from.
-        tol, grad_mode, multiscale, n_coarse, lambda_ema_beta: change nothing.
+        multiscale: without T_init, start from the plan of 200 points of each set.
+        tol, grad_mode, n_coarse, lambda_ema_beta: change nothing.
     """
     if distance_mode not in _MODES:
         raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")
@@ -151,7 +152,7 @@ def sampled_gw(
             **options,
             feature_cost=_detached(costs) if fgw_alpha > 0 else None,
             feature_weight=fgw_alpha * factor,
-            init="eccentricity" if T_init is None else tensor(T_init),
+            init=_start(multiscale) if T_init is None else tensor(T_init),
             n_anchors=M,
             step=alpha,
             max_iter=max_iter,
@@ -218,6 +219,10 @@ def _shared(s_shared: int | None, n: int, m: int) -> float | None:
     if not 0 < s_shared <= min(n, m):
         raise ValueError(f"s_shared: expected from 1 to {min(n, m)} points, got {s_shared}")
     return s_shared / max(n, m)
+
+
+def _start(multiscale: bool) -> Literal["eccentricity", "multiscale"]:
+    return "multiscale" if multiscale else "eccentricity"
 
 
 def _detached(costs: Tensor | None) -> Tensor | None:

@@ -161,7 +161,8 @@ CALLS: BadCalls = {
         mass=2.0, message="mass: expected at most the smaller sum of weights, got 2 at index 0", cpu_only=True
     ),
     "gromov_wasserstein: an unknown start": bad(
-        init="random", message='init: expected "eccentricity", "product" or a plan (N, M), got \'random\''
+        init="random",
+        message='init: expected "eccentricity", "product", "multiscale" or a plan (N, M), got \'random\'',
     ),
     "gromov_wasserstein: a start of other sizes": bad(
         init=zeros(5, 5), message="init: expected a plan (5, 6) or (3, 5, 6), got (5, 5)"
@@ -301,7 +302,12 @@ SAMPLED: BadCalls = {
         message="feature_cost: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
     ),
     "an unknown start": bad_sampled(
-        init="product", message="init: expected \"eccentricity\" or a plan (N, M), got 'product'"
+        init="product",
+        message='init: expected "eccentricity", "multiscale" or a plan (N, M), got \'product\'',
+    ),
+    "no restart": bad_sampled(restarts=0, message="restarts: expected at least 1, got 0"),
+    "restarts of one start": bad_sampled(
+        restarts=3, message='restarts: expected 1 without init = "multiscale", got 3'
     ),
     "a start of other sizes": bad_sampled(
         init=zeros(5, 5), message="init: expected shape (5, 6), got (5, 5)"
