@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "warpalign/dtype.h"
@@ -59,7 +60,7 @@ inline const char* name_of(DType dtype) {
   }
 }
 
-// Of replays of a graph, between events.
+// The median time in milliseconds of `repeats` replays of a graph, measured between events.
 inline double median_ms(cudaGraph_t graph, cudaStream_t stream, int repeats) {
   cudaGraphExec_t run;
   expect(cudaGraphInstantiate(&run, graph, 0), "instantiate");
@@ -92,8 +93,50 @@ cudaGraph_t capture(cudaStream_t stream, const Work& work) {
   return graph;
 }
 
-// Bytes read and written each second. Outside a graph: replayed from one, this copy measured 2.7e12 B/s on an
-// H200 on which device-to-device copies reach 4.3e12.
+// A part of a captured graph that can be replayed alone.
+struct GraphPart {
+  cudaGraph_t graph;
+  int kernels;  // how many launches the part holds
+};
+
+// The launches of `graph` whose kernel's mangled name holds `name`, one after another. With `with_memsets`,
+// all of the graph's memsets come before them.
+inline GraphPart part_of(cudaGraph_t graph, const char* name, bool with_memsets) {
+  std::size_t count = 0;
+  expect(cudaGraphGetNodes(graph, nullptr, &count), "nodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  expect(cudaGraphGetNodes(graph, nodes.data(), &count), "nodes");
+  GraphPart part = {nullptr, 0};
+  expect(cudaGraphCreate(&part.graph, 0), "graph");
+  std::vector<cudaGraphNode_t> before;
+  for (const bool kernels : {false, true}) {
+    for (const cudaGraphNode_t node : nodes) {
+      cudaGraphNodeType type;
+      expect(cudaGraphNodeGetType(node, &type), "type");
+      cudaGraphNode_t copy;
+      if (!kernels && with_memsets && type == cudaGraphNodeTypeMemset) {
+        cudaMemsetParams params;
+        expect(cudaGraphMemsetNodeGetParams(node, &params), "memset");
+        expect(cudaGraphAddMemsetNode(&copy, part.graph, before.data(), before.size(), &params), "memset");
+        before.assign(1, copy);
+      }
+      if (kernels && type == cudaGraphNodeTypeKernel) {
+        cudaKernelNodeParams params;
+        expect(cudaGraphKernelNodeGetParams(node, &params), "kernel");
+        const char* kernel = nullptr;
+        expect(cudaFuncGetName(&kernel, params.func), "name");
+        if (!std::strstr(kernel, name)) continue;
+        expect(cudaGraphAddKernelNode(&copy, part.graph, before.data(), before.size(), &params), "kernel");
+        before.assign(1, copy);
+        ++part.kernels;
+      }
+    }
+  }
+  return part;
+}
+
+// Bytes that a copy on the device reads and writes each second. The copy is measured outside a graph:
+// replayed from a graph it measured 2.7e12 B/s on an H200 on which device-to-device copies reach 4.3e12.
 inline double copy_rate(cudaStream_t stream) {
   const std::size_t bytes = std::size_t{4} << 30;
   const Memory from(bytes), to(bytes);

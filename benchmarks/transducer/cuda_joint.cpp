@@ -27,41 +27,6 @@ struct Shape {
   int batch, frames, states, labels, hidden;
 };
 
-// The graph's kernels whose name holds `name`, and what is set in memory before them.
-cudaGraph_t part_of(cudaGraph_t graph, const char* name, bool with_memsets, int* kernels_found) {
-  std::size_t count = 0;
-  expect(cudaGraphGetNodes(graph, nullptr, &count), "nodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  expect(cudaGraphGetNodes(graph, nodes.data(), &count), "nodes");
-  cudaGraph_t part;
-  expect(cudaGraphCreate(&part, 0), "graph");
-  std::vector<cudaGraphNode_t> before;
-  for (const bool kernels : {false, true}) {
-    for (const cudaGraphNode_t node : nodes) {
-      cudaGraphNodeType type;
-      expect(cudaGraphNodeGetType(node, &type), "type");
-      cudaGraphNode_t copy;
-      if (!kernels && with_memsets && type == cudaGraphNodeTypeMemset) {
-        cudaMemsetParams params;
-        expect(cudaGraphMemsetNodeGetParams(node, &params), "memset");
-        expect(cudaGraphAddMemsetNode(&copy, part, before.data(), before.size(), &params), "memset");
-        before.assign(1, copy);
-      }
-      if (kernels && type == cudaGraphNodeTypeKernel) {
-        cudaKernelNodeParams params;
-        expect(cudaGraphKernelNodeGetParams(node, &params), "kernel");
-        const char* kernel = nullptr;
-        expect(cudaFuncGetName(&kernel, params.func), "name");
-        if (!std::strstr(kernel, name)) continue;
-        expect(cudaGraphAddKernelNode(&copy, part, before.data(), before.size(), &params), "kernel");
-        before.assign(1, copy);
-        ++*kernels_found;
-      }
-    }
-  }
-  return part;
-}
-
 // N(0, scale) values.
 Memory normal(std::size_t count, float scale, DType dtype, unsigned seed) {
   std::mt19937 random(seed);
@@ -151,9 +116,10 @@ void measure(const Shape& shape, cudaStream_t stream) {
                {"add", "wide_add"},
                {"lattice", "lattice"}};
   for (const auto& part : parts) {
-    int nodes = 0;
-    const cudaGraph_t alone = part_of(step, part.name, false, &nodes);
-    if (nodes > 0) std::printf(" | %s %.3f (%d)", part.label, median_ms(alone, stream, kRepeats), nodes);
+    const GraphPart alone = part_of(step, part.name, false);
+    if (alone.kernels > 0) {
+      std::printf(" | %s %.3f (%d)", part.label, median_ms(alone.graph, stream, kRepeats), alone.kernels);
+    }
   }
   int live = 0;
   expect(cudaMemcpy(&live, second_workspace.as(), sizeof(live), cudaMemcpyDeviceToHost), "copy");

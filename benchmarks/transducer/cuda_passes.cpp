@@ -207,40 +207,6 @@ bool check() {
 
 // ---- Times
 
-// The graph's kernels whose name holds `name`, and what is set in memory before them.
-cudaGraph_t part_of(cudaGraph_t graph, const char* name, bool with_memsets) {
-  std::size_t count = 0;
-  expect(cudaGraphGetNodes(graph, nullptr, &count), "nodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  expect(cudaGraphGetNodes(graph, nodes.data(), &count), "nodes");
-  cudaGraph_t part;
-  expect(cudaGraphCreate(&part, 0), "graph");
-  std::vector<cudaGraphNode_t> before;
-  for (const bool kernels : {false, true}) {
-    for (const cudaGraphNode_t node : nodes) {
-      cudaGraphNodeType type;
-      expect(cudaGraphNodeGetType(node, &type), "type");
-      cudaGraphNode_t copy;
-      if (!kernels && with_memsets && type == cudaGraphNodeTypeMemset) {
-        cudaMemsetParams params;
-        expect(cudaGraphMemsetNodeGetParams(node, &params), "memset");
-        expect(cudaGraphAddMemsetNode(&copy, part, before.data(), before.size(), &params), "memset");
-        before.assign(1, copy);
-      }
-      if (kernels && type == cudaGraphNodeTypeKernel) {
-        cudaKernelNodeParams params;
-        expect(cudaGraphKernelNodeGetParams(node, &params), "kernel");
-        const char* kernel = nullptr;
-        expect(cudaFuncGetName(&kernel, params.func), "name");
-        if (!std::strstr(kernel, name)) continue;
-        expect(cudaGraphAddKernelNode(&copy, part, before.data(), before.size(), &params), "kernel");
-        before.assign(1, copy);
-      }
-    }
-  }
-  return part;
-}
-
 // N(0,1) values, repeated every 64 MiB (a few rows more or less, so that no row repeats in step).
 void fill(void* data, std::size_t bytes, DType dtype) {
   std::mt19937 random(3);
@@ -285,9 +251,9 @@ void measure(const Shape& shape, double rate, cudaStream_t stream) {
   });
   const int repeats = shape.bytes() > (std::size_t{4} << 30) ? 9 : 21;
   const double all = median_ms(step, stream, repeats);
-  const double gradient = median_ms(part_of(step, "row_gradient_kernel", false), stream, repeats);
-  const double rows = median_ms(part_of(step, "11rows_kernel", false), stream, repeats);
-  const double lattice = median_ms(part_of(step, "lattice_kernel", true), stream, repeats);
+  const double gradient = median_ms(part_of(step, "row_gradient_kernel", false).graph, stream, repeats);
+  const double rows = median_ms(part_of(step, "11rows_kernel", false).graph, stream, repeats);
+  const double lattice = median_ms(part_of(step, "lattice_kernel", true).graph, stream, repeats);
   // Rows that were not dead: an entry that is not 0.
   const std::size_t size = size_of(shape.dtype);
   std::vector<unsigned char> column(shape.rows() * size);
