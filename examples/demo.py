@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import warpalign
+from command_line import choose_device, parse_arguments
 from demo_steps import compare, data, plots
 from demo_steps.barycenter import Barycenter, barycenter
 from demo_steps.forecast import Forecaster, split, train_forecaster
@@ -25,22 +26,6 @@ from demo_steps.recurrent import Trained, train_kinds
 GAMMA = 0.1  # the series are z-normalised: at gamma 1 the many possible alignments would outweigh the costs
 EEG_WINDOW, EEG_HOP = 80, 4  # samples: one second, every twentieth of a second
 SEED = 0
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--device", default=None, help="cpu, cuda or cuda:N (default: the GPU where there is one)"
-    )
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the plots (default: out)")
-    parser.add_argument("--quick", action="store_true", help="fewer series and steps")
-    return parser.parse_args()
-
-
-def choose_device(name: str | None) -> torch.device:
-    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    torch.zeros(1, device=device)  # an unusable device fails here, with torch's own message
-    return device
 
 
 def device_name(device: torch.device) -> str:
@@ -208,7 +193,7 @@ def run(arguments: argparse.Namespace) -> None:
 def main() -> int:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        run(parse_arguments())
+        run(parse_arguments(__doc__, quick="fewer series and steps"))
     except (OSError, RuntimeError, ValueError, ModuleNotFoundError) as error:
         print(f"demo: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1

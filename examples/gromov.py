@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 import warpalign
+from command_line import choose_device, parse_arguments
 from gromov_steps import data, graphs, modalities, plots, scaling
 
 SEED = 0
@@ -40,21 +40,10 @@ FULL = Size(
 QUICK = Size(samples=250, noise=[0.0, 0.1], copies=1, points=[(200, 250), (400, 500)])
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--device", default=None, help="cpu, cuda or cuda:N (default: the GPU where there is one)"
-    )
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the plots (default: out)")
-    parser.add_argument("--quick", action="store_true", help="fewer copies of graphs and fewer points")
-    return parser.parse_args()
-
-
 def run(arguments: argparse.Namespace) -> None:
     start = time.perf_counter()
     size, out = QUICK if arguments.quick else FULL, arguments.out
-    device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    torch.zeros(1, device=device)  # an unusable device fails here, with torch's own message
+    device = choose_device(arguments.device)
     out.mkdir(parents=True, exist_ok=True)
     print(f"warpalign {warpalign.__version__}, torch {torch.__version__}, {device}")
 
@@ -91,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     try:
-        run(parse_arguments())
+        run(parse_arguments(__doc__, quick="fewer copies of graphs and fewer points"))
     except (OSError, RuntimeError, ValueError, ImportError) as error:
         print(f"gromov: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 import warpalign
+from command_line import choose_device, parse_arguments
 from transport_steps import colour, data, digits, flow, plots
 
 SEED = 0
@@ -22,11 +22,11 @@ SEED = 0
 
 class Size(NamedTuple):
     pixels: int
-    """Of each photograph, between which the plan is sought."""
+    """Pixels of each photograph that the plan is made of."""
     shrink: int
     """Every so many rows and columns of the photograph are coloured."""
     digits: int | None
-    """Of each domain; None: all."""
+    """Images of each domain; None: all."""
     points: int
     frames: int
     steps: int
@@ -37,21 +37,10 @@ FULL = Size(pixels=20000, shrink=1, digits=None, points=1500, frames=6, steps=8)
 QUICK = Size(pixels=1000, shrink=4, digits=400, points=200, frames=6, steps=4)
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--device", default=None, help="cpu, cuda or cuda:N (default: the GPU where there is one)"
-    )
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the plots (default: out)")
-    parser.add_argument("--quick", action="store_true", help="fewer pixels, digits, points and steps")
-    return parser.parse_args()
-
-
 def run(arguments: argparse.Namespace) -> None:
     start = time.perf_counter()
     size, out = QUICK if arguments.quick else FULL, arguments.out
-    device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    torch.zeros(1, device=device)  # an unusable device fails here, with torch's own message
+    device = choose_device(arguments.device)
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
     print(f"warpalign {warpalign.__version__}, torch {torch.__version__}, {device}")
@@ -85,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     try:
-        run(parse_arguments())
+        run(parse_arguments(__doc__, quick="fewer pixels, digits, points and steps"))
     except (OSError, RuntimeError, ValueError, ImportError) as error:
         print(f"transport: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1

@@ -19,7 +19,7 @@ Array = NDArray[np.float32]
 
 class Adapted(NamedTuple):
     accuracies: dict[str, float]
-    """Of a nearest-neighbour classifier on the second domain, by what it was trained on."""
+    """Accuracy of a nearest-neighbour classifier on the second domain, keyed by its training images."""
     moved: Array
     """(n, 64): source images on their way to the second domain, semi-relaxed."""
 
@@ -43,6 +43,6 @@ def adapt(domains: Domains, device: torch.device) -> Adapted:
 
 
 def accuracy(train: Tensor, domains: Domains) -> float:
-    """Of the nearest neighbour among source images, moved or not."""
+    """Accuracy of the nearest neighbour among source images, moved or not."""
     nearest = torch.cdist(domains.target.double(), train.double()).argmin(1)
     return float((domains.source_digit[nearest] == domains.target_digit).double().mean())
