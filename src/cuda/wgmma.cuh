@@ -1,8 +1,10 @@
 // Products of tiles in shared memory by the 128 threads of a warpgroup (wgmma, sm_90a alone; elsewhere the
 // functions trap). Factors are binary16 or bfloat16, sums float32.
 //
-// A tile lies in 8 x 8 elements of 128 bytes, row behind row. Plain: a row of such a piece is a row (column)
-// of the product, and its elements follow the depth. Transposed: a row is a step of the depth.
+// A tile lies in shared memory as pieces of 8 x 8 elements. A piece takes 128 bytes, one row behind the
+// other. In a plain tile, a piece's row belongs to one row (column) of the product and runs along the depth.
+// In a transposed tile, a piece's row belongs to one step of the depth and runs along the product's rows
+// (columns).
 #pragma once
 
 #include <cstdint>
@@ -12,15 +14,14 @@
 
 namespace warpalign::cuda {
 
-// Where a factor's tile lies in shared memory, and how far in bytes the next piece of 8 is: along the depth,
-// and along the rows (columns).
+// Where a factor's tile lies in shared memory.
 struct SharedTile {
   const void* data;
-  int depth_step;
-  int across_step;
+  int depth_step;   // bytes from a piece to the next one along the depth
+  int across_step;  // bytes from a piece to the next one along the product's rows (columns)
 };
 
-// Registers of instructions whose product is 216 or 256 columns wide.
+// The sums' registers in the instruction, and as operands: 108 or 128 for products of 216 or 256 columns.
 // clang-format off
 #define WARPALIGN_WGMMA_REGISTERS_216 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
@@ -30,57 +31,18 @@ struct SharedTile {
   "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
   "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
   "%104, %105, %106, %107"
-#define WARPALIGN_WGMMA_OUTPUTS_216 \
-  "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), \
-  "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]), "+f"(sum[12]), \
-  "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), \
-  "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), "+f"(sum[24]), \
-  "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), \
-  "+f"(sum[31]), "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]), "+f"(sum[36]), \
-  "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]), "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), \
-  "+f"(sum[43]), "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]), "+f"(sum[48]), \
-  "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]), "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), \
-  "+f"(sum[55]), "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]), "+f"(sum[60]), \
-  "+f"(sum[61]), "+f"(sum[62]), "+f"(sum[63]), "+f"(sum[64]), "+f"(sum[65]), "+f"(sum[66]), \
-  "+f"(sum[67]), "+f"(sum[68]), "+f"(sum[69]), "+f"(sum[70]), "+f"(sum[71]), "+f"(sum[72]), \
-  "+f"(sum[73]), "+f"(sum[74]), "+f"(sum[75]), "+f"(sum[76]), "+f"(sum[77]), "+f"(sum[78]), \
-  "+f"(sum[79]), "+f"(sum[80]), "+f"(sum[81]), "+f"(sum[82]), "+f"(sum[83]), "+f"(sum[84]), \
-  "+f"(sum[85]), "+f"(sum[86]), "+f"(sum[87]), "+f"(sum[88]), "+f"(sum[89]), "+f"(sum[90]), \
-  "+f"(sum[91]), "+f"(sum[92]), "+f"(sum[93]), "+f"(sum[94]), "+f"(sum[95]), "+f"(sum[96]), \
-  "+f"(sum[97]), "+f"(sum[98]), "+f"(sum[99]), "+f"(sum[100]), "+f"(sum[101]), "+f"(sum[102]), \
-  "+f"(sum[103]), "+f"(sum[104]), "+f"(sum[105]), "+f"(sum[106]), "+f"(sum[107])
 #define WARPALIGN_WGMMA_REGISTERS_256 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
-  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
-  "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
-  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, " \
-  "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
-  "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
-  "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, " \
+  WARPALIGN_WGMMA_REGISTERS_216 ", %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, " \
   "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define WARPALIGN_WGMMA_OUTPUTS_256 \
-  "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), \
-  "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]), "+f"(sum[12]), \
-  "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), \
-  "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), "+f"(sum[24]), \
-  "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), \
-  "+f"(sum[31]), "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]), "+f"(sum[36]), \
-  "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]), "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), \
-  "+f"(sum[43]), "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]), "+f"(sum[48]), \
-  "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]), "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), \
-  "+f"(sum[55]), "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]), "+f"(sum[60]), \
-  "+f"(sum[61]), "+f"(sum[62]), "+f"(sum[63]), "+f"(sum[64]), "+f"(sum[65]), "+f"(sum[66]), \
-  "+f"(sum[67]), "+f"(sum[68]), "+f"(sum[69]), "+f"(sum[70]), "+f"(sum[71]), "+f"(sum[72]), \
-  "+f"(sum[73]), "+f"(sum[74]), "+f"(sum[75]), "+f"(sum[76]), "+f"(sum[77]), "+f"(sum[78]), \
-  "+f"(sum[79]), "+f"(sum[80]), "+f"(sum[81]), "+f"(sum[82]), "+f"(sum[83]), "+f"(sum[84]), \
-  "+f"(sum[85]), "+f"(sum[86]), "+f"(sum[87]), "+f"(sum[88]), "+f"(sum[89]), "+f"(sum[90]), \
-  "+f"(sum[91]), "+f"(sum[92]), "+f"(sum[93]), "+f"(sum[94]), "+f"(sum[95]), "+f"(sum[96]), \
-  "+f"(sum[97]), "+f"(sum[98]), "+f"(sum[99]), "+f"(sum[100]), "+f"(sum[101]), "+f"(sum[102]), \
-  "+f"(sum[103]), "+f"(sum[104]), "+f"(sum[105]), "+f"(sum[106]), "+f"(sum[107]), "+f"(sum[108]), \
-  "+f"(sum[109]), "+f"(sum[110]), "+f"(sum[111]), "+f"(sum[112]), "+f"(sum[113]), "+f"(sum[114]), \
-  "+f"(sum[115]), "+f"(sum[116]), "+f"(sum[117]), "+f"(sum[118]), "+f"(sum[119]), "+f"(sum[120]), \
-  "+f"(sum[121]), "+f"(sum[122]), "+f"(sum[123]), "+f"(sum[124]), "+f"(sum[125]), "+f"(sum[126]), \
-  "+f"(sum[127])
+#define WARPALIGN_WGMMA_4_OUTPUTS(i) "+f"(sum[i]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3])
+#define WARPALIGN_WGMMA_20_OUTPUTS(i) \
+  WARPALIGN_WGMMA_4_OUTPUTS(i), WARPALIGN_WGMMA_4_OUTPUTS((i) + 4), WARPALIGN_WGMMA_4_OUTPUTS((i) + 8), \
+  WARPALIGN_WGMMA_4_OUTPUTS((i) + 12), WARPALIGN_WGMMA_4_OUTPUTS((i) + 16)
+#define WARPALIGN_WGMMA_OUTPUTS_216 \
+  WARPALIGN_WGMMA_20_OUTPUTS(0), WARPALIGN_WGMMA_20_OUTPUTS(20), WARPALIGN_WGMMA_20_OUTPUTS(40), \
+  WARPALIGN_WGMMA_20_OUTPUTS(60), WARPALIGN_WGMMA_20_OUTPUTS(80), WARPALIGN_WGMMA_4_OUTPUTS(100), \
+  WARPALIGN_WGMMA_4_OUTPUTS(104)
+#define WARPALIGN_WGMMA_OUTPUTS_256 WARPALIGN_WGMMA_OUTPUTS_216, WARPALIGN_WGMMA_20_OUTPUTS(108)
 #define WARPALIGN_WGMMA(width, types, a, b, p, at, bt)                                                  \
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #p ", 0; wgmma.mma_async.sync.aligned.m64n" #width \
                "k16.f32." types " {" WARPALIGN_WGMMA_REGISTERS_##width "}, %" #a ", %" #b             \
@@ -99,7 +61,8 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor(const SharedTile& tile
          static_cast<std::uint64_t>(tile.across_step >> 4) << 32;
 }
 
-// Before the first product, and where registers of `sum` have been touched since the last.
+// Orders accesses to registers of `sum` before products. It comes before the first product, and before a
+// product where other code has touched `sum` since the last one.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
