@@ -236,6 +236,7 @@ TEST_P(SoftDtw, ThreadsOfOnePairDoNotChangeABit) {
     batch.gamma = 1;
     batch.options.step_penalty = 0.3;
     for (int radius : {0, 40, 200}) {
+      if (kIsSanitized && radius != 40) continue;
       batch.options.band = {BandKind::kSakoeChiba, radius, 2.0};
       any_threads(batch);
       any_threads(batch, kValue);

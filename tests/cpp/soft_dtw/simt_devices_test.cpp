@@ -224,18 +224,16 @@ TEST_F(Devices, AnyNumberOfBlocksAtATime) {
   const Batch<float> many_features({1, 150, 200, 70}, 0.5, 5);
   Batch<float> narrow({2, 700, 600, 1}, 0.5, 6);
   narrow.options.band = {BandKind::kSakoeChiba, 10, 2.0};
-  for (int multiprocessors : {1, 2, 5, 132}) {
+  const Batch<float> in_panel({1, 100, 200, 7}, 0.5, 5);
+  for (const auto& [multiprocessors, resident] : {std::pair{1, 1}, {2, 3}, {5, 1}, {132, 3}}) {
     simt::device.multiprocessors = multiprocessors;
-    for (int resident : {1, 3}) {
-      simt::device.resident = resident;
-      const Batch<float> in_panel({1, 100, 200, 7}, 0.5, 5);
-      expect_close(in_panel, run(in_panel, kEverything));
-      expect_close(few, run(few, kGradients));
-      expect_close(wide, run(wide, kEverything));
-      expect_close(many_features, run(many_features, kGradients));
-      expect_close(many_features, run(many_features, kGradients, Precision::kHigh));
-      expect_close(narrow, run(narrow, kGradients));
-    }
+    simt::device.resident = resident;
+    expect_close(in_panel, run(in_panel, kEverything));
+    expect_close(few, run(few, kGradients));
+    expect_close(wide, run(wide, kEverything));
+    expect_close(many_features, run(many_features, kGradients));
+    expect_close(many_features, run(many_features, kGradients, Precision::kHigh));
+    expect_close(narrow, run(narrow, kGradients));
   }
 }
 
