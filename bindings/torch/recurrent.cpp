@@ -204,7 +204,8 @@ void Call::set_weights(const Inputs& in, const Settings& settings) {
 }
 
 Tensor allocate(const Tensor& like, const std::vector<int64_t>& shape, bool wanted, ScalarType dtype) {
-  return torch::stable::new_empty(like, wanted ? shape : std::vector<int64_t>{0}, dtype);
+  return wanted ? empty(like, shape.data(), shape.size(), dtype)
+                : torch_binding::allocate(like, {0}, true, dtype);
 }
 
 using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -261,7 +262,8 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& x, const Se
   auto shape = call.weight_shapes.begin();
   for (int64_t cell = 0; cell < call.cells(); ++cell) {
     const auto make = [&] {
-      tensors.push_back(torch::stable::new_empty(x, *shape++));
+      tensors.push_back(empty(x, shape->data(), shape->size(), std::nullopt));
+      ++shape;
       return tensors.back().mutable_data_ptr();
     };
     LstmWeightGradients g;
@@ -332,7 +334,7 @@ Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool
   // One step of an empty batch has the sizes that the weights go with.
   const Tensor& first = weights.front();
   const int64_t input = first.dim() == 2 ? first.size(1) : 0;
-  const Tensor x = torch::stable::new_empty(first, std::vector<int64_t>{1, 0, input});
+  const Tensor x = torch_binding::allocate(first, {1, 0, input});
   const MaybeTensor none;
   Call call({x, weights, none, none, none, none, none, none}, settings);
   const Placement placement(first, Precision::kHighest, false);

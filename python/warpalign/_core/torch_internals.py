@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -56,6 +56,12 @@ def is_second_order() -> bool:
     stack = torch._C._functorch.get_interpreter_stack() or []
     grads = [level for level in stack if level.key() == torch._C._functorch.TransformType.Grad]
     return forward_ad._current_level >= 0 or len(grads) > 1
+
+
+def below_autograd() -> AbstractContextManager[None]:
+    """Operators called within go past autograd, whose part in Python takes longer than a small call; the caller wants no gradients."""
+    guard: AbstractContextManager[None] = torch._C._AutoDispatchBelowAutograd()
+    return guard
 
 
 def apply_unbound(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from warpalign._core.checks import is_autocast
-from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._core.torch_internals import below_autograd, is_forward_mode, is_transforming
 from warpalign._recurrent import ops
 from warpalign._recurrent.settings import Options
 
@@ -28,6 +29,22 @@ def changed(options: Options) -> dict[str, Any]:
     """The options that differ from the operator's defaults, which are those of :class:`Options`."""
     defaults = Options()._asdict()
     return {name: value for name, value in options._asdict().items() if value != defaults[name]}
+
+
+def call_without_gradients(
+    x: Tensor,
+    weights: list[Tensor],
+    h0: Tensor | None,
+    c0: Tensor | None,
+    packed: Tensor | None,
+    settings: dict[str, Any],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, h_n, c_n) of the operator."""
+    with nullcontext() if torch.compiler.is_compiling() else below_autograd():
+        y, h_n, c_n, *_ = ops.lstm(
+            x, weights, h0, c0, None, None, None, None, packed, False, False, **settings
+        )
+    return y, h_n, c_n
 
 
 def run_planned(
@@ -54,9 +71,7 @@ def run_planned(
     weights = [getattr(module, name) for name in plan.names]
     x = input.transpose(0, 1) if batch_first else input
     try:
-        y, h_n, c_n, *_ = ops.lstm(
-            x, weights, h0, c0, None, None, None, None, None, False, False, **plan.settings
-        )
+        y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings)
     except (RuntimeError, TypeError, ValueError):
         return None
     return y.transpose(0, 1) if batch_first else y, h_n, c_n

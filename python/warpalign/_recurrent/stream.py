@@ -8,6 +8,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count
 from warpalign._recurrent import ops
 from warpalign._recurrent.checks import HALF, check_weights
+from warpalign._recurrent.inference import call_without_gradients
 from warpalign._recurrent.modules import LSTM, weights_of
 
 
@@ -76,22 +77,10 @@ class LSTMStream:
             raise TypeError(
                 f"x: expected {self.h.dtype} on {self.h.device}, as the weights, got {x.dtype} on {x.device}"
             )
-        y, self.h, self.c, *_ = ops.lstm(
-            x if x.dim() == 3 else x.unsqueeze(0),
-            self._weights,
-            self.h,
-            self.c,
-            None,
-            None,
-            None,
-            None,
-            self._packed,
-            False,
-            False,
-            **self._settings,
+        y, self.h, self.c = call_without_gradients(
+            x if x.dim() == 3 else x.unsqueeze(0), self._weights, self.h, self.c, self._packed, self._settings
         )
-        output: Tensor = y
-        return output if x.dim() == 3 else output.squeeze(0)
+        return y if x.dim() == 3 else y.squeeze(0)
 
     def reset(self, rows: Tensor | None = None) -> None:
         """Zeroes the state of these rows: a bool mask (B,) or indices. None: of all."""

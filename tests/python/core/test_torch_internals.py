@@ -15,6 +15,7 @@ from tests.python.helpers import in_a_new_process
 from warpalign._core import torch_internals
 from warpalign._core.torch_internals import (
     apply_unbound,
+    below_autograd,
     compiler_is_loaded,
     constant_when_compiled,
     is_forward_mode,
@@ -48,6 +49,13 @@ def test_every_function_has_a_test() -> None:
         if inspect.isfunction(value) and value.__module__ == torch_internals.__name__
     }
     assert functions <= globals().keys()
+
+
+def test_nothing_below_autograd_has_a_gradient() -> None:
+    x = X.clone().requires_grad_()
+    with below_autograd():
+        assert not (x * 2).requires_grad
+    assert (x * 2).requires_grad
 
 
 def test_transforms_are_seen() -> None:

@@ -245,7 +245,7 @@ def test_compile(dynamic: bool) -> None:
             leaf = x.clone().requires_grad_()
             value = function(leaf, lengths)
             results.append([value, *torch.autograd.grad(value, [leaf, *module.parameters()])])
-        torch.testing.torch.testing.assert_close(*results)
+        torch.testing.assert_close(*results)
     training = torch.compile(module.train(), fullgraph=True, backend="aot_eager")
     first, second = (training(torch.ones(2, 4, 5))[0] for _ in range(2))
     assert not torch.equal(first, second)  # the masks are drawn in every call
@@ -260,7 +260,7 @@ def test_autocast() -> None:
         assert module(x)[1][1].dtype == torch.bfloat16
     y.float().sum().backward()
     assert x.grad is not None and x.grad.dtype == module.weight_hh_l0.grad.dtype == torch.float32
-    torch.testing.torch.testing.assert_close(y.float(), module(x, hx)[0], rtol=0.05, atol=0.02)
+    torch.testing.assert_close(y.float(), module(x, hx)[0], rtol=0.05, atol=0.02)
 
 
 def test_copies_and_replacements_of_weights() -> None:
@@ -282,7 +282,7 @@ def test_copies_and_replacements_of_weights() -> None:
     module.load_state_dict({name: p.detach() for name, p in halved.items()})
     assert torch.equal(module(x)[0], swapped)
     parametrizations.weight_norm(module, "weight_hh_l0")
-    torch.testing.torch.testing.assert_close(module(x)[0], swapped)
+    torch.testing.assert_close(module(x)[0], swapped)
     module.parametrizations.weight_hh_l0.original0.data.mul_(3)
     assert not torch.allclose(module(x)[0], swapped)
     module.flatten_parameters()
@@ -311,7 +311,7 @@ def test_replace_lstm_trains_a_model_on() -> None:
     assert replace_lstm(model) is model
     assert isinstance(model.encoder, LSTM) and isinstance(model.inner[0], LSTM)
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
-    torch.testing.torch.testing.assert_close(model(x), expected)
+    torch.testing.assert_close(model(x), expected)
     other = torch.optim.SGD(twin.parameters(), lr=0.1)
     for _ in range(3):
         for one, steps in ((model, optimizer), (twin, other)):
@@ -319,7 +319,7 @@ def test_replace_lstm_trains_a_model_on() -> None:
             one(x).square().sum().backward()
             steps.step()
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.torch.testing.assert_close(a, b)
+        torch.testing.assert_close(a, b)
     twin.load_state_dict(model.state_dict(), strict=True)
     before = model.encoder.options
     hard = replace_lstm(copy.deepcopy(twin), activation="hard", layer_norm=True)
