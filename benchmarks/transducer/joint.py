@@ -37,7 +37,10 @@ CPU_SIZES = [
     Size(1, 100, 50, 1024, H=640),
     Size(1, 200, 50, 29, H=320),
     Size(1, 100, 50, 1024, "bfloat16", H=640),
+    Size(1, 100, 50, 1024, "float16", H=640),
     Size(1, 100, 50, 1024, family="tdt", H=640),
+    Size(16, 100, 29, 1024, H=640),
+    Size(16, 100, 29, 1024, "bfloat16", H=640),
 ]
 ERROR_LOGITS = 2**24  # the largest utterance that is compared with float64
 
