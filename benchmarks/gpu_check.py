@@ -46,7 +46,7 @@ PYTHON = ROOT / "python"
 LIBRARIES = PYTHON / "warpalign" / "lib"
 BUILD = ROOT / "build" / "gpu-check"
 SANITIZERS = ("memcheck", "racecheck")
-ROOMY_KIB = 163  # of shared memory for a block, as an A100 has
+ROOMY_KIB = 163  # KiB of shared memory that a block of an A100 can have
 MORE_SANITIZERS = ("initcheck", "synccheck")
 # Kernels of cuBLAS, which the LSTM's cases call for their products; racecheck reports one of them.
 NOT_OURS = ("--kernel-name-exclude", "kernel_substring=nvjet")

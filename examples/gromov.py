@@ -22,13 +22,13 @@ SEED = 0
 
 class Size(NamedTuple):
     samples: int | None
-    """Of each data set with two views; None: all."""
+    """Samples of each data set with two views; None: all."""
     noise: list[float]
     """Shares of edges to rewire."""
     copies: int
-    """Of each graph and share."""
+    """Rewired copies of each graph for each share."""
     points: list[tuple[int, int]]
-    """Of the spiral and the roll."""
+    """Numbers of points on the spiral and on the roll."""
 
 
 FULL = Size(

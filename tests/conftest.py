@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-# Of these files every process would make again, for a minute or so, what their tests share: the wheel, and what Numba compiles.
+# The tests of each of these files share something that takes a minute to make: the wheel, or what Numba compiles. One
+# process runs a whole group, so that it is made once.
 # The mark xdist_group does not do: with pytest 9.2 it is lost on the way through pytest-xdist 3.8.
 GROUPS = {
     "test_install.py": "wheel",

@@ -71,7 +71,7 @@ class Problem:
         return module
 
     def errors(self) -> dict[str, float]:
-        """By the names of the columns."""
+        """The errors, keyed by the table's columns."""
         exact = self.theirs(torch.float64)
         if exact is None or self.size.options:
             return {}

@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Of the logits: labels', and those of TDT's durations."""
+        """Columns of the logits: one per label, and one per duration of TDT."""
         return self.V + len(self.options.durations or ())
 
     @property

@@ -34,7 +34,7 @@ class GromovSize(NamedTuple):
     method: str
     """"landmark" or "exact"."""
     iterations: int = 2
-    """Of Sinkhorn in a step."""
+    """Sinkhorn iterations per step."""
     steps: int = 200
     precision: Literal["highest", "medium"] = "highest"
 

@@ -70,7 +70,7 @@ class Truth:
 
 
 def correlation(plan: TransportPlan) -> float:
-    """Of the ranks of barycentric places and the rows' order."""
+    """The correlation between the ranks of barycentric places and the rows' order."""
     n, m = plan.shape
     places = plan.barycentric_map(torch.arange(float(m), device=plan.f.device)[:, None])[:, 0]
     ranks = places.argsort().argsort().double()

@@ -19,7 +19,7 @@ from warpalign.recurrent import LSTM, HardLSTM
 
 from .forecast import HARD, split
 
-EVERY = 5  # Of so many samples one is used: several seeds then take seconds.
+EVERY = 5  # Every fifth sample is used, so that several seeds take seconds.
 KINDS: dict[str, Callable[..., nn.Module]] = {"torch.nn.LSTM": nn.LSTM, "LSTM": LSTM, "HardLSTM": HardLSTM}
 
 

@@ -12,7 +12,7 @@ from warpalign.transport import gromov_wasserstein, joint_embedding
 from .data import Views
 
 KNOWN = 0.1
-WEIGHT = 0.5  # of what the known pairs say
+WEIGHT = 0.5  # weight of the costs that the known pairs give
 EPSILON = 2e-3
 
 
@@ -21,7 +21,7 @@ class Matched(NamedTuple):
     closer: dict[str, float]
     """Share of samples that are closer to a sample's image than its true match; 0 is perfect, 0.5 is chance."""
     accuracy: float
-    """Of labels that the plan carries from the first view to the second."""
+    """Share of labels that are right after the plan has carried them from the first view to the second."""
     embedding: dict[str, Tensor]
     """(n, 2) of both views"""
 

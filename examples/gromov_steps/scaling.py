@@ -26,10 +26,10 @@ class Row(NamedTuple):
     m: int
     seconds: float
     mebibytes: float
-    """By which the process, or what torch has on the GPU, has grown at its largest."""
+    """Peak growth of memory: the process's on the CPU, torch's on a GPU."""
     distortion: float
     correlation: float
-    """Of places along both curves, with its sign: a mirrored match has about −1."""
+    """Correlation of places along both curves. A mirrored match has about −1."""
 
 
 def ours(n: int, m: int, device: torch.device, seed: int) -> Row:

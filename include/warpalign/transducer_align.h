@@ -5,8 +5,8 @@
 //   g_a[t,u] = sum over paths through arc a out of (t, u) of exp(sum of log weights) / the same over all
 //   paths
 //
-// Of paths with equal weights that one is taken which, looked at from its end, takes a blank before a label,
-// and among blanks, or labels, that of more frames: labels stand as early as they can. Sums of a path's
+// Among paths of equal weight the choice is made from the path's end: a blank is taken before a label, and
+// among blanks, or labels, the one of more frames. So labels stand as early as they can. Sums of a path's
 // weights are float64.
 //
 // Sources: Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm",

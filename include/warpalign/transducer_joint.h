@@ -35,7 +35,7 @@ namespace warpalign {
 
 // Pointers live on the execution's device, aligned to the size of their elements.
 struct TransducerJointProblem {
-  // Of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
+  // The type of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
   // everything is float32. On CUDA (compute capability 8.0 and later) matrix units multiply half types and
   // add in float32. h and the gradients by logits are rounded to the half type, as where they are in memory.
   // Logits are too, but for more than 128 labels on compute capability 9.0; there dh is rounded, one number a

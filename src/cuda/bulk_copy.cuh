@@ -18,24 +18,24 @@ __device__ __forceinline__ unsigned transfer_address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
 
-// By one thread; the block's others wait at __syncthreads() behind transfer_fence().
+// One thread calls this. The block's others wait at __syncthreads() after transfer_fence().
 template <int kArrivals>
 __device__ __forceinline__ void transfer_init(TransferBarrier* b) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(transfer_address(b)), "n"(kArrivals) : "memory");
 }
-// Behind the last transfer_init(): the copying unit sees the barriers.
+// Called after the last transfer_init(). It makes the barriers visible to the copying unit.
 __device__ __forceinline__ void transfer_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void transfer_arrive(TransferBarrier* b) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(transfer_address(b)) : "memory");
 }
-// Arrives, and makes the phase wait for so many bytes besides.
+// Arrives, and makes the phase wait for so many copied bytes too.
 __device__ __forceinline__ void transfer_expect(TransferBarrier* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(transfer_address(b)), "r"(bytes)
                : "memory");
 }
-// Waits until the phase of this parity has ended, the barrier's present or last one.
+// Waits until the phase of this parity has ended. It is the barrier's current phase or the one before.
 __device__ __forceinline__ void transfer_wait(TransferBarrier* b, int parity) {
   unsigned done = 0;
   while (!done) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, int 
       "l"(global), "r"(bytes), "r"(transfer_address(b))
       : "memory");
 }
-// Behind this thread's writes to memory that bulk copies read, or write after a barrier: orders them before.
+// Orders this thread's earlier writes before later bulk copies that read, or overwrite, the same memory.
 __device__ __forceinline__ void fence_bulk() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 #else

@@ -17,7 +17,7 @@ struct Ring {
   static_assert(2 * kDepth <= kWarpSize);
   Barrier barriers[2 * kDepth];  // "is full" of every place, then "is empty"
 
-  // By one warp: init() once, reset() before items are counted from 0 again. Nobody waits meanwhile.
+  // One warp calls init() once, and reset() before items are counted from 0 again. Nobody waits meanwhile.
   __device__ __forceinline__ void init(int lane) {
     if (lane < 2 * kDepth) barrier_init<kArrivals>(barriers + lane);
   }

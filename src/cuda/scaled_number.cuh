@@ -48,7 +48,7 @@ __device__ __forceinline__ ScaledNumber<Exponent> normal(ScaledNumber<Exponent> 
   return {__int_as_float(with_exponent_of_one(__float_as_int(s.mantissa))), exponent_of(s)};
 }
 
-// Of normal numbers. The mantissa is in [1, 4).
+// The product of normal numbers. Its mantissa is in [1, 4).
 template <class Exponent>
 __device__ __forceinline__ ScaledNumber<Exponent> product(ScaledNumber<Exponent> a,
                                                           ScaledNumber<Exponent> b) {

@@ -64,7 +64,7 @@ template <int kLanes = kWarpSize, class T>
 __device__ __forceinline__ T reduce_sum(const T& v) {
   return reduce<kLanes>(v, [](const T& a, const T& b) { return a + b; });
 }
-// Of floating-point numbers a NaN is left out where any other number is there.
+// NaN is left out unless all numbers are NaN.
 template <int kLanes = kWarpSize, class T>
 __device__ __forceinline__ T reduce_max(const T& v) {
   return reduce<kLanes>(v, [](const T& a, const T& b) { return max(a, b); });

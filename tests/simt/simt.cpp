@@ -39,9 +39,9 @@ class Team {
  public:
   explicit Team(int blocks) : blocks_(blocks), thread_pointers_(blocks) {}
 
-  // By every block, before it begins.
+  // Every block calls this before it begins.
   void enter(int rank) { thread_pointers_[rank] = static_cast<unsigned char*>(__builtin_thread_pointer()); }
-  // Once by every block, of every meeting; whether the meeting with this number is over.
+  // Every block calls this once per meeting. Returns whether the meeting with this number is over.
   void arrive() { ++arrivals_; }
   [[nodiscard]] bool is_over(unsigned meeting) const { return arrivals_ / blocks_ > meeting; }
 

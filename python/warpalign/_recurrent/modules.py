@@ -115,7 +115,7 @@ def fields_of(module: Any, projected: bool) -> list[str]:
 
 
 def weights_of(module: Any, projected: bool) -> list[LSTMWeights]:
-    """By name in every call, so that parametrizations, functional_call and sharding have their say."""
+    """The weights, looked up by name in every call: parametrizations, functional_call and sharding replace them."""
     fields = fields_of(module, projected)
     return [
         LSTMWeights(**{field: getattr(module, parameter_name(field) + suffix) for field in fields})

@@ -19,7 +19,7 @@ class Lengths(NamedTuple):
 
 
 def reduced(losses: Tensor, lengths: Lengths, reduction: TransducerReduction, unbatched: bool) -> Tensor:
-    """Of (B,) losses; unbatched: of one utterance without a batch axis."""
+    """The reduction of (B,) losses. unbatched: the call had one utterance without a batch axis."""
     if reduction == "none":
         return losses.squeeze(0) if unbatched else losses
     if reduction == "sum":

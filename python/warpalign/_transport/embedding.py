@@ -12,7 +12,7 @@ from warpalign._transport.graphs import Graph, NeighborGraph, check_graph
 from warpalign._transport.plan import TransportPlan
 
 _RIDGE = 1e-9
-"""Of the mean variance: directions without variance stay finite."""
+"""Added to every variance, relative to the mean variance: directions without variance stay finite."""
 
 
 def joint_embedding(

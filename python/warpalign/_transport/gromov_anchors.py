@@ -19,11 +19,11 @@ from torch import Tensor
 from warpalign._transport import anchor_ops, ops, plan_ops
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
-_LEAST_SHARE = 1e-3  # of all that older plans have together, for them to be drawn from
-_MOST_PLANS = 8
-_FIRST_ROWS = 500
-_FIRST_ITERATIONS = 20
-_STRIDE = 8  # iterations of a call
+_LEAST_SHARE = 1e-3  # Old plans that together have less than this share are dropped.
+_MOST_PLANS = 8  # plans kept for drawing anchors
+_FIRST_ROWS = 500  # points whose distances give a set's extent
+_FIRST_ITERATIONS = 20  # Sinkhorn iterations of the first plan
+_STRIDE = 8  # Sinkhorn iterations per call
 _CYCLE = 6  # calls between two extrapolations
 _STANDS = 1e-3  # the last iterations end when no sum of a call's plan changes by this share
 _REGULARISATION = 1e-14
@@ -34,8 +34,8 @@ _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
 _AVERAGED = 0.2  # a step's weight in the running mean
 _BETTER = 5e-3  # the share by which the mean must fall to count
-_STEPS_OF_ROWS = 64  # whose rows are drawn at once
-_STEPS_AHEAD = 4  # of a GPU, whose numbers are read when they are there
+_STEPS_OF_ROWS = 64  # steps whose rows of anchors are drawn together
+_STEPS_AHEAD = 4  # steps that a GPU may be ahead of the CPU, which reads their costs once they have arrived
 
 
 class PointSet(NamedTuple):
@@ -47,7 +47,7 @@ class PointSet(NamedTuple):
     """(S,) places -> (S, S): the distances between them"""
     size: int
     like: Tensor
-    """Of its dtype and device."""
+    """A tensor with the dtype and device of the distances."""
     points: Tensor | None = None
     """(N, D), contiguous, where a kernel makes distances of them; they have `kernel` as its number."""
     kernel: int = 0
@@ -63,7 +63,7 @@ class PointSet(NamedTuple):
         places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS].to(self.like.device)
         squares = self.like.new_zeros(self.size)
         largest: list[Tensor] = []
-        # No distance is more than twice the largest one from a point, of a metric; four times, of its square.
+        # A metric's distances are at most twice the largest one from any point; squared distances at most four times.
         most = _positive(4 * self.distances(places[:1]).amax()).reshape(1)
         for some in places.split(_ROWS_AT_ONCE):
             if self.points is None:
@@ -82,7 +82,7 @@ class Gibbs(NamedTuple):
     settings: Settings
 
     def mass(self) -> float | Tensor:
-        """What the potentials' last updates make of it."""
+        """The plan's total mass, as the last updates of the potentials leave it."""
         s, of = self.settings, self.of
         if s.mass > 0:
             return s.mass
@@ -107,7 +107,7 @@ class Gibbs(NamedTuple):
         return (given if math.isinf(rho) else given * (-potential[0] / rho).exp()).expand(self.of.sizes[side])
 
     def shares(self, rows: Tensor) -> Tensor:
-        """(S, M): what is proportional to the plan's rows at these places."""
+        """(S, M): the plan's rows at these places, each divided by its sum."""
         of, s = self.of, self.settings
         assert of.g0 is not None
         if of.cost is not None:

@@ -37,7 +37,7 @@ class Distances(NamedTuple):
     """Whether both are known to be."""
     unbatched: bool
     names: tuple[str, str]
-    """Of the arguments that they come from."""
+    """Names of the arguments that the geometries come from."""
 
 
 def inner_distances(
@@ -98,13 +98,13 @@ class Side(NamedTuple):
     kind: str
     """A geometry other than "auto"."""
     name: str
-    """Of the argument that they come from."""
+    """The argument that the set comes from."""
     table: Tensor | None
     """(B, N, D) or (N, D) points, (B, N, N) or (N, N) distances, or (N, L) distances to landmarks."""
     graph: NeighborGraph | None
-    """Of the geometry "geodesic", on `device`."""
+    """The graph of the geometry "geodesic", on `device`."""
     device: torch.device
-    """Of the distances."""
+    """Where the distances are."""
 
 
 def of_sides(

@@ -99,7 +99,7 @@ class State(NamedTuple):
     converged: Tensor
     """(B,) bool"""
     moved: list[Tensor]
-    """Of each step, (B,): the share of the mass that the new plan has elsewhere."""
+    """A tensor (B,) per step: the share of the mass that moved in it."""
 
 
 def transported(cost: Tensor, weights: Inputs, epsilons: Tensor, settings: Settings) -> tuple[Tensor, ...]:

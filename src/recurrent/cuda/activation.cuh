@@ -67,7 +67,7 @@ struct Activation {
     constexpr Real kMost = BesideRails<T>::kOne;
     return value > kMost ? kMost : value < -kMost ? -kMost : value;
   }
-  // By z, from the value.
+  // The derivative by z, from the activation's value.
   __device__ __forceinline__ Real gate_slope(Real s) const {
     if (!hard) return s * (1 - s);
     return s == 0 || s == 1 ? Real(0) : slope;

@@ -47,7 +47,7 @@ constexpr std::size_t partials_bytes(int weight_tiles) {
   return 2 * static_cast<std::size_t>(kResidentWarps) * warp_distance(weight_tiles) * sizeof(float);
 }
 constexpr std::size_t kTileBytes = kResidentThreads * sizeof(OwnState);
-// Of weights, for 16 columns of a warp.
+// Bytes of weights for 16 columns of a warp.
 constexpr std::size_t kSharedStepBytes = kResidentThreads * 16;
 
 // kTiles times 16 rows of weights, and this warp's part of their columns, 16 to a step: kSteps steps in

@@ -22,7 +22,7 @@ class UnitCalls {
   }
   [[nodiscard]] const Call& first_order() const { return first_order_; }
 
-  // Of the unit steps and their gradients; what the calls themselves need lies behind it.
+  // Bytes of the unit steps and their gradients. The calls' own workspace lies behind them.
   [[nodiscard]] std::size_t workspace_bytes() const;
   void place(void* workspace);
 

@@ -82,8 +82,8 @@ struct __align__(16) StripBarriers {
   cuda::Barrier barriers[3 * kRingTiles];
   SegmentWeights<Real, kTileGroups, Crew::kWeighing> weights;
   Several<int, Crew::kGradients> rows_done;  // at the end of x, whose gradient is complete up to this strip
-  // By place in the ring. Costs are there; the wave is done with the tile; its memory can be used again (by
-  // every gradient warp).
+  // Barriers of a place in the ring: costs are there; the wave is done with the tile; every gradient warp is,
+  // too, so that the memory can be used again.
   __device__ cuda::Barrier* full(int place) { return barriers + place; }
   __device__ cuda::Barrier* done(int place) { return barriers + kRingTiles + place; }
   __device__ cuda::Barrier* free(int place) { return barriers + 2 * kRingTiles + place; }
@@ -160,7 +160,8 @@ class CostMaker {
     if (kAll) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
 
-  // Of a crew, in the forward sweep: where they share y, and there is enough to do, all of them.
+  // How many warps of a crew make costs in the forward sweep: all, where they share y and there is enough to
+  // do.
   template <class Crew>
   [[nodiscard]] static __device__ int makers(const Params& p) {
     return shares_columns(p) && p.dim > 8 ? Crew::kMakers : Crew::kForwardCosts;
@@ -198,8 +199,8 @@ class CostMaker {
 
  private:
   [[nodiscard]] static __device__ bool shares_columns(const Params& p) { return p.dim <= kChunk<Element>; }
-  // Of every row: which columns of this strip the band leaves it (lane r knows row r's), and whether it is
-  // there.
+  // Finds for every row which columns of this strip the band leaves, and whether the row exists. Lane r knows
+  // row r's.
   __device__ void look_at_rows(int row0) {
     if (kAll) absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
     if (p_.band.kind == BandKind::kNone) return;

@@ -140,7 +140,7 @@ __device__ void finish_forward(const Wave& wave) {
   atomicExch(&wave.record->usable, usable);
 }
 
-// By the whole block. The last panel's finishes the pair.
+// The whole block calls this. The block of the last panel finishes the pair.
 template <class Wave>
 __device__ void finish_panel(const Wave& wave, bool leads) {
   if constexpr (Wave::kMeets) {
@@ -172,8 +172,8 @@ __device__ bool is_last_reverse_panel(const Wave& wave) {
   return is_last;
 }
 
-// By the whole block: where strips add to grad_x one after the other, the last panel's joins what both sweeps
-// have got.
+// The whole block calls this. Where strips add to grad_x one after the other, the last panel's block joins
+// what both sweeps have got.
 template <class Wave>
 __device__ void join_gradients(const Wave& wave, bool leads) {
   __shared__ bool is_last;

@@ -32,12 +32,13 @@ static_assert(lag(0) == 3 && lag(1) == 4 && lag(7) == 4);
 // same strips, counted from the right, and rows from the last one on; its lanes are further_shift() rows
 // behind row_shift(), so that where it ends a group of steps the first one ends one too.
 constexpr int further_shift(int n, int strips) { return (strips - n) & (kGroup - 1); }
-// Of both together, in the first one's strip k.
+// The groups of both sweeps together, in the first one's strip k.
 constexpr int groups_of_both(int n, int strips, int k) {
   return (n + 31 + row_shift(k) + row_shift(strips - 1 - k) + further_shift(n, strips)) / kGroup;
 }
-// Of the first one: half, less lag() for every strip to the left, so that both come by the whole pair at the
-// same time, and that no step to the right leads from a strip's first sweep to the next one's second.
+// The groups of the first sweep: half, less lag() for every strip to the left. So both sweeps reach the
+// meeting at the same time over the whole pair, and no step to the right leads from a strip's first sweep to
+// the next one's second.
 constexpr int groups_before_meeting(int n, int strips, int k) {
   const auto lags = [](int of) {
     return (31 * of - row_shift(of)) / kGroup;
@@ -127,7 +128,7 @@ struct Layout {
 constexpr int queue_bytes(int carried, CellSizes cell) {
   return kGroup * std::max(cell.state, (1 + carried) * cell.real);
 }
-// Of a strip, with so many bytes for its source of costs.
+// Shared memory of a strip, with so many bytes for its source of costs.
 constexpr int shared_bytes_of_strip(const KernelSizes& k, int source_bytes) {
   // One queue entry more than there are groups: what comes from outside.
   const int queues = (kChannelGroups + 1) * queue_bytes(k.source.carried, k.cell);

@@ -19,19 +19,19 @@
 
 namespace warpalign::detail::soft_dtw {
 
-constexpr int kPanelColumns = 64;      // of a strip
-constexpr int kPanelRows = 64;         // of a tile of costs, made by one block
-constexpr int kPanelFurtherRows = 31;  // by which the last lane is behind the first
-// Of fewer features differences take less time than products on the matrix units, and are exact.
+constexpr int kPanelColumns = 64;      // columns per strip
+constexpr int kPanelRows = 64;         // rows of a tile of costs, which one block makes
+constexpr int kPanelFurtherRows = 31;  // rows that a strip's last lane is behind its first
+// With fewer features, differences take less time than products on the matrix units, and are exact.
 constexpr int kFewestMultipliedFeatures = 17;
 
-// Of pairs of padded lengths n and m.
+// The panel of pairs of padded lengths n and m.
 struct Panel {
   float* cells;  // (pairs, strips, lines, 64)
   int* range;    // (pairs, strips, tiles): the largest |cost| of each tile's true cells, as bits
   int strips;
-  int lines;  // of a strip
-  int tiles;  // of kPanelRows rows each
+  int lines;  // lines per strip
+  int tiles;  // tiles of kPanelRows rows each
 
   [[nodiscard]] constexpr std::int64_t strip_cells() const {
     return static_cast<std::int64_t>(lines) * kPanelColumns;

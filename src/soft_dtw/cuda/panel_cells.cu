@@ -102,7 +102,7 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
   }
 }
 
-// By the problem's metric; squared where there are no options.
+// Sums costs of the problem's metric, and squared distances where there are no options.
 template <bool kOptions>
 __device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, TileMemory& memory) {
   const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim, kOptions ? p.x_mask : nullptr, p.n);
@@ -120,7 +120,7 @@ __device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& til
 }
 
 // A thread copies, and then moves, four neighbouring features of every 32nd step of a chunk.
-constexpr int kCopiers = kChunk / 4;  // of a step
+constexpr int kCopiers = kChunk / 4;  // threads that copy one step of a chunk
 constexpr int kCopiedSteps = kPanelRows * kCopiers / kTileThreads;
 __device__ __forceinline__ int copied_step(int i) {
   return static_cast<int>(threadIdx.x) / kCopiers + i * (kTileThreads / kCopiers);
@@ -221,7 +221,8 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
   for (int side = 0; side < 2; ++side) {
 #pragma unroll
     for (int i = 0; i < kCopiedSteps; ++i) {
-      const float all = cuda::reduce_sum<kCopiers>(own[side][i]);  // of the lanes with this step
+      const float all =
+          cuda::reduce_sum<kCopiers>(own[side][i]);  // the sum over the lanes that copy this step
       if (threadIdx.x % kCopiers == 0) squares[side][copied_step(i)] = all;
     }
   }

@@ -14,7 +14,7 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-constexpr int kFeatures = 64;  // of a block
+constexpr int kFeatures = 64;  // features per block
 constexpr int kOthers = 32;    // steps of the other series that are in shared memory at a time
 static_assert(kFeatures == kPanelRows && kPanelRows % kOthers == 0 && kPanelColumns % kOthers == 0);
 
@@ -64,7 +64,7 @@ __device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& ti
 // ones.
 template <class Visit>
 __device__ __forceinline__ void of_own_copies(const Visit& visit) {
-  constexpr int kThreads = kFeatures / 4;  // of a step
+  constexpr int kThreads = kFeatures / 4;  // threads that copy one step
 #pragma unroll
   for (int i = 0; i < kOthers * kThreads / kTileThreads; ++i) {
     visit(static_cast<int>(threadIdx.x) / kThreads + i * (kTileThreads / kThreads),
@@ -193,13 +193,13 @@ __device__ __forceinline__ void of_other_steps(const Part<kOptions>& part, Stage
   }
 }
 
-// By differences: a thread has 4 own steps and 4 features. Where few features are left, groups of threads
-// share the other steps, and their sums are added in the groups' order.
+// Makes gradients by differences. A thread has 4 own steps and 4 features. Where few features are left,
+// groups of threads share the other steps, and their sums are added in the groups' order.
 template <bool kOptions>
 __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stage (&stages)[2]) {
   const int width = part.width();
   const int groups = kFeatures / width;
-  const int threads = kTileThreads / groups;  // of a group
+  const int threads = kTileThreads / groups;  // per group
   const int group = static_cast<int>(threadIdx.x) / threads;
   const OwnSixteen at(static_cast<int>(threadIdx.x) % threads, width);
   float own[4][4], sum[4][4] = {};
@@ -250,9 +250,9 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stag
   }
 }
 
-// By products on the matrix units: (sum_j E) x' - E Y', relative to an origin near the own steps, which are
-// near the other steps where E is not 0. A stage's products are made apart and then added, because the units'
-// own additions truncate.
+// Makes gradients by products on the matrix units: (sum_j E) x' - E Y'. x' and Y' are relative to an origin
+// near the own steps, which are near the other steps where E is not 0. A stage's products are made apart and
+// then added, because the units' own additions truncate.
 __device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&stages)[2]) {
   __shared__ __align__(16) float origin[kFeatures];
   const UnitPlace at;
@@ -271,7 +271,7 @@ __device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&st
     });
   };
   const auto multiply = [&](const Stage& stage) {
-    if (at.column0 >= part.width()) return;  // of a whole warp
+    if (at.column0 >= part.width()) return;  // a whole warp leaves
     float products[4][4] = {}, weights[4] = {};
 #pragma unroll 2
     for (int k0 = 0; k0 < kOthers; k0 += 8) {

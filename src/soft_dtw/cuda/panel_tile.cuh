@@ -7,7 +7,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-constexpr int kTileThreads = 256;                           // of a block
+constexpr int kTileThreads = 256;                           // threads per block
 constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // that hold a tile's cells
 
 // Whether a panel's costs and gradients are more than those of squared distances of all cells. Penalties are

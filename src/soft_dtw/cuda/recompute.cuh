@@ -147,7 +147,7 @@ struct __align__(16) WeightQueue {
   Step steps[kDepth][kGroup][32];
   cuda::Ring<kDepth, cuda::kWarpSize> ring;
 
-  // By the wave's warp, as for the channels.
+  // The wave's warp calls both, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 

@@ -57,7 +57,7 @@ __device__ __forceinline__ Real entropy_of(Weights<Real> p) {
   return -(part(p.up) + part(p.left) + part((Real(1) - p.up) - p.left));
 }
 
-// Of a subsequence: the share of paths that end in a cell of the last row. end: Z of the cell.
+// The share of a subsequence's paths that end in a cell of the last row. end: Z of the cell.
 template <class Wave>
 __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename Wave::State end) {
   using Real = typename Wave::Real;

@@ -52,7 +52,7 @@ struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
   Real left[kGroups][kGroup][32];
   cuda::Ring<kGroups, cuda::kWarpSize> ring;
 
-  // By the wave's warp, as for the channels.
+  // The wave's warp calls both, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 

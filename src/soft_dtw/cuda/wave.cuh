@@ -212,7 +212,7 @@ struct Wave {
   }
 
  private:
-  // Of this warp; those of the panel's other warps lie beside them.
+  // This warp's own; those of the panel's other warps lie beside them.
   unsigned char* queue_;
   Channel* channel_;
   State* borders_;

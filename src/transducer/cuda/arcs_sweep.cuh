@@ -34,7 +34,7 @@ class ArcsSweep {
   using Real = Real_;
   static constexpr bool kHasNear = sizeof(Real) == 4;
 
-  // Of a strip: the ring, then the slots of two groups.
+  // Shared memory of a strip: the ring, then the slots of two groups.
   static WARPALIGN_ANYWHERE constexpr int shared_bytes(const SweepShape& shape) {
     const int ring = (ring_rows(shape) + kGroup) * kColumns * static_cast<int>(sizeof(State<Real>));
     return ring + (shape.staged ? SlotStage<Real>::bytes(shape.slots + 1, 1) : 0);

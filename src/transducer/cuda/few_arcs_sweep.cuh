@@ -153,7 +153,8 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     return holds && Numbers::holds(steepest);
   }
 
-  // Of the arcs that end at frame t, the group's step q. The largest share takes what all of them leave.
+  // Stores the shares of the arcs that end at frame t, the group's step q. The largest share is 1 less the
+  // others.
   __device__ __forceinline__ void store_shares(Real* const (&to)[kArcs], int q, int t, const Real (&z)[kArcs],
                                                Real sum) const {
     const Real scale = sum > Real(0) ? reciprocal_of(sum) : Real(0);

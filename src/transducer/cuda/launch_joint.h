@@ -24,10 +24,10 @@ inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
 
 // The second call's list of live nodes.
 struct LiveList {
-  std::int32_t* count = nullptr;   // of live nodes
-  std::int32_t* counts = nullptr;  // of blocks of kLiveRows
+  std::int32_t* count = nullptr;   // how many nodes are live
+  std::int32_t* counts = nullptr;  // how many are live in each block of kLiveRows nodes
   std::int32_t* list = nullptr;
-  std::int32_t* places = nullptr;  // in the list, by row
+  std::int32_t* places = nullptr;  // a row's place in the list
 
   LiveList() = default;
   LiveList(Arena& arena, std::int64_t rows) {
@@ -64,7 +64,7 @@ struct JointBlocks {
                          Workspace workspace, const Execution& execution);
 };
 
-// By warpgroups: half types on sm_90.
+// The joint by warpgroups, for half types on sm_90.
 template <class Half>
 struct JointWarpgroups {
   static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,

@@ -22,7 +22,7 @@ struct NodePosteriors {
     const Real g = slots[utterance.slot + utterance.layout.slot(t, u + is_label, arc)];
     return is_label ? g * label_factor : g;
   }
-  // Of all blanks, and of all labels.
+  // Sums of the posteriors of all blanks, and of all labels.
   [[nodiscard]] __device__ __forceinline__ Real of_blanks(const ArcTable& table) const {
     Real sum = 0;
     for (int arc = 0; arc < table.blanks; ++arc) sum += of(table, arc);

@@ -71,7 +71,7 @@ class PlainSweep {
     far_steps(first, blank, label, left, right);
   }
 
-  // Of the lane whose column is U_b: alpha of the end.
+  // alpha of the end, in the lane whose column is U_b.
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return alpha_; }
   // Whether there was NaN that alpha of the end does not show.
   [[nodiscard]] __device__ __forceinline__ bool invalid() const { return false; }
@@ -130,7 +130,8 @@ class PlainSweep {
     Slots* const to = slots_ + static_cast<std::int64_t>(first) * kStrip;
     if (inside || (first + q >= 0 && first + q < rows_)) to[q * kStrip] = slots;
   }
-  // Of frame first + q, or first + q + 1 - kBorderFrames for the strip's last lane; first is a group's.
+  // The border's place of frame first + q, or for the strip's last lane of first + q + 1 - kBorderFrames.
+  // first is a group's first frame.
   [[nodiscard]] __device__ __forceinline__ static int of_border(int first, int q) {
     return q < kGroup ? first % kBorderFrames + q : (first + q) % kBorderFrames;
   }

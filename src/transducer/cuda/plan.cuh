@@ -146,7 +146,7 @@ class Plan {
     pass.stride = row_stride(batch_.lattice, pass.blocks * rows_of_block);
     return pass;
   }
-  // Of a kernel with a thread for each of so many elements, which goes on to further ones.
+  // Blocks of a kernel with a thread per element. A thread goes on to further elements.
   [[nodiscard]] int blocks_for(std::int64_t elements, int threads) const {
     constexpr std::int64_t kResident = 8;
     return static_cast<int>(

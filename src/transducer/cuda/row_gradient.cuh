@@ -144,7 +144,7 @@ constexpr int kGradientWarps = kGradientThreads / cuda::kWarpSize;
 // Columns of plain and multi-blank RNN-T that are mended, at most; TDT has two.
 constexpr int kMostMended = kTransducerBigBlanks + 2;
 
-// Of a warp's rows: columns with posteriors, g_k of each, and in its place what the gradient is there.
+// The columns of a warp's rows that have posteriors: first g_k of each, then in its place the gradient there.
 template <class Real>
 struct Mended {
   Real value[kMostMended][cuda::kWarpSize];
@@ -261,7 +261,8 @@ class NodeGradient {
   Real posterior_ = 0;  // S
 };
 
-// By the lanes of a row: row r of the warp's tile. All lanes of the warp come together, some with other rows.
+// The lanes of a row write row r of the warp's tile. All lanes of the warp call together, some for other
+// rows.
 template <class Storage>
 __device__ __forceinline__ void write(const GradientParams<Storage>& p, const RowTask<Storage>& task,
                                       Mended<cuda::Sum<Storage>>& mended, int r, int lane) {

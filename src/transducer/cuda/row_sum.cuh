@@ -139,7 +139,7 @@ class HalfChunk {
   static constexpr int kLoads = kColumns / kOfBlock;
   static constexpr std::uint32_t kNone = std::is_same_v<Half, cuda::Float16> ? 0xfc00u : 0xff80u;  // -inf
 
-  // Of the multiple of 16 bytes at or before a row, and the row's place behind it.
+  // How many bytes a row starts behind a multiple of 16 bytes.
   static __device__ __forceinline__ unsigned offset_of(const Half* from) {
     return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % 16);
   }
@@ -252,7 +252,7 @@ __device__ __forceinline__ RowSum<Real> finished(RowSum<Real> sum) {
   return {sum.shift, static_cast<Real>(log2(sum.log2_sum))};
 }
 
-// Of few duration logits, by one lane.
+// The sum over few duration logits, made by one lane.
 template <class Storage>
 __device__ __forceinline__ RowSum<cuda::Sum<Storage>> sum_durations(const Storage* row, int durations) {
   using Real = cuda::Sum<Storage>;

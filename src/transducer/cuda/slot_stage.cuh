@@ -14,7 +14,7 @@ namespace warpalign::detail::transducer {
 template <class Real>
 class SlotStage {
  public:
-  // Of two groups with so many pieces each.
+  // Bytes of two groups with so many pieces each.
   static WARPALIGN_ANYWHERE constexpr int bytes(int pieces, int lane_stride) {
     return 2 * pieces * kGroup * kStrip * lane_stride * static_cast<int>(sizeof(Real));
   }

@@ -28,7 +28,7 @@ __device__ __forceinline__ float power_of_2(int exponent, float) {
 __device__ __forceinline__ double power_of_2(int exponent, double) {
   return __hiloint2double((exponent + 1023) << 20, 0);
 }
-// Of a mantissa: 0 has kLeastPower, NaN one more than any number.
+// The exponent of a mantissa. 0 has kLeastPower, NaN one more than any number.
 __device__ __forceinline__ int exponent_of(float m) { return ((__float_as_int(m) >> 23) & 0xff) - 127; }
 __device__ __forceinline__ int exponent_of(double m) { return ((__double2hiint(m) >> 20) & 0x7ff) - 1023; }
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ Real scale_to(Exponent exponent, Exponent top) {
   return power_of_2(power, Real());
 }
 
-// Of the lane before.
+// The state of the lane before.
 template <class Real>
 __device__ __forceinline__ State<Real> shuffle_up(const State<Real>& s) {
   return {cuda::shuffle_up(s.mantissa), cuda::shuffle_up(s.exponent)};

@@ -67,7 +67,7 @@ struct Strip {
     return (frames + kStrip + kGroup - 1) / kGroup;
   }
 
-  // Of an arc that consumes `duration` frames and ends at step s: whether it exists. It starts at frame
+  // Whether the arc exists that consumes `duration` frames and ends at step s. The arc starts at frame
   // t - duration and ends at t = s - lane.
   [[nodiscard]] __device__ __forceinline__ bool has_blank(int t, int duration) const {
     return exists && t >= duration && (t < frames || (t == frames && is_last));

@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_eight(Half* to, const float (&from)[8]) {
   *reinterpret_cast<cuda::Bits128*>(to) = bits;
 }
 
-// By one lane.
+// One lane calls this for a node.
 template <class Half>
 __device__ __forceinline__ void prepare_gradient(const WideRows<Half>& p, const Batch& batch,
                                                  const RowCursor& at, bool active, int index) {

@@ -75,7 +75,7 @@ class Dense {
     return kColumns == 16 ? "dense, rows of 384 threads" : "dense, rows of 384 threads, 32 columns each";
   }
   static constexpr int kMostThreads = kShape.warp_rows() ? 32 * kMostWarps : kWidth;
-  static constexpr int kBlocks = kWidth == 128 ? 4 : 1;  // of a multiprocessor, as registers are shared out
+  static constexpr int kBlocks = kWidth == 128 ? 4 : 1;  // blocks per multiprocessor that registers allow
 
   __device__ __forceinline__ Dense(const SolveParams<Real>& p, const Team& team, const Side<Real>& rows,
                                    const Side<Real>& columns)
@@ -169,8 +169,8 @@ class Dense {
     return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
   }
 
-  // By what a row's exponentials count in the columns' sums: its weight in the reference, times 2^(its move).
-  // sum: of the row, positive and finite.
+  // The factor of a row's exponentials in the columns' sums: its weight in the reference, times 2^(its move).
+  // sum: the row's, positive and finite.
   [[nodiscard]] __device__ __forceinline__ Real moved_factor(const Pass& pass, double at, double weight,
                                                              Real sum) const {
     const double reference = rows_.reference(weight);

@@ -24,18 +24,18 @@
 
 namespace warpalign::detail::transport {
 
-// What a part of the other side adds to a point's sum.
+// The share of a part of the other side in a point's sum.
 struct HalfPart {
   float top;     // the shift
   float sum;     // sum 2^(t - top)
   float linear;  // sum 2^(t - top) (|y'|^2 - 2 x'.y'), of the last pass
 };
 
-// What a block's points add to the totals.
+// The share of a block's points in the totals.
 struct HalfTotals {
   double mass;       // of the plan
   double linear;     // <C, P>, C not scaled
-  double value;      // of the dual
+  double value;      // the dual's
   double reference;  // of the reference's weights
 };
 
@@ -59,7 +59,7 @@ struct HalfSide {
 struct HalfParams {
   HalfSide sides[2];
   int dim;
-  int width;  // of a rounded point
+  int width;  // coordinates of a rounded point, a multiple of 16
   double k;   // log2(e) cost_scale / epsilon
   double epsilon;
   double cost_scale;
@@ -376,7 +376,7 @@ __device__ __forceinline__ HalfTotals half_totals(const HalfSide& side) {
   return half_block_totals(mine);
 }
 
-// Of partial transport: the plan gets its mass back. One block.
+// One block gives the plan of partial transport its mass back.
 __global__ void __launch_bounds__(kHalfThreads)
     half_mass_kernel(const __grid_constant__ HalfParams p, int own_side) {
   const HalfTotals all = half_totals(p.sides[own_side]);

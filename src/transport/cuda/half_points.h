@@ -10,12 +10,12 @@
 
 namespace warpalign::detail::transport {
 
-inline constexpr int kHalfThreads = 256;      // of a block, where a thread has a point
-inline constexpr int kHalfBoundBlocks = 64;   // that look for the range of coordinates
+inline constexpr int kHalfThreads = 256;      // threads per block where a thread has a point
+inline constexpr int kHalfBoundBlocks = 64;   // blocks that look for the range of coordinates
 inline constexpr int kHalfLargest = 14;       // coordinates on the grid are below 2^14
-inline constexpr int kHalfPassThreads = 128;  // of a pass; a warp has 32 points
+inline constexpr int kHalfPassThreads = 128;  // threads per block of a pass; a warp has 32 points
 inline constexpr int kHalfPassPoints = kHalfPassThreads;
-inline constexpr int kHalfPassBlocks = 3;      // of a multiprocessor, as registers are shared out
+inline constexpr int kHalfPassBlocks = 3;      // blocks per multiprocessor that registers allow
 inline constexpr int kHalfTile = 64;           // points of the other side at a time
 inline constexpr int kHalfStages = 3;          // tiles in shared memory
 inline constexpr int kHalfMostWidth = 128;     // coordinates

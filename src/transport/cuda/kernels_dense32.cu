@@ -7,7 +7,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-// By rising number of columns.
+// The kernels, in order of rising numbers of columns.
 constexpr SinkhornKernel<float> kByColumns[] = {
     entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
     entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),

@@ -7,7 +7,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-// By rising number of columns.
+// The kernels, in order of rising numbers of columns.
 constexpr SinkhornKernel<double> kByColumns[] = {
     entry<SolveKernel<Dense<double, 4, 32>>>(Dense<double, 4, 32>::kShape),
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),

@@ -186,7 +186,7 @@ class Plan {
   }
 
  private:
-  // Of the sums of a side's points.
+  // Into how many parts the sums of a side's points are split.
   [[nodiscard]] int parts(int length, int other_length) const {
     if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
     const int tile = kernel_->terms == 0 && p_.dim <= kMostDimOfRows ? kOwnPointsOfRows : kernel_->own_points;

@@ -55,8 +55,7 @@ struct PlanGradientParams {
   Real* grad_epsilon;
 };
 
-// Of sinkhorn_jvp(): how one of the two sets moves, and what is found. Arrays of the workspace belong to a
-// team.
+// Tangents and results of sinkhorn_jvp() for one of the two sets. Arrays of the workspace belong to a team.
 template <class Real>
 struct SideTangentParams {
   Table<Real> points;   // D columns
@@ -113,12 +112,12 @@ struct SolveParams {
   // P v, or P^T v, of plan_apply().
   Table<Real> factor;  // K columns for every column, transposed for every row
   Real* result;        // (B, N, K), transposed (B, M, K)
-  // Of plan_topk(): (B, N, k) each, transposed (B, M, k).
+  // Results of plan_topk(): (B, N, k) each, transposed (B, M, k).
   Real* top_values;
   std::int32_t* top_indices;
   int top_count;
   bool transposed;  // P^T
-  // Of plan_sample(): (B, S, 2).
+  // The result of plan_sample(): (B, S, 2).
   std::int32_t* pairs;
   int pair_count;
   std::uint64_t seed;

@@ -57,7 +57,7 @@ class PlanSample : public Points<Real_> {
   using Base::team_;
   using typename Base::Group;
 
-  // Of the rows, without and with their own weights; the second ones added up.
+  // Sums of the rows without their own weights, and running sums with them.
   [[nodiscard]] __device__ __forceinline__ double* row_sums() const { return rows_.shift(); }
   [[nodiscard]] __device__ __forceinline__ double* running_sums() const { return rows_.next(); }
 

@@ -272,7 +272,7 @@ class Solver {
     update(rows);
     update(columns);
   }
-  // By one read of the costs; false: sums were out of range, and nothing has changed.
+  // Updates both sides by one read of the costs. false: sums were out of range, and nothing has changed.
   __device__ __attribute__((noinline)) bool sweep() {
     Pass pass = pass_at_current();
     pass.rows = pass.columns = pass.updates_rows = true;

@@ -31,7 +31,7 @@ struct UnitSide {
   bool counts;    // the reference's weights are 1
   double lambda;  // joins the potentials
   int count;
-  int blocks;  // of features: kBlocks, or a multiple of kUnitPiece
+  int blocks;  // blocks of 16 features: kBlocks, or a multiple of kUnitPiece
 };
 
 // What a pass makes: sums of the own points, of the other points, too, or gradients by the own points.
@@ -40,7 +40,7 @@ enum class UnitMakes { kOwn, kBoth, kGradient };
 // Numbers of a pass.
 struct UnitPassNumbers {
   double norm_factor;    // k / s^2
-  double rounder;        // of potentials less norms
+  double rounder;        // rounds potentials less norms
   float inverse_square;  // 1 / s^2
 };
 
@@ -51,7 +51,7 @@ class UnitData {
  public:
   static constexpr int kOwn = 16 * kFrags * kUnitWarps;  // points of a block at a time
   static constexpr int kWidth = kBlocks == 0 ? kUnitPiece : kBlocks;
-  static constexpr int kRows = 2 * kFrags;  // of a lane
+  static constexpr int kRows = 2 * kFrags;  // own points per lane
 
   struct alignas(16) Numbers {
     float main[kPointsStage][2];  // what logits of the point have in common, and its weight
@@ -66,11 +66,11 @@ class UnitData {
     UnitPassNumbers numbers;
     float factor;     // 2 k / s^2
     int own_begin;    // the first one of kOwn points
-    int first_stage;  // of the other side
+    int first_stage;  // stages of the other side: first_stage ... last_stage - 1
     int last_stage;
-    float* own_sums;    // of each own point; the part of this run
-    float* other_sums;  // of kBoth, of each other point: the part of these own points
-    // Of gradients: the own points' sums, in so many parts, and which piece of the features is wanted.
+    float* own_sums;    // a sum per own point: the part of this run
+    float* other_sums;  // kBoth: a sum per other point, the part of these own points
+    // For gradients: the own points' sums in part_count parts, and which piece of the features is wanted.
     const float* parts;
     std::int64_t part_stride;
     int part_count;
@@ -88,7 +88,7 @@ class UnitData {
   struct alignas(16) Quad {
     float v[4];
   };
-  struct Factor {  // of mma_half(): registers of a, or of two b
+  struct Factor {  // registers of mma_half(): one factor a, or two factors b
     std::uint32_t v[4];
   };
   // A factor of a gradient's products is 2^14 at most.
@@ -106,7 +106,7 @@ class UnitData {
     float norm[kRows];
     float linear = 0;
     float logits = 0;
-    float scale[kRows];  // of gradients: what its numbers are to be multiplied by
+    float scale[kRows];  // for gradients: factors of the rows' numbers
   };
 
   // A point's number, as a pair, and its weight. A point that is not there has logits of -inf.

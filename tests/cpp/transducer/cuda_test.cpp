@@ -273,7 +273,7 @@ TEST_F(TransducerCuda, SavedBytesHaveTheirBound) {
   }
 }
 
-// Of packed rows the bounds may be far above the true lengths.
+// The bounds of packed rows may be far above the true lengths.
 TEST_F(TransducerCuda, BoundsOfPackedRowsMayBeLoose) {
   for (int kind = 0; kind < 3; ++kind) {
     std::mt19937 random(8);

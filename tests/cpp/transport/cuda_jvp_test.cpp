@@ -95,7 +95,7 @@ SinkhornProblem problem_of(const Case& c) {
   return p;
 }
 
-// Of the problem, or of tangents, on a device.
+// Arrays of the problem, or of tangents, on a device.
 template <class Real, class Buffer>
 struct Uploaded {
   const Case& c;

@@ -61,7 +61,7 @@ TEST(Points, SlopesAreDifferences) {
       below[d] -= kStep;
       const double difference =
           cost_of(kind, above.data(), y.data(), kDim) - cost_of(kind, below.data(), y.data(), kDim);
-      // Of costs up to 50, rounded to 1e-14, divided by the step.
+      // The tolerance: costs up to 50, rounded to 1e-14, divided by the step.
       EXPECT_NEAR(slope[d], difference / (2 * kStep), 1e-8) << static_cast<int>(kind) << " " << d;
     }
   }

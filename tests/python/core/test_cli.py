@@ -203,7 +203,7 @@ def test_gamma_may_be_that_of_the_data(capsys: pytest.CaptureFixture[str], waves
         found.append(json.loads(text))
     gamma = found[0]["gamma"]
     assert [one["gamma"] for one in found] == [gamma] * 3
-    # Of 100 of the time steps: about twice the length times the squared median distance of all.
+    # gamma comes from 100 time steps. It is about twice the length times the squared median distance of all steps.
     assert gamma == pytest.approx(2 * len(series[0]) * float(torch.pdist(steps).median()) ** 2, rel=0.5)
     assert found[0]["soft_dtw"] == warpalign.cdist_soft_dtw(series, gamma=gamma).tolist()
     assert "expected a number or auto, got 'most'" in refused(capsys, "cdist", waves, "--gamma", "most")

@@ -216,7 +216,7 @@ def test_tapes_have_the_size_that_fake_tensors_are_told(dtype: torch.dtype, opti
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def tape_of(module: LSTM, x: Tensor) -> int:
-        # Of what the graph has saved the tape alone is bytes.
+        # The tape is the only saved tensor of bytes.
         y = module(x)[0]
         saved = [t for t in y.grad_fn.saved_tensors if t is not None and t.dtype == torch.uint8]
         return saved[0].numel()

@@ -245,7 +245,7 @@ def training_step(x: torch.Tensor, y: torch.Tensor, **options: Any) -> tuple[tor
 def value_and_gradients(
     x: torch.Tensor, y: torch.Tensor, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of leaves made from x and y, with a gradient of 1 into every value."""
+    """Values and gradients for leaves made of x and y. Every value's upstream gradient is 1."""
     x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
     value = soft_dtw(x, y, **options)
     grad_x, grad_y = torch.autograd.grad(value.sum(), (x, y))
@@ -253,6 +253,6 @@ def value_and_gradients(
 
 
 def assert_values_close(got: torch.Tensor, expected: torch.Tensor, gamma: float = 1.0) -> None:
-    """Of two ways to compute the same values, each with an error of its own."""
+    """Asserts that two ways to compute the same values agree. Each way has an error of its own."""
     floor = 2 * value_tolerance(0.0, gamma, 100, 100, got.dtype)
     torch.testing.assert_close(got, expected, rtol=2e-6, atol=floor)

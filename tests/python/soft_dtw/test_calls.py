@@ -53,7 +53,9 @@ def test_a_module_warns_of_a_forecast_without_a_batch() -> None:
 def test_what_is_no_batch_brings_no_warning() -> None:
     x, y = randn(16, 5, seed=0, grad=True), randn(16, 5, seed=1)
     warpalign.soft_dtw(x, y[:9])
-    warpalign.soft_dtw(x[:, :1], y[:, :1])  # of one feature alone: a batch of one step makes no sense
+    warpalign.soft_dtw(
+        x[:, :1], y[:, :1]
+    )  # One feature: reading it as a batch of one step would make no sense.
     warpalign.SoftDTW()(x[:, :1], y[:, :1])
     warpalign.SoftDTW()(x[None], y[None])
     warpalign.soft_dtw_alignment(x, y)  # its shape tells

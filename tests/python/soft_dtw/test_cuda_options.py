@@ -18,8 +18,8 @@ from tests.python.soft_dtw.reference_series import cost_table, soft_dtw64, subse
 pytestmark = pytest.mark.gpu
 
 CPU = torch.device("cpu")
-# Of gradients, relative to their norm: 160 steps of the recursion, each with a few roundings of 2^-24; in float64 what the
-# kernel's exp and log leave (reference.gradient_tolerance).
+# Errors of gradients, relative to their norm. float32: 160 steps of the recursion, each with a few roundings of 2^-24.
+# float64: the error of the kernel's exp and log (reference.gradient_tolerance).
 TOLERANCE = {torch.float32: 5e-5, torch.float64: 1e-9}
 
 

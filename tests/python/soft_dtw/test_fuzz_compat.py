@@ -38,7 +38,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 def same(got: Any, expected: Any) -> None:
     assert type(got) is type(expected)
-    if isinstance(got, type):  # of an error
+    if isinstance(got, type):  # the type of an error
         assert got is expected
     elif isinstance(got, (list, tuple)):
         assert len(got) == len(expected)
@@ -120,7 +120,7 @@ def gradients(value: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def compare(ours_: Any, theirs: Any, x: Any, y: Any, gamma: float, with_gradients: bool) -> None:
-    """Of losses, whose originals keep float64 tables in float32."""
+    """Compares losses. The originals keep float64 tables in float32."""
     got, expected = ours_(x, y), theirs(x, y)
     assert got.dtype == expected.dtype and got.shape == expected.shape
     assert torch.equal(torch.isfinite(got), torch.isfinite(expected))

@@ -199,7 +199,7 @@ def check_options(case: Case, chosen: Options, dtype: torch.dtype) -> None:
     total = (value * torch.from_numpy(weights).to(value)).sum()
     grad_x, grad_y, *grad_gamma = torch.autograd.grad(total, inputs)
     if chosen.gamma == "0":
-        # Of equally good paths another one may be taken, as sums of costs are rounded: any best path will do.
+        # Sums of costs are rounded, so another one of equally good paths may be taken: any best path will do.
         path = numpy64(warpalign.soft_dtw_alignment(call.x, call.y, **keywords).alignment)
         assert np.isin(path, (0, 1)).all() and (path[:, 0, 0] == 1).all()
         straight = path.sum((1, 2)) - 1  # steps

@@ -71,7 +71,7 @@ def of_loss(call: Callable[..., Any]) -> Answers:
     a, b, costs = tensors(A, B, M)
     value = call(a, b, costs)
     by_a, by_b, by_costs = gradients(value, [a, b, costs])
-    # Of weights whose sum is fixed, gradients are known up to a constant.
+    # The weights' sum is fixed, so their gradients are known up to a constant.
     return {"value": value, "by a": by_a - by_a.mean(), "by b": by_b - by_b.mean(), "by M": by_costs}
 
 

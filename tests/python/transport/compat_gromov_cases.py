@@ -62,7 +62,7 @@ def losses(gw: Any, name: str, *arguments: Any, **options: Any) -> dict[str, Any
 
 
 def gradients(ot: Any) -> list[Any]:
-    """Of gromov_wasserstein2's form, at the plan of given distances."""
+    """Gradients of semirelaxed_gromov_wasserstein2 by both matrices and the weights."""
     C, D = (torch.from_numpy(c).clone().requires_grad_() for c in (C1, C2))
     value = ot.gromov.semirelaxed_gromov_wasserstein2(C, D, torch.from_numpy(P))
     by_c, by_d = torch.autograd.grad(value, [C, D])

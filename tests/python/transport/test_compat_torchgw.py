@@ -19,12 +19,12 @@ SPIRAL, ROLL = spiral(400, 0), swiss_roll(500, 1)
 
 
 def correlation(matched: Tensor) -> float:
-    """Of the places that points are matched with and their own."""
+    """The correlation between points' places and those that they are matched with."""
     return float(torch.corrcoef(torch.stack([matched.double(), torch.arange(len(matched)).double()]))[0, 1])
 
 
 def distortion(plan: Tensor) -> float:
-    """Of the spiral and the roll, exactly."""
+    """The exact distortion of a plan between the spiral and the roll."""
     cx, cy = geodesics(SPIRAL)[None], geodesics(ROLL)[None]
     return float(Objective(cx, cy, True, None, 0.0).distortion(plan[None]))
 

@@ -45,7 +45,7 @@ def check(seed: int) -> None:
     if bad is not None:
         x[bad, 0, 0] = math.nan
     options = sides(draw) | {"reference": draw.choice(("product", "counting"))}
-    if "mass" in options:  # of what is inside the lengths
+    if "mass" in options:  # a share of the weights inside the lengths
         parts = [
             float(w[k, : int(count[k])].sum())
             for w, count in zip((a, b), lengths, strict=True)

@@ -71,7 +71,7 @@ def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
 
 
 def geodesics(x: Tensor) -> Tensor:
-    """Of the graph of 5 neighbours, in float64, divided by the largest."""
+    """Shortest paths on the graph of 5 neighbours, in float64, divided by the largest."""
     graph = knn_graph(x, 5)
     lengths = shortest_paths(graph._replace(weights=graph.weights.double()))
     return lengths / lengths.max()

@@ -23,7 +23,7 @@ void wgmma_wait() {
   struct Group {
     int arrived, meetings;
   };
-  static thread_local Group groups[8];  // of the block, which is a thread of the operating system
+  static thread_local Group groups[8];  // per block, which is a thread of the operating system
   Group& group = groups[simt::thread_index().x / 128];
   const int meeting = group.meetings;
   if (++group.arrived == 128) {

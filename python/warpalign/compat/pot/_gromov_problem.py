@@ -78,7 +78,7 @@ class Problem(NamedTuple):
 def objective(
     C1: Tensor, C2: Tensor, M: Tensor | None, loss_fun: str, symmetric: bool | None, alpha: float
 ) -> Objective:
-    """Of batches (B, n, n), (B, m, m) and (B, n, m)."""
+    """The objective on batches C1 (B, n, n), C2 (B, m, m) and M (B, n, m)."""
     if loss_fun not in LOSSES:
         raise ValueError(f"Unknown `loss_fun='{loss_fun}'`. Use one of: {LOSSES}.")
     if symmetric is None:
@@ -147,5 +147,5 @@ def descend(
 
 
 def errors(state: State, kind: Kind) -> list[Any]:
-    """Of each step, the share of the mass that moved."""
+    """For each step, the share of the mass that moved."""
     return [kind.out(one[0]) for one in state.moved]
