@@ -16,7 +16,7 @@ namespace warpalign::detail::transducer {
 struct Place {
   std::int64_t row;     // of the logits
   std::int64_t slot;    // utterances whose rows go beyond the caller's have none
-  std::int64_t border;  // frames of borders between panels; likewise
+  std::int64_t border;  // frames of borders between panels; such utterances have none
   std::int64_t label;   // in `targets`
 };
 

@@ -23,7 +23,7 @@ struct Pass {
   bool columns;              // make the columns' sums
   bool updates_rows;         // columns see the rows as an update leaves them
   const double* rows_at;     // potentials; null: 0
-  const double* columns_at;  // likewise
+  const double* columns_at;  // potentials; null: 0
   double lambda;
   double largest;  // bound of the potentials' magnitudes
   double rounder;  // of the potentials

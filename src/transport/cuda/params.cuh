@@ -28,8 +28,8 @@ struct SideParams {
   int length;                   // N or M
   double strength;
   const Real* start;   // (B, length), the potential to begin with; null: 0
-  Real* potential;     // results; null: not wanted
-  Real* grad_weights;  // likewise
+  Real* potential;     // a result; null: not wanted
+  Real* grad_weights;  // a result; null: not wanted
   bool has_lambda;     // the result contains lambda
   double* potentials;  // (teams, 3, length), in bits: two that take turns, and a shift (solver.cuh)
   Real* partials;      // (teams, splits, length): sums over a part of the other side
