@@ -21,7 +21,7 @@ from torch import Tensor
 
 import warpalign
 from benchmarks.harness.results import Row, rounded
-from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
+from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib, times_ms
 from benchmarks.transport.sizes import Size
 
 EPSILON = 0.05
@@ -32,6 +32,7 @@ MOST_ELEMENTS = {
     "cuda": 10**8,
     "cpu": 10**6,
 }  # that the float64 tables of the reference and the peers may have
+MOST_OF_GEOMLOSS = 4 * 10**6  # its graph keeps several tables of every iteration
 FEATURE_EPSILON = 0.09  # per problem of points: a blur of 0.3
 
 
@@ -155,15 +156,23 @@ def torch_loop(problem: Problem) -> Callable[[], Tensor]:
     return run
 
 
+def peer_ms(run: Callable[[], object], device: torch.device, budget_s: float) -> float:
+    """As eager_ms. A run of over 0.1 s, where other work on the host does not show, is measured twice after a first one."""
+    (first,) = times_ms(run, device, 1)
+    if first > 100.0:
+        return min(times_ms(run, device, 2))
+    return eager_ms(run, device, budget_s)
+
+
 def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
     size = problem.size
     row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None, "flash_ms": None}
     small = 2 * MOST_ELEMENTS[device.type] >= size.N * size.M
     if problem.cost is not None and size.kind == "balanced" and size.updates == "alternating" and small:
-        row["loop_ms"] = rounded(eager_ms(torch_loop(problem), device, budget_s))
+        row["loop_ms"] = rounded(peer_ms(torch_loop(problem), device, budget_s))
         if size.B == 1:
             row |= pot(problem, device, budget_s)
-    if size.gradient and small:
+    if size.gradient and small and size.N * size.M <= MOST_OF_GEOMLOSS:
         row |= geomloss(problem, device, budget_s)
     if (
         problem.x is not None
@@ -196,7 +205,7 @@ def pot(problem: Problem, device: torch.device, budget_s: float) -> Row:
             warn=False,
         )
 
-    return {"pot_ms": rounded(eager_ms(run, device, budget_s)), "pot": str(ot.__version__)}
+    return {"pot_ms": rounded(peer_ms(run, device, budget_s)), "pot": str(ot.__version__)}
 
 
 def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
@@ -220,7 +229,7 @@ def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
         return torch.autograd.grad(loss(x, y).sum(), x)
 
     try:
-        return {"geomloss_ms": rounded(eager_ms(run, device, budget_s))}
+        return {"geomloss_ms": rounded(peer_ms(run, device, budget_s))}
     except torch.OutOfMemoryError:
         return {"geomloss_error": "out of memory"}
 
@@ -250,7 +259,7 @@ def flash_sinkhorn(problem: Problem, device: torch.device, budget_s: float) -> R
         return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
 
     try:
-        return {"flash_ms": rounded(eager_ms(run, device, budget_s))}
+        return {"flash_ms": rounded(peer_ms(run, device, budget_s))}
     except (torch.OutOfMemoryError, RuntimeError, ValueError) as failure:
         return {"flash_error": str(failure).splitlines()[0][:200]}
 
@@ -259,7 +268,7 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
     problem = Problem(size, device)
     row: Row = {
-        "solve_ms": rounded(eager_ms(problem.run, device, budget_s)),
+        "solve_ms": rounded(peer_ms(problem.run, device, budget_s)),
         "graph_solve_ms": None,
         "mib": rounded(peak_mib(problem.run, device)),
         "read_ms": None,
@@ -267,7 +276,7 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     if problem.cost is not None:
         target = torch.empty_like(problem.cost)
         source = problem.cost
-        row["read_ms"] = rounded(eager_ms(lambda: target.copy_(source), device, budget_s) / 2)
+        row["read_ms"] = rounded(peer_ms(lambda: target.copy_(source), device, budget_s) / 2)
         del target
     error = problem.value_error()
     row["err_value"] = rounded(error, 3)

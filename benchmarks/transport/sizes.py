@@ -62,6 +62,7 @@ SIZES: list[Size] = [
     Size(256, 64, 64),
     Size(64, 500, 500),
     # Points: an annealed symmetric solve with gradients, and fixed iterations.
+    _POINTS._replace(N=2000, M=2000),  # the largest one that geomloss is run on
     _POINTS._replace(N=5000, M=5000),
     _POINTS._replace(N=5000, M=5000, precision="high"),
     _POINTS,

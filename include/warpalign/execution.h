@@ -23,12 +23,21 @@ struct ParallelFor {
 
 enum class Device { kHost, kCuda };
 
-// How an operator may multiply float32 numbers on a GPU's matrix units. Computations that the operator has no
-// such form of are the same as with kHighest. So are float64 and every host execution.
+// How an operator may multiply float32 numbers on a GPU's matrix units: a class of errors. Products that are
+// not listed are the same with every precision. So are float64 and every host execution.
+//
+//   operator                                          kHigh                       kMedium
+//   soft_dtw(), squared distances of 17 features on   three products of TF32      one product of TF32
+//   sinkhorn(), squared distances of 5 features on    two binary16 numbers of a   one binary16 number of a
+//                                                     coordinate: three products  coordinate
+//   lstm(), transducer                                as kHighest                 as kHighest
+//
+// TF32 has 11 bits of mantissa, as binary16 has, and float32's exponents; sinkhorn() scales points first. A
+// product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
   kHighest,  // in float32
-  kHigh,     // as three products of TF32 (10 bits of mantissa): rounding errors of float32's class
-  kMedium,   // as one of TF32: three digits
+  kHigh,     // by three products of halves of a number: rounding errors of float32's class
+  kMedium,   // by one product of 11 bits of mantissa: three digits
 };
 
 struct Execution {
