@@ -21,9 +21,21 @@
 
 namespace warpalign::torch_binding {
 
-// An uninitialised contiguous tensor of like's device, and of its dtype unless another is named. An output
-// that is not wanted has the shape (0,). Torch's C function costs a third of torch::stable::new_empty, which
-// looks its operator up by name in every call.
+// An uninitialised tensor of like's device. Torch's C function costs a third of torch::stable::new_empty,
+// which looks its operator up by name in every call.
+inline Tensor empty_strided(const Tensor& like, const int64_t* shape, const int64_t* strides,
+                            std::size_t axes, ScalarType dtype) {
+  int32_t device = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(axes), shape, strides,
+                                                  static_cast<int32_t>(dtype), device,
+                                                  like.get_device_index(), &made));
+  return Tensor(made);
+}
+
+// The same, contiguous, and of like's dtype unless another is named. An output that is not wanted has the
+// shape (0,).
 inline Tensor empty(const Tensor& like, const int64_t* shape, std::size_t axes,
                     std::optional<ScalarType> dtype) {
   constexpr std::size_t kMostAxes = 8;
@@ -32,13 +44,7 @@ inline Tensor empty(const Tensor& like, const int64_t* shape, std::size_t axes,
   int64_t stride = 1;
   for (std::size_t axis = axes; axis-- > 0; stride *= std::max<int64_t>(shape[axis], 1))
     strides[axis] = stride;
-  int32_t device = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
-  AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(axes), shape, strides,
-                                                  static_cast<int32_t>(dtype.value_or(like.scalar_type())),
-                                                  device, like.get_device_index(), &made));
-  return Tensor(made);
+  return empty_strided(like, shape, strides, axes, dtype.value_or(like.scalar_type()));
 }
 
 inline Tensor allocate(const Tensor& like, std::initializer_list<int64_t> sizes, bool wanted = true,

@@ -17,7 +17,7 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
   const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
                f = allocate(like, {batch, n}), g = allocate(like, {batch, m}),
@@ -56,7 +56,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> sinkhorn_potentials_op(WARPALIGN_TRAN
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   const int64_t batch = p.batch;
   const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
                f = allocate(like, {batch, p.n}), g = allocate(like, {batch, p.m});
@@ -97,7 +97,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   const char* const name = tensors.first_name();
   const auto vector = [&](const MaybeTensor& given, const char* its_name) -> const void* {
     return given ? check_vector(*given, its_name, like, name) : nullptr;
@@ -106,7 +106,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
   SinkhornTangents along;
   along.x = check_moved(x_tangent, "x_tangent", x, "x");
   along.y = check_moved(y_tangent, "y_tangent", y, "y");
-  along.cost = check_moved(cost_tangent, "cost_tangent", cost, "cost");
+  along.cost = check_moved(cost_tangent, "cost_tangent", cost ? MaybeTensor(like) : cost, "cost");
   along.a = check_rows(a_tangent, "a_tangent", like, name, p.n);
   along.b = check_rows(b_tangent, "b_tangent", like, name, p.m);
   along.epsilon = vector(epsilon_tangent, "epsilon_tangent");

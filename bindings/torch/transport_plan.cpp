@@ -39,7 +39,7 @@ Tensor apply_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, const Tensor& v, bool tra
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   PlanProduct product;
   product.transposed = transposed;
   product.v = check_matrix(v, "v", like, tensors.first_name(), transposed ? p.n : p.m, -1);
@@ -58,7 +58,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gradi
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   const char* const name = tensors.first_name();
   PlanGradient g;
   if (w) {
@@ -97,7 +97,7 @@ std::tuple<Tensor, Tensor> topk_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, int64_
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   if (count < 1 || count > (transposed ? p.n : p.m)) {
     fail("count", "1 to " + std::to_string(transposed ? p.n : p.m), std::to_string(count));
   }
@@ -117,7 +117,7 @@ Tensor sample_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, int64_t count, int64_t s
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   if (count < 1) fail("count", "at least 1", std::to_string(count));
   const Tensor pairs = allocate(like, {p.batch, count, 2}, true, ScalarType::Int);
   const PlanSamples samples{narrowed(count), static_cast<std::uint64_t>(seed),
@@ -132,7 +132,7 @@ Tensor dense_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, WARPALIGN_TRANSPORT_SETTI
   const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor& like = tensors.first();
+  const Tensor like = tensors.first();
   const Tensor plan = allocate(like, {p.batch, p.n, p.m});
   run(
       like, settings, [&](const Execution& e) { return plan_dense_workspace_bytes(p, e); },

@@ -13,15 +13,26 @@ namespace warpalign::torch_binding {
 
 using MaybeTensor = std::optional<Tensor>;
 
+// A float32 tensor of the same shape and device, whose elements are all in one place.
+inline Tensor without_memory(const Tensor& tensor) {
+  constexpr int64_t kAxes = 3, kStrides[kAxes] = {0, 0, 0};
+  if (tensor.dim() != kAxes) fail("cost", "3 axes (B, N, M)", shape_of(tensor));
+  const int64_t shape[kAxes] = {tensor.size(0), tensor.size(1), tensor.size(2)};
+  return empty_strided(tensor, shape, kStrides, kAxes, ScalarType::Float);
+}
+
 // By the names of transport_schemas.cpp.
 struct TransportTensors {
   const MaybeTensor &x, &y, &cost, &a, &b, &epsilons, &x_lengths, &y_lengths, &f0, &g0;
 
-  // The tensor that says the dtype, the device and the batch, and its name.
-  [[nodiscard]] const Tensor& first() const {
-    if (!cost && !x) fail("x", "a tensor (B, N, D), or a cost matrix", "neither");
-    return cost ? *cost : *x;
+  // The tensor that says the dtype, the device and the batch, and its name. Half costs have one without
+  // memory in their place: the problem's dtype is float32.
+  [[nodiscard]] Tensor first() const {
+    if (cost) return cost->scalar_type() == ScalarType::Half ? without_memory(*cost) : *cost;
+    if (!x) fail("x", "a tensor (B, N, D), or a cost matrix", "neither");
+    return *x;
   }
+  [[nodiscard]] bool has_half_cost() const { return cost && cost->scalar_type() == ScalarType::Half; }
   [[nodiscard]] const char* first_name() const { return cost ? "cost" : "x"; }
 };
 
@@ -84,11 +95,12 @@ inline void set_points(SinkhornProblem& p, const Tensor& x, const MaybeTensor& g
 
 inline SinkhornProblem transport_problem(const TransportTensors& t, const TransportSettings& s) {
   SinkhornProblem p;
-  const Tensor& first = t.first();
+  const Tensor first = t.first();
   const char* const name = t.first_name();
   if (t.cost) {
     if (t.x || t.y) fail("cost", "None beside x and y", "a tensor");
-    p.dtype = check_table(*t.cost, "cost", "(B, N, M)");
+    p.dtype = check_table(first, "cost", "(B, N, M)");
+    p.half_cost = t.has_half_cost();
     p.m = static_cast<std::int32_t>(t.cost->size(2));
     p.cost = strided<3>(*t.cost);
   } else if (t.x) {  // first() has refused neither

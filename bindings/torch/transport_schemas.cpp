@@ -3,7 +3,8 @@
 // do.
 #include <torch/csrc/stable/library.h>
 
-// Either x and y or cost is given. epsilons, (B,), takes the place of epsilon. f0 and g0 are potentials.
+// Either x and y or cost is given. cost may be float16, and all others are float32 then. epsilons, (B,),
+// takes the place of epsilon. f0 and g0 are potentials.
 #define WARPALIGN_TRANSPORT_TENSORS                                                                         \
   "Tensor? x, Tensor? y, Tensor? cost, Tensor? a, Tensor? b, Tensor? epsilons, Tensor? x_lengths, Tensor? " \
   "y_lengths, Tensor? f0, Tensor? g0"

@@ -53,14 +53,17 @@ struct TransportSide {
 // Pointers live on the execution's device, aligned to the size of their elements. Either x and y are given,
 // or cost (then dim = 0). B N M, B N D and B M D are at most 2^48.
 struct SinkhornProblem {
-  DType dtype = DType::kFloat32;                     // kFloat32 or kFloat64: of inputs and outputs
-  std::int32_t batch = 0;                            // B >= 0
-  std::int32_t n = 0;                                // N, 1 to 2^29
-  std::int32_t m = 0;                                // M, 1 to 2^29
-  std::int32_t dim = 0;                              // D, 1 to 2^29, with x and y
-  StridedTensor x;                                   // (B, N, D)
-  StridedTensor y;                                   // (B, M, D)
-  StridedTensor cost;                                // (B, N, M); inf forbids a pair
+  DType dtype = DType::kFloat32;  // kFloat32 or kFloat64: of inputs and outputs
+  std::int32_t batch = 0;         // B >= 0
+  std::int32_t n = 0;             // N, 1 to 2^29
+  std::int32_t m = 0;             // M, 1 to 2^29
+  std::int32_t dim = 0;           // D, 1 to 2^29, with x and y
+  StridedTensor x;                // (B, N, D)
+  StridedTensor y;                // (B, M, D)
+  StridedTensor cost;             // (B, N, M); inf forbids a pair
+  // The elements of cost are kFloat16, and dtype is kFloat32. Everything is computed as from these costs
+  // widened to float32: the plan, its sums, values and derivatives are exactly those of the rounded costs.
+  bool half_cost = false;
   CostKind cost_kind = CostKind::kSquaredEuclidean;  // of x and y
   double cost_scale = 1.0;                           // > 0: the cost is so many times the given one
   TransportSide a;                                   // rows, x
@@ -110,7 +113,8 @@ std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const Sinkh
 
 // On any status but ok nothing has been written. On CUDA lengths are held within their
 // range, and a problem whose epsilon is not finite and > 0 becomes NaN. Costs with a stride of 1 along rows
-// or along columns are read at full speed.
+// or along columns are read at full speed; half ones if all other strides are even, and cost is aligned to 4
+// bytes.
 Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, Workspace workspace,
                 const Execution& execution);
 

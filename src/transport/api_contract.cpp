@@ -62,15 +62,20 @@ Status check_inputs(const SinkhornProblem& p) {
   if (p.cost.data) {
     if (p.x.data || p.y.data) return Status::invalid("cost", "either cost, or x and y, but not both", 1);
     if (p.dim != 0) return Status::invalid("dim", "0 with a cost matrix, which has no features", p.dim);
+    if (p.half_cost && p.dtype != DType::kFloat32) {
+      return Status::invalid("dtype", "float32 with half_cost", static_cast<double>(p.dtype));
+    }
   } else {
+    if (p.half_cost) return Status::invalid("half_cost", "false without a cost matrix", 1);
     if (Status s = check_not_null("x", p.x.data); !s.ok()) return s;
     if (Status s = check_not_null("y", p.y.data); !s.ok()) return s;
   }
   const std::size_t size = size_of(p.dtype);
+  const std::size_t cost_size = size_of(p.half_cost ? DType::kFloat16 : p.dtype);
+  if (Status s = check_aligned("cost", p.cost.data, cost_size); !s.ok()) return s;
   for (const auto& [name, data] :
        std::initializer_list<std::pair<const char*, const void*>>{{"x", p.x.data},
                                                                   {"y", p.y.data},
-                                                                  {"cost", p.cost.data},
                                                                   {"a", p.a.weights},
                                                                   {"b", p.b.weights},
                                                                   {"epsilons", p.epsilons},

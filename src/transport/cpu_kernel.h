@@ -65,6 +65,8 @@ struct CpuKernelsOf {
   void (*accumulate)(const Real* e, Real factor, int m, Real* sums);
   // e[j] becomes the plan's P[j] = factor weight[j] e[j].
   RowTotals (*plan)(const LogitRow<Real>& row, const Real* weight, Real factor, Real* e);
+  // to[j] = halves[j], numbers of binary16, for j < m.
+  void (*widen)(const std::uint16_t* halves, int m, Real* to);
   // cost[j] between x and y[j], padded.
   void (*costs)(const PointRow<Real>& row, Real* cost);
   // gradient[d] = sum P[j] d c[j] / d x[d]; of the cosine, whose points have unit length, sum P[j] y[j][d].

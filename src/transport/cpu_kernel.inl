@@ -163,6 +163,19 @@ RowTotals plan(const LogitRow<Real>& row, const Real* weight, Real factor, Real*
   return totals;
 }
 
+// IEEE 754-2019 section 3.4. Selections in place of branches, so that the compiler uses vectors.
+template <class Real>
+void widen(const __UINT16_TYPE__* halves, int m, Real* to) {
+  for (int j = 0; j < m; ++j) {
+    const __UINT32_TYPE__ half = halves[j], magnitude = half & 0x7fffu;
+    // The exponent's bias goes from 15 to 127. A subnormal number has the last place of 2^-1 in float32.
+    const __UINT32_TYPE__ normal = (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23);
+    const float subnormal = __builtin_bit_cast(float, magnitude | 0x3f000000u) - 0.5f;
+    const __UINT32_TYPE__ bits = magnitude < 0x400u ? __builtin_bit_cast(__UINT32_TYPE__, subnormal) : normal;
+    to[j] = static_cast<Real>(__builtin_bit_cast(float, bits | (half & 0x8000u) << 16));
+  }
+}
+
 template <class V>
 WARPALIGN_INLINE V magnitude(V v) {
   return v > 0 ? v : -v;
@@ -371,9 +384,9 @@ void gradient_tangent(const PointRow<Real>& row, const PointTangents<Real>& alon
 
 template <class Real>
 constexpr CpuKernelsOf<Real> table() {
-  return {&exponentials<Real>,  &largest<Real>,         &raise<Real>,    &accumulate<Real>,
-          &plan<Real>,          &costs<Real>,           &gradient<Real>, &products<Real>,
-          &cost_tangents<Real>, &gradient_tangent<Real>};
+  return {&exponentials<Real>, &largest<Real>,       &raise<Real>,           &accumulate<Real>,
+          &plan<Real>,         &widen<Real>,         &costs<Real>,           &gradient<Real>,
+          &products<Real>,     &cost_tangents<Real>, &gradient_tangent<Real>};
 }
 
 }  // namespace

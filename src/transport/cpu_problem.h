@@ -81,7 +81,11 @@ struct CpuProblem {
     solver.costs.kind = p.cost_kind;
     solver.costs.dim = p.cost.data ? 0 : p.dim;
     if (p.cost.data) {
-      solver.costs.matrix = static_cast<const Real*>(p.cost.data) + b * p.cost.stride[0];
+      if (p.half_cost) {
+        solver.costs.halves = static_cast<const std::uint16_t*>(p.cost.data) + b * p.cost.stride[0];
+      } else {
+        solver.costs.matrix = static_cast<const Real*>(p.cost.data) + b * p.cost.stride[0];
+      }
       solver.costs.row_stride = p.cost.stride[1];
       solver.costs.column_stride = p.cost.stride[2];
     }

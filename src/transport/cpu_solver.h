@@ -50,7 +50,8 @@ struct CpuSide {
 // The costs of a problem: rows of a matrix, or made from points.
 template <class Real>
 struct CpuCosts {
-  const Real* matrix = nullptr;  // null: from points
+  const Real* matrix = nullptr;           // null: half, or from points
+  const std::uint16_t* halves = nullptr;  // the matrix as numbers of binary16
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 0;
   CostKind kind = CostKind::kSquaredEuclidean;
@@ -247,6 +248,7 @@ struct CpuSolver {
   }
 
   const Real* costs_of(int i, const Scratch& own) const {
+    if (costs.halves) return widened_costs_of(i, own);
     if (!costs.matrix) {
       kernels->costs(points_at(i, own), own.cost);
       return own.cost;
@@ -254,6 +256,16 @@ struct CpuSolver {
     const Real* const row = costs.matrix + i * costs.row_stride;
     if (costs.column_stride == 1) return row;
     for (int j = 0; j < columns.count; ++j) own.cost[j] = row[j * costs.column_stride];
+    return own.cost;
+  }
+
+  const Real* widened_costs_of(int i, const Scratch& own) const {
+    const std::uint16_t* const row = costs.halves + i * costs.row_stride;
+    if (costs.column_stride == 1) {
+      kernels->widen(row, columns.count, own.cost);
+    } else {
+      for (int j = 0; j < columns.count; ++j) kernels->widen(row + j * costs.column_stride, 1, own.cost + j);
+    }
     return own.cost;
   }
 

@@ -9,9 +9,9 @@
 // between, and needs one read and one exponential of an element for a whole iteration.
 #pragma once
 
-#include "cuda/copy_async.cuh"
 #include "cuda/math.cuh"
 #include "transport/cuda/side.cuh"
+#include "transport/cuda/stored_costs.cuh"
 
 namespace warpalign::detail::transport {
 
@@ -63,13 +63,15 @@ __device__ __forceinline__ double exp2_in(double x) {
   return ldexp(static_cast<double>(cuda::exp2_fast(static_cast<float>(x - whole))), static_cast<int>(whole));
 }
 
-// kWidth threads have a row, kColumns of its columns each: a warp, or the whole block.
-template <class Real_, int kColumns, int kWidth>
+// kWidth threads have a row, kColumns of its columns each: a warp, or the whole block. Stored: what costs are
+// in memory, Real or Float16.
+template <class Real_, int kColumns, int kWidth, class Stored = Real_>
 class Dense {
  public:
   using Real = Real_;
   static constexpr RowShape kShape{kColumns, kWidth};
   static constexpr const char* name() {
+    if (kHalf) return kWidth == 128 ? "dense, half, rows of 128 threads" : "dense, half, rows of 384 threads";
     if (kWidth == 32) return "dense, rows of 32 threads";
     if (kWidth == 128) return "dense, rows of 128 threads";
     return kColumns == 16 ? "dense, rows of 384 threads" : "dense, rows of 384 threads, 32 columns each";
@@ -82,7 +84,7 @@ class Dense {
       : p_(p), team_(team), rows_(rows), columns_(columns) {}
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
-    return dense_shared_bytes<Real>(kShape, layout.threads);
+    return dense_shared_bytes<Real, Stored>(kShape, layout.threads);
   }
 
   __device__ __forceinline__ void prepare() const {}
@@ -102,10 +104,20 @@ class Dense {
   }
 
  private:
+  using Word = CostWord<Real, Stored>;
+  static constexpr bool kHalf = sizeof(Stored) < sizeof(Real);
   static constexpr bool kPairs = sizeof(Real) == 4;
   static constexpr int kPadded = kShape.columns();
   static constexpr int kGroup = kColumns < 8 ? kColumns : 8;  // columns that are copied together
+  static constexpr int kWords = kColumns / Word::kCosts;
+  static constexpr int kGroupWords = kGroup / Word::kCosts;
   static constexpr int kMostRounds = 128;  // rows that a thread adds up before they go to memory
+
+  // The column of the segment that a thread has as its c-th one.
+  [[nodiscard]] static __device__ __forceinline__ int column(int c, int place) {
+    constexpr int kCosts = Word::kCosts;
+    return (c / kCosts * kWidth + place) * kCosts + c % kCosts;
+  }
 
   [[nodiscard]] static __device__ __forceinline__ Real minus_infinity() {
     return static_cast<Real>(-CUDART_INF);
@@ -117,14 +129,14 @@ class Dense {
     Real* lo;
     Real* weight;
     Real* exchange;
-    Real* costs;  // of the row ahead: (kColumns, threads), each thread its own
+    typename Word::Type* costs;  // of the row ahead: (words, threads), each thread its own
   };
   [[nodiscard]] __device__ __forceinline__ Columns columns() const {
     auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
     Real* const exchange = first + kNumbersOfColumn<Real> * kPadded;
     const int exchanged = kShape.warp_rows() ? static_cast<int>(blockDim.x) / 32 * kPadded : 0;
     return {first, first + (kPairs ? kPadded : 0), first + (kPairs ? 2 : 1) * kPadded, exchange,
-            exchange + exchanged};
+            reinterpret_cast<typename Word::Type*>(exchange + exchanged)};
   }
 
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
@@ -204,18 +216,20 @@ class Dense {
     Real* const row_sums = rows_.partials(segment);
     const Real k = static_cast<Real>(pass.k);
     const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
-    const Real* const costs =
-        p_.cost + rows_.b * p_.cost_stride[0] + static_cast<std::int64_t>(begin + place) * stride;
-    const std::int64_t step = kWidth * stride;
+    const Stored* const costs = static_cast<const Stored*>(p_.cost) + rows_.b * p_.cost_stride[0] +
+                                static_cast<std::int64_t>(begin + column(0, place)) * stride;
+    const std::int64_t step = Word::kCosts * kWidth * stride;
+    const bool whole = Word::are_whole(costs, row_stride, stride);
     const bool weighted_columns = columns_.p.weights;
     const Real uniform_column = static_cast<Real>(columns_.reference(columns_.uniform));
 
     const int threads = static_cast<int>(blockDim.x);
-    Real* const own_costs = z.costs + threadIdx.x;
+    typename Word::Type* const own_costs = z.costs + threadIdx.x;
     // Behind the last row its costs are copied once more.
     const auto row_of = [&](int i) { return costs + min(i, end - 1) * row_stride; };
-    const auto copy = [&](int c, const Real* from) {
-      if (c * kWidth + place < count) cuda::copy_async(own_costs + c * threads, from);
+    const auto copy = [&](int word, const Stored* from) {
+      const int left = count - column(word * Word::kCosts, place);
+      Word::copy(own_costs + word * threads, from, stride, left, whole);
     };
     Row ahead;
     const auto load_rest = [&](int i) {
@@ -223,14 +237,14 @@ class Dense {
       ahead.weight = i < end && weights ? weights[i] : uniform;
     };
     const int first = p_.layout.first_row(row_group, rows_.count);
-    for (int c = 0; c < kColumns; ++c) {
-      if (c * kWidth + place >= count) own_costs[c * threads] = static_cast<Real>(CUDART_INF);
+    for (int word = 0; word < kWords; ++word) {
+      if (column(word * Word::kCosts, place) >= count) own_costs[word * threads] = Word::none();
     }
     if (first < end) {
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        copy(c, row_of(first + group) + c * step);
-        if (c % kGroup == kGroup - 1) cuda::end_copy_group();
+      for (int word = 0; word < kWords; ++word) {
+        copy(word, row_of(first + group) + word * step);
+        if (word % kGroupWords == kGroupWords - 1) cuda::end_copy_group();
       }
     }
     load_rest(first + group);
@@ -253,17 +267,19 @@ class Dense {
         Real own = kLargest ? minus_infinity() : Real(0);
         Real linear = 0, logits = 0;
         [[maybe_unused]] const Real of_row = product ? static_cast<Real>(row.weight) : Real(1);
-        const Real* from = row_of(i + groups);
+        const Stored* from = row_of(i + groups);
         Real group_costs[kGroup];
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const int j = c * kWidth + place;
+          const int j = column(c, place);
           if (c % kGroup == 0) {
             cuda::await_copy_groups_but<kColumns / kGroup - 1>();
 #pragma unroll
-            for (int k = 0; k < kGroup; ++k) group_costs[k] = own_costs[(c + k) * threads];
+            for (int k = 0; k < kGroupWords; ++k) {
+              Word::widen(own_costs[(c / Word::kCosts + k) * threads], group_costs + k * Word::kCosts);
+            }
 #pragma unroll
-            for (int k = 0; k < kGroup; ++k, from += step) copy(c + k, from);
+            for (int k = 0; k < kGroupWords; ++k, from += step) copy(c / Word::kCosts + k, from);
             cuda::end_copy_group();
           }
           const Real cost = group_costs[c % kGroup];
@@ -332,7 +348,7 @@ class Dense {
     if constexpr (!kShape.warp_rows()) {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        const int j = c * kWidth + place;
+        const int j = column(c, place);
         if (j < count) to[j] = is_first ? acc[c] : join(to[j], acc[c]);
       }
       return;
@@ -340,7 +356,7 @@ class Dense {
     const int group = static_cast<int>(threadIdx.x) / kWidth;
     __syncthreads();
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) z.exchange[group * kPadded + c * kWidth + place] = acc[c];
+    for (int c = 0; c < kColumns; ++c) z.exchange[group * kPadded + column(c, place)] = acc[c];
     __syncthreads();
     for (int j = static_cast<int>(threadIdx.x); j < count; j += static_cast<int>(blockDim.x)) {
       Real sum = z.exchange[j];

@@ -20,6 +20,9 @@ struct SinkhornKernel {
 template <class Real>
 const SinkhornKernel<Real>& dense_kernel_for(int columns);
 
+// The same for costs of binary16.
+const SinkhornKernel<float>& half_dense_kernel_for(int columns);
+
 // For costs made from points.
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();

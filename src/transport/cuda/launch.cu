@@ -36,6 +36,9 @@ const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution
                                        int columns) {
   if (job == Job::kReadPlan) return plan_kernel_entry<Real>();
   if (job == Job::kDifferentiate) return jvp_kernel_entry<Real>();
+  if constexpr (std::is_same_v<Real, float>) {
+    if (p.half_cost) return half_dense_kernel_for(columns);
+  }
   if (p.cost.data) return dense_kernel_for<Real>(columns);
   if constexpr (std::is_same_v<Real, float>) {
     const int terms = terms_of(p, execution);
@@ -143,7 +146,8 @@ class Plan {
       params.columns.points = table<Real>(p_.y, p_.dim);
       params.columns.grad_points = written(out.grad_y);
     }
-    params.cost = real(p_.cost.data);
+    params.cost = p_.cost.data;
+    params.half_cost = p_.half_cost;
     params.plan = written(out.grad_cost);
     params.plan_scale = p_.cost_scale;
     const std::int64_t plan_stride[] = {std::int64_t{p_.n} * p_.m, p_.m, 1};

@@ -51,11 +51,12 @@ template <class Real>
 inline constexpr int kNumbersOfColumn = sizeof(Real) == 4 ? 3 : 2;
 
 // Dynamic shared memory of a block.
-template <class Real>
+template <class Real, class Stored>
 constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
   const std::size_t row = shape.columns() * sizeof(Real);
   const std::size_t exchange = shape.warp_rows() ? threads / 32 * row : 0;
-  const std::size_t costs_ahead = static_cast<std::size_t>(threads) * shape.columns_of_thread * sizeof(Real);
+  const std::size_t costs_ahead =
+      static_cast<std::size_t>(threads) * shape.columns_of_thread * sizeof(Stored);
   return kScratchBytes +
          std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange + costs_ahead);
 }

@@ -82,7 +82,8 @@ template <class Real>
 struct SolveParams {
   SideParams<Real> rows;
   SideParams<Real> columns;
-  const Real* cost;
+  const void* cost;             // of Real, or
+  bool half_cost;               // of binary16
   std::int64_t cost_stride[3];  // of the batch, rows, columns
   Real* plan;                   // grad_cost, or the plan itself; null: not wanted
   double plan_scale;            // it is so many times P

@@ -132,7 +132,8 @@ class Tiles {
   }
 
   // Entries of a table of pairs (B, N, M); `none` where there is no pair.
-  __device__ __forceinline__ void load_pairs(const Real* table, const std::int64_t* strides, Real none,
+  template <class Entry>
+  __device__ __forceinline__ void load_pairs(const Entry* table, const std::int64_t* strides, Real none,
                                              const Group& own, const Group& other,
                                              Real (&entries)[4][4]) const {
     const bool of_rows = &own.side == &rows_;
@@ -144,9 +145,20 @@ class Tiles {
       for (int c = 0; c < 4; ++c) {
         const int j = other.point(first_other() + c);
         entries[r][c] = none;
-        if (i >= 0 && j >= 0) entries[r][c] = table[own.side.b * strides[0] + i * own_stride + j * stride];
+        if (i < 0 || j < 0) continue;
+        entries[r][c] = cuda::widen(table[own.side.b * strides[0] + i * own_stride + j * stride]);
       }
     }
+  }
+  // The thread's costs, of those that are given.
+  __device__ __forceinline__ void load_costs(const Group& own, const Group& other,
+                                             Real (&costs)[4][4]) const {
+    const auto none = static_cast<Real>(CUDART_INF);
+    if constexpr (sizeof(Real) == 4) {
+      const auto* const halves = static_cast<const cuda::Float16*>(p_.cost);
+      if (p_.half_cost) return load_pairs(halves, p_.cost_stride, none, own, other, costs);
+    }
+    load_pairs(static_cast<const Real*>(p_.cost), p_.cost_stride, none, own, other, costs);
   }
   // The thread's costs, not scaled. All threads of the block come.
   __device__ __attribute__((noinline)) void costs_of_tile(const Group& own, const Group& other,
@@ -158,7 +170,7 @@ class Tiles {
     }
     if (p_.cost) {
       __syncthreads();  // as where costs are made
-      return load_pairs(p_.cost, p_.cost_stride, static_cast<Real>(CUDART_INF), own, other, costs);
+      return load_costs(own, other, costs);
     }
     for (int first = 0; first < p_.dim; first += kPiece) {
       __syncthreads();  // what was there has been used

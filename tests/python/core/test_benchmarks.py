@@ -111,7 +111,7 @@ def test_kernels_of_the_libraries() -> None:
     found = launches("soft_dtw")
     assert 40 <= len(found) <= 60
     assert {"float32 tiles small gradients", "dual tiles all_options frugal"} <= found.keys()
-    assert len(launches("transport")) == 46
+    assert len(launches("transport")) == 48
 
 
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:

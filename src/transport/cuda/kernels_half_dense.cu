@@ -1,0 +1,20 @@
+// Sinkhorn on costs of binary16 that are given.
+#include "transport/cuda/dense.cuh"
+#include "transport/cuda/kernels.cuh"
+
+namespace warpalign::detail::transport {
+namespace {
+
+// By rising number of columns.
+using Few = Dense<float, 8, 128, cuda::Float16>;
+using Many = Dense<float, 32, 384, cuda::Float16>;
+constexpr SinkhornKernel<float> kFew = entry<SolveKernel<Few>>(Few::kShape);
+constexpr SinkhornKernel<float> kMany = entry<SolveKernel<Many>>(Many::kShape);
+
+}  // namespace
+
+const SinkhornKernel<float>& half_dense_kernel_for(int columns) {
+  return columns <= kFew.shape.columns() ? kFew : kMany;
+}
+
+}  // namespace warpalign::detail::transport
