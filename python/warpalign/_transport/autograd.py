@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from warpalign._core.series import widened
 from warpalign._core.torch_internals import is_forward_mode, is_second_order, is_transforming
 from warpalign._core.transforms import (
     Dim,
@@ -140,7 +141,7 @@ class _Jvp(torch.autograd.Function):
         tangents = (
             x_tangent,
             y_tangent,
-            cost_tangent,
+            None if cost_tangent is None else widened(cost_tangent),
             *(None if t is None else t.contiguous() for t in rows),
         )
         solved = (x, y, cost, a, b, epsilons, x_lengths, y_lengths, f, g, shift)

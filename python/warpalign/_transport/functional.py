@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from warpalign._core.series import Lengths
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
 from warpalign._transport.costs import Scale
+from warpalign._transport.half import check_storage
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
 from warpalign._transport.settings import Reference, Updates
@@ -59,6 +60,7 @@ def sinkhorn(
     init: SinkhornResult | tuple[Tensor, Tensor] | None = None,
     max_iter: int = 1000,
     tol: float = 1e-5,
+    storage: Literal["half"] | None = None,
     precision: Precision | None = None,
     batch_invariant: bool = False,
 ) -> SinkhornResult:
@@ -103,6 +105,10 @@ def sinkhorn(
         init: a result, or potentials (f, g), to start from. They have no gradient.
         max_iter: iterations at the final epsilon, at most.
         tol: iterations end when no potential moves by more than tol · epsilon. 0: never before max_iter.
+        storage: "half": costs are rounded to float16 and read as such. Everything that comes of them is exactly that of the
+            rounded costs, float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
+            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``scale`` brings costs into range. Not with
+            a named cost of points, nor with float64.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "sqeuclidean" of five features or more,
             with points rounded once. On a CPU it changes nothing.
         batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
@@ -144,6 +150,7 @@ def sinkhorn(
         precision=precision,
         batch_invariant=batch_invariant,
     )
+    settings = settings._replace(half_costs=check_storage(storage))
     of = problem(
         x,
         y,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
+from warpalign._transport.half import rounding
 from warpalign._transport.settings import Inputs
 
 
@@ -135,6 +136,6 @@ def _(
     )
 
 
-sinkhorn = torch.ops.warpalign.sinkhorn.default
-sinkhorn_potentials = torch.ops.warpalign.sinkhorn_potentials.default
-sinkhorn_jvp = torch.ops.warpalign.sinkhorn_jvp.default
+sinkhorn = rounding(torch.ops.warpalign.sinkhorn.default)
+sinkhorn_potentials = rounding(torch.ops.warpalign.sinkhorn_potentials.default)
+sinkhorn_jvp = rounding(torch.ops.warpalign.sinkhorn_jvp.default)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
+from warpalign._transport.half import rounding
 from warpalign._transport.settings import Inputs
 
 
@@ -65,8 +66,8 @@ def _(*tensors: Any, **settings: object) -> Tensor:
     return given.first.new_empty(given.first.shape[0], *given.sizes)
 
 
-product = torch.ops.warpalign.transport_apply.default
-gradient = torch.ops.warpalign.transport_gradient.default
-topk = torch.ops.warpalign.transport_topk.default
-sample = torch.ops.warpalign.transport_sample.default
-dense = torch.ops.warpalign.transport_dense.default
+product = rounding(torch.ops.warpalign.transport_apply.default)
+gradient = rounding(torch.ops.warpalign.transport_gradient.default)
+topk = rounding(torch.ops.warpalign.transport_topk.default)
+sample = rounding(torch.ops.warpalign.transport_sample.default)
+dense = rounding(torch.ops.warpalign.transport_dense.default)

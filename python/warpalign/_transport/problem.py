@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_lengths, check_pair, check_table
@@ -11,7 +12,7 @@ from warpalign._core.costs import CostFunction, check_cost, without_padding
 from warpalign._core.series import widened
 from warpalign._transport.checks import check_epsilon, check_init, check_rows, check_scale
 from warpalign._transport.costs import DEGREES, Scale, pair_costs, size_of_costs
-from warpalign._transport.settings import Inputs, Settings
+from warpalign._transport.settings import Inputs, Settings, of_results
 
 
 class Problem(NamedTuple):
@@ -53,10 +54,14 @@ class _Tables(NamedTuple):
     """The argument that the others must fit."""
 
 
-def _matrix(given: object) -> _Tables:
+def _matrix(given: object, half_costs: bool) -> _Tables:
     cost = check_table(given, "cost_matrix", "N, M")
     unbatched = cost.dim() == 2
-    return _Tables(None, None, widened(cost.unsqueeze(0) if unbatched else cost), unbatched, "cost_matrix")
+    if half_costs and cost.dtype == torch.float64:
+        raise TypeError('cost_matrix: expected float32 or a half type with storage="half", got torch.float64')
+    stays = half_costs and cost.dtype == torch.float16
+    costs = cost.unsqueeze(0) if unbatched else cost
+    return _Tables(None, None, costs if stays else widened(costs), unbatched, "cost_matrix")
 
 
 def _points(given_x: object, given_y: object) -> _Tables:
@@ -86,7 +91,10 @@ def _scaled(
     x, y, costs = tables.x, tables.y, tables.cost
     if costs is not None:
         size = size_of_costs(
-            scale, lambda rows: costs[:, rows], (costs.shape[0], costs.shape[1], costs.shape[2]), lengths
+            scale,
+            lambda rows: widened(costs[:, rows]),
+            (costs.shape[0], costs.shape[1], costs.shape[2]),
+            lengths,
         )
         return tables._replace(cost=costs / size[:, None, None])
     assert x is not None and y is not None and isinstance(cost, str)
@@ -136,10 +144,13 @@ def problem(
                 raise ValueError(f"{name}: expected None with a cost_matrix, got {type(given).__name__}")
         if cost != "sqeuclidean":
             raise ValueError(f"cost: expected none with a cost_matrix, got {cost!r}")
-        tables = _matrix(cost_matrix)
+        tables = _matrix(cost_matrix, settings.half_costs)
+    if settings.half_costs and tables.cost is None and isinstance(kind, int):
+        raise ValueError('storage: expected None with points, whose costs are not stored, got "half"')
     table = tables.x if tables.cost is None else tables.cost
     other = tables.y if tables.cost is None else tables.cost.transpose(1, 2)
     assert table is not None and other is not None
+    table = of_results(table)
     sizes, batch = (table.shape[1], other.shape[1]), table.shape[0]
     n = check_lengths(x_lengths, "x_lengths", "N", table, batch)
     m = check_lengths(y_lengths, "y_lengths", "M", other, batch)

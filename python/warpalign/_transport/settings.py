@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, NamedTuple, get_args
 
+import torch
 from torch import Tensor
 
 Reference = Literal["product", "counting"]
@@ -36,11 +37,20 @@ class Settings(NamedTuple):
     precision: int = 0
     """The place in `Precision`."""
     batch_invariant: bool = False
+    half_costs: bool = False
+    """Costs are rounded to float16 before the operators see them (half.py)."""
 
 
 def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
     """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands."""
     return dict(zip(Settings._fields, settings, strict=True))
+
+
+def of_results(table: Tensor) -> Tensor:
+    """The points or costs; of float16 costs, a float32 tensor of their shape without values."""
+    if table.dtype != torch.float16:
+        return table
+    return torch.empty((), dtype=torch.float32, device=table.device).expand(table.shape)
 
 
 class Inputs(NamedTuple):
@@ -51,7 +61,7 @@ class Inputs(NamedTuple):
     y: Tensor | None
     """(B, M, D)"""
     cost: Tensor | None
-    """(B, N, M), any strides."""
+    """(B, N, M), any strides; float16, too, where all others are float32."""
     a: Tensor | None
     """(B, N); None: uniform."""
     b: Tensor | None
@@ -68,10 +78,10 @@ class Inputs(NamedTuple):
 
     @property
     def first(self) -> Tensor:
-        """The tensor whose dtype, device and batch all have."""
+        """A tensor whose dtype, device and batch all have. It has no values where costs are float16."""
         tensor = self.x if self.cost is None else self.cost
         assert tensor is not None
-        return tensor
+        return of_results(tensor)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -35,6 +35,13 @@ def step_of_costs(table: Tensor, epsilon: Tensor, lengths: Tensor) -> Inputs:
     return found.value.detach(), found.f.detach(), found.iterations, gradient
 
 
+def step_of_half_costs(table: Tensor, epsilon: Tensor, lengths: Tensor) -> Inputs:
+    options = {"epsilon": epsilon, "x_lengths": lengths, "rho_b": 1.0, "max_iter": 7, "tol": 0.0}
+    found = sinkhorn(cost_matrix=table, storage="half", **options)  # type: ignore[arg-type]
+    (gradient,) = torch.autograd.grad(found.value.sum(), table)
+    return found.value.detach(), found.f.detach(), found.plan.marginal(0).detach(), gradient
+
+
 def step_of_points(x: Tensor, y: Tensor, epsilon: Tensor) -> Inputs:
     found = sinkhorn(x, y, epsilon=epsilon, mass=0.6, max_iter=7, tol=0.0)
     ends = found.plan.apply(y.detach()).detach(), found.plan.argmax(1)
@@ -46,6 +53,7 @@ CASES: dict[str, Callable[[], Callable[[], Inputs]]] = {
     "small": lambda: partial(step_of_costs, *costs(3, 40, 50)),
     "resident": lambda: partial(step_of_costs, *costs(1, 500, 900)),
     "large": lambda: partial(step_of_costs, *costs(2, 3000, 2500)),
+    "half": lambda: partial(step_of_half_costs, *costs(2, 700, 1301)),
     "points": lambda: partial(step_of_points, *points(2, 150, 90)),
 }
 

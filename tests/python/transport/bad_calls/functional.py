@@ -29,11 +29,13 @@ def bad(
     return BadCall(call, error, message, cpu_only)
 
 
-def of_costs(*, message: str, cpu_only: bool = False, **changed: Any) -> BadCall:
+def of_costs(
+    *, error: type[BaseException] = ValueError, message: str, cpu_only: bool = False, **changed: Any
+) -> BadCall:
     def call(given: Given) -> object:
         return sinkhorn(**{"cost_matrix": given.cost, "epsilon": 0.5} | made(given, changed))
 
-    return BadCall(call, ValueError, message, cpu_only)
+    return BadCall(call, error, message, cpu_only)
 
 
 def numbers(*values: float, **options: Any) -> Callable[[Given], torch.Tensor]:
@@ -248,6 +250,19 @@ CALLS: BadCalls = (
             cost="cosine",
             scale="max",
             message="scale: expected None with cost=\"cosine\", which does not grow with the points, got 'max'",
+        ),
+        "sinkhorn: an unknown storage": bad(
+            storage="float16", message="storage: expected \"half\" or None, got 'float16'"
+        ),
+        "sinkhorn: stored costs of points": bad(
+            storage="half",
+            message='storage: expected None with points, whose costs are not stored, got "half"',
+        ),
+        "sinkhorn: float64 costs as half": of_costs(
+            cost_matrix=lambda given: given.x.double(),
+            storage="half",
+            error=TypeError,
+            message='cost_matrix: expected float32 or a half type with storage="half", got torch.float64',
         ),
         "sinkhorn: epsilon 0": bad(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
         "sinkhorn: epsilon a string": bad(
