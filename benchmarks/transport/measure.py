@@ -58,7 +58,11 @@ class Problem:
         else:
             cost = torch.cdist(normal(size.B, size.N, 2), normal(size.B, size.M, 2)).square_()
             self.cost = cost.div_(cost.mean())
+            if size.half:
+                self.cost = self.cost.half()
         self.options: dict[str, Any] = {"updates": size.updates, "precision": size.precision}
+        if size.half:
+            self.options["storage"] = "half"
         if size.kind == "unbalanced":
             self.options |= {"rho_a": 1.0, "rho_b": 1.0}
         if size.kind == "partial":
@@ -168,7 +172,8 @@ def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
     size = problem.size
     row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None, "flash_ms": None}
     small = 2 * MOST_ELEMENTS[device.type] >= size.N * size.M
-    if problem.cost is not None and size.kind == "balanced" and size.updates == "alternating" and small:
+    plain = size.kind == "balanced" and size.updates == "alternating" and not size.half
+    if problem.cost is not None and plain and small:
         row["loop_ms"] = rounded(peer_ms(torch_loop(problem), device, budget_s))
         if size.B == 1:
             row |= pot(problem, device, budget_s)
@@ -268,7 +273,7 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
     problem = Problem(size, device)
     row: Row = {
-        "solve_ms": rounded(peer_ms(problem.run, device, budget_s)),
+        "solve_ms": rounded(eager_ms(problem.run, device, budget_s)),
         "graph_solve_ms": None,
         "mib": rounded(peak_mib(problem.run, device)),
         "read_ms": None,
@@ -276,7 +281,7 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     if problem.cost is not None:
         target = torch.empty_like(problem.cost)
         source = problem.cost
-        row["read_ms"] = rounded(peer_ms(lambda: target.copy_(source), device, budget_s) / 2)
+        row["read_ms"] = rounded(eager_ms(lambda: target.copy_(source), device, budget_s) / 2)
         del target
     error = problem.value_error()
     row["err_value"] = rounded(error, 3)

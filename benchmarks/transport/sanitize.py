@@ -19,7 +19,7 @@ from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
 # Few and many rows, of a warp and of blocks of 128 and 384 threads, in two segments; teams of one and of several
-# blocks; points of few and of many features.
+# blocks; points of few and of many features; half costs.
 SHAPES = [
     Size(2, 70, 33),
     Size(2, 65, 70, 3),
@@ -34,6 +34,8 @@ SHAPES = [
     Size(1, 130, 70, 17, gradient=True, precision="high"),
     Size(1, 66, 70, 70, gradient=True, precision="medium"),
     Size(1, 66, 70, 70, gradient=True, precision="high"),
+    Size(2, 50, 71, half=True),
+    Size(1, 8, 1030, half=True),
 ]
 KINDS = ["balanced", "unbalanced", "partial"]
 
@@ -42,7 +44,7 @@ def wrong(size: Size, device: torch.device) -> str | None:
     """What is wrong with one batch's results, if anything is."""
     problem = Problem(size, device)
     found = problem.result()
-    expected = Problem(size._replace(dtype="float64"), torch.device("cpu"))
+    expected = Problem(size._replace(dtype="float64", half=False), torch.device("cpu"))
     for name in ("x", "y", "cost"):
         source = getattr(problem, name)
         setattr(expected, name, None if source is None else source.detach().cpu().double())
@@ -88,7 +90,7 @@ def read_off(problem: Problem) -> dict[str, Tensor]:
 def plan_wrong(size: Size, device: torch.device) -> str | None:
     """What is wrong with what is read off one batch's plans, if anything is."""
     problem = Problem(size, device)
-    expected = Problem(size._replace(dtype="float64"), torch.device("cpu"))
+    expected = Problem(size._replace(dtype="float64", half=False), torch.device("cpu"))
     for name in ("x", "y", "cost"):
         source = getattr(problem, name)
         setattr(expected, name, None if source is None else source.detach().cpu().double())
@@ -113,7 +115,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         )
         for number, size in enumerate(SHAPES[:shapes])
         for turn, dtype in enumerate(("float32", "float64"))
-        if size.precision == "highest" or dtype == "float32"
+        if (size.precision == "highest" and not size.half) or dtype == "float32"
     ]
     plans = [
         case._replace(kind="unbalanced", updates="alternating")

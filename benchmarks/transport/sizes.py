@@ -21,6 +21,7 @@ class Size(NamedTuple):
     epsilon_start: float = 0.0  # 0: no annealing
     gradient: bool = False
     precision: str = "highest"
+    half: bool = False  # given costs are float16
 
     @property
     def name(self) -> str:
@@ -29,6 +30,7 @@ class Size(NamedTuple):
         how += " annealed" if self.epsilon_start else ""
         how += " gradient" if self.gradient else ""
         how += "" if self.precision == "highest" else f" {self.precision}"
+        how += " half" if self.half else ""
         source = f"D{self.D}" if self.D else "dense"
         return f"{self.B}x{self.N}x{self.M} {source} {self.dtype} {self.iterations}it{how}"
 
@@ -58,6 +60,7 @@ SIZES: list[Size] = [
     _LARGE._replace(kind="unbalanced"),
     _LARGE._replace(kind="partial"),
     _LARGE._replace(updates="symmetric"),
+    _LARGE._replace(half=True),
     Size(1, 20000, 25000, iterations=20),
     Size(256, 64, 64),
     Size(64, 500, 500),
@@ -77,6 +80,7 @@ SIZES: list[Size] = [
 ]
 QUICK_SIZES = [
     Size(1, 65, 70, iterations=10),
+    Size(1, 65, 71, iterations=10, half=True),
     Size(2, 65, 70, kind="unbalanced", iterations=10),
     Size(1, 65, 70, 3, kind="partial", iterations=10),
     Size(1, 40, 50, 8, iterations=3, updates="symmetric", epsilon_start=8.0, gradient=True),
