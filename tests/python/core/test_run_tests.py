@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,8 @@ def test(k, worker_id):
         "-m",
         "pytest",
         "-q",
+        "-p",
+        "xdist.plugin",
         "-n",
         "2",
         "-p",
@@ -83,7 +86,11 @@ def test(k, worker_id):
         "--rootdir",
         tmp_path,
     ]
-    done = subprocess.run([*map(str, command), str(tmp_path)], capture_output=True, text=True, cwd=tmp_path)
+    # Other plugins take seconds to load, in three processes.
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*map(str, command), str(tmp_path)], capture_output=True, text=True, cwd=tmp_path, env=alone
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     files = {name: [file.name for file in (tmp_path / name).iterdir()] for name in names}
     assert [len(found) for found in files.values()] == [6, 6]
