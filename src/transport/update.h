@@ -12,6 +12,13 @@
 
 namespace warpalign::detail::transport {
 
+// log2(2^a + 2^b), of any magnitude. -infinity stands for 0.
+[[nodiscard]] WARPALIGN_ANYWHERE inline double sum_in_bits(double a, double b) {
+  const double top = std::max(a, b);
+  if (std::isinf(top)) return top > 0 ? top : a + b;  // NaN stays
+  return top + std::log2(std::exp2(a - top) + std::exp2(b - top));
+}
+
 // How a side is tied to its weights.
 struct Marginal {
   bool partial = false;  // sums at most the weights

@@ -37,7 +37,9 @@ struct HalfTotals {
   double linear;     // <C, P>, C not scaled
   double value;      // the dual's
   double reference;  // of the reference's weights
+  double mass_bits;  // log2(mass) of partial transport, whose first mass may be below any number
 };
+constexpr HalfTotals kNoHalfTotals{0, 0, 0, 0, -std::numeric_limits<double>::infinity()};
 
 struct HalfSide {
   const float* points;  // (length, D)
@@ -311,12 +313,13 @@ __global__ void __launch_bounds__(kHalfPassThreads, kHalfPassBlocks)
 __device__ __forceinline__ HalfTotals half_block_totals(HalfTotals mine) {
   __shared__ HalfTotals warps[kHalfThreads / 32];
   const auto add = [](const HalfTotals& a, const HalfTotals& b) {
-    return HalfTotals{a.mass + b.mass, a.linear + b.linear, a.value + b.value, a.reference + b.reference};
+    return HalfTotals{a.mass + b.mass, a.linear + b.linear, a.value + b.value, a.reference + b.reference,
+                      sum_in_bits(a.mass_bits, b.mass_bits)};
   };
   mine = cuda::reduce(mine, add);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
   __syncthreads();
-  HalfTotals all{};
+  HalfTotals all = kNoHalfTotals;
   if (threadIdx.x == 0) {
     for (const HalfTotals& part : warps) all = add(all, part);
   }
@@ -330,7 +333,7 @@ __global__ void __launch_bounds__(kHalfThreads)
   const HalfSide& own = p.sides[own_side];
   const int i = static_cast<int>(blockIdx.x) * kHalfThreads + static_cast<int>(threadIdx.x);
   const double unit = p.grid[0], lambda = p.grid[1];
-  HalfTotals mine{};
+  HalfTotals mine = kNoHalfTotals;
   if (i < own.length) {
     float top = kHalfNothing;
     for (int split = 0; split < own.splits; ++split) {
@@ -354,6 +357,7 @@ __global__ void __launch_bounds__(kHalfThreads)
     if (!isinf(to)) {
       const double factor = reference == 0 ? 0.0 : reference * exp2(base + to);
       mine.mass = factor * sum;
+      if (p.mass > 0 && reference > 0) mine.mass_bits = log2(reference) + base + to + log2(sum);
       mine.linear = factor * (linear + static_cast<double>(square) * sum) * unit;
     }
     mine.value = marginal.conjugate(p.epsilon / kLog2E<double> * to, weight);
@@ -364,7 +368,7 @@ __global__ void __launch_bounds__(kHalfThreads)
 }
 
 __device__ __forceinline__ HalfTotals half_totals(const HalfSide& side) {
-  HalfTotals mine{};
+  HalfTotals mine = kNoHalfTotals;
   for (int k = static_cast<int>(threadIdx.x); k < cuda::div_up(side.length, kHalfThreads);
        k += kHalfThreads) {
     const HalfTotals part = side.totals[k];
@@ -372,6 +376,7 @@ __device__ __forceinline__ HalfTotals half_totals(const HalfSide& side) {
     mine.linear += part.linear;
     mine.value += part.value;
     mine.reference += part.reference;
+    mine.mass_bits = sum_in_bits(mine.mass_bits, part.mass_bits);
   }
   return half_block_totals(mine);
 }
@@ -380,7 +385,7 @@ __device__ __forceinline__ HalfTotals half_totals(const HalfSide& side) {
 __global__ void __launch_bounds__(kHalfThreads)
     half_mass_kernel(const __grid_constant__ HalfParams p, int own_side) {
   const HalfTotals all = half_totals(p.sides[own_side]);
-  if (threadIdx.x == 0) p.grid[1] += log2(p.mass / all.mass);
+  if (threadIdx.x == 0) p.grid[1] += log2(p.mass) - all.mass_bits;
 }
 
 // Results; the rows were updated last.

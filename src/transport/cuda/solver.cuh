@@ -18,7 +18,8 @@ struct Change {
   float top[2] = {0, 0};    // the largest finite magnitudes
   float gap = 0;            // the largest distance from the potential that would meet the weight
   float out_of_range = 0;   // 1: a sum is not to be trusted
-  double mass = 0;          // of the plan, with these potentials
+  // log2 of the plan's mass with these potentials. The mass may be below any number.
+  double mass_bits = -std::numeric_limits<double>::infinity();
 
   __device__ __forceinline__ void join(const Change& other) {
 #pragma unroll
@@ -28,7 +29,7 @@ struct Change {
     }
     gap = larger(gap, other.gap);
     out_of_range = larger(out_of_range, other.out_of_range);
-    mass += other.mass;
+    mass_bits = sum_in_bits(mass_bits, other.mass_bits);
   }
 };
 
@@ -203,7 +204,7 @@ class Solver {
       if (follows && !isinf(to)) mine.gap = larger(mine.gap, static_cast<float>(abs(free - to)));
       raise(mine.top[k], to);
       if (p_.mass > 0 && !isinf(to) && !isinf(w)) {
-        mine.mass += side.reference(weight) * exp2(log2_sum + (to - w));
+        mine.mass_bits = sum_in_bits(mine.mass_bits, log2(side.reference(weight)) + log2_sum + (to - w));
       }
       next[i] = to;
     });
@@ -216,9 +217,9 @@ class Solver {
     side.near = all.moved[k] <= kCertified && all.gap <= kCertified;
     certified_ = rows.near && columns.near;
   }
-  __device__ __forceinline__ void move_mass(double mass) {
+  __device__ __forceinline__ void move_mass(double mass_bits) {
     if (!(p_.mass > 0)) return;
-    moved_lambda_ = log2(p_.mass / mass);
+    moved_lambda_ = log2(p_.mass) - mass_bits;
     lambda += moved_lambda_;
   }
 
@@ -254,7 +255,7 @@ class Solver {
       const Change all = team_.joined(mine);
       if (all.out_of_range == 0) {
         take(side, all);
-        return move_mass(all.mass);
+        return move_mass(all.mass_bits);
       }
     }
     find_range(side);
@@ -263,7 +264,7 @@ class Solver {
     change(side, side.shift(), How::kUpdate, 0, mine);
     const Change all = team_.joined(mine);
     take(side, all);
-    move_mass(all.mass);
+    move_mass(all.mass_bits);
   }
 
   // Rows, then columns.
@@ -293,7 +294,7 @@ class Solver {
     // The columns see the lambda that the rows have moved.
     const Change of_rows = team_.joined(mine);
     if (of_rows.out_of_range != 0) return false;
-    const double moved_lambda = log2(p_.mass / of_rows.mass);
+    const double moved_lambda = log2(p_.mass) - of_rows.mass_bits;
     Change of_columns;
     change(columns, columns.current(), How::kUpdate, moved_lambda, of_columns);
     const Change all = team_.joined(of_columns);
@@ -301,7 +302,7 @@ class Solver {
     take(rows, of_rows);
     lambda += moved_lambda;
     take(columns, all);
-    move_mass(all.mass);
+    move_mass(all.mass_bits);
     return true;
   }
 
@@ -342,9 +343,10 @@ class Solver {
     for_totals<false>(rows, team_, [&](int i, double sum) {
       const double to = rows.current()[i], w = rows.shift()[i];
       if (isinf(to) || isinf(w)) return;
-      mine.mass += rows.reference(rows.weight(i)) * exp2(log2(sum) + (to - w));
+      mine.mass_bits =
+          sum_in_bits(mine.mass_bits, log2(rows.reference(rows.weight(i))) + log2(sum) + (to - w));
     });
-    move_mass(team_.joined(mine).mass);
+    move_mass(team_.joined(mine).mass_bits);
   }
 
   const SolveParams<Real>& p_;

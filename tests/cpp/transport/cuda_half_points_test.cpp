@@ -154,6 +154,20 @@ TEST_F(TransportHalfPointsCuda, AnOffsetIsTakenAway) {
   EXPECT_NEAR(got.value, want.value, 0.02);
 }
 
+// The first iteration's plan has a mass of 2^-10000 or less.
+TEST_F(TransportHalfPointsCuda, PartialTransportAtCostsFarAboveEpsilon) {
+  const Case c{66, 90, 5, kInf, kInf, 0.6};
+  const std::vector<double> x = on_grid(c.n, c.dim, 1);
+  std::vector<double> y = on_grid(c.m, c.dim, 2);
+  for (double& v : y) v += 32;
+  y = transposed(y, c.m, c.dim);
+  const Answer want = answer<double, HostBuffer>(c, x, y, Execution::host());
+  const Answer got = answer<float, DeviceBuffer>(c, x, y, Execution::cuda(0, nullptr, Precision::kMedium));
+  ASSERT_TRUE(got.status.ok()) << to_string(got.status);
+  EXPECT_NEAR(got.value, want.value, 1e-3 * want.value);
+  EXPECT_NEAR(got.linear, want.linear, 1e-3 * want.linear);
+}
+
 TEST_F(TransportHalfPointsCuda, NanStaysNan) {
   const Case c{70, 80, 3};
   std::vector<double> x = on_grid(c.n, c.dim, 1);

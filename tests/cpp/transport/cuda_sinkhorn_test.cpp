@@ -75,6 +75,26 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
 // A block's column sums go to memory every 128 rows of each of its warps.
 TEST_F(SinkhornCuda, ManyRows) { check_layouts<float>({{2500, 3}, {1500, 800}}); }
 
+// Of multiples of 2^-10, so that 100 more is exact in float32. The plan is the same: each plan of this mass
+// costs the same amount more. The first iteration's sums are 2^-2900.
+TEST_F(SinkhornCuda, PartialTransportAtCostsFarAboveEpsilon) {
+  std::vector<double> cost = squares(40 * 25, 5);
+  for (double& c : cost) c = std::round(c * 1024) / 1024;
+  const std::vector<double> a = weights(40, 6), b = weights(25, 7);
+  for (const auto updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+    const SinkhornOptions options{.epsilon = 0.05, .mass = 0.5, .updates = updates, .iterations = 300};
+    const Result near = solve<float>(cost, a, b, options);
+    std::vector<double> far_cost = cost;
+    for (double& c : far_cost) c += 100;
+    const Result far = solve<float>(far_cost, a, b, options);
+    double moved = 0;
+    for (double entry : far.grad_cost) moved += entry;
+    EXPECT_NEAR(moved, 0.5, 1e-6);
+    for (std::size_t k = 0; k < cost.size(); ++k) EXPECT_NEAR(far.grad_cost[k], near.grad_cost[k], 1e-5);
+    EXPECT_NEAR(far.value, near.value + 50, 1e-4);
+  }
+}
+
 // A batch with everything that differs between its problems.
 struct Batch {
   static constexpr int kBatch = 7, kN = 90, kM = 400;

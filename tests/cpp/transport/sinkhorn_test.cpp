@@ -102,6 +102,21 @@ TEST_P(SinkhornPath, PartialTransportMovesItsMass) {
   }
 }
 
+// Each plan of this mass costs the same amount more. The first iteration's sums are 2^-2900.
+TEST_P(SinkhornPath, PartialTransportAtCostsFarAboveEpsilon) {
+  std::vector<double> cost = normal(40 * 25, 5);
+  for (double& c : cost) c = std::round(c * c * 1024) / 1024;
+  const std::vector<double> a = weights(40, 6), b = weights(25, 7);
+  std::vector<double> far_cost = cost;
+  for (double& c : far_cost) c += 100;
+  for (const auto updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+    const SinkhornOptions options{.epsilon = 0.05, .mass = 0.5, .updates = updates, .iterations = 300};
+    const Result near = solve<float>(cost, a, b, options), far = solve<float>(far_cost, a, b, options);
+    for (std::size_t k = 0; k < cost.size(); ++k) EXPECT_NEAR(far.grad_cost[k], near.grad_cost[k], 1e-5);
+    EXPECT_NEAR(far.value, near.value + 50, 1e-4);
+  }
+}
+
 TEST_P(SinkhornPath, ForbiddenPairsAndWeightsOfZero) {
   std::vector<double> cost = normal(6 * 5, 9);
   for (double& c : cost) c = c * c;
