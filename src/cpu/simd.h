@@ -74,7 +74,7 @@ WARPALIGN_INLINE V min(V a, V b) {
   return a < b ? a : b;
 }
 
-// Of floats GCC makes a comparison and a blend, where one instruction has this result.
+// One instruction has this result. For floats GCC makes a comparison and a blend instead.
 #if WARPALIGN_SIMD_BYTES == 64 && !defined(__clang__)
 WARPALIGN_INLINE F32 max(F32 a, F32 b) { return __builtin_ia32_maxps512_mask(a, b, F32{}, -1, 4); }
 WARPALIGN_INLINE F32 min(F32 a, F32 b) { return __builtin_ia32_minps512_mask(a, b, F32{}, -1, 4); }

@@ -180,7 +180,7 @@ class Backward {
     }
   }
 
-  // By the biases and layer norm's vectors.
+  // Gradients by the biases and by layer norm's vectors.
   void vector_gradients(const CellSizes& s, const Loops& loops, const CellMemory& memory,
                         const CellRows<Real>& tape, const LstmWeightGradients& to) const {
     const Matrix gates{nullptr, p_.dtype, 4 * s.hidden, 1, true};

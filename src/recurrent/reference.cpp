@@ -117,7 +117,7 @@ class Network {
     if (!p_.training || p_.dropout == 0 || layer == p_.layers - 1) return 1;
     return drawn(p_.dropout, t, b, unit, layer, d, 3) ? 0 : 1 / (1 - p_.dropout);
   }
-  // Of entry (row, column) of R.
+  // The dropout factor of entry (row, column) of R.
   [[nodiscard]] double weight_factor(int layer, int d, int row, int column) const {
     if (!p_.training || p_.weight_dropout == 0) return 1;
     return drawn(p_.weight_dropout, row, 0, column, layer, d, 2) ? 0 : 1 / (1 - p_.weight_dropout);

@@ -99,14 +99,14 @@ struct ArcTerm {
   bool scored;
 };
 
-// Of a blank or big blank out of (t, u); label is y_u, and -1 for u = 0.
+// The term of a blank or big blank out of (t, u). label is y_u, and -1 for u = 0.
 template <class Real>
 WARPALIGN_ANYWHERE ArcTerm<Real> blank_term(const Penalties<Real>& p, std::int32_t label) {
   if (p.star >= 0 && label == p.star) return {p.log_star_penalty, false};
   return {-p.sigma, true};
 }
 
-// Of a label arc out of (t, u), u < U; next_label is y_{u+1}. frames is T_b.
+// The term of a label arc out of (t, u), u < U. next_label is y_{u+1}, frames is T_b.
 template <class Real>
 WARPALIGN_ANYWHERE ArcTerm<Real> label_term(const Penalties<Real>& p, std::int32_t t, std::int32_t frames,
                                             std::int32_t next_label) {

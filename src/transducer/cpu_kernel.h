@@ -57,7 +57,7 @@ struct CpuOutcome {
 };
 constexpr double kCpuNoPath = -0.5e299;
 
-// Of one storage type: Half types compute in float.
+// The row kernels of one storage type. Half types compute in float.
 template <class Real>
 struct CpuRowKernels {
   // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.

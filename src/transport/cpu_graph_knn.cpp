@@ -114,8 +114,8 @@ class KnnGraph {
     }
   }
 
-  // Of each point that may end its component's shortest edge. What other threads have found for a component
-  // only spares searches that would end behind it.
+  // Finds, for each point that may have its component's shortest edge, the nearest point outside the
+  // component. Edges that other threads have found for a component only spare searches for longer ones.
   void find_nearest_outside() const {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     tree_.label_nodes(label_of_node_, [&](int i) { return label_[i]; });
@@ -171,7 +171,7 @@ class KnnGraph {
     for (int i = 0; i < p_.n; ++i) sort_row(neighbors, lengths, begins[i], begins[i + 1]);
   }
 
-  // By insertion: rows are short, and nearly all of a hub's edges come in order.
+  // Sorts by insertion: rows are short, and nearly all of a hub's edges come in order.
   template <class Real>
   static void sort_row(std::int32_t* neighbors, Real* lengths, std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin + 1; k < end; ++k) {

@@ -14,7 +14,7 @@ Matrix knn_graph(const std::vector<double>& points, int n, int dim, int k);
 // The same with the edges of the shortest forest that joins its components (Kruskal's algorithm).
 Matrix joined(const Matrix& graph, const std::vector<double>& points, int n, int dim);
 
-// Of all pairs (Floyd and Warshall's algorithm).
+// Shortest paths between all pairs (Floyd and Warshall's algorithm).
 Matrix shortest_paths(const Matrix& graph, int n);
 
 }  // namespace warpalign::detail::transport::reference
