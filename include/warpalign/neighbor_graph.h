@@ -36,7 +36,7 @@ struct KnnProblem {
   DType dtype = DType::kFloat32;  // kFloat32 or kFloat64
   std::int32_t n = 0;             // N, 1 to 2^29
   std::int32_t dim = 0;           // D, 1 to 2^20
-  StridedTensorOf<2> x;           // (N, D), finite
+  StridedTensorOf<2> x;           // (N, D), finite, below 2^500 in magnitude
   std::int32_t k = 0;             // neighbours of each point, 0 to N - 1
   bool joins_components = false;  // whether the graph gets edges until it is connected
 };

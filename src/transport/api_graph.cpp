@@ -39,12 +39,16 @@ Status check_points(const KnnProblem& p) {
 }
 
 Status check_coordinates(const KnnProblem& p) {
+  constexpr double kLimit = 0x1p500;  // squared distances in 2^20 dimensions are finite
   return visit_float32_float64(p.dtype, [&](auto type) -> Status {
     const auto* const points = static_cast<const typename decltype(type)::Type*>(p.x.data);
     for (int i = 0; i < p.n; ++i) {
       for (int d = 0; d < p.dim; ++d) {
         const auto v = points[i * p.x.stride[0] + d * p.x.stride[1]];
         if (!std::isfinite(v)) return Status::invalid("x", "finite numbers", static_cast<double>(v), i);
+        if (std::abs(static_cast<double>(v)) >= kLimit) {
+          return Status::invalid("x", "magnitudes below 2^500", static_cast<double>(v), i);
+        }
       }
     }
     return {};

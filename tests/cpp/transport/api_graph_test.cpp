@@ -60,6 +60,13 @@ TEST_F(KnnContract, Values) {
   points[3] = std::numeric_limits<float>::quiet_NaN();
   expect_refused(call(), "x");
 }
+// Squared distances would be infinite, so that no edge were the shortest.
+TEST_F(KnnContract, Magnitudes) {
+  const std::vector<double> far(points.size(), 0x1p500);
+  p.dtype = DType::kFloat64;
+  p.x.data = far.data();
+  expect_refused(call(), "x");
+}
 TEST_F(KnnContract, Pointers) {
   p.x.data = nullptr;
   expect_refused(call(), "x");

@@ -55,6 +55,10 @@ CALLS: BadCalls = {
     "knn_graph: a point that is nowhere": knn(
         "x: expected finite numbers, got nan at index 1", torch.tensor([[0.0], [torch.nan]])
     ),
+    "knn_graph: a point that is too far": knn(
+        "x: expected magnitudes below 2^500, got -1e+300 at index 1",
+        torch.tensor([[0.0], [-1e300]], dtype=torch.float64),
+    ),
     "knn_graph: no neighbours": knn("k: expected at least 1, got 0", k=0),
     "knn_graph: half a neighbour": knn("k: expected an int, got float", k=0.5, error=TypeError),
     "knn_graph: stitch a number": knn("stitch: expected a bool, got int", stitch=1, error=TypeError),
