@@ -37,7 +37,7 @@ struct ProductShape {
   using Storage = Storage_;
   static constexpr bool kHalf = sizeof(Storage) == 2;
   static constexpr int kThreads = kHalf ? 128 : 256;
-  static constexpr int kBlocks = kHalf ? 2 : 3;   // of a multiprocessor
+  static constexpr int kBlocks = kHalf ? 2 : 3;   // resident on a multiprocessor
   static constexpr int kTile = kHalf ? 128 : 64;  // rows, and columns
   static constexpr int kDepth = kHalf ? 32 : 16;  // of a stage
   static constexpr int kStages = kHalf ? 4 : 3;   // one is multiplied, the others are on their way

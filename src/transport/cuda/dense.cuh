@@ -129,7 +129,7 @@ class Dense {
     Real* lo;
     Real* weight;
     Real* exchange;
-    typename Word::Type* costs;  // of the row ahead: (words, threads), each thread its own
+    typename Word::Type* costs;  // (words, threads): each thread has the row ahead in its own words
   };
   [[nodiscard]] __device__ __forceinline__ Columns columns() const {
     auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);

@@ -40,7 +40,7 @@ template <class Real>
 struct NearestParams {
   GraphPoints<Real> points;
   int k;
-  int done;   // of the k, by earlier passes
+  int done;   // neighbours that earlier passes have found
   int* near;  // (n, k) indices, nearest first
 };
 

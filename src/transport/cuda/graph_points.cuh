@@ -17,7 +17,7 @@ namespace warpalign::detail::transport {
 
 inline constexpr int kScanThreads = 256;
 inline constexpr int kQueries = 4;     // points of a warp
-inline constexpr int kCandidates = 2;  // of a lane at a time
+inline constexpr int kCandidates = 2;  // a lane looks at so many at a time
 inline constexpr int kScanTile = kCandidates * cuda::kWarpSize;
 inline constexpr int kScanFeatures = 16;                                     // at a time
 inline constexpr int kScanRows = kScanThreads / cuda::kWarpSize * kQueries;  // points of a block

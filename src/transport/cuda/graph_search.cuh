@@ -209,7 +209,7 @@ class Search {
   const int thread_ = static_cast<int>(threadIdx.x), threads_ = static_cast<int>(blockDim.x);
 };
 
-// Of the nodes that are not landmarks the one farthest from all that are: the first one of several.
+// Finds the node that is farthest from all landmarks and is none. At equal distances the smallest index wins.
 template <class Real>
 __device__ __forceinline__ int next_landmark(const Search<Real>& search,
                                              typename Search<Real>::Shared& shared, double* nearest,

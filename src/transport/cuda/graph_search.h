@@ -20,7 +20,7 @@ struct SearchArray {
 
 struct SearchLayout {
   int threads;
-  std::int64_t shared_bytes = 0;   // of a block
+  std::int64_t shared_bytes = 0;   // that a block asks for
   std::int64_t scratch_bytes = 0;  // of a block
   SearchArray distances;           // (nodes) float64
   SearchArray stamps;              // (nodes) int32
