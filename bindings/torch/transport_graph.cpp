@@ -37,12 +37,10 @@ GraphView graph_of(const Tensor& row_begins, const Tensor& neighbors, const Tens
   graph.dtype = check_float(lengths, "lengths");
   check_list(lengths, "lengths", row_begins, lengths.scalar_type(), neighbors.size(0));
   graph.nodes = narrowed(row_begins.size(0) - 1);
-  if (!row_begins.is_cuda()) {
-    graph.row_begins = static_cast<const std::int64_t*>(row_begins.const_data_ptr());
-    if (graph.row_begins[graph.nodes] > neighbors.size(0)) {
-      fail("row_begins", "at most the number of edges, " + std::to_string(neighbors.size(0)),
-           std::to_string(graph.row_begins[graph.nodes]));
-    }
+  graph.row_begins = static_cast<const std::int64_t*>(row_begins.const_data_ptr());
+  if (!row_begins.is_cuda() && graph.row_begins[graph.nodes] > neighbors.size(0)) {
+    fail("row_begins", "at most the number of edges, " + std::to_string(neighbors.size(0)),
+         std::to_string(graph.row_begins[graph.nodes]));
   }
   graph.edges = neighbors.size(0);
   graph.neighbors = static_cast<const std::int32_t*>(neighbors.const_data_ptr());
