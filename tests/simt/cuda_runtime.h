@@ -285,6 +285,20 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, 
   return cudaSuccess;
 }
 
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel* kernel, const cudaLaunchConfig_t* config) {
+  int size = 1;
+  for (unsigned k = 0; k < config->numAttrs; ++k) {
+    const cudaLaunchAttribute& attribute = config->attrs[k];
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      size = static_cast<int>(attribute.val.clusterDim.x);
+  }
+  const int most = simt::limits_of(reinterpret_cast<const void*>(kernel)).large_clusters ? 16 : 8;
+  if (size > most) return simt_return(cudaErrorInvalidClusterSize);
+  *clusters = simt::blocks_of_multiprocessor(config->dynamicSmemBytes) * simt::device.multiprocessors / size;
+  return cudaSuccess;
+}
+
 inline cudaError_t simt_check(const simt::Launch& launch) {
   const simt::Limits& limits = simt::limits_of(launch.kernel);
   if (launch.blocks < 1 || launch.threads < 1 || launch.threads > 1024) return cudaErrorInvalidConfiguration;
