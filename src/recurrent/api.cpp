@@ -314,4 +314,12 @@ Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmInc
   return detail::recurrent::backward_cpu(p, tape, incoming, gradients, workspace, execution);
 }
 
+bool recurrent_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {
+#if WARPALIGN_HAS_CUDA
+  return detail::recurrent::kernel_launches_cuda(index, *out);
+#else
+  return false;
+#endif
+}
+
 }  // namespace warpalign

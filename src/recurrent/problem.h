@@ -2,6 +2,7 @@
 // problem. api.cpp has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
+#include "warpalign/kernel_launches.h"
 #include "warpalign/recurrent.h"
 
 namespace warpalign::detail::recurrent {
@@ -42,5 +43,8 @@ Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Exe
 std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&);
 Status backward_cuda(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
                      Workspace, const Execution&);
+
+// See recurrent_kernel_launches().
+bool kernel_launches_cuda(int index, KernelLaunches& out);
 
 }  // namespace warpalign::detail::recurrent

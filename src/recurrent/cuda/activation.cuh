@@ -47,8 +47,42 @@ struct Activation {
   bool hard;
   Real slope, offset, low, high;  // hard gates are slope z + offset for low < z < high
 
-  __device__ __forceinline__ Real gate(Real z) const {
-    if (!hard) return logistic(z);
+  // i, f, g, o. One branch for all four, so that soft ones are computed side by side.
+  __device__ __forceinline__ void gates(const Real (&z)[4], Real (&values)[4]) const {
+    if (hard) {
+      values[0] = hard_gate(z[0]), values[1] = hard_gate(z[1]), values[3] = hard_gate(z[3]);
+      values[2] = hard_squash(z[2]);
+      constexpr Real kMost = BesideRails<T>::kOne;  // what is stored, and not on a rail
+      if (values[2] > kMost && values[2] < 1) values[2] = kMost;
+      if (values[2] < -kMost && values[2] > -1) values[2] = -kMost;
+    } else {
+      values[0] = logistic(z[0]), values[1] = logistic(z[1]), values[3] = logistic(z[3]);
+      values[2] = hyperbolic_tangent(z[2]);
+    }
+  }
+  // The derivatives of i, f, g, o by z, from the values.
+  __device__ __forceinline__ void slopes(const Real (&values)[4], Real (&to)[4]) const {
+    const Real i = values[0], f = values[1], g = values[2], o = values[3];
+    if (hard) {
+      to[0] = hard_slope(i), to[1] = hard_slope(f), to[3] = hard_slope(o);
+      to[2] = g == -1 || g == 1 ? Real(0) : Real(1);
+    } else {
+      to[0] = i * (1 - i), to[1] = f * (1 - f), to[3] = o * (1 - o);
+      to[2] = (1 - g) * (1 + g);
+    }
+  }
+  __device__ __forceinline__ Real gate_slope(Real s) const { return hard ? hard_slope(s) : s * (1 - s); }
+  __device__ __forceinline__ Real squash(Real x) const {
+    return hard ? hard_squash(x) : hyperbolic_tangent(x);
+  }
+  // By x, from the value.
+  __device__ __forceinline__ Real squash_slope(Real u) const {
+    if (!hard) return (1 - u) * (1 + u);
+    return u == -1 || u == 1 ? Real(0) : Real(1);
+  }
+
+ private:
+  __device__ __forceinline__ Real hard_gate(Real z) const {
     if (z <= low) return 0;
     if (z >= high) return 1;
     const Real line = slope * z + offset;
@@ -56,26 +90,10 @@ struct Activation {
     if (line < BesideRails<T>::kZero) return BesideRails<T>::kZero;
     return line > BesideRails<T>::kOne ? BesideRails<T>::kOne : line;
   }
-  __device__ __forceinline__ Real squash(Real x) const {
-    if (!hard) return hyperbolic_tangent(x);
+  static __device__ __forceinline__ Real hard_squash(Real x) {
     return x <= -1 ? Real(-1) : x >= 1 ? Real(1) : x;
   }
-  // squash() of what is stored.
-  __device__ __forceinline__ Real stored_squash(Real x) const {
-    const Real value = squash(x);
-    if (!hard || value == -1 || value == 1) return value;
-    constexpr Real kMost = BesideRails<T>::kOne;
-    return value > kMost ? kMost : value < -kMost ? -kMost : value;
-  }
-  // The derivative by z, from the activation's value.
-  __device__ __forceinline__ Real gate_slope(Real s) const {
-    if (!hard) return s * (1 - s);
-    return s == 0 || s == 1 ? Real(0) : slope;
-  }
-  __device__ __forceinline__ Real squash_slope(Real u) const {
-    if (!hard) return (1 - u) * (1 + u);
-    return u == -1 || u == 1 ? Real(0) : Real(1);
-  }
+  __device__ __forceinline__ Real hard_slope(Real s) const { return s == 0 || s == 1 ? Real(0) : slope; }
 };
 
 }  // namespace warpalign::detail::recurrent

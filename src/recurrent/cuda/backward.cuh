@@ -104,6 +104,19 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
   if (cell.projects) cell.m_rows[row * cell.hidden + unit] = zero;
 }
 
+// A unit without projection and layer norm, from its part of R^T dz of the step swept before.
+template <class T>
+__device__ __forceinline__ void carry_unit(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> part) {
+  carry_hidden(cell, place, b, unit, part);
+  if (place == cell.at.steps) return;
+  const int t = cell.step_back_at(place);
+  if (cell.at.holds(t, b)) {
+    backward_unit(cell, t, b, unit, split_hidden(cell, t, b, unit));
+  } else {
+    skip_unit(cell, t, b, unit);
+  }
+}
+
 // Tasks of step_kernel().
 
 // R^T dz of the step swept before; a group is four entries of h. In layers with a projection or layer norm
@@ -132,16 +145,12 @@ struct CarryTask {
     for (int w = 0; w < kGroupRows; ++w) {
       const int unit = group * kGroupRows + w;
       if (unit >= cell.output) continue;
-      carry_hidden(cell, place, b, unit, sums[w]);
-      if (!is_step) continue;
       if (!cell.projects && !cell.layer_norm) {
-        if (holds) {
-          backward_unit(cell, t, b, unit, split_hidden(cell, t, b, unit));
-        } else {
-          skip_unit(cell, t, b, unit);
-        }
+        carry_unit(cell, place, b, unit, sums[w]);
         continue;
       }
+      carry_hidden(cell, place, b, unit, sums[w]);
+      if (!is_step) continue;
       const Sum<T> fresh = holds ? split_hidden(cell, t, b, unit) : Sum<T>(0);
       if (!cell.projects) {
         cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = fresh;

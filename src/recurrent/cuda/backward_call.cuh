@@ -1,6 +1,7 @@
 // A call of the backward pass: layer after layer from the last one, the directions in the same launches.
 #pragma once
 
+#include "recurrent/cuda/cluster_call.cuh"
 #include "recurrent/cuda/resident_call.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -52,6 +53,7 @@ class BackwardCall {
     cell.dz = arena_.take<T>(s.rows * s.gates_stride);
     cell.dz_x = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
     cell.dz_h = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
+    cell.carried = take_if<T>(may_take_products<T>(p_), arena_, s.batch * s.hidden);
     cell.dh_new = take_if<T>(projects, arena_, s.rows * s.output_stride);
     cell.dv = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
     cell.m_rows = take_if<T>(projects, arena_, s.rows * s.hidden);
@@ -72,6 +74,7 @@ class BackwardCall {
     cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
+    cell.carried = own.carried;
     cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
     const bool is_last = layer == p_.layers - 1;
     cell.dy = is_last ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
@@ -97,18 +100,21 @@ class BackwardCall {
     }
     const StateParams<T> state{cell, part_of<T>(in_.h_n, index * s.batch * s.output),
                                bytes_at(in_.c_n, index * s.batch * s.hidden, cell_size)};
-    queue_.for_each(s.batch * std::max(s.output, s.hidden), first_gradient_kernel<T>, state,
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), kFirstGradient<T>, state,
                     bytes_at(p_.c0, index * s.batch * s.hidden, cell_size));
   }
 
   void sweep(StepParams<T>& params) {
     const int directions = directions_of(p_);
-    if (run_resident(queue_, p_, params, true)) return;
+    if (run_on_clusters(queue_, p_, params, true) || run_resident(queue_, p_, params, true)) return;
+    if constexpr (sizeof(T) == 2) {
+      if (takes_products<T>(queue_, p_)) return sweep_back_by_products(queue_, p_, params);
+    }
     for (params.place = 0; params.place <= p_.steps; ++params.place) {
       queue_.template step<CarryTask<T>>(params, directions);
       if (params.place == p_.steps) break;
       if (p_.projection > 0) queue_.template step<PullTask<T>>(params, directions);
-      if (p_.layer_norm) queue_.rows_of_step(normalised_backward_kernel<T>, params, directions);
+      if (p_.layer_norm) queue_.rows_of_step(kNormalisedBackward<T>, params, directions);
     }
   }
 
@@ -120,7 +126,7 @@ class BackwardCall {
     const Offset rows = static_cast<Offset>(s.rows), width = input_of(p_, layer);
     const Offset gates = 4 * static_cast<Offset>(s.hidden), output = static_cast<Offset>(s.output);
     const Offset stride = static_cast<Offset>(s.gates_stride);
-    queue_.for_each(s.batch * std::max(s.output, s.hidden), last_gradient_kernel<T>, cell,
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
                     part_of<T>(out_.h0, index * s.batch * s.output),
                     bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
     if (void* const dx = layer > 0 ? dx_[layer % 2] : out_.x) {
@@ -143,8 +149,8 @@ class BackwardCall {
                        false});
     }
     if (to.hh) {
-      queue_.for_each(s.rows * s.output, h_before_kernel<T>, cell,
-                      part_of<T>(p_.h0, index * s.batch * s.output), h_before_);
+      queue_.for_each(s.rows * s.output, kHBefore<T>, cell, part_of<T>(p_.h0, index * s.batch * s.output),
+                      h_before_);
       queue_.multiply({p_.dtype,
                        gates,
                        output,
@@ -163,7 +169,7 @@ class BackwardCall {
         params.masks = cell.masks;
         params.threshold = philox_threshold(p_.weight_dropout);
         params.factor = static_cast<Sum<T>>(1 / (1 - p_.weight_dropout));
-        queue_.for_each(static_cast<std::size_t>(gates * output), drop_kernel<T>, params);
+        queue_.for_each(static_cast<std::size_t>(gates * output), kDrop<T>, params);
       }
     }
     if (to.hr) {
@@ -191,8 +197,8 @@ class BackwardCall {
     if (!to) return;
     const ColumnSumParams<T> params{
         a, a_stride, b, b_stride, rows_of(p_), static_cast<int>(columns), parts_, static_cast<T*>(to)};
-    queue_.for_each(static_cast<std::size_t>(columns) * kSumParts, part_sums_kernel<T>, params);
-    queue_.for_each(static_cast<std::size_t>(columns), column_sums_kernel<T>, params);
+    queue_.for_each(static_cast<std::size_t>(columns) * kSumParts, kPartSums<T>, params);
+    queue_.for_each(static_cast<std::size_t>(columns), kColumnSums<T>, params);
   }
 
   const LstmProblem& p_;

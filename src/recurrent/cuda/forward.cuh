@@ -89,14 +89,14 @@ struct NewCell {
 template <class T>
 __device__ __forceinline__ NewCell<Sum<T>> new_cell(const CudaCell<T>& cell, Offset row, int b, int unit,
                                                     const Sum<T> (&z)[4]) {
-  const Sum<T> i = cell.activation.gate(z[0]), f = cell.activation.gate(z[1]);
-  const Sum<T> g = cell.activation.stored_squash(z[2]), o = cell.activation.gate(z[3]);
-  const Sum<T> values[4] = {i, f, g, o};
+  Sum<T> values[4];
+  cell.activation.gates(z, values);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     cell.gates[(row * 4 + k) * cell.hidden + unit] = cuda::narrow<T>(values[k]);
   }
-  return {o, f * cell.c[static_cast<Offset>(b) * cell.hidden + unit] + i * g};
+  const Sum<T> before = cell.c[static_cast<Offset>(b) * cell.hidden + unit];
+  return {values[3], values[1] * before + values[0] * values[2]};
 }
 
 template <class T>

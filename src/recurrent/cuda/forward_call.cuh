@@ -1,6 +1,7 @@
 // A call of the forward pass: layer after layer, the directions of a layer in the same launches.
 #pragma once
 
+#include "recurrent/cuda/cluster_call.cuh"
 #include "recurrent/cuda/resident_call.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -97,7 +98,7 @@ class ForwardCall {
     if (!p_.packed_weights) pack_forward(queue_, p_, cell, w, drops_weights(p_));
     const StateParams<T> state{cell, part_of<T>(p_.h0, index * s.batch * s.output),
                                bytes_at(p_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype))};
-    queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), first_state_kernel<T>, state);
+    queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>, state);
     if (cell.m) queue_.clear(cell.m, s.batch * s.hidden_stride * sizeof(T));
     const Offset width = input_of(p_, layer), gates = 4 * static_cast<Offset>(s.hidden);
     T* const to = p_.layer_norm ? cell.norm_x : cell.gates;
@@ -113,17 +114,20 @@ class ForwardCall {
                      gates,
                      false});
     if (!p_.layer_norm) return;
-    queue_.launch(normalise_kernel<T>, static_cast<int>(std::min<std::size_t>(s.rows, 1 << 16)), kNormThreads,
+    queue_.launch(kNormalise<T>, static_cast<int>(std::min<std::size_t>(s.rows, 1 << 16)), kNormThreads,
                   cell);
   }
 
   void sweep(StepParams<T>& params) {
     const int directions = directions_of(p_);
-    if (run_resident(queue_, p_, params, false)) return;
+    if (run_on_clusters(queue_, p_, params, false) || run_resident(queue_, p_, params, false)) return;
+    if constexpr (sizeof(T) == 2) {
+      if (takes_products<T>(queue_, p_)) return sweep_by_products(queue_, p_, params);
+    }
     for (params.place = 0; params.place < p_.steps; ++params.place) {
       if (p_.layer_norm) {
         queue_.template step<RawTask<T>>(params, directions);
-        queue_.rows_of_step(normalised_cell_kernel<T>, params, directions);
+        queue_.rows_of_step(kNormalisedCell<T>, params, directions);
       } else {
         queue_.template step<CellTask<T>>(params, directions);
       }
@@ -135,7 +139,7 @@ class ForwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     if (rows_of(p_) == 0) cell.h[p_.steps % 2] = cell.h[0];
-    queue_.for_each(s.batch * std::max(s.output, s.hidden), last_state_kernel<T>, cell,
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastState<T>, cell,
                     part_of<T>(out_.h_n, index * s.batch * s.output),
                     bytes_at(out_.c_n, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
   }

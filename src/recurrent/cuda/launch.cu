@@ -1,5 +1,6 @@
 // The LSTM's CUDA path: one element type's or another's.
 #include "core/visit_dtype.h"
+#include "recurrent/cuda/kernel_list.cuh"
 #include "recurrent/cuda/path.h"
 
 namespace warpalign::detail::recurrent {
@@ -43,5 +44,7 @@ Status backward_cuda(const LstmProblem& p, const void* tape, const LstmIncoming&
   return with_path(
       p, [&](auto path) { return path.backward(p, tape, incoming, gradients, workspace, execution); });
 }
+
+bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 
 }  // namespace warpalign::detail::recurrent

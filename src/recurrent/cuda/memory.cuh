@@ -6,10 +6,8 @@
 #include "core/arena.h"
 #include "cuda/launch.cuh"
 #include "cuda/product.h"
-#include "recurrent/cuda/backward.cuh"
-#include "recurrent/cuda/forward.cuh"
+#include "recurrent/cuda/kernels.cuh"
 #include "recurrent/cuda/path.h"
-#include "recurrent/cuda/rows.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -128,6 +126,11 @@ inline void* bytes_at(void* array, std::size_t index, std::size_t size) {
   return part_of<std::byte>(array, index * size);
 }
 
+// Whether every row has every step, and nothing is kept at random.
+inline bool is_plain(const LstmProblem& p) {
+  return !p.lengths && !p.row_starts && !p.resets && p.zoneout_hidden == 0 && p.zoneout_cell == 0;
+}
+
 // The launches of a call. After the first one that fails nothing is enqueued.
 class Queue {
  public:
@@ -141,13 +144,15 @@ class Queue {
   }
 
   template <class... Parameters, class... Arguments>
-  void launch(void (*kernel)(Parameters...), int blocks, int threads, const Arguments&... arguments) {
+  void launch(const cuda::Kernel<Parameters...>& kernel, int blocks, int threads,
+              const Arguments&... arguments) {
     if (!status_.ok() || blocks == 0) return;
     status_ = cuda::launch(kernel, {.blocks = blocks, .threads = threads, .stream = stream()}, arguments...);
   }
   // A thread per element, or more elements where they are many.
   template <class... Parameters, class... Arguments>
-  void for_each(std::size_t elements, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  void for_each(std::size_t elements, const cuda::Kernel<Parameters...>& kernel,
+                const Arguments&... arguments) {
     constexpr std::size_t kMostBlocks = 1 << 16;
     const std::size_t blocks = std::min(cuda::div_up(elements, kRowThreads), kMostBlocks);
     launch(kernel, static_cast<int>(blocks), kRowThreads, arguments...);
@@ -158,11 +163,18 @@ class Queue {
   }
   // The launch alone: an error of it is the caller's.
   template <class... Parameters, class... Arguments>
-  [[nodiscard]] Status launch_cooperative(void (*kernel)(Parameters...), cuda::LaunchConfig config,
-                                          const Arguments&... arguments) {
+  [[nodiscard]] Status launch_cooperative(const cuda::Kernel<Parameters...>& kernel,
+                                          cuda::LaunchConfig config, const Arguments&... arguments) {
     config.stream = stream();
     config.cooperative = true;
     return cuda::launch(kernel, config, arguments...);
+  }
+  // False: the device does not take the launch, and nothing has been enqueued.
+  template <class... Parameters, class... Arguments>
+  [[nodiscard]] bool try_launch(const cuda::Kernel<Parameters...>& kernel, cuda::LaunchConfig config,
+                                const Arguments&... arguments) {
+    config.stream = stream();
+    return cuda::launch(kernel, config, arguments...).ok();
   }
   void multiply(const MatrixProductCall& call) {
     if (!status_.ok()) return;
@@ -178,10 +190,10 @@ class Queue {
     const CudaCell<T>& cell = params.cell[0];
     params.blocks_of_direction =
         cuda::div_up(Task::groups(cell), kGroups) * cuda::div_up(cell.at.batch, kTileRows);
-    launch(step_kernel<T, Task>, params.blocks_of_direction * directions, kTileThreads, params);
+    launch(kStep<T, Task>, params.blocks_of_direction * directions, kTileThreads, params);
   }
   template <class T>
-  void rows_of_step(void (*kernel)(StepParams<T>), StepParams<T>& params, int directions) {
+  void rows_of_step(const cuda::Kernel<StepParams<T>>& kernel, StepParams<T>& params, int directions) {
     params.blocks_of_direction = params.cell[0].at.batch;
     launch(kernel, params.blocks_of_direction * directions, kNormThreads, params);
   }
@@ -205,7 +217,7 @@ void pack_matrix(Queue& queue, const LstmProblem& p, const MaskWords& masks, con
   params.masks = masks;
   params.threshold = philox_threshold(p.weight_dropout);
   params.factor = drops ? static_cast<Sum<T>>(1 / (1 - p.weight_dropout)) : Sum<T>(0);
-  queue.for_each(static_cast<std::size_t>(rows) * params.stride, pack_kernel<T>, params);
+  queue.for_each(static_cast<std::size_t>(rows) * params.stride, kPack<T>, params);
 }
 inline bool drops_weights(const LstmProblem& p) { return p.training && p.weight_dropout > 0; }
 template <class T>
@@ -261,7 +273,7 @@ InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T*
   }
   params.dropout = cell.dropout;
   params.to = to;
-  queue.for_each(static_cast<std::size_t>(rows_of(p)) * width, input_kernel<T>, params);
+  queue.for_each(static_cast<std::size_t>(rows_of(p)) * width, kInput<T>, params);
   return {to, width};
 }
 

@@ -50,6 +50,24 @@ struct StepRows {
   }
 };
 
+// The same where every row has every step: no lengths, no packed rows, no resets.
+struct PlainRows {
+  int steps, batch;
+
+  __device__ __forceinline__ Offset first(int t) const { return static_cast<Offset>(t) * batch; }
+  __device__ __forceinline__ bool has_row(int t, int b) const { return t >= 0 && t < steps && b < batch; }
+  __device__ __forceinline__ bool holds(int t, int b) const { return has_row(t, b); }
+  __device__ __forceinline__ bool resets_at(int, int) const { return false; }
+};
+template <bool kPlain>
+__device__ __forceinline__ auto rows_of(const StepRows& rows) {
+  if constexpr (kPlain) {
+    return PlainRows{rows.steps, rows.batch};
+  } else {
+    return rows;
+  }
+}
+
 // The random words of a layer and direction.
 struct MaskWords {
   const std::uint64_t* seed;
@@ -152,6 +170,7 @@ struct CudaCell {
   Real* dm;        // (B, H)
   T* dz;           // (rows, gates_stride): by z
   T *dz_x, *dz_h;  // the same, by W x and by R h: dz without layer norm
+  T* carried;      // (B, H): R^T dz of the step swept before. Steps by products
   T* dh_new;       // (rows, output_stride): by h~. Projection
   T* dv;           // (rows, H): by LN(c~). Layer norm
   T* m_rows;       // (rows, H): o u(c~). Projection
@@ -178,6 +197,29 @@ struct CudaCell {
   // The t of step `place` of the backward sweep.
   __device__ __forceinline__ int step_back_at(int place) const { return step_at(at.steps - 1 - place); }
 };
+
+// The cell of a direction, for kernels that use it again and again: each field is then picked once, among two
+// constants, where an index made at run time costs a slow read at each use.
+template <class T>
+__device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], int direction) {
+  CudaCell<T> cell = cells[0];
+  if (direction == 1) cell = cells[1];
+#ifdef __CUDA_ARCH__
+  // What the compiler no longer sees: otherwise accesses are of the slower, generic kind.
+  const void* const arrays[] = {cell.hh, cell.hh_across, cell.bias_ih, cell.bias_hh, cell.h[0],   cell.h[1],
+                                cell.h0, cell.c,         cell.c0,      cell.gates,   cell.tape_c, cell.tape_h,
+                                cell.y,  cell.h_all,     cell.c_all,   cell.dy,      cell.dh_all, cell.dc_all,
+                                cell.dh, cell.dh0,       cell.dc,      cell.dc0,     cell.dz};
+#pragma unroll
+  for (const void* array : arrays) __builtin_assume(__isGlobal(array));
+#endif
+  return cell;
+}
+// Where h behind the forward sweep lies.
+template <class T>
+__device__ __forceinline__ T* h_behind(const CudaCell<T>& cell) {
+  return cell.at.steps % 2 ? cell.h[1] : cell.h[0];
+}
 
 // What a kernel of one step gets: the directions of a layer run in one launch.
 template <class T>

@@ -9,10 +9,10 @@
 // Waiting ends because all blocks are resident: the launch is cooperative.
 #pragma once
 
-#include "cuda/mma.cuh"
 #include "cuda/remote.cuh"
 #include "cuda/shared.cuh"
 #include "recurrent/cuda/forward.cuh"
+#include "recurrent/cuda/weights.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -24,6 +24,7 @@ constexpr int kResidentWarps = 8;
 constexpr int kResidentThreads = kResidentWarps * cuda::kWarpSize;
 constexpr int kWordEntries = 4;   // 16-bit elements of a word
 constexpr int kStepEntries = 16;  // depth of one mma
+constexpr int kStepWords = kStepEntries / kWordEntries;
 
 template <class T>
 struct ResidentParams {
@@ -53,29 +54,32 @@ constexpr std::size_t kSharedStepBytes = kResidentThreads * 16;
 // kTiles times 16 rows of weights, and this warp's part of their columns, 16 to a step: kSteps steps in
 // registers, and with kShares more of them in shared memory. The columns of a step are dealt out so that a
 // lane's elements are one word: columns 4 t ... 4 t + 3 with t = lane % 4.
-struct alignas(16) Fragment {
-  std::uint32_t a[4];
-};
 template <class T, int kTiles, int kSteps, bool kShares>
 class ResidentWeights {
  public:
   // more: where kTiles `shared_steps` fragments of each thread have place.
-  __device__ __forceinline__ ResidentWeights(Fragment* more, int shared_steps, int depth)
-      : more_(more + threadIdx.x), shared_steps_(kShares ? shared_steps : 0), depth_(depth) {
+  __device__ __forceinline__ ResidentWeights(Weights16* more, int shared_steps, int depth)
+      : more_(more + threadIdx.x), shared_steps_(kShares ? shared_steps : 0) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    first_word_ = warp * (kSteps + shared_steps_) * (kStepEntries / kWordEntries) + lane % 4;
+    const int all_steps = kSteps + shared_steps_;
+    first_word_ = warp * all_steps * kStepWords + lane % 4;
+    steps_ = min(max((depth / kWordEntries - first_word_ + kStepWords - 1) / kStepWords, 0), all_steps);
   }
 
-  // row(tile, r): where row r of a tile begins; null: it is 0. The depth is a multiple of 4.
+  // row(tile, r): where row r of a tile begins; null: it is 0. The depth is a multiple of 4. places: for a
+  // fragment of each thread, meanwhile.
   template <class Row>
-  __device__ __forceinline__ void load(const Row& row) {
+  __device__ __forceinline__ void load(Weights16* places, const Row& row) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
       const T* const first = row(m, lane / 4);
       const T* const second = row(m, lane / 4 + 8);
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) fragments_[m][s] = fragment(first, second, s);
+      for (int s = 0; s < kSteps; ++s) {
+        fragments_[m][s] = fragment(first, second, s);
+        fragments_[m][s].settle(places);
+      }
       for (int s = 0; s < shared_steps_; ++s) shared(m, s) = fragment(first, second, kSteps + s);
     }
   }
@@ -83,29 +87,30 @@ class ResidentWeights {
   // sums += weights times 8 rows. row: where this lane's row (lane / 4) begins; null: 0. Words that are all
   // ones are not there yet.
   __device__ __forceinline__ void multiply(const T* row, float (&sums)[kTiles][4]) const {
+    const Source from{reinterpret_cast<const Word*>(row) + first_word_, row ? steps_ : 0};
     Word now[kChunk], next[kChunk];
-    ask(row, 0, now);
+    ask(from, 0, now);
 #pragma unroll
     for (int begin = 0; begin < kSteps; begin += kChunk) {
-      if (kShares || begin + kChunk < kSteps) ask(row, begin + kChunk, next);
-      wait(row, begin, now);
+      if (kShares || begin + kChunk < kSteps) ask(from, begin + kChunk, next);
+      wait(from, begin, now);
 #pragma unroll
       for (int k = 0; k < kChunk; ++k) {
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) add(fragments_[m][begin + k], now[k], sums[m]);
+        for (int m = 0; m < kTiles; ++m) fragments_[m][begin + k].template multiply<T>(now[k], sums[m]);
       }
 #pragma unroll
       for (int k = 0; k < kChunk; ++k) now[k] = next[k];
     }
     if constexpr (kShares) {
       for (int begin = 0; begin < shared_steps_; begin += kChunk) {
-        ask(row, kSteps + begin + kChunk, next);
-        wait(row, kSteps + begin, now);
+        ask(from, kSteps + begin + kChunk, next);
+        wait(from, kSteps + begin, now);
 #pragma unroll
         for (int k = 0; k < kChunk; ++k) {
           if (begin + k >= shared_steps_) continue;  // the same for all threads
 #pragma unroll
-          for (int m = 0; m < kTiles; ++m) add(shared(m, begin + k), now[k], sums[m]);
+          for (int m = 0; m < kTiles; ++m) shared(m, begin + k).template multiply<T>(now[k], sums[m]);
         }
 #pragma unroll
         for (int k = 0; k < kChunk; ++k) now[k] = next[k];
@@ -117,30 +122,29 @@ class ResidentWeights {
   static constexpr int kChunk = kSteps < 8 ? kSteps : 8;
   static_assert(kSteps % kChunk == 0);
 
-  __device__ __forceinline__ Fragment& shared(int m, int s) const {
+  // Where the lane's words of a row begin, and how many there are.
+  struct Source {
+    const Word* words;
+    int steps;
+  };
+
+  __device__ __forceinline__ Weights16& shared(int m, int s) const {
     return more_[(m * shared_steps_ + s) * kResidentThreads];
   }
-  // The lane's word of a step; -1: there is none.
-  __device__ __forceinline__ int word_of(int s) const {
-    const int word = first_word_ + s * (kStepEntries / kWordEntries);
-    return s < kSteps + shared_steps_ && word * kWordEntries < depth_ ? word : -1;
-  }
-  __device__ __forceinline__ Fragment fragment(const T* first, const T* second, int s) const {
-    const int word = word_of(s);
-    const Word upper = first && word >= 0 ? reinterpret_cast<const Word*>(first)[word] : 0;
-    const Word lower = second && word >= 0 ? reinterpret_cast<const Word*>(second)[word] : 0;
-    return {{static_cast<std::uint32_t>(upper), static_cast<std::uint32_t>(lower),
-             static_cast<std::uint32_t>(upper >> 32), static_cast<std::uint32_t>(lower >> 32)}};
+  __device__ __forceinline__ Weights16 fragment(const T* first, const T* second, int s) const {
+    const int word = first_word_ + s * kStepWords;
+    const Word upper = first && s < steps_ ? reinterpret_cast<const Word*>(first)[word] : 0;
+    const Word lower = second && s < steps_ ? reinterpret_cast<const Word*>(second)[word] : 0;
+    return {upper, lower};
   }
 
-  __device__ __forceinline__ void ask(const T* row, int begin, Word (&to)[kChunk]) const {
+  __device__ __forceinline__ static void ask(const Source& from, int begin, Word (&to)[kChunk]) {
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
-      const int word = word_of(begin + k);
-      to[k] = row && word >= 0 ? cuda::load_relaxed(reinterpret_cast<const Word*>(row) + word) : 0;
+      to[k] = begin + k < from.steps ? cuda::load_relaxed(from.words + (begin + k) * kStepWords) : 0;
     }
   }
-  __device__ __forceinline__ void wait(const T* row, int begin, Word (&words)[kChunk]) const {
+  __device__ __forceinline__ static void wait(const Source& from, int begin, Word (&words)[kChunk]) {
     while (true) {
       bool waits = false;
 #pragma unroll
@@ -148,20 +152,14 @@ class ResidentWeights {
       if (!__any_sync(cuda::kFullWarp, waits)) return;
 #pragma unroll
       for (int k = 0; k < kChunk; ++k) {
-        if (words[k] == kNotYet) {
-          words[k] = cuda::load_relaxed(reinterpret_cast<const Word*>(row) + word_of(begin + k));
-        }
+        if (words[k] == kNotYet) words[k] = cuda::load_relaxed(from.words + (begin + k) * kStepWords);
       }
     }
   }
-  static __device__ __forceinline__ void add(const Fragment& a, Word word, float (&sums)[4]) {
-    const std::uint32_t b[2] = {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
-    cuda::mma_half<T>(sums, a.a, b);
-  }
-
-  Fragment fragments_[kTiles][kSteps];
-  Fragment* more_;
-  int shared_steps_, depth_, first_word_;
+  Weights16 fragments_[kTiles][kSteps];
+  Weights16* more_;
+  int shared_steps_;
+  int first_word_, steps_;  // of the lane: its words lie kStepWords apart
 };
 
 // Who a thread is. Threads 2 p and 2 p + 1 finish unit p % 16 of row p / 16: both compute the same, and share
@@ -223,28 +221,31 @@ __device__ __forceinline__ Word word_of_units(T v) {
 }
 
 // Where a row's state is before step t, for products: h of the step before, or h0.
-template <class T>
-__device__ __forceinline__ const T* state_before(const CudaCell<T>& cell, int place, int t, int b) {
-  if (b >= cell.at.batch || !cell.at.has_row(t, b)) return nullptr;
+template <class T, class Rows>
+__device__ __forceinline__ const T* state_before(const CudaCell<T>& cell, const Rows& rows, int place, int t,
+                                                 int b) {
+  if (b >= rows.batch || !rows.has_row(t, b)) return nullptr;
   const int last = cell.step_at(place - 1);
-  if (!cell.at.holds(last, b) || cell.at.resets_at(t, b)) {
+  if (!rows.holds(last, b) || rows.resets_at(t, b)) {
     return cell.h0 + static_cast<Offset>(b) * cell.output_stride;
   }
-  return cell.tape_h + (cell.at.first(last) + b) * cell.hidden;
+  return cell.tape_h + (rows.first(last) + b) * cell.hidden;
 }
 
-template <class T, int kSteps, bool kShares>
+// kPlain: no lengths, packed rows, resets or zoneout.
+template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
-  const CudaCell<T>& cell = p.cell[at.direction];
+  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const bool has_unit = at.unit < hidden;
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
-  Fragment* const more = reinterpret_cast<Fragment*>(partials + 2 * kResidentWarps * warp_distance(4));
+  Weights16* const more = reinterpret_cast<Weights16*>(partials + 2 * kResidentWarps * warp_distance(4));
   OwnState* const own = reinterpret_cast<OwnState*>(more + 4 * p.shared_steps * kResidentThreads);
   ResidentWeights<T, 4, kSteps, kShares> weights(more, p.shared_steps, hidden);
-  weights.load([&](int gate, int r) -> const T* {
+  weights.load(reinterpret_cast<Weights16*>(partials), [&](int gate, int r) -> const T* {
     const int unit = at.rank * kOwnUnits + r;
     if (unit >= hidden) return nullptr;
     return cell.hh + (static_cast<Offset>(gate) * hidden + unit) * cell.output_stride;
@@ -264,34 +265,33 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
     const int t = cell.step_at(place);
     for (int tile = 0; tile < p.tiles; ++tile, ++turn) {
       const int b = at.batch_row(p, tile, at.row);
-      const bool has_row = has_unit && cell.at.has_row(t, b), holds = has_row && cell.at.holds(t, b);
-      const Offset row = has_row ? cell.at.first(t) + b : 0;
+      const bool has_row = has_unit && rows.has_row(t, b), holds = has_row && rows.holds(t, b);
+      const Offset row = has_row ? rows.first(t) + b : 0;
       OwnState& state = own[tile * kResidentThreads + thread];
       // Before the wait, so that it hides the way to memory.
-      float z[4] = {};
+      T asked[4] = {};
       if (holds) {
 #pragma unroll
-        for (int gate = 0; gate < 4; ++gate) {
-          z[gate] = cuda::widen(cell.gates[(row * 4 + gate) * hidden + at.unit]) + bias[gate];
-        }
-        if (cell.at.resets_at(t, b)) {
+        for (int gate = 0; gate < 4; ++gate) asked[gate] = cell.gates[(row * 4 + gate) * hidden + at.unit];
+        if (rows.resets_at(t, b)) {
           state = {cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]),
                    cell.c0[static_cast<Offset>(b) * hidden + at.unit]};
         }
       }
-      float sums[4][4] = {}, totals[4];
-      weights.multiply(state_before(cell, place, t, at.batch_row(p, tile, lane / 4)), sums);
+      float sums[4][4] = {}, totals[4], z[4];
+      weights.multiply(state_before(cell, rows, place, t, at.batch_row(p, tile, lane / 4)), sums);
       join_sums(sums, partials, turn, totals);
 #pragma unroll
-      for (int gate = 0; gate < 4; ++gate) z[gate] += totals[gate];
+      for (int gate = 0; gate < 4; ++gate) z[gate] = cuda::widen(asked[gate]) + bias[gate] + totals[gate];
       const Activation<T>& a = cell.activation;
-      const float values[4] = {a.gate(z[0]), a.gate(z[1]), a.stored_squash(z[2]), a.gate(z[3])};
+      float values[4];
+      a.gates(z, values);
       float c = values[1] * state.c + values[0] * values[2], fresh = values[3] * a.squash(c);
-      if (cell.zoneout_hidden.probability != 0) {
+      if (!kPlain && cell.zoneout_hidden.probability != 0) {
         const float keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, at.unit);
         fresh = keep * state.h + (1 - keep) * fresh;
       }
-      if (cell.zoneout_cell.probability != 0) {
+      if (!kPlain && cell.zoneout_cell.probability != 0) {
         const float keep = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, at.unit);
         c = keep * state.c + (1 - keep) * c;
       }
@@ -319,8 +319,8 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
       }
       if (holds) {
         state = {cuda::widen(h), c};
-        if (at.half == 0 && !cell.at.holds(cell.step_at(place + 1), b)) {
-          cell.h[steps % 2][static_cast<Offset>(b) * cell.output_stride + at.unit] = h;
+        if (at.half == 0 && !rows.holds(cell.step_at(place + 1), b)) {
+          h_behind(cell)[static_cast<Offset>(b) * cell.output_stride + at.unit] = h;
           cell.c[static_cast<Offset>(b) * hidden + at.unit] = c;
         }
       }
@@ -328,18 +328,19 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
   }
 }
 
-template <class T, int kSteps, bool kShares>
+template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
-  const CudaCell<T>& cell = p.cell[at.direction];
+  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, depth = cell.gates_stride;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const bool has_unit = at.unit < hidden;
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
-  Fragment* const more = reinterpret_cast<Fragment*>(partials + 2 * kResidentWarps * warp_distance(1));
+  Weights16* const more = reinterpret_cast<Weights16*>(partials + 2 * kResidentWarps * warp_distance(1));
   OwnState* const own = reinterpret_cast<OwnState*>(more + p.shared_steps * kResidentThreads);
   ResidentWeights<T, 1, kSteps, kShares> weights(more, p.shared_steps, depth);
-  weights.load([&](int, int r) -> const T* {
+  weights.load(reinterpret_cast<Weights16*>(partials), [&](int, int r) -> const T* {
     const int unit = at.rank * kOwnUnits + r;
     return unit < hidden ? cell.hh_across + static_cast<Offset>(unit) * depth : nullptr;
   });
@@ -354,34 +355,32 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
     const int t = cell.step_back_at(place), later = cell.step_back_at(place - 1);
     for (int tile = 0; tile < p.tiles; ++tile, ++turn) {
       const int b = at.batch_row(p, tile, at.row), source = at.batch_row(p, tile, lane / 4);
-      const bool has_row = has_unit && cell.at.has_row(t, b), holds = has_row && cell.at.holds(t, b);
-      const Offset row = has_row ? cell.at.first(t) + b : 0;
+      const bool has_row = has_unit && rows.has_row(t, b), holds = has_row && rows.holds(t, b);
+      const Offset row = has_row ? rows.first(t) + b : 0;
       const Offset index = static_cast<Offset>(b) * hidden + at.unit;
       OwnState& state = own[tile * kResidentThreads + thread];  // dh and dc
       // Before the wait, so that it hides the way to memory.
-      float gates[4] = {}, before = 0, dy = 0, dc = state.c;
+      T asked[4] = {}, asked_before{}, asked_dy{};
+      float first_before = 0, all_dh = 0, dc = state.c;
       bool resets = false;
       if (holds) {
 #pragma unroll
-        for (int gate = 0; gate < 4; ++gate) {
-          gates[gate] = cuda::widen(cell.gates[(row * 4 + gate) * hidden + at.unit]);
-        }
-        resets = cell.at.resets_at(t, b);
+        for (int gate = 0; gate < 4; ++gate) asked[gate] = cell.gates[(row * 4 + gate) * hidden + at.unit];
+        resets = rows.resets_at(t, b);
         const int last = cell.reverse ? t + 1 : t - 1;
-        before = resets || !cell.at.holds(last, b)
-                     ? cell.c0[index]
-                     : cuda::widen(cell.tape_c[(cell.at.first(last) + b) * hidden + at.unit]);
-        if (cell.dy) {
-          dy = cuda::widen(cell.dy[row * cell.dy_stride + at.unit]) *
-               cell.dropout.of(cell.masks, t, b, at.unit);
+        if (resets || !rows.holds(last, b)) {
+          first_before = cell.c0[index];
+        } else {
+          asked_before = cell.tape_c[(rows.first(last) + b) * hidden + at.unit];
         }
-        if (cell.dh_all) dy += cuda::widen(cell.dh_all[row * hidden + at.unit]);
+        if (cell.dy) asked_dy = cell.dy[row * cell.dy_stride + at.unit];
+        if (cell.dh_all) all_dh = cuda::widen(cell.dh_all[row * hidden + at.unit]);
         if (cell.dc_all) dc += cell.read_cell(cell.dc_all, row * hidden + at.unit);
       }
-      const bool carries = has_unit && cell.at.holds(later, b);
-      const bool carries_to_start = carries && cell.at.resets_at(later, b);
+      const bool carries = has_unit && rows.holds(later, b);
+      const bool carries_to_start = carries && rows.resets_at(later, b);
       const T* const dz_later =
-          cell.at.has_row(later, source) ? cell.dz + (cell.at.first(later) + source) * depth : nullptr;
+          rows.has_row(later, source) ? cell.dz + (rows.first(later) + source) * depth : nullptr;
       float sums[1][4] = {}, totals[1];
       weights.multiply(dz_later, sums);
       join_sums(sums, partials, turn, totals);
@@ -395,19 +394,27 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
         continue;  // every thread does
       }
       float keep_h = 0, keep_c = 0;
-      if (cell.zoneout_hidden.probability != 0) {
+      if (!kPlain && cell.zoneout_hidden.probability != 0) {
         keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, at.unit);
       }
-      if (cell.zoneout_cell.probability != 0) {
+      if (!kPlain && cell.zoneout_cell.probability != 0) {
         keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, at.unit);
       }
       const Activation<T>& a = cell.activation;
+      const float gates[4] = {cuda::widen(asked[0]), cuda::widen(asked[1]), cuda::widen(asked[2]),
+                              cuda::widen(asked[3])};
       const float i = gates[0], f = gates[1], g = gates[2], o = gates[3];
+      float slopes[4];
+      a.slopes(gates, slopes);
+      const float before = first_before + cuda::widen(asked_before);  // one of them is 0
+      float dy = cuda::widen(asked_dy);
+      if (cell.dropout.factor != 0 && holds) dy *= cell.dropout.of(cell.masks, t, b, at.unit);
+      dy += all_dh;
       const float squashed = a.squash(f * before + i * g);
       const float all = dh + dy, dm = (1 - keep_h) * all;
       const float dcell = (1 - keep_c) * dc + dm * o * a.squash_slope(squashed);
-      const float values[4] = {dcell * g * a.gate_slope(i), dcell * before * a.gate_slope(f),
-                               dcell * i * a.squash_slope(g), dm * squashed * a.gate_slope(o)};
+      const float values[4] = {dcell * g * slopes[0], dcell * before * slopes[1], dcell * i * slopes[2],
+                               dm * squashed * slopes[3]};
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const float dz = at.half == 0 ? values[k] : values[2 + k];

@@ -9,6 +9,7 @@
 
 #include "host_buffer.h"
 #include "values.h"
+#include "warpalign/kernel_launches.h"
 #include "warpalign/recurrent.h"
 
 namespace warpalign::test {
@@ -200,6 +201,11 @@ TEST(RecurrentApi, ABuildWithoutCudaSaysSo) {
   EXPECT_EQ(call.backward().code, StatusCode::kUnsupported);
   EXPECT_EQ(lstm_pack(call.problem, call.tape.data(), call.execution).code, StatusCode::kUnsupported);
   EXPECT_EQ(lstm_tape_bytes(call.problem, call.execution), 0u);
+}
+
+TEST(RecurrentApi, ABuildWithoutCudaHasNoKernel) {
+  KernelLaunches kernel{};
+  for (const int index : {-1, 0, 1}) EXPECT_FALSE(recurrent_kernel_launches(index, &kernel));
 }
 
 TEST(RecurrentApi, AnEmptyBatchWritesNothing) {

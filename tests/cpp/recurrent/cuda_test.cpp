@@ -79,16 +79,13 @@ TEST_F(RecurrentCuda, SmallerTypes) {
 
 // Sweeps in one launch, whose blocks wait for each other: units that a block or a word does not fill, slices
 // of the batch, directions, stacks, and sizes beyond one round of a warp's reads.
-TEST_F(RecurrentCuda, ResidentSweeps) {
-#if WARPALIGN_SIMT
-  simt::device.multiprocessors = 16;
-#endif
+void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned share_of_options) {
   const struct {
     int steps, batch, hidden;
     bool bidirectional, hard;
   } cases[] = {{1, 1, 4, false, false},  {6, 3, 20, false, true},   {5, 9, 36, false, false},
                {4, 17, 32, true, false}, {3, 26, 48, false, false}, {7, 8, 96, false, false}};
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+  for (const DType dtype : dtypes) {
     for (const auto& c : cases) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << c.steps << " " << c.hidden);
       Lstm p = plain(c.steps, c.batch, 24, c.hidden);
@@ -113,7 +110,7 @@ TEST_F(RecurrentCuda, ResidentSweeps) {
     ++seed;
     if (p.projection > 0 || p.layer_norm) continue;  // 16 of 64 are left
 #if WARPALIGN_SIMT
-    if (seed % 3 == 0) continue;
+    if (seed % share_of_options != 0) continue;
 #endif
     SCOPED_TRACE(seed);
     p.hidden = 24;
@@ -126,11 +123,32 @@ TEST_F(RecurrentCuda, ResidentSweeps) {
   p.layers = 3, p.dropout = .3, p.weight_dropout = .2, p.training = true, p.seed = 5;
   const LstmCase stack(p, DType::kFloat16, 18, .5);
   expect_close(stack, CudaRunner(stack).run(), 0x1p-8);
+}
+
+TEST_F(RecurrentCuda, SweepsOfTheWholeGrid) {
 #if WARPALIGN_SIMT
+  simt::device.compute_capability_major = 8;  // no clusters
+  simt::device.multiprocessors = 16;
+  check_sweeps({DType::kFloat16}, 5);
   simt::device.multiprocessors = 132;
 #endif
   const LstmCase wide(plain(3, 2, 4, 1036), DType::kFloat16, 19, .5);  // a part of R in shared memory
   expect_close(wide, CudaRunner(wide).run(), 0x1p-8);
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
+}
+
+TEST_F(RecurrentCuda, SweepsOfClusters) {
+#if WARPALIGN_SIMT
+  simt::device.multiprocessors = 16;
+#endif
+  check_sweeps({DType::kFloat16, DType::kBFloat16}, 3);
+  // More than half of the most ranks, and the last one not full; several tiles of rows to a cluster.
+  const LstmCase wide(plain(3, 9, 8, 420), DType::kFloat16, 20, .5);
+  expect_close(wide, CudaRunner(wide).run(), 0x1p-8);
+  const LstmCase many(plain(3, 35, 8, 64), DType::kFloat16, 20, .5);
+  expect_close(many, CudaRunner(many).run(), 0x1p-8);
 #if WARPALIGN_SIMT
   simt::device = {};
 #endif
@@ -182,22 +200,62 @@ struct Lent {
   int calls = 0;
   static bool run(void* context, const MatrixProductCall& call) {
     ++static_cast<Lent*>(context)->calls;
-    const auto* const a = static_cast<const double*>(call.a);
-    const auto* const b = static_cast<const double*>(call.b);
-    auto* const c = static_cast<double*>(call.c);
-    for (std::int64_t i = 0; i < call.rows; ++i) {
-      for (std::int64_t j = 0; j < call.columns; ++j) {
-        double sum = call.add ? c[i * call.c_stride + j] : 0;
-        for (std::int64_t k = 0; k < call.depth; ++k) {
-          sum +=
-              a[i * call.a_stride[0] + k * call.a_stride[1]] * b[k * call.b_stride[0] + j * call.b_stride[1]];
-        }
-        c[i * call.c_stride + j] = sum;
-      }
-    }
+    detail::visit_dtype(call.dtype, [&](auto type) { multiply<typename decltype(type)::Type>(call); });
     return true;
   }
+  template <class T>
+  static double value(T v) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return v;
+    } else {
+      return static_cast<float>(v);
+    }
+  }
+  template <class T>
+  static void multiply(const MatrixProductCall& call) {
+    const auto* const a = static_cast<const T*>(call.a);
+    const auto* const b = static_cast<const T*>(call.b);
+    for (std::int64_t i = 0; i < call.rows; ++i) {
+      for (std::int64_t j = 0; j < call.columns; ++j) {
+        T& to = static_cast<T*>(call.c)[i * call.c_stride + j];
+        double sum = call.add ? value(to) : 0;
+        for (std::int64_t k = 0; k < call.depth; ++k) {
+          sum += value(a[i * call.a_stride[0] + k * call.a_stride[1]]) *
+                 value(b[k * call.b_stride[0] + j * call.b_stride[1]]);
+        }
+        if constexpr (std::is_floating_point_v<T>) {
+          to = static_cast<T>(sum);
+        } else {
+          to = detail::rounded_to<T>(static_cast<float>(sum));
+        }
+      }
+    }
+  }
 };
+
+// A batch for which blocks would have to take many turns: a product for each step and direction.
+TEST_F(RecurrentCuda, StepsByProducts) {
+  simt::device.multiprocessors = 1;
+  for (const bool ragged : {false, true}) {
+    Lstm p = plain(4, 70, 6, 20);
+    p.bidirectional = true;
+    if (ragged) {
+      for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 5);
+      p.resets.assign(4 * 70, 0), p.resets[2 * 70 + 9] = p.resets[70 + 3] = 1;
+      p.zoneout_hidden = .25, p.zoneout_cell = .1;
+    }
+    const LstmCase given(p, DType::kFloat16, 21, .5);
+    Lent lent;
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.matrix_product = {&Lent::run, &lent};
+    expect_close(given, CudaRunner(given, execution).run(), 0x1p-8);
+    EXPECT_EQ(lent.calls, 2 * (4 + 4 + 4));  // by direction: 4 steps each way; W x; dx, dW, dR
+    execution.batch_invariant = true;
+    expect_close(given, CudaRunner(given, execution).run(), 0x1p-8);
+    EXPECT_EQ(lent.calls, 2 * (4 + 4 + 4));
+  }
+  simt::device = {};
+}
 
 TEST_F(RecurrentCuda, ProductsAreLent) {
   Lstm p = plain(5, 4, 9, 21);
@@ -224,8 +282,9 @@ TEST_F(RecurrentCuda, NearTheRails) {
 }
 
 TEST_F(RecurrentCuda, NanStaysInItsRow) {
-  for (const bool layer_norm : {false, true}) {
-    expect_nan_to_stay_in_its_row<CudaRunner>(DType::kFloat32, layer_norm);
+  expect_nan_to_stay_in_its_row<CudaRunner>(DType::kFloat32, true);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    expect_nan_to_stay_in_its_row<CudaRunner>(dtype, false);
   }
 }
 

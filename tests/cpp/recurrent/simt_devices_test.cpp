@@ -5,6 +5,7 @@
 #include "device_buffer.h"
 #include "simt.h"
 #include "testing.h"
+#include "warpalign/kernel_launches.h"
 
 namespace warpalign::test {
 namespace {
@@ -16,6 +17,9 @@ class Devices : public ::testing::Test {
   static void check() {
     reference::Lstm p = plain(3, 5, 12, 64);
     p.bidirectional = true;
+    check(p);
+  }
+  static void check(const reference::Lstm& p) {
     const LstmCase given(p, DType::kFloat16, 1, .5);
     expect_close(given, LstmRunnerIn<DeviceBuffer>(given, Execution::cuda(0, nullptr)).run(), 0x1p-8);
   }
@@ -33,6 +37,49 @@ TEST_F(Devices, WithoutMatrixInstructionsOfThisKind) {
   simt::device.multiprocessors = 20;
   simt::device.compute_capability_major = 7;
   check();
+}
+
+// Launches of a kernel and of its counterpart backward.
+int launches(const std::string& kernel) {
+  int sum = 0;
+  KernelLaunches one{};
+  for (int index = 0; recurrent_kernel_launches(index, &one); ++index) {
+    const std::string name = one.kernel, type = " float16";
+    if (name == kernel + type) sum += static_cast<int>(one.launches);
+    const std::size_t comma = kernel.find(',');
+    if (name ==
+        kernel.substr(0, comma) + " back" + (comma < kernel.size() ? kernel.substr(comma) : "") + type) {
+      sum += static_cast<int>(one.launches);
+    }
+  }
+  return sum;
+}
+
+TEST_F(Devices, EveryCaseHasItsKernel) {
+  const struct {
+    int major, hidden;
+    bool ragged;
+    const char* kernel;
+  } cases[] = {{9, 64, false, "clusters of up to 8"},
+               {9, 64, true, "clusters of up to 8, options"},
+               {9, 260, false, "clusters of up to 16"},
+               {9, 260, true, "clusters of up to 16, options"},
+               {8, 64, false, "grid"},
+               {8, 64, true, "grid, options"},
+               {9, 516, false, "grid"},
+               {7, 64, false, "step, cell"}};
+  simt::device.multiprocessors = 40;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.major << " " << c.hidden << " " << c.ragged);
+    simt::device.compute_capability_major = c.major;
+    reference::Lstm p = plain(3, 2, 4, c.hidden);
+    if (c.ragged) p.lengths = {1, 3};
+    const int before = launches(c.kernel);
+    check(p);
+    EXPECT_EQ(launches(c.kernel) - before, c.major == 7 ? 3 + 4 : 2);
+  }
+  KernelLaunches none{};
+  EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }
 
 TEST_F(Devices, TooLittleSharedMemory) {

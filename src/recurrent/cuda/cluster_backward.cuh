@@ -1,0 +1,235 @@
+// The backward sweep of a layer on clusters. A block turns dz of its own units into parts of dh for all
+// units, and sends each block its part in float32. The owner adds the parts in the order of the ranks.
+#pragma once
+
+#include "recurrent/cuda/cluster_sweep.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kPartRows = 16;                         // units of one product's rows
+constexpr int kPartFloats = kPartRows * 8;            // with 8 rows of the batch
+constexpr int kBlockParts = kBlockUnits / kPartRows;  // that a block gets from each block
+constexpr int kPartBytes = kBlockParts * kPartFloats * 4;
+constexpr int kDepthSteps = 4 * kBlockUnits / 16;  // of 16 gates: the block's own
+
+// Shared memory of a tile of rows: parts of dh from each rank for steps of even and of odd place, what each
+// thread carries from step to step, and the mailboxes.
+template <int kRanks>
+struct alignas(16) BackwardTile {
+  float parts[2][kRanks][kBlockParts * kPartFloats];
+  float states[2][kClusterThreads];  // dh, dc
+  cuda::Mailbox boxes[2];
+};
+// dz of the block's units, for even and odd turns.
+struct alignas(16) OwnGradients {
+  cuda::Word dz[2][kDepthSteps * kTileWords];
+};
+
+// Rows 2 q, 2 q + 1, 2 q + 8, 2 q + 9 of a product are units 4 q ... 4 q + 3: a warp's sums of parts are the
+// units of a word.
+__device__ __forceinline__ int unit_of_part_row(int row) { return row % 8 / 2 * 4 + row % 2 + row / 8 * 2; }
+
+// What a thread has asked memory for, ahead of a step.
+template <class T>
+struct AskedStep {
+  RowAt at;
+  cuda::Word gates;
+  T before, dy;  // c[t-1] from the tape
+};
+
+template <class T, int kParts, bool kPlain>
+__global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(ClusterParams<T> p) {
+  using cuda::Word;
+  constexpr int kRanks = kParts * kClusterWarps / kBlockParts;
+  using Tile = BackwardTile<kRanks>;
+  const ClusterPlace at(p);
+  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, ranks = p.ranks;
+  const auto rows_at = rows_of<kPlain>(cell.at);
+  const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
+  auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
+  auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
+
+  // The warp's products. Odd ranks begin with the later half, so that owners are not all busy at once.
+  const auto part_of_all = [&](int k) { return at.warp * kParts + (kParts == 4 ? k ^ at.rank % 2 * 2 : k); };
+  Weights16 weights[kParts][kDepthSteps];
+#pragma unroll
+  for (int k = 0; k < kParts; ++k) {
+    Word words[2][kDepthSteps];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int to_unit = part_of_all(k) * kPartRows + unit_of_part_row(lane / 4 + half * 8);
+      const T* const from = cell.hh_across + static_cast<Offset>(to_unit) * cell.gates_stride;
+#pragma unroll
+      for (int s = 0; s < kDepthSteps; ++s) {
+        const int word = 4 * s + lane % 4;
+        const int unit = at.rank * kBlockUnits + word % kClusterWarps * kWarpUnits;
+        const bool is_there = to_unit < hidden && unit < hidden;
+        words[half][s] =
+            is_there ? *reinterpret_cast<const Word*>(from + word / kClusterWarps * hidden + unit) : 0;
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kDepthSteps; ++s) {
+      weights[k][s] = {words[0][s], words[1][s]};
+      weights[k][s].settle(reinterpret_cast<Weights16*>(&own_gradients));
+    }
+  }
+
+  // This thread's: a unit, and row `row` of every tile.
+  const UnitLanes<16, 2> lanes;
+  const int row = lane / 4 % 4 * 2 + lane % 2;
+  const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
+  const bool has_unit = unit < hidden;
+  for (int tile = 0; tile < at.tiles; ++tile) {
+    for (int r = ranks; r < kRanks; ++r) {  // these send nothing
+      tiles[tile].parts[0][r][thread] = tiles[tile].parts[1][r][thread] = 0;
+    }
+    const int b = at.first_row + tile * 8 + row;
+    const bool is_own = has_unit && b < batch;
+    const Offset index = static_cast<Offset>(b) * hidden + unit;
+    tiles[tile].states[0][thread] = is_own ? cell.dh[index] : 0.0f;
+    tiles[tile].states[1][thread] = is_own ? cell.dc[index] : 0.0f;
+  }
+  const int bytes = ranks * kPartBytes;
+  if (thread == 0) {
+    for (int tile = 0; tile < at.tiles; ++tile) {
+      for (cuda::Mailbox& box : tiles[tile].boxes) {
+        cuda::mailbox_init(&box);
+        cuda::mailbox_expect(&box, bytes);
+      }
+    }
+  }
+  cuda::cluster_sync();
+
+  cuda::ClusterAddress to[kParts], boxes_there[kParts];
+  bool sends[kParts];
+#pragma unroll
+  for (int k = 0; k < kParts; ++k) {
+    const int part = part_of_all(k), owner = part / kBlockParts;
+    sends[k] = owner < ranks;
+    const int peer = sends[k] ? owner : at.rank;
+    to[k] =
+        cuda::cluster_address(&tiles[0].parts[0][at.rank][part % kBlockParts * kPartFloats + lane * 4], peer);
+    boxes_there[k] = cuda::cluster_address(&tiles[0].boxes[0], peer);
+  }
+
+  // This lane's gate of the four units, in the row at 0.
+  const Offset lane_offset = static_cast<Offset>(lanes.unit) * hidden + first_unit;
+  const T* const gates_of_lane = cell.gates + lane_offset;
+  T* const dz_of_lane = cell.dz + lane_offset;
+  const auto ask = [&](int place, int tile) {
+    const int t = cell.step_back_at(place), b = at.first_row + tile * 8 + row;
+    AskedStep<T> asked{row_at(rows_at, t, b, hidden), 0, {}, {}};
+    if (!has_unit || !asked.at.holds) return asked;
+    asked.gates = *reinterpret_cast<const Word*>(gates_of_lane + 4 * asked.at.first);
+    if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
+    const RowAt last = row_at(rows_at, cell.reverse ? t + 1 : t - 1, b, hidden);
+    if (last.holds) asked.before = cell.tape_c[last.first + unit];
+    return asked;
+  };
+  AskedStep<T> next = ask(0, 0);
+  int turn = 0;
+  for (int place = 0; place <= steps; ++place) {
+    const int t = cell.step_back_at(place), later = cell.step_back_at(place - 1), buffer = place % 2;
+    for (int tile = 0; tile < at.tiles; ++tile, ++turn) {
+      Tile& own = tiles[tile];
+      const int b = at.first_row + tile * 8 + row;
+      const Offset index = static_cast<Offset>(b) * hidden + unit;
+      const AskedStep<T> here = next;
+      const bool holds = has_unit && here.at.holds;
+      const bool is_last = tile + 1 == at.tiles;
+      float gates[4], before = cuda::widen(here.before), dy = 0;
+      widen_word<T>(lanes.transpose(here.gates), gates);
+      float dh = own.states[0][thread], dc = own.states[1][thread];
+      bool resets = false;
+      if (holds) {
+        if constexpr (!kPlain) resets = rows_at.resets_at(t, b);
+        const int last = cell.reverse ? t + 1 : t - 1;
+        if (resets || !rows_at.holds(last, b)) before = cell.c0[index];
+        dy = cuda::widen(here.dy);
+        if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
+        if (cell.dh_all) dy += cuda::widen(cell.dh_all[here.at.first + unit]);
+        if (cell.dc_all) dc += cell.read_cell(cell.dc_all, here.at.first + unit);
+      }
+      next = ask(is_last ? place + 1 : place, is_last ? 0 : tile + 1);
+      const Activation<T>& a = cell.activation;
+      const float i = gates[0], f = gates[1], g = gates[2], o = gates[3];
+      const float squashed = a.squash(f * before + i * g);
+      float slopes[4];
+      a.slopes(gates, slopes);
+      const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
+      const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
+
+      if (place > 0) {
+        cuda::mailbox_wait(&own.boxes[buffer], (place - 1) / 2);
+        if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer], bytes);
+        float sums[4] = {};
+#pragma unroll
+        for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][thread];
+        const float all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        const bool carries = kPlain || (has_unit && rows_at.holds(later, b));
+        if (carries) dh += all;
+        if constexpr (!kPlain) {
+          if (carries && rows_at.resets_at(later, b)) {
+            cell.dh0[index] += dh;
+            dh = 0;
+          }
+        }
+      }
+      if (place == steps) {
+        if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
+        continue;  // every thread does
+      }
+      float keep_h = 0, keep_c = 0;
+      if constexpr (!kPlain) {
+        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+      }
+      const float all = dh + dy, dm = (1 - keep_h) * all;
+      const float dcell = (1 - keep_c) * dc + dm * to_cell;
+      const float dz[4] = {holds ? dcell * to_i : 0.0f, holds ? dcell * to_f : 0.0f,
+                           holds ? dcell * to_g : 0.0f, holds ? dm * to_o : 0.0f};
+      const Word word = lanes.transpose(narrow_word<T>(dz));
+      Word* const own_dz = own_gradients.dz[turn % 2];
+      own_dz[word_place(lanes.unit * kClusterWarps + at.warp, row)] = word;
+      __syncthreads();
+      {
+        const Word* const operands = operand_of_lane(own_dz);
+        float sums[kParts][4] = {};
+#pragma unroll
+        for (int s = 0; s < kDepthSteps; ++s) {
+          const Word operand = operands[s * kTileWords];
+#pragma unroll
+          for (int k = 0; k < kParts; ++k) weights[k][s].template multiply<T>(operand, sums[k]);
+        }
+        const int offset =
+            tile * static_cast<int>(sizeof(Tile)) + (1 - buffer) * static_cast<int>(sizeof(own.parts[0]));
+        const int box_offset =
+            tile * static_cast<int>(sizeof(Tile)) + (1 - buffer) * static_cast<int>(sizeof(cuda::Mailbox));
+#pragma unroll
+        for (int k = 0; k < kParts; ++k) {
+          const std::uint32_t message[4] = {static_cast<std::uint32_t>(__float_as_int(sums[k][0])),
+                                            static_cast<std::uint32_t>(__float_as_int(sums[k][1])),
+                                            static_cast<std::uint32_t>(__float_as_int(sums[k][2])),
+                                            static_cast<std::uint32_t>(__float_as_int(sums[k][3]))};
+          if (sends[k]) cuda::send_message(to[k] + offset, message, boxes_there[k] + box_offset);
+        }
+      }
+      // Now what nobody waits for.
+      if (has_unit && here.at.exists) {
+        *reinterpret_cast<Word*>(dz_of_lane + 4 * here.at.first) = word;
+      }
+      if (holds) {
+        float dc_before = keep_c * dc + dcell * f;
+        if (resets) cell.dc0[index] += dc_before, dc_before = 0;
+        own.states[0][thread] = keep_h * all, own.states[1][thread] = dc_before;
+      } else {
+        own.states[0][thread] = dh;
+      }
+    }
+  }
+  cuda::cluster_sync();  // nobody has ended before its messages are taken
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,94 @@
+// Which calls run as sweeps on clusters, and their launch.
+#pragma once
+
+#include "cuda/cluster_launch.h"
+#include "recurrent/cuda/cluster_backward.cuh"
+#include "recurrent/cuda/cluster_forward.cuh"
+#include "recurrent/cuda/product_steps.cuh"
+
+namespace warpalign::detail::recurrent {
+
+template <class T, int kSteps, bool kPlain>
+inline const cuda::Kernel kClusterForward{
+    kKernels,
+    kSteps == 16 ? (kPlain ? "clusters of up to 8" : "clusters of up to 8, options")
+                 : (kPlain ? "clusters of up to 16" : "clusters of up to 16, options"),
+    cuda::type_name<T>(), cluster_forward_kernel<T, kSteps, kPlain>};
+template <class T, int kParts, bool kPlain>
+inline const cuda::Kernel kClusterBackward{
+    kKernels,
+    kParts == 2 ? (kPlain ? "clusters of up to 8 back" : "clusters of up to 8 back, options")
+                : (kPlain ? "clusters of up to 16 back" : "clusters of up to 16 back, options"),
+    cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kPlain>};
+
+// A kernel, and its shared memory.
+template <class T>
+struct ClusterKernel {
+  const cuda::Kernel<ClusterParams<T>>* kernel;
+  std::size_t fixed_bytes, tile_bytes;
+
+  static ClusterKernel of(int ranks, bool backward, bool plain) {
+    return plain ? of<true>(ranks, backward) : of<false>(ranks, backward);
+  }
+
+ private:
+  template <bool kPlain>
+  static ClusterKernel of(int ranks, bool backward) {
+    constexpr int kFew = kMostRanks / 2;
+    if (backward) {
+      constexpr std::size_t kFixed = sizeof(OwnGradients);
+      if (ranks <= kFew) return {&kClusterBackward<T, 2, kPlain>, kFixed, sizeof(BackwardTile<kFew>)};
+      return {&kClusterBackward<T, 4, kPlain>, kFixed, sizeof(BackwardTile<kMostRanks>)};
+    }
+    if (ranks <= kFew) return {&kClusterForward<T, 16, kPlain>, 0, sizeof(ForwardTile<16>)};
+    return {&kClusterForward<T, 32, kPlain>, 0, sizeof(ForwardTile<32>)};
+  }
+};
+
+inline bool is_aligned_to_words(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % sizeof(cuda::Word) == 0;
+}
+
+// Enqueues the sweep of a layer; false: it has to run in another way.
+template <class T>
+bool run_on_clusters(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
+  if constexpr (sizeof(T) == 2) {
+    constexpr int kFirstMajor = 9;
+    int device = 0;
+    const int ranks = cuda::div_up(p.hidden, kBlockUnits), directions = directions_of(p);
+    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return false;
+    if (!queue.status().ok() || !cuda::to_status(cudaGetDevice(&device)).ok()) return false;
+    if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return false;
+    for (int d = 0; d < directions; ++d) {
+      if (!is_aligned_to_words(step.cell[d].y) || !is_aligned_to_words(step.cell[d].h_all)) return false;
+    }
+    const auto way = ClusterKernel<T>::of(ranks, backward, is_plain(p));
+    const auto most_bytes =
+        static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
+    if (most_bytes < way.fixed_bytes + way.tile_bytes) return false;
+    const int most_tiles = static_cast<int>((most_bytes - way.fixed_bytes) / way.tile_bytes);
+    cuda::LaunchConfig config{.blocks = 0, .threads = kClusterThreads};
+    config.cluster = ranks;
+    config.shared_bytes = way.fixed_bytes + way.tile_bytes;
+    int resident = 0;
+    if (!cuda::resident_clusters(way.kernel->function(), config, &resident).ok() || resident == 0)
+      return false;
+    // Clusters that find no place wait until others have ended. A step takes as long as about 2 tiles' work
+    // and the work of its own tiles.
+    const int all_tiles = cuda::div_up(p.batch, 8);
+    int best = 0, tiles = 1, in_turn = 0;
+    for (int n = 1; n <= std::min(most_tiles, all_tiles); ++n) {
+      const int rounds = cuda::div_up(directions * cuda::div_up(all_tiles, n), resident);
+      if (best == 0 || (n + 2) * rounds < best) best = (n + 2) * rounds, tiles = n, in_turn = n * rounds;
+    }
+    if (in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
+    const ClusterParams<T> params{{step.cell[0], step.cell[1]}, ranks, cuda::div_up(all_tiles, tiles), tiles};
+    config.blocks = directions * params.slices * ranks;
+    config.shared_bytes = way.fixed_bytes + tiles * way.tile_bytes;
+    return queue.try_launch(*way.kernel, config, params);
+  } else {
+    return false;
+  }
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,233 @@
+// The forward sweep of a layer on clusters. A warp has the gates of 4 units for all of the depth: 16 rows of
+// R. A block sends each new h to all blocks.
+#pragma once
+
+#include "recurrent/cuda/cluster_sweep.cuh"
+#include "recurrent/cuda/forward.cuh"
+
+namespace warpalign::detail::recurrent {
+
+// Messages of the nearest 8 ranks come first, and are waited for by themselves.
+constexpr int kNearRanks = 8;
+constexpr int kSendBytes = kBlockUnits * 8 * 2;  // to a block, of a tile
+
+// Shared memory of a tile of rows: h before steps of even and of odd place, what each thread carries from
+// step to step, and the mailboxes by buffer and nearness.
+template <int kSteps>
+struct alignas(16) ForwardTile {
+  cuda::Word h[2][kSteps * kTileWords];
+  float states[2][kClusterThreads];  // c, and h unless the sweep is plain
+  cuda::Mailbox boxes[2][2];
+};
+
+// R's columns lie in the order in which blocks send: the own rank's first, then those of rank + 1, ...
+// Rows of lanes with lane / 4 < 4 are i and f of unit lane / 4 % 4, the others' are g and o.
+template <class T, int kSteps>
+__device__ __forceinline__ void load_weights(const CudaCell<T>& cell, const ClusterPlace& at, int ranks,
+                                             Weights16 (&weights)[kSteps]) {
+  const int g = at.lane / 4, unit = at.rank * kBlockUnits + at.warp * kWarpUnits + g % 4;
+  const T* const upper = cell.hh + (static_cast<Offset>(g / 4 * 2) * cell.hidden + unit) * cell.output_stride;
+  const T* const lower = upper + static_cast<Offset>(cell.hidden) * cell.output_stride;
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    const int word = 4 * s + at.lane % 4, slot = word / kClusterWarps;
+    const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
+    const bool is_there = unit < cell.hidden && slot < ranks && column < cell.hidden;
+    weights[s] = {is_there ? *reinterpret_cast<const cuda::Word*>(upper + column) : 0,
+                  is_there ? *reinterpret_cast<const cuda::Word*>(lower + column) : 0};
+  }
+}
+
+template <class T, int kSteps, bool kPlain>
+__global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(ClusterParams<T> p) {
+  using cuda::Word;
+  const ClusterPlace at(p);
+  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, ranks = p.ranks;
+  const auto rows_at = rows_of<kPlain>(cell.at);
+  const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
+  auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
+  Weights16 weights[kSteps];
+  load_weights(cell, at, ranks, weights);
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) weights[s].settle(reinterpret_cast<Weights16*>(tiles));
+  __syncthreads();
+
+  // This thread's: a unit, and row `row` of every tile.
+  const UnitLanes<4, 8> lanes;
+  const int odd = lane / 16, row = lane % 4 * 2 + odd;
+  const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
+  const bool has_unit = unit < hidden;
+  float bias[4];
+#pragma unroll
+  for (int gate = 0; gate < 4; ++gate) bias[gate] = has_unit ? bias_of(cell, gate * hidden + unit) : 0.0f;
+
+  for (int n = thread; n < at.tiles * kSteps * kTileWords; n += kClusterThreads) {
+    const int tile = n / (kSteps * kTileWords), word = n % (kSteps * kTileWords) / 8, r = n % 8;
+    const int slot = word / kClusterWarps, b = at.first_row + tile * 8 + r;
+    const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
+    const bool is_there = slot < ranks && column < hidden && b < batch;
+    const T* const from = cell.h0 + static_cast<Offset>(b) * cell.output_stride + column;
+    tiles[tile].h[0][word_place(word, r)] = is_there ? *reinterpret_cast<const Word*>(from) : 0;
+    tiles[tile].h[1][word_place(word, r)] = 0;
+  }
+  for (int tile = 0; tile < at.tiles; ++tile) {
+    const int b = at.first_row + tile * 8 + row;
+    const bool is_own = has_unit && b < batch;
+    tiles[tile].states[0][thread] = is_own ? cell.c[static_cast<Offset>(b) * hidden + unit] : 0.0f;
+    tiles[tile].states[1][thread] =
+        is_own ? cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
+  }
+  const int bytes[2] = {min(ranks, kNearRanks) * kSendBytes, (ranks - kNearRanks) * kSendBytes};
+  if (thread == 0) {
+    for (int tile = 0; tile < at.tiles; ++tile) {
+      for (int buffer = 0; buffer < 2; ++buffer) {
+        for (int far = 0; far < 2; ++far) {
+          cuda::mailbox_init(&tiles[tile].boxes[buffer][far]);
+          if (bytes[far] > 0) cuda::mailbox_expect(&tiles[tile].boxes[buffer][far], bytes[far]);
+        }
+      }
+    }
+  }
+  cuda::cluster_sync();
+
+  // 8 lanes have the same two rows' words, and send them to a near and a far rank each.
+  cuda::ClusterAddress to[2], boxes_there[2];
+  bool sends[2];
+#pragma unroll
+  for (int far = 0; far < 2; ++far) {
+    const int slot = lanes.unit + 4 * odd + far * kNearRanks;
+    sends[far] = slot < ranks;
+    const int peer = sends[far] ? (at.rank + ranks - slot) % ranks : at.rank;
+    const int place = word_place(slot * kClusterWarps + at.warp, row - odd);
+    to[far] = cuda::cluster_address(tiles[0].h[0], peer) + place * static_cast<int>(sizeof(Word));
+    boxes_there[far] = cuda::cluster_address(&tiles[0].boxes[0][far], peer);
+  }
+  // Who writes which array: h or c of the lanes' four units.
+  T* const arrays[4] = {cell.tape_h, cell.y, cell.h_all, cell.tape_c};
+  T* array = lanes.unit == 0   ? arrays[0]
+             : lanes.unit == 1 ? arrays[1]
+             : lanes.unit == 2 ? arrays[2]
+                               : arrays[3];
+  if (array) array += first_unit;
+  const bool keeps_gates = cell.tape_c != nullptr;
+
+  // This lane's gate of the four units, in the row at 0.
+  T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
+  const auto gates_at = [&](const RowAt& r) { return reinterpret_cast<Word*>(gates_of_lane + 4 * r.first); };
+  RowAt next = row_at(rows_at, cell.step_at(0), at.first_row + row, hidden);
+  Word next_gates = has_unit && next.holds ? *gates_at(next) : 0;
+  for (int place = 0; place < steps; ++place) {
+    const int t = cell.step_at(place), buffer = place % 2;
+    for (int tile = 0; tile < at.tiles; ++tile) {
+      ForwardTile<kSteps>& own = tiles[tile];
+      const int b = at.first_row + tile * 8 + row;
+      const RowAt here = next;
+      float z[4], state = own.states[0][thread];
+      widen_word<T>(lanes.transpose(next_gates), z);
+#pragma unroll
+      for (int gate = 0; gate < 4; ++gate) z[gate] += bias[gate];
+      {
+        const bool is_last = tile + 1 == at.tiles;
+        next = row_at(rows_at, is_last ? cell.step_at(place + 1) : t,
+                      at.first_row + (is_last ? 0 : tile + 1) * 8 + row, hidden);
+        next_gates = has_unit && next.holds ? *gates_at(next) : 0;
+      }
+
+      // Four sums, so that products need not wait for each other.
+      float sums[4][4] = {};
+      const Word* const operands = operand_of_lane(own.h[buffer]);
+#pragma unroll
+      for (int far = 0; far < 2; ++far) {
+        if (far == 1 && kSteps <= 2 * kNearRanks) continue;
+        if (place > 0 && bytes[far] > 0) {
+          cuda::mailbox_wait(&own.boxes[buffer][far], (place - 1) / 2);
+          if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer][far], bytes[far]);
+        }
+#pragma unroll
+        for (int k = 0; k < 2 * kNearRanks; ++k) {
+          const int s = far * 2 * kNearRanks + k;
+          if (s < kSteps)
+            weights[s < kSteps ? s : 0].template multiply<T>(operands[s * kTileWords], sums[s % 4]);
+        }
+      }
+      float rows[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) rows[k] = (sums[0][k] + sums[1][k]) + (sums[2][k] + sums[3][k]);
+      // A lane gives its odd or even row of the batch for the other two gates.
+      const float first = cuda::shuffle_xor(odd ? rows[0] : rows[1], 16);
+      const float second = cuda::shuffle_xor(odd ? rows[2] : rows[3], 16);
+      z[0] += odd ? first : rows[0], z[1] += odd ? second : rows[2];
+      z[2] += odd ? rows[1] : first, z[3] += odd ? rows[3] : second;
+
+      const Activation<T>& a = cell.activation;
+      float values[4];
+      a.gates(z, values);
+      float c = values[1] * state + values[0] * values[2], fresh = values[3] * a.squash(c);
+      // Pairs of h and c: as they are sent, and kept in the arrays. c of the first is not used.
+      std::uint32_t to_send, to_keep;
+      float c_to_keep;
+      if constexpr (kPlain) {
+        to_send = to_keep = cuda::narrow_pair<T>(fresh, c);
+        c_to_keep = c;
+      } else {
+        const float before = own.states[1][thread];
+        const float keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+        if (keep_h != 0) fresh = keep_h * before + (1 - keep_h) * fresh;
+        const float keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+        if (keep_c != 0) c = keep_c * state + (1 - keep_c) * c;
+        // A row without this step keeps its state, and gets zeros.
+        float h_after = here.holds ? fresh : before;
+        c_to_keep = here.holds ? c : state;
+        if (!here.holds) c = 0, fresh = 0;
+        to_keep = cuda::narrow_pair<T>(fresh, c);
+        const int later = cell.step_at(place + 1);
+        if (has_unit && rows_at.holds(later, b) && rows_at.resets_at(later, b)) {
+          h_after = cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]);
+          c_to_keep = cell.c0[static_cast<Offset>(b) * hidden + unit];
+        }
+        to_send = cuda::narrow_pair<T>(h_after, c);
+        own.states[1][thread] = cuda::widen(first_of<T>(to_send));
+      }
+      own.states[0][thread] = c_to_keep;
+
+      Word word, cells;
+      lanes.join(to_send, word, cells);
+      const Word other = cuda::shuffle_xor(word, 16);
+      if (place + 1 < steps) {
+        const Word even = odd ? other : word, uneven = odd ? word : other;
+        const std::uint32_t message[4] = {
+            static_cast<std::uint32_t>(even), static_cast<std::uint32_t>(even >> 32),
+            static_cast<std::uint32_t>(uneven), static_cast<std::uint32_t>(uneven >> 32)};
+        const int buffer_bytes = static_cast<int>(sizeof(own.h[0]));
+        const int offset = tile * static_cast<int>(sizeof(own)) + (1 - buffer) * buffer_bytes;
+        const int box_offset =
+            tile * static_cast<int>(sizeof(own)) + (1 - buffer) * 2 * static_cast<int>(sizeof(cuda::Mailbox));
+#pragma unroll
+        for (int far = 0; far < 2; ++far) {
+          if (sends[far]) cuda::send_message(to[far] + offset, message, boxes_there[far] + box_offset);
+        }
+      }
+
+      // Now what nobody waits for.
+      Word kept = word;
+      if constexpr (!kPlain) lanes.join(to_keep, kept, cells);
+      const Word gates = lanes.transpose(narrow_word<T>(values));
+      if (has_unit && here.exists) {
+        if (keeps_gates && here.holds) *gates_at(here) = gates;
+        if (array) {
+          const Offset begin = lanes.unit == 1 ? here.row * cell.y_stride : here.first;
+          *reinterpret_cast<Word*>(array + begin) = lanes.unit == 3 ? cells : kept;
+        }
+        if (cell.c_all) cell.write_cell(cell.c_all, here.first + unit, c);
+      }
+      if (place == steps - 1 && has_unit && b < batch) {  // the state behind the sweep
+        h_behind(cell)[static_cast<Offset>(b) * cell.output_stride + unit] = first_of<T>(to_send);
+        cell.c[static_cast<Offset>(b) * hidden + unit] = c_to_keep;
+      }
+    }
+  }
+  cuda::cluster_sync();  // nobody has ended before its messages are taken
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,123 @@
+// Whole sweeps in one launch whose blocks hand h, or parts of dh, to each other's shared memory: up to 512
+// units of 16-bit types, no layer norm, no projection. sm_90 and later.
+//
+// A cluster of blocks holds R once, in registers, and has a slice of the batch. Clusters never meet. A block
+// has 32 units, a warp 4 of them for 8 rows of the batch at a time: a thread finishes one unit of one row.
+// A slice has tiles of 8 rows, which take turns.
+//
+// Messages go to two buffers in turn. A block sends for step s + 1 only when it has all messages of step s,
+// and everybody sends those behind the last look at messages of step s - 1. So nothing is overwritten early,
+// and waiting needs no barrier of the cluster. Waiting ends because hardware starts a cluster as a whole.
+#pragma once
+
+#include "cuda/cluster.cuh"
+#include "cuda/remote_access.cuh"
+#include "cuda/shared.cuh"
+#include "recurrent/cuda/params.cuh"
+#include "recurrent/cuda/weights.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kClusterWarps = 8;
+constexpr int kClusterThreads = kClusterWarps * cuda::kWarpSize;
+constexpr int kMostRanks = 16;  // blocks of a cluster
+constexpr int kWarpUnits = 4;   // 16-bit elements of a word
+constexpr int kBlockUnits = kClusterWarps * kWarpUnits;
+constexpr int kTileWords = 32;  // of a k-step of 16 columns and 8 rows
+
+template <class T>
+struct ClusterParams {
+  CudaCell<T> cell[2];
+  int ranks;   // blocks of a cluster
+  int slices;  // of a direction
+  int tiles;   // of a slice
+};
+
+struct ClusterPlace {
+  int rank, warp, lane, direction, first_row, tiles;
+
+  template <class T>
+  __device__ __forceinline__ explicit ClusterPlace(const ClusterParams<T>& p) {
+    const int cluster = static_cast<int>(blockIdx.x) / p.ranks, slice = cluster % p.slices;
+    rank = cuda::cluster_rank();
+    warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+    lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    direction = cluster / p.slices;
+    first_row = slice * p.tiles * 8;
+    tiles = min(p.tiles, (p.cell[0].at.batch - first_row + 7) / 8);
+  }
+};
+
+// Where word `word` of row `row` lies among the words of a tile of rows, so that neither those who write it
+// nor the lanes that read operands of mma_half() meet in a bank.
+__device__ __forceinline__ int word_place(int word, int row) {
+  const int t = word % 4;
+  return word / 4 * kTileWords + t * 8 + (row ^ t / 2 * 4);
+}
+// This lane's operand: the word of row lane / 4, columns 4 t ... 4 t + 3 of the k-step, with t = lane % 4.
+__device__ __forceinline__ const cuda::Word* operand_of_lane(const cuda::Word* words) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  return words + word_place(lane % 4, lane / 4);
+}
+
+// Four lanes whose numbers differ in the bits kFirst and kSecond have the units of a word for the same row.
+template <int kFirst, int kSecond>
+struct UnitLanes {
+  int unit;  // 0 ... 3: of this lane
+
+  __device__ __forceinline__ UnitLanes() {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    unit = (lane & kFirst ? 1 : 0) + (lane & kSecond ? 2 : 0);
+  }
+  // The words of the four lanes' elements, in all of them. Elements of two arrays come in a pair.
+  __device__ __forceinline__ void join(std::uint32_t both, cuda::Word& lower, cuda::Word& upper) const {
+    const std::uint32_t other = cuda::shuffle_xor(both, kFirst);
+    const std::uint32_t even = unit % 2 ? other : both, odd = unit % 2 ? both : other;
+    lower = join_pairs((even & 0xffffu) | odd << 16);
+    upper = join_pairs(even >> 16 | (odd & 0xffff0000u));
+  }
+  // Element k of lane n's word becomes element n of lane k's.
+  __device__ __forceinline__ cuda::Word transpose(cuda::Word word) const {
+    const auto low = static_cast<std::uint32_t>(word), high = static_cast<std::uint32_t>(word >> 32);
+    const std::uint32_t far = cuda::shuffle_xor(unit / 2 ? low : high, kSecond);
+    const std::uint32_t a = unit / 2 ? far : low, b = unit / 2 ? high : far;
+    const std::uint32_t evens = (a & 0xffffu) | b << 16, odds = a >> 16 | (b & 0xffff0000u);
+    const std::uint32_t near = cuda::shuffle_xor(unit % 2 ? evens : odds, kFirst);
+    const std::uint32_t even = unit % 2 ? near : evens, odd = unit % 2 ? odds : near;
+    const std::uint32_t first = (even & 0xffffu) | odd << 16, second = even >> 16 | (odd & 0xffff0000u);
+    return first | static_cast<cuda::Word>(second) << 32;
+  }
+
+ private:
+  __device__ __forceinline__ cuda::Word join_pairs(std::uint32_t pair) const {
+    const std::uint32_t far = cuda::shuffle_xor(pair, kSecond);
+    return unit / 2 ? far | static_cast<cuda::Word>(pair) << 32 : pair | static_cast<cuda::Word>(far) << 32;
+  }
+};
+template <class T>
+__device__ __forceinline__ void widen_word(cuda::Word word, float (&to)[4]) {
+  cuda::widen_pair<T>(static_cast<std::uint32_t>(word), to[0], to[1]);
+  cuda::widen_pair<T>(static_cast<std::uint32_t>(word >> 32), to[2], to[3]);
+}
+template <class T>
+__device__ __forceinline__ T first_of(std::uint32_t pair) {
+  return {static_cast<std::uint16_t>(pair)};
+}
+template <class T>
+__device__ __forceinline__ cuda::Word narrow_word(const float (&v)[4]) {
+  return cuda::narrow_pair<T>(v[0], v[1]) | static_cast<cuda::Word>(cuda::narrow_pair<T>(v[2], v[3])) << 32;
+}
+
+// What there is of (t, b). first: where its H entries begin in arrays of them.
+struct RowAt {
+  Offset row, first;
+  bool exists, holds;
+};
+template <class Rows>
+__device__ __forceinline__ RowAt row_at(const Rows& rows, int t, int b, int hidden) {
+  const bool exists = rows.has_row(t, b);
+  const Offset row = exists ? rows.first(t) + b : 0;
+  return {row, row * hidden, exists, exists && rows.holds(t, b)};
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,101 @@
+// Steps whose products with R are those of the front end, for batches that give a matrix product enough work:
+// a product and a kernel by elements for each step. R h is added to W x, and rounded with it; the parts of dh
+// are rounded too.
+#pragma once
+
+#include "recurrent/cuda/memory.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kRowsOfProducts = 64;  // fewer rows are other ways' work
+constexpr int kTilesOfProducts = 8;  // tiles in turn, from which products are the faster way
+
+// Whether there are such steps for a problem. The same for every device, since memory is laid out by it.
+template <class T>
+bool may_take_products(const LstmProblem& p) {
+  return sizeof(T) == 2 && !p.layer_norm && p.projection == 0 && !p.row_starts && p.batch >= kRowsOfProducts;
+}
+template <class T>
+bool takes_products(const Queue& queue, const LstmProblem& p) {
+  return may_take_products<T>(p) && queue.execution().matrix_product.run &&
+         !queue.execution().batch_invariant;
+}
+
+// Element n of the directions' units of all rows. The gates hold W x + R h.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) cell_by_elements_kernel(StepParams<T> p) {
+  const Offset units = static_cast<Offset>(p.cell[0].at.batch) * p.cell[0].hidden;
+  for_elements(p.blocks_of_direction * units, [&](Offset n) {
+    const CudaCell<T>& cell = p.cell[n / units];
+    const int b = static_cast<int>(n % units / cell.hidden), unit = static_cast<int>(n % cell.hidden);
+    Sum<T> nothing_more[4] = {};
+    CellTask<T>::finish(cell, p.place, b, unit, nothing_more);
+  });
+}
+// The same backward, from R^T dz of the step swept before.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) carry_by_elements_kernel(StepParams<T> p) {
+  const Offset units = static_cast<Offset>(p.cell[0].at.batch) * p.cell[0].hidden;
+  for_elements(p.blocks_of_direction * units, [&](Offset n) {
+    const CudaCell<T>& cell = p.cell[n / units];
+    const int b = static_cast<int>(n % units / cell.hidden), unit = static_cast<int>(n % cell.hidden);
+    carry_unit(cell, p.place, b, unit, p.place > 0 ? cuda::widen(cell.carried[n % units]) : Sum<T>(0));
+  });
+}
+template <class T>
+inline const cuda::Kernel kCellByElements{kKernels, "step by products", cuda::type_name<T>(),
+                                          cell_by_elements_kernel<T>};
+template <class T>
+inline const cuda::Kernel kCarryByElements{kKernels, "step back by products", cuda::type_name<T>(),
+                                           carry_by_elements_kernel<T>};
+
+// The forward sweep of a layer.
+template <class T>
+void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+  const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
+  params.blocks_of_direction = directions_of(p);
+  for (params.place = 0; params.place < p.steps; ++params.place) {
+    for (int d = 0; d < directions_of(p); ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const Offset t = cell.reverse ? p.steps - 1 - params.place : params.place;
+      queue.multiply({p.dtype,
+                      batch,
+                      gates,
+                      p.hidden,
+                      cell.h[params.place % 2],
+                      {cell.output_stride, 1},
+                      cell.hh,
+                      {1, cell.output_stride},
+                      cell.gates + t * batch * gates,
+                      gates,
+                      true});
+    }
+    queue.for_each(static_cast<std::size_t>(directions_of(p) * batch * p.hidden), kCellByElements<T>, params);
+  }
+}
+template <class T>
+void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+  const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
+  params.blocks_of_direction = directions_of(p);
+  for (params.place = 0; params.place <= p.steps; ++params.place) {
+    for (int d = 0; d < directions_of(p) && params.place > 0; ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const Offset t = cell.reverse ? params.place - 1 : p.steps - params.place;  // swept before
+      queue.multiply({p.dtype,
+                      batch,
+                      p.hidden,
+                      gates,
+                      cell.dz + t * batch * cell.gates_stride,
+                      {cell.gates_stride, 1},
+                      cell.hh_across,
+                      {1, cell.gates_stride},
+                      cell.carried,
+                      p.hidden,
+                      false});
+    }
+    queue.for_each(static_cast<std::size_t>(directions_of(p) * batch * p.hidden), kCarryByElements<T>,
+                   params);
+  }
+}
+
+}  // namespace warpalign::detail::recurrent
