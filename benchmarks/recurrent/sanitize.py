@@ -14,18 +14,39 @@ import torch
 from benchmarks.recurrent.measure import WRONG, Problem
 from benchmarks.recurrent.sizes import Size
 
-# Launches per step and sweeps in one launch; units that no block fills; several slices of the batch.
+_DTYPES = ("float64", "float32", "float16", "bfloat16")
 CASES = [
-    Size(3, 9, 5, 20),
-    Size(3, 17, 8, 36, 1, 2, dtype="float16"),
-    Size(2, 3, 8, 260),
-    Size(2, 3, 8, 516, dtype="float16"),
-    Size(3, 3, 5, 21, dtype="bfloat16"),
-    Size(3, 9, 5, 21, 2, 2, dtype="float32", activation="hard"),
-    Size(3, 4, 5, 21, 2, P=6, dtype="float32", options="lengths"),
-    Size(3, 4, 5, 21, P=6, dtype="float32", options="layer_norm"),
+    # Sweeps on clusters of few and of many blocks, and of the whole grid, with R in registers alone or in shared memory
+    # too; with options and without. Units that no block fills, and several slices of the batch.
+    *(
+        size._replace(dtype=dtype)
+        for dtype in _DTYPES[2:]
+        for size in (
+            Size(3, 9, 5, 20),
+            Size(3, 17, 8, 36, 1, 2),
+            Size(3, 9, 5, 20, options="lengths"),
+            Size(3, 3, 8, 260),
+            Size(3, 3, 8, 260, options="lengths"),
+            Size(3, 3, 8, 516),
+            Size(3, 3, 8, 516, options="lengths"),
+            Size(3, 2, 8, 1028),
+            Size(3, 2, 8, 1028, options="lengths"),
+        )
+    ),
+    # Launches per step.
+    *(
+        size._replace(dtype=dtype)
+        for dtype in _DTYPES
+        for size in (
+            Size(3, 4, 5, 21, 2, P=6, options="lengths"),
+            Size(3, 4, 5, 21, P=6, options="layer_norm"),
+        )
+    ),
+    *(Size(3, 9, 5, 21, 2, 2, dtype=dtype, activation="hard") for dtype in _DTYPES),
     Size(3, 4, 5, 20, 1, 2, dtype="float32", options="layer_norm"),
 ]
+# Masks are drawn anew in each call: these have no reference.
+RANDOM_CASES = [Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES]
 
 
 def wrong(size: Size, device: torch.device) -> str | None:
@@ -52,7 +73,11 @@ def run_cases(device: torch.device, cases: int | None = None) -> int:
         if message:
             failures += 1
             print(f"WRONG: {size.name}: {message}", file=sys.stderr)
-    print(f"{len(CASES[:cases])} cases, {failures} wrong")
+    for size in RANDOM_CASES[:cases]:
+        if not all(result.isfinite().all() for result in Problem(size, device).step()):
+            failures += 1
+            print(f"WRONG: {size.name}: not finite", file=sys.stderr)
+    print(f"{len(CASES[:cases]) + len(RANDOM_CASES[:cases])} cases, {failures} wrong")
     return failures
 
 

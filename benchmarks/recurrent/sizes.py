@@ -51,6 +51,7 @@ _PLAIN = [
 ]
 SIZES: list[Size] = [
     *(size._replace(dtype=dtype) for size in _PLAIN for dtype in ("bfloat16", "float16")),
+    Size(256, 512, 1024, 1024),
     Size(256, 32, 2048, 1024, 6),
     Size(512, 32, 240, 1536, 2),
     *(size._replace(dtype="float32") for size in _PLAIN[:2]),

@@ -1,5 +1,8 @@
 """What `make gpu-check` measures of the LSTM."""
 
+from functools import partial
+
+from benchmarks.harness.kernels import launches
 from benchmarks.harness.suite import Suite
 from benchmarks.recurrent.measure import measure, not_reproducible
 from benchmarks.recurrent.sizes import QUICK_SIZES, SIZES
@@ -23,4 +26,5 @@ SUITE = Suite(
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.recurrent.sanitize",
+    launches=partial(launches, "recurrent"),
 )
