@@ -250,6 +250,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
     if (unit >= hidden) return nullptr;
     return cell.hh + (static_cast<Offset>(gate) * hidden + unit) * cell.output_stride;
   });
+  __syncthreads();  // the places become those of sums
   float bias[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) bias[gate] = has_unit ? bias_of(cell, gate * hidden + at.unit) : 0.0f;
@@ -344,6 +345,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
     const int unit = at.rank * kOwnUnits + r;
     return unit < hidden ? cell.hh_across + static_cast<Offset>(unit) * depth : nullptr;
   });
+  __syncthreads();  // the places become those of sums
   for (int tile = 0; tile < p.tiles; ++tile) {
     const int b = at.batch_row(p, tile, at.row);
     const bool is_own = has_unit && b < batch;
