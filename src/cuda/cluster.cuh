@@ -1,9 +1,13 @@
 // Thread block clusters: the blocks that LaunchConfig::cluster places together, and their shared memory.
 // sm_90 and later; a launch with a cluster fails on other devices.
 //
-// A message is 16 bytes that a thread writes into any block's shared memory. A Mailbox there counts the
-// bytes. It has phases, counted from 0. A phase ends when one thread has announced its bytes and all of them
-// have arrived. A message of the next phase must not be able to arrive before this one has ended.
+// A message is 16 bytes that a thread writes into the shared memory of any block of the cluster, its own too.
+// A cluster has two blocks at least where there are messages: in a launch without clusters an H200 reports an
+// illegal instruction, and compute-sanitizer that the cluster is too small.
+//
+// A Mailbox counts the bytes that arrive. It has phases, counted from 0. A phase ends when one thread has
+// announced its bytes and all of them have arrived. A message of the next phase must not be able to arrive
+// before this one has ended.
 //
 // A block's shared memory ends with the block: blocks that read each other's call cluster_sync() before the
 // first access, so that all have begun, and behind the last one, so that none has ended.
@@ -26,6 +30,7 @@ __device__ __forceinline__ int cluster_rank() {
 
 // Waits for all threads of the cluster. Memory written before is seen behind by all of them.
 __device__ __forceinline__ void cluster_sync() {
+  __syncwarp();  // the instructions are for whole warps
   asm volatile(
       "barrier.cluster.arrive.aligned;\n"
       "barrier.cluster.wait.aligned;" ::
@@ -67,7 +72,9 @@ __device__ __forceinline__ void mailbox_expect(Mailbox* box, int bytes) {
                "r"(bytes)
                : "memory");
 }
-// The whole warp waits until phase `phase` has ended, and sees its messages.
+// The whole warp waits until phase `phase` has ended, and sees its messages. The scope is the block's, though
+// messages come from the cluster: the cluster's would also drop all of the first-level cache (CCTL.IVALL in
+// the machine code), and messages lie in this block's shared memory.
 __device__ __forceinline__ void mailbox_wait(Mailbox* box, int phase) {
   unsigned done = 0;
   while (!done) {

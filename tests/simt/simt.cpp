@@ -39,6 +39,7 @@ class Team {
  public:
   explicit Team(int blocks) : blocks_(blocks), thread_pointers_(blocks) {}
 
+  [[nodiscard]] int blocks() const { return static_cast<int>(blocks_); }
   // Every block calls this before it begins.
   void enter(int rank) { thread_pointers_[rank] = static_cast<unsigned char*>(__builtin_thread_pointer()); }
   // Every block calls this once per meeting. Returns whether the meeting with this number is over.
@@ -214,8 +215,12 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
 }
 int sync_block(int any) { return block->sync(any); }
 int cluster_rank() { return block->rank; }
+int cluster_size() { return block->team->blocks(); }
 void sync_cluster() { block->sync_team(); }
-void* in_block(void* shared, int rank) { return block->team->in_block(shared, rank); }
+void* in_block(void* shared, int rank) {
+  if (rank < 0 || rank >= cluster_size()) fail("no block of the cluster has this rank");
+  return block->team->in_block(shared, rank);
+}
 
 namespace {
 

@@ -58,9 +58,10 @@ const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value);
 // All threads of the block that have not ended; whether any of them brought 1.
 int sync_block(int any);
 
-// This block's place in its cluster; waiting for all threads of the cluster; where the block of this rank has
-// what this one has at `shared`.
+// This block's place in its cluster; the cluster's blocks; waiting for all threads of the cluster; where the
+// block of this rank has what this one has at `shared`.
 int cluster_rank();
+int cluster_size();
 void sync_cluster();
 void* in_block(void* shared, int rank);
 

@@ -55,7 +55,8 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   if constexpr (sizeof(T) == 2) {
     constexpr int kFirstMajor = 9;
     int device = 0;
-    const int ranks = cuda::div_up(p.hidden, kBlockUnits), directions = directions_of(p);
+    const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
+    const int directions = directions_of(p);
     if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return false;
     if (!queue.status().ok() || !cuda::to_status(cudaGetDevice(&device)).ok()) return false;
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return false;

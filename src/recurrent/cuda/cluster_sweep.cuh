@@ -20,8 +20,8 @@ namespace warpalign::detail::recurrent {
 
 constexpr int kClusterWarps = 8;
 constexpr int kClusterThreads = kClusterWarps * cuda::kWarpSize;
-constexpr int kMostRanks = 16;  // blocks of a cluster
-constexpr int kWarpUnits = 4;   // 16-bit elements of a word
+constexpr int kFewestRanks = 2, kMostRanks = 16;  // blocks of a cluster; one alone gets no messages
+constexpr int kWarpUnits = 4;                     // 16-bit elements of a word
 constexpr int kBlockUnits = kClusterWarps * kWarpUnits;
 constexpr int kTileWords = 32;  // of a k-step of 16 columns and 8 rows
 

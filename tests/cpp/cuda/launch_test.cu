@@ -124,6 +124,65 @@ TEST_F(LaunchCuda, BlocksOfAClusterReachEachOther) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
+// A message of a round: its words tell who sends it, in which round.
+__device__ std::uint32_t word_of(int round, int from, int lane, int word) {
+  return static_cast<std::uint32_t>(((round * 16 + from) * 32 + lane) * 4 + word);
+}
+
+// Every lane of a block sends a message to every block of its cluster, `rounds` times, through two buffers.
+__global__ void exchange_messages(int cluster, int rounds, int* wrong) {
+  __shared__ cuda::Mailbox boxes[2];
+  auto* const words = reinterpret_cast<std::uint32_t(*)[16][32][4]>(cuda::dynamic_shared());
+  const int rank = cuda::cluster_rank(), lane = static_cast<int>(threadIdx.x), bytes = cluster * 32 * 16;
+  if (lane == 0) {
+    for (cuda::Mailbox& box : boxes) {
+      cuda::mailbox_init(&box);
+      cuda::mailbox_expect(&box, bytes);
+    }
+  }
+  cuda::cluster_sync();
+  for (int round = 0; round < rounds; ++round) {
+    const int buffer = round % 2;
+    const std::uint32_t message[4] = {word_of(round, rank, lane, 0), word_of(round, rank, lane, 1),
+                                      word_of(round, rank, lane, 2), word_of(round, rank, lane, 3)};
+    for (int to = 0; to < cluster; ++to) {
+      cuda::send_message(cuda::cluster_address(words[buffer][rank][lane], to), message,
+                         cuda::cluster_address(&boxes[buffer], to));
+    }
+    cuda::mailbox_wait(&boxes[buffer], round / 2);
+    if (lane == 0) cuda::mailbox_expect(&boxes[buffer], bytes);
+    for (int from = 0; from < cluster; ++from) {
+      for (int k = 0; k < 4; ++k) {
+        if (words[buffer][from][lane][k] != word_of(round, from, lane, k)) atomicAdd(wrong, 1);
+      }
+    }
+    __syncwarp();  // all have read before any sends again
+  }
+  cuda::cluster_sync();
+}
+
+constexpr std::size_t kMessageBytes = 2 * 16 * 32 * 16;
+
+TEST_F(LaunchCuda, MessagesWithinAClusterAreCounted) {
+  if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, 0) < 9) GTEST_SKIP() << "no clusters before sm_90";
+  for (const int cluster : {2, 3, 8, 16}) {
+    const DeviceBuffer wrong(std::vector<int>{0});
+    const Status status = cuda::launch(exchange_messages, {2 * cluster, 32, kMessageBytes, nullptr, cluster},
+                                       cluster, 7, static_cast<int*>(wrong.data()));
+    ASSERT_TRUE(status.ok()) << status.message;
+    EXPECT_EQ(wrong.read<int>(1)[0], 0) << cluster;
+  }
+}
+
+#if WARPALIGN_SIMT
+// A GPU refuses this; so does the stand-in, that tests without a GPU find it.
+TEST_F(LaunchCuda, AClusterOfOneBlockGetsNoMessages) {
+  int wrong = 0;
+  EXPECT_DEATH(static_cast<void>(cuda::launch(exchange_messages, {1, 32, kMessageBytes}, 1, 2, &wrong)),
+               "a message in a cluster of one block");
+}
+#endif
+
 // Every block waits for all others, `rounds` times.
 __global__ void meet_all(int rounds, int* arrived, int* seen) {
   for (int round = 1; round <= rounds; ++round) {

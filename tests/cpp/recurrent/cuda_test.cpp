@@ -154,6 +154,28 @@ TEST_F(RecurrentCuda, SweepsOfClusters) {
 #endif
 }
 
+// Clusters of 2 blocks at least, of whole and of partly filled ones, up to the most; both directions.
+TEST_F(RecurrentCuda, ClustersOfEveryWidth) {
+#if WARPALIGN_SIMT
+  simt::device.multiprocessors = 16;
+#endif
+  for (const int hidden : {16, 32, 48, 64, 128, 512}) {
+#if WARPALIGN_SIMT
+    if (hidden > 64) continue;
+#endif
+    for (const int batch : {1, 8, 9}) {
+      SCOPED_TRACE(testing::Message() << hidden << " " << batch);
+      Lstm p = plain(3, batch, 8, hidden);
+      p.bidirectional = true;
+      const LstmCase given(p, DType::kFloat16, 22, .5);
+      expect_close(given, CudaRunner(given).run(), 0x1p-8);
+    }
+  }
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
+}
+
 TEST_F(RecurrentCuda, WithoutTape) {
   for (const bool more : {false, true}) {
     Lstm p = plain(7, 5, 9, 21);

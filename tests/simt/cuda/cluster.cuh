@@ -40,6 +40,8 @@ inline void mailbox_wait(Mailbox* box, int phase) {
   __syncwarp();
 }
 inline void send_message(ClusterAddress to, const std::uint32_t (&words)[4], ClusterAddress box) {
+  // An H200 says so too: error 715, an illegal instruction.
+  if (simt::cluster_size() < 2) simt::fail("a message in a cluster of one block");
   if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0) simt::fail("a message is not aligned to 16 bytes");
   std::memcpy(to, words, 16);
   mailbox_change(reinterpret_cast<Mailbox*>(box), false, -16);
