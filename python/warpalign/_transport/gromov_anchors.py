@@ -32,8 +32,7 @@ _ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
-_AVERAGED = 0.2  # a step's weight in the running mean
-_BETTER = 5e-3  # the share by which the mean must fall to count
+_BETTER = 5e-3  # the share by which the mean cost must fall to count
 _STEPS_OF_ROWS = 64  # steps whose rows of anchors are drawn together
 _STEPS_AHEAD = 4  # steps that a GPU may be ahead of the CPU, which reads their costs once they have arrived
 
@@ -200,11 +199,15 @@ def _seed(generator: torch.Generator) -> int:
 
 
 class Patience:
-    """Whether a running mean of costs has stopped falling. On a GPU a cost is looked at four steps later."""
+    """Whether costs have stopped falling. On a GPU a cost is looked at four steps later.
+
+    Anchors are drawn, so costs of a descent at rest differ by some per cent. The newest costs are compared with as many
+    before them, by their means and the means' standard error.
+    """
 
     def __init__(self, steps: int) -> None:
-        self._steps, self._waited = steps, 0
-        self._mean = self._best = math.inf
+        self._steps = steps
+        self._costs: list[float] = []
         self._waiting: list[tuple[Tensor, torch.cuda.Event | None]] = []
 
     def add(self, cost: Tensor) -> None:
@@ -218,15 +221,17 @@ class Patience:
             seen, ready = self._waiting.pop(0)
             if ready is not None:
                 ready.synchronize()
-            self._see(float(seen))
-
-    def _see(self, cost: float) -> None:
-        self._mean = cost if self._mean == math.inf else (1 - _AVERAGED) * self._mean + _AVERAGED * cost
-        self._waited = 0 if self._mean < self._best * (1 - _BETTER) else self._waited + 1
-        self._best = min(self._best, self._mean)
+            self._costs.append(float(seen))
 
     def is_over(self) -> bool:
-        return self._waited >= self._steps
+        steps = self._steps
+        if len(self._costs) < 2 * steps:
+            return False
+        costs = torch.tensor(self._costs[-2 * steps :], dtype=torch.float64).view(2, steps)
+        before, newest = costs.mean(1).tolist()
+        error = math.sqrt(costs.var(1, correction=0).sum() / max(steps - 1, 1))
+        # A cost of NaN ends the steps, too.
+        return not before - newest > max(error, _BETTER * before)
 
 
 class Descent:

@@ -73,7 +73,7 @@ def gromov_wasserstein_sampled(
     max_iter: int = 200,
     sinkhorn_iters: int = 2,
     polish_iters: int = 500,
-    patience: int = 10,
+    patience: int = 6,
     min_iter: int = 1,
     seed: int = 0,
     callback: Callback | None = None,
@@ -102,7 +102,8 @@ def gromov_wasserstein_sampled(
         restarts: starts of the problem of drawn points, of which the best result is kept; 1 without "multiscale".
         n_anchors: pairs of a step. The cost's standard deviation falls with their root.
         step: how much of the plan from which anchors are drawn is new in each step.
-        patience: steps without a better running mean of the linearised cost, at the last epsilon, after which steps end.
+        patience: steps at the last epsilon end when the mean of so many linearised costs is not below that of as many
+            before them, by more than the standard error of the difference.
         min_iter: steps before that, at least.
         seed: the same seed gives the same result on one device.
         callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
