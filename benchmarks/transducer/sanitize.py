@@ -17,6 +17,7 @@ from tests.python.transducer.cases import PENALTIES, loss
 from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
 from warpalign import transducer_align, transducer_loss, transducer_loss_from_joint
+from warpalign._core.checks import Precision
 
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 # Each has a kernel of its own for the lattice: 2, 4, 7, 4 and 12 arcs.
@@ -131,7 +132,11 @@ WIDE_SHAPES = [(2, 33, 5, 130, 17), (1, 9, 5, 260, 240)]
 
 
 def joint_wrong(
-    shape: tuple[int, int, int, int, int], family: str, dtype: torch.dtype, device: torch.device
+    shape: tuple[int, int, int, int, int],
+    family: str,
+    dtype: torch.dtype,
+    device: torch.device,
+    precision: Precision = "highest",
 ) -> str | None:
     """The same of the loss fused with its joint network, whose losses are compared with those of its logits."""
     generator = torch.Generator().manual_seed(0)
@@ -159,6 +164,7 @@ def joint_wrong(
                 y.to(place),
                 lengths[0].to(place),
                 lengths[1].to(place),
+                precision=precision,
                 **rest,
             )
         else:
@@ -168,7 +174,9 @@ def joint_wrong(
         finite = value.isfinite()
         gradients = torch.autograd.grad(value[finite].sum(), own) if bool(finite.any()) else ()
         results.append([value.detach().cpu().double(), *(g.cpu().double() for g in gradients)])
-    limit = 4 * torch.finfo(dtype).eps * h**0.5
+    # "medium" rounds factors to 11 bits, as float16 has.
+    eps = torch.finfo(torch.float16 if precision == "medium" else dtype).eps
+    limit = 4 * eps * h**0.5
     for name, mine, wanted in zip(("loss", "encoder", "predictor", "weight", "bias"), *results, strict=False):
         known = wanted.isfinite()
         error = (mine - wanted)[known].norm()
@@ -202,6 +210,10 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         ]
     for joint_shape, family, dtype in joints:
         check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
+    precisions: tuple[Precision, ...] = ("high", "medium")
+    for precision in precisions[:shapes]:
+        message = joint_wrong(JOINT_SHAPES[-1], "rnnt", torch.float32, device, precision)
+        check((JOINT_SHAPES[-1], "rnnt", torch.float32, precision), message)
     for dtype in DTYPES[: None if shapes is None else 1]:
         check(("packed", dtype), packed_wrong(dtype, device))
     for decode_case in DECODE_CASES[:shapes]:

@@ -1,6 +1,7 @@
 // The three products of the joint network, each over a chunk of nodes.
 //
-//   logits    x = h Wᵀ, the bias as column H of W and 1 as column H of h
+//   logits    x = h Wᵀ, the bias as column H of W and 1 as column H of h. A bias that TF32
+//             would round is added instead: all arcs of a path have the blank's
 //   pull back dh = act' (G W), G the gradient by logits
 //   outer     W's sums += Gᵀ h; column H is the bias's
 #pragma once
@@ -16,6 +17,7 @@ struct JointProducts {
   JointRows<Storage> rows;
   JointChunk chunk;
   const Storage* weight;  // (columns, h_stride), packed
+  const Storage* bias;    // TF32 alone; null: none, or in W's column H
   std::int32_t columns;   // V + D
   Real* dh;               // (chunk, h_stride)
   Real* weight_sums;      // (parts, columns, h_stride)
@@ -66,6 +68,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   multiply<Shape, false, false>(p.h(count), p.w(), tile.row, tile.column, 0, p.rows.hidden + 1, p.three_terms,
                                 [&](int r, int n, auto first, auto second) {
                                   if (r >= count || n >= columns) return;  // columns is even
+                                  if constexpr (std::is_same_v<Shape, Tf32Shape>) {
+                                    if (p.bias && n < p.columns) first += p.bias[n];
+                                    if (p.bias && n + 1 < p.columns) second += p.bias[n + 1];
+                                  }
                                   write_pair(p.rows.logits + r * p.rows.logit_stride + n, first, second);
                                 });
 }

@@ -95,11 +95,11 @@ __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// Weights in rows of h_stride, with the bias in column H: at least `least`.
+// Weights in rows of h_stride, with the bias in column H.
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
-    joint_pack_kernel(const Storage* weight, const Storage* bias, int columns, int hidden,
-                      cuda::Sum<Storage> least, Storage* to, std::int64_t stride) {
+    joint_pack_kernel(const Storage* weight, const Storage* bias, int columns, int hidden, Storage* to,
+                      std::int64_t stride) {
   const std::int64_t all = columns * stride;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
   for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kJointThreads)
     const std::int64_t k = n / stride, j = n - k * stride;
     Storage v = cuda::narrow<Storage>(cuda::Sum<Storage>(0));
     if (j < hidden) v = weight[k * hidden + j];
-    if (j == hidden && bias) v = cuda::widen(bias[k]) < least ? cuda::narrow<Storage>(least) : bias[k];
+    if (j == hidden && bias) v = bias[k];
     to[n] = v;
   }
 }

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "transducer/cuda/joint_kernels.cuh"
@@ -26,13 +25,6 @@ template <class Shape>
 constexpr const char* type_of() {
   return std::is_same_v<Shape, Tf32Shape> ? "tf32" : cuda::type_name<typename Shape::Storage>();
 }
-// The least bias: an infinite one has no parts of TF32. A logit of this size has a probability of 0.
-template <class Shape>
-constexpr cuda::Sum<typename Shape::Storage> least_bias() {
-  if constexpr (std::is_same_v<Shape, Tf32Shape>) return -3e38f;
-  return -std::numeric_limits<cuda::Sum<typename Shape::Storage>>::infinity();
-}
-
 template <class Storage>
 const cuda::Kernel kPack{kKernels, "joint pack", cuda::type_name<Storage>(), joint_pack_kernel<Storage>};
 template <class Storage>
@@ -64,6 +56,7 @@ class JointPlan {
   using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
   static constexpr int kTile = Shape::kTile, kThreads = Shape::kThreads;
+  static constexpr bool kAddsBias = std::is_same_v<Shape, Tf32Shape>;
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
@@ -115,13 +108,15 @@ class JointPlan {
   }
   [[nodiscard]] std::int64_t x_stride() const { return x_stride_; }
 
+  // Where products add the bias.
+  [[nodiscard]] const Storage* added_bias() const { return kAddsBias ? bias() : nullptr; }
+
   // Packs the weights.
   [[nodiscard]] Status pack(Storage* to, cudaStream_t stream) const {
     const int blocks = plan_.blocks_for(static_cast<std::int64_t>(packed()), kJointThreads);
     return cuda::launch(kPack<Storage>, {blocks, kJointThreads, 0, stream},
-                        static_cast<const Storage*>(p_.weight), static_cast<const Storage*>(p_.bias),
-                        static_cast<int>(columns_), static_cast<int>(p_.hidden), least_bias<Shape>(), to,
-                        h_stride_);
+                        static_cast<const Storage*>(p_.weight), kAddsBias ? nullptr : bias(),
+                        static_cast<int>(columns_), static_cast<int>(p_.hidden), to, h_stride_);
   }
   // A chunk's logits, from hidden rows.
   [[nodiscard]] Status logits(const Batch& batch, const JointProducts<Storage>& products,
@@ -138,6 +133,8 @@ class JointPlan {
   }
 
  private:
+  [[nodiscard]] const Storage* bias() const { return static_cast<const Storage*>(p_.bias); }
+
   const TransducerJointProblem& p_;
   const TransducerProblem logits_;
   const Plan<Real> plan_;
@@ -194,6 +191,7 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   products.rows = joint.rows(memory.h, memory.x);
   products.three_terms = execution.precision == Precision::kHigh;
   products.weight = memory.weight;
+  products.bias = joint.added_bias();
   products.columns = joint.columns();
   RowsParams<Storage> weights{};
   weights.batch = batch;
@@ -307,6 +305,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     products.rows = joint.rows(memory.h, memory.x);
     products.three_terms = execution.precision == Precision::kHigh;
     products.weight = memory.weight;
+    products.bias = joint.added_bias();
     products.columns = joint.columns();
     products.dh = memory.dh;
     products.weight_sums = memory.weight_sums;
