@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the benchmark tables of README.md and docs/benchmarks.md from the committed result files.
+"""Writes the benchmark tables of README.md and pages of docs/ from the committed result files.
 
     python -m benchmarks.report [--check]
 
@@ -19,7 +19,7 @@ from benchmarks.harness.results import ROOT
 from benchmarks.harness.suite import operators
 from benchmarks.harness.tables import check_table
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
+PAGES = [ROOT / page for page in ("README.md", "docs/benchmarks.md", "docs/howto/gromov.md")]
 IMAGES = ROOT / "docs" / "images"
 MODULES = [import_module(f"benchmarks.{operator}.tables") for operator in operators("tables")]
 
