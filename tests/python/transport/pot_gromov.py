@@ -54,6 +54,7 @@ PROBLEMS = {
     "gauss, large epsilon": Given(*gauss(10, 42), None, 0.0, 0.1, 30),
     "fused": Given(*gauss(5, 42), features_of_pot(), 0.5, 0.1, 10),
     "asymmetric": Given(*asymmetric(), None, 0.0, 5.0, 5),
+    "asymmetric, small epsilon": Given(*asymmetric(), None, 0.0, 0.1, 5),
     "asymmetric, fused": Given(*asymmetric(), np.random.RandomState(1).rand(10, 10), 0.3, 5.0, 5),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,10 @@ def test_identity() -> None:
 
 @pytest.mark.parametrize("mode", ["dijkstra", "precomputed", "landmark"])
 def test_spiral_and_roll(mode: str) -> None:
-    """All of the spiral's points are among the shared ones. The correlation has its sign: no mirror image."""
+    """All of the spiral's points are among the shared ones. The correlation has its sign: no mirror image.
+
+    Angles grow with places, so that the correlation of places is that of angles.
+    """
     options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
     if mode == "precomputed":
         options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
@@ -92,7 +96,7 @@ def test_relaxed_sums() -> None:
     balanced = torchgw.sampled_gw(**small(), **options)
     relaxed = torchgw.sampled_gw(**small(), rho=0.1, **options)
     strong = torchgw.sampled_gw(**small(), rho=1e5, **options)
-    assert drift(balanced) < 1e-4 and drift(relaxed) > 1e-3 and drift(strong) < 1e-4
+    assert drift(balanced) < 1e-4 and drift(relaxed) > 5e-3 and drift(strong) < 1e-4
     torch.testing.assert_close(strong, balanced, rtol=1e-2, atol=1e-5)
     half = torchgw.sampled_gw(**small(), semi_relaxed=True, rho_b=0.01, **options)
     assert float((half.sum(1) - 1 / 30).abs().max()) < 1e-5
@@ -111,6 +115,19 @@ def test_shared_points_leave_out_those_that_match_nothing() -> None:
     assert float(plan.sum()) == pytest.approx(0.8, rel=1e-4)
     assert float(plan[40:].sum()) < 0.05
     assert float(torchgw.sampled_gw(**distances, **options)[40:].sum()) == pytest.approx(0.2, rel=1e-3)
+
+
+def test_slack_changes_nothing_where_masses_are_equal() -> None:
+    """A dear row and column of slack, with a free corner, leave the balanced plan as it is: s_shared has no padding."""
+    costs = torch.rand(6, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    padded = torch.nn.functional.pad(costs, (0, 1, 0, 1), value=100.0)
+    padded[-1, -1] = 0
+    a, b = torch.full((7,), 1 / 6).double(), torch.full((8,), 1 / 7).double()
+    a[-1] = b[-1] = 0.4
+    options: dict[str, Any] = {"epsilon": 0.05, "tol": 1e-10, "max_iter": 5000}
+    balanced = sinkhorn(cost_matrix=costs, **options).plan.dense()
+    slack = sinkhorn(cost_matrix=padded, a=a, b=b, **options).plan.dense()
+    torch.testing.assert_close(slack[:-1, :-1], balanced, rtol=1e-6, atol=1e-12)
 
 
 def test_a_start_is_used() -> None:
@@ -136,6 +153,16 @@ def test_costs_count(share: float) -> None:
         torch.testing.assert_close(plan, expected, rtol=1e-5, atol=1e-12)
 
 
+def unrolled_plan(costs: Tensor, epsilon: float) -> Tensor:
+    """Of uniform weights, by 300 iterations that autograd differentiates."""
+    (n, m), g = costs.shape, torch.zeros(costs.shape[1], dtype=costs.dtype)
+    for _ in range(300):
+        f = -epsilon * ((g - costs) / epsilon).logsumexp(1)
+        g = -epsilon * ((f[:, None] - costs) / epsilon).logsumexp(0) + epsilon * math.log(n / m)
+    f = -epsilon * ((g - costs) / epsilon).logsumexp(1)
+    return ((f[:, None] + g - costs) / epsilon).exp() / n
+
+
 def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
     generator = torch.Generator().manual_seed(0)
     costs = torch.rand(6, 7, generator=generator).double().requires_grad_()
@@ -151,6 +178,8 @@ def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
     step = 1e-5
     numeric = float(loss(costs.detach() + step * along) - loss(costs.detach() - step * along)) / (2 * step)
     assert float((gradient * along).sum()) == pytest.approx(numeric, rel=1e-3)
+    (unrolled,) = torch.autograd.grad((unrolled_plan(costs, 0.1) * weight).sum(), costs)
+    torch.testing.assert_close(gradient, unrolled, rtol=1e-4, atol=1e-4 * float(unrolled.abs().max()))
     partly = torchgw.sampled_gw(**x, C_linear=costs, fgw_alpha=0.5, k=2, differentiable=True, max_iter=5)
     (by_costs,) = torch.autograd.grad((partly * weight).sum(), costs)
     assert float(by_costs.norm()) > 0

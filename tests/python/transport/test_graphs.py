@@ -130,6 +130,7 @@ def test_landmarks_are_farthest() -> None:
         assert k == 0 or nearest[node] == nearest.max()
         nearest = torch.minimum(nearest, everything[node])
     assert landmarks.indices[0] == 4 and landmarks.indices.unique().numel() == 20
+    assert float(landmarks.distances.gather(1, landmarks.indices[:, None].long()).abs().max()) == 0
 
 
 def _all(x: Tensor) -> list[Tensor]:

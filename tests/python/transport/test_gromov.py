@@ -15,6 +15,7 @@ from tests.python.transport.clouds import spiral, swiss_roll
 from warpalign.transport import (
     GromovResult,
     gromov_wasserstein,
+    gromov_wasserstein_sampled,
     knn_graph,
     shortest_paths,
     sinkhorn,
@@ -56,7 +57,7 @@ def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
     # POT's inner problems of the smallest epsilon end before they have converged.
     tolerance = 1e-4 if name == "gauss" else 1e-6
     torch.testing.assert_close(plan, expected, rtol=0, atol=tolerance * float(expected.max()))
-    assert value_of_pot(result, of) == pytest.approx(ANSWERS[name]["value"], rel=10 * tolerance)
+    assert value_of_pot(result, of) == pytest.approx(ANSWERS[name]["value"], rel=10 * tolerance, abs=1e-9)
     if name == "gauss":
         assert plan.argmax(1).tolist() == list(range(9, -1, -1))
         assert float((plan.sum(0) - 0.1).abs().max()) <= 1e-4
@@ -242,16 +243,16 @@ def test_a_batch_is_its_problems(kind: str, device: torch.device) -> None:
     cx, cy = (c.to(device) for c in random_sides(0, 3, 8, 11))
     features = torch.rand(3, 8, 11, dtype=torch.float64, device=device)
     a, b = weights(2, 3, 8).to(device), weights(3, 3, 11).to(device)
-    options: dict[str, Any] = {"epsilon": 0.05, "restarts": 2, "max_iter": 60} | KINDS[kind]
-    together = gromov_wasserstein(distances=(cx, cy), feature_cost=features, a=a, b=b, **options)
+    options: dict[str, Any] = {"epsilon": 0.05, "restarts": 2, "max_iter": 25} | KINDS[kind]
+    given: dict[str, Any] = {"distances": (cx, cy), "feature_cost": features, "a": a, "b": b}
+    together = gromov_wasserstein(**given, **options)
+    single = gromov_wasserstein(**given, **options | {"restarts": 1})
     for k in range(3):
         alone = gromov_wasserstein(
             distances=(cx[k], cy[k]), feature_cost=features[k], a=a[k], b=b[k], **options | {"restarts": 1}
         )
         assert float(together.value[k]) <= float(alone.value) + 1e-9
-        single = gromov_wasserstein(
-            distances=(cx, cy), feature_cost=features, a=a, b=b, **options | {"restarts": 1}
-        )
+        # A batch's sums may have another order.
         torch.testing.assert_close(single.plan.dense()[k], alone.plan.dense(), rtol=1e-9, atol=1e-12)
         assert int(single.iterations[k]) == int(alone.iterations)
 
@@ -278,11 +279,10 @@ def test_partial_and_relaxed_sides(device: torch.device) -> None:
         partial.plan.mass().cpu(), torch.full((2,), 0.7, dtype=torch.float64), rtol=1e-5, atol=0
     )
     assert float(partial.plan.marginal(1).max()) <= 0.1 * (1 + 1e-6)
-    balanced = gromov_wasserstein(distances=(cx, cy), epsilon=0.02, sinkhorn_iters=500)
+    options: dict[str, Any] = {"distances": (cx, cy), "epsilon": 0.02, "sinkhorn_iters": 100, "max_iter": 40}
+    balanced = gromov_wasserstein(**options)
     for rho, near in ((1e5, True), (0.01, False)):
-        relaxed = gromov_wasserstein(
-            distances=(cx, cy), rho_a=rho, rho_b=rho, epsilon=0.02, sinkhorn_iters=500
-        )
+        relaxed = gromov_wasserstein(rho_a=rho, rho_b=rho, **options)
         same = torch.allclose(relaxed.plan.dense(), balanced.plan.dense(), rtol=0, atol=1e-4)
         assert same == near
 
@@ -296,8 +296,10 @@ def test_invariances(device: torch.device) -> None:
     order = torch.randperm(60, device=device)
     permuted = gromov_wasserstein(distances=(cx[order][:, order], cy)).plan.dense()
     torch.testing.assert_close(permuted, first[order], rtol=1e-6, atol=1e-9)
-    again = gromov_wasserstein(distances=(cx, cy), restarts=3, seed=4).plan.dense()
-    assert torch.equal(again, gromov_wasserstein(distances=(cx, cy), restarts=3, seed=4).plan.dense())
+    again, same = (
+        gromov_wasserstein(distances=(cx, cy), restarts=2, seed=4, max_iter=10).plan.dense() for _ in range(2)
+    )
+    assert torch.equal(again, same)
 
 
 def test_equal_spaces_have_a_value_that_goes_to_0_with_epsilon() -> None:
@@ -353,6 +355,18 @@ def test_extremes(device: torch.device) -> None:
         start = gromov_wasserstein(x, x, epsilon=0.01)
     warm = gromov_wasserstein(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
     assert int(warm.iterations) <= int(start.iterations)
+
+
+def test_a_block_of_forbidden_pairs(device: torch.device) -> None:
+    x, y = spiral(30, 0).to(device), swiss_roll(25, 1).to(device)
+    features = torch.zeros(30, 25, device=device)
+    features[:12, 5:] = torch.inf
+    options: dict[str, Any] = {"feature_cost": features, "feature_weight": 0.1, "epsilon": 0.01, "rho_b": 0.0}
+    for solve_one in (gromov_wasserstein, gromov_wasserstein_sampled):
+        plan = solve_one(x, y, max_iter=30, **options).plan.dense()
+        assert float(plan[:12, 5:].abs().max()) == 0
+        # Sums of float32 rows.
+        torch.testing.assert_close(plan.sum(1), torch.full((30,), 1 / 30, device=device), rtol=1e-4, atol=0)
 
 
 def test_callback() -> None:

@@ -160,6 +160,27 @@ def test_no_table_is_stored_on_a_gpu(cuda: torch.device) -> None:
     assert torch.cuda.max_memory_allocated() - before <= 20 * 2**20
 
 
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_pairs(cuda: torch.device) -> None:
+    """Rows, matches and sums of a plan of 47 000² entries, next to the definition in float64."""
+    n, some = 47_000, torch.tensor([0, 23_456, 46_999], device=cuda)
+    x, y = spiral(n, 0).to(cuda), swiss_roll(n, 1).to(cuda)
+    plan = gromov_wasserstein_sampled(
+        x, y, geometry="euclidean", n_anchors=16, epsilon=0.01, max_iter=3, polish_iters=8
+    ).plan
+    of, scale = plan._of, plan._settings.cost_scale
+    assert of.x is not None and of.y is not None
+    squares = (of.x[0, some].double()[:, None] - of.y[0].double()).square().sum(2)
+    logits = (plan.f.double()[some, None] + plan.g.double() - scale * squares) / 0.01
+    expected = logits.exp() / n / n
+    rows = plan.rows(some).double()
+    # float32 potentials over epsilon: logits are off by some 1e-5.
+    torch.testing.assert_close(rows, expected, rtol=1e-3, atol=1e-6 / n)
+    found = rows.gather(1, plan.argmax(1)[some, None])[:, 0]
+    torch.testing.assert_close(found, rows.amax(1), rtol=1e-3, atol=0)
+    torch.testing.assert_close(plan.marginal(1).double()[some], rows.sum(1), rtol=1e-3, atol=0)
+
+
 def test_features_decide_where_distances_do_not() -> None:
     """Points on a circle have any rotation for a match; features choose one."""
     angles = torch.arange(40) * (2 * torch.pi / 40)
@@ -179,6 +200,9 @@ def test_geometries_and_few_points() -> None:
         assert gromov_wasserstein_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
     one = torch.zeros(1, 2)
     assert gromov_wasserstein_sampled(one, one).plan.dense().tolist() == [[1.0]]
+    for many, few in ((x, one), (one, x)):
+        plan = gromov_wasserstein_sampled(many, few, n_anchors=1, step=1.0, max_iter=3).plan.dense()
+        torch.testing.assert_close(plan, torch.full(plan.shape, 1 / 30))
 
 
 def test_a_table_of_features_is_their_squared_distances() -> None:
