@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 Outputs = TypeVar("Outputs")
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 HALF_DTYPES = [torch.float16, torch.bfloat16]
+OPCHECK_OF_SAVED = ("test_schema", "test_autograd_registration", "test_faketensor")
+"""The checks for an operator that returns memory for its backward, in which nobody writes some bytes: two calls differ there."""
 
 
 def randn(
@@ -53,6 +55,29 @@ def assert_tensors_close(got: tuple[torch.Tensor, ...], expected: tuple[torch.Te
 def assert_tensors_equal(got: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
     for one, other in zip(got, expected, strict=True):
         assert torch.equal(one, other)
+
+
+def assert_compiled_equals_eager(
+    step: Callable[..., torch.Tensor],
+    calls: Iterable[tuple[Sequence[torch.Tensor], Sequence[object]]],
+    dynamic: bool | None = None,
+) -> None:
+    """A function that torch compiles whole: its value and gradients are those of the function run eagerly.
+
+    Args:
+        step: takes the tensors of a call, then its other arguments; returns a scalar.
+        calls: the tensors to differentiate by, and the other arguments, of each call.
+        dynamic: as torch.compile takes it.
+    """
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for tensors, others in calls:
+        results = []
+        for function in (step, compiled):
+            leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+            value = function(*leaves, *others)
+            results.append([value, *torch.autograd.grad(value, leaves)])
+        torch.testing.assert_close(*results)
 
 
 def assert_close(got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:

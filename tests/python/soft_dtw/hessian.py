@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from torch.autograd import grad
 
-COSTS = ["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
-
 
 def cost_table(x: Tensor, y: Tensor, cost: str) -> Tensor:
     difference = x[:, None] - y[None]

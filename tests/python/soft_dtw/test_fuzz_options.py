@@ -26,8 +26,8 @@ from tests.python.soft_dtw.fuzz_cases import (
     within_band,
 )
 from tests.python.soft_dtw.reference import values_and_alignments
+from warpalign._core.costs import COSTS
 
-COSTS = ("sqeuclidean", "euclidean", "l1", "cosine", "huber")
 DTYPES = (torch.float64, torch.float32)
 
 

@@ -12,9 +12,9 @@ from torch.nn.utils.rnn import pack_sequence
 import warpalign
 from tests.python.helpers import Array, numpy64, randn, relative_error
 from tests.python.soft_dtw.reference import log_delannoy, pair, paths
+from warpalign._core.costs import COSTS
 
 F64 = torch.float64
-COSTS = ["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 
 
 def costs_of(cost: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

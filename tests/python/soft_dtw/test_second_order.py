@@ -11,9 +11,10 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 
 import warpalign
 from tests.python.helpers import randn
-from tests.python.soft_dtw.hessian import COSTS, cost_table, plain_value, products
+from tests.python.soft_dtw.hessian import cost_table, plain_value, products
 from tests.python.soft_dtw.reference import band_mask, pair
 from warpalign import soft_dtw, soft_dtw_cost
+from warpalign._core.costs import COSTS
 
 F64 = torch.float64
 OPS = torch.ops.warpalign

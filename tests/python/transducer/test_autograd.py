@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.python.helpers import OPCHECK_OF_SAVED, assert_compiled_equals_eager
 from tests.python.transducer.cases import every_family_and_penalty, labels_for, logits_for, loss
 from warpalign import tdt_loss, transducer_loss
 
@@ -38,16 +39,12 @@ def arguments(device: torch.device, tdt: bool, **changed: Any) -> tuple[tuple[An
     return (x, z, y, *lengths, plain), {"durations": (0, 1) if tdt else (), **changed}
 
 
-# Saved memory has bytes that nobody writes: two calls cannot be compared by them.
-OF_SAVED = ("test_schema", "test_autograd_registration", "test_faketensor")
-
-
 @pytest.mark.parametrize("tdt", [False, True])
 def test_opcheck(tdt: bool, device: torch.device) -> None:
     ops = torch.ops.warpalign
     inputs, keywords = arguments(device, tdt)
     torch.library.opcheck(ops.transducer.default, (*inputs, False), keywords)
-    torch.library.opcheck(ops.transducer.default, (*inputs, True), keywords, test_utils=OF_SAVED)
+    torch.library.opcheck(ops.transducer.default, (*inputs, True), keywords, test_utils=OPCHECK_OF_SAVED)
     value, saved = ops.transducer(*inputs, True, **keywords)
     torch.library.opcheck(ops.transducer_gradient.default, (*inputs, saved, torch.ones_like(value)), keywords)
     torch.library.opcheck(
@@ -100,7 +97,7 @@ def test_opcheck_packed(device: torch.device) -> None:
         torch.ops.warpalign.transducer.default,
         (rows, None, y, t, u, None, True),
         keywords,
-        test_utils=OF_SAVED,
+        test_utils=OPCHECK_OF_SAVED,
     )
 
 
@@ -115,17 +112,13 @@ def test_compile(dynamic: bool, device: torch.device) -> None:
             *joint.split([x.shape[-1], 2], -1), y, t, u, blank=0, durations=(0, 1), reduction="mean_volume"
         )
 
-    torch._dynamo.reset()
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    calls = []
     for frames in (5, 6, 7):
         x, z = torch.randn(2, frames, 3, 6, device=device), torch.randn(2, frames, 3, 2, device=device)
         y = torch.randint(1, 6, (2, 2), device=device)
         t, u = torch.tensor([frames, 3], device=device), torch.tensor([2, 1], device=device)
-        leaves = [(a.clone().requires_grad_(), b.clone().requires_grad_()) for a, b in ((x, z), (x, z))]
-        values = [f(*given, y, t, u) for f, given in zip((step, compiled), leaves, strict=True)]
-        torch.testing.assert_close(*values)
-        grads = [torch.autograd.grad(v, given) for v, given in zip(values, leaves, strict=True)]
-        torch.testing.assert_close(*grads)
+        calls.append(((x, z), (y, t, u)))
+    assert_compiled_equals_eager(step, calls, dynamic)
 
 
 def test_torch_func(device: torch.device) -> None:

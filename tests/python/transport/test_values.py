@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tests.python.helpers import HALF_DTYPES, randn
 from tests.python.transport import reference
+from warpalign._core.costs import COSTS
 from warpalign.transport import sinkhorn
 
 MARGINALS: dict[str, dict[str, Any]] = {
@@ -21,7 +22,6 @@ MARGINALS: dict[str, dict[str, Any]] = {
     "partial": {"mass": 0.6},
     "partial, counting": {"mass": 0.6, "reference": "counting"},
 }
-COSTS = ("sqeuclidean", "euclidean", "l1", "cosine", "huber")
 
 
 def weights(count: int, seed: int, **options: Any) -> Tensor:
