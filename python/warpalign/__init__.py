@@ -1,7 +1,8 @@
-"""Differentiable alignment on CPUs and GPUs: soft-DTW and transducer losses.
+"""Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, optimal transport, and the LSTM.
 
-What needs further packages is loaded when it is first named: the estimators SoftDTWKMeans, SoftDTWKNeighborsClassifier,
-SoftDTWKNeighborsRegressor, SinkhornTransport and GromovTransport (scikit-learn), warpalign.plot (matplotlib) and warpalign.metrics (torchmetrics, where it is there). So are the other modules.
+Modules are loaded when they are first named. Some need further packages: the estimators SoftDTWKMeans,
+SoftDTWKNeighborsClassifier, SoftDTWKNeighborsRegressor, SinkhornTransport and GromovTransport need scikit-learn,
+warpalign.plot needs matplotlib. warpalign.metrics takes torchmetrics where it is installed.
 """
 
 from importlib import import_module
