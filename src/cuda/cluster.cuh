@@ -46,8 +46,8 @@ __device__ __forceinline__ T* in_block(T* shared, int rank) {
 }
 
 using Mailbox = std::uint64_t;
-// Of shared memory of a block of the cluster.
-using ClusterAddress = unsigned;  // in bytes
+// An address in the shared memory of any block of the cluster, in bytes.
+using ClusterAddress = unsigned;
 
 // Where the block of this rank has what this block has at `shared`.
 __device__ __forceinline__ ClusterAddress cluster_address(const void* shared, int rank) {
@@ -58,14 +58,14 @@ __device__ __forceinline__ ClusterAddress cluster_address(const void* shared, in
   return there;
 }
 
-// By one thread, before the cluster_sync() behind which messages may come.
+// One thread calls it, before the cluster_sync() after which messages may come.
 __device__ __forceinline__ void mailbox_init(Mailbox* box) {
   asm volatile(
       "mbarrier.init.shared.b64 [%0], 1;\n"
       "fence.mbarrier_init.release.cluster;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(box)))
       : "memory");
 }
-// By one thread, once in each phase.
+// One thread announces the bytes of a phase, once in each phase.
 __device__ __forceinline__ void mailbox_expect(Mailbox* box, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(box))),
@@ -85,7 +85,8 @@ __device__ __forceinline__ void mailbox_wait(Mailbox* box, int phase) {
   }
   __syncwarp();
 }
-// A message to `to`, which `box` of the same block counts. Both addresses are aligned to their sizes.
+// Sends a message to `to`. `box`, of the same block as `to`, counts it. Both addresses are aligned to their
+// sizes.
 __device__ __forceinline__ void send_message(ClusterAddress to, const std::uint32_t (&words)[4],
                                              ClusterAddress box) {
   asm volatile(

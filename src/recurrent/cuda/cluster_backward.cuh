@@ -29,7 +29,7 @@ struct alignas(16) OwnGradients {
 // units of a word.
 __device__ __forceinline__ int unit_of_part_row(int row) { return row % 8 / 2 * 4 + row % 2 + row / 8 * 2; }
 
-// What a thread has asked memory for, ahead of a step.
+// The numbers that a thread has loaded ahead of a step.
 template <class T>
 struct AskedStep {
   RowAt at;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     }
   }
 
-  // This thread's: a unit, and row `row` of every tile.
+  // This thread has one unit, and row `row` of every tile.
   const UnitLanes<16, 2> lanes;
   const int row = lane / 4 % 4 * 2 + lane % 2;
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     boxes_there[k] = cuda::cluster_address(&tiles[0].boxes[0], peer);
   }
 
-  // This lane's gate of the four units, in the row at 0.
+  // Points at this lane's gate of the four units, in row 0.
   const Offset lane_offset = static_cast<Offset>(lanes.unit) * hidden + first_unit;
   const T* const gates_of_lane = cell.gates + lane_offset;
   T* const dz_of_lane = cell.dz + lane_offset;
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
           if (sends[k]) cuda::send_message(to[k] + offset, message, boxes_there[k] + box_offset);
         }
       }
-      // Now what nobody waits for.
+      // No other block waits for these stores.
       if (has_unit && here.at.exists) {
         *reinterpret_cast<Word*>(dz_of_lane + 4 * here.at.first) = word;
       }

@@ -7,7 +7,7 @@
 
 namespace warpalign::detail::recurrent {
 
-// Messages of the nearest 8 ranks come first, and are waited for by themselves.
+// Messages of the nearest 8 ranks come first. A block waits for them apart from the others.
 constexpr int kNearRanks = 8;
 constexpr int kSendBytes = kBlockUnits * 8 * 2;  // to a block, of a tile
 
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   for (int s = 0; s < kSteps; ++s) weights[s].settle(reinterpret_cast<Weights16*>(tiles));
   __syncthreads();
 
-  // This thread's: a unit, and row `row` of every tile.
+  // This thread has one unit, and row `row` of every tile.
   const UnitLanes<4, 8> lanes;
   const int odd = lane / 16, row = lane % 4 * 2 + odd;
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
     to[far] = cuda::cluster_address(tiles[0].h[0], peer) + place * static_cast<int>(sizeof(Word));
     boxes_there[far] = cuda::cluster_address(&tiles[0].boxes[0][far], peer);
   }
-  // Who writes which array: h or c of the lanes' four units.
+  // Which lane writes which array: h or c of the lanes' four units.
   T* const arrays[4] = {cell.tape_h, cell.y, cell.h_all, cell.tape_c};
   T* array = lanes.unit == 0   ? arrays[0]
              : lanes.unit == 1 ? arrays[1]
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   if (array) array += first_unit;
   const bool keeps_gates = cell.tape_c != nullptr;
 
-  // This lane's gate of the four units, in the row at 0.
+  // Points at this lane's gate of the four units, in row 0.
   T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
   const auto gates_at = [&](const RowAt& r) { return reinterpret_cast<Word*>(gates_of_lane + 4 * r.first); };
   RowAt next = row_at(rows_at, cell.step_at(0), at.first_row + row, hidden);
@@ -164,7 +164,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       float values[4];
       a.gates(z, values);
       float c = values[1] * state + values[0] * values[2], fresh = values[3] * a.squash(c);
-      // Pairs of h and c: as they are sent, and kept in the arrays. c of the first is not used.
+      // Pairs of h and c, as they are sent and as they are kept in the arrays. c of the first pair is not
+      // used.
       std::uint32_t to_send, to_keep;
       float c_to_keep;
       if constexpr (kPlain) {
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         }
       }
 
-      // Now what nobody waits for.
+      // No other block waits for these stores.
       Word kept = word;
       if constexpr (!kPlain) lanes.join(to_keep, kept, cells);
       const Word gates = lanes.transpose(narrow_word<T>(values));

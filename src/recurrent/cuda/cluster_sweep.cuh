@@ -1,5 +1,5 @@
-// Whole sweeps in one launch whose blocks hand h, or parts of dh, to each other's shared memory: up to 512
-// units of 16-bit types, no layer norm, no projection. sm_90 and later.
+// Whole sweeps in one launch. Blocks write h, or parts of dh, into each other's shared memory. Sweeps on
+// clusters serve up to 512 units of 16-bit types, without layer norm and projection, on sm_90 and later.
 //
 // A cluster of blocks holds R once, in registers, and has a slice of the batch. Clusters never meet. A block
 // has 32 units, a warp 4 of them for 8 rows of the batch at a time: a thread finishes one unit of one row.
@@ -69,7 +69,7 @@ struct UnitLanes {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     unit = (lane & kFirst ? 1 : 0) + (lane & kSecond ? 2 : 0);
   }
-  // The words of the four lanes' elements, in all of them. Elements of two arrays come in a pair.
+  // All four lanes get the words of their elements. Elements of two arrays come in a pair.
   __device__ __forceinline__ void join(std::uint32_t both, cuda::Word& lower, cuda::Word& upper) const {
     const std::uint32_t other = cuda::shuffle_xor(both, kFirst);
     const std::uint32_t even = unit % 2 ? other : both, odd = unit % 2 ? both : other;
@@ -108,7 +108,8 @@ __device__ __forceinline__ cuda::Word narrow_word(const float (&v)[4]) {
   return cuda::narrow_pair<T>(v[0], v[1]) | static_cast<cuda::Word>(cuda::narrow_pair<T>(v[2], v[3])) << 32;
 }
 
-// What there is of (t, b). first: where its H entries begin in arrays of them.
+// The row of (t, b), and where its H entries begin in arrays of rows. exists: it is in memory. holds: it is
+// within the length.
 struct RowAt {
   Offset row, first;
   bool exists, holds;
