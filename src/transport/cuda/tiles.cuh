@@ -103,15 +103,27 @@ class Tiles {
   template <int kWidth, bool kTransposed>
   __device__ __forceinline__ void load_columns(Real (*to)[kRow], const Table<Real>& table, const Group& group,
                                                int first) const {
-    for (int n = static_cast<int>(threadIdx.x); n < kTile * kWidth; n += kThreads) {
-      const int k = n / kWidth, d = n % kWidth;
-      Real v = 0;
-      const int i = group.point(k);
-      if (i >= 0 && first + d < table.columns && table.data) v = *feature(table, group.side.b, i, first + d);
+    constexpr int kApart = kThreads / kWidth;  // points that follow each other in a thread
+    constexpr int kEach = kTile / kApart;
+    const int d = static_cast<int>(threadIdx.x) % kWidth,
+              first_point = static_cast<int>(threadIdx.x) / kWidth;
+    const bool exists = table.data && first + d < table.columns;
+    const std::int64_t stride = table.stride[1];
+    const std::int64_t offset = group.side.b * table.stride[0] + (first + d) * table.stride[2];
+    const Real* const from = exists ? table.data + offset : nullptr;
+    Real v[kEach];  // all of them are on their way before the first one is stored
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int i = exists ? group.point(first_point + n * kApart) : -1;
+      v[n] = i >= 0 ? from[i * stride] : Real(0);
+    }
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int k = first_point + n * kApart;
       if constexpr (kTransposed) {
-        to[d][k] = v;
+        to[d][k] = v[n];
       } else {
-        to[k][d] = v;
+        to[k][d] = v[n];
       }
     }
   }
@@ -163,15 +175,12 @@ class Tiles {
   // The thread's costs, not scaled. All threads of the block come.
   __device__ __attribute__((noinline)) void costs_of_tile(const Group& own, const Group& other,
                                                           Real (&costs)[4][4]) const {
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) costs[r][c] = 0;
-    }
     if (p_.cost) {
       __syncthreads();  // as where costs are made
       return load_costs(own, other, costs);
     }
+    // The compiler keeps what it alone knows of in registers.
+    Real sums[4][4] = {};
     for (int first = 0; first < p_.dim; first += kPiece) {
       __syncthreads();  // what was there has been used
       load_columns<kPiece, true>(shared().own, own.side.p.points, own, first);
@@ -180,29 +189,29 @@ class Tiles {
       switch (p_.kind) {
         case CostKind::kSquaredEuclidean:
         case CostKind::kEuclidean:
-          add_piece<CostKind::kSquaredEuclidean>(costs);
+          add_piece<CostKind::kSquaredEuclidean>(sums);
           break;
         case CostKind::kL1:
-          add_piece<CostKind::kL1>(costs);
+          add_piece<CostKind::kL1>(sums);
           break;
         case CostKind::kCosine:
-          add_piece<CostKind::kCosine>(costs);
+          add_piece<CostKind::kCosine>(sums);
           break;
         case CostKind::kHuber:
-          add_piece<CostKind::kHuber>(costs);
+          add_piece<CostKind::kHuber>(sums);
           break;
       }
     }
-    if (p_.kind != CostKind::kEuclidean && p_.kind != CostKind::kCosine) return;
     const Shared& s = shared();
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const Real of_own = s.inverse_length[0][first_own() + r];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        costs[r][c] = p_.kind == CostKind::kEuclidean
-                          ? sqrt(costs[r][c])
-                          : 1 - costs[r][c] * of_own * s.inverse_length[1][first_other() + c];
+        Real cost = sums[r][c];
+        if (p_.kind == CostKind::kEuclidean) cost = sqrt(cost);
+        if (p_.kind == CostKind::kCosine) cost = 1 - cost * of_own * s.inverse_length[1][first_other() + c];
+        costs[r][c] = cost;
       }
     }
   }
