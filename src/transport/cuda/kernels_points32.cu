@@ -5,7 +5,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-constexpr SinkhornKernel<float> kKernel = entry<SolveKernel<PointSums<float>>>();
+constexpr SinkhornKernel<float> kKernel = points_entry<float>();
 
 }  // namespace
 

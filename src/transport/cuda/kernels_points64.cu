@@ -5,7 +5,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-constexpr SinkhornKernel<double> kKernel = entry<SolveKernel<PointSums<double>>>();
+constexpr SinkhornKernel<double> kKernel = points_entry<double>();
 
 }  // namespace
 

@@ -1,10 +1,12 @@
 // The passes over points of a solve, in float32 or float64, with every kind of cost.
 //
-// Points of few coordinates are those of point_rows.cuh, all others the tiles of points.cuh. A team's blocks
-// share out the steps of a pass evenly (step_share.cuh).
+// Points of few coordinates are those of point_rows.cuh, all others the tiles of point_tiles.cuh. A team's
+// blocks share out the steps of a pass evenly (step_share.cuh).
 #pragma once
 
+#include "transport/cuda/kernels.cuh"
 #include "transport/cuda/point_rows.cuh"
+#include "transport/cuda/point_tiles.cuh"
 #include "transport/cuda/points.cuh"
 
 namespace warpalign::detail::transport {
@@ -14,6 +16,13 @@ class PointSums : public Points<Real_> {
  public:
   using Real = Real_;
   using Points<Real_>::Points;
+  // Points of a tile, of more than few coordinates.
+  static constexpr int kOwnOfTiles = PointTiles<Real_>::kOwn;
+
+  static std::size_t shared_bytes(const SolveLayout& layout) {
+    return std::max(Points<Real_>::shared_bytes(layout),
+                    kScratchBytes + sizeof(typename PointTiles<Real_>::Shared));
+  }
 
   // All threads of the team. The sums are there behind the team's next barrier.
   template <PassKind kKind>
@@ -26,7 +35,6 @@ class PointSums : public Points<Real_> {
  protected:
   using Base = Points<Real_>;
   using Base::columns_;
-  using Base::kTile;
   using Base::p_;
   using Base::rows_;
   using Base::team_;
@@ -35,8 +43,8 @@ class PointSums : public Points<Real_> {
   template <PassKind kKind>
   __device__ __forceinline__ void run_tiles(const Pass& pass, PlanSums& sums) const {
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
-    if (pass.rows) tiles_of_side<kKind>(pass, true, sums);
-    if (pass.columns) tiles_of_side<kColumns>(pass, false, sums);
+    if (pass.rows) tiles_of_side(kKind, pass, true, sums);
+    if (pass.columns) tiles_of_side(kColumns, pass, false, sums);
   }
 
   // Calls body(own tile, part, first stage, last stage) for this block's runs. Parts that a tile does not
@@ -70,7 +78,7 @@ class PointSums : public Points<Real_> {
  private:
   template <PassKind kKind>
   __device__ __forceinline__ void sums_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    if (p_.dim > kMostDimOfRows) return tiles_of_side<kKind>(pass, of_rows, sums);
+    if (p_.dim > kMostDimOfRows) return tiles_of_side(kKind, pass, of_rows, sums);
     switch (p_.kind) {
       case CostKind::kSquaredEuclidean:
         if (p_.dim <= 4) return by_rows<4, kKind, CostKind::kSquaredEuclidean>(pass, of_rows, sums);
@@ -85,11 +93,15 @@ class PointSums : public Points<Real_> {
         return by_rows<kMostDimOfRows, kKind, CostKind::kHuber>(pass, of_rows, sums);
     }
   }
-  template <PassKind kKind>
-  __device__ __forceinline__ void tiles_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    share_steps(of_rows ? rows_ : columns_, of_rows ? columns_ : rows_, kTile, kKind == PassKind::kLargest,
+  // One copy for all kinds of passes: what they differ in is outside the loop over coordinates.
+  __device__ __attribute__((noinline)) void tiles_of_side(PassKind kind, const Pass& pass, bool of_rows,
+                                                          PlanSums& sums) const {
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    share_steps(own, other, kOwnOfTiles, kind == PassKind::kLargest,
                 [&](int tile, int part, int first, int last) {
-                  this->template sums_of_tile<kKind>(pass, of_rows, tile, part, first, last, sums);
+                  PointTiles<Real>::run(p_, kind, pass, of_rows, own, other, tile, part, first, last, sums,
+                                        [&](int i, int j, Real mass) { write_plan(pass, i, j, mass); });
                 });
   }
   template <int kDim, PassKind kKind, CostKind kCost>
@@ -104,5 +116,13 @@ class PointSums : public Points<Real_> {
         });
   }
 };
+
+// The entry of the kernel.
+template <class Real>
+constexpr SinkhornKernel<Real> points_entry() {
+  SinkhornKernel<Real> kernel = entry<SolveKernel<PointSums<Real>>>();
+  kernel.own_points = PointSums<Real>::kOwnOfTiles;
+  return kernel;
+}
 
 }  // namespace warpalign::detail::transport
