@@ -13,9 +13,11 @@ namespace warpalign::detail::transport {
 
 class StepShare {
  public:
-  // stages: of the other side, at least 1.
+  // stages: of the other side, at least 1. Blocks beyond the number of steps have no run.
   WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks)
-      : stages_(stages), blocks_(blocks), steps_(static_cast<std::int64_t>(tiles) * stages) {}
+      : stages_(stages),
+        steps_(static_cast<std::int64_t>(tiles) * stages),
+        blocks_(static_cast<int>(std::clamp<std::int64_t>(steps_, 1, blocks))) {}
   // Fewer blocks have runs where a tile would have more than so many parts; at least 2, but with one stage.
   WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks, int most)
       : StepShare(tiles, stages, blocks) {
@@ -35,7 +37,12 @@ class StepShare {
     return std::min<int>(stages_, cuda::div_up(stages_ - 1, static_cast<int>(steps_ / blocks_)) + 1);
   }
 
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int tiles() const { return static_cast<int>(steps_ / stages_); }
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int stages() const { return stages_; }
+  // The block that has a tile's first step. Those behind it have the following parts.
+  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int first_rank(int tile) const {
+    return rank_of(static_cast<std::int64_t>(tile) * stages_);
+  }
 
   // Calls body(tile, part of it, first stage, last stage) for what a block has.
   template <class Body>
@@ -57,13 +64,10 @@ class StepShare {
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int rank_of(std::int64_t step) const {
     return static_cast<int>(((step + 1) * blocks_ - 1) / steps_);
   }
-  [[nodiscard]] WARPALIGN_ANYWHERE constexpr int first_rank(int tile) const {
-    return rank_of(static_cast<std::int64_t>(tile) * stages_);
-  }
 
   int stages_;
-  int blocks_;
   std::int64_t steps_;
+  int blocks_;
 };
 
 }  // namespace warpalign::detail::transport

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device_buffer.h"
 #include "graphs.h"
 #include "simt.h"
 #include "testing.h"
+#include "transport/cuda/step_share.cuh"
 #include "warpalign/gromov_anchors.h"
 #include "warpalign/kernel_launches.h"
 
@@ -134,6 +136,65 @@ TEST_F(Devices, GraphsInAnyMemory) {
     const Graph<float> got = knn<float, DeviceBuffer>(points, kN, 3, 3, true, execution);
     EXPECT_EQ(got.neighbors, want.neighbors);
     EXPECT_EQ(got.lengths, want.lengths);
+  }
+}
+
+// True lengths far below the lengths of the tensors: a team has more blocks than there are steps.
+TEST_F(Devices, MoreBlocksThanSteps) {
+  constexpr int kLength = 1100, kCount = 70, kDim = 3;
+  std::vector<double> points[2] = {normal(kLength * kDim, 1), normal(kLength * kDim, 2)};
+  const Execution execution = Execution::cuda(0, nullptr);
+  const auto solved = [&](int length) {
+    const DeviceBuffer x(as<float>(points[0])), y(as<float>(points[1]));
+    const DeviceBuffer lengths(std::vector<std::int32_t>{kCount});
+    SinkhornProblem p;
+    p.batch = 1;
+    p.n = p.m = length;
+    p.dim = kDim;
+    p.x = {x.data(), {length * kDim, kDim, 1}};
+    p.y = {y.data(), {length * kDim, kDim, 1}};
+    p.a.lengths = p.b.lengths = static_cast<const std::int32_t*>(lengths.data());
+    p.max_iterations = 3;
+    const DeviceBuffer f(length * sizeof(float)), value(sizeof(float));
+    SinkhornOutputs out;
+    out.f = f.data();
+    out.value = value.data();
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const DeviceBuffer workspace(bytes);
+    const Status status = sinkhorn(p, out, {workspace.data(), bytes}, execution);
+    EXPECT_TRUE(status.ok()) << status.argument << ": " << status.message;
+    std::vector<double> found = read<float>(f, kCount);
+    found.push_back(read<float>(value, 1)[0]);
+    return found;
+  };
+  simt::device.multiprocessors = 40;
+  const std::vector<double> of_long = solved(kLength), want = solved(kCount);
+  EXPECT_LE(distance(of_long, want), 1e-6 * (1 + largest(want)));
+}
+
+// Every step is done once. A tile's parts are 0 ... parts - 1 in the order of their stages, and fit.
+TEST(StepShare, PartsOfEveryTile) {
+  using detail::transport::StepShare;
+  for (const auto& [tiles, stages] : {std::pair{1, 1}, {1, 40}, {3, 2}, {7, 5}, {40, 3}}) {
+    for (const int blocks : {1, 2, 5, 33, 264}) {
+      for (const int most : {2, 3, 1000}) {
+        const StepShare share(tiles, stages, blocks, most);
+        std::vector<int> parts(tiles), done(tiles);
+        for (int rank = 0; rank < blocks; ++rank) {
+          share.each(rank, [&](int tile, int part, int first, int last) {
+            EXPECT_EQ(part, parts[tile]++);
+            EXPECT_EQ(first, done[tile]);
+            EXPECT_EQ(rank, share.first_rank(tile) + part);
+            done[tile] = last;
+          });
+        }
+        EXPECT_EQ(done, std::vector<int>(tiles, stages));
+        for (int tile = 0; tile < tiles; ++tile) {
+          EXPECT_EQ(parts[tile], share.parts(tile));
+          EXPECT_LE(parts[tile], std::min(most, share.most_parts()));
+        }
+      }
+    }
   }
 }
 
