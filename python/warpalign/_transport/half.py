@@ -27,12 +27,17 @@ def in_half(cost: Tensor) -> Tensor:
     """
     if cost.dtype == torch.float16 and (not cost.is_cuda or all(s == 1 or s % 2 == 0 for s in cost.stride())):
         return cost
+    return with_even_rows(cost)
+
+
+def with_even_rows(cost: Tensor) -> Tensor:
+    """A copy of costs (B, N, M) in float16 whose rows begin at even places of memory."""
     batch, n, m = cost.shape
     half = torch.empty((batch, n, m + m % 2), dtype=torch.float16, device=cost.device)[..., :m]
     for rows in row_blocks(batch, n, m):
         given = cost[:, rows]
-        rounded = given.half()
-        half[:, rows] = rounded.masked_fill_(rounded.isinf() & given.isfinite(), torch.nan)
+        rounded = given.half()  # the costs themselves, if they are float16
+        half[:, rows] = rounded.masked_fill(rounded.isinf() & given.isfinite(), torch.nan)
     return half
 
 

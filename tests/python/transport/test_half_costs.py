@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.python.helpers import assert_tensors_equal, randn
+from warpalign._transport.half import with_even_rows
 from warpalign.transport import SinkhornResult, sinkhorn
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.2, "rho_b": 1.5, "max_iter": 20, "tol": 0.0}
@@ -59,6 +60,19 @@ def test_derivatives_pass_through_the_rounding(device: torch.device) -> None:
     for one, other in zip(got, expected, strict=True):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_costs_are_not_written_to(dtype: torch.dtype, device: torch.device) -> None:
+    """A GPU reads a copy of rows that begin at odd places. Autograd sees writes to the costs, and then fails."""
+    costs = table(2, 5, 7, seed=8).to(device, dtype).requires_grad_()
+    copy = with_even_rows(costs.detach())
+    assert copy.stride(1) % 2 == 0
+    assert_tensors_equal([copy], [costs.detach().half()])
+    assert costs._version == 0
+    value = sinkhorn(cost_matrix=costs, storage="half", **OPTIONS).value
+    (gradient,) = torch.autograd.grad(value.sum(), costs)
+    assert gradient.dtype == dtype and gradient.isfinite().all()
 
 
 def test_transforms_of_half_costs(device: torch.device) -> None:
