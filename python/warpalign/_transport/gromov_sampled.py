@@ -16,9 +16,10 @@ from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
-from warpalign._transport.gromov_anchors import Descent, Patience, PointSet, Start, pairs_of_table
+from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_coarse import Course, coarse_anchors
 from warpalign._transport.gromov_geometry import Geometry, Side, largest_differences, of_sides
+from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Schedule
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem

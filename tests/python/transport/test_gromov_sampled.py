@@ -12,6 +12,7 @@ from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport import gromov_anchors
 from warpalign._transport.gromov_geometry import _paths_to_landmarks, largest_differences
+from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
     farthest_landmarks,
@@ -259,7 +260,7 @@ def test_patience_ends_when_noise_hides_the_fall() -> None:
     """Costs that fall are waited for. Costs at rest end the steps, and so do those that are NaN."""
 
     def steps(costs: Tensor) -> int:
-        patience = gromov_anchors.Patience(6)
+        patience = Patience(6)
         for step, cost in enumerate(costs):
             if patience.is_over():
                 return step
