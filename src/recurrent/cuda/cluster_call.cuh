@@ -58,6 +58,7 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const StepParams<T>& st
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
     if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return false;
+    if (has_few_steps(queue, p)) return false;
     if (!queue.status().ok() || !cuda::to_status(cudaGetDevice(&device)).ok()) return false;
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return false;
     for (int d = 0; d < directions; ++d) {

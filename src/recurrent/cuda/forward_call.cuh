@@ -3,6 +3,7 @@
 
 #include "recurrent/cuda/cluster_call.cuh"
 #include "recurrent/cuda/resident_call.cuh"
+#include "recurrent/cuda/single_step.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -21,6 +22,7 @@ class ForwardCall {
     const T* below[2] = {};
     for (int layer = 0; layer < p_.layers; ++layer) {
       const InputRows<T> input = layer_input(queue_, p_, layer, below, input_);
+      if (step_at_once(layer, input, below[0])) continue;
       StepParams<T> params{};
       for (int d = 0; d < directions_of(p_); ++d) {
         params.cell[d] = cell(layer, d);
@@ -88,6 +90,25 @@ class ForwardCall {
     cell.h_all = part_of<T>(out_.h_all, index * s.rows * s.output);
     cell.c_all = bytes_at(out_.c_all, index * s.rows * s.hidden, size_of(p_.cell_dtype));
     return cell;
+  }
+
+  // A layer of a single step in one launch; false: the layer has to run in another way.
+  bool step_at_once(int layer, const InputRows<T>& input, const T*& output) {
+    const std::size_t states = static_cast<std::size_t>(p_.batch) * p_.hidden;
+    const LstmWeights& w = p_.weights[layer];
+    SingleStepParams<T> step{};
+    step.cell = cell(layer, 0);
+    step.x = input.data, step.x_stride = input.stride;
+    step.input = static_cast<int>(input_of(p_, layer));
+    step.ih = static_cast<const T*>(w.ih), step.hh = static_cast<const T*>(w.hh);
+    step.h0 = part_of<T>(p_.h0, layer * states);
+    step.c0 = bytes_at(p_.c0, layer * states, size_of(p_.cell_dtype));
+    step.h_n = part_of<T>(out_.h_n, layer * states);
+    step.c_n = bytes_at(out_.c_n, layer * states, size_of(p_.cell_dtype));
+    step.tiles = cuda::div_up(p_.batch, kTileRows);
+    if (!run_single_step(queue_, p_, step, out_.tape != nullptr)) return false;
+    output = step.cell.tape_h;
+    return true;
   }
 
   // Weights and states, and W x of all steps.

@@ -21,6 +21,13 @@ bool takes_products(const Queue& queue, const LstmProblem& p) {
          !queue.execution().batch_invariant;
 }
 
+// Whether launches per step read R no more often than a sweep does before its first step. But bits must not
+// depend on the number of steps where they must not depend on the batch.
+inline bool has_few_steps(const Queue& queue, const LstmProblem& p) {
+  constexpr int kFewSteps = 3;
+  return p.steps < kFewSteps && !queue.execution().batch_invariant;
+}
+
 // Element n of the directions' units of all rows. The gates hold W x + R h.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) cell_by_elements_kernel(StepParams<T> p) {

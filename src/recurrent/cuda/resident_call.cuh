@@ -63,14 +63,11 @@ template <class T>
 bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
   if constexpr (sizeof(T) == 2) {
     constexpr int kFirstMajor = 8;  // with the matrix instructions of 16-bit types
-    // Fewer steps read R no more often than a sweep does before its first one. But bits must not depend on
-    // them where they must not depend on the batch.
-    constexpr int kFewSteps = 3;
     int device = 0;
     if (!may_be_resident<T>(p) || !queue.status().ok() || !cuda::to_status(cudaGetDevice(&device)).ok()) {
       return false;
     }
-    if (p.steps < kFewSteps && !queue.execution().batch_invariant) return false;
+    if (has_few_steps(queue, p)) return false;
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return false;
     const auto way = ResidentKernel<T>::of(p.hidden, backward, is_plain(p));
     const std::size_t fixed = way.fixed_bytes();

@@ -24,6 +24,11 @@ class CudaRunner : public LstmRunnerIn<DeviceBuffer> {
       : LstmRunnerIn(given, execution) {}
 };
 
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], tolerance) << k;
+}
+
 TEST_F(RecurrentCuda, KnownProblems) { expect_known_results<CudaRunner>(); }
 
 TEST_F(RecurrentCuda, Sizes) {
@@ -189,6 +194,28 @@ TEST_F(RecurrentCuda, WithoutTape) {
     EXPECT_EQ(with.out.c_n, without.out.c_n);
     EXPECT_EQ(with.out.c_all, without.out.c_all);
     EXPECT_EQ(with.out.h_all, without.out.h_all);
+  }
+}
+
+// One step without a tape, as streams take it: a launch for each layer, and with 17 rows other ways.
+TEST_F(RecurrentCuda, SingleSteps) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const int batch : {3, 9, 17}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << batch);
+      Lstm p = plain(1, batch, 16, 24);
+      p.layers = 2, p.hard = batch == 9;
+      LstmCase given(p, dtype, 23, .5);
+      given.with_states = batch != 3;
+      CudaRunner runner(given);
+      const LstmRun with = runner.run(), without = runner.run(false);
+      ASSERT_TRUE(without.status.ok()) << to_string(without.status);
+      const double tolerance = dtype == DType::kBFloat16 ? 0x1p-6 : dtype == DType::kFloat16 ? 0x1p-9 : 1e-6;
+      expect_near(without.out.y, with.out.y, tolerance);
+      expect_near(without.out.h_n, with.out.h_n, tolerance);
+      expect_near(without.out.c_n, with.out.c_n, tolerance);
+      expect_near(without.out.h_all, with.out.h_all, tolerance);
+      expect_near(without.out.c_all, with.out.c_all, tolerance);
+    }
   }
 }
 
