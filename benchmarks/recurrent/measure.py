@@ -7,6 +7,7 @@ torch.nn.LSTM in float64, on the first rows of the batch and the first steps; op
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
-from benchmarks.recurrent.sizes import Size
+from benchmarks.recurrent.sizes import STREAM, Size
 from warpalign.recurrent import LSTM
 
 # An error above this is recorded as a failure, not as a result.
@@ -107,8 +108,37 @@ def times(problem: Problem, module: nn.Module | None, device: torch.device, budg
     return row
 
 
+def measure_stream(size: Size, device: torch.device, budget_s: float) -> Row:
+    """The row of one step of a stream, beside torch's module: forward_ms and step_ms are the same."""
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"num_layers": size.layers, "dtype": size.torch_dtype, "device": device}
+    ours = LSTM(size.I, size.H, **shape).eval()
+    theirs = nn.LSTM(size.I, size.H, **shape).eval()
+    theirs.load_state_dict(ours.state_dict())
+    stream = ours.stream(size.B)
+    x = torch.randn(size.B, size.I, device=device).to(size.torch_dtype)
+    states = stream.h.clone(), stream.c.to(size.torch_dtype)
+    row: Row = dict.fromkeys(("err_gx", "err_gw", "err_gr", "err_gb", "mib", "cudnn_mib"))
+    with torch.no_grad():
+        exact = copy.deepcopy(theirs).double()(x.double()[None])[0][0]
+        row["err_y"] = rounded(float((stream.step(x).double() - exact).norm() / exact.norm()), 3)
+        for prefix, run in (
+            ("", lambda: (stream.step(x),)),
+            ("cudnn_", lambda: theirs(x[None], states)[:1]),
+        ):
+            eager = rounded(eager_ms(run, device, budget_s))
+            row |= {f"{prefix}forward_ms": eager, f"{prefix}step_ms": eager, f"{prefix}graph_step_ms": None}
+            if device.type == "cuda":
+                row[f"{prefix}graph_step_ms"] = rounded(graph_ms(run, device, budget_s))
+    graph: Any = row["graph_step_ms"]
+    row["ratio"] = rounded(row["cudnn_graph_step_ms"] / graph) if graph else None
+    return row
+
+
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
+    if size.options == STREAM:
+        return measure_stream(size, device, budget_s)
     problem = Problem(size, device)
     row: Row = dict.fromkeys(("err_y", "err_gx", "err_gw", "err_gr", "err_gb"))
     for name, error in problem.errors().items():

@@ -47,11 +47,15 @@ CASES = [
 ]
 # Masks are drawn anew in each call: these have no reference.
 RANDOM_CASES = [Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES]
+# One step without gradients, as streams take it.
+SINGLE_STEPS = [Size(1, 9, 16, 24, 2, dtype=dtype) for dtype in _DTYPES]
+# So many rows that a step is a product of the front end's and a kernel by elements; on GPUs alone.
+PRODUCT_STEPS = [Size(3, 456, 8, 512, dtype=dtype) for dtype in _DTYPES[2:]]
 
 
-def wrong(size: Size, device: torch.device) -> str | None:
-    """What is wrong with one case's results, if anything is."""
-    problem = Problem(size, device, invariant=True)  # the library's own products instead of cuBLAS
+def wrong(size: Size, device: torch.device, invariant: bool = True) -> str | None:
+    """What is wrong with one case's results, if anything is; `invariant`: by the library's own products, not cuBLAS."""
+    problem = Problem(size, device, invariant=invariant)
     exact = copy.copy(problem)
     exact.module = copy.deepcopy(problem.module).to("cpu", torch.float64)
     exact.x = problem.x.detach().cpu().double().requires_grad_()
@@ -63,6 +67,16 @@ def wrong(size: Size, device: torch.device) -> str | None:
         if not error <= WRONG[size.dtype]:
             return f"{name}: relative error {error:.2g}"
     return None
+
+
+def wrong_step(size: Size, device: torch.device) -> str | None:
+    """The same of one step without gradients."""
+    problem = Problem(size, device)
+    exact = copy.deepcopy(problem.module).to("cpu", torch.float64)
+    with torch.no_grad():
+        theirs = exact(problem.x.cpu().double())[0]
+    error = float((problem.forward()[0].cpu().double() - theirs).norm() / theirs.norm())
+    return None if error <= WRONG[size.dtype] else f"y: relative error {error:.2g}"
 
 
 def run_cases(device: torch.device, cases: int | None = None) -> int:
@@ -77,7 +91,15 @@ def run_cases(device: torch.device, cases: int | None = None) -> int:
         if not all(result.isfinite().all() for result in Problem(size, device).step()):
             failures += 1
             print(f"WRONG: {size.name}: not finite", file=sys.stderr)
-    print(f"{len(CASES[:cases]) + len(RANDOM_CASES[:cases])} cases, {failures} wrong")
+    products = PRODUCT_STEPS[:cases] if device.type == "cuda" else []
+    for size in (*SINGLE_STEPS[:cases], *products):
+        message = wrong(size, device, False) if size in products else wrong_step(size, device)
+        if message:
+            failures += 1
+            print(f"WRONG: {size.name}: {message}", file=sys.stderr)
+    print(
+        f"{sum(len(c[:cases]) for c in (CASES, RANDOM_CASES, SINGLE_STEPS, products))} cases, {failures} wrong"
+    )
     return failures
 
 

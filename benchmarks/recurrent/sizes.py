@@ -20,7 +20,7 @@ class Size(NamedTuple):
     dtype: str = "bfloat16"
     activation: str = "soft"
     options: str = ""
-    """One of the names of `OPTIONS`."""
+    """One of the names of `OPTIONS`, or `STREAM`."""
 
     @property
     def name(self) -> str:
@@ -36,6 +36,8 @@ class Size(NamedTuple):
 
 
 OPTIONS = ("", "layer_norm", "zoneout", "weight_dropout", "lengths")
+STREAM = "stream"
+"""The option of a row that measures one step of an `LSTMStream`, which has no backward pass."""
 _MAIN = Size(512, 8, 512, 512)
 _PLAIN = [
     Size(256, 1, 512, 512),
@@ -46,20 +48,27 @@ _PLAIN = [
     Size(1024, 16, 768, 768),
     Size(512, 32, 240, 1024, 2),
     Size(256, 128, 1024, 1024),
+    Size(256, 512, 1024, 1024),
     Size(100, 32, 512, 512, 2),
     Size(512, 32, 512, 512, 2, 2),
+    Size(256, 32, 2048, 1024, 6),
+    Size(512, 32, 240, 1536, 2),
 ]
 SIZES: list[Size] = [
     *(size._replace(dtype=dtype) for size in _PLAIN for dtype in ("bfloat16", "float16")),
     Size(256, 512, 1024, 1024),
-    Size(256, 32, 2048, 1024, 6),
-    Size(512, 32, 240, 1536, 2),
+    *(
+        Size(1, 1, hidden, hidden, layers, dtype="float16", options=STREAM)
+        for hidden, layers in ((512, 2), (1024, 8))
+    ),
     *(size._replace(dtype="float32") for size in _PLAIN[:2]),
     _MAIN._replace(activation="hard"),
     *(_MAIN._replace(options=options) for options in OPTIONS[1:]),
+    Size(512, 64, 512, 512, options="lengths"),
     Size(512, 16, 640, 2048, 2, P=640),
 ]
 QUICK_SIZES = [
+    Size(1, 2, 8, 8, 2, dtype="float32", options=STREAM),
     Size(5, 3, 8, 20, dtype="float32"),
     Size(4, 2, 8, 12, 2, 2, dtype="bfloat16", activation="hard"),
     Size(4, 2, 8, 12, P=5, dtype="float32", options="layer_norm"),

@@ -25,9 +25,9 @@ def test_results_are_reproducible() -> None:
 def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--cases", "6"])
     assert sanitize.main() == 0
-    assert "6 cases, 0 wrong" in capsys.readouterr().out
+    assert "14 cases, 0 wrong" in capsys.readouterr().out
 
 
 def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitize, "WRONG", {"float32": 0.0, "float16": 0.0, "bfloat16": 0.0})
+    monkeypatch.setattr(sanitize, "WRONG", {"float64": 0.0, "float32": 0.0, "float16": 0.0, "bfloat16": 0.0})
     assert sanitize.run_cases(torch.device("cpu"), 1) > 0
