@@ -33,6 +33,7 @@ MOST_ELEMENTS = {
     "cpu": 10**6,
 }  # that the float64 tables of the reference and the peers may have
 MOST_OF_GEOMLOSS = 4 * 10**6  # its graph keeps several tables of every iteration
+POINTS_OF_FLASH = 5000  # flash-sinkhorn tunes itself at every new size, for some 45 s
 FEATURE_EPSILON = 0.09  # per problem of points: a blur of 0.3
 
 
@@ -179,12 +180,7 @@ def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
             row |= pot(problem, device, budget_s)
     if size.gradient and small and size.N * size.M <= MOST_OF_GEOMLOSS:
         row |= geomloss(problem, device, budget_s)
-    if (
-        problem.x is not None
-        and size.dtype == "float32"
-        and size.kind == "balanced"
-        and device.type == "cuda"
-    ):
+    if size.gradient and size.precision == "medium" and size.N == POINTS_OF_FLASH and device.type == "cuda":
         row |= flash_sinkhorn(problem, device, budget_s)
     return row
 
@@ -240,27 +236,24 @@ def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
 
 
 def flash_sinkhorn(problem: Problem, device: torch.device, budget_s: float) -> Row:
-    """The package's loss with the same epsilons, or the same number of iterations; TF32 as "medium" is."""
+    """The package's loss and gradient with the same epsilons; TF32 as "medium" is."""
     try:
         package: Any = import_module("flash_sinkhorn")
     except ImportError:
         return {}
     size, x, y = problem.size, problem.x, problem.y
     assert x is not None and y is not None
-    options: dict[str, Any] = {"allow_tf32": size.precision == "medium", "debias": False}
-    if size.epsilon_start:
-        epsilons = [size.epsilon_start]
-        while epsilons[-1] > problem.epsilon:
-            epsilons.append(max(epsilons[-1] / 2, problem.epsilon))
-        options["eps_list"] = epsilons + [problem.epsilon] * (size.iterations - 1)
-    else:
-        options |= {"use_epsilon_scaling": False, "eps": problem.epsilon, "n_iters": size.iterations}
+    epsilons = [size.epsilon_start]
+    while epsilons[-1] > problem.epsilon:
+        epsilons.append(max(epsilons[-1] / 2, problem.epsilon))
+    options: dict[str, Any] = {
+        "allow_tf32": True,
+        "debias": False,
+        "eps_list": epsilons + [problem.epsilon] * (size.iterations - 1),
+    }
     loss = package.SamplesLoss("sinkhorn", backend=size.updates, **options)
 
     def run() -> object:
-        if not size.gradient:
-            with torch.no_grad():
-                return loss(x[0], y[0])
         return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
 
     try:
