@@ -1,4 +1,4 @@
-// How many clusters a device holds.
+// Asks how many clusters a device holds at the same time.
 #pragma once
 
 #include "cuda/launch.cuh"

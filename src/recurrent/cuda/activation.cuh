@@ -75,7 +75,7 @@ struct Activation {
   __device__ __forceinline__ Real squash(Real x) const {
     return hard ? hard_squash(x) : hyperbolic_tangent(x);
   }
-  // By x, from the value.
+  // The derivative by x, from the value u.
   __device__ __forceinline__ Real squash_slope(Real u) const {
     if (!hard) return (1 - u) * (1 + u);
     return u == -1 || u == 1 ? Real(0) : Real(1);

@@ -1,4 +1,4 @@
-// Which calls run as sweeps on clusters, and their launch.
+// Decides which calls run as sweeps on clusters, and launches them.
 #pragma once
 
 #include "cuda/cluster_launch.h"
@@ -21,7 +21,7 @@ inline const cuda::Kernel kClusterBackward{
                 : (kPlain ? "clusters of up to 16 back" : "clusters of up to 16 back, options"),
     cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kPlain>};
 
-// A kernel, and its shared memory.
+// A kernel with the shared memory that it needs.
 template <class T>
 struct ClusterKernel {
   const cuda::Kernel<ClusterParams<T>>* kernel;

@@ -50,7 +50,7 @@ struct StepRows {
   }
 };
 
-// The same where every row has every step: no lengths, no packed rows, no resets.
+// Rows where each has every step: no lengths, no packed rows, no resets.
 struct PlainRows {
   int steps, batch;
 
@@ -205,7 +205,8 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
   CudaCell<T> cell = cells[0];
   if (direction == 1) cell = cells[1];
 #ifdef __CUDA_ARCH__
-  // What the compiler no longer sees: otherwise accesses are of the slower, generic kind.
+  // The compiler no longer sees that these pointers are global memory. Without this its accesses are generic,
+  // which is slower.
   const void* const arrays[] = {cell.hh, cell.hh_across, cell.bias_ih, cell.bias_hh, cell.h[0],   cell.h[1],
                                 cell.h0, cell.c,         cell.c0,      cell.gates,   cell.tape_c, cell.tape_h,
                                 cell.y,  cell.h_all,     cell.c_all,   cell.dy,      cell.dh_all, cell.dc_all,
@@ -215,7 +216,7 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
 #endif
   return cell;
 }
-// Where h behind the forward sweep lies.
+// The memory that holds h after the forward sweep.
 template <class T>
 __device__ __forceinline__ T* h_behind(const CudaCell<T>& cell) {
   return cell.at.steps % 2 ? cell.h[1] : cell.h[0];

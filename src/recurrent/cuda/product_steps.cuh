@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_elements_kernel(StepParam
     CellTask<T>::finish(cell, p.place, b, unit, nothing_more);
   });
 }
-// The same backward, from R^T dz of the step swept before.
+// The elements of a backward step, from R^T dz of the step swept before.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) carry_by_elements_kernel(StepParams<T> p) {
   const Offset units = static_cast<Offset>(p.cell[0].at.batch) * p.cell[0].hidden;

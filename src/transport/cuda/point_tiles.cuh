@@ -173,7 +173,7 @@ class PointTiles {
     Real hi, lo, weight, inverse;
   };
 
-  // Of a point. One that is not there has logits of -inf.
+  // The numbers of point i. A point beyond the last one has logits of -inf.
   static __device__ __forceinline__ Numbers numbers_of(const SolveParams<Real>& p, const Side<Real>& side,
                                                        int i, const double* at, double lambda,
                                                        double rounder) {
@@ -189,7 +189,8 @@ class PointTiles {
     return n;
   }
 
-  // A piece of coordinates of 16 kEach points on its way: a thread has one coordinate of kEach points.
+  // Carries a piece of coordinates of 16 kEach points to shared memory. A thread has one coordinate of kEach
+  // points.
   template <int kEach>
   class Coordinates {
    public:
@@ -200,7 +201,7 @@ class PointTiles {
           stride_(side.p.points.stride[2]) {
       from_ = side.p.points.data + side.b * side.p.points.stride[0];
     }
-    // What is not there is 0.
+    // Coordinates beyond the last one, and of points beyond the last one, are 0.
     __device__ __forceinline__ void load(int first_point, int first) {
       const int d = first + static_cast<int>(threadIdx.x) % kPiece;
       const int i = first_point + static_cast<int>(threadIdx.x) / kPiece;
