@@ -96,6 +96,17 @@ def check_pair(
     return max(error(*p) for p in (*pairs, (grad_x, reference.grad_x), (grad_y, reference.grad_y)))
 
 
+def check_near(device: torch.device) -> float:
+    """Gradients whose products cancel are made by differences."""
+    x = torch.randn(1, 40, 70)
+    y = x + 1e-3 * torch.randn(1, 40, 70)
+    reference = soft_dtw_float64(x, y, 1e-3)
+    left, right = x.to(device).requires_grad_(), y.to(device).requires_grad_()
+    value = warpalign.soft_dtw(left, right, gamma=1e-3)
+    grad_x, grad_y = torch.autograd.grad(value.sum(), (left, right))
+    return max(error(grad_x, reference.grad_x), error(grad_y, reference.grad_y))
+
+
 def check_long(device: torch.device) -> float:
     """Pairs with no room in a panel come in tiles. One pair has larger crews than two: both must find the same."""
     x, y = (torch.randn(2, LONG, 5).to(device) for _ in range(2))
@@ -240,8 +251,11 @@ def run_cases(device: torch.device) -> int:
     for shape in MATRIX_SHAPES:
         name = "x".join(map(str, shape)) + " high"
         report(name, torch.float32, check_pair(shape, torch.float32, device, "high"))
+    report("products that cancel", torch.float32, check_near(device))
     for dtype in (torch.float16, torch.bfloat16):
         report("3x65x70x8", dtype, check_pair((3, 65, 70, 8), dtype, device))
+        for shape in MATRIX_SHAPES[:2]:  # by fours, and one by one
+            report("x".join(map(str, shape)) + " high", dtype, check_pair(shape, dtype, device, "high"))
     for dtype in (torch.float32, torch.float64):
         report("ragged", dtype, check_ragged(dtype, device))
         report("alignment and cost", dtype, check_alignment(dtype, device))

@@ -42,7 +42,8 @@ inline void check_same_device(const Tensor& tensor, const char* name, const Tens
   }
 }
 
-inline DType check_table(const Tensor& tensor, const char* name, const char* axes) {
+inline DType check_table(const Tensor& tensor, const char* name, const char* axes,
+                         bool takes_halves = false) {
   if (tensor.dim() != 3) fail(name, std::string("3 axes ") + axes, shape_of(tensor));
   for (int64_t axis = 0; axis < 3; ++axis) {
     const bool fits = tensor.size(axis) <= std::numeric_limits<std::int32_t>::max();
@@ -53,7 +54,10 @@ inline DType check_table(const Tensor& tensor, const char* name, const char* axe
   }
   if (tensor.scalar_type() == ScalarType::Float) return DType::kFloat32;
   if (tensor.scalar_type() == ScalarType::Double) return DType::kFloat64;
-  fail(name, "dtype float32 or float64", dtype_of(tensor));
+  if (takes_halves && tensor.scalar_type() == ScalarType::Half) return DType::kFloat16;
+  if (takes_halves && tensor.scalar_type() == ScalarType::BFloat16) return DType::kBFloat16;
+  fail(name, takes_halves ? "dtype float32, float64, float16 or bfloat16" : "dtype float32 or float64",
+       dtype_of(tensor));
 }
 
 // A tensor of kRank axes as the core sees it.

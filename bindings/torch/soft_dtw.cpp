@@ -65,10 +65,10 @@ void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, con
 
 using Lengths = std::optional<Tensor>;
 SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
-                              const Lengths& y_lengths) {
+                              const Lengths& y_lengths, bool takes_halves) {
   SoftDtwProblem problem{};
-  problem.dtype = check_table(x, "x", "(B, N, D)");
-  if (check_table(y, "y", "(B, M, D)") != problem.dtype)
+  problem.dtype = check_table(x, "x", "(B, N, D)", takes_halves);
+  if (check_table(y, "y", "(B, M, D)", takes_halves) != problem.dtype)
     fail("y", "the dtype of x, " + dtype_of(x), dtype_of(y));
   check_same_device(y, "y", x, "x");
   if (x.size(0) != y.size(0) || x.size(2) != y.size(2)) {
@@ -112,6 +112,11 @@ void set_steps(SoftDtwProblem& problem, const Settings& settings, const Tensor& 
   if (settings.y_mask) problem.y_mask = check_mask(*settings.y_mask, "y_mask", y);
 }
 
+// Of an output: float32 for series of half types.
+ScalarType result_dtype(const Tensor& x) {
+  return x.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
 // Which outputs of a problem of series are wanted besides the value. end_values: the problem is a
 // subsequence.
 struct Wanted {
@@ -129,17 +134,21 @@ struct SeriesResult {
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
                         const Settings& settings, Wanted wanted) {
-  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, x.is_cuda());
+  const ScalarType dtype = result_dtype(x);
+  if (settings.gammas && x.scalar_type() != dtype) {
+    fail("gammas", "none with series of half types", "a tensor");
+  }
   set_steps(problem, settings, x, y);
   set_paths(problem, settings, x, "x");
   problem.subsequence = wanted.end_values;
   const int64_t b = x.size(0);
-  const SeriesResult result{allocate(x, {b}),
-                            allocate(x, {b, problem.n, problem.dim}, wanted.grad_x),
-                            allocate(x, {b, problem.m, problem.dim}, wanted.grad_y),
-                            allocate(x, {b}, wanted.grad_gamma),
-                            wanted.alignment ? allocate(x, {b, problem.n, problem.m}) : Tensor(),
-                            wanted.end_values ? allocate(x, {b, problem.m}) : Tensor()};
+  const SeriesResult result{allocate(x, {b}, true, dtype),
+                            allocate(x, {b, problem.n, problem.dim}, wanted.grad_x, dtype),
+                            allocate(x, {b, problem.m, problem.dim}, wanted.grad_y, dtype),
+                            allocate(x, {b}, wanted.grad_gamma, dtype),
+                            wanted.alignment ? allocate(x, {b, problem.n, problem.m}, true, dtype) : Tensor(),
+                            wanted.end_values ? allocate(x, {b, problem.m}, true, dtype) : Tensor()};
   run(problem,
       {result.value.mutable_data_ptr(), data_or_null(result.grad_x, wanted.grad_x),
        data_or_null(result.grad_y, wanted.grad_y), data_or_null(result.alignment, wanted.alignment),
@@ -184,7 +193,7 @@ std::tuple<Tensor, Tensor, Tensor> run_series_jvp(const Tensor& x, const Tensor&
                                                   const std::optional<Tensor>& y_tangent,
                                                   const Lengths& x_lengths, const Lengths& y_lengths,
                                                   const Settings& settings, Wanted wanted) {
-  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths);
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, false);
   set_steps(problem, settings, x, y);
   set_paths(problem, settings, x, "x");
   const SoftDtwTangents tangents{
@@ -248,7 +257,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
   const SeriesResult result = run_series(
       x, y, x_lengths, y_lengths, {.gamma = gamma, .step_penalty = step_penalty, .cost_kind = cost_kind},
       {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .alignment = needs_alignment, .end_values = true});
-  const Tensor alignment = needs_alignment ? result.alignment : allocate(x, {0});
+  const Tensor alignment = needs_alignment ? result.alignment : allocate(x, {0}, true, result_dtype(x));
   return {result.value, result.grad_x, result.grad_y, alignment, result.end_values};
 }
 

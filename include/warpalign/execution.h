@@ -35,7 +35,7 @@ enum class Device { kHost, kCuda };
 // TF32 has 11 bits of mantissa, as binary16 has, and float32's exponents; sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
-  kHighest,  // in float32
+  kHighest,  // in float32; soft_dtw()'s gradients may be three products of TF32 where these do not cancel
   kHigh,     // by three products of halves of a number: rounding errors of float32's class
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };

@@ -42,14 +42,16 @@ struct Band {
 // elements. Either x and y are given, or cost; with cost, dim = 0. The products B N D, B M D and B N M are at
 // most 2^48.
 struct SoftDtwProblem {
-  DType dtype = DType::kFloat32;  // of x, y, cost and every output: float32 or float64
-  std::int32_t batch = 0;         // B >= 0
-  std::int32_t n = 0;             // N, 1 to 2^29: rows of the alignment
-  std::int32_t m = 0;             // M, 1 to 2^29: columns
-  std::int32_t dim = 0;           // D, 1 to 2^29, with x and y
-  StridedTensor x;                // (B, N, D)
-  StridedTensor y;                // (B, M, D)
-  StridedTensor cost;             // (B, N, M)
+  // Of x, y, cost and every output: float32 or float64. On CUDA x and y may be float16 or bfloat16; gammas
+  // and every output are float32 then. soft_dtw_jvp() takes no half types.
+  DType dtype = DType::kFloat32;
+  std::int32_t batch = 0;  // B >= 0
+  std::int32_t n = 0;      // N, 1 to 2^29: rows of the alignment
+  std::int32_t m = 0;      // M, 1 to 2^29: columns
+  std::int32_t dim = 0;    // D, 1 to 2^29, with x and y
+  StridedTensor x;         // (B, N, D)
+  StridedTensor y;         // (B, M, D)
+  StridedTensor cost;      // (B, N, M)
   // True lengths per pair, (B,), 1 <= x_lengths[b] <= N and 1 <= y_lengths[b] <= M. Null: every length is N
   // (M). Host execution returns an error for a length out of range; CUDA execution clamps it into the range,
   // because the host never reads device memory.

@@ -1,4 +1,5 @@
 // warpalign::soft_dtw: checks the contract of the public header, then hands over to the device's path.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,11 @@ Status check_path(const SoftDtwProblem& p, Device device) {
   return {};
 }
 
+// Of an element of an output, and of gammas: float32 with series of a half type.
+std::size_t result_size(const SoftDtwProblem& p) {
+  return std::max(size_of(p.dtype), size_of(DType::kFloat32));
+}
+
 // Every input's alignment; a null pointer is aligned.
 Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
   const struct {
@@ -78,7 +84,7 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
       {"x", p.x.data, size_of(p.dtype)},
       {"y", p.y.data, size_of(p.dtype)},
       {"cost", p.cost.data, size_of(p.dtype)},
-      {"gammas", p.gammas, size_of(p.dtype)},
+      {"gammas", p.gammas, result_size(p)},
       {"x_lengths", p.x_lengths, sizeof(int)},
       {"y_lengths", p.y_lengths, sizeof(int)},
       {"tangents", tangents.x.data, size_of(p.dtype)},
@@ -93,7 +99,7 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
 
 Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
                      std::size_t workspace_bytes) {
-  const std::size_t b = p.batch, n = p.n, m = p.m, d = p.dim, size = size_of(p.dtype);
+  const std::size_t b = p.batch, n = p.n, m = p.m, d = p.dim, size = result_size(p);
   const detail::WrittenMemory written[] = {
       {"value", out.value, b * size, size},
       {"grad_x", out.grad_x, b * n * d * size, size},
@@ -108,10 +114,12 @@ Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspa
 
 Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
   if (Status s = detail::check_execution(execution); !s.ok()) return s;
-  if (p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16) {
-    return Status::unsupported("dtype", "soft-DTW takes float32 and float64; convert half types first");
+  const bool is_half = p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16;
+  if (is_half && (execution.device != Device::kCuda || p.cost.data)) {
+    return Status::unsupported("dtype",
+                               "half types are taken for x and y on CUDA; convert others to float32 first");
   }
-  if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
+  if (!is_half && p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
     return Status::invalid("dtype", "one of the types of DType", static_cast<double>(p.dtype));
   }
   if (Status s = check_extents(p); !s.ok()) return s;
@@ -156,6 +164,10 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution
 
 // What only second order demands.
 Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out) {
+  if (result_size(p) > size_of(p.dtype)) {
+    return Status::unsupported("dtype",
+                               "second derivatives take float32 and float64; convert half types first");
+  }
   if (p.subsequence) return Status::unsupported("subsequence", "a subsequence has no second derivatives yet");
   if (p.gamma == 0 && !p.gammas) {
     return Status::unsupported("gamma", "hard DTW (gamma = 0) has no second derivatives");

@@ -346,5 +346,9 @@ def padded(series: object, lengths: Any, name: str, lengths_name: str) -> tuple[
     return values, own
 
 
+def is_half(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
 def widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    return tensor.float() if is_half(tensor) else tensor

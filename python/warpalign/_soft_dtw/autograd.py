@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpalign._core.series import is_half, widened
 from warpalign._core.torch_internals import (
     apply_unbound,
     is_forward_mode,
@@ -142,6 +143,7 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     """Gradients times grad_value in tensors of their own, with a graph where that is needed."""
     if needs_graph():
+        of = _widened(of)  # second derivatives are made in float32
         return only_wanted(wanted, apply(SeriesGradient, grad_value, *gradients, *of, wanted, settings))
     return only_wanted(wanted, scaled(grad_value, gradients, wanted))
 
@@ -331,7 +333,9 @@ class _Subsequence(torch.autograd.Function):
 
 
 def series(of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings) -> Tensor:
-    """Values; gamma is a number, or (B,) in the series' dtype."""
+    """Values; gamma is a number, or (B,) in the series' dtype. Series of half types have values in float32."""
+    if is_half(of.x) and is_traced():
+        of = _widened(of)
     of, needs, given = _prepared(of, gamma, cost_kind, settings)
     value: Tensor
     if _is_plain(any(needs)):
@@ -392,6 +396,10 @@ def subsequence(
         x, y, of.x_lengths, of.y_lengths, needs, with_alignment, tuple(settings)
     )
     return value, alignment, ends
+
+
+def _widened(of: Pairs) -> Pairs:
+    return of._replace(x=widened(of.x), y=widened(of.y))
 
 
 def _split_gamma(gamma: float | Tensor) -> tuple[float, Tensor | None]:

@@ -94,9 +94,9 @@ def soft_dtw(
         normalize: the soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2 instead of s(x, y): exactly 0 for equal series
             (Blondel, Mensch & Vert, "Differentiable divergences between time series", AISTATS 2021). Three times the work.
         reduction: "none" for one value per pair, or their "mean" or "sum". torch's losses have "mean" by default, this has "none".
-        precision: how a GPU may multiply float32: "highest" in float32; "high" on its matrix units, as three products of TF32
-            with an error of float32's class; "medium" as one product, three digits. It makes the squared distances and the
-            gradients of 17 features or more faster, and changes nothing elsewhere. None: what
+        precision: how a GPU may multiply float32: "highest" as exactly as float32 does; "high" on its matrix units, as three
+            products of TF32 with an error of float32's class; "medium" as one product, three digits. It makes the squared
+            distances and the gradients of 17 features or more faster, and changes nothing elsewhere. None: what
             torch.get_float32_matmul_precision() says, "highest" by default.
         batch_invariant: whether a pair gets the same bits whatever else is in the batch. Else a GPU sweeps few pairs from both
             ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
@@ -135,6 +135,7 @@ def soft_dtw(
         y_mask=y_mask,
         settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
         unbatched=unbatched,
+        takes_halves=True,
     )
     value = of.divergence() if check_flag(normalize, "normalize") else of.value()
     return _reduced(value.squeeze(0) if of.unbatched else value, reduction)

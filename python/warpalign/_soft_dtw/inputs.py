@@ -11,7 +11,7 @@ class Pairs(NamedTuple):
     """A call on series; all tensors but x and y are contiguous."""
 
     x: Tensor
-    """(B, N, D) float64 or float32, any strides."""
+    """(B, N, D) float64 or float32, any strides. On CUDA autograd.series() takes half types, too."""
     y: Tensor
     """(B, M, D)"""
     x_lengths: Tensor | None = None

@@ -27,17 +27,24 @@ def _of_series(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
     check_devices("x", x=x, y=y, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
+    like = _result_like(x)
     return (
-        x.new_empty(x.shape[0]),
-        empty_unless(needs_grad_x, x, *x.shape),
-        empty_unless(needs_grad_y, y, *y.shape),
-        empty_unless(needs_grad_gamma, x, x.shape[0]),
+        like.new_empty(x.shape[0]),
+        empty_unless(needs_grad_x, like, *x.shape),
+        empty_unless(needs_grad_y, like, *y.shape),
+        empty_unless(needs_grad_gamma, like, x.shape[0]),
     )
+
+
+def _result_like(x: Tensor) -> Tensor:
+    """A tensor with the dtype of what is made from x: float32 for half types."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.new_empty(0, dtype=torch.float32)
 
 
 @torch.library.register_fake("warpalign::soft_dtw_alignment")  # type: ignore[untyped-decorator]
 def _(x: Tensor, y: Tensor, *rest: Any, **options: Any) -> tuple[Tensor, ...]:
-    return *_of_series(x, y, *rest, **options), x.new_empty(x.shape[0], x.shape[1], y.shape[1])
+    alignment = _result_like(x).new_empty(x.shape[0], x.shape[1], y.shape[1])
+    return *_of_series(x, y, *rest, **options), alignment
 
 
 @torch.library.register_fake("warpalign::soft_dtw_subsequence")  # type: ignore[untyped-decorator]
@@ -55,12 +62,13 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     check_devices("x", x=x, y=y, x_lengths=x_lengths, y_lengths=y_lengths)
     batch, n, _ = x.shape
+    like = _result_like(x)
     return (
-        x.new_empty(batch),
-        empty_unless(needs_grad_x, x, *x.shape),
-        empty_unless(needs_grad_y, y, *y.shape),
-        empty_unless(needs_alignment, x, batch, n, y.shape[1]),
-        x.new_empty(batch, y.shape[1]),
+        like.new_empty(batch),
+        empty_unless(needs_grad_x, like, *x.shape),
+        empty_unless(needs_grad_y, like, *y.shape),
+        empty_unless(needs_alignment, like, batch, n, y.shape[1]),
+        like.new_empty(batch, y.shape[1]),
     )
 
 

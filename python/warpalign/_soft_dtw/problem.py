@@ -17,7 +17,7 @@ from warpalign._core.checks import (
     check_unbatched,
 )
 from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
-from warpalign._core.series import as_batch, one_mask, padded, widened
+from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -96,17 +96,20 @@ def problem(
     names: tuple[str, str] = ("x", "y"),
     unbatched: bool | None = None,
     takes_arrays: bool = False,
+    takes_halves: bool = False,
 ) -> Problem:
     """The problem behind a public function's arguments.
 
     Args:
         unbatched: the argument of that name; None: the function has none.
         takes_arrays: whether x and y may be arrays and lists, which have no gradient.
+        takes_halves: whether the caller asks for nothing but Problem.value(), which reads half types on CUDA as they are.
     """
     gamma, cost = check_gamma(gamma), check_cost(cost)
+    takes_halves = takes_halves and isinstance(cost, int) and not isinstance(gamma, Tensor)
     only_series = x_lengths is None and y_lengths is None and x_mask is None and y_mask is None
     if only_series and not (unbatched or isinstance(gamma, Tensor)):
-        pairs = _as_they_are(x, y)
+        pairs = _as_they_are(x, y, takes_halves)
         if pairs is not None:
             return Problem(pairs, gamma, cost, settings, False)
     if takes_arrays:
@@ -125,14 +128,16 @@ def problem(
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     masks = check_mask(x_mask, "x_mask", x, batch), check_mask(y_mask, "y_mask", y, batch)
     # Widened before they are repeated: the gradients of a series' pairs are then summed in float32.
-    x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
+    if not (takes_halves and x.is_cuda and x.shape[0] == y.shape[0]):
+        x, y = widened(x), widened(y)
+    x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (x, y))
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
     return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single)
 
 
-def _as_they_are(x: object, y: object) -> Pairs | None:
+def _as_they_are(x: object, y: object, takes_halves: bool) -> Pairs | None:
     """Two batches that the operators take as they are, as most calls' are; None: others, of which every check has its say."""
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         return None
@@ -142,7 +147,7 @@ def _as_they_are(x: object, y: object) -> Pairs | None:
         and features == also > 0 < n
         and m > 0
         and dtype == y.dtype
-        and (dtype == torch.float32 or dtype == torch.float64)
+        and (dtype == torch.float32 or dtype == torch.float64 or (takes_halves and x.is_cuda and is_half(x)))
         and x.device == y.device
         and (library.has_cuda or not x.is_cuda)
     )

@@ -9,25 +9,35 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-bool readable_as_float4(const StridedTensor& t, const SoftDtwProblem& p) {
-  return p.dtype == DType::kFloat32 && p.dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
-         t.stride[1] % 4 == 0 && is_aligned(t.data, 16);
+// Four features at a time.
+bool readable_by_fours(const StridedTensor& t, const SoftDtwProblem& p) {
+  return p.dtype != DType::kFloat64 && p.dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
+         t.stride[1] % 4 == 0 && is_aligned(t.data, 4 * size_of(p.dtype));
 }
 
 Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, const SoftDtwOutputs& out,
              const Execution& execution) {
   Call call{};
   call.problem = problem;
+  call.series_type = problem.dtype;
+  if (is_half(problem.dtype)) {
+    call.problem.dtype = DType::kFloat32;
+    call.widened = {problem.dtype, problem.x, problem.y, nullptr,     nullptr,
+                    problem.batch, problem.n, problem.m, problem.dim, nullptr};
+  }
   // Kernels that know no band are faster.
   if (holds_everything(problem.band, problem.n, problem.m)) call.problem.band = {};
   call.out = out;
   call.second_order = tangents != nullptr;
   if (tangents) call.tangents = *tangents;
   call.vectorized =
-      !problem.cost.data && readable_as_float4(problem.x, problem) && readable_as_float4(problem.y, problem);
-  call.may_use_matrix_units = execution.precision != Precision::kHighest &&
-                              cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 8;
-  call.three_terms = execution.precision == Precision::kHigh;
+      !problem.cost.data && readable_by_fours(problem.x, problem) && readable_by_fours(problem.y, problem);
+  const int device = execution.cuda_device;
+  call.has_matrix_units =
+      cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) >= 8 &&
+      cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) >= kMostProductBytes;
+  call.may_use_matrix_units = call.has_matrix_units && execution.precision != Precision::kHighest;
+  call.three_terms = execution.precision != Precision::kMedium;
   call.batch_invariant = execution.batch_invariant;
   return call;
 }
@@ -82,12 +92,39 @@ Status CudaCall::check() const {
 }
 
 std::size_t CudaCall::workspace_bytes() const {
-  return unit_bytes_ + std::max(plans_[0].workspace, plans_[1].workspace);
+  return widened_bytes() + unit_bytes_ + std::max(plans_[0].workspace, plans_[1].workspace);
+}
+
+std::size_t CudaCall::widened_bytes(bool of_x_alone) const {
+  const SoftDtwProblem& p = call_.problem;
+  if (!is_half(call_.series_type)) return 0;
+  const auto bytes = [&](int length) {
+    return aligned(sizeof(float) * static_cast<std::size_t>(p.batch) * length * p.dim);
+  };
+  return bytes(p.n) + (of_x_alone ? 0 : bytes(p.m));
 }
 
 Status CudaCall::run(void* workspace) const {
-  if (is_cosine(call_.problem)) {
-    UnitCalls units(call_);
+  if (!is_half(call_.series_type)) return run(call_, workspace);
+  auto* const memory = static_cast<unsigned char*>(workspace);
+  Call call = call_;
+  call.widened.widened_x = reinterpret_cast<float*>(memory);
+  call.widened.widened_y = reinterpret_cast<float*>(memory + widened_bytes(true));
+  if (!is_cosine(call.problem) && !makes_alignment_apart(call) && reads_halves(call, plans_[0])) {
+    return run(call, memory + widened_bytes());
+  }
+  const Status status = widen_series(call.widened, static_cast<cudaStream_t>(stream_));
+  if (!status.ok()) return status;
+  call.series_type = DType::kFloat32;
+  call.problem.x = call.widened_x();
+  call.problem.y = call.widened_y();
+  call.vectorized = call.problem.dim % 4 == 0;
+  return run(call, memory + widened_bytes());
+}
+
+Status CudaCall::run(const Call& call, void* workspace) const {
+  if (is_cosine(call.problem)) {
+    UnitCalls units(call);
     units.place(workspace);
     const auto stream = static_cast<cudaStream_t>(stream_);
     auto* const rest = static_cast<unsigned char*>(workspace) + unit_bytes_;
@@ -99,11 +136,11 @@ Status CudaCall::run(void* workspace) const {
     if (Status s = launch(units.main(), *plan, rest, stream_); !s.ok()) return s;
     return units.make_gradients(stream);
   }
-  if (makes_alignment_apart(call_)) {
-    const Status status = launch(without_alignment(call_), plans_[0], workspace, stream_);
-    return status.ok() ? launch(alignment_alone(call_), plans_[1], workspace, stream_) : status;
+  if (makes_alignment_apart(call)) {
+    const Status status = launch(without_alignment(call), plans_[0], workspace, stream_);
+    return status.ok() ? launch(alignment_alone(call), plans_[1], workspace, stream_) : status;
   }
-  return launch(call_, plans_[0], workspace, stream_);
+  return launch(call, plans_[0], workspace, stream_);
 }
 
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,

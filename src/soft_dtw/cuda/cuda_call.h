@@ -21,6 +21,10 @@ class CudaCall {
   [[nodiscard]] Status run(void* workspace) const;
 
  private:
+  // The workspace behind what series of a half type are widened to.
+  [[nodiscard]] Status run(const Call& call, void* workspace) const;
+  [[nodiscard]] std::size_t widened_bytes(bool of_x_alone = false) const;
+
   Call call_;
   void* stream_;
   Status device_status_;

@@ -5,6 +5,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/ragged.h"
 #include "soft_dtw/cuda/call.h"
+#include "soft_dtw/cuda/panel_tile.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
 namespace warpalign::detail::soft_dtw {
@@ -13,6 +14,13 @@ namespace {
 void copy_strides(std::int64_t (&to)[3], const StridedTensor& from, const void*& data) {
   std::copy(from.stride, from.stride + 3, to);
   data = from.data;
+}
+
+// Whether a panel's gradients are products on matrix units.
+bool multiplies(const Call& call) {
+  const SoftDtwProblem& p = call.problem;
+  return call.has_matrix_units && p.dim >= kFewestMultipliedFeatures &&
+         !has_panel_options(metric_of(p.cost_kind), p.x_mask, p.y_mask, p.band);
 }
 
 Params params_of(const Call& call) {
@@ -39,6 +47,7 @@ Params params_of(const Call& call) {
   p.gammas = problem.gammas;
   p.half = is_cosine(problem) ? 0.5 : 1.0;
   p.scale = problem.gamma == 0 ? 1.0 : scale_for(problem.gamma, p.half);
+  p.series_type = call.series_type;
   p.vectorized = call.vectorized;
   p.on_matrix_units = call.may_use_matrix_units && problem.dim >= kFewestMultipliedFeatures;
   p.three_terms = call.three_terms;
@@ -50,6 +59,7 @@ Params params_of(const Call& call) {
   p.y_mask = problem.y_mask;
   p.grad_gamma = out.grad_gamma;
   p.end_values = out.end_values;
+  p.gradients_by_products = multiplies(call);
   return p;
 }
 
@@ -62,6 +72,15 @@ void exchange_series(Params& p) {
   std::swap(p.x_mask, p.y_mask);
   std::swap(p.grad_x, p.grad_y);
   std::swap(p.n, p.m);
+}
+
+// x and y are what they have been widened to.
+void read_widened(Params& p, const Call& call) {
+  StridedTensor x = call.widened_x(), y = call.widened_y();
+  if (exchanges_series(call)) std::swap(x, y);
+  copy_strides(p.x_stride, x, p.x);
+  copy_strides(p.y_stride, y, p.y);
+  p.series_type = DType::kFloat32;
 }
 
 // Zeros for what a band leaves out, where no sweep comes by.
@@ -96,8 +115,12 @@ Params part_of(const Params& p, int first, int count) {
                                       const float, float>;
     if (data) data = static_cast<Number*>(data) + first * stride;
   };
-  move(part.x, p.x_stride[0]);
-  move(part.y, p.y_stride[0]);
+  const auto move_series = [&](const void*& data, std::int64_t stride) {
+    const int size = static_cast<int>(size_of(p.series_type));
+    if (data) data = static_cast<const unsigned char*>(data) + first * stride * size;
+  };
+  move_series(part.x, p.x_stride[0]);
+  move_series(part.y, p.y_stride[0]);
   move(part.cost, p.cost_stride[0]);
   move(part.gammas, 1);
   move(part.value, 1);
@@ -120,6 +143,8 @@ Status launch_in_panel(const Plan& plan, Params p, cudaStream_t stream) {
   unsigned char* const cells = p.scratch + aligned(plan.main.layout.scratch);
   p.panel.cells = reinterpret_cast<float*>(cells);
   p.panel.range = reinterpret_cast<int*>(cells + plan.panel.cell_bytes(plan.panel_pairs));
+  const bool is_checked = p.gradients_by_products && !p.on_matrix_units;
+  if (is_checked) p.cancelled = reinterpret_cast<int*>(cells + plan.panel.bytes(plan.panel_pairs));
   for (int first = 0; first < p.batch; first += plan.panel_pairs) {
     const Params part = part_of(p, first, std::min(plan.panel_pairs, p.batch - first));
     Params sweep = part;
@@ -136,6 +161,10 @@ Status launch_in_panel(const Plan& plan, Params p, cudaStream_t stream) {
 }
 
 }  // namespace
+
+bool reads_halves(const Call& call, const Plan& plan) {
+  return plan.panel_pairs > 0 && call.may_use_matrix_units && multiplies(call);
+}
 
 Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stream) {
   const auto stream = static_cast<cudaStream_t>(on_stream);
@@ -162,6 +191,12 @@ Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stre
       plan.panel_pairs > 0 ? launch_in_panel(plan, p, stream) : launch_kernel(plan.main, p, stream);
   if (!status.ok() || !plan.has_rerun) return status;
   p.order = nullptr;
+  if (is_half(p.series_type)) {
+    HalfSeries halves = call.widened;
+    halves.only = p.uncertified;
+    if (Status s = widen_series(halves, stream); !s.ok()) return s;
+    read_widened(p, call);
+  }
   return launch_kernel(plan.rerun, p, stream);
 }
 

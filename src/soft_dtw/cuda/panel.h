@@ -24,6 +24,7 @@ constexpr int kPanelRows = 64;         // rows of a tile of costs, which one blo
 constexpr int kPanelFurtherRows = 31;  // rows that a strip's last lane is behind its first
 // With fewer features, differences take less time than products on the matrix units, and are exact.
 constexpr int kFewestMultipliedFeatures = 17;
+constexpr int kMostProductBytes = 80 * 1024;  // shared memory of a block that multiplies on the matrix units
 
 // The panel of pairs of padded lengths n and m.
 struct Panel {
@@ -45,6 +46,20 @@ struct Panel {
   }
 };
 
+// Blocks that make gradients by differences: 64 steps of a series and 64 features each.
+constexpr int kPanelFeatures = 64;
+struct GradientBlocks {
+  int features;  // blocks of 64 features
+  int x;         // of a pair's grad_x, for each block of features; 0: not wanted
+  int y;
+  // Of a pair: those of x come first, then those of y.
+  [[nodiscard]] constexpr int per_pair() const { return (x + y) * features; }
+};
+constexpr GradientBlocks gradient_blocks(int n, int m, int dim, bool of_x, bool of_y) {
+  return {cuda::div_up(dim, kPanelFeatures), of_x ? cuda::div_up(n, kPanelRows) : 0,
+          of_y ? cuda::div_up(m, kPanelRows) : 0};
+}
+
 constexpr Panel panel_of(int n, int m) {
   return {nullptr, nullptr, cuda::div_up(m, kPanelColumns), n + kPanelFurtherRows,
           cuda::div_up(n, kPanelRows)};
@@ -59,6 +74,7 @@ struct Params;  // params.cuh
 Status make_panel(const Params& p, cudaStream_t stream);
 // From E in the panel: grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]), grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i]), or
 // the same with the metric's slopes, whichever is not null; 0 behind the true lengths and of missing steps.
+// With p.gradients_by_products and p.cancelled, blocks whose products cancelled are made by differences.
 Status make_panel_gradients(const Params& p, cudaStream_t stream);
 // Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths and outside a band.
 Status copy_panel_alignment(const Params& p, cudaStream_t stream);

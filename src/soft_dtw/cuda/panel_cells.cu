@@ -1,6 +1,9 @@
 // Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
+#include <type_traits>
+
 #include "cuda/copy_async.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/shared.cuh"
 #include "cuda/warp.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/panel.h"
@@ -27,19 +30,23 @@ struct Chunks {
 };
 // The same for products, [step][feature], as they lie in global memory; and four steps of y, whose mean is
 // the origin.
-struct __align__(16) Rows {
-  static constexpr int kStride = kChunk + 4;  // fragments of 8 steps and 4 features are in different banks
-  float of[kPanelRows * kStride];
-};
 struct ProductChunks {
-  Rows x, y;
+  UnitPart x, y;
   float near[4][kChunk];
 };
+static_assert(kChunk == kTerms);
 // Two chunks take turns: one is on its way while the other one is multiplied. Costs come after them.
 union TileMemory {
   CostTile costs;
   Chunks differences[2];
-  ProductChunks products[2];
+};
+struct ProductMemory {
+  union {
+    CostTile costs;
+    ProductChunks chunks[2];  // when a chunk is split, its high parts are where it was
+  };
+  UnitPart x_lo, y_lo;
+  float squares[2][kPanelRows];
 };
 
 __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& tile, CostTile& costs) {
@@ -58,8 +65,8 @@ __device__ __forceinline__ void copy_matrix(const Params& p, const PanelTile& ti
 // Sums of differences, 4 rows by 4 columns for each thread: of part(x - y), a feature's part in the cost.
 // Parts are summed in chunks of features, so that the rounding error hardly grows with their number.
 template <class PartOf>
-__device__ __forceinline__ void sum_differences(const Series& rows, const Series& columns, int dim,
-                                                const PartOf& part, TileMemory& memory) {
+__device__ __forceinline__ void sum_differences(const Series<float>& rows, const Series<float>& columns,
+                                                int dim, const PartOf& part, TileMemory& memory) {
   const OwnSixteen at(static_cast<int>(threadIdx.x), kPanelColumns);
   float total[4][4] = {};
   float next_x[Factors<kChunk>::kPerThread], next_y[Factors<kChunk>::kPerThread];
@@ -105,9 +112,10 @@ __device__ __forceinline__ void sum_differences(const Series& rows, const Series
 // Sums costs of the problem's metric, and squared distances where there are no options.
 template <bool kOptions>
 __device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, TileMemory& memory) {
-  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim, kOptions ? p.x_mask : nullptr, p.n);
-  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim, kOptions ? p.y_mask : nullptr,
-                       p.m);
+  const Series<float> rows(p.x, p.x_stride, p.series_type, tile.pair, tile.row0, tile.n, p.dim,
+                           kOptions ? p.x_mask : nullptr, p.n);
+  const Series<float> columns(p.y, p.y_stride, p.series_type, tile.pair, tile.column0, tile.m, p.dim,
+                              kOptions ? p.y_mask : nullptr, p.m);
   const auto sum = [&](const auto& part) { sum_differences(rows, columns, p.dim, part, memory); };
   if (kOptions && p.metric == Metric::kAbsolute) {
     sum([](float t, float so_far) { return so_far + fabsf(t); });
@@ -127,90 +135,66 @@ __device__ __forceinline__ int copied_step(int i) {
 }
 __device__ __forceinline__ int copied_feature() { return static_cast<int>(threadIdx.x) % kCopiers * 4; }
 
-// Begins the copy of four neighbouring features of a step. Features behind the last one are 0.
-__device__ __forceinline__ void ask_four(const Series& series, int step, int feature, bool vectorized,
-                                         float* to) {
-  if (vectorized && series.has(step, feature)) {
-    cuda::copy_async_l2(reinterpret_cast<float4*>(to),
-                        reinterpret_cast<const float4*>(series.address(step, feature)));
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (series.has(step, feature + k)) {
-      cuda::copy_async(to + k, series.address(step, feature + k));
-    } else {
-      to[k] = 0.0f;
-    }
-  }
-}
-
-__device__ __forceinline__ void ask_chunk(const Series& rows, const Series& columns, int d0, bool vectorized,
-                                          ProductChunks& chunk) {
+template <class Element>
+__device__ __forceinline__ void ask_chunk(const Series<Element>& rows, const Series<Element>& columns, int d0,
+                                          bool vectorized, ProductChunks& chunk) {
   const int f = copied_feature();
 #pragma unroll
   for (int i = 0; i < kCopiedSteps; ++i) {
     const int s = copied_step(i);
-    ask_four(rows, s, d0 + f, vectorized, chunk.x.of + s * Rows::kStride + f);
-    ask_four(columns, s, d0 + f, vectorized, chunk.y.of + s * Rows::kStride + f);
+    rows.ask_four(s, d0 + f, vectorized, chunk.x.of + s * UnitPart::kStride + f);
+    columns.ask_four(s, d0 + f, vectorized, chunk.y.of + s * UnitPart::kStride + f);
   }
   const int near = copied_step(0);
-  if (near < 4) ask_four(columns, near * (kPanelRows / 4), d0 + f, vectorized, chunk.near[near] + f);
+  if (near < 4) columns.ask_four(near * (kPanelRows / 4), d0 + f, vectorized, chunk.near[near] + f);
 }
 
-// Takes four features relative to an origin, and returns the sum of their squares: of what the units see.
-__device__ __forceinline__ float moved(float* at, const float4& origin, bool three_terms) {
-  float4& to = *reinterpret_cast<float4*>(at);
-  const float4 from = to;
-  const float of[4] = {from.x - origin.x, from.y - origin.y, from.z - origin.z, from.w - origin.w};
-  to = {of[0], of[1], of[2], of[3]};
-  float squares = 0;
-#pragma unroll
-  for (const float v : of) {
-    const float seen = three_terms ? v : cuda::rounded_tf32(v);
-    squares += seen * seen;
-  }
-  return squares;
+// Takes four features, in their slot `at`, relative to an origin, and splits them. The high parts go to the
+// slot. Returns the sum of the squares of what the units see.
+template <class Element>
+__device__ __forceinline__ float split_moved(const Series<Element>& series, float4& at, float4& lo,
+                                             const float4& origin, bool three_terms) {
+  const float4 v = series.four_in(&at.x);
+  const float moved[4] = {v.x - origin.x, v.y - origin.y, v.z - origin.z, v.w - origin.w};
+  split_four(moved, three_terms, at, lo);
+  if (!three_terms) return at.x * at.x + at.y * at.y + at.z * at.z + at.w * at.w;
+  return moved[0] * moved[0] + moved[1] * moved[1] + moved[2] * moved[2] + moved[3] * moved[3];
 }
 
 // |x'|^2 + |y'|^2 - 2 <x', y'> on the matrix units, into `costs`. With one term, x' and y' are rounded first:
 // the cost of steps that are alike is small then, as it should be.
-__device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile, TileMemory& memory) {
-  __shared__ float squares[2][kPanelRows];
-  const Series rows(p.x, p.x_stride, tile.pair, tile.row0, tile.n, p.dim);
-  const Series columns(p.y, p.y_stride, tile.pair, tile.column0, tile.m, p.dim);
+template <class Element>
+__device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile,
+                                                ProductMemory& memory) {
+  const Series<Element> rows(p.x, p.x_stride, p.series_type, tile.pair, tile.row0, tile.n, p.dim);
+  const Series<Element> columns(p.y, p.y_stride, p.series_type, tile.pair, tile.column0, tile.m, p.dim);
   const UnitPlace at;
   float sum[4][4] = {}, own[2][kCopiedSteps] = {};
-  ask_chunk(rows, columns, 0, p.vectorized, memory.products[0]);
+  ask_chunk(rows, columns, 0, p.vectorized, memory.chunks[0]);
   int place = 0;
   for (int d0 = 0; d0 < p.dim; d0 += kChunk, place ^= 1) {
-    ProductChunks& chunk = memory.products[place];
+    ProductChunks& chunk = memory.chunks[place];
     cuda::await_copies();
     __syncthreads();  // and all are done with the other chunk
-    if (d0 + kChunk < p.dim) ask_chunk(rows, columns, d0 + kChunk, p.vectorized, memory.products[place ^ 1]);
+    if (d0 + kChunk < p.dim) ask_chunk(rows, columns, d0 + kChunk, p.vectorized, memory.chunks[place ^ 1]);
     const int f = copied_feature();
     float4 origin = {0, 0, 0, 0};
 #pragma unroll
     for (const auto& step : chunk.near) {
-      const float4 one = *reinterpret_cast<const float4*>(step + f);
+      const float4 one = columns.four_in(step + f);
       origin = {origin.x + 0.25f * one.x, origin.y + 0.25f * one.y, origin.z + 0.25f * one.z,
                 origin.w + 0.25f * one.w};
     }
 #pragma unroll
     for (int i = 0; i < kCopiedSteps; ++i) {
-      const int from = copied_step(i) * Rows::kStride + f;
-      own[0][i] += moved(chunk.x.of + from, origin, p.three_terms);
-      own[1][i] += moved(chunk.y.of + from, origin, p.three_terms);
+      const int s = copied_step(i);
+      own[0][i] += split_moved(rows, chunk.x.four(s, f), memory.x_lo.four(s, f), origin, p.three_terms);
+      own[1][i] += split_moved(columns, chunk.y.four(s, f), memory.y_lo.four(s, f), origin, p.three_terms);
     }
     __syncthreads();
     float products[4][4] = {};
-#pragma unroll
-    for (int k0 = 0; k0 < kChunk; k0 += 8) {
-      if (d0 + k0 >= p.dim) continue;
-      const auto x = [&](int r, int k) { return chunk.x.of[r * Rows::kStride + k0 + k]; };
-      const auto y = [&](int k, int c) { return chunk.y.of[c * Rows::kStride + k0 + k]; };
-      UnitFragments(at, x, y).multiply(p.three_terms, products);
-    }
+    multiply_on_units(at, {chunk.x, memory.x_lo}, {chunk.y, memory.y_lo}, p.dim - d0, p.three_terms,
+                      products);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
@@ -223,7 +207,7 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
     for (int i = 0; i < kCopiedSteps; ++i) {
       const float all =
           cuda::reduce_sum<kCopiers>(own[side][i]);  // the sum over the lanes that copy this step
-      if (threadIdx.x % kCopiers == 0) squares[side][copied_step(i)] = all;
+      if (threadIdx.x % kCopiers == 0) memory.squares[side][copied_step(i)] = all;
     }
   }
   __syncthreads();
@@ -232,7 +216,7 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int r = at.row(i), c = at.column(k, i);
-      const float cost = squares[0][r] + squares[1][c] - 2.0f * sum[k][i];
+      const float cost = memory.squares[0][r] + memory.squares[1][c] - 2.0f * sum[k][i];
       memory.costs.of[r * CostTile::kStride + c] = cost < 0.0f ? 0.0f : cost;  // NaN stays
     }
   }
@@ -248,11 +232,15 @@ __device__ __forceinline__ int largest_of_block(int bits) {
   return bits;
 }
 
-// kOptions: metrics, missing steps and bands; cells outside the band are left as they are.
-template <CostsFrom kFrom, bool kOptions = false>
+template <CostsFrom kFrom>
+using MemoryOf = std::conditional_t<kFrom == CostsFrom::kProducts, ProductMemory, TileMemory>;
+
+// kOptions: metrics, missing steps and bands; cells outside the band are left as they are. Element: of x and
+// y in products, float or AnyHalf.
+template <CostsFrom kFrom, bool kOptions = false, class Element = float>
 __global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     panel_costs_kernel(const __grid_constant__ Params p) {
-  __shared__ TileMemory memory;
+  auto& memory = *reinterpret_cast<MemoryOf<kFrom>*>(cuda::dynamic_shared());
   CostTile& costs = memory.costs;
   const PanelTile tile(p);
   if (!tile.has_cells()) return;
@@ -265,27 +253,37 @@ __global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
   } else if constexpr (kFrom == CostsFrom::kDifferences) {
     sum_metric<kOptions>(p, tile, memory);
   } else {
-    multiply_series(p, tile, memory);
+    multiply_series<Element>(p, tile, memory);
   }
   __syncthreads();
-  static_assert(kTileThreads % kPanelColumns == 0);  // a thread has one column
-  const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
-  const IndexRange own = tile.rows_of<kOptions>(p, c);
-  const bool is_missing_column = kOptions && tile.misses_column(p, min(c, tile.m - 1 - tile.column0));
+  // A thread has two neighbouring columns, whose cells of a line are of the same row.
+  constexpr int kPairs = kPanelColumns / 2;
+  static_assert(kTileThreads % kPairs == 0);
+  const int pair = static_cast<int>(threadIdx.x) % kPairs;
+  IndexRange own[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int c = 2 * pair + i;
+    own[i] = tile.rows_of<kOptions>(p, c);
+    own[i] = {max(own[i].begin, 0), min(own[i].end, kPanelRows)};
+    if (kOptions && tile.misses_column(p, min(c, tile.m - 1 - tile.column0))) own[i].end = 0;
+  }
   // The tile's own rows, and in the first and last tile those outside the pair, too.
   const int first = tile.row0 == 0 ? -kPanelFurtherRows : 0;
   const int end = tile.is_last() ? tile.n - tile.row0 + kPanelFurtherRows : kPanelRows;
   const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
-  float* const to = tile.line();
+  auto* const to = reinterpret_cast<float2*>(tile.line());
   int bits = 0;
-  for (int k = threadIdx.x; k < lines * kPanelColumns; k += kTileThreads) {
-    const int r = k / kPanelColumns - c / 2;
+  for (int k = threadIdx.x; k < lines * kPairs; k += kTileThreads) {
+    const int r = k / kPairs - pair;
     if (r < first || r >= end) continue;
-    float cost = 0.0f;
-    const bool is_own = r >= max(own.begin, 0) && r < min(own.end, kPanelRows);
-    if (is_own && !(kOptions && (is_missing_column || tile.misses_row(p, r))))
-      cost = costs.of[r * CostTile::kStride + c];
-    bits = largest_bits(bits, cost);
+    float2 cost = {0, 0};
+    if (r >= 0 && r < min(kPanelRows, tile.n - tile.row0) && !(kOptions && tile.misses_row(p, r))) {
+      const float2 both = *reinterpret_cast<const float2*>(costs.of + r * CostTile::kStride + 2 * pair);
+      if (r >= own[0].begin && r < own[0].end) cost.x = both.x;
+      if (r >= own[1].begin && r < own[1].end) cost.y = both.y;
+    }
+    bits = largest_bits(largest_bits(bits, cost.x), cost.y);
     to[k] = cost;
   }
   bits = largest_of_block(bits);
@@ -322,12 +320,19 @@ int blocks_of(const Params& p) { return p.batch * p.panel.strips * p.panel.tiles
 
 Status make_panel(const Params& p, cudaStream_t stream) {
   using enum CostsFrom;
+  const auto launch = [&](const auto& kernel, std::size_t shared_bytes) {
+    return cuda::launch(kernel, {blocks_of(p), kTileThreads, shared_bytes, stream}, p);
+  };
+  if (!p.cost && p.on_matrix_units && !has_panel_options(p)) {
+    const bool is_half = p.series_type != DType::kFloat32;
+    return launch(is_half ? panel_costs_kernel<kProducts, false, AnyHalf> : panel_costs_kernel<kProducts>,
+                  sizeof(ProductMemory));
+  }
   const auto kernel = p.cost && p.band.kind != BandKind::kNone ? panel_costs_kernel<kMatrix, true>
                       : p.cost                                 ? panel_costs_kernel<kMatrix>
                       : has_panel_options(p)                   ? panel_costs_kernel<kDifferences, true>
-                      : p.on_matrix_units                      ? panel_costs_kernel<kProducts>
                                                                : panel_costs_kernel<kDifferences>;
-  return cuda::launch(kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
+  return launch(kernel, sizeof(TileMemory));
 }
 
 Status copy_panel_alignment(const Params& p, cudaStream_t stream) {

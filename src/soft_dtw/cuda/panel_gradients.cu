@@ -6,6 +6,7 @@
 // products on the matrix units. Other metrics than the squared one have slopes in place of the differences.
 #include "cuda/copy_async.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/shared.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
@@ -14,11 +15,12 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-constexpr int kFeatures = 64;  // features per block
-constexpr int kOthers = 32;    // steps of the other series that are in shared memory at a time
-static_assert(kFeatures == kPanelRows && kPanelRows % kOthers == 0 && kPanelColumns % kOthers == 0);
+constexpr int kFeatures = kPanelFeatures;  // features per block
+constexpr int kOthers = 32;                // steps of the other series that are in shared memory at a time
+static_assert(kFeatures == kPanelRows && kOthers == kTerms && kPanelRows % kOthers == 0 &&
+              kPanelColumns % kOthers == 0);
 
-// [other step][own step]: E; and [other step][feature]: the other series.
+// [other step][own step]: E; and [other step][feature]: the other series, four features in a slot.
 struct __align__(16) Factor {
   float of[kOthers * kFactorStride];
 };
@@ -73,29 +75,16 @@ __device__ __forceinline__ void of_own_copies(const Visit& visit) {
 }
 
 // Begins copies of the other steps, [step][feature]: `width` features.
-__device__ __forceinline__ void ask_others(const Series& series, int d0, int width, bool vectorized,
+template <class Element>
+__device__ __forceinline__ void ask_others(const Series<Element>& series, int d0, int width, bool vectorized,
                                            Factor& others) {
   of_own_copies([&](int s, int f) {
-    if (f >= width) return;
-    float* const to = others.of + s * kFactorStride + f;
-    if (vectorized && series.has(s, d0 + f)) {
-      cuda::copy_async_l2(reinterpret_cast<float4*>(to),
-                          reinterpret_cast<const float4*>(series.address(s, d0 + f)));
-      return;
-    }
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (series.has(s, d0 + f + k)) {
-        cuda::copy_async(to + k, series.address(s, d0 + f + k));
-      } else {
-        to[k] = 0.0f;
-      }
-    }
+    if (f < width) series.ask_four(s, d0 + f, vectorized, others.of + s * kFactorStride + f);
   });
 }
 
 // A block's part of grad_x or grad_y: 64 own steps, 64 features.
-template <bool kOptions>
+template <bool kOptions, class Element>
 struct Part {
   const Params& p;
   int pair;
@@ -121,8 +110,8 @@ struct Part {
   [[nodiscard]] __device__ int end() const {
     return own0 < own_length && !(kOptions && p.uncertified[pair]) ? other_length : 0;
   }
-  [[nodiscard]] __device__ Series own() const { return steps(own_is_x, own0); }
-  [[nodiscard]] __device__ Series others(int other0) const { return steps(!own_is_x, other0); }
+  [[nodiscard]] __device__ Series<Element> own() const { return steps(own_is_x, own0); }
+  [[nodiscard]] __device__ Series<Element> others(int other0) const { return steps(!own_is_x, other0); }
   [[nodiscard]] __device__ PanelTile tile(int other0) const {
     return {p,
             pair,
@@ -159,10 +148,11 @@ struct Part {
   }
 
  private:
-  [[nodiscard]] __device__ Series steps(bool of_x, int first) const {
+  [[nodiscard]] __device__ Series<Element> steps(bool of_x, int first) const {
     const std::uint8_t* const mask = of_x ? p.x_mask : p.y_mask;
     return {of_x ? p.x : p.y,
             of_x ? p.x_stride : p.y_stride,
+            p.series_type,
             pair,
             first,
             of_x == own_is_x ? own_length : other_length,
@@ -172,18 +162,16 @@ struct Part {
   }
 };
 
-// Goes over the other steps: arrived(stage) by each thread when its own copies are there, multiply(stage)
-// when all are. Two stages take turns.
-template <bool kOptions, class Arrived, class Multiply>
-__device__ __forceinline__ void of_other_steps(const Part<kOptions>& part, Stage (&stages)[2],
-                                               const Arrived& arrived, const Multiply& multiply) {
+// Goes over the other steps: multiply(stage) when all copies are there. Two stages take turns.
+template <class Part, class Multiply>
+__device__ __forceinline__ void of_other_steps(const Part& part, Stage (&stages)[2],
+                                               const Multiply& multiply) {
   const int end = part.end();
   int place = 0;
   int other0 = part.next(0);
   if (other0 < end) part.ask(other0, stages[0]);
   while (other0 < end) {
     cuda::await_copies();
-    arrived(stages[place]);
     __syncthreads();  // and all are done with the other stage
     const int next = part.next(other0 + kOthers);
     if (next < end) part.ask(next, stages[place ^ 1]);
@@ -196,14 +184,14 @@ __device__ __forceinline__ void of_other_steps(const Part<kOptions>& part, Stage
 // Makes gradients by differences. A thread has 4 own steps and 4 features. Where few features are left,
 // groups of threads share the other steps, and their sums are added in the groups' order.
 template <bool kOptions>
-__device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stage (&stages)[2]) {
+__device__ __forceinline__ void sum_differences(const Part<kOptions, float>& part, Stage (&stages)[2]) {
   const int width = part.width();
   const int groups = kFeatures / width;
   const int threads = kTileThreads / groups;  // per group
   const int group = static_cast<int>(threadIdx.x) / threads;
   const OwnSixteen at(static_cast<int>(threadIdx.x) % threads, width);
   float own[4][4], sum[4][4] = {};
-  const Series series = part.own();
+  const Series<float> series = part.own();
   const Slope<float> slope(kOptions ? part.p.metric : Metric::kSquared);
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
@@ -232,8 +220,7 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stag
       }
     }
   };
-  of_other_steps(
-      part, stages, [](Stage&) {}, multiply);
+  of_other_steps(part, stages, multiply);
   __syncthreads();
   auto* const sums = reinterpret_cast<float*>(stages);  // [group][own step][feature]
   static_assert(sizeof(float) * kFeatures * kPanelRows <= sizeof(Stage));
@@ -250,97 +237,130 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions>& part, Stag
   }
 }
 
+struct ProductMemory {
+  Stage stages[2];
+  UnitPart weights[2], others[2];  // hi and lo of [own step][other step], and of [feature][other step]
+  float sums[kTileThreads];        // of weights: each thread's
+  float origin[kFeatures];
+  int is_cancelled;
+};
+
+static_assert(sizeof(ProductMemory) <= kMostProductBytes);
+
 // Makes gradients by products on the matrix units: (sum_j E) x' - E Y'. x' and Y' are relative to an origin
 // near the own steps, which are near the other steps where E is not 0. A stage's products are made apart and
 // then added, because the units' own additions truncate.
-__device__ __forceinline__ void sum_products(const Part<false>& part, Stage (&stages)[2]) {
-  __shared__ __align__(16) float origin[kFeatures];
+template <class Element>
+__device__ __forceinline__ void sum_products(const Part<false, Element>& part, ProductMemory& memory) {
   const UnitPlace at;
-  const Series series = part.own();
-  if (threadIdx.x < kFeatures) {
-    const int f = static_cast<int>(threadIdx.x);
-    origin[f] = mean_of_tile(series, part.d0 + f);
-  }
+  const Series<Element> series = part.own();
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool three_terms = part.p.three_terms;
+  if (thread < kFeatures) memory.origin[thread] = mean_of_tile(series, part.d0 + thread);
+  if (thread == 0) memory.is_cancelled = 0;
   __syncthreads();
-  float sum[4][4] = {}, weight_of_row[2] = {};
-  const auto move = [&](Stage& stage) {
-    of_own_copies([&](int s, int f) {
-      float4& to = *reinterpret_cast<float4*>(stage.others.of + s * kFactorStride + f);
-      const float4 zero = *reinterpret_cast<const float4*>(origin + f);
-      to = {to.x - zero.x, to.y - zero.y, to.z - zero.z, to.w - zero.w};
-    });
-  };
+  // A thread splits four neighbouring other steps of one own step, and of one feature, at a time.
+  constexpr int kFours = kTileThreads / kPanelRows;
+  const int row = thread % kPanelRows;
+  const float origin = memory.origin[row];
+  const bool is_feature = row < part.width();
+  float sum[4][4] = {}, weight = 0;
   const auto multiply = [&](const Stage& stage) {
-    if (at.column0 >= part.width()) return;  // a whole warp leaves
-    float products[4][4] = {}, weights[4] = {};
-#pragma unroll 2
-    for (int k0 = 0; k0 < kOthers; k0 += 8) {
-      const auto weight = [&](int own_step, int k) {
-        return stage.e.of[(k0 + k) * kFactorStride + own_step];
-      };
-      const auto other = [&](int k, int feature) {
-        return stage.others.of[(k0 + k) * kFactorStride + feature];
-      };
-      const UnitFragments fragments(at, weight, other);
-      fragments.add_rows(part.p.three_terms, weights);
-      fragments.multiply(part.p.three_terms, products);
+#pragma unroll
+    for (int k = thread / kPanelRows * 4; k < kOthers; k += 4 * kFours) {
+      float v[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] = stage.e.of[(k + i) * kFactorStride + row];
+      weight += split_four(v, three_terms, memory.weights[0].four(row, k), memory.weights[1].four(row, k));
+      if (!is_feature) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        v[i] = series.one_in(stage.others.of + (k + i) * kFactorStride + row / 4 * 4, row % 4) - origin;
+      }
+      split_four(v, three_terms, memory.others[0].four(row, k), memory.others[1].four(row, k));
     }
-    weight_of_row[0] += weights[0];
-    weight_of_row[1] += weights[2];
+    __syncthreads();
+    if (at.column0 >= part.width()) return;  // a whole warp leaves
+    float products[4][4] = {};
+    multiply_on_units(at, {memory.weights[0], memory.weights[1]}, {memory.others[0], memory.others[1]},
+                      kTerms, three_terms, products);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sum[k][i] += products[k][i];
     }
   };
-  of_other_steps(part, stages, move, multiply);
+  of_other_steps(part, memory.stages, multiply);
+  memory.sums[thread] = weight;
+  __syncthreads();
+  Cancellation cancellation;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int i = 0; i < 4; i += 2) {
+    const float* const sums = memory.sums + at.row(i);
+    static_assert(kFours == 4);
+    const float all = (sums[0] + sums[kPanelRows]) + (sums[2 * kPanelRows] + sums[3 * kPanelRows]);
+    const bool is_own = part.own0 + at.row(i) < part.own_length;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = at.row(i), column = at.column(k, i);
-      const float own = series.at(row, part.d0 + column) - origin[column];
-      part.store(row, column, weight_of_row[i / 2] * own - sum[k][i]);
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int j = i; j < i + 2; ++j) {
+        const int column = at.column(k, j);
+        const float term = all * (series.at(at.row(i), part.d0 + column) - memory.origin[column]);
+        part.store(at.row(i), column, term - sum[k][j]);
+        if (is_own && part.d0 + column < part.p.dim) cancellation.add(term, term - sum[k][j]);
+      }
     }
   }
+  if (!part.p.cancelled) return;
+  if (cancellation.is_large() && thread % 32 == 0) memory.is_cancelled = 1;
+  __syncthreads();
+  if (thread == 0) part.p.cancelled[blockIdx.x] = memory.is_cancelled;
 }
 
-// Blocks of x come first, then those of y.
-struct Blocks {
-  int features;  // blocks of 64 features
-  int x;         // of a pair's grad_x, for each block of features; 0: not wanted
-  int y;
-};
-
-template <bool kOnMatrixUnits, bool kOptions = false>
-__global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
-    panel_gradients_kernel(const __grid_constant__ Params p, const Blocks blocks) {
-  __shared__ Stage stages[2];
+template <bool kOptions, class Element>
+__device__ __forceinline__ Part<kOptions, Element> part_of_block(const Params& p,
+                                                                 const GradientBlocks& blocks) {
   const int block = static_cast<int>(blockIdx.x);
   const int steps = blocks.x + blocks.y;
   const int step = block / blocks.features % steps;
   const bool own_is_x = step < blocks.x;
-  const Part<kOptions> part(p, block / blocks.features / steps, own_is_x,
-                            (own_is_x ? step : step - blocks.x) * kPanelRows,
-                            block % blocks.features * kFeatures);
-  if constexpr (kOnMatrixUnits) {
-    sum_products(part, stages);
-  } else {
-    sum_differences(part, stages);
-  }
+  return {p, block / blocks.features / steps, own_is_x, (own_is_x ? step : step - blocks.x) * kPanelRows,
+          block % blocks.features * kFeatures};
+}
+
+template <bool kOptions>
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
+    panel_gradients_kernel(const __grid_constant__ Params p, const GradientBlocks blocks) {
+  __shared__ Stage stages[2];
+  if (p.cancelled && !p.cancelled[blockIdx.x]) return;
+  sum_differences(part_of_block<kOptions, float>(p, blocks), stages);
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kTileThreads, 3)
+    panel_products_kernel(const __grid_constant__ Params p, const GradientBlocks blocks) {
+  sum_products(part_of_block<false, Element>(p, blocks),
+               *reinterpret_cast<ProductMemory*>(cuda::dynamic_shared()));
 }
 
 }  // namespace
 
 Status make_panel_gradients(const Params& p, cudaStream_t stream) {
-  const Blocks blocks{cuda::div_up(p.dim, kFeatures), p.grad_x ? cuda::div_up(p.n, kPanelRows) : 0,
-                      p.grad_y ? cuda::div_up(p.m, kPanelRows) : 0};
-  const int count = p.batch * (blocks.x + blocks.y) * blocks.features;
+  const GradientBlocks blocks = gradient_blocks(p.n, p.m, p.dim, p.grad_x, p.grad_y);
+  const int count = p.batch * blocks.per_pair();
   if (count == 0) return {};
-  const auto kernel = has_panel_options(p) ? panel_gradients_kernel<false, true>
-                      : p.on_matrix_units  ? panel_gradients_kernel<true>
-                                           : panel_gradients_kernel<false>;
-  return cuda::launch(kernel, {count, kTileThreads, 0, stream}, p, blocks);
+  const auto launch = [&](const auto& kernel) {
+    return cuda::launch(kernel, {count, kTileThreads, 0, stream}, p, blocks);
+  };
+  if (!p.gradients_by_products) {
+    return launch(has_panel_options(p) ? panel_gradients_kernel<true> : panel_gradients_kernel<false>);
+  }
+  const bool is_half = p.series_type != DType::kFloat32;
+  const auto multiply = is_half ? panel_products_kernel<AnyHalf> : panel_products_kernel<float>;
+  const Status status =
+      cuda::launch(multiply, {count, kTileThreads, sizeof(ProductMemory), stream}, p, blocks);
+  if (!status.ok() || !p.cancelled) return status;
+  return launch(panel_gradients_kernel<false>);
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/panel_elements.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
 namespace warpalign::detail::soft_dtw {
@@ -12,8 +13,12 @@ constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // that hold a tile'
 
 // Whether a panel's costs and gradients are more than those of squared distances of all cells. Penalties are
 // the sweeps' alone.
+inline bool has_panel_options(Metric metric, const std::uint8_t* x_mask, const std::uint8_t* y_mask,
+                              const Band& band) {
+  return metric != Metric::kSquared || x_mask || y_mask || band.kind != BandKind::kNone;
+}
 inline bool has_panel_options(const Params& p) {
-  return p.metric != Metric::kSquared || p.x_mask || p.y_mask || p.band.kind != BandKind::kNone;
+  return has_panel_options(p.metric, p.x_mask, p.y_mask, p.band);
 }
 
 // band_rows(), in one copy: it is long, and of little work.
@@ -128,26 +133,28 @@ struct __align__(16) Factors {
 
 // 64 steps of one pair's x or y. Steps behind the last one repeat it. Features behind the last one are 0, and
 // so are missing steps, which may hold anything. mask: (B, padded length), or null.
+template <class Element>
 class Series {
  public:
-  __device__ Series(const void* data, const std::int64_t (&stride)[3], int pair, int first, int length,
-                    int dim, const std::uint8_t* mask = nullptr, int padded_length = 0)
-      : data_(static_cast<const float*>(data) + pair * stride[0]),
+  __device__ Series(const void* data, const std::int64_t (&stride)[3], DType type, int pair, int first,
+                    int length, int dim, const std::uint8_t* mask = nullptr, int padded_length = 0)
+      : data_(static_cast<const Element*>(data) + pair * stride[0]),
         mask_(behind(mask, static_cast<std::int64_t>(pair) * padded_length)),
         step_stride_(stride[1]),
         feature_stride_(stride[2]),
         first_(first),
         last_(length - 1),
-        dim_(dim) {}
+        dim_(dim),
+        is_bfloat16_(type == DType::kBFloat16) {}
 
   [[nodiscard]] __device__ __forceinline__ bool has(int step, int feature) const {
     return feature < dim_ && !(mask_ && mask_[min(first_ + step, last_)]);
   }
-  [[nodiscard]] __device__ __forceinline__ const float* address(int step, int feature) const {
+  [[nodiscard]] __device__ __forceinline__ const Element* address(int step, int feature) const {
     return data_ + min(first_ + step, last_) * step_stride_ + feature * feature_stride_;
   }
   [[nodiscard]] __device__ __forceinline__ float at(int step, int feature) const {
-    return has(step, feature) ? __ldg(address(step, feature)) : 0.0f;
+    return has(step, feature) ? loaded(address(step, feature), is_bfloat16_) : 0.0f;
   }
   template <int kCount>
   __device__ __forceinline__ void load(int d0, float (&to)[kCount]) const {
@@ -155,15 +162,38 @@ class Series {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = at(Chunk::step(i), d0 + Chunk::feature(i));
   }
+  // Begins the copy of four neighbouring features of a step to a slot. Features behind the last one are 0.
+  __device__ __forceinline__ void ask_four(int step, int feature, bool vectorized, float* slot) const {
+    if (vectorized && has(step, feature)) {
+      copy_four(slot, address(step, feature));
+      return;
+    }
+    auto* const to = reinterpret_cast<Element*>(slot);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (has(step, feature + k)) {
+        copy_one(to + k, address(step, feature + k));
+      } else {
+        to[k] = {};
+      }
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ float4 four_in(const float* slot) const {
+    return soft_dtw::four_in<Element>(slot, is_bfloat16_);
+  }
+  [[nodiscard]] __device__ __forceinline__ float one_in(const float* slot, int k) const {
+    return soft_dtw::one_in<Element>(slot, k, is_bfloat16_);
+  }
 
  private:
-  const float* data_;
+  const Element* data_;
   const std::uint8_t* mask_;
   std::int64_t step_stride_;
   std::int64_t feature_stride_;
   int first_;
   int last_;
   int dim_;
+  bool is_bfloat16_;
 };
 
 }  // namespace warpalign::detail::soft_dtw

@@ -1,12 +1,15 @@
 // Products of a panel's tiles on the matrix units, with TF32 factors: a block's 8 warps make 64 x 64 sums,
 // 16 x 32 each.
 //
-// Factors are in shared memory as float32, and are split when they are read. Series are taken relative to an
+// Factors are split once, when they go to the place that the units read. Series are taken relative to an
 // origin near the tile's own steps, x' = x - origin, so that series far from 0 keep their digits.
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/mma.cuh"
 #include "cuda/tf32.cuh"
+#include "cuda/warp.cuh"
 #include "soft_dtw/cuda/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
@@ -30,31 +33,74 @@ struct UnitPlace {
   }
 };
 
-// Fragments of 8 terms of a product: a warp's 16 rows and 32 columns, split.
-struct UnitFragments {
-  float left_hi[4], left_lo[4], right_hi[4][2], right_lo[4][2];
+constexpr int kTerms = 32;  // terms of a product whose factors are in shared memory at a time
 
-  // left(m, k), right(k, n): the factors, k < 8; m and n count the block's rows and columns.
-  template <class Left, class Right>
-  __device__ __forceinline__ UnitFragments(const UnitPlace& at, const Left& left, const Right& right) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const cuda::Tf32Parts s = cuda::split_tf32(left(at.row0 + at.g + i % 2 * 8, at.t + i / 2 * 4));
-      left_hi[i] = s.hi, left_lo[i] = s.lo;
-    }
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const cuda::Tf32Parts s = cuda::split_tf32(right(at.t + i * 4, at.column0 + 8 * k + at.g));
-        right_hi[k][i] = s.hi, right_lo[k][i] = s.lo;
-      }
-    }
+// The high or the low parts of a factor of 64 rows (columns) and kTerms terms, row behind row. Fragments of 8
+// rows and 4 terms are in different banks.
+struct __align__(16) UnitPart {
+  static constexpr int kStride = kTerms + 4;
+  float of[kPanelRows * kStride];
+
+  [[nodiscard]] __device__ __forceinline__ float4& four(int row, int term) {
+    return *reinterpret_cast<float4*>(of + row * kStride + term);
   }
+};
 
-  // sum += left right.
-  __device__ __forceinline__ void multiply(bool three_terms, float (&sum)[4][4]) const {
+// What the units see of four numbers: hi and lo, or with one term hi alone, which is the sum. Returns their
+// sum.
+__device__ __forceinline__ float split_four(const float (&v)[4], bool three_terms, float4& hi, float4& lo) {
+  if (three_terms) {
+    const cuda::Tf32Parts s[4] = {cuda::split_tf32(v[0]), cuda::split_tf32(v[1]), cuda::split_tf32(v[2]),
+                                  cuda::split_tf32(v[3])};
+    hi = {s[0].hi, s[1].hi, s[2].hi, s[3].hi};
+    lo = {s[0].lo, s[1].lo, s[2].lo, s[3].lo};
+    return (v[0] + v[1]) + (v[2] + v[3]);
+  }
+  hi = {cuda::rounded_tf32(v[0]), cuda::rounded_tf32(v[1]), cuda::rounded_tf32(v[2]),
+        cuda::rounded_tf32(v[3])};
+  return (hi.x + hi.y) + (hi.z + hi.w);
+}
+
+// A factor, split.
+struct UnitFactor {
+  const UnitPart& hi;
+  const UnitPart& lo;  // not read with one term
+};
+
+__device__ __forceinline__ void load_fragments(float (&to)[4], const float* row) {
+  std::uint32_t words[4];
+  cuda::load_matrices(words, row);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = __int_as_float(static_cast<int>(words[i]));
+}
+
+// sum += left right of a warp's 16 rows and 32 columns. left: 64 rows; right: 64 columns; terms: so many of
+// kTerms may differ from 0.
+__device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const UnitFactor& left,
+                                                  const UnitFactor& right, int terms, bool three_terms,
+                                                  float (&sum)[4][4]) {
+  // 16 rows and 8 terms are one access of a warp, and so are 16 columns and 8 terms.
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int left_at = (at.row0 + lane % 16) * UnitPart::kStride + lane / 16 * 4;
+  const int right_at = (at.column0 + lane % 8 + lane / 16 * 8) * UnitPart::kStride + lane / 8 % 2 * 4;
+  const auto load = [&](const UnitPart& part, int k0, float(&to)[4][2]) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      float both[4];
+      load_fragments(both, part.of + right_at + 8 * k * UnitPart::kStride + k0);
+      to[k][0] = both[0], to[k][1] = both[1], to[k + 1][0] = both[2], to[k + 1][1] = both[3];
+    }
+  };
+#pragma unroll
+  for (int k0 = 0; k0 < kTerms; k0 += 8) {
+    if (k0 >= terms) break;
+    float left_hi[4], right_hi[4][2];
+    load_fragments(left_hi, left.hi.of + left_at + k0);
+    load(right.hi, k0, right_hi);
     if (three_terms) {  // the small ones first
+      float left_lo[4], right_lo[4][2];
+      load_fragments(left_lo, left.lo.of + left_at + k0);
+      load(right.lo, k0, right_lo);
 #pragma unroll
       for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_lo, right_hi[k]);
 #pragma unroll
@@ -63,16 +109,32 @@ struct UnitFragments {
 #pragma unroll
     for (int k = 0; k < 4; ++k) cuda::mma_tf32(sum[k], left_hi, right_hi[k]);
   }
-  // sum += the sums of left's rows, in elements 0 and 2.
-  __device__ __forceinline__ void add_rows(bool three_terms, float (&sum)[4]) const {
-    constexpr float kOnes[2] = {1.0f, 1.0f};
-    if (three_terms) cuda::mma_tf32(sum, left_lo, kOnes);
-    cuda::mma_tf32(sum, left_hi, kOnes);
+}
+
+// Whether products cancelled: (sum_j E) x' and E Y' are float32 products with errors of some 2^-20 of their
+// size, and their difference may be small beside them. A warp sums squares of its own steps' differences and
+// of (sum_j E) x'.
+class Cancellation {
+ public:
+  __device__ __forceinline__ void add(float term, float difference) {
+    terms_ += term * term;
+    differences_ += difference * difference;
   }
+  // Whether the warp's differences are less than a quarter of the terms in L2. All lanes take part. NaN and
+  // infinite numbers are as they are.
+  [[nodiscard]] __device__ __forceinline__ bool is_large() const {
+    constexpr float kLeast = 1.0f / 16;
+    return cuda::reduce_sum(differences_) < kLeast * cuda::reduce_sum(terms_);
+  }
+
+ private:
+  float terms_ = 0;
+  float differences_ = 0;
 };
 
 // The mean of four steps of a tile, feature f: an origin near all of its steps.
-__device__ __forceinline__ float mean_of_tile(const Series& series, int f) {
+template <class Element>
+__device__ __forceinline__ float mean_of_tile(const Series<Element>& series, int f) {
   constexpr int kApart = kPanelRows / 4;
   float sum = 0;
 #pragma unroll

@@ -12,6 +12,7 @@
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/storage.cuh"
 #include "soft_dtw/metric.h"
+#include "warpalign/dtype.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -28,9 +29,10 @@ struct Tangents {
 // Arguments of every soft-DTW kernel. Strides count elements. Rows are the series x, columns the series y;
 // launch.cu may have exchanged the caller's two.
 struct Params {
-  bool is_float64;  // the type of all numbers in the caller's memory: double, else float
-  const void* x;    // (B, N, D)
-  const void* y;    // (B, M, D)
+  bool is_float64;    // the type of all numbers in the caller's memory: double, else float
+  DType series_type;  // kFloat32; or the half type of x and y where a panel's kernels read them as they are
+  const void* x;      // (B, N, D)
+  const void* y;      // (B, M, D)
   std::int64_t x_stride[3];
   std::int64_t y_stride[3];
   const void* cost;  // (B, N, M) in place of x and y, or null
@@ -49,10 +51,14 @@ struct Params {
   double scale;          // factor of costs: log2(e) / gamma; 1 for hard DTW
   const void* gammas;    // (B,): each pair's gamma, in place of scale, or null
   double half;           // factor of costs and values: 1, or 1/2 where the cost is half of what is computed
-  bool vectorized;       // x and y can be read as float4 along D
+  bool vectorized;       // four neighbouring features of x and y can be read at a time
   bool on_matrix_units;  // products of float32 are left to them, where a kernel can
   bool three_terms;      // such a product is three of TF32, not one
-  const int* order;      // (B,): the order in which blocks take the pairs, or null: as they come
+  bool gradients_by_products;  // a panel's gradients are products on matrix units, whatever its costs are
+  // Of each of a panel's blocks of gradients: whether its products cancelled, and differences are to be
+  // taken. Null where products stay as they are.
+  int* cancelled;
+  const int* order;  // (B,): the order in which blocks take the pairs, or null: as they come
   int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
   Layout layout;
   unsigned char* scratch;

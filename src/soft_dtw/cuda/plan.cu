@@ -130,7 +130,11 @@ Plan plan_for(const Call& call, DeviceLimits device) {
   const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < p.batch;
   if ((p.x_lengths || p.y_lengths) && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
   std::size_t scratch = l.scratch;
-  if (plan.panel_pairs > 0) scratch = aligned(scratch) + plan.panel.bytes(plan.panel_pairs);
+  if (plan.panel_pairs > 0) {
+    const int blocks = gradient_blocks(need.n, need.m, need.dim, need.gradient, need.gradient).per_pair();
+    plan.cancelled = aligned(sizeof(int) * static_cast<std::size_t>(plan.panel_pairs) * blocks);
+    scratch = aligned(scratch) + plan.panel.bytes(plan.panel_pairs) + plan.cancelled;
+  }
   plan.has_rerun = need.arithmetic == Arithmetic::kFloat32;
   if (plan.has_rerun) {
     plan.flags = bytes_of_numbers;

@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
+#include "core/half.h"
 #include "host_buffer.h"
 #include "soft_dtw/reference.h"
 #include "values.h"
@@ -136,12 +139,24 @@ bool same_bits(const Outputs<T>& a, const Outputs<T>& b) {
 enum Wanted { kValue, kGradients, kEverything, kAll, kAllGradients };
 
 // Calls the library with all memory in Buffers: HostBuffer, or a device's buffer with the same interface.
-// Outputs and workspace start as NaN, so that a cell that is never written, or is read first, shows.
-template <typename Buffer, typename T>
+// Outputs and workspace start as NaN, so that a cell that is never written, or is read first, shows. Series
+// is the type of x and y, which have its values.
+template <typename Buffer, typename T, typename Series = T>
 Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& execution) {
   const Shape s = batch.shape;
   const bool series = s.dim > 0;
-  Buffer x(batch.x.data), y(batch.y.data), cost(batch.cost.data);
+  const auto as_series = [](const std::vector<T>& data) {
+    std::vector<Series> converted(data.size());
+    std::transform(data.begin(), data.end(), converted.begin(), [](T v) {
+      if constexpr (std::is_same_v<Series, T>) {
+        return v;
+      } else {
+        return detail::rounded_to<Series>(v);
+      }
+    });
+    return converted;
+  };
+  Buffer x(as_series(batch.x.data)), y(as_series(batch.y.data)), cost(batch.cost.data);
   Buffer x_lengths(batch.x_lengths), y_lengths(batch.y_lengths);
   const std::size_t pairs = s.batch;
   const std::size_t xs = series && wanted != kValue ? pairs * s.n * s.dim : 0;
@@ -150,12 +165,14 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   Buffer value(pairs * sizeof(T)), grad_x(xs * sizeof(T)), grad_y(ys * sizeof(T)),
       alignment(table * sizeof(T));
 
-  const auto view = [](const Buffer& buffer, const Tensor<T>& tensor) {
-    return StridedTensor{static_cast<const T*>(buffer.data()) + tensor.first,
+  const auto view = [](const Buffer& buffer, const Tensor<T>& tensor, auto element) {
+    return StridedTensor{static_cast<const decltype(element)*>(buffer.data()) + tensor.first,
                          {tensor.stride[0], tensor.stride[1], tensor.stride[2]}};
   };
   SoftDtwProblem problem;
-  problem.dtype = kDType<T>;
+  problem.dtype = std::is_same_v<Series, detail::Float16>    ? DType::kFloat16
+                  : std::is_same_v<Series, detail::BFloat16> ? DType::kBFloat16
+                                                             : kDType<T>;
   problem.batch = s.batch;
   problem.n = s.n;
   problem.m = s.m;
@@ -169,10 +186,10 @@ Outputs<T> run_on(const Batch<T>& batch, Wanted wanted, const Execution& executi
   if (!batch.y_mask.empty()) problem.y_mask = static_cast<const std::uint8_t*>(y_mask.data());
   if (!batch.gammas.empty()) problem.gammas = gammas.data();
   if (series) {
-    problem.x = view(x, batch.x);
-    problem.y = view(y, batch.y);
+    problem.x = view(x, batch.x, Series{});
+    problem.y = view(y, batch.y, Series{});
   } else {
-    problem.cost = view(cost, batch.cost);
+    problem.cost = view(cost, batch.cost, T{});
   }
   if (!batch.x_lengths.empty()) problem.x_lengths = static_cast<const std::int32_t*>(x_lengths.data());
   if (!batch.y_lengths.empty()) problem.y_lengths = static_cast<const std::int32_t*>(y_lengths.data());

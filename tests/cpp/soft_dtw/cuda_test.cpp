@@ -176,6 +176,59 @@ TEST_F(SoftDtwCuda, MatrixUnitsOfEqualSeries) {
   for (int b = 0; b < 2; ++b) EXPECT_NEAR(got.value[b], batch.expected(b).value, 1e-6 * squares);
 }
 
+// A warp's products (sum_j E) x' and E Y' are near each other where y is near x. Then they are differences,
+// as exact as a device without matrix units makes them.
+TEST_F(SoftDtwCuda, ProductsThatCancel) {
+  for (double gamma : {1.0, 1e-3}) {
+    Batch<float> batch({2, 90, 90, 70}, gamma, 5);
+    for (std::size_t k = 0; k < batch.y.data.size(); ++k) {
+      batch.y.data[k] = batch.x.data[k] + 1e-3F * batch.y.data[k];
+    }
+    expect_close(batch, run(batch, kGradients), {1e-6, 1e-6}, false);
+  }
+}
+
+// Half types give the bits of float32 series of the same values, whatever reads them.
+template <typename Half>
+void compare_halves(Batch<float> batch, Wanted wanted, Precision precision) {
+  for (auto* const series : {&batch.x.data, &batch.y.data}) {
+    for (float& v : *series) v = static_cast<float>(detail::rounded_to<Half>(v));
+  }
+  const Execution execution = Execution::cuda(0, nullptr, precision);
+  const Outputs<float> widened = run_on<DeviceBuffer>(batch, wanted, execution);
+  const Outputs<float> halves = run_on<DeviceBuffer, float, Half>(batch, wanted, execution);
+  EXPECT_TRUE(same_bits(halves, widened)) << batch.shape.dim << " features";
+}
+void compare_halves(const Batch<float>& batch, Wanted wanted = kGradients,
+                    Precision precision = Precision::kHighest) {
+  compare_halves<detail::Float16>(batch, wanted, precision);
+  compare_halves<detail::BFloat16>(batch, wanted, precision);
+}
+
+TEST_F(SoftDtwCuda, HalfSeries) {
+  for (const Precision precision : {Precision::kHighest, Precision::kHigh, Precision::kMedium}) {
+    // In slots of four features and one by one; widened for 16 features and fewer.
+    for (int dim : {3, 16, 21, 68})
+      compare_halves(Batch<float>({2, 70, 90, dim}, 1.0, 4), kGradients, precision);
+  }
+  compare_halves(Batch<float>({2, 90, 40, 20}, 1.0, 5), kEverything);  // the series exchanged
+  Batch<float> near({1, 70, 70, 20}, 1e-3, 6);
+  near.y = near.x;
+  compare_halves(near);
+  Batch<float> rerun({2, 40, 70, 20}, 1e-9, 7);
+  compare_halves(rerun);
+  rerun.options.cost_kind = CostKind::kCosine;
+  rerun.gamma = 0.1;
+  compare_halves(rerun);
+  Batch<float> ragged({3, 40, 70, 17}, 1.0, 8);
+  ragged.x_lengths = {1, 40, 33};
+  ragged.y_lengths = {70, 1, 65};
+  ragged.fill_padding_with_nan();
+  compare_halves(ragged);
+  ragged.options.cost_kind = CostKind::kL1;
+  compare_halves(ragged);
+}
+
 TEST_F(SoftDtwCuda, RaggedLengthsIgnorePadding) {
   Batch<float> batch({5, 90, 140, 3}, 0.5, 21);
   batch.x_lengths = {1, 90, 33, 32, 64};

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -212,11 +214,13 @@ def test_one_tensor_on_both_sides(device: torch.device) -> None:
 
 
 def test_half_gradients_are_those_of_float32_rounded(device: torch.device) -> None:
-    for dtype in (torch.float16, torch.bfloat16):
-        x, y = pair(2, 33, 40, 3, device=device, dtype=dtype, grad=True)
+    cases = itertools.product((torch.float16, torch.bfloat16), (3, 20), ("highest", "high"))
+    for dtype, features, precision in cases:
+        x, y = pair(2, 33, 40, features, device=device, dtype=dtype, grad=True)
         wide_x, wide_y = (t.detach().float().requires_grad_() for t in (x, y))
-        (got,) = torch.autograd.grad(warpalign.soft_dtw(x, y).sum(), x)
-        (expected,) = torch.autograd.grad(warpalign.soft_dtw(wide_x, wide_y).sum(), wide_x)
+        (got,) = torch.autograd.grad(warpalign.soft_dtw(x, y, precision=precision).sum(), x)
+        wide = warpalign.soft_dtw(wide_x, wide_y, precision=precision)
+        (expected,) = torch.autograd.grad(wide.sum(), wide_x)
         assert torch.equal(got, expected.to(dtype))
 
 

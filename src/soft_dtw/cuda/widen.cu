@@ -1,0 +1,50 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/launch.cuh"
+#include "soft_dtw/cuda/panel_elements.cuh"
+#include "soft_dtw/cuda/widen.h"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+constexpr int kThreads = 256;
+
+// One pair's series, by `parts` blocks. A thread goes over the elements in steps of all threads.
+__device__ __forceinline__ void widen(const StridedTensor& series, bool is_bfloat16, int pair, int length,
+                                      int dim, int part, int parts, float* to) {
+  const auto* const from = static_cast<const AnyHalf*>(series.data) + pair * series.stride[0];
+  const std::int64_t first = static_cast<std::int64_t>(part) * kThreads + threadIdx.x;
+  const std::int64_t apart = static_cast<std::int64_t>(parts) * kThreads;
+  const std::int64_t steps_apart = apart / dim, features_apart = apart % dim;
+  const std::int64_t elements = static_cast<std::int64_t>(length) * dim;
+  std::int64_t step = first / dim, feature = first % dim;
+  for (std::int64_t k = first; k < elements; k += apart) {
+    to[pair * elements + k] =
+        loaded(from + step * series.stride[1] + feature * series.stride[2], is_bfloat16);
+    step += steps_apart;
+    feature += features_apart;
+    if (feature >= dim) feature -= dim, ++step;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) widen_kernel(const __grid_constant__ HalfSeries s, int parts) {
+  const int pair = static_cast<int>(blockIdx.x) / parts, part = static_cast<int>(blockIdx.x) % parts;
+  if (s.only && !s.only[pair]) return;
+  const bool is_bfloat16 = s.type == DType::kBFloat16;
+  widen(s.x, is_bfloat16, pair, s.n, s.dim, part, parts, s.widened_x);
+  widen(s.y, is_bfloat16, pair, s.m, s.dim, part, parts, s.widened_y);
+}
+
+}  // namespace
+
+Status widen_series(const HalfSeries& series, cudaStream_t stream) {
+  // Eight elements of the longer series for each thread; one block for a pair that is seldom widened.
+  const std::int64_t most = static_cast<std::int64_t>(std::max(series.n, series.m)) * series.dim;
+  constexpr std::int64_t kMostParts = 64;
+  const auto parts =
+      static_cast<int>(series.only ? 1 : std::min(kMostParts, 1 + (most - 1) / (8 * kThreads)));
+  return cuda::launch(widen_kernel, {series.batch * parts, kThreads, 0, stream}, series, parts);
+}
+
+}  // namespace warpalign::detail::soft_dtw
