@@ -33,6 +33,8 @@ CASES = [
             Size(3, 2, 8, 1028, options="lengths"),
         )
     ),
+    # Layers at once.
+    Size(40, 3, 5, 20, 2, dtype="float16"),
     # Launches per step.
     *(
         size._replace(dtype=dtype)

@@ -61,6 +61,8 @@ SIZES: list[Size] = [
         Size(1, 1, hidden, hidden, layers, dtype="float16", options=STREAM)
         for hidden, layers in ((512, 2), (1024, 8))
     ),
+    Size(512, 8, 512, 512, 6),
+    Size(256, 1, 512, 512, 6),
     *(size._replace(dtype="float32") for size in _PLAIN[:2]),
     _MAIN._replace(activation="hard"),
     *(_MAIN._replace(options=options) for options in OPTIONS[1:]),

@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <optional>
+#include <vector>
 
 #include "warpalign/execution.h"
 
@@ -25,5 +26,9 @@ class Placement {
   Execution execution_;
   std::optional<torch::stable::accelerator::DeviceGuard> guard_;
 };
+
+// Up to `count` streams of torch's pool on a tensor's device, none of them torch's current one; on the CPU
+// none.
+std::vector<void*> side_streams_of(const torch::stable::Tensor& tensor, int count);
 
 }  // namespace warpalign::torch_binding

@@ -20,4 +20,6 @@ Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precisio
   execution_.batch_invariant = batch_invariant;
 }
 
+std::vector<void*> side_streams_of(const torch::stable::Tensor& /*tensor*/, int /*count*/) { return {}; }
+
 }  // namespace warpalign::torch_binding

@@ -2,6 +2,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "execution.h"
@@ -63,6 +64,21 @@ Placement::Placement(const Tensor& tensor, Precision precision, bool batch_invar
   execution_ = Execution::cuda(device, stream, precision);
   execution_.batch_invariant = batch_invariant;
   execution_.matrix_product.run = &multiply;
+}
+
+std::vector<void*> side_streams_of(const Tensor& tensor, int count) {
+  constexpr int kMost =
+      8;  // as many as a GPU serves at once, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise
+  const std::int32_t device = tensor.get_device_index();
+  void* current = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current));
+  std::vector<void*> streams;
+  for (int n = std::min(count, kMost); n > 0; --n) {  // the pool hands its streams out in turn
+    void* stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(torch_get_cuda_stream_from_pool(false, device, &stream));
+    if (stream != current) streams.push_back(stream);
+  }
+  return streams;
 }
 
 }  // namespace warpalign::torch_binding

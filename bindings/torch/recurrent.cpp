@@ -208,12 +208,21 @@ Tensor allocate(const Tensor& like, const std::vector<int64_t>& shape, bool want
                 : torch_binding::allocate(like, {0}, true, dtype);
 }
 
+// Streams for layers at once.
+std::vector<void*> lend_streams(LstmProblem& p, const Tensor& x) {
+  std::vector<void*> streams;
+  if (p.layers > 1 && p.steps > 1) streams = side_streams_of(x, p.layers);
+  p.side_streams = {streams.data(), static_cast<int>(streams.size())};
+  return streams;
+}
+
 using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_states, bool want_tape,
                       const Settings& settings) {
   Call call(in, settings);
   LstmProblem& p = call.problem;
+  const std::vector<void*> streams = lend_streams(p, in.x);
   const int64_t width = call.output();
   const Tensor y = allocate(in.x, call.of_rows({}, call.directions() * width), true, call.dtype);
   const Tensor h_n = allocate(in.x, call.of_state(width), true, call.dtype);
@@ -278,8 +287,9 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& x, const Se
 
 BackwardResult backward(const Inputs& in, const Incoming& given, const Wanted& wanted,
                         const Settings& settings) {
-  const Call call(in, settings);
-  const LstmProblem& p = call.problem;
+  Call call(in, settings);
+  LstmProblem& p = call.problem;
+  const std::vector<void*> streams = lend_streams(p, in.x);
   const int64_t width = call.output();
   LstmIncoming incoming;
   incoming.y =

@@ -56,6 +56,13 @@ struct LstmWeights {
   const void* ln_cell_bias = nullptr;
 };
 
+// CUDA streams that the caller lends: no two are equal, and none is the execution's own. Work there begins
+// behind what the execution's stream has, and ends before what it is given after the call.
+struct LstmStreams {
+  void* const* streams = nullptr;  // `count` of cudaStream_t
+  int count = 0;
+};
+
 // Pointers live on the execution's device, but for `weights` itself, an array of the host's. Data is aligned
 // to the size of its elements.
 struct LstmProblem {
@@ -74,6 +81,8 @@ struct LstmProblem {
   // What lstm_pack() has made of these weights; null: each call makes it, or reads the weights as they are.
   // For calls of few steps. Not in training with weight dropout; lstm_backward() does not look at it.
   const void* packed_weights = nullptr;
+  // CUDA only: layers of a stack run at once on them, where that is faster. One for each layer is enough.
+  LstmStreams side_streams;
   // (L D, B, P) of dtype and (L D, B, H) of cell_dtype, contiguous; null: 0.
   const void* h0 = nullptr;
   const void* c0 = nullptr;

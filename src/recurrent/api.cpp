@@ -56,6 +56,9 @@ Status check_sizes(const LstmProblem& p) {
   if (p.layers < 1 || p.layers > kMostLayers) {
     return Status::invalid("layers", "1 to 4096 layers", p.layers);
   }
+  if (p.side_streams.count < 0 || (p.side_streams.count > 0 && !p.side_streams.streams)) {
+    return Status::invalid("side_streams", "at least 0 streams, and a pointer to them", p.side_streams.count);
+  }
   if (p.row_starts && p.lengths) {
     return Status::invalid("lengths", "none with packed rows, which have theirs", 1);
   }

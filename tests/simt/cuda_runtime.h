@@ -243,8 +243,29 @@ inline cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return cudaMemset(to, value, bytes);
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  simt::enqueue(stream, [=] { cudaMemset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+// Events.
+using cudaEvent_t = simt::Point*;
+constexpr unsigned cudaEventDisableTiming = 2;
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new simt::Point;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event = simt::end_of(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  simt::enqueue(stream, [point = *event] { simt::catch_up(point); });
+  return cudaSuccess;
 }
 
 // Launches.
@@ -325,6 +346,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     }
   }
   if (const cudaError_t error = simt_check(launch); error != cudaSuccess) return simt_return(error);
-  simt::run_grid(launch, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  simt::enqueue(config->stream, [kernel, launch, ... given = static_cast<Parameters>(arguments)] {
+    simt::run_grid(launch, [&] { kernel(given...); });
+  });
   return cudaSuccess;
 }

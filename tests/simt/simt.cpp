@@ -316,4 +316,48 @@ void run_grid(const Launch& launch, const std::function<void()>& thread) {
   for (std::thread& resident : residents) resident.join();
 }
 
+namespace {
+
+struct LateStream {
+  std::deque<std::function<void()>> waiting;
+  std::size_t done = 0;
+};
+std::map<void*, LateStream>& late_streams() {
+  static std::map<void*, LateStream> all;
+  return all;
+}
+
+}  // namespace
+
+void enqueue(void* stream, std::function<void()> work) {
+  if (!device.late_streams || !stream) return work();
+  late_streams()[stream].waiting.push_back(std::move(work));
+}
+Point end_of(void* stream) {
+  if (!device.late_streams || !stream) return {};
+  const LateStream& s = late_streams()[stream];
+  return {stream, s.done + s.waiting.size()};
+}
+void catch_up(const Point& point) {
+  if (!point.stream) return;
+  LateStream& s = late_streams()[point.stream];
+  while (s.done < point.count) {
+    const std::function<void()> work = std::move(s.waiting.front());
+    s.waiting.pop_front();
+    ++s.done;
+    work();
+  }
+}
+std::size_t late_work_done() {
+  std::size_t done = 0;
+  for (const auto& [stream, s] : late_streams()) done += s.done;
+  return done;
+}
+std::size_t drop_late_work() {
+  std::size_t dropped = 0;
+  for (const auto& [stream, s] : late_streams()) dropped += s.waiting.size();
+  late_streams().clear();
+  return dropped;
+}
+
 }  // namespace simt

@@ -25,6 +25,8 @@ struct Device {
   // Blocks that run at a time, of a launch that is not cooperative: fewer than a kernel may hope for.
   // Clusters run as many at a time as fit into this number, but one at least.
   int resident = 2;
+  // Work in streams other than null is done as late as possible: when another stream has to wait for it.
+  bool late_streams = false;
 };
 inline Device device;
 
@@ -35,6 +37,20 @@ inline int blocks_of_multiprocessor(std::size_t shared_bytes) {
       static_cast<std::size_t>(device.shared_bytes) / (shared_bytes > 0 ? shared_bytes : 1);
   return static_cast<int>(fitting < kMost ? fitting : kMost);
 }
+
+// What a stream has been given, up to some point.
+struct Point {
+  void* stream = nullptr;
+  std::size_t count = 0;  // of the stream's items
+};
+// Does `work` now, or later if the stream is late.
+void enqueue(void* stream, std::function<void()> work);
+Point end_of(void* stream);
+// Does what the point's stream has up to there.
+void catch_up(const Point& point);
+// Items of late streams that are done; items that nobody has waited for, which are dropped.
+std::size_t late_work_done();
+std::size_t drop_late_work();
 
 struct Index {
   unsigned x, y, z;

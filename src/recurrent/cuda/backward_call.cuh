@@ -1,8 +1,8 @@
-// A call of the backward pass: layer after layer from the last one, the directions in the same launches.
+// A call of the backward pass: layer after layer from the last one, the directions in the same launches, or
+// layers at once.
 #pragma once
 
-#include "recurrent/cuda/cluster_call.cuh"
-#include "recurrent/cuda/resident_call.cuh"
+#include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -11,34 +11,78 @@ class BackwardCall {
  public:
   BackwardCall(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
                const LstmGradients& gradients, const Execution& execution, Workspace workspace)
-      : p_(p), tape_(tape), in_(incoming), out_(gradients), queue_(execution), arena_(workspace.data) {
+      : p_(p),
+        tape_(tape),
+        in_(incoming),
+        out_(gradients),
+        queue_(execution),
+        arena_(workspace.data),
+        chunk_(steps_of_chunk<T>(p, true)),
+        cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     const CudaSizes<T> s(p);
     input_ = take_input<T>(p, arena_);
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
     h_before_ = arena_.take<T>(s.rows * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
-    for (int d = 0; d < directions_of(p); ++d) take_cell(cells_[d]);
+    for (CudaCell<T>& cell : cells_) take_cell(cell);
   }
 
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
 
   Status run() {
+    if (chunk_ > 0) return run_at_once();
     for (int layer = p_.layers - 1; layer >= 0; --layer) {
-      const T* below[2] = {};
-      for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).tape_h;
-      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_);
+      const InputRows<T> input = input_of_layer(layer);
       StepParams<T> params{};
       for (int d = 0; d < directions_of(p_); ++d) {
         params.cell[d] = cell(layer, d);
         begin(layer, d, params.cell[d]);
       }
-      if (rows_of(p_) > 0) sweep(params);
-      for (int d = 0; d < directions_of(p_); ++d) end(layer, d, params.cell[d], input);
+      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps});
+      for (int d = 0; d < directions_of(p_); ++d) {
+        multiply_back(layer, params.cell[d], 0, rows_of(p_));
+        end(layer, d, params.cell[d], input);
+      }
     }
     return queue_.status();
   }
 
  private:
+  // Each layer on a chunk of steps behind the one of the layer above.
+  Status run_at_once() {
+    const int chunks = cuda::div_up(p_.steps, chunk_), last = p_.layers - 1;
+    Wavefront wave(queue_, p_);
+    std::vector<StepParams<T>> params(p_.layers);
+    for (int layer = 0; layer < p_.layers; ++layer) {
+      params[layer].cell[0] = cell(layer, 0);
+      begin(layer, 0, params[layer].cell[0]);
+    }
+    for_chunks(p_.layers, chunks, [&](int n, int chunk) {
+      const int layer = last - n;
+      const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
+      if (layer < last) {
+        wave.wait_for(layer + 1, chunk);
+        multiply_back(layer + 1, params[layer + 1].cell[0],
+                      static_cast<Offset>(p_.steps - places.end) * p_.batch,
+                      static_cast<Offset>(places.end - places.begin) * p_.batch);
+      }
+      sweep(wave.start(layer), params[layer], places);
+      wave.end(layer, chunk);
+    });
+    wave.join(chunks);
+    multiply_back(0, params[0].cell[0], 0, rows_of(p_));
+    for (int layer = last; layer >= 0; --layer) {
+      end(layer, 0, params[layer].cell[0], input_of_layer(layer));
+    }
+    return queue_.status();
+  }
+
+  InputRows<T> input_of_layer(int layer) {
+    const T* below[2] = {};
+    for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).tape_h;
+    return layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
+  }
+
   void take_cell(CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const bool projects = p_.projection > 0;
@@ -70,7 +114,7 @@ class BackwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     CudaCell<T> cell = taped(layer, d);
-    const CudaCell<T>& own = cells_[d];
+    const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : d];
     cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
@@ -104,35 +148,51 @@ class BackwardCall {
                     bytes_at(p_.c0, index * s.batch * s.hidden, cell_size));
   }
 
-  void sweep(StepParams<T>& params) {
+  void sweep(Queue& queue, StepParams<T>& params, Places places) {
     const int directions = directions_of(p_);
-    if (run_on_clusters(queue_, p_, params, true) || run_resident(queue_, p_, params, true)) return;
+    if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
+    if (run_on_clusters(queue, p_, *plan_, params, places)) return;
+    if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
     if constexpr (sizeof(T) == 2) {
-      if (takes_products<T>(queue_, p_)) return sweep_back_by_products(queue_, p_, params);
+      if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_back_by_products(queue, p_, params);
     }
-    for (params.place = 0; params.place <= p_.steps; ++params.place) {
-      queue_.template step<CarryTask<T>>(params, directions);
-      if (params.place == p_.steps) break;
-      if (p_.projection > 0) queue_.template step<PullTask<T>>(params, directions);
-      if (p_.layer_norm) queue_.rows_of_step(kNormalisedBackward<T>, params, directions);
+    for (params.place = places.begin; params.place < places.end; ++params.place) {
+      queue.template step<CarryTask<T>>(params, directions);
+      if (p_.projection > 0) queue.template step<PullTask<T>>(params, directions);
+      if (p_.layer_norm) queue.rows_of_step(kNormalisedBackward<T>, params, directions);
     }
+    if (places.end == p_.steps) queue.template step<CarryTask<T>>(params, directions);
   }
 
-  // Behind the sweep: gradients by the states, the input and the weights.
+  // dx of `count` rows from row `first` on; the directions' are added.
+  void multiply_back(int layer, const CudaCell<T>& cell, Offset first, Offset count) {
+    T* const dx = layer > 0 ? dx_[layer % 2] : static_cast<T*>(out_.x);
+    if (!dx) return;
+    const Offset width = input_of(p_, layer), gates = 4 * static_cast<Offset>(p_.hidden);
+    const Offset stride = static_cast<Offset>(cell.gates_stride);
+    queue_.multiply({p_.dtype,
+                     count,
+                     width,
+                     gates,
+                     cell.dz_x + first * stride,
+                     {stride, 1},
+                     p_.weights[layer * directions_of(p_) + (cell.reverse ? 1 : 0)].ih,
+                     {width, 1},
+                     dx + first * width,
+                     width,
+                     cell.reverse});
+  }
+
+  // Behind the sweep: gradients by the states and the weights.
   void end(int layer, int d, const CudaCell<T>& cell, const InputRows<T>& input) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
-    const LstmWeights& w = p_.weights[index];
     const Offset rows = static_cast<Offset>(s.rows), width = input_of(p_, layer);
     const Offset gates = 4 * static_cast<Offset>(s.hidden), output = static_cast<Offset>(s.output);
     const Offset stride = static_cast<Offset>(s.gates_stride);
     queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
                     part_of<T>(out_.h0, index * s.batch * s.output),
                     bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
-    if (void* const dx = layer > 0 ? dx_[layer % 2] : out_.x) {
-      queue_.multiply(
-          {p_.dtype, rows, width, gates, cell.dz_x, {stride, 1}, w.ih, {width, 1}, dx, width, d == 1});
-    }
     if (!out_.weights) return;
     const LstmWeightGradients& to = out_.weights[index];
     if (to.ih) {
@@ -207,11 +267,13 @@ class BackwardCall {
   const LstmGradients& out_;
   Queue queue_;
   Arena arena_;
+  int chunk_;  // steps; 0: layers run in turn
+  std::vector<CudaCell<T>> cells_;
   T* input_;
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
-  CudaCell<T> cells_[2] = {};
+  std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 
 }  // namespace warpalign::detail::recurrent

@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   using Tile = BackwardTile<kRanks>;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, ranks = p.ranks;
+  const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
+  const int begin = p.places.begin, end = p.places.end;
   const auto rows_at = rows_of<kPlain>(cell.at);
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
@@ -128,16 +129,16 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     if (last.holds) asked.before = cell.tape_c[last.first + unit];
     return asked;
   };
-  AskedStep<T> next = ask(0, 0);
+  AskedStep<T> next = ask(begin, 0);
   int turn = 0;
-  for (int place = 0; place <= steps; ++place) {
+  for (int place = begin; place <= end; ++place) {
     const int t = cell.step_back_at(place), later = cell.step_back_at(place - 1), buffer = place % 2;
     for (int tile = 0; tile < at.tiles; ++tile, ++turn) {
       Tile& own = tiles[tile];
       const int b = at.first_row + tile * 8 + row;
       const Offset index = static_cast<Offset>(b) * hidden + unit;
       const AskedStep<T> here = next;
-      const bool holds = has_unit && here.at.holds;
+      const bool holds = has_unit && here.at.holds && place < end;
       const bool is_last = tile + 1 == at.tiles;
       float gates[4], before = cuda::widen(here.before), dy = 0;
       widen_word<T>(lanes.transpose(here.gates), gates);
@@ -161,8 +162,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
 
-      if (place > 0) {
-        cuda::mailbox_wait(&own.boxes[buffer], (place - 1) / 2);
+      if (place > begin) {
+        cuda::mailbox_wait(&own.boxes[buffer], (place - begin - 1) / 2);
         if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer], bytes);
         float sums[4] = {};
 #pragma unroll
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
           }
         }
       }
-      if (place == steps) {
+      if (place == end) {
         if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
         continue;  // every thread does
       }

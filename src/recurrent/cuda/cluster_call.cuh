@@ -49,32 +49,38 @@ inline bool is_aligned_to_words(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % sizeof(cuda::Word) == 0;
 }
 
-// Enqueues the sweep of a layer; false: it has to run in another way.
+// How a layer's sweep runs on clusters.
 template <class T>
-bool run_on_clusters(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
+struct ClusterPlan {
+  const cuda::Kernel<ClusterParams<T>>* kernel = nullptr;  // null: it does not
+  int ranks = 0, slices = 0, tiles = 0;
+  int clusters = 0;  // of all directions
+  int resident = 0;  // at once
+  int in_turn = 0;   // tiles, one after the other
+  std::size_t shared_bytes = 0;
+};
+
+// The plan for the current device.
+template <class T>
+ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
   if constexpr (sizeof(T) == 2) {
     constexpr int kFirstMajor = 9;
     int device = 0;
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
-    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return false;
-    if (has_few_steps(queue, p)) return false;
-    if (!queue.status().ok() || !cuda::to_status(cudaGetDevice(&device)).ok()) return false;
-    if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return false;
-    for (int d = 0; d < directions; ++d) {
-      if (!is_aligned_to_words(step.cell[d].y) || !is_aligned_to_words(step.cell[d].h_all)) return false;
-    }
+    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return {};
+    if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
+    if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return {};
     const auto way = ClusterKernel<T>::of(ranks, backward, is_plain(p));
     const auto most_bytes =
         static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
-    if (most_bytes < way.fixed_bytes + way.tile_bytes) return false;
+    if (most_bytes < way.fixed_bytes + way.tile_bytes) return {};
     const int most_tiles = static_cast<int>((most_bytes - way.fixed_bytes) / way.tile_bytes);
     cuda::LaunchConfig config{.blocks = 0, .threads = kClusterThreads};
     config.cluster = ranks;
     config.shared_bytes = way.fixed_bytes + way.tile_bytes;
     int resident = 0;
-    if (!cuda::resident_clusters(way.kernel->function(), config, &resident).ok() || resident == 0)
-      return false;
+    if (!cuda::resident_clusters(way.kernel->function(), config, &resident).ok() || resident == 0) return {};
     // Clusters that find no place wait until others have ended. A step takes as long as about 2 tiles' work
     // and the work of its own tiles.
     const int all_tiles = cuda::div_up(p.batch, 8);
@@ -83,11 +89,29 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const StepParams<T>& st
       const int rounds = cuda::div_up(directions * cuda::div_up(all_tiles, n), resident);
       if (best == 0 || (n + 2) * rounds < best) best = (n + 2) * rounds, tiles = n, in_turn = n * rounds;
     }
-    if (in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
-    const ClusterParams<T> params{{step.cell[0], step.cell[1]}, ranks, cuda::div_up(all_tiles, tiles), tiles};
-    config.blocks = directions * params.slices * ranks;
-    config.shared_bytes = way.fixed_bytes + tiles * way.tile_bytes;
-    return queue.try_launch(*way.kernel, config, params);
+    const int slices = cuda::div_up(all_tiles, tiles);
+    return {way.kernel,          ranks,    slices,  tiles,
+            directions * slices, resident, in_turn, way.fixed_bytes + tiles * way.tile_bytes};
+  } else {
+    return {};
+  }
+}
+
+// Enqueues these steps of a layer's sweep; false: they have to run in another way.
+template <class T>
+bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
+                     const StepParams<T>& step, Places places) {
+  if constexpr (sizeof(T) == 2) {
+    if (!plan.kernel || !queue.status().ok()) return false;
+    for (int d = 0; d < directions_of(p); ++d) {
+      if (!is_aligned_to_words(step.cell[d].y) || !is_aligned_to_words(step.cell[d].h_all)) return false;
+    }
+    if (plan.in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
+    const ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
+    cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
+    config.cluster = plan.ranks;
+    config.shared_bytes = plan.shared_bytes;
+    return queue.try_launch(*plan.kernel, config, params);
   } else {
     return false;
   }

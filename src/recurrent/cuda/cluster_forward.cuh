@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   using cuda::Word;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, ranks = p.ranks;
+  const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
+  const int begin = p.places.begin, end = p.places.end;
   const auto rows_at = rows_of<kPlain>(cell.at);
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
     const int slot = word / kClusterWarps, b = at.first_row + tile * 8 + r;
     const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
     const bool is_there = slot < ranks && column < hidden && b < batch;
-    const T* const from = cell.h0 + static_cast<Offset>(b) * cell.output_stride + column;
+    const T* const from = cell.h[0] + static_cast<Offset>(b) * cell.output_stride + column;
     tiles[tile].h[0][word_place(word, r)] = is_there ? *reinterpret_cast<const Word*>(from) : 0;
     tiles[tile].h[1][word_place(word, r)] = 0;
   }
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
     const bool is_own = has_unit && b < batch;
     tiles[tile].states[0][thread] = is_own ? cell.c[static_cast<Offset>(b) * hidden + unit] : 0.0f;
     tiles[tile].states[1][thread] =
-        is_own ? cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
+        is_own ? cuda::widen(cell.h[0][static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
   }
   const int bytes[2] = {min(ranks, kNearRanks) * kSendBytes, (ranks - kNearRanks) * kSendBytes};
   if (thread == 0) {
@@ -115,9 +116,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   // Points at this lane's gate of the four units, in row 0.
   T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
   const auto gates_at = [&](const RowAt& r) { return reinterpret_cast<Word*>(gates_of_lane + 4 * r.first); };
-  RowAt next = row_at(rows_at, cell.step_at(0), at.first_row + row, hidden);
+  RowAt next = row_at(rows_at, cell.step_at(begin), at.first_row + row, hidden);
   Word next_gates = has_unit && next.holds ? *gates_at(next) : 0;
-  for (int place = 0; place < steps; ++place) {
+  for (int place = begin; place < end; ++place) {
     const int t = cell.step_at(place), buffer = place % 2;
     for (int tile = 0; tile < at.tiles; ++tile) {
       ForwardTile<kSteps>& own = tiles[tile];
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 #pragma unroll
       for (int far = 0; far < 2; ++far) {
         if (far == 1 && kSteps <= 2 * kNearRanks) continue;
-        if (place > 0 && bytes[far] > 0) {
-          cuda::mailbox_wait(&own.boxes[buffer][far], (place - 1) / 2);
+        if (place > begin && bytes[far] > 0) {
+          cuda::mailbox_wait(&own.boxes[buffer][far], (place - begin - 1) / 2);
           if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer][far], bytes[far]);
         }
 #pragma unroll
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       Word word, cells;
       lanes.join(to_send, word, cells);
       const Word other = cuda::shuffle_xor(word, 16);
-      if (place + 1 < steps) {
+      if (place + 1 < end) {
         const Word even = odd ? other : word, uneven = odd ? word : other;
         const std::uint32_t message[4] = {
             static_cast<std::uint32_t>(even), static_cast<std::uint32_t>(even >> 32),
@@ -222,8 +223,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         }
         if (cell.c_all) cell.write_cell(cell.c_all, here.first + unit, c);
       }
-      if (place == steps - 1 && has_unit && b < batch) {  // the state behind the sweep
-        h_behind(cell)[static_cast<Offset>(b) * cell.output_stride + unit] = first_of<T>(to_send);
+      if (place == end - 1 && has_unit && b < batch) {  // the state behind
+        (end % 2 ? cell.h[1] : cell.h[0])[static_cast<Offset>(b) * cell.output_stride + unit] =
+            first_of<T>(to_send);
         cell.c[static_cast<Offset>(b) * hidden + unit] = c_to_keep;
       }
     }

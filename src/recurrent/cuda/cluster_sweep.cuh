@@ -31,6 +31,7 @@ struct ClusterParams {
   int ranks;   // blocks of a cluster
   int slices;  // of a direction
   int tiles;   // of a slice
+  Places places;
 };
 
 struct ClusterPlace {

@@ -1,9 +1,9 @@
-// A call of the forward pass: layer after layer, the directions of a layer in the same launches.
+// A call of the forward pass: layer after layer, the directions of a layer in the same launches, or layers at
+// once.
 #pragma once
 
-#include "recurrent/cuda/cluster_call.cuh"
-#include "recurrent/cuda/resident_call.cuh"
 #include "recurrent/cuda/single_step.cuh"
+#include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -11,24 +11,31 @@ template <class T>
 class ForwardCall {
  public:
   ForwardCall(const LstmProblem& p, const LstmOutputs& out, const Execution& execution, Workspace workspace)
-      : p_(p), out_(out), queue_(execution), arena_(workspace.data) {
+      : p_(p),
+        out_(out),
+        queue_(execution),
+        arena_(workspace.data),
+        chunk_(steps_of_chunk<T>(p, false)),
+        cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     input_ = take_input<T>(p, arena_);
-    for (int d = 0; d < directions_of(p); ++d) take_cell(cells_[d], h_rows_[d]);
+    for (Memory& own : cells_) take_cell(own);
   }
 
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
 
   Status run() {
+    if (chunk_ > 0) return run_at_once();
     const T* below[2] = {};
     for (int layer = 0; layer < p_.layers; ++layer) {
-      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_);
+      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
       if (step_at_once(layer, input, below[0])) continue;
       StepParams<T> params{};
       for (int d = 0; d < directions_of(p_); ++d) {
         params.cell[d] = cell(layer, d);
-        begin(layer, d, params.cell[d], input);
+        begin(layer, d, params.cell[d]);
+        multiply_input(layer, params.cell[d], input, 0, rows_of(p_));
       }
-      if (rows_of(p_) > 0) sweep(params);
+      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps});
       for (int d = 0; d < directions_of(p_); ++d) {
         end(layer, d, params.cell[d]);
         below[d] = params.cell[d].tape_h;
@@ -38,9 +45,51 @@ class ForwardCall {
   }
 
  private:
-  // What all layers use in turn.
-  void take_cell(CudaCell<T>& cell, T* (&h_rows)[2]) {
+  // Workspace of a direction that all layers use in turn; of a layer, where layers run at once.
+  struct Memory {
+    CudaCell<T> cell;
+    T* h_rows[2];  // without a tape; by layer in turn
+    T* gates[2];   // the same; by chunk in turn
+  };
+
+  // Each layer on a chunk of steps behind the one of the layer below.
+  Status run_at_once() {
+    const int chunks = cuda::div_up(p_.steps, chunk_);
+    Wavefront wave(queue_, p_);
+    std::vector<StepParams<T>> params(p_.layers);
+    for (int layer = 0; layer < p_.layers; ++layer) {
+      params[layer].cell[0] = cell(layer, 0);
+      begin(layer, 0, params[layer].cell[0]);
+    }
+    for_chunks(p_.layers, chunks, [&](int layer, int chunk) {
+      const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
+      const Offset first = static_cast<Offset>(places.begin) * p_.batch;
+      const Offset rows = static_cast<Offset>(places.end) * p_.batch - first;
+      const T* const below[2] = {layer > 0 ? params[layer - 1].cell[0].tape_h : nullptr};
+      StepParams<T> step = params[layer];
+      if (layer > 0) wave.wait_for(layer - 1, chunk);
+      if (!out_.tape) {  // only two chunks' gates have a place
+        if (chunk > 1) wave.wait_for(layer, chunk - 2);
+        step.cell[0].gates = first_row_of(cells_[layer].gates[chunk % 2], first);
+      }
+      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
+      multiply_input(layer, step.cell[0], input, first, rows);
+      sweep(wave.start(layer), step, places);
+      wave.end(layer, chunk);
+    });
+    wave.join(chunks);
+    for (int layer = 0; layer < p_.layers; ++layer) end(layer, 0, params[layer].cell[0]);
+    return queue_.status();
+  }
+  // Where row 0 of gates would be whose row `first` is at `gates`.
+  T* first_row_of(T* gates, Offset first) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(gates);
+    return reinterpret_cast<T*>(address - first * 4 * p_.hidden * sizeof(T));
+  }
+
+  void take_cell(Memory& own) {
     const CudaSizes<T> s(p_);
+    CudaCell<T>& cell = own.cell;
     if (!p_.packed_weights) take_packed(p_, cell, arena_);
     for (T*& h : cell.h) h = arena_.take<T>(s.batch * s.output_stride);
     cell.h0 = arena_.take<T>(s.batch * s.output_stride);
@@ -50,12 +99,17 @@ class ForwardCall {
     cell.cells = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
     cell.m = take_if<T>(p_.projection > 0, arena_, s.batch * s.hidden_stride);
     if (out_.tape) return;
+    if (chunk_ > 0) {  // a sweep looks a step ahead
+      for (T*& gates : own.gates) gates = arena_.take<T>((chunk_ + 1) * s.batch * 4 * s.hidden);
+      own.h_rows[0] = own.h_rows[1] = arena_.take<T>(s.rows * s.output);
+      return;
+    }
     cell.gates = arena_.take<T>(s.rows * 4 * s.hidden);
     cell.norm_x = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
     cell.norm_h = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
     cell.norm_c = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
     cell.scales = take_if<Sum<T>>(p_.layer_norm, arena_, s.rows * 3);
-    for (T*& rows : h_rows) rows = take_if<T>(keeps_h(), arena_, s.rows * s.output);
+    for (T*& rows : own.h_rows) rows = take_if<T>(keeps_h(), arena_, s.rows * s.output);
   }
 
   // Without a tape: whether h of all steps is needed, by the layer above or by the blocks of a resident
@@ -67,7 +121,8 @@ class ForwardCall {
     const CudaSizes<T> s(p_);
     const int index = layer * directions_of(p_) + d;
     CudaCell<T> cell = plain_cell<T>(p_, layer, d);
-    const CudaCell<T>& own = cells_[d];
+    const Memory& memory = cells_[chunk_ > 0 ? layer : d];
+    const CudaCell<T>& own = memory.cell;
     cell.hh = own.hh, cell.hr = own.hr;
     if (p_.packed_weights) {
       std::byte* const packed = static_cast<std::byte*>(const_cast<void*>(p_.packed_weights));
@@ -83,7 +138,7 @@ class ForwardCall {
     } else {
       cell.gates = own.gates, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
-      cell.tape_h = h_rows_[d][layer % 2];
+      cell.tape_h = memory.h_rows[layer % 2];
     }
     if (is_last) cell.y = part_of<T>(out_.y, d * s.output);
     cell.y_stride = static_cast<Offset>(directions_of(p_) * s.output);
@@ -111,8 +166,8 @@ class ForwardCall {
     return true;
   }
 
-  // Weights and states, and W x of all steps.
-  void begin(int layer, int d, const CudaCell<T>& cell, const InputRows<T>& input) {
+  // Weights and states.
+  void begin(int layer, int d, const CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     const LstmWeights& w = p_.weights[index];
@@ -121,17 +176,23 @@ class ForwardCall {
                                bytes_at(p_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype))};
     queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>, state);
     if (cell.m) queue_.clear(cell.m, s.batch * s.hidden_stride * sizeof(T));
+  }
+
+  // W x of `rows` rows from row `first` on.
+  void multiply_input(int layer, const CudaCell<T>& cell, const InputRows<T>& input, Offset first,
+                      Offset rows) {
+    const CudaSizes<T> s(p_);
     const Offset width = input_of(p_, layer), gates = 4 * static_cast<Offset>(s.hidden);
     T* const to = p_.layer_norm ? cell.norm_x : cell.gates;
     queue_.multiply({p_.dtype,
-                     static_cast<Offset>(s.rows),
+                     rows,
                      gates,
                      width,
-                     input.data,
+                     input.data + first * input.stride,
                      {input.stride, 1},
-                     w.ih,
+                     p_.weights[layer * directions_of(p_) + (cell.reverse ? 1 : 0)].ih,
                      {1, width},
-                     to,
+                     to + first * gates,
                      gates,
                      false});
     if (!p_.layer_norm) return;
@@ -139,20 +200,22 @@ class ForwardCall {
                   cell);
   }
 
-  void sweep(StepParams<T>& params) {
+  void sweep(Queue& queue, StepParams<T>& params, Places places) {
     const int directions = directions_of(p_);
-    if (run_on_clusters(queue_, p_, params, false) || run_resident(queue_, p_, params, false)) return;
+    if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
+    if (run_on_clusters(queue, p_, *plan_, params, places)) return;
+    if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
     if constexpr (sizeof(T) == 2) {
-      if (takes_products<T>(queue_, p_)) return sweep_by_products(queue_, p_, params);
+      if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_by_products(queue, p_, params);
     }
-    for (params.place = 0; params.place < p_.steps; ++params.place) {
+    for (params.place = places.begin; params.place < places.end; ++params.place) {
       if (p_.layer_norm) {
-        queue_.template step<RawTask<T>>(params, directions);
-        queue_.rows_of_step(kNormalisedCell<T>, params, directions);
+        queue.template step<RawTask<T>>(params, directions);
+        queue.rows_of_step(kNormalisedCell<T>, params, directions);
       } else {
-        queue_.template step<CellTask<T>>(params, directions);
+        queue.template step<CellTask<T>>(params, directions);
       }
-      if (p_.projection > 0) queue_.template step<ProjectTask<T>>(params, directions);
+      if (p_.projection > 0) queue.template step<ProjectTask<T>>(params, directions);
     }
   }
 
@@ -169,9 +232,10 @@ class ForwardCall {
   const LstmOutputs& out_;
   Queue queue_;
   Arena arena_;
+  int chunk_;  // steps; 0: layers run in turn
+  std::vector<Memory> cells_;
   T* input_;
-  CudaCell<T> cells_[2] = {};
-  T* h_rows_[2][2] = {};  // by direction, and by layer in turn; without a tape
+  std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 
 }  // namespace warpalign::detail::recurrent

@@ -139,6 +139,7 @@ class Queue {
 
   [[nodiscard]] Status status() const { return status_; }
   [[nodiscard]] const Execution& execution() const { return execution_; }
+  [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(execution_.stream); }
   void fail(Status status) {
     if (status_.ok()) status_ = status;
   }
@@ -199,8 +200,6 @@ class Queue {
   }
 
  private:
-  [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(execution_.stream); }
-
   const Execution& execution_;
   Status status_;
 };
@@ -252,9 +251,10 @@ T* take_input(const LstmProblem& p, Arena& arena) {
   const std::int64_t widest = std::max(first ? input_of(p, 0) : 0, below ? input_of(p, 1) : 0);
   return arena.take<T>(static_cast<std::size_t>(rows_of(p) * widest));
 }
-// x or the layer below as they are, or their copy in `to`.
+// x or the layer below as they are, or their copy in `to`: of `rows` rows from row `first` on.
 template <class T>
-InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to) {
+InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to,
+                         Offset first, Offset rows) {
   const Offset width = input_of(p, layer);
   if (!copies_input(p, layer)) {
     if (layer > 0) return {below[0], width};
@@ -272,8 +272,9 @@ InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T*
     params.masks[d] = plain_cell<T>(p, layer - 1, d).masks;
   }
   params.dropout = cell.dropout;
+  params.first_row = first, params.rows = rows;
   params.to = to;
-  queue.for_each(static_cast<std::size_t>(rows_of(p)) * width, kInput<T>, params);
+  queue.for_each(static_cast<std::size_t>(rows) * width, kInput<T>, params);
   return {to, width};
 }
 

@@ -222,6 +222,11 @@ __device__ __forceinline__ T* h_behind(const CudaCell<T>& cell) {
   return cell.at.steps % 2 ? cell.h[1] : cell.h[0];
 }
 
+// Steps of a sweep by their places, from `begin`, which is even, to the one before `end`.
+struct Places {
+  int begin, end;
+};
+
 // What a kernel of one step gets: the directions of a layer run in one launch.
 template <class T>
 struct StepParams {

@@ -60,13 +60,14 @@ struct InputParams {
   int parts, width;   // of a row: directions, and the entries of each
   MaskWords masks[2];
   OutputDropout<Sum<T>> dropout;
-  T* to;  // (rows, parts width)
+  Offset first_row, rows;  // what is put together
+  T* to;                   // (rows of all steps, parts width)
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
   const Offset columns = static_cast<Offset>(p.parts) * p.width;
-  for_elements(p.at.rows * columns, [&](Offset n) {
-    const Offset row = n / columns;
+  for_elements(p.rows * columns, [&](Offset n) {
+    const Offset row = p.first_row + n / columns;
     const int column = static_cast<int>(n % columns), t = p.at.step_of(row);
     const int b = static_cast<int>(row - p.at.first(t));
     T v = cuda::narrow<T>(0);
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
         v = p.x[(p.at.starts ? row * p.stride[1] : t * p.stride[0] + b * p.stride[1]) + column * p.stride[2]];
       }
     }
-    p.to[n] = v;
+    p.to[row * columns + column] = v;
   });
 }
 

@@ -73,6 +73,8 @@ std::vector<Violation> violations() {
       {"projection", [](Call& c) { c.problem.projection = -1; }},
       {"projection", [](Call& c) { c.problem.projection = 5; }},
       {"layers", [](Call& c) { c.problem.layers = 0; }},
+      {"side_streams", [](Call& c) { c.problem.side_streams.count = -1; }},
+      {"side_streams", [](Call& c) { c.problem.side_streams.count = 2; }},
       {"lengths",
        [](Call& c) { c.problem.lengths = c.lengths.data(), c.problem.row_starts = c.starts.data(); }},
       {"lengths",

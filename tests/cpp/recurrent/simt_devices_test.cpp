@@ -105,5 +105,45 @@ TEST_F(Devices, NothingIsReadBehindTensors) {
   }
 }
 
+// Layers at once: streams of their own, whose work happens as late as it may. Results have the bits of layers
+// in turn. A lost dependency leaves work undone, or reads what is not there yet.
+TEST_F(Devices, LayersAtOnce) {
+  simt::device.multiprocessors = 40;
+  simt::device.late_streams = true;
+  int places[3];
+  void* const streams[] = {&places[0], &places[1], &places[2]};
+  const struct {
+    DType dtype;
+    int steps, batch, hidden, layers, projection, streams;
+    bool ragged;
+  } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false},
+               {DType::kFloat16, 37, 3, 16, 3, 0, 3, true},
+               {DType::kFloat32, 40, 2, 12, 2, 5, 1, true}};
+  unsigned seed = 30;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.steps << " " << c.batch << " " << c.hidden);
+    reference::Lstm p = plain(c.steps, c.batch, 7, c.hidden);
+    p.layers = c.layers, p.projection = c.projection;
+    if (c.ragged) {
+      for (int b = 0; b < c.batch; ++b) p.lengths.push_back(c.steps - b * 2);
+      p.resets.assign(static_cast<std::size_t>(c.steps) * c.batch, 0);
+      p.resets[18 * c.batch] = p.resets[20 * c.batch + 1] = 1;
+      p.zoneout_hidden = .25, p.zoneout_cell = .1, p.dropout = .3, p.weight_dropout = .2, p.training = true,
+      p.seed = 3;
+    }
+    const LstmCase given(p, c.dtype, ++seed, .5);
+    LstmRunnerIn<DeviceBuffer> in_turn(given, Execution::cuda(0, nullptr));
+    LstmRunnerIn<DeviceBuffer> at_once(given, Execution::cuda(0, nullptr));
+    at_once.problem().side_streams = {streams, c.streams};
+    for (const bool with_tape : {true, false}) {  // with one, backward too
+      const LstmRun expected = in_turn.run(with_tape), run = at_once.run(with_tape);
+      ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+      EXPECT_EQ(run.bits, expected.bits);
+      EXPECT_GT(simt::late_work_done(), 0U);
+      EXPECT_EQ(simt::drop_late_work(), 0U);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace warpalign::test

@@ -52,6 +52,43 @@ def test_both_devices_agree(cuda: torch.device, name: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_layers_at_once(cuda: torch.device, dtype: torch.dtype) -> None:
+    """Stacks of enough steps run on streams of their own: eager, in a graph, and beside a busy stream."""
+    torch.manual_seed(1)
+    module = LSTM(13, 40, 4, dtype=dtype, return_all_states=True, batch_invariant=True).eval()
+    x, lengths = torch.randn(70, 5, 13).to(dtype), torch.tensor([70, 0, 33, 69, 12])
+    hx = torch.randn(4, 5, 40).to(dtype), torch.randn(4, 5, 40).to(dtype)
+    expected = results_of(module.double(), x.double(), tuple(s.double() for s in hx), lengths=lengths)  # type: ignore[arg-type]
+    theirs = module.to(dtype).to(cuda)
+    of_device = x.to(cuda), (hx[0].to(cuda), hx[1].to(cuda))
+    is_ = results_of(theirs, *of_device, lengths=lengths.to(cuda))
+    for a, b in zip(is_, expected, strict=True):
+        assert relative_error(a, b) <= {torch.float64: 1e-11, torch.float16: 1e-2}[dtype]
+
+    def step() -> list[Tensor]:
+        leaf = of_device[0].detach().requires_grad_()
+        y = theirs(leaf, of_device[1])[0]
+        return [y.detach(), *torch.autograd.grad(y.square().sum(), [leaf, *theirs.parameters()])]
+
+    first, other, side = step(), torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        torch.cuda._sleep(20_000_000)
+        busy = torch.ones(1 << 24, device=cuda).cumsum(0)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        again = step()
+    torch.cuda.synchronize()
+    assert busy[-1] == 1 << 24 and all(map(torch.equal, again, first))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert all(map(torch.equal, captured, first))
+
+
 def test_masks_are_the_cpus(cuda: torch.device) -> None:
     torch.manual_seed(2)
     inputs = torch.randn(6, 5, 4, dtype=torch.float64)

@@ -1,0 +1,103 @@
+// Layers at once: layer l sweeps a chunk of steps while layer l + 1 sweeps the chunk before it. Each layer
+// has a stream that the caller lends. Products over the rows of a chunk stay on the execution's own stream.
+//
+// Nobody waits on the device but for stream order, and clusters wait for their own blocks alone. So no order
+// in which the GPU takes the sweeps can hang. Sweeps of a whole grid are left out: two of them might each
+// hold what the other one waits for.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "cuda/event.h"
+#include "recurrent/cuda/cluster_call.cuh"
+#include "recurrent/cuda/resident_call.cuh"
+
+namespace warpalign::detail::recurrent {
+
+// How many layers' sweeps the current device holds at once, where layers may run at once.
+template <class T>
+int layers_at_once(const LstmProblem& p, bool backward) {
+  constexpr int kBlocksOfMultiprocessor = 2;  // of a step's kernel
+  const auto plan = plan_clusters<T>(p, backward);
+  if (plan.kernel) return plan.resident / plan.clusters;
+  if (may_be_resident<T>(p)) return 1;
+  int device = 0;
+  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 1;
+  const int groups_of_block = kTileWarps / CellTask<T>::kSplits;
+  const int blocks = cuda::div_up(p.hidden, groups_of_block) * cuda::div_up(p.batch, kTileRows);
+  return kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device) / blocks;
+}
+
+// The steps of a chunk; 0: layers run in turn.
+template <class T>
+int steps_of_chunk(const LstmProblem& p, bool backward) {
+  constexpr double kStart = 10;   // steps that take as long as the start of a chunk
+  constexpr int kOfProducts = 6;  // and as the product of one layer, which the others' products wait for
+  const bool may_run_at_once = p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm;
+  if (p.side_streams.count == 0 || !may_run_at_once || p.batch == 0) return 0;
+  // (T / c + L - 1) chunks of c steps and a start each take least with this c.
+  const double best = std::sqrt(kStart * p.steps / (p.layers - 1));
+  const int chunk = std::max(static_cast<int>(best / 2 + .5), kOfProducts / 2 * p.layers) * 2;
+  return 2 * chunk <= p.steps && layers_at_once<T>(p, backward) > 1 ? chunk : 0;
+}
+
+// The queues of a call's layers beside its main one.
+class Wavefront {
+ public:
+  Wavefront(Queue& main, const LstmProblem& p) : main_(main), done_(static_cast<std::size_t>(p.layers)) {
+    const int count = std::min(p.side_streams.count, p.layers);
+    executions_.assign(static_cast<std::size_t>(count), main.execution());
+    for (int n = 0; n < count; ++n) {
+      executions_[n].stream = p.side_streams.streams[n];
+      queues_.emplace_back(executions_[n]);
+    }
+  }
+
+  // Layer `layer` goes on behind all that the main queue has now.
+  Queue& start(int layer) {
+    Queue& queue = of(layer);
+    main_.fail(here_.record(main_.stream()));
+    main_.fail(here_.make_wait(queue.stream()));
+    queue.fail(main_.status());
+    return queue;
+  }
+  // Says that layer `layer` has been given all of this chunk.
+  void end(int layer, int chunk) {
+    main_.fail(of(layer).status());
+    main_.fail(done_[layer].chunks[chunk % 2].record(of(layer).stream()));
+  }
+  // The main queue goes on behind this chunk of a layer, which is one of the layer's last two.
+  void wait_for(int layer, int chunk) {
+    main_.fail(done_[layer].chunks[chunk % 2].make_wait(main_.stream()));
+  }
+  // The main queue goes on behind all layers. Also if something failed: the workspace is then free.
+  void join(int chunks) {
+    for (std::size_t layer = 0; layer < done_.size(); ++layer) wait_for(static_cast<int>(layer), chunks - 1);
+  }
+
+ private:
+  struct Ends {
+    cuda::Event chunks[2];  // of even and odd number
+  };
+
+  Queue& of(int layer) { return queues_[layer % queues_.size()]; }
+
+  Queue& main_;
+  cuda::Event here_;
+  std::vector<Ends> done_;
+  std::vector<Execution> executions_;
+  std::vector<Queue> queues_;
+};
+
+// act(n, chunk) for the n-th layer to begin and its chunk, in an order in which each one finds its
+// predecessors: the chunk before, and the same chunk of the layer before.
+template <class Act>
+void for_chunks(int layers, int chunks, const Act& act) {
+  for (int turn = 0; turn < layers + chunks - 1; ++turn) {
+    for (int n = std::max(0, turn - chunks + 1); n <= std::min(turn, layers - 1); ++n) act(n, turn - n);
+  }
+}
+
+}  // namespace warpalign::detail::recurrent
