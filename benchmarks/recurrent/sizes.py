@@ -35,7 +35,7 @@ class Size(NamedTuple):
         return dtype
 
 
-OPTIONS = ("", "layer_norm", "zoneout", "weight_dropout", "lengths")
+OPTIONS = ("", "layer_norm", "zoneout", "weight_dropout", "lengths", "recompute")
 STREAM = "stream"
 """The option of a row that measures one step of an `LSTMStream`, which has no backward pass."""
 _MAIN = Size(512, 8, 512, 512)
@@ -67,6 +67,7 @@ SIZES: list[Size] = [
     _MAIN._replace(activation="hard"),
     *(_MAIN._replace(options=options) for options in OPTIONS[1:]),
     Size(512, 64, 512, 512, options="lengths"),
+    Size(512, 64, 512, 512, options="recompute"),
     Size(512, 16, 640, 2048, 2, P=640),
 ]
 QUICK_SIZES = [
@@ -75,4 +76,5 @@ QUICK_SIZES = [
     Size(4, 2, 8, 12, 2, 2, dtype="bfloat16", activation="hard"),
     Size(4, 2, 8, 12, P=5, dtype="float32", options="layer_norm"),
     Size(4, 3, 8, 12, dtype="float16", options="lengths"),
+    Size(40, 2, 8, 12, dtype="float32", options="recompute"),
 ]

@@ -27,18 +27,20 @@ def _contiguous(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else gradient.contiguous()
 
 
-def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-    x, *others = ctx.saved_tensors
-    weights, optional, tape = others[: ctx.weights], others[ctx.weights : -1], others[-1]
+def gradients_of(ctx: Any, backward: Any, grads: tuple[Tensor | None, ...], others: int) -> tuple[Any, ...]:
+    """The gradients by x, weights, h0, c0 and `others` more inputs, which have none.
+
+    ctx has saved the operator's tensors, and behind them what only `backward` needs.
+    """
+    x, *saved = ctx.saved_tensors
+    weights, optional = saved[: ctx.weights], saved[ctx.weights :]
     y, h_n, c_n, h_all, c_all = (_contiguous(g) for g in grads[:5])
     if not ctx.want_states:  # these outputs are empty tensors
         h_all = c_all = None
     by_weight = ctx.needs_input_grad[1]
     wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[2], ctx.needs_input_grad[3], any(by_weight))
     given = (y, h_n, c_n, h_all, c_all)
-    by_x, by_h0, by_c0, by_weights = ops.backward(
-        x, weights, *optional, tape, *given, *wanted, **ctx.settings
-    )
+    by_x, by_h0, by_c0, by_weights = backward(x, weights, *optional, *given, *wanted, **ctx.settings)
     per_weight = iter(by_weights)
     settings = ctx.settings
     per_cell = 2 + 2 * settings["bias"] + settings["projection"] + 4 * settings["layer_norm"]
@@ -58,13 +60,17 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         of_weights,
         by_h0 if wanted[1] else None,
         by_c0 if wanted[2] else None,
-        *(None,) * 7,
+        *(None,) * others,
     )
 
 
-def _no_second(ctx: Any, *grads: Any) -> Any:
+def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    return gradients_of(ctx, ops.backward, grads, 7)
+
+
+def no_second(ctx: Any, *grads: Any) -> Any:
     raise no_derivative("second derivatives of the LSTM")
 
 
 torch.library.register_autograd("warpalign::lstm", _backward, setup_context=_setup_context)
-torch.library.register_autograd("warpalign::lstm_backward", _no_second)
+torch.library.register_autograd("warpalign::lstm_backward", no_second)

@@ -27,6 +27,7 @@ from warpalign._recurrent.checks import (
     check_state_dtype,
     check_weights,
 )
+from warpalign._recurrent.recompute import lstm_without_tape
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, directions
 
 
@@ -86,6 +87,7 @@ def lstm(
     training: bool = False,
     state_dtype: torch.dtype | None = None,
     return_all_states: bool = False,
+    recompute: bool = False,
     precision: Precision | None = None,
     batch_invariant: bool = False,
 ) -> LSTMResult:
@@ -124,6 +126,9 @@ def lstm(
         training: whether masks are drawn, from torch's generator of the input's device.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         return_all_states: return h and c of all layers and steps too.
+        recompute: keep h and c of every 32nd step instead of a tape of all steps, and run the forward pass of 32 steps again
+            before their gradients. With packed input, resets, two directions, and dropout or zoneout in training, all
+            steps run again at once.
         precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
 
@@ -163,6 +168,7 @@ def lstm(
         training=check_flag(training, "training"),
         state_dtype=state_dtype,
         return_all_states=check_flag(return_all_states, "return_all_states"),
+        recompute=check_flag(recompute, "recompute"),
     )
 
 
@@ -179,6 +185,7 @@ def run(
     training: bool = False,
     state_dtype: object = None,
     return_all_states: bool = False,
+    recompute: bool = False,
 ) -> LSTMResult:
     """:func:`lstm` with options that have been checked."""
     call = _call_of(input, batch_first)
@@ -194,28 +201,31 @@ def run(
     flat = [tensor for cell in cells for tensor in cell]
     tensors = (x, *flat, h0, c0)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    inputs = (
+        x,
+        flat,
+        h0,
+        c0,
+        check_lengths(lengths, x, call.batch),
+        call.row_starts,
+        check_resets(resets, x, batch_first, call.unbatched),
+        seed,
+    )
+    settings = {
+        "batch": call.batch,
+        "bidirectional": bidirectional,
+        "bias": first.bias_ih is not None,
+        "projection": first.hr is not None,
+        "layer_norm": first.ln_ih is not None,
+        "training": training,
+        "float32_cell": check_state_dtype(state_dtype, x),
+        **options._asdict(),
+    }
     with naming_arguments():
-        y, h_n, c_n, h_all, c_all, _ = ops.lstm(
-            x,
-            flat,
-            h0,
-            c0,
-            check_lengths(lengths, x, call.batch),
-            call.row_starts,
-            check_resets(resets, x, batch_first, call.unbatched),
-            seed,
-            None,
-            return_all_states,
-            needs_grad,
-            batch=call.batch,
-            bidirectional=bidirectional,
-            bias=first.bias_ih is not None,
-            projection=first.hr is not None,
-            layer_norm=first.ln_ih is not None,
-            training=training,
-            float32_cell=check_state_dtype(state_dtype, x),
-            **options._asdict(),
-        )
+        if recompute and needs_grad:
+            y, h_n, c_n, h_all, c_all, *_ = lstm_without_tape(*inputs, return_all_states, **settings)
+        else:
+            y, h_n, c_n, h_all, c_all, _ = ops.lstm(*inputs, None, return_all_states, needs_grad, **settings)
     states = (h_all, c_all) if return_all_states else (None, None)
     return _as_input(LSTMResult(y, h_n, c_n, *states), call, batch_first)
 

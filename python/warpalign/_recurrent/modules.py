@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "layer_norm_eps": 1e-5,
     "forget_bias": None,
     "return_all_states": False,
+    "recompute": False,
     "state_dtype": None,
     "precision": None,
     "batch_invariant": False,
@@ -41,6 +42,7 @@ def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
     """Gives a module of torch.nn the options of ours, and the parameters of layer norm."""
     check_flag(options["layer_norm"], "layer_norm")
     check_flag(options["return_all_states"], "return_all_states")
+    check_flag(options["recompute"], "recompute")
     check_dtype(options["state_dtype"])
     if options["forget_bias"] is not None:
         check_number(options["forget_bias"], "forget_bias", -float("inf"))
@@ -148,6 +150,7 @@ class LSTM(nn.RNNBase):
         layer_norm_eps: added to its variances.
         forget_bias: initial bias of the forget gates. None: torch.nn.LSTM's initialisation.
         return_all_states: calls return (h_all, c_all) too.
+        recompute: less memory and more time in training, as in :func:`warpalign.recurrent.lstm`.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
@@ -190,6 +193,7 @@ class LSTM(nn.RNNBase):
         layer_norm_eps: float = 1e-5,
         forget_bias: float | None = None,
         return_all_states: bool = False,
+        recompute: bool = False,
         state_dtype: torch.dtype | None = None,
         precision: Precision | None = None,
         batch_invariant: bool = False,
@@ -260,6 +264,7 @@ class LSTM(nn.RNNBase):
             training=self.training,
             state_dtype=self.options["state_dtype"],
             return_all_states=self.options["return_all_states"],
+            recompute=self.options["recompute"],
         )
 
     def stream(self, batch_size: int = 1) -> Any:

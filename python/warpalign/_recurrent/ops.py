@@ -12,7 +12,7 @@ from warpalign._core.library import check_devices, empty_unless
 INPUTS = ("x", "weights", "h0", "c0", "lengths", "row_starts", "resets", "seed")
 
 
-class _Sizes:
+class Sizes:
     """The extents that follow from the tensors of a call."""
 
     def __init__(
@@ -110,7 +110,7 @@ def _(
         "packed": packed,
     }
     check_devices("x", x=x, **given, **{f"weights[{n}]": w for n, w in enumerate(weights)})
-    s = _Sizes(x, weights, c0, row_starts, **settings)
+    s = Sizes(x, weights, c0, row_starts, **settings)
     cell = x.new_empty(0, dtype=s.cell_dtype)
     return (
         x.new_empty(*s.rows, s.directions * s.output),
@@ -125,12 +125,12 @@ def _(
 @torch.library.register_fake("warpalign::lstm_pack")  # type: ignore[untyped-decorator]
 def _(weights: list[Tensor], **settings: Any) -> Tensor:
     x = weights[0].new_empty(1, 0, weights[0].shape[1])
-    bytes_ = _Sizes(x, weights, None, None, **settings).packed_bytes(x)
+    bytes_ = Sizes(x, weights, None, None, **settings).packed_bytes(x)
     return x.new_empty(bytes_, dtype=torch.uint8)
 
 
 @torch.library.register_fake("warpalign::lstm_backward")  # type: ignore[untyped-decorator]
-def _(
+def gradient_shapes(
     x: Tensor,
     weights: list[Tensor],
     h0: Tensor | None,
@@ -151,7 +151,7 @@ def _(
     want_weights: bool,
     **settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-    s = _Sizes(x, weights, c0, row_starts, **settings)
+    s = Sizes(x, weights, c0, row_starts, **settings)
     cell = x.new_empty(0, dtype=s.cell_dtype)
     by_weights = [w.new_empty(w.shape) for n, w in enumerate(weights) if not (s.bias and n % s.per_cell == 3)]
     return (

@@ -104,6 +104,7 @@ def of_options(name: str, make: Callable[..., BadCall], is_function: bool, is_ce
             "dropout": ({"dropout": 1.5}, ValueError, "dropout: expected a probability in [0, 1), got 1.5"),
             "bidirectional": ({"bidirectional": 2}, TypeError, "bidirectional: expected a bool, got int"),
             "batch_first": ({"batch_first": None}, TypeError, "batch_first: expected a bool, got NoneType"),
+            "recompute": ({"recompute": 1}, TypeError, "recompute: expected a bool, got int"),
             "return_all_states": (
                 {"return_all_states": 0},
                 TypeError,
@@ -240,6 +241,13 @@ CALLS: BadCalls = {
     "lstm: lengths too long": call(
         lengths=lambda g: g.ints(1, 6, 5), message="lengths: expected between 0 and T, got 6 at index 1"
     ),
+    "lstm: lengths too long for recompute": call(
+        input=lambda g: series(g, 40, 3, 2),
+        weights=lambda g: weights(g, ih=lambda g: series(g, 16, 2, requires_grad=True)),
+        lengths=lambda g: g.ints(1, 41, 5),
+        recompute=True,
+        message="lengths: expected between 0 and T, got 41 at index 1",
+    ),
     "lstm: lengths beyond int32": call(
         lengths=lambda g: g.ints(1, 2**32 + 1, 5),
         message="lengths: expected between 0 and T, got 2147483647 at index 1",
@@ -340,7 +348,7 @@ CALLS: BadCalls = {
         lambda g: replace_lstm(torch.nn.LSTM(2, 4), slope=1),
         TypeError,
         "options: expected options of LSTM (activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, "
-        "layer_norm_eps, forget_bias, return_all_states, state_dtype, precision, batch_invariant), got slope",
+        "layer_norm_eps, forget_bias, return_all_states, recompute, state_dtype, precision, batch_invariant), got slope",
     ),
     "caiman: quantize": BadCall(
         lambda g: CustomLSTM(2, 4, quantize=True),
