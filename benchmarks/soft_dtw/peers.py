@@ -36,6 +36,13 @@ def pysdtw(gamma: float) -> Loss:
 PEERS: dict[str, Callable[[float], Loss]] = {"softdtw_cuda_torch": softdtw_cuda_torch, "pysdtw": pysdtw}
 
 
+def supply_row_stack() -> None:
+    """numba asks for numpy.row_stack, and newer NumPy no longer has it."""
+    numpy: Any = import_module("numpy")
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack
+
+
 @contextmanager
 def numba_on_torch_stream() -> Iterator[None]:
     """Numba's launches without a stream go to torch's current one."""
@@ -61,6 +68,7 @@ def peer_steps(x: Tensor, y: Tensor, gamma: float, budget_s: float) -> Row:
     x (B, N, D) and y (B, M, D) are on a GPU and require gradients.
     """
     row: Row = {}
+    supply_row_stack()
     for name, make in PEERS.items():
         try:
             loss = make(gamma)

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +38,7 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.timing import median_ms, wall_s
 from benchmarks.soft_dtw.measure import inputs
+from benchmarks.soft_dtw.peers import supply_row_stack
 from benchmarks.soft_dtw.sizes import Size
 from warpalign import dtw, dtw_path
 
@@ -186,8 +186,7 @@ def warpalign_loss(gamma: float, device: torch.device) -> Loss:
 
 
 def pysdtw_loss(gamma: float, device: torch.device) -> Loss:
-    if not hasattr(np, "row_stack"):  # numba asks for it, and newer NumPy no longer has it
-        np.row_stack = np.vstack
+    supply_row_stack()
     import pysdtw
 
     loss: Loss = pysdtw.SoftDTW(gamma=gamma, use_cuda=device.type == "cuda")
