@@ -51,8 +51,19 @@ CASES = [
 RANDOM_CASES = [Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES]
 # One step without gradients, as streams take it.
 SINGLE_STEPS = [Size(1, 9, 16, 24, 2, dtype=dtype) for dtype in _DTYPES]
-# So many rows that a step is a product of the front end's and a kernel by elements; on GPUs alone.
-PRODUCT_STEPS = [Size(3, 456, 8, 512, dtype=dtype) for dtype in _DTYPES[2:]]
+# So many rows that the grid works on pairs of tiles, or that a step is a product of the front end's and a kernel by
+# elements; on GPUs alone.
+LARGE_BATCHES = [
+    size._replace(dtype=dtype)
+    for dtype in _DTYPES[2:]
+    for size in (
+        Size(3, 98, 8, 516),
+        Size(3, 98, 8, 516, options="lengths"),
+        Size(3, 50, 8, 1028),
+        Size(3, 50, 8, 1028, options="lengths"),
+        Size(3, 456, 8, 512),
+    )
+]
 
 
 def wrong(size: Size, device: torch.device, invariant: bool = True) -> str | None:
@@ -93,14 +104,14 @@ def run_cases(device: torch.device, cases: int | None = None) -> int:
         if not all(result.isfinite().all() for result in Problem(size, device).step()):
             failures += 1
             print(f"WRONG: {size.name}: not finite", file=sys.stderr)
-    products = PRODUCT_STEPS[:cases] if device.type == "cuda" else []
-    for size in (*SINGLE_STEPS[:cases], *products):
-        message = wrong(size, device, False) if size in products else wrong_step(size, device)
+    large = LARGE_BATCHES[:cases] if device.type == "cuda" else []
+    for size in (*SINGLE_STEPS[:cases], *large):
+        message = wrong(size, device, False) if size in large else wrong_step(size, device)
         if message:
             failures += 1
             print(f"WRONG: {size.name}: {message}", file=sys.stderr)
     print(
-        f"{sum(len(c[:cases]) for c in (CASES, RANDOM_CASES, SINGLE_STEPS, products))} cases, {failures} wrong"
+        f"{sum(len(c[:cases]) for c in (CASES, RANDOM_CASES, SINGLE_STEPS, large))} cases, {failures} wrong"
     )
     return failures
 

@@ -45,10 +45,6 @@ struct ClusterKernel {
   }
 };
 
-inline bool is_aligned_to_words(const void* p) {
-  return reinterpret_cast<std::uintptr_t>(p) % sizeof(cuda::Word) == 0;
-}
-
 // How a layer's sweep runs on clusters.
 template <class T>
 struct ClusterPlan {
@@ -102,10 +98,7 @@ template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
                      const StepParams<T>& step, Places places) {
   if constexpr (sizeof(T) == 2) {
-    if (!plan.kernel || !queue.status().ok()) return false;
-    for (int d = 0; d < directions_of(p); ++d) {
-      if (!is_aligned_to_words(step.cell[d].y) || !is_aligned_to_words(step.cell[d].h_all)) return false;
-    }
+    if (!plan.kernel || !queue.status().ok() || !takes_words(p, step)) return false;
     if (plan.in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
     const ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};

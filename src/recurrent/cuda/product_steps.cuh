@@ -3,6 +3,7 @@
 // are rounded too.
 #pragma once
 
+#include "cuda/remote_access.cuh"
 #include "recurrent/cuda/memory.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -26,6 +27,18 @@ bool takes_products(const Queue& queue, const LstmProblem& p) {
 inline bool has_few_steps(const Queue& queue, const LstmProblem& p) {
   constexpr int kFewSteps = 3;
   return p.steps < kFewSteps && !queue.execution().batch_invariant;
+}
+
+// Whether results can be written by words.
+template <class T>
+bool takes_words(const LstmProblem& p, const StepParams<T>& step) {
+  const auto is_aligned = [](const void* to) {
+    return reinterpret_cast<std::uintptr_t>(to) % sizeof(cuda::Word) == 0;
+  };
+  for (int d = 0; d < directions_of(p); ++d) {
+    if (!is_aligned(step.cell[d].y) || !is_aligned(step.cell[d].h_all)) return false;
+  }
+  return true;
 }
 
 // Element n of the directions' units of all rows. The gates hold W x + R h.

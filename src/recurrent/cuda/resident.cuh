@@ -118,7 +118,7 @@ class ResidentWeights {
     }
   }
 
- private:
+ protected:
   static constexpr int kChunk = kSteps < 8 ? kSteps : 8;
   static_assert(kSteps % kChunk == 0);
 

@@ -144,6 +144,33 @@ TEST_F(RecurrentCuda, SweepsOfTheWholeGrid) {
 #endif
 }
 
+// Slices of so many tiles of rows that two are worked on together; the last tile may have no partner.
+TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
+#if WARPALIGN_SIMT
+  simt::device.compute_capability_major = 8;
+  simt::device.multiprocessors = 3;
+  constexpr int kBatch = 35, kHidden = 48;
+#else
+  constexpr int kBatch = 131, kHidden = 516;
+  const LstmCase wide(plain(3, 50, 4, 1036), DType::kBFloat16, 24, .5);  // a part of R in shared memory
+  expect_close(wide, CudaRunner(wide).run(), 0x1p-5);
+#endif
+  for (const bool ragged : {false, true}) {
+    SCOPED_TRACE(ragged);
+    Lstm p = plain(4, kBatch, 6, kHidden);
+    if (ragged) {
+      for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 5);
+      p.resets.assign(4 * kBatch, 0), p.resets[2 * kBatch + 9] = p.resets[kBatch + 3] = 1;
+      p.zoneout_hidden = .25, p.zoneout_cell = .1;
+    }
+    const LstmCase given(p, DType::kFloat16, 24, .5);
+    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+  }
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
+}
+
 TEST_F(RecurrentCuda, SweepsOfClusters) {
 #if WARPALIGN_SIMT
   simt::device.multiprocessors = 16;
