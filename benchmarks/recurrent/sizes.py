@@ -56,7 +56,6 @@ _PLAIN = [
 ]
 SIZES: list[Size] = [
     *(size._replace(dtype=dtype) for size in _PLAIN for dtype in ("bfloat16", "float16")),
-    Size(256, 512, 1024, 1024),
     *(
         Size(1, 1, hidden, hidden, layers, dtype="float16", options=STREAM)
         for hidden, layers in ((512, 2), (1024, 8))
