@@ -150,6 +150,7 @@ struct WideGradientMemory {
   float* posterior;
   float* parts[2] = {};          // of the frame that a chunk ends with
   float* states = nullptr;       // (B (U+1), H); null: not wanted
+  float* segments[2] = {};       // of the states, where a chunk ends
   float* weight_sums = nullptr;  // (split, packed columns, sums_stride)
 
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
@@ -160,6 +161,9 @@ struct WideGradientMemory {
     if (gradient.predictor) {
       states = arena.take<float>(
           static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden));
+      for (float*& one : segments) {
+        one = arena.take<float>(static_cast<std::size_t>(p.lattice.states) * plan.h_panels() * 8);
+      }
     }
     if (gradient.weight || gradient.bias) weight_sums = arena.take<float>(plan.split() * plan.sums());
     chunk = plan.chunk(true, arena.used());
@@ -218,9 +222,9 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
     if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) return s;
     if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
     const std::int32_t most = memory.chunk;
-    WideSums<Half> sums{batch,           {},       memory.live.places,
-                        products.rows.h, p.hidden, static_cast<Half*>(g.encoder),
-                        nullptr,         nullptr,  memory.states};
+    WideSums<Half> sums{
+        batch,   {},      memory.live.places, products.rows.h, p.hidden, static_cast<Half*>(g.encoder),
+        nullptr, nullptr, memory.states,      nullptr,         nullptr};
     const int row_tiles = most / kWideRows;
     int turn = 0;
     for (std::int64_t first = 0; first < wide.all(); first += most, ++turn) {
@@ -254,6 +258,8 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
       sums.chunk = products.chunk;
       sums.parts_from = memory.parts[turn % 2];
       sums.parts_to = memory.parts[(turn + 1) % 2];
+      sums.segments_from = memory.segments[turn % 2];
+      sums.segments_to = memory.segments[(turn + 1) % 2];
       // Warps that a chunk has at least: a frame of it has at most U + 1 live nodes.
       const std::int64_t warps = (std::int64_t{most} / l.states + 2) * cuda::div_up(p.hidden, 8);
       if (Status s = cuda::launch(

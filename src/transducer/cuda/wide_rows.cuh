@@ -266,8 +266,9 @@ static __global__ void __launch_bounds__(kJointThreads)
 }
 
 // Adds a chunk's dh to the sums of frames and of states. A frame's sum has 32 parts, by u % 32, which are
-// joined at the end; each part, and a state's sum, goes in order. Parts of the frame that a chunk ends with
-// wait for the next chunk. So it changes no bit where chunks end.
+// joined at the end. A state's sum has a part for each segment of 32 frames; parts are added in order. The
+// terms of a part are added in order, too. Parts that a chunk ends within wait for the next chunk: those of a
+// frame, and of each state's segment. So it changes no bit where chunks end.
 template <class Half>
 struct WideSums {
   Batch batch;
@@ -278,7 +279,13 @@ struct WideSums {
   Half* frames;             // (B T, H); null: not wanted
   const float* parts_from;  // (32, panels, 8)
   float* parts_to;
-  float* states;  // (B (U+1), H); null: not wanted
+  float* states;               // (B (U+1), H); null: not wanted
+  const float* segments_from;  // (U+1, panels, 8)
+  float* segments_to;
+
+  static constexpr int kSegment = 32;  // frames
+  static constexpr int kSegments = 8;  // at a time, by neighbouring lanes
+  static constexpr int kStates = cuda::kWarpSize / kSegments;
 
   // sum += rows `step` apart, of those in the chunk; kAtOnce loads are on their way.
   template <int kAtOnce>
@@ -346,17 +353,50 @@ struct WideSums {
     if (lane % 4 == 0 && column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
   }
 
-  __device__ __forceinline__ void add_state(int b, int u, int begin, int end, int column) const {
-    if (u >= batch.lattice.states) return;
-    float* const to = states + (static_cast<std::int64_t>(b) * batch.lattice.states + u) * hidden + column;
-    float sum[8];
+  // States first_state to first_state + kStates - 1 of utterance b. `before` is the frame of the batch that
+  // the chunk before ends with (follows), or the chunk's own first; the chunk ends in frame `last`.
+  __device__ __forceinline__ void add_states(int b, int first_state, int before, bool follows, int last,
+                                             bool goes_on, int column, int lane) const {
+    const int all_frames = batch.lattice.frames, all = batch.lattice.states;
+    const int u = first_state + lane % kStates;
+    const bool exists = u < all;
+    const int begin = max(before - b * all_frames, 0), end = min(last - b * all_frames, all_frames - 1) + 1;
+    const int first_segment = begin / kSegment, last_segment = (end - 1) / kSegment;
+    const bool continues = follows && before / all_frames == b;
+    const bool is_open = goes_on && last / all_frames == b;
+    const std::int64_t at = (static_cast<std::int64_t>(u) * dh.count + column / 8) * 8;
+    float* const to = states + (static_cast<std::int64_t>(b) * all + u) * hidden + column;
+    const bool writes = exists && lane < kStates;
+    float total[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) sum[k] = column + k < hidden ? to[k] : 0.0f;
-    add<16>(sum, static_cast<std::int64_t>(begin) * batch.lattice.states + u, batch.lattice.states,
-            end - begin, column);
+    for (int k = 0; k < 8; ++k) total[k] = writes && column + k < hidden ? to[k] : 0.0f;
+    for (int segment = first_segment + lane / kStates; segment - lane / kStates <= last_segment;
+         segment += kSegments) {
+      float sum[8] = {};
+      if (exists && segment <= last_segment) {
+        if (continues && segment == first_segment) {
+#pragma unroll
+          for (int k = 0; k < 8; ++k) sum[k] = segments_from[at + k];
+        }
+        const int from = max(begin, segment * kSegment), until = min(end, (segment + 1) * kSegment);
+        add<16>(sum, (static_cast<std::int64_t>(b) * all_frames + from) * all + u, all, until - from, column);
+        if (is_open && segment == last_segment) {
+#pragma unroll
+          for (int k = 0; k < 8; ++k) {
+            segments_to[at + k] = sum[k];
+            sum[k] = 0;
+          }
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kSegments; ++s) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) total[k] += cuda::shuffle(sum[k], s * kStates + lane % kStates);
+      }
+    }
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-      if (column + k < hidden) to[k] = sum[k];
+      if (writes && column + k < hidden) to[k] = total[k];
     }
   }
 };
@@ -368,10 +408,12 @@ __global__ void __launch_bounds__(kJointThreads) wide_add_kernel(const __grid_co
   const int warps = static_cast<int>(gridDim.x) * kJointWarps;
   const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
-  const int panels = (p.hidden + 7) / 8, groups = (states + cuda::kWarpSize - 1) / cuda::kWarpSize;
+  const int panels = (p.hidden + 7) / 8,
+            groups = (states + WideSums<Half>::kStates - 1) / WideSums<Half>::kStates;
   const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
-  const bool continues = p.chunk.first > 0 && p.chunk.row(-1) / states == first;
-  const int first_b = first / all_frames, last_b = last / all_frames;
+  const bool follows = p.chunk.first > 0, goes_on = p.chunk.first + rows < *p.chunk.count;
+  const int before = follows ? p.chunk.row(-1) / states : first;
+  const int first_b = before / all_frames, last_b = last / all_frames;
   const int of_frames = p.frames ? (last - first + 1) * panels : 0;
   const int of_states = p.states ? (last_b - first_b + 1) * groups * panels : 0;
   // States come first: they take longest.
@@ -380,12 +422,11 @@ __global__ void __launch_bounds__(kJointThreads) wide_add_kernel(const __grid_co
     const int number = is_state ? task : task - of_states;
     const int item = number / panels, column = number % panels * 8;
     if (is_state) {
-      const int b = first_b + item / groups, u = item % groups * cuda::kWarpSize + lane;
-      const int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;
-      p.add_state(b, u, begin, end, column);
+      p.add_states(first_b + item / groups, item % groups * WideSums<Half>::kStates, before, follows, last,
+                   goes_on, column, lane);
     } else {
       const int frame = first + item;
-      p.add_frame(frame, column, continues && item == 0, frame == last, lane);
+      p.add_frame(frame, column, follows && frame == before, frame == last, lane);
     }
   }
 }

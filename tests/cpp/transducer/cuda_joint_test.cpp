@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device_buffer.h"
+#include "families.h"
 #include "joint_testing.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
@@ -197,6 +198,21 @@ TEST(TransducerJointCuda, BiasesAreNotRoundedOnMatrixUnits) {
   for (const Precision precision : {Precision::kHigh, Precision::kMedium}) {
     expect_close(batch, run_joint_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr, precision), false));
   }
+// Sums of states have parts of 32 frames. Chunks end in the first, a middle and the last one, and between
+// utterances.
+TEST(TransducerJointCuda, SumsOfStatesGoOverManyFrames) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  std::mt19937 random(31);
+  JointBatch batch;
+  batch.dtype = DType::kBFloat16;
+  batch.network.hidden = 11;
+  for (const auto& [frames, labels] : {std::pair{100, 4}, {1, 0}, {300, 2}, {33, 5}}) {
+    batch.add(plain(frames, labels, 140, random), random);
+  }
+  const JointRun whole = run_on_device(batch);
+  expect_close(batch, whole, product_error(batch.dtype));
+  batch.workspace_limit = 0;
+  EXPECT_EQ(run_on_device(batch).predictor, whole.predictor);
 }
 
 #if WARPALIGN_SIMT
