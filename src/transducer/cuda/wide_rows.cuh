@@ -379,7 +379,7 @@ struct WideSums {
           for (int k = 0; k < 8; ++k) sum[k] = segments_from[at + k];
         }
         const int from = max(begin, segment * kSegment), until = min(end, (segment + 1) * kSegment);
-        add<16>(sum, (static_cast<std::int64_t>(b) * all_frames + from) * all + u, all, until - from, column);
+        add<8>(sum, (static_cast<std::int64_t>(b) * all_frames + from) * all + u, all, until - from, column);
         if (is_open && segment == last_segment) {
 #pragma unroll
           for (int k = 0; k < 8; ++k) {
@@ -401,7 +401,7 @@ struct WideSums {
   }
 };
 template <class Half>
-__global__ void __launch_bounds__(kJointThreads) wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
+__global__ void __launch_bounds__(kJointThreads, 3) wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp =
       static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
