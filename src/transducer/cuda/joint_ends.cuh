@@ -7,12 +7,12 @@
 
 namespace warpalign::detail::transducer {
 
-// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on; places[row] says
-// where, and -1 of others).
+// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on, and places say
+// where).
 template <class Real, bool kScatters>
 __global__ void __launch_bounds__(kJointThreads)
     joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
-                      std::int32_t* places) {
+                      LiveWord* places) {
   __shared__ int of_warp[kJointWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
@@ -30,9 +30,8 @@ __global__ void __launch_bounds__(kJointThreads)
       before += of_warp[w];
     }
     if (kScatters && row < p.batch.rows) {
-      place += __popc(mask & ((1u << lane) - 1u));
-      places[row] = live ? place : -1;
-      if (live) list[place] = static_cast<std::int32_t>(row);
+      if (lane == 0) places[row / cuda::kWarpSize] = {mask, place};
+      if (live) list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(row);
     }
     __syncthreads();
   }

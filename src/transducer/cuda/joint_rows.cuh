@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "transducer/cuda/live_rows.cuh"
 #include "transducer/cuda/row_gradient.cuh"
 #include "transducer/cuda/rows.cuh"
 #include "transducer/joint_dropout.h"
@@ -181,7 +182,7 @@ template <class Real>
 struct HiddenSums {
   Batch batch;
   JointChunk chunk;
-  const std::int32_t* places;  // by row: where it stands in the list of live ones; -1: nowhere
+  LivePlaces places;
   const Real* dh;
   std::int64_t dh_stride;
   int hidden;

@@ -335,7 +335,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
         return s;
       }
       const HiddenSums<Real> sums{
-          rows.batch,       products.chunk, memory.live.places,           memory.dh,
+          rows.batch,       products.chunk, {memory.live.places},         memory.dh,
           joint.h_stride(), p.hidden,       g.encoder ? frames : nullptr, g.predictor ? states : nullptr};
       const int warps = plan.blocks_for(std::int64_t{most} * cuda::kWarpSize, kJointThreads);
       if (Status s = cuda::launch(kAdd<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {

@@ -27,14 +27,14 @@ struct LiveList {
   std::int32_t* count = nullptr;   // how many nodes are live
   std::int32_t* counts = nullptr;  // how many are live in each block of kLiveRows nodes
   std::int32_t* list = nullptr;
-  std::int32_t* places = nullptr;  // a row's place in the list
+  LiveWord* places = nullptr;  // by 32 rows
 
   LiveList() = default;
   LiveList(Arena& arena, std::int64_t rows) {
     count = arena.take<std::int32_t>(1);
     counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows));
     list = arena.take<std::int32_t>(static_cast<std::size_t>(rows));
-    places = arena.take<std::int32_t>(static_cast<std::size_t>(rows));
+    places = arena.take<LiveWord>(static_cast<std::size_t>((rows + 31) / 32));
   }
 };
 template <class Real>

@@ -157,7 +157,8 @@ struct WideGradientMemory {
                      const WidePlan<Half>& plan, Arena& arena) {
     live = LiveList(arena, plan.all());
     packed = plan.take_packed(arena, true);
-    for (float*& part : parts) part = arena.take<float>(cuda::kWarpSize * plan.h_panels() * std::size_t{8});
+    for (float*& part : parts)
+      part = arena.take<float>(WideSums<Half>::kParts * plan.h_panels() * std::size_t{8});
     if (gradient.predictor) {
       states = arena.take<float>(
           static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden));
@@ -223,8 +224,8 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
     if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
     const std::int32_t most = memory.chunk;
     WideSums<Half> sums{
-        batch,   {},      memory.live.places, products.rows.h, p.hidden, static_cast<Half*>(g.encoder),
-        nullptr, nullptr, memory.states,      nullptr,         nullptr};
+        batch,   {},      {memory.live.places}, products.rows.h, p.hidden, static_cast<Half*>(g.encoder),
+        nullptr, nullptr, memory.states,        nullptr,         nullptr};
     const int row_tiles = most / kWideRows;
     int turn = 0;
     for (std::int64_t first = 0; first < wide.all(); first += most, ++turn) {
@@ -260,11 +261,7 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
       sums.parts_to = memory.parts[(turn + 1) % 2];
       sums.segments_from = memory.segments[turn % 2];
       sums.segments_to = memory.segments[(turn + 1) % 2];
-      // Warps that a chunk has at least: a frame of it has at most U + 1 live nodes.
-      const std::int64_t warps = (std::int64_t{most} / l.states + 2) * cuda::div_up(p.hidden, 8);
-      if (Status s = cuda::launch(
-              kAdd<Half>, {plan.blocks_for(warps * cuda::kWarpSize, kJointThreads), kJointThreads, 0, stream},
-              sums);
+      if (Status s = cuda::launch(kAdd<Half>, {wide.add_blocks(most), kJointThreads, 0, stream}, sums);
           !s.ok()) {
         return s;
       }

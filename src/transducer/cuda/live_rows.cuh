@@ -29,4 +29,22 @@ struct LiveRows {
 
 constexpr int kLiveRows = 1024;  // that a block counts
 
+// Of 32 neighbouring rows: which are live, and how many are live before them.
+struct LiveWord {
+  std::uint32_t bits;
+  std::int32_t before;
+};
+
+// Where rows stand in the list of live ones.
+struct LivePlaces {
+  const LiveWord* words;
+
+  // -1: nowhere.
+  [[nodiscard]] __device__ __forceinline__ int operator[](std::int64_t row) const {
+    const LiveWord word = words[row / 32];
+    const unsigned bit = 1u << row % 32;
+    return word.bits & bit ? word.before + __popc(word.bits & (bit - 1)) : -1;
+  }
+};
+
 }  // namespace warpalign::detail::transducer

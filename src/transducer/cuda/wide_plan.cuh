@@ -142,6 +142,16 @@ class WidePlan {
     return plan_.blocks_for(std::int64_t{chunk} * cuda::div_up(h_panels(), 8), kJointThreads);
   }
 
+  // Blocks whose warps take a task each of an utterance's states, and of the frames that a chunk has at
+  // least.
+  [[nodiscard]] int add_blocks(std::int32_t chunk) const {
+    using Sums = WideSums<Half>;
+    const std::int64_t states = p_.lattice.states, panels = cuda::div_up(p_.hidden, 8);
+    const std::int64_t of_states = cuda::div_up(states, std::int64_t{Sums::kStates}) * panels;
+    const std::int64_t of_frames = (chunk / states + 2) * cuda::div_up(panels, std::int64_t{Sums::kPanels});
+    return plan_.blocks_for((of_states + of_frames) * cuda::kWarpSize, kJointThreads);
+  }
+
  private:
   const TransducerJointProblem& p_;
   const TransducerProblem logits_;

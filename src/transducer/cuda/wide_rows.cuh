@@ -265,26 +265,28 @@ static __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// Adds a chunk's dh to the sums of frames and of states. A frame's sum has 32 parts, by u % 32, which are
-// joined at the end. A state's sum has a part for each segment of 32 frames; parts are added in order. The
-// terms of a part are added in order, too. Parts that a chunk ends within wait for the next chunk: those of a
-// frame, and of each state's segment. So it changes no bit where chunks end.
+// Adds a chunk's dh to the sums of frames and of states. A frame's sum has kParts parts, by u % kParts, which
+// are joined at the end. A state's sum has a part for each segment of 32 frames; parts are added in order.
+// The terms of a part are added in order, too. Parts that a chunk ends within wait for the next chunk: those
+// of a frame, and of each state's segment. So it changes no bit where chunks end.
 template <class Half>
 struct WideSums {
   Batch batch;
   JointChunk chunk;
-  const std::int32_t* places;  // by row: where it stands in the list of live ones; -1: nowhere
+  LivePlaces places;
   Panels<Half> dh;
   int hidden;
   Half* frames;             // (B T, H); null: not wanted
-  const float* parts_from;  // (32, panels, 8)
+  const float* parts_from;  // (kParts, panels, 8)
   float* parts_to;
   float* states;               // (B (U+1), H); null: not wanted
   const float* segments_from;  // (U+1, panels, 8)
   float* segments_to;
 
-  static constexpr int kSegment = 32;  // frames
-  static constexpr int kSegments = 8;  // at a time, by neighbouring lanes
+  static constexpr int kParts = 8;                          // of a frame, in neighbouring lanes
+  static constexpr int kPanels = cuda::kWarpSize / kParts;  // of a frame, that a warp takes
+  static constexpr int kSegment = 32;                       // frames
+  static constexpr int kSegments = 8;                       // at a time, by neighbouring lanes
   static constexpr int kStates = cuda::kWarpSize / kSegments;
 
   // sum += rows `step` apart, of those in the chunk; kAtOnce loads are on their way.
@@ -319,38 +321,40 @@ struct WideSums {
     }
   }
 
-  __device__ __forceinline__ void add_frame(std::int64_t frame, int column, bool continues, bool may_go_on,
+  // Panels kPanels group, ... of a frame.
+  __device__ __forceinline__ void add_frame(std::int64_t frame, int group, bool continues, bool may_go_on,
                                             int lane) const {
-    const int all = batch.lattice.states, own = (all - lane + cuda::kWarpSize - 1) / cuda::kWarpSize;
-    const std::int64_t at = (static_cast<std::int64_t>(lane) * dh.count + column / 8) * 8;
+    const int all = batch.lattice.states, part = lane % kParts, own = (all - part + kParts - 1) / kParts;
+    const int panel = group * kPanels + lane / kParts;
+    int column = 8 * panel;
+    const bool exists = column < hidden;
+    const std::int64_t at = (static_cast<std::int64_t>(part) * dh.count + panel) * 8;
     float sum[8] = {};
-    if (continues) {
+    if (exists && continues) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) sum[k] = parts_from[at + k];
     }
-    add<4>(sum, frame * all + lane, cuda::kWarpSize, own, column);
-    if (may_go_on) {
+    if (exists) add<8>(sum, frame * all + part, kParts, own, column);
+    if (exists && may_go_on) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
     }
     // Each step halves the columns that a lane has.
-    const bool upper = lane & 16, upper_pair = lane & 8, upper_one = lane & 4;
+    const bool upper = lane & 4, upper_pair = lane & 2, upper_one = lane & 1;
     float four[4], two[2];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const float theirs = cuda::shuffle_xor(upper ? sum[k] : sum[k + 4], 16);
+      const float theirs = cuda::shuffle_xor(upper ? sum[k] : sum[k + 4], 4);
       four[k] = (upper ? sum[k + 4] : sum[k]) + theirs;
     }
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      const float theirs = cuda::shuffle_xor(upper_pair ? four[k] : four[k + 2], 8);
+      const float theirs = cuda::shuffle_xor(upper_pair ? four[k] : four[k + 2], 2);
       two[k] = (upper_pair ? four[k + 2] : four[k]) + theirs;
     }
-    float one = (upper_one ? two[1] : two[0]) + cuda::shuffle_xor(upper_one ? two[0] : two[1], 4);
-    one += cuda::shuffle_xor(one, 2);
-    one += cuda::shuffle_xor(one, 1);
-    column += lane / 4;
-    if (lane % 4 == 0 && column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
+    const float one = (upper_one ? two[1] : two[0]) + cuda::shuffle_xor(upper_one ? two[0] : two[1], 1);
+    column += part;
+    if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
   }
 
   // States first_state to first_state + kStates - 1 of utterance b. `before` is the frame of the batch that
@@ -408,25 +412,26 @@ __global__ void __launch_bounds__(kJointThreads, 3) wide_add_kernel(const __grid
   const int warps = static_cast<int>(gridDim.x) * kJointWarps;
   const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
-  const int panels = (p.hidden + 7) / 8,
-            groups = (states + WideSums<Half>::kStates - 1) / WideSums<Half>::kStates;
+  using Sums = WideSums<Half>;
+  const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels,
+            groups = (states + Sums::kStates - 1) / Sums::kStates;
   const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
   const bool follows = p.chunk.first > 0, goes_on = p.chunk.first + rows < *p.chunk.count;
   const int before = follows ? p.chunk.row(-1) / states : first;
   const int first_b = before / all_frames, last_b = last / all_frames;
-  const int of_frames = p.frames ? (last - first + 1) * panels : 0;
+  const int of_frames = p.frames ? (last - first + 1) * panel_groups : 0;
   const int of_states = p.states ? (last_b - first_b + 1) * groups * panels : 0;
   // States come first: they take longest.
   for (int task = warp; task < of_states + of_frames; task += warps) {
     const bool is_state = task < of_states;
     const int number = is_state ? task : task - of_states;
-    const int item = number / panels, column = number % panels * 8;
     if (is_state) {
-      p.add_states(first_b + item / groups, item % groups * WideSums<Half>::kStates, before, follows, last,
-                   goes_on, column, lane);
+      const int item = number / panels;
+      p.add_states(first_b + item / groups, item % groups * Sums::kStates, before, follows, last, goes_on,
+                   number % panels * 8, lane);
     } else {
-      const int frame = first + item;
-      p.add_frame(frame, column, follows && frame == before, frame == last, lane);
+      const int frame = first + number / panel_groups;
+      p.add_frame(frame, number % panel_groups, follows && frame == before, frame == last, lane);
     }
   }
 }

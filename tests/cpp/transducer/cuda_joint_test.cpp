@@ -215,6 +215,16 @@ TEST(TransducerJointCuda, SumsOfStatesGoOverManyFrames) {
   EXPECT_EQ(run_on_device(batch).predictor, whole.predictor);
 }
 
+// TF32 would round a bias to three digits, in the same direction for all of a path's blanks.
+TEST(TransducerJointCuda, BiasesAreNotRoundedOnMatrixUnits) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  JointBatch batch = two_utterances(DType::kFloat32);
+  batch.network.weight.assign(batch.network.weight.size(), 0);
+  for (const Precision precision : {Precision::kHigh, Precision::kMedium}) {
+    expect_close(batch, run_joint_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr, precision), false));
+  }
+}
+
 #if WARPALIGN_SIMT
 // sm_75 has no TF32.
 TEST(TransducerJointCuda, Float32WithoutMatrixUnits) {
