@@ -127,8 +127,9 @@ def packed_wrong(dtype: torch.dtype, device: torch.device) -> str | None:
 
 # B, T, U+1, V, H: below, at and above a product's tiles of 64 and 128.
 JOINT_SHAPES = [(1, 1, 1, 7, 1), (2, 9, 5, 63, 17), (1, 33, 4, 129, 64), (2, 70, 3, 40, 131)]
-# More than 128 labels of a half type: warpgroups multiply, by tiles of 216 and of 256 columns.
+# More than 16 labels of a half type: warpgroups multiply, by tiles of 216 and of 256 columns.
 WIDE_SHAPES = [(2, 33, 5, 130, 17), (1, 9, 5, 260, 240)]
+FEW_SHAPE = (2, 9, 5, 12, 17)
 
 
 def joint_wrong(
@@ -208,6 +209,8 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         joints += [
             (joint_shape, list(FAMILIES)[2 * turn], dtype) for dtype in (torch.float16, torch.bfloat16)
         ]
+    if shapes is None:
+        joints += [(FEW_SHAPE, "rnnt", dtype) for dtype in (torch.float16, torch.bfloat16)]
     for joint_shape, family, dtype in joints:
         check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
     precisions: tuple[Precision, ...] = ("high", "medium")

@@ -28,7 +28,7 @@ template <class Visitor>
 decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
   const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device);
 #if WARPALIGN_HAS_WARPGROUPS
-  constexpr std::int32_t kFewLabels = 64;
+  constexpr std::int32_t kFewLabels = 16;
   if (is_half(p.dtype) && p.labels > kFewLabels && major == 9) {
     if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
     return visitor(JointWarpgroups<cuda::BFloat16>{});
