@@ -55,10 +55,10 @@ struct TransducerJointProblem {
   // device, wanted if p > 0; the same in both calls.
   double dropout = 0;
   const std::uint64_t* seed = nullptr;
-  // Nodes go through the workspace in chunks of at most so many bytes with what else is there; at least 0. A
-  // limit that nothing fits in counts as the least that works. Chunks beyond what stays in a cache gain
-  // nothing. Gradients by weight and bias are sums of chunks, so that their last bits depend on it.
-  std::int64_t workspace_limit = std::int64_t{52} << 20;
+  // Nodes go through the workspace in chunks of at most so many bytes with what else is there, but for a list
+  // of the nodes, 4 bytes each, on a GPU; at least 0. A limit that nothing fits in counts as the least that
+  // works. Gradients by weight and bias are sums of chunks, so that their last bits depend on it.
+  std::int64_t workspace_limit = std::int64_t{48} << 20;
 };
 
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.

@@ -26,7 +26,7 @@ from warpalign._transducer.reduction import Lengths, reduced
 from warpalign._transducer.settings import TransducerReduction
 
 TransducerActivation = Literal["relu", "tanh"]
-WORKSPACE_LIMIT = 52 * 2**20
+WORKSPACE_LIMIT = 48 * 2**20
 """Bytes: the core's own default."""
 
 
@@ -84,8 +84,8 @@ def transducer_loss_from_joint(
         dropout: the probability that a hidden number h[t, u, j] becomes 0; others are divided by 1 - dropout. Forward
             and backward make the same mask, which is never in memory.
         generator: of the random numbers of omega and dropout. None: torch's own.
-        workspace_limit: bytes that a call may take for itself, besides what it keeps for backward. Less means smaller
-            chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
+        workspace_limit: bytes that a call may take for itself, besides what it keeps for backward, and a GPU's list of
+            nodes (4 bytes each). Less means smaller chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
         precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`. "high" and "medium" multiply on the
             matrix units (compute capability 8.0 and later), with three products of TF32 and with one. A CPU multiplies in
             float32 whatever is asked for.

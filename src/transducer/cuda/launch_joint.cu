@@ -234,12 +234,13 @@ struct JointGradientMemory {
                       const JointPlan<Shape>& plan, Arena& arena) {
     const std::int64_t batch = p.lattice.batch;
     live = LiveList(arena, plan.all());
+    const std::size_t listed = arena.used();
     weight = arena.take<Storage>(plan.packed());
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;
     if (kRounds && g.encoder) frames = arena.take<Real>(batch * p.lattice.frames * p.hidden);
     if (kRounds && g.predictor) states = arena.take<Real>(batch * p.lattice.states * p.hidden);
     if (g.weight || g.bias) weight_sums = arena.take<Real>(kWeightParts * plan.packed());
-    chunk = plan.chunk(true, arena.used());
+    chunk = plan.chunk(true, arena.used() - listed);
     h = arena.take<Storage>(chunk * plan.h_stride());
     x = arena.take<Storage>(chunk * plan.x_stride());
     if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride());

@@ -22,7 +22,7 @@ inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
   return logits;
 }
 
-// The second call's list of live nodes.
+// The second call's list of live nodes: it does not count for TransducerJointProblem::workspace_limit.
 struct LiveList {
   std::int32_t* count = nullptr;   // how many nodes are live
   std::int32_t* counts = nullptr;  // how many are live in each block of kLiveRows nodes

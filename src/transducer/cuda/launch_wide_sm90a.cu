@@ -156,6 +156,7 @@ struct WideGradientMemory {
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
                      const WidePlan<Half>& plan, Arena& arena) {
     live = LiveList(arena, plan.all());
+    const std::size_t listed = arena.used();
     packed = plan.take_packed(arena, true);
     for (float*& part : parts)
       part = arena.take<float>(WideSums<Half>::kParts * plan.h_panels() * std::size_t{8});
@@ -167,7 +168,7 @@ struct WideGradientMemory {
       }
     }
     if (gradient.weight || gradient.bias) weight_sums = arena.take<float>(plan.split() * plan.sums());
-    chunk = plan.chunk(true, arena.used());
+    chunk = plan.chunk(true, arena.used() - listed);
     const auto rows = static_cast<std::size_t>(chunk);
     h = arena.take<Half>(rows * plan.h_panels() * 8);
     g = arena.take<Half>(rows * plan.g_panels() * 8);

@@ -13,8 +13,9 @@
 namespace warpalign::detail::transducer {
 inline namespace on_device {
 
-// Bytes of a chunk's rows, at most: they are to stay in the second-level cache.
-constexpr std::int64_t kChunkBytes = 32 << 20;
+// Bytes of a chunk's rows, at most. Larger chunks were faster up to here, though they leave the second-level
+// cache.
+constexpr std::int64_t kChunkBytes = 60 << 20;
 // Sums of gradients by weights, at most: parts of a chunk, so that there are enough tiles.
 constexpr std::int32_t kMostSplit = 8;
 

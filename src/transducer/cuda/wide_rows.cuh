@@ -405,7 +405,8 @@ struct WideSums {
   }
 };
 template <class Half>
-__global__ void __launch_bounds__(kJointThreads, 3) wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
+__global__ void __launch_bounds__(kJointThreads, 3)
+    wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp =
       static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
