@@ -89,6 +89,19 @@ def test_posteriors_are_minus_the_gradient_by_log_probabilities(name: str, devic
     assert labels_of[1, 2] == 0
 
 
+def test_posteriors_of_a_long_utterance(cuda: torch.device) -> None:
+    """float32 against float64 of the same logits, on a CPU. alpha + beta - log Z in float32 would be off by percents."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 3000, 601, 12, generator=generator)
+    y = torch.randint(1, 12, (1, 600), generator=generator)
+    mine = posteriors_of(transducer_align(x.to(cuda), y.to(cuda), blank=0, posteriors=True))
+    exact = posteriors_of(transducer_align(x.double(), y, blank=0, posteriors=True))
+    for got, wanted in ((mine.blank, exact.blank), (mine.label, exact.label)):
+        error = (got.cpu().double() - wanted).abs()
+        assert error.max() <= 2e-5
+        assert (error / wanted)[wanted > 1e-3].max() <= 2e-5
+
+
 @pytest.mark.parametrize("name", ["rnnt-none", "multi_blank-all", "tdt-all"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_an_utterance_is_the_same_alone_padded_and_packed(
