@@ -17,17 +17,14 @@ import torch
 from torch import Tensor
 
 from warpalign._transport import anchor_ops, ops, plan_ops
+from warpalign._transport.mixing import Mixing
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
 _LEAST_SHARE = 1e-3  # Old plans that together have less than this share are dropped.
 _MOST_PLANS = 8  # plans kept for drawing anchors
 _FIRST_ROWS = 500  # points whose distances give a set's extent
 _FIRST_ITERATIONS = 20  # Sinkhorn iterations of the first plan
-_STRIDE = 8  # Sinkhorn iterations per call
-_CYCLE = 6  # calls between two extrapolations
-_STANDS = 1e-3  # the last iterations end when no sum of a call's plan changes by this share
-_REGULARISATION = 1e-14
-_FARTHEST = 20  # times the path's own length: an extrapolation leads no farther
+_STANDS = 2e-4  # the last iterations end when one of them changes no sum of the plan by this share
 _ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
@@ -287,24 +284,21 @@ class Descent:
     def finish(self, epsilon: float, iterations: int) -> Gibbs:
         """The plan of the last anchors, with further iterations, until its sums stand.
 
-        An iteration changes no sum by more than the iteration before. So what a call changes bounds how far sums are from
-        their fixed point.
+        Sums are off by no more than what an iteration changes.
         """
         assert self._last is not None
         of, settings = self._last
         settings = settings._replace(epsilon=epsilon)
         newest = self.plans[0]
         assert isinstance(newest, Gibbs) and newest.of.f0 is not None
-        path = [newest.of.f0]
-        plan = newest
-        for done in range(0, iterations, _STRIDE):
-            plan, _ = _solved(of._replace(f0=path[-1]), settings, min(_STRIDE, iterations - done))
-            assert plan.of.f0 is not None
-            path.append(plan.of.f0)
-            if float((path[-1] - path[-2]).abs().amax()) <= _STANDS * epsilon:
+        point, mixing = newest.of.f0, Mixing()
+        for _ in range(iterations):
+            plan, _ = _solved(of._replace(f0=point), settings, 1)
+            image = plan.of.f0
+            assert image is not None
+            if not float((image - point).abs().amax()) > _STANDS * epsilon:
                 break
-            if len(path) > _CYCLE and done + _STRIDE < iterations:
-                path = [_extrapolated(path)]
+            point = mixing.next(point, image)
         return plan
 
     def estimate(self, plan: Gibbs, count: int) -> tuple[Tensor, Tensor]:
@@ -368,25 +362,6 @@ def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Ten
     if of.a is not None or of.b is not None or of.cost is not None:  # zero weights and forbidden pairs
         f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (f, g))
     return Gibbs(of._replace(f0=f, g0=g), settings), linear[0]
-
-
-def _extrapolated(path: list[Tensor]) -> Tensor:
-    """Where a fixed-point iteration (1, N) tends to: the mean of its steps, with weights of sum 1, that moves least.
-
-    Source: Sidi, "Vector extrapolation methods with applications", SIAM 2017, chapter 2 (reduced rank extrapolation).
-    """
-    points = torch.cat(path).double()
-    moves = points.diff(dim=0)
-    products = moves @ moves.T
-    # Moves that differ by rounding alone, as those of potentials that grow without end do, have no limit to be found.
-    rounding = moves.shape[1] * (torch.finfo(path[0].dtype).eps * points.abs().amax()).square()
-    least = products.diagonal().sum() * _REGULARISATION + rounding
-    products = products + least * torch.eye(len(moves)).to(products)
-    weights, _ = torch.linalg.solve_ex(products, products.new_ones(len(moves)))
-    weights = weights / weights.sum()
-    found = (weights @ points[1:])[None].to(path[0].dtype)
-    far = (found - path[-1]).abs().amax() > _FARTHEST * (path[-1] - path[0]).abs().amax()
-    return torch.where(found.isfinite() & ~far, found, path[-1])
 
 
 def _centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

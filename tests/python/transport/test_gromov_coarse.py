@@ -12,8 +12,8 @@ from torch import Tensor
 from tests.python.transport import pot_gromov
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
-from warpalign._transport.gromov_anchors import _extrapolated
 from warpalign._transport.gromov_solver import Objective
+from warpalign._transport.mixing import Mixing
 from warpalign.transport import (
     TransportPlan,
     gromov_wasserstein,
@@ -81,15 +81,22 @@ def test_a_start_of_all_points_is_the_answer() -> None:
     torch.testing.assert_close(coarse.plan.dense(), plain.plan.dense(), rtol=0, atol=1e-5)
 
 
-def test_extrapolation_finds_a_limit_and_does_not_run_away() -> None:
-    limit, modes = torch.rand(1, 40).double(), torch.rand(3, 1, 40).double()
-    factors = (0.9, 0.7, 0.5)
-    path = [limit + sum((q**k * m for q, m in zip(factors, modes, strict=True)), 0) for k in range(6)]
-    torch.testing.assert_close(_extrapolated(path), limit, rtol=1e-5, atol=1e-5)
+def test_mixing_finds_a_limit_and_does_not_run_away() -> None:
+    limit, modes = torch.rand(1, 40).double(), torch.rand(3, 40).double()
+    basis = torch.linalg.qr(modes.T).Q
+    shrunk = basis @ torch.diag(torch.tensor([0.99, 0.9, 0.5]).double()) @ basis.T
+    point, mixing = limit + modes.sum(0), Mixing()
+    for _ in range(6):
+        image = limit + (point - limit) @ shrunk
+        point = mixing.next(point, image)
+    torch.testing.assert_close(point, limit, rtol=1e-5, atol=1e-5)
     # Potentials of sums that cannot be met grow without end, by the same step but for rounding.
-    along = torch.rand(1, 40)
-    endless = [along * (1 + k / 10) for k in range(6)]
-    assert float((_extrapolated(endless) - endless[-1]).abs().max()) <= 20 * 0.5
+    endless, mixing = torch.rand(1, 40), Mixing()
+    along = endless / 10
+    for _ in range(6):
+        image = endless + along
+        endless = mixing.next(endless, image)
+    assert float((endless - image).abs().max()) <= 20 * 0.5
 
 
 def test_weight_0_forbids_nothing() -> None:
