@@ -17,7 +17,7 @@ from warpalign._core.checks import (
     shape_of,
 )
 from warpalign._core.series import widened
-from warpalign._core.torch_internals import matmul_precision_of
+from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
 from warpalign._core.transforms import apply, no_derivative
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.checks import (
@@ -32,6 +32,7 @@ from warpalign._transport.costs import Scale
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_coarse import Course, coarse_start
 from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
+from warpalign._transport.gromov_products import factors_of
 from warpalign._transport.gromov_restarts import best_state, objective_value
 from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State
 from warpalign._transport.gromov_start import eccentricity_cost, plan_of_cost, product_plan
@@ -221,8 +222,9 @@ def gromov_wasserstein(
         max_iter: steps, at most.
         sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
         polish_iters: iterations of the last one, which gives the result.
-        precision: of the products with distances in float32 on a GPU: "medium" for TF32 factors, "high" or "highest" for all
-            digits; None: what torch's own products have. The last plan and the value are made with torch's.
+        precision: of the products with distances in float32 on a GPU: "medium" for factors of 11 bits (binary16, or TF32
+            for small problems), "high" or "highest" for all digits; None: what torch's own products have. The last plan and
+            the value are made with torch's.
         tol: steps end when less than this share of the mass moves, at the last epsilon.
         callback: called after each step of the first start with its number, from 1 on, its epsilons (B,), and the share of
             the mass that moves (B,).
@@ -285,7 +287,10 @@ def gromov_wasserstein(
     )
     with naming_arguments():
         with torch.no_grad(), matmul_precision_of(precision):
-            fixed, weights = of.detached(), Inputs(*(None if t is None else t.detach() for t in problem.of))
+            fixed = of.detached()
+            if not _has_all_digits(precision):
+                fixed = fixed._replace(factors=factors_of(fixed.cx, fixed.cy))
+            weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
             course = Course(schedule, inner, problem.settings, starts, first_seed)
             start = _start(fixed, weights, course, init)
             # The coarse problem has had the other starts.
@@ -301,6 +306,10 @@ def gromov_wasserstein(
         )
         solution = autograd.sinkhorn(problem.of, problem.settings)
     return GromovResult(of, problem, solution, state)
+
+
+def _has_all_digits(precision: Precision | None) -> bool:
+    return matmul_precision() == "highest" if precision is None else precision != "medium"
 
 
 def _objective_of(table: Distances, feature_cost: object, feature_weight: object) -> Objective:

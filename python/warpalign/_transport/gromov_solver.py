@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from warpalign._transport import ops
+from warpalign._transport.gromov_products import Factors
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
 
@@ -33,6 +34,8 @@ class Objective(NamedTuple):
     """F (B, N, M)"""
     weight: float
     """w"""
+    factors: Factors | None = None
+    """Of cx and cy, for the products of `cost`; None: torch's products."""
 
     def distortion(self, plan: Tensor) -> Tensor:
         """(B,): Σ_ijkl (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l]."""
@@ -50,6 +53,11 @@ class Objective(NamedTuple):
             cost.add_(self.features, alpha=self.weight)
         if share == 0:
             return cost
+        if self.factors is not None and self.symmetric:
+            return self.factors.add_product(cost, plan, -4 * share)
+        if self.factors is not None:
+            cost = self.factors.add_product(cost, plan, -2 * share)
+            return self.factors.add_product(cost, plan, -2 * share, transposed=True)
         if self.symmetric:
             return cost.baddbmm_(cx @ plan, cy.mT, alpha=-4 * share)
         return cost.baddbmm_(cx @ plan, cy.mT, alpha=-2 * share).baddbmm_(cx.mT @ plan, cy, alpha=-2 * share)
@@ -149,7 +157,7 @@ def solve(
         new, new_f, new_g = transported(
             cost, weights._replace(f0=_finite(f), g0=_finite(g)), epsilon, settings
         )
-        share = (new - plan).abs_().sum((1, 2)) / new.sum((1, 2))
+        share = torch.linalg.vector_norm(new - plan, 1, (1, 2)) / new.sum((1, 2))
         moved.append(share)
         if callback is not None:
             callback(step + 1, epsilon, share)
