@@ -13,6 +13,7 @@ from warpalign._transport.settings import Inputs, Settings, as_keywords
 
 _MEDIUM = 2  # the place in `Precision`
 _POINTS = (66, 131)
+_LONG = (3, 8200)  # warpgroups make the passes of long sides
 
 
 def _on_grid(count: int, coordinates: int, seed: int) -> Tensor:
@@ -21,9 +22,9 @@ def _on_grid(count: int, coordinates: int, seed: int) -> Tensor:
     return points.mul(64).round().div(64)
 
 
-def rounded_wrong(coordinates: int, mass: float, device: torch.device) -> str | None:
+def rounded_wrong(points: tuple[int, int], coordinates: int, mass: float, device: torch.device) -> str | None:
     """What is wrong with Sinkhorn between rounded points, if anything is."""
-    x, y = (_on_grid(count, coordinates, count)[None] for count in _POINTS)
+    x, y = (_on_grid(count, coordinates, count)[None] for count in points)
     settings = Settings(
         epsilon=0.1 * coordinates, mass=mass, max_iterations=3, tolerance=0.0, precision=_MEDIUM
     )
@@ -63,7 +64,8 @@ def cases(device: torch.device) -> Iterator[tuple[str, Callable[[], str | None]]
         for mass in (0.0, 0.5):
             yield (
                 f"rounded points, {coordinates} coordinates, mass {mass}",
-                partial(rounded_wrong, coordinates, mass, device),
+                partial(rounded_wrong, _POINTS, coordinates, mass, device),
             )
+        yield f"long side, {coordinates} coordinates", partial(rounded_wrong, _LONG, coordinates, 0.0, device)
     for geometry in anchor_ops.DISTANCES:
         yield f"anchors, {geometry}", partial(anchors_wrong, geometry, device)

@@ -91,6 +91,26 @@ __device__ __forceinline__ void wgmma(float (&sum)[kColumns / 2], const SharedTi
   }
 }
 
+// sum += a b, asynchronously, with a in registers: each warp's 16 x 16 as mma_half() has them. b is 16 x 64.
+template <class Half>
+__device__ __forceinline__ void wgmma_64(float (&sum)[32], const std::uint32_t (&a)[4],
+                                         const SharedTile& b_tile) {
+  static_assert(std::is_same_v<Half, detail::Float16>);
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+      : WARPALIGN_WGMMA_20_OUTPUTS(0), WARPALIGN_WGMMA_4_OUTPUTS(20), WARPALIGN_WGMMA_4_OUTPUTS(24),
+        WARPALIGN_WGMMA_4_OUTPUTS(28)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(wgmma_descriptor(b_tile)));
+}
+// The compiler moves no access to `sum` past this.
+__device__ __forceinline__ void wgmma_pin(float (&sum)[32]) {
+  asm volatile(""
+               : WARPALIGN_WGMMA_20_OUTPUTS(0), WARPALIGN_WGMMA_4_OUTPUTS(20), WARPALIGN_WGMMA_4_OUTPUTS(24),
+                 WARPALIGN_WGMMA_4_OUTPUTS(28)::"memory");
+}
+
 #else
 
 __device__ __forceinline__ void wgmma_fence() { __trap(); }
@@ -103,6 +123,11 @@ template <class Half, int kColumns, bool kATransposed, bool kBTransposed>
 __device__ __forceinline__ void wgmma(float (&)[kColumns / 2], const SharedTile&, const SharedTile&, bool) {
   __trap();
 }
+template <class Half>
+__device__ __forceinline__ void wgmma_64(float (&)[32], const std::uint32_t (&)[4], const SharedTile&) {
+  __trap();
+}
+__device__ __forceinline__ void wgmma_pin(float (&)[32]) { __trap(); }
 
 #endif
 

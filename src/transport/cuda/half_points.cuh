@@ -7,74 +7,21 @@
 // lie on the grid already stay where they are, and the potentials belong to exactly the costs of x' and y'.
 // Norms are made of the rounded points: the costs are those of a slightly moved cloud.
 //
-// A pass makes, for every point of one side, log2 sum_j 2^(h[j] + 2 k x'.y'[j]) with h[j] = z[j] + log2 b[j]
-// - k |y'[j]|^2. Every thread keeps the largest logit it has seen as the shift of its sums (Milakov &
-// Gimelshein, arXiv 1805.02867), and moves the shift only where a sum might overflow. Sources of the update:
-// sinkhorn.h.
+// A pass makes, for every point of one side, log2 sum_j 2^(slope (bias[j] + x'.y'[j])) with slope = 2 k / s^2
+// and slope bias[j] = z[j] + log2 b[j] - k |y'[j]|^2 / s^2. Products begin at the biases. Passes:
+// half_pass.cuh, half_groups.cuh. Sources of the update: sinkhorn.h.
+//
+// Rounded points lie in memory as matrix units want them: pieces of 8 points x 8 coordinates, a point's 8
+// numbers side by side. A piece's neighbour has the same points and the next coordinates.
 #pragma once
 
-#include "cuda/copy_async.cuh"
 #include "cuda/half.cuh"
 #include "cuda/kernel.cuh"
 #include "cuda/math.cuh"
-#include "cuda/mma.cuh"
-#include "cuda/shared.cuh"
-#include "transport/cuda/half_points.h"
+#include "transport/cuda/half_params.cuh"
 #include "transport/cuda/side.cuh"
 
 namespace warpalign::detail::transport {
-
-// The share of a part of the other side in a point's sum.
-struct HalfPart {
-  float top;     // the shift
-  float sum;     // sum 2^(t - top)
-  float linear;  // sum 2^(t - top) (|y'|^2 - 2 x'.y'), of the last pass
-};
-
-// The share of a block's points in the totals.
-struct HalfTotals {
-  double mass;       // of the plan
-  double linear;     // <C, P>, C not scaled
-  double value;      // the dual's
-  double reference;  // of the reference's weights
-  double mass_bits;  // log2(mass) of partial transport, whose first mass may be below any number
-};
-constexpr HalfTotals kNoHalfTotals{0, 0, 0, 0, -std::numeric_limits<double>::infinity()};
-
-struct HalfSide {
-  const float* points;  // (length, D)
-  std::int64_t stride[2];
-  const float* weights;  // (length); null: 1 / length
-  const float* start;    // (length), a potential; null: 0
-  float* potential;      // (length), a result; null: not wanted
-  int length;
-  double strength;
-  int splits;          // parts of the other side
-  Float16* rounded;    // (length, width), 0 behind the last coordinate
-  float* squares;      // (length): |x'|^2
-  double* bits;        // (length): w
-  float* shift;        // (length): h
-  HalfPart* parts;     // (splits, length)
-  HalfTotals* totals;  // (blocks of an update)
-};
-
-struct HalfParams {
-  HalfSide sides[2];
-  int dim;
-  int width;  // coordinates of a rounded point, a multiple of 16
-  double k;   // log2(e) cost_scale / epsilon
-  double epsilon;
-  double cost_scale;
-  double mass;
-  bool product;
-  int iterations;
-  float2* bounds;  // (kHalfBoundBlocks, D): the least and the largest coordinate
-  double* grid;    // 1 / s^2, lambda
-  float* shift;
-  float* value;
-  float* linear;
-  std::int32_t* done;  // iterations
-};
 
 // The least and the largest coordinates of a part of all points.
 __global__ void __launch_bounds__(kHalfThreads) half_bounds_kernel(const __grid_constant__ HalfParams p) {
@@ -100,12 +47,13 @@ __global__ void __launch_bounds__(kHalfThreads) half_bounds_kernel(const __grid_
   p.bounds[block * p.dim + thread] = range;
 }
 
-// What a point adds to the logits of all pairs that it is in. An infinite potential belongs to a point that
-// every cost forbids: its logits are -inf already.
-__device__ __forceinline__ float half_shift(const HalfParams& p, double w, double weight, double k,
-                                            float square) {
+// What a point adds to the logits of all pairs that it is in, by the slope. An infinite potential belongs to
+// a point that every cost forbids: its logits are -inf already. k is by the grid's square.
+__device__ __forceinline__ float half_bias(const HalfParams& p, double w, double weight, double k,
+                                           float square) {
   const double reference = p.product ? log2(weight) : 0.0;
-  return static_cast<float>((w == CUDART_INF ? 0.0 : w) + reference - k * static_cast<double>(square));
+  const double bits = (w == CUDART_INF ? 0.0 : w) + reference - k * static_cast<double>(square);
+  return static_cast<float>(bits / static_cast<double>(fmaxf(static_cast<float>(2 * k), kHalfLeastSlope)));
 }
 __device__ __forceinline__ double half_weight(const HalfSide& side, int i) {
   return side.weights ? static_cast<double>(side.weights[i]) : 1.0 / side.length;
@@ -122,10 +70,10 @@ __global__ void __launch_bounds__(kHalfThreads) half_round_kernel(const __grid_c
       const float2 part = p.bounds[k * p.dim + thread];
       range = {fminf(range.x, part.x), fmaxf(range.y, part.y)};
     }
-    const bool exists = range.x <= range.y, both_signs = range.x <= 0 && range.y >= 0;
-    const float center = both_signs || !exists ? 0.0F : range.x / 2 + range.y / 2;
+    const bool known = range.x <= range.y, both_signs = range.x <= 0 && range.y >= 0;
+    const float center = both_signs || !known ? 0.0F : range.x / 2 + range.y / 2;
     centers[thread] = center;
-    radii[thread] = exists ? fmaxf(range.y - center, center - range.x) : 0.0F;
+    radii[thread] = known ? fmaxf(range.y - center, center - range.x) : 0.0F;
   }
   __syncthreads();
   float radius = 0;
@@ -141,172 +89,31 @@ __global__ void __launch_bounds__(kHalfThreads) half_round_kernel(const __grid_c
     p.grid[1] = 0;
   }
   const int point = static_cast<int>(blockIdx.x) * (kHalfThreads / 32) + thread / 32;
-  const bool is_row = point < p.sides[0].length;
+  const int rows = half_padded(p.sides[0].length);
+  const bool is_row = point < rows;
   const HalfSide& side = p.sides[is_row ? 0 : 1];
-  const int i = is_row ? point : point - p.sides[0].length;
-  if (i >= side.length) return;
+  const int i = is_row ? point : point - rows;
+  if (i >= half_padded(side.length)) return;
+  const bool exists = i < side.length;
   float square = 0;
   for (int d = lane; d < p.width; d += 32) {
-    const float v =
-        d < p.dim ? (side.points[i * side.stride[0] + d * side.stride[1]] - centers[d]) * scale : 0.0F;
+    const float v = exists && d < p.dim
+                        ? (side.points[i * side.stride[0] + d * side.stride[1]] - centers[d]) * scale
+                        : 0.0F;
     const Float16 rounded = cuda::narrow<Float16>(v);
-    side.rounded[static_cast<std::int64_t>(i) * p.width + d] = rounded;
+    const std::int64_t piece = static_cast<std::int64_t>(i / 8) * (p.width / 8) + d / 8;
+    side.rounded[piece * 64 + i % 8 * 8 + d % 8] = rounded;
     const float on_grid = cuda::widen(rounded);
     square = fma(on_grid, on_grid, square);
   }
   square = cuda::reduce_sum(square);
   if (lane > 0) return;
   side.squares[i] = square;
-  if (!is_row) return;
+  if (!exists) side.bias[i] = -CUDART_INF_F;
+  if (!is_row || !exists) return;
   const double w = side.start ? static_cast<double>(side.start[i]) * (kLog2E<double> / p.epsilon) : 0.0;
   side.bits[i] = w;
-  side.shift[i] = half_shift(p, w, half_weight(side, i), p.k * unit, square);
-}
-
-// The sums of every point of side `own` over a part of the other side: a block has 128 points and one part.
-// kSteps: a point's width / 16.
-template <int kSteps, bool kLast>
-__global__ void __launch_bounds__(kHalfPassThreads, kHalfPassBlocks)
-    half_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
-  constexpr int kWidth = 16 * kSteps, kStride = kWidth + 8;  // of shared memory: spreads rows over banks
-  constexpr int kTile = kHalfTile, kStages = kHalfStages;
-  struct Stage {
-    std::uint16_t points[kTile][kStride];
-    float shift[kTile];
-    float squares[kTile];
-  };
-  struct alignas(16) Chunk {
-    std::uint32_t words[4];
-  };
-  static_assert(sizeof(Stage) % 16 == 0 && sizeof(Stage) * kStages == half_shared_bytes(kSteps));
-  auto* const stages = reinterpret_cast<Stage*>(cuda::dynamic_shared());
-  const HalfSide &own = p.sides[own_side], &other = p.sides[1 - own_side];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int g = lane / 4, t = lane % 4;
-  const int split = static_cast<int>(blockIdx.x) % own.splits;
-  const int first = static_cast<int>(blockIdx.x) / own.splits * kHalfPassPoints + thread / 32 * 32;
-  const int tiles = cuda::div_up(other.length, kTile);
-  const int begin = static_cast<int>(static_cast<std::int64_t>(tiles) * split / own.splits);
-  const int end = static_cast<int>(static_cast<std::int64_t>(tiles) * (split + 1) / own.splits);
-
-  const auto fetch = [&](int tile) {
-    if (tile < end) {
-      Stage& to = stages[(tile - begin) % kStages];
-      constexpr int kChunks = kWidth / 8;
-      for (int at = thread; at < kTile * kChunks; at += kHalfPassThreads) {
-        const int row = at / kChunks, chunk = at % kChunks, j = tile * kTile + row;
-        const bool exists = j < other.length;
-        const Float16* const from =
-            other.rounded + static_cast<std::int64_t>(exists ? j : 0) * kWidth + chunk * 8;
-        cuda::copy_async_l2_or_zero(reinterpret_cast<Chunk*>(&to.points[row][chunk * 8]),
-                                    reinterpret_cast<const Chunk*>(from), exists);
-      }
-      for (int row = thread; row < kTile; row += kHalfPassThreads) {
-        const int j = tile * kTile + row;
-        to.shift[row] = j < other.length ? other.shift[j] : -CUDART_INF_F;
-        if constexpr (kLast) to.squares[row] = j < other.length ? other.squares[j] : 0.0F;
-      }
-    }
-    cuda::close_copies();
-  };
-
-  // The warp's 32 points, as two factors of 16.
-  std::uint32_t points[2][kSteps][4];
-#pragma unroll
-  for (int block = 0; block < 2; ++block) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int i = min(first + block * 16 + half * 8 + g, own.length - 1);
-      const auto* const from =
-          reinterpret_cast<const std::uint32_t*>(own.rounded + static_cast<std::int64_t>(i) * kWidth);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        points[block][step][half] = from[step * 8 + t];
-        points[block][step][half + 2] = from[step * 8 + t + 4];
-      }
-    }
-  }
-  const float twice_k = static_cast<float>(2 * p.k * p.grid[0]);
-  float top[4], sum[4] = {}, linear[4] = {};
-#pragma unroll
-  for (float& v : top) v = kHalfNothing;
-
-#pragma unroll
-  for (int ahead = 0; ahead < kStages - 1; ++ahead) fetch(begin + ahead);
-  for (int tile = begin; tile < end; ++tile) {
-    cuda::await_copy_groups<kStages - 2>();
-    __syncthreads();
-    fetch(tile + kStages - 1);
-    const Stage& stage = stages[(tile - begin) % kStages];
-#pragma unroll
-    for (int columns = 0; columns < kTile; columns += 32) {
-      float products[2][4][4] = {};
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int pair = 0; pair < 2; ++pair) {
-          std::uint32_t both[4];
-          const int row = columns + pair * 16 + lane / 16 * 8 + lane % 8;
-          cuda::load_matrices(both, &stage.points[row][step * 16 + lane / 8 % 2 * 8]);
-#pragma unroll
-          for (int n = 0; n < 2; ++n) {
-            const std::uint32_t factor[2] = {both[2 * n], both[2 * n + 1]};
-#pragma unroll
-            for (int block = 0; block < 2; ++block) {
-              cuda::mma_half<Float16>(products[block][2 * pair + n], points[block][step], factor);
-            }
-          }
-        }
-      }
-      float2 shifts[4];
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        shifts[n] = *reinterpret_cast<const float2*>(&stage.shift[columns + n * 8 + 2 * t]);
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        float logits[8];
-        float largest = kHalfNothing;
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          const float* const product = &products[r / 2][n][r % 2 * 2];
-          logits[2 * n] = fma(twice_k, product[0], shifts[n].x);
-          logits[2 * n + 1] = fma(twice_k, product[1], shifts[n].y);
-          largest = fmaxf(largest, fmaxf(logits[2 * n], logits[2 * n + 1]));
-        }
-        if (largest > top[r] + kHalfSlack) {
-          const float factor = cuda::exp2_fast(top[r] - largest);
-          sum[r] *= factor;
-          if constexpr (kLast) linear[r] *= factor;
-          top[r] = largest;
-        }
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          const float one = cuda::exp2_fast(logits[2 * n] - top[r]);
-          const float two = cuda::exp2_fast(logits[2 * n + 1] - top[r]);
-          sum[r] += one + two;
-          if constexpr (kLast) {
-            const float* const product = &products[r / 2][n][r % 2 * 2];
-            const float2 squares = *reinterpret_cast<const float2*>(&stage.squares[columns + n * 8 + 2 * t]);
-            linear[r] = fma(one, fma(-2.0F, product[0], squares.x), linear[r]);
-            linear[r] = fma(two, fma(-2.0F, product[1], squares.y), linear[r]);
-          }
-        }
-      }
-    }
-  }
-  // Four lanes have a point.
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const float all = cuda::reduce_max<4>(top[r]);
-    const float factor = cuda::exp2_fast(top[r] - all);
-    const float total = cuda::reduce_sum<4>(sum[r] * factor);
-    const float total_linear = cuda::reduce_sum<4>(linear[r] * factor);
-    const int i = first + r / 2 * 16 + r % 2 * 8 + g;
-    if (t == 0 && i < own.length) {
-      own.parts[static_cast<std::int64_t>(split) * own.length + i] = {all, total, total_linear};
-    }
-  }
+  side.bias[i] = half_bias(p, w, half_weight(side, i), p.k * unit, square);
 }
 
 // Totals of a block's threads, in thread 0.
@@ -353,7 +160,7 @@ __global__ void __launch_bounds__(kHalfThreads)
     const double target = p.product ? 0.0 : log2(weight);
     const double to = marginal.updated(free_of(target, 0.0, base + log2(sum)), p.epsilon);
     own.bits[i] = to;
-    own.shift[i] = half_shift(p, to, weight, k, square);
+    own.bias[i] = half_bias(p, to, weight, k, square);
     if (!isinf(to)) {
       const double factor = reference == 0 ? 0.0 : reference * exp2(base + to);
       mine.mass = factor * sum;

@@ -234,14 +234,14 @@ Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execut
 
 std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out,
                                           const Execution& execution) {
-  if (takes_half_points(p, out, execution)) return half_points_workspace_bytes(p);
+  if (takes_half_points(p, out, execution)) return half_points_workspace_bytes(p, execution);
   return workspace_bytes(p, execution, Job::kSolve);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                      const Execution& execution) {
   if (takes_half_points(p, out, execution)) {
-    return half_points_sinkhorn(p, out, workspace, execution.stream);
+    return half_points_sinkhorn(p, out, workspace, execution);
   }
   return visit_float32_float64(p.dtype, [&](auto type) {
     const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve);

@@ -3,10 +3,14 @@
 
 #include "core/arena.h"
 #include "cuda/launch.cuh"
+#include "transport/cuda/half_pass.cuh"
 #include "transport/cuda/half_points.cuh"
 #include "transport/cuda/kernels.cuh"
 
 namespace warpalign::detail::transport {
+
+Status launch_half_group_pass(const HalfParams& params, int kind, int own_side, cudaStream_t stream);
+
 namespace {
 
 const cuda::Kernel kBounds{kKernels, "half points, bounds", nullptr, half_bounds_kernel};
@@ -31,7 +35,17 @@ int kind_of(int dim) {
   return kind;
 }
 
-HalfParams lay_out(Arena& arena, const SinkhornProblem& p) {
+// Whether warpgroups make all passes but the last.
+bool takes_groups([[maybe_unused]] const SinkhornProblem& p, [[maybe_unused]] const Execution& execution) {
+#if WARPALIGN_HAS_WARPGROUPS
+  return std::max(p.n, p.m) >= kHalfLongSide &&
+         cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) == 9;
+#else
+  return false;
+#endif
+}
+
+HalfParams lay_out(Arena& arena, const SinkhornProblem& p, bool by_groups) {
   HalfParams params{};
   params.width = 16 * kHalfSteps[kind_of(p.dim)];
   params.bounds = arena.take<float2>(static_cast<std::size_t>(kHalfBoundBlocks) * p.dim);
@@ -40,11 +54,12 @@ HalfParams lay_out(Arena& arena, const SinkhornProblem& p) {
   for (int k = 0; k < 2; ++k) {
     HalfSide& side = params.sides[k];
     const std::size_t length = side.length = lengths[k];
-    side.splits = half_splits(lengths[k], lengths[1 - k]);
-    side.rounded = arena.take<Float16>(length * params.width);
-    side.squares = arena.take<float>(length);
+    const std::size_t padded = half_padded(lengths[k]);
+    side.splits = half_splits(lengths[k], lengths[1 - k], by_groups);
+    side.rounded = arena.take<Float16>(padded * params.width);
+    side.squares = arena.take<float>(padded);
     side.bits = arena.take<double>(length);
-    side.shift = arena.take<float>(length);
+    side.bias = arena.take<float>(padded);
     side.parts = arena.take<HalfPart>(length * side.splits);
     side.totals = arena.take<HalfTotals>(cuda::div_up(side.length, kHalfThreads));
   }
@@ -75,17 +90,18 @@ bool takes_half_points(const SinkhornProblem& p, const SinkhornOutputs& out, con
   return execution.precision == Precision::kMedium && points && iterations && outputs;
 }
 
-std::size_t half_points_workspace_bytes(const SinkhornProblem& p) {
+std::size_t half_points_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
   Arena arena;
-  static_cast<void>(lay_out(arena, p));
+  static_cast<void>(lay_out(arena, p, takes_groups(p, execution)));
   return arena.used();
 }
 
 Status half_points_sinkhorn(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
-                            void* stream_of_call) {
-  auto* const stream = static_cast<cudaStream_t>(stream_of_call);
+                            const Execution& execution) {
+  auto* const stream = static_cast<cudaStream_t>(execution.stream);
+  const bool by_groups = takes_groups(p, execution);
   Arena arena(workspace.data);
-  HalfParams params = lay_out(arena, p);
+  HalfParams params = lay_out(arena, p, by_groups);
   bind(params.sides[0], p.x, p.a, p.f0, out.f);
   bind(params.sides[1], p.y, p.b, nullptr, out.g);
   params.dim = p.dim;
@@ -104,21 +120,27 @@ Status half_points_sinkhorn(const SinkhornProblem& p, const SinkhornOutputs& out
   const auto run = [&](const auto& kernel, int blocks, const auto&... more) {
     if (status.ok()) status = cuda::launch(kernel, {blocks, kHalfThreads, 0, stream}, params, more...);
   };
-  const int kind = kind_of(p.dim), points = p.n + p.m;
+  const int kind = kind_of(p.dim), padded = half_padded(p.n) + half_padded(p.m);
   run(kBounds, kHalfBoundBlocks);
-  run(kRound, cuda::div_up(points, kHalfThreads / 32));
+  run(kRound, cuda::div_up(padded, kHalfThreads / 32));
   for (int half = 0; half < 2 * p.max_iterations && status.ok(); ++half) {
     const int own = 1 - half % 2;  // columns first
     const HalfSide& side = params.sides[own];
     const bool last = half == 2 * p.max_iterations - 1;
-    const int blocks = cuda::div_up(side.length, kHalfPassPoints) * side.splits;
-    status =
-        cuda::launch(kPasses[kind][last ? 1 : 0],
-                     {blocks, kHalfPassThreads, half_shared_bytes(kHalfSteps[kind]), stream}, params, own);
+    if (by_groups && !last) {
+#if WARPALIGN_HAS_WARPGROUPS
+      status = launch_half_group_pass(params, kind, own, stream);
+#endif
+    } else {
+      const int blocks = cuda::div_up(side.length, kHalfPassPoints) * side.splits;
+      status =
+          cuda::launch(kPasses[kind][last ? 1 : 0],
+                       {blocks, kHalfPassThreads, half_shared_bytes(kHalfSteps[kind]), stream}, params, own);
+    }
     run(kUpdate, cuda::div_up(side.length, kHalfThreads), own);
     if (p.mass > 0) run(kMass, 1, own);
   }
-  run(kResults, cuda::div_up(points, kHalfThreads));
+  run(kResults, cuda::div_up(p.n + p.m, kHalfThreads));
   return status;
 }
 

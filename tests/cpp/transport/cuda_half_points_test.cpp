@@ -133,6 +133,11 @@ TEST_F(TransportHalfPointsCuda, SizesAroundTiles) {
   }
 }
 
+TEST_F(TransportHalfPointsCuda, LongSides) {
+  for (const int dim : {3, 70, 100}) check({1, 8200, dim, kInf, kInf, 0, TransportReference::kProduct, 1});
+  check({8192, 65, 16, 0.5, kInf, 0, TransportReference::kCounting, 2});
+}
+
 TEST_F(TransportHalfPointsCuda, MarginalsAndReferences) {
   for (const TransportReference reference : {TransportReference::kProduct, TransportReference::kCounting}) {
     check({66, 90, 5, kInf, 0, 0, reference});

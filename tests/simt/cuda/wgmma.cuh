@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "cuda/math.cuh"
+#include "cuda/mma.cuh"
 #include "simt.h"
 
 namespace warpalign::cuda {
@@ -59,6 +60,25 @@ void wgmma(float (&sum)[kColumns / 2], const SharedTile& a_tile, const SharedTil
         to = total;
       }
     }
+  }
+}
+
+inline void wgmma_pin(float (&)[32]) {}
+template <class Half>
+void wgmma_64(float (&sum)[32], const std::uint32_t (&a)[4], const SharedTile& b_tile) {
+  // A piece of 8 columns after the other, as a lane of mma_half() has them.
+  const int g = simt::lane() / 4, t = simt::lane() % 4;
+  for (int j = 0; j < 8; ++j) {
+    std::uint32_t b[2];
+    for (int half = 0; half < 2; ++half) {
+      const char* const piece =
+          static_cast<const char*>(b_tile.data) + j * b_tile.across_step + half * b_tile.depth_step;
+      b[half] = reinterpret_cast<const std::uint32_t*>(piece)[g * 4 + t];
+    }
+    float product[4];
+    for (int i = 0; i < 4; ++i) product[i] = sum[4 * j + i];
+    mma_half<Half>(product, a, b);
+    for (int i = 0; i < 4; ++i) sum[4 * j + i] = product[i];
   }
 }
 

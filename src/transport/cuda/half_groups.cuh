@@ -1,0 +1,136 @@
+// A pass between points rounded to binary16 by warpgroups (sm_90a). A group has 64 points of one side as
+// factors in registers; tiles of the other side come as bulk copies by a warp of their own. Products of the
+// next tile run while a tile's exponentials are made.
+//
+// A thread's sums have a shift, which moves where a logit of a tile is more than kHalfSlack bits above it.
+#pragma once
+
+#include "cuda/bulk_copy.cuh"
+#include "cuda/wgmma.cuh"
+#include "transport/cuda/half_pass.cuh"
+
+namespace warpalign::detail::transport {
+
+// A tile's terms join the sums of a thread's two points. No branch reads the products: others are under way.
+__device__ __forceinline__ void half_add_terms(const float (&products)[32], float slope, float (&top)[2],
+                                               float (&sum)[2]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float largest = -CUDART_INF_F;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      largest = fmaxf(largest, fmaxf(products[4 * j + 2 * i], products[4 * j + 2 * i + 1]));
+    }
+    largest *= slope;
+    if (largest > top[i] + kHalfSlack) {
+      sum[i] *= cuda::exp2_fast(top[i] - largest);
+      top[i] = largest;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float even = 0, odd = 0;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      even += cuda::exp2_fast(fma(slope, products[4 * j + 2 * i], -top[i]));
+      odd += cuda::exp2_fast(fma(slope, products[4 * j + 2 * i + 1], -top[i]));
+    }
+    sum[i] += even + odd;
+  }
+}
+
+// The sums of every point of side `own` over a part of the other side: a block has 192 points and one part.
+template <int kSteps>
+__global__ void __launch_bounds__(kHalfGroupThreads, 1)
+    half_group_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
+  constexpr int kPieces = 2 * kSteps, kBytes = half_tile_bytes(kSteps), kBiasBytes = kHalfTile * 4;
+  constexpr int kStages = kHalfGroupStages, kStage = kBytes + kBiasBytes;
+  static_assert(std::size_t{kStages} * kStage == half_group_shared_bytes(kSteps));
+  __shared__ cuda::TransferBarrier full[kStages], empty[kStages];
+  unsigned char* const stages = cuda::dynamic_shared();
+  const HalfSide &own = p.sides[own_side], &other = p.sides[1 - own_side];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int g = lane / 4, t = lane % 4;
+  const int split = static_cast<int>(blockIdx.x) % own.splits;
+  const int first = static_cast<int>(blockIdx.x) / own.splits * kHalfGroupPoints + thread / 32 * 16;
+  const HalfRun run(other.length, split, own.splits);
+  const int count = run.end - run.begin;
+  if (thread == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      cuda::transfer_init<1>(full + s);
+      cuda::transfer_init<4 * kHalfGroups>(empty + s);
+    }
+    cuda::transfer_fence();
+  }
+  __syncthreads();
+  if (thread >= kHalfGroups * 128) {
+    if (lane > 0) return;
+    for (int n = 0; n < count; ++n) {
+      const int s = n % kStages;
+      if (n >= kStages) cuda::transfer_wait(empty + s, (n / kStages - 1) % 2);
+      unsigned char* const to = stages + s * kStage;
+      const std::int64_t tile = run.begin + n;
+      cuda::transfer_expect(full + s, kStage);
+      cuda::copy_bulk(to, other.rounded + tile * (kBytes / 2), kBytes, full + s);
+      cuda::copy_bulk(to + kBytes, other.bias + tile * kHalfTile, kBiasBytes, full + s);
+    }
+    return;
+  }
+
+  std::uint32_t points[kSteps][4];
+  half_factors(own, first, points);
+  const float slope = half_slope(p);
+  float top[2] = {kHalfNothing, kHalfNothing}, sum[2] = {0, 0};
+  float products[2][32];
+  const auto start = [&](float(&to)[32], int n) {
+    const int s = n % kStages;
+    cuda::transfer_wait(full + s, n / kStages % 2);
+    const unsigned char* const stage = stages + s * kStage;
+    const auto* const biases = reinterpret_cast<const float*>(stage + kBytes);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 bias = *reinterpret_cast<const float2*>(biases + 8 * j + 2 * t);
+      to[4 * j] = to[4 * j + 2] = bias.x;
+      to[4 * j + 1] = to[4 * j + 3] = bias.y;
+    }
+    cuda::wgmma_pin(to);
+    cuda::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      cuda::wgmma_64<Float16>(to, points[step], {stage + step * 256, 128, kPieces * 128});
+    }
+    cuda::wgmma_commit();
+  };
+  // The products of tile n have ended.
+  const auto finish = [&](float(&of)[32], int n) {
+    cuda::wgmma_pin(of);
+    if (lane == 0) cuda::transfer_arrive(empty + n % kStages);
+    half_add_terms(of, slope, top, sum);
+  };
+  if (count > 0) {
+    start(products[0], 0);
+    int n = 0;
+    for (; n + 2 < count; n += 2) {
+      start(products[1], n + 1);
+      cuda::wgmma_wait<1>();
+      finish(products[0], n);
+      start(products[0], n + 2);
+      cuda::wgmma_wait<1>();
+      finish(products[1], n + 1);
+    }
+    if (n + 1 < count) {
+      start(products[1], n + 1);
+      cuda::wgmma_wait<1>();
+      finish(products[0], n);
+      cuda::wgmma_wait<0>();
+      finish(products[1], n + 1);
+    } else {
+      cuda::wgmma_wait<0>();
+      finish(products[0], n);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) half_keep_part(own, split, first + r * 8 + g, top[r], sum[r], 0.0F);
+}
+
+}  // namespace warpalign::detail::transport
