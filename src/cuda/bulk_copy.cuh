@@ -27,6 +27,10 @@ __device__ __forceinline__ void transfer_init(TransferBarrier* b) {
 __device__ __forceinline__ void transfer_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+// One thread calls this behind the last phase. The barrier's memory is free for other uses then.
+__device__ __forceinline__ void transfer_end(TransferBarrier* b) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(transfer_address(b)) : "memory");
+}
 __device__ __forceinline__ void transfer_arrive(TransferBarrier* b) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(transfer_address(b)) : "memory");
 }
@@ -63,6 +67,7 @@ __device__ __forceinline__ void transfer_init(TransferBarrier*) {
   __trap();
 }
 __device__ __forceinline__ void transfer_fence() { __trap(); }
+__device__ __forceinline__ void transfer_end(TransferBarrier*) { __trap(); }
 __device__ __forceinline__ void transfer_arrive(TransferBarrier*) { __trap(); }
 __device__ __forceinline__ void transfer_expect(TransferBarrier*, int) { __trap(); }
 __device__ __forceinline__ void transfer_wait(TransferBarrier*, int) { __trap(); }

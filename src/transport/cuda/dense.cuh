@@ -103,7 +103,7 @@ class Dense {
     }
   }
 
- private:
+ protected:
   using Word = CostWord<Real, Stored>;
   static constexpr bool kHalf = sizeof(Stored) < sizeof(Real);
   static constexpr bool kPairs = sizeof(Real) == 4;

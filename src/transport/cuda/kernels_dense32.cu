@@ -1,8 +1,8 @@
 // Sinkhorn on float32 costs that are given.
 #include <iterator>
 
-#include "transport/cuda/dense.cuh"
 #include "transport/cuda/kernels.cuh"
+#include "transport/cuda/streamed_rows.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
@@ -12,7 +12,7 @@ constexpr SinkhornKernel<float> kByColumns[] = {
     entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
     entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),
     entry<SolveKernel<Dense<float, 16, 384>>>(Dense<float, 16, 384>::kShape),
-    entry<SolveKernel<Dense<float, 32, 384>>>(Dense<float, 32, 384>::kShape),
+    entry<SolveKernel<StreamedRows<32, 384, 2>>>(StreamedRows<32, 384, 2>::kShape),
 };
 
 }  // namespace

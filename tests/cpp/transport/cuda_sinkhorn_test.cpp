@@ -75,6 +75,41 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
 // A block's column sums go to memory every 128 rows of each of its warps.
 TEST_F(SinkhornCuda, ManyRows) { check_layouts<float>({{2500, 3}, {1500, 800}}); }
 
+// Long rows that a bulk copy cannot copy: a cost has a gap behind it. The sums have the same order.
+TEST_F(SinkhornCuda, LongRowsWithGaps) {
+  constexpr int kN = 5, kM = 6201;
+  const std::vector<double> cost = squares(kN * kM, 21), a = weights(kN, 22), b = weights(kM, 23);
+  std::vector<float> spread(2 * kN * kM, static_cast<float>(kNan));
+  for (int e = 0; e < kN * kM; ++e) spread[2 * e + 1] = static_cast<float>(cost[e]);
+  const DeviceBuffer near(as<float>(cost)), far(spread), a_data(as<float>(a)), b_data(as<float>(b));
+  const auto solved = [&](const void* data, std::int64_t stride) {
+    SinkhornProblem p;
+    p.batch = 1;
+    p.n = kN;
+    p.m = kM;
+    p.cost = {data, {kN * kM * stride, kM * stride, stride}};
+    p.a.weights = a_data.data();
+    p.b.weights = b_data.data();
+    p.epsilon = 0.5;
+    p.max_iterations = 4;
+    const DeviceBuffer f(kN * sizeof(float)), g(kM * sizeof(float));
+    SinkhornOutputs out;
+    out.f = f.data();
+    out.g = g.data();
+    const Execution execution = Execution::cuda(0, nullptr);
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const DeviceBuffer workspace(bytes);
+    EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+    std::vector<double> found = read<float>(f, kN);
+    const std::vector<double> of_columns = read<float>(g, kM);
+    found.insert(found.end(), of_columns.begin(), of_columns.end());
+    return found;
+  };
+  const std::vector<double> want = solved(near.data(), 1);
+  EXPECT_TRUE(same_bits(solved(static_cast<const float*>(far.data()) + 1, 2), want));
+  EXPECT_GT(largest(want), 0);
+}
+
 // Of multiples of 2^-10, so that 100 more is exact in float32. The plan is the same: each plan of this mass
 // costs the same amount more. The first iteration's sums are 2^-2900.
 TEST_F(SinkhornCuda, PartialTransportAtCostsFarAboveEpsilon) {

@@ -24,12 +24,11 @@ class Devices : public ::testing::Test {
  protected:
   void TearDown() override { simt::device = {}; }
 
-  static void check() {
-    constexpr int kN = 120, kM = 1700;
-    std::vector<double> cost = normal(kN * kM, 1);
+  static void check(int n = 120, int m = 1700, int iterations = 3) {
+    std::vector<double> cost = normal(static_cast<std::size_t>(n) * m, 1);
     for (double& c : cost) c = c * c;
-    const std::vector<double> a = weights(kN, 2), b = weights(kM, 3);
-    const SinkhornOptions options{.epsilon = 0.3, .iterations = 3};
+    const std::vector<double> a = weights(n, 2), b = weights(m, 3);
+    const SinkhornOptions options{.epsilon = 0.3, .iterations = iterations};
     expect_close<float>(solve_on<float, DeviceBuffer>(cost, a, b, options, 0, Execution::cuda(0, nullptr)),
                         detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
   }
@@ -42,6 +41,12 @@ TEST_F(Devices, FewAndManyMultiprocessors) {
     simt::device.resident = 1;
     check();
   }
+}
+
+// A block's column sums go to memory every 128 rows.
+TEST_F(Devices, LongRowsOfOneBlock) {
+  simt::device.multiprocessors = simt::device.resident = 1;
+  check(131, 6147, 2);
 }
 
 TEST_F(Devices, TooLittleSharedMemory) {

@@ -25,6 +25,7 @@ void transfer_init(TransferBarrier* b) {
   *b = {kArrivals, kArrivals, 0, 0};
 }
 inline void transfer_fence() {}
+inline void transfer_end(TransferBarrier*) {}
 inline void transfer_arrive(TransferBarrier* b) {
   --b->missing;
   b->look();
