@@ -218,7 +218,8 @@ void row_gradient(const void* from, void* to, std::int32_t columns,
   }
   if (r.log_probs) {
     for (std::int32_t k = 0; k < columns; ++k) out[k] = Element(0);
-  } else if (r.clip < __builtin_inf()) {
+  } else if (r.clip < __builtin_inf() || __builtin_isinf(r.scored * r.upstream)) {
+    // Half types have scored and upstream in a polynomial's coefficients, which are to be finite.
     common_gradient<Storage, true>(x, out, columns, r);
   } else {
     common_gradient<Storage, false>(x, out, columns, r);

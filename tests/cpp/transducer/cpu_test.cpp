@@ -61,6 +61,28 @@ TEST_P(TransducerPath, HalfTypesAreFloat32RoundedOnce) {
   }
 }
 
+// An infinite upstream factor makes every entry infinite, of its own sign: a scaler of losses looks for that.
+TEST_P(TransducerPath, InfiniteFactorsMakeNoNaN) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    std::mt19937 random(6);
+    TransducerBatch batch;
+    batch.dtype = dtype;
+    reference::Transducer p;
+    p.frames = 5;
+    p.labels = 41;
+    p.targets = {1, 2, 3};
+    batch.add(p, random);
+    const std::vector<double> finite = run(batch).gradient[0];
+    batch.grad_loss = {INFINITY};
+    const std::vector<double> infinite = run(batch).gradient[0];
+    ASSERT_EQ(infinite.size(), finite.size());
+    for (std::size_t n = 0; n < finite.size(); ++n) {
+      const double wanted = std::copysign(INFINITY, finite[n]);
+      ASSERT_TRUE(infinite[n] == wanted || finite[n] == 0) << n << ": " << infinite[n];
+    }
+  }
+}
+
 // Long utterances: float32's posteriors against float64's of the same logits. alpha + beta - log Z in float32
 // would be off by percents.
 TEST_P(TransducerPath, PosteriorsOfLongUtterancesInFloat32) {
