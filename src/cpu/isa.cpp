@@ -35,6 +35,18 @@ Isa selected_isa() {
   return wanted == kNoOverride || wanted > static_cast<int>(best) ? best : static_cast<Isa>(wanted);
 }
 
+bool has_bfloat16_products() {
+#if WARPALIGN_X86_KERNELS
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bf16") != 0;
+  }();
+  return has && selected_isa() == Isa::kAvx512;
+#else
+  return false;
+#endif
+}
+
 void override_isa(Isa isa) { g_override.store(static_cast<int>(isa), std::memory_order_relaxed); }
 
 void clear_isa_override() { g_override.store(kNoOverride, std::memory_order_relaxed); }

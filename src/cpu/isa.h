@@ -12,6 +12,9 @@ struct IsaTag {};
 // The best instruction set that this build has kernels for and this processor runs.
 Isa best_isa();
 
+// Whether kernels of the selected instruction set may use AVX512_BF16's products of bfloat16, too.
+bool has_bfloat16_products();
+
 // The instruction set that the next calls use: best_isa(), unless a test or a benchmark has asked for a lower
 // one. Asking for a higher one than best_isa() gives best_isa().
 Isa selected_isa();

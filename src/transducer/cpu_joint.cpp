@@ -36,7 +36,8 @@ struct JointMemory {
 
   static std::size_t tile_elements(const TransducerJointProblem& p) {
     const JointSizes<T> sizes(p);
-    return static_cast<std::size_t>(sizes.tile) * (sizes.column_stride + sizes.hidden_stride);
+    const std::int64_t words = multiplies_pairs<T>() ? sizes.hidden_words() : 0;
+    return static_cast<std::size_t>(sizes.tile) * (sizes.column_stride + sizes.hidden_stride + words);
   }
 };
 
@@ -57,7 +58,8 @@ void forward(const TransducerJointProblem& p, const TransducerOutputs& out, cons
     NodeWalk walk(l, batch, task * sizes.tile);
     std::int32_t rows = 0;
     for (; rows < sizes.tile && !walk.ended(); walk.next()) places[rows++] = walk.at();
-    network.logits(places, rows, h, x);
+    auto* const words = reinterpret_cast<std::int32_t*>(x + sizes.tile * sizes.column_stride);
+    network.logits(places, rows, h, x, words);
     std::optional<NodeWeights<Real>> node;
     for (std::int32_t r = 0; r < rows; ++r) {
       const NodePlace& at = places[r];

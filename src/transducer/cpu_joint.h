@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "transducer/cpu_batch.h"
@@ -37,6 +38,13 @@ auto hidden_kernel() {
     return std::is_same_v<T, Float16> ? joint_kernels().hidden16 : joint_kernels().hidden_b16;
   }
 }
+
+// Whether products of T take bfloat16 numbers in pairs.
+template <class T>
+bool multiplies_pairs() {
+  return std::is_same_v<T, BFloat16> && joint_kernels().pairs.product && cpu::has_bfloat16_products();
+}
+constexpr std::int32_t pairs_of(std::int32_t count) { return (count + 1) / 2; }
 
 // Calls body(task, worker) for every task below `tasks`, by all threads.
 template <class Body>
@@ -118,7 +126,7 @@ struct JointSizes {
   std::int32_t padded_columns, padded_hidden;  // multiples of the width
   // From row to row. An odd number of vectors: neighbouring rows share no set of a cache.
   std::int64_t column_stride, hidden_stride;
-  std::int32_t tile;  // rows that are computed together
+  std::int32_t tile;  // rows that are computed together: an even number
 
   explicit JointSizes(const TransducerJointProblem& p)
       : width(joint_arithmetic<T>().width),
@@ -133,12 +141,16 @@ struct JointSizes {
     const std::int64_t together = joint_arithmetic<T>().rows;
     tile = static_cast<std::int32_t>(std::clamp(kTileBytes / row / together * together, together, kMostRows));
   }
+  // Weights in panels; in words of 32 bits where they lie in pairs.
   [[nodiscard]] std::size_t weight_elements() const {
-    return static_cast<std::size_t>(padded_columns) * hidden;
+    return static_cast<std::size_t>(padded_columns) * (multiplies_pairs<T>() ? pairs_of(hidden) : hidden);
   }
   [[nodiscard]] std::size_t back_elements() const {
-    return static_cast<std::size_t>(padded_hidden) * columns;
+    return static_cast<std::size_t>(padded_hidden) * (multiplies_pairs<T>() ? pairs_of(columns) : columns);
   }
+  // Words of rows in pairs.
+  [[nodiscard]] std::int64_t column_words() const { return column_stride / 2; }
+  [[nodiscard]] std::int64_t hidden_words() const { return hidden_stride / 2; }
 };
 
 // A call's joint network.
@@ -157,38 +169,18 @@ class JointNetwork {
         weight_(weight),
         bias_(bias),
         back_(back) {
-    const auto* const from = static_cast<const T*>(p_.weight);
     const auto* const offset = static_cast<const T*>(p_.bias);
     for (std::int32_t k = 0; k < sizes_.padded_columns; ++k) {
       bias_[k] = offset && k < sizes_.columns ? static_cast<Real>(offset[k]) : Real(0);
     }
-    const std::int64_t width = sizes_.width, hidden = sizes_.hidden, columns = sizes_.columns;
-    // Panel n has columns n width ..: element (j, k) of the transposed weights at j width + k.
-    for_tasks(sizes_.padded_columns / width, execution, [&](std::int64_t n, int) {
-      Real* const panel = weight_ + n * width * hidden;
-      for (std::int64_t k = 0; k < width; ++k) {
-        const std::int64_t column = n * width + k;
-        for (std::int64_t j = 0; j < hidden; ++j) {
-          panel[j * width + k] = column < columns ? static_cast<Real>(from[column * hidden + j]) : Real(0);
-        }
-      }
-    });
-    // Panel n has hidden numbers n width ..: element (k, j) of the weights at k width + j.
-    for_tasks(back_ ? sizes_.padded_hidden / width : 0, execution, [&](std::int64_t n, int) {
-      Real* const panel = back_ + n * width * columns;
-      for (std::int64_t k = 0; k < columns; ++k) {
-        for (std::int64_t j = 0; j < width; ++j) {
-          const std::int64_t number = n * width + j;
-          panel[k * width + j] = number < hidden ? static_cast<Real>(from[k * hidden + number]) : Real(0);
-        }
-      }
-    });
+    multiplies_pairs<T>() ? pack<2>(execution) : pack<1>(execution);
   }
 
   [[nodiscard]] const JointSizes<T>& sizes() const { return sizes_; }
 
-  // Hidden rows h and logits x of `rows` nodes; rows are hidden_stride and column_stride apart.
-  void logits(const NodePlace* places, std::int32_t rows, Real* h, Real* x) const {
+  // Hidden rows h and logits x of `rows` nodes; rows are hidden_stride and column_stride apart. words: where
+  // h lies in pairs, hidden_words of a row; used where products take pairs.
+  void logits(const NodePlace* places, std::int32_t rows, Real* h, Real* x, std::int32_t* words) const {
     const auto hidden = hidden_kernel<T>();
     for (std::int32_t r = 0; r < rows; ++r) {
       const NodePlace& at = places[r];
@@ -196,16 +188,15 @@ class JointNetwork {
              h + r * sizes_.hidden_stride);
       if (dropout_.drops()) drop(at, h + r * sizes_.hidden_stride);
     }
-    joint_arithmetic<T>().product({h, sizes_.hidden_stride, 1, rows, weight_,
-                                   std::int64_t{sizes_.width} * sizes_.hidden, sizes_.width,
-                                   sizes_.padded_columns, sizes_.hidden, bias_, 0, x, sizes_.column_stride});
+    multiply(h, sizes_.hidden_stride, sizes_.hidden, rows, weight_, sizes_.padded_columns, bias_, x,
+             sizes_.column_stride, words);
   }
 
-  // dh from the gradients x of logits; zeros: padded_hidden of them.
-  void pull_back(const Real* x, const Real* h, std::int32_t rows, const Real* zeros, Real* dh) const {
-    joint_arithmetic<T>().product({x, sizes_.column_stride, 1, rows, back_,
-                                   std::int64_t{sizes_.width} * sizes_.columns, sizes_.width,
-                                   sizes_.padded_hidden, sizes_.columns, zeros, 0, dh, sizes_.hidden_stride});
+  // dh from the gradients x of logits; zeros: padded_hidden of them. words: as above, column_words of a row.
+  void pull_back(const Real* x, const Real* h, std::int32_t rows, const Real* zeros, Real* dh,
+                 std::int32_t* words) const {
+    multiply(x, sizes_.column_stride, sizes_.columns, rows, back_, sizes_.padded_hidden, zeros, dh,
+             sizes_.hidden_stride, words);
     for (std::int32_t r = 0; r < rows; ++r) {
       const std::int64_t row = r * sizes_.hidden_stride;
       if (!dropout_.drops()) {
@@ -217,6 +208,68 @@ class JointNetwork {
   }
 
  private:
+  // Weights in panels of columns, and of hidden numbers; kTogether neighbours of a sum's index in a word.
+  template <int kTogether>
+  void pack(const Execution& execution) {
+    const std::int64_t hidden = sizes_.hidden, columns = sizes_.columns;
+    pack_panels<kTogether>(weight_, {hidden, 1}, columns, hidden, execution);
+    if (back_) pack_panels<kTogether>(back_, {1, hidden}, hidden, columns, execution);
+  }
+  struct Strides {
+    std::int64_t across, depth;
+  };
+  // Panel n has numbers n width .. across: element (j, k) at j width + k - n width, j along the depth.
+  template <int kTogether>
+  void pack_panels(Real* to, const Strides& stride, std::int64_t across, std::int64_t depth,
+                   const Execution& execution) {
+    const auto* const from = static_cast<const T*>(p_.weight);
+    const std::int64_t width = sizes_.width;
+    for_tasks(div_up(across, width), execution, [&](std::int64_t n, int) {
+      Real* const panel = to + n * width * div_up(depth, kTogether);
+      const auto put = [&](std::int64_t j, std::int64_t k) {
+        const std::int64_t place = (n * width + k) * stride.across;
+        const bool exists = n * width + k < across;
+        Real& word = panel[j / kTogether * width + k];
+        if constexpr (kTogether == 1) {
+          word = exists ? static_cast<Real>(from[place + j * stride.depth]) : Real(0);
+        } else if constexpr (std::is_same_v<T, BFloat16>) {
+          T pair[2] = {};
+          for (int i = 0; i < 2 && exists && j + i < depth; ++i)
+            pair[i] = from[place + (j + i) * stride.depth];
+          std::memcpy(&word, pair, sizeof word);
+        }
+      };
+      // Reads neighbours, one after the other.
+      if (stride.depth == 1) {
+        for (std::int64_t k = 0; k < width; ++k) {
+          for (std::int64_t j = 0; j < depth; j += kTogether) put(j, k);
+        }
+      } else {
+        for (std::int64_t j = 0; j < depth; j += kTogether) {
+          for (std::int64_t k = 0; k < width; ++k) put(j, k);
+        }
+      }
+    });
+  }
+
+  // c = start + a b; b in panels.
+  void multiply(const Real* a, std::int64_t a_row, std::int32_t depth, std::int32_t rows, const Real* b,
+                std::int32_t columns, const Real* start, Real* c, std::int64_t c_row,
+                std::int32_t* words) const {
+    const std::int64_t width = sizes_.width;
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (multiplies_pairs<T>()) {
+        const CpuPairs& pairs = joint_kernels().pairs;
+        for (std::int32_t r = 0; r < rows; ++r) pairs.pack_row(a + r * a_row, words + r * a_row / 2, depth);
+        pairs.product({words, a_row / 2, 1, rows, reinterpret_cast<const std::int32_t*>(b),
+                       width * pairs_of(depth), width, columns, pairs_of(depth), start, 0, c, c_row});
+        return;
+      }
+    }
+    joint_arithmetic<T>().product(
+        {a, a_row, 1, rows, b, width * depth, width, columns, depth, start, 0, c, c_row});
+  }
+
   void drop(const NodePlace& at, Real* h) const {
     PhiloxWords words{};
     for (std::int32_t j = 0; j < sizes_.hidden; ++j) {

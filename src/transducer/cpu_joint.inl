@@ -87,19 +87,32 @@ void joint_hidden(const void* encoder, const void* predictor, __INT32_TYPE__ cou
   for (int lane = 0; k + lane < count; ++lane) h[k + lane] = last[lane];
 }
 
+// sum += a b.
+template <class V>
+WARPALIGN_INLINE void add_product(V& sum, decltype(V{}[0] + 0) a, V b) {
+  sum += a * b;
+}
+#if WARPALIGN_SIMD_BYTES == 64
+// The same for pairs of bfloat16 numbers: sum += a.first b.first + a.second b.second. The assembler knows
+// AVX512_BF16 whatever the compiler's options are.
+WARPALIGN_INLINE void add_product(F32& sum, __INT32_TYPE__ a, I32 b) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(splat(a)), "v"(b));
+}
+#endif
+
 // kRows rows of one panel, of one block of depth.
-template <int kRows, class Real>
-WARPALIGN_INLINE void product_tile(const Real* a, Index a_row, Index a_step, const Real* b, Index b_step,
+template <int kRows, class Real, class Factor>
+WARPALIGN_INLINE void product_tile(const Factor* a, Index a_row, Index a_step, const Factor* b, Index b_step,
                                    Index depth, const Real* start, Index start_row, Real* c, Index c_row) {
   using V = typename VectorOf<Real>::Type;
   constexpr int kLanes = kLanesOf<V>;
   V sum[kRows][kPanelVectors] = {};
   for (Index k = 0; k < depth; ++k) {
-    const V b0 = load(b + k * b_step), b1 = load(b + k * b_step + kLanes);
+    const auto b0 = load(b + k * b_step), b1 = load(b + k * b_step + kLanes);
     for (int r = 0; r < kRows; ++r) {
-      const Real factor = a[r * a_row + k * a_step];
-      sum[r][0] += factor * b0;
-      sum[r][1] += factor * b1;
+      const Factor factor = a[r * a_row + k * a_step];
+      add_product(sum[r][0], factor, b0);
+      add_product(sum[r][1], factor, b1);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -109,8 +122,8 @@ WARPALIGN_INLINE void product_tile(const Real* a, Index a_row, Index a_step, con
   }
 }
 
-template <class Real>
-void joint_product(const CpuProduct<Real>& p) {
+template <class Real, class Factor = Real>
+void joint_product(const CpuProduct<Real, Factor>& p) {
   constexpr Index kWidth = kPanelWidth<Real>;
   for (Index k = 0; k < p.depth; k += kJointDepth) {
     const Index depth = p.depth - k < kJointDepth ? p.depth - k : kJointDepth;
@@ -118,7 +131,7 @@ void joint_product(const CpuProduct<Real>& p) {
     const Real* const start = starts ? p.start : p.c;
     const Index start_row = starts ? p.start_row : p.c_row;
     for (Index n = 0; n < p.columns; n += kWidth) {
-      const Real* const b = p.b + n / kWidth * p.b_panel + k * p.b_step;
+      const Factor* const b = p.b + n / kWidth * p.b_panel + k * p.b_step;
       Index r = 0;
       const auto take = [&](auto rows) {
         constexpr int kRows = decltype(rows)::kCount;
@@ -152,6 +165,46 @@ template <class Real>
 constexpr warpalign::detail::transducer::CpuJointKernels<Real> kJointKernels = {
     kPanelWidth<Real>, kProductRows, joint_product<Real>, joint_pull_back<Real>, joint_add<Real>};
 
+using warpalign::detail::transducer::CpuPairs;
+
+inline void joint_pack_row(const float* from, __INT32_TYPE__* to, __INT32_TYPE__ count) {
+  constexpr int kLanes = kLanesOf<F32>;
+  auto* const out = reinterpret_cast<__UINT16_TYPE__*>(to);
+  __INT32_TYPE__ k = 0;
+  for (; k + kLanes <= count; k += kLanes) BFloat16Storage::write(out + k, load(from + k));
+  if (k == count) return;
+  float last[kLanes] = {};
+  for (int lane = 0; k + lane < count; ++lane) last[lane] = from[k + lane];
+  __UINT16_TYPE__ packed[kLanes];
+  BFloat16Storage::write(packed, load(last));
+  for (int lane = 0; k + lane < (count + 1) / 2 * 2; ++lane) out[k + lane] = packed[lane];
+}
+
+inline void joint_pack_rows(const float* first, const float* second, __INT32_TYPE__* to,
+                            __INT32_TYPE__ count) {
+  constexpr int kLanes = kLanesOf<F32>;
+  const auto pack = [](F32 a, F32 b, __INT32_TYPE__* out) {
+    BFloat16Storage::write_pair(reinterpret_cast<__UINT16_TYPE__*>(out), {a, b});
+  };
+  __INT32_TYPE__ k = 0;
+  for (; k + kLanes <= count; k += kLanes) pack(load(first + k), second ? load(second + k) : F32{}, to + k);
+  if (k == count) return;
+  float last[2][kLanes] = {};
+  for (int lane = 0; k + lane < count; ++lane) {
+    last[0][lane] = first[k + lane];
+    if (second) last[1][lane] = second[k + lane];
+  }
+  __INT32_TYPE__ packed[kLanes];
+  pack(load(last[0]), load(last[1]), packed);
+  for (int lane = 0; k + lane < count; ++lane) to[k + lane] = packed[lane];
+}
+
+#if WARPALIGN_SIMD_BYTES == 64
+constexpr CpuPairs kPairs = {joint_product<float, __INT32_TYPE__>, joint_pack_row, joint_pack_rows};
+#else
+constexpr CpuPairs kPairs = {nullptr, joint_pack_row, joint_pack_rows};
+#endif
+
 }  // namespace WARPALIGN_SIMD_NAMESPACE
 
 namespace warpalign::detail::transducer {
@@ -163,7 +216,8 @@ const CpuJoint& joint_kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
                                      isa::joint_hidden<isa::WideStorage<float>>,
                                      isa::joint_hidden<isa::WideStorage<double>>,
                                      isa::joint_hidden<isa::Half16Storage>,
-                                     isa::joint_hidden<isa::BFloat16Storage>};
+                                     isa::joint_hidden<isa::BFloat16Storage>,
+                                     isa::kPairs};
   return kKernels;
 }
 

@@ -30,11 +30,14 @@ struct JointGradientMemory {
   Real* x;               // (chunk, column_stride)
   Real* h;               // (chunk, hidden_stride)
   Real* dh = nullptr;
-  Real* zeros = nullptr;       // (padded_hidden,)
-  Real* frame_sum = nullptr;   // (hidden_stride,): of one frame
-  Real* state_sum = nullptr;   // (U + 1, hidden_stride): of one utterance
-  Real* weight_sum = nullptr;  // (columns, hidden_stride)
-  double* bias_sum = nullptr;  // (columns,)
+  // Where products take pairs: x and h so, first of neighbours in a row, then of a column's nodes.
+  std::int32_t* x_words = nullptr;  // (chunk, column_words)
+  std::int32_t* h_words = nullptr;  // (chunk, hidden_words)
+  Real* zeros = nullptr;            // (padded_hidden,)
+  Real* frame_sum = nullptr;        // (hidden_stride,): of one frame
+  Real* state_sum = nullptr;        // (U + 1, hidden_stride): of one utterance
+  Real* weight_sum = nullptr;       // (columns, hidden_stride)
+  double* bias_sum = nullptr;       // (columns,)
 
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g, Arena& arena) {
     const JointSizes<T> sizes(p);
@@ -52,7 +55,8 @@ struct JointGradientMemory {
     if (g.bias) bias_sum = arena.take<double>(sizes.columns);
     // As many nodes as the workspace has room for besides.
     constexpr std::int64_t kGaps = 512;  // between the arrays
-    const std::int64_t numbers = sizes.column_stride + (pulls_back ? 2 : 1) * sizes.hidden_stride;
+    const std::int64_t words = multiplies_pairs<T>() ? sizes.column_words() + sizes.hidden_words() : 0;
+    const std::int64_t numbers = sizes.column_stride + (pulls_back ? 2 : 1) * sizes.hidden_stride + words;
     const std::int64_t row =
         numbers * static_cast<std::int64_t>(sizeof(Real)) + static_cast<std::int64_t>(sizeof(NodePlace));
     const std::int64_t left = p.workspace_limit - static_cast<std::int64_t>(arena.used()) - kGaps;
@@ -63,6 +67,10 @@ struct JointGradientMemory {
     x = arena.take<Real>(chunk * sizes.column_stride);
     h = arena.take<Real>(chunk * sizes.hidden_stride);
     if (pulls_back) dh = arena.take<Real>(chunk * sizes.hidden_stride);
+    if (words > 0) {
+      x_words = arena.take<std::int32_t>(chunk * sizes.column_words());
+      h_words = arena.take<std::int32_t>(chunk * sizes.hidden_words());
+    }
   }
 };
 
@@ -157,7 +165,9 @@ class JointGradients {
     const NodePlace* const places = m_.places + first;
     Real* const h = m_.h + first * sizes_.hidden_stride;
     Real* const x = m_.x + first * sizes_.column_stride;
-    network_.logits(places, rows, h, x);
+    std::int32_t* const x_words = m_.x_words ? m_.x_words + first * sizes_.column_words() : nullptr;
+    std::int32_t* const h_words = m_.h_words ? m_.h_words + first * sizes_.hidden_words() : nullptr;
+    network_.logits(places, rows, h, x, h_words);
     std::optional<NodeGradients<Real>> node;
     for (std::int32_t r = 0; r < rows; ++r) {
       const NodePlace& at = places[r];
@@ -167,13 +177,31 @@ class JointGradients {
       Real* const durations = p_.lattice.tdt ? row + p_.labels : nullptr;
       node->write(row, row, durations, durations);
     }
-    if (m_.dh) network_.pull_back(x, h, rows, m_.zeros, m_.dh + first * sizes_.hidden_stride);
+    if (m_.dh) network_.pull_back(x, h, rows, m_.zeros, m_.dh + first * sizes_.hidden_stride, x_words);
+    if (!g_.weight) return;
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      const auto pair_rows = [&](const Real* from, std::int64_t stride, std::int32_t* to,
+                                 std::int32_t count) {
+        for (std::int32_t r = 0; to && r < rows; r += 2) {
+          const Real* const even = from + r * stride;
+          joint_kernels().pairs.pack_rows(even, r + 1 < rows ? even + stride : nullptr, to + r / 2 * stride,
+                                          count);
+        }
+      };
+      pair_rows(x, sizes_.column_stride, x_words, sizes_.columns);
+      pair_rows(h, sizes_.hidden_stride, h_words, sizes_.padded_hidden);
+    }
   }
 
   // Gradients by the weights and the bias of columns `first` on.
   void add_columns(std::int32_t first, std::int32_t rows) const {
     const std::int32_t count = std::min(kColumnTask, sizes_.columns - first);
-    if (g_.weight) {
+    if (g_.weight && m_.x_words) {
+      joint_kernels().pairs.product(
+          {m_.x_words + first, 1, sizes_.column_stride, count, m_.h_words, sizes_.width, sizes_.hidden_stride,
+           sizes_.padded_hidden, pairs_of(rows), nullptr, 0,
+           reinterpret_cast<float*>(m_.weight_sum + first * sizes_.hidden_stride), sizes_.hidden_stride});
+    } else if (g_.weight) {
       joint_arithmetic<T>().product({m_.x + first, 1, sizes_.column_stride, count, m_.h, sizes_.width,
                                      sizes_.hidden_stride, sizes_.padded_hidden, rows, nullptr, 0,
                                      m_.weight_sum + first * sizes_.hidden_stride, sizes_.hidden_stride});

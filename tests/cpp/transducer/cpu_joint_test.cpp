@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "cpu/isa.h"
 #include "joint_testing.h"
 #include "warpalign/thread_pool.h"
 
@@ -46,9 +47,11 @@ TEST_P(TransducerPath, JointOfSeveralChunks) {
   }
 }
 
-// Half types are computed as float32 on the widened inputs: losses have the same bits.
+// Half types are computed as float32 on the widened inputs: losses have the same bits. Products of bfloat16
+// take rounded factors where the processor has them.
 TEST_P(TransducerPath, JointOfHalfTypesIsFloat32) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    if (dtype == DType::kBFloat16 && cpu::has_bfloat16_products()) continue;
     std::mt19937 random(4);
     JointBatch half;
     half.dtype = dtype;
@@ -68,6 +71,35 @@ TEST_P(TransducerPath, JointOfHalfTypesIsFloat32) {
     for (std::size_t n = 0; n < exact.encoder.size(); ++n) {
       ASSERT_EQ(narrow.encoder[n], rounded(dtype, exact.encoder[n])) << n;
     }
+  }
+}
+
+// Odd and even numbers of nodes, hidden numbers and columns; several tiles and chunks; threads change no bit.
+TEST_P(TransducerPath, JointOfBFloat16InPairs) {
+  if (!cpu::has_bfloat16_products()) GTEST_SKIP() << "the processor has no products of bfloat16";
+  for (const auto& [hidden, labels] : {std::pair{1, 2}, {21, 33}, {32, 64}, {63, 131}}) {
+    std::mt19937 random(hidden);
+    JointBatch batch;
+    batch.dtype = DType::kBFloat16;
+    batch.network.hidden = hidden;
+    batch.network.tanh = hidden > 30;
+    batch.workspace_limit = hidden == 63 ? 0 : 48 << 20;
+    for (const int frames : {31, 1, 40}) {
+      reference::Transducer p;
+      p.frames = frames;
+      p.labels = labels;
+      p.targets.assign(frames % 9, 1);
+      batch.add(p, random);
+    }
+    const JointRun alone = run_joint(batch);
+    expect_close(batch, alone, 0x1p-7);
+    ThreadPool pool(3);
+    const JointRun again = run_joint(batch, true, pool.parallel_for());
+    EXPECT_EQ(again.loss, alone.loss);
+    EXPECT_EQ(again.encoder, alone.encoder);
+    EXPECT_EQ(again.predictor, alone.predictor);
+    EXPECT_EQ(again.weight, alone.weight);
+    EXPECT_EQ(again.bias, alone.bias);
   }
 }
 

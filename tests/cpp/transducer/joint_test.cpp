@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "cpu/isa.h"
 #include "joint_testing.h"
 
 namespace warpalign::test {
@@ -16,8 +17,10 @@ constexpr DType kEveryDType[] = {DType::kFloat32, DType::kFloat64, DType::kFloat
 
 // What h and logits lose where they are kept in the input's type.
 double of_matrix_units(DType dtype) {
-  if (!TransducerPath::GetParam().cuda) return 0;
-  return dtype == DType::kFloat16 ? 0x1p-10 : dtype == DType::kBFloat16 ? 0x1p-7 : 0;
+  if (dtype == DType::kBFloat16) {
+    return TransducerPath::GetParam().cuda || cpu::has_bfloat16_products() ? 0x1p-7 : 0;
+  }
+  return TransducerPath::GetParam().cuda && dtype == DType::kFloat16 ? 0x1p-10 : 0;
 }
 
 // Families: RNN-T, multi-blank, TDT.
