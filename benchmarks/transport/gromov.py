@@ -54,6 +54,7 @@ GROMOV_SIZES = [
     GromovSize(1000, 1200, "exact", 20, 20),
     GromovSize(4000, 5000, "exact", 20, 20),
     GromovSize(4000, 5000, "exact", 20, 20, "medium"),
+    GromovSize(4000, 5000, "exact", 5, 20, "medium"),
 ]
 QUICK_GROMOV_SIZES = [GromovSize(60, 70, "landmark"), GromovSize(40, 50, "exact", 20, 5)]
 
