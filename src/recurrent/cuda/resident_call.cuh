@@ -52,9 +52,7 @@ struct ResidentKernel {
   bool pairs;  // of tiles of rows
 
   static ResidentKernel of(int hidden, bool backward, bool plain, bool pairs) {
-    ResidentKernel way = plain ? of<true>(hidden, backward, pairs) : of<false>(hidden, backward, pairs);
-    way.pairs = pairs;
-    return way;
+    return plain ? of<true>(hidden, backward, pairs) : of<false>(hidden, backward, pairs);
   }
   // Shared memory for a slice of so many tiles of rows.
   [[nodiscard]] std::size_t bytes(int tiles) const {
@@ -75,11 +73,11 @@ struct ResidentKernel {
     if (hidden > kMostHiddenInRegisters) {
       constexpr int kForward = 8, kBackward = 24;  // steps in registers
       const int steps = cuda::div_up((backward ? 4 : 1) * hidden, kResidentWarps * kStepEntries);
-      if (backward) return {of_tiles<true, kBackward, true, kPlain>(pairs), 1, steps - kBackward};
-      return {of_tiles<false, kForward, true, kPlain>(pairs), 4, steps - kForward};
+      if (backward) return {of_tiles<true, kBackward, true, kPlain>(pairs), 1, steps - kBackward, pairs};
+      return {of_tiles<false, kForward, true, kPlain>(pairs), 4, steps - kForward, pairs};
     }
-    if (backward) return {of_tiles<true, 32, false, kPlain>(pairs), 1, 0};
-    return {of_tiles<false, 8, false, kPlain>(pairs), 4, 0};
+    if (backward) return {of_tiles<true, 32, false, kPlain>(pairs), 1, 0, pairs};
+    return {of_tiles<false, 8, false, kPlain>(pairs), 4, 0, pairs};
   }
   template <bool kBackward, int kSteps, bool kShares, bool kPlain>
   static const cuda::Kernel<ResidentParams<T>>* of_tiles(bool pairs) {
