@@ -79,6 +79,22 @@ def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
         assert float((made.plan.marginal(1) * 50 - 1).abs().max()) < 1e-6
 
 
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_last_iterations_find_the_plan_of_their_costs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)  # the costs are then those of coordinates
+    x, y = spiral(50, 0).double(), swiss_roll(60, 1).double()
+    options: dict[str, Any] = {"epsilon": 0.02, "epsilon_start": 0.04, "max_iter": 12, "n_anchors": 20}
+    plan = gromov_wasserstein_sampled(x, y, polish_iters=300, **options | OPTIONS[kind]).plan
+    of, scale = plan._of, plan._settings.cost_scale
+    assert of.x is not None and of.y is not None
+    kept = {name: option for name, option in OPTIONS[kind].items() if name in ("rho_a", "rho_b", "mass")}
+    expected = sinkhorn(
+        of.x[0], of.y[0], cost_scale=scale, epsilon=0.02, max_iter=20000, tol=1e-9, **kept
+    ).plan
+    # The last one changes no sum by more than 2e-4 of it.
+    assert float((plan.dense() - expected.dense()).abs().sum()) <= 1e-3 * float(expected.mass())
+
+
 def test_landmarks_stand_for_geodesics() -> None:
     """Their metric is exact from a landmark, never too long, and short by at most twice the way to the nearest one."""
     x, y = spiral(300, 0), swiss_roll(350, 1)
