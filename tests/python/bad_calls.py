@@ -48,6 +48,8 @@ class BadCall(NamedTuple):
     message: str
     cpu_only: bool = False
     """Whether CUDA refuses, or allows, the call for another reason."""
+    gpu_message: str | None = None
+    """The message on a GPU, where it is another one."""
 
 
 BadCalls = dict[str, BadCall]

@@ -59,7 +59,9 @@ ON_GPU = [
 
 def refused(name: str, given: Given) -> BaseException:
     """The error, once it is the one expected."""
-    call, error, message, _ = CALLS[name]
+    call, error, message, _, gpu_message = CALLS[name]
+    if gpu_message and given.device.type == "cuda":
+        message = gpu_message
     with pytest.raises(error) as caught:
         call(given)
     # The operators' messages are followed by torch's trace.

@@ -57,6 +57,13 @@ SERIES: dict[str, tuple[Any, str]] = {
     "another device": (lambda g: {"y": g.y.to("meta")}, "y: expected the device of x, DEVICE, got meta"),
     "lengths elsewhere": (lambda g: {"x_lengths": ints(g, 1, 2, 3).to("meta")}, "x_lengths: expected the device of x, DEVICE, got meta"),
 }  # fmt: skip
+# CUDA takes half types: what soft_dtw and soft_dtw_alignment say there.
+_TAKEN = "x: expected dtype float32, float64, float16 or bfloat16, got dtype "
+WITH_HALVES = {
+    "integers": _TAKEN + "Long",
+    "complex": _TAKEN + "ComplexFloat",
+    "float16": "y: expected the dtype of x, dtype Half, got dtype Float",
+}
 CPU_ONLY: dict[str, tuple[Any, str]] = {
     f"{name} {bad}": ({name: torch.tensor([1, 1, bad], dtype=torch.int32)}, f"{name}: expected between 1 and {limit}, got {bad} at index 2")
     for name, limit in (("x_lengths", "N"), ("y_lengths", "M"))
@@ -160,12 +167,14 @@ def _calls() -> BadCalls:
         ("soft_dtw_cost_jvp", COSTS | COST_TANGENTS | HARD, False),
         ("soft_dtw_cost_jvp", SETTINGS, True),
     ):
+        halves = WITH_HALVES if name in ("soft_dtw", "soft_dtw_alignment") else {}
         for what, (change, message) in changes.items():
             calls[f"torch.ops.warpalign.{name}: {what}"] = BadCall(
                 lambda g, name=name, change=change: _call(name, change, g),
                 RuntimeError,
                 "warpalign: " + message,
                 cpu_only,
+                "warpalign: " + halves[what] if what in halves else None,
             )
     for name, limit in (("n_lengths", "N"), ("m_lengths", "M")):
         for bad in (0, 7, -(2**31)):
