@@ -24,7 +24,9 @@ def results_of(module: LSTM, x: Tensor, hx: tuple[Tensor, Tensor], **given: Any)
     values = [y, h_n, c_n, h_all, c_all]
     factors = [torch.randn(v.shape, dtype=torch.float64).to(v) for v in values]
     loss = sum((v * factor).sum() for v, factor in zip(values, factors, strict=True))
-    return [t.double().cpu() for t in (*values, *torch.autograd.grad(loss, [*leaves, *module.parameters()]))]
+    gradients = torch.autograd.grad(loss, [*leaves, *module.parameters()])
+    # Without its graph: a graph that lives on ties its parameters to the default stream, which no capture allows.
+    return [t.detach().double().cpu() for t in (*values, *gradients)]
 
 
 CASES: dict[str, dict[str, Any]] = {
