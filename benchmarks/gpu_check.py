@@ -4,7 +4,7 @@
 Needs Python with torch, numpy and pytest, CMake and nvcc, and no network. Writes one JSON file of flat rows,
 benchmarks/results/<gpu>/<date>-<commit>.json, and prints a short table last. What it measures of an operator is
 described by benchmarks/<operator>/suite.py. A step that fails is recorded and the others still run; the exit
-status is then 1. With --device cpu the same steps run on the CPU, as far as they exist there.
+status is then 1. The whole output of a test run or a sanitizer that fails is kept in a folder beside the JSON file. With --device cpu the same steps run on the CPU, as far as they exist there.
 """
 
 from __future__ import annotations
@@ -123,6 +123,13 @@ def tail(output: str, count: int = 25) -> None:
     print("\n".join("    " + line for line in output.splitlines()[-count:]), flush=True)
 
 
+def keep(output: str, log: Path) -> None:
+    """The whole output of a step that failed: what matters may stand far above its last lines."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(output)
+    print(f"    whole output: {log}", flush=True)
+
+
 def build(device: torch.device) -> Row:
     """The PyTorch libraries for this device's own architecture, installed beside the Python sources."""
     start = time.perf_counter()
@@ -151,7 +158,7 @@ def build(device: torch.device) -> Row:
     return check("build", "passed", options[-1].removeprefix("-DWARPALIGN_"), start)
 
 
-def python_tests(device: torch.device, operators: list[str]) -> Row:
+def python_tests(device: torch.device, operators: list[str], logs: Path) -> Row:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -170,6 +177,7 @@ def python_tests(device: torch.device, operators: list[str]) -> Row:
     count = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
     if status not in (0, 5):  # 5: no test has the mark
         tail(output)
+        keep(output, logs / "pytest.txt")
     bad = count["failures"] + count["errors"]
     detail = f"{count['tests'] - bad - count['skipped']} passed, {bad} failed, {count['skipped']} skipped"
     return check("pytest", "passed" if status == 0 else "skipped" if status == 5 else "failed", detail, start)
@@ -199,7 +207,7 @@ def cpp_tests() -> Row:
     return check("C++ tests", "failed" if failed else "passed", detail, start)
 
 
-def sanitizer(tool: str, suite: Suite) -> Row:
+def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     """Small shapes of every kernel of an operator under one tool of compute-sanitizer."""
     start = time.perf_counter()
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -217,6 +225,7 @@ def sanitizer(tool: str, suite: Suite) -> Row:
         return check(tool, "skipped", "compute-sanitizer does not work on this machine", start, suite.name)
     if status != 0:
         tail(output, 40)
+        keep(output, logs / f"{tool}-{suite.name}.txt")
         return check(
             tool,
             "failed",
@@ -338,6 +347,7 @@ def main() -> int:
     cuda = device.type == "cuda"
     name = device_name(device)
     target, commit = result_path(arguments, name)
+    logs = target.with_suffix("")
     print(f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}, commit {commit}", flush=True)
     rows: list[Row] = []
 
@@ -353,11 +363,11 @@ def main() -> int:
         record(check("import", "failed", str(error).splitlines()[0][:200], time.perf_counter()))
         return 1
     if not arguments.skip_tests:
-        record(python_tests(device, arguments.suite), cpp_tests())
+        record(python_tests(device, arguments.suite, logs), cpp_tests())
     if cuda and not arguments.skip_sanitizer:
         for suite in chosen:
             for tool in SANITIZERS + (MORE_SANITIZERS if arguments.all_sanitizers else ()):
-                record(sanitizer(tool, suite))
+                record(sanitizer(tool, suite, logs))
     for suite in chosen:
         record(determinism(device, 5 if arguments.quick else 100, suite))
     measured: list[tuple[Suite, list[Size], list[Row]]] = []

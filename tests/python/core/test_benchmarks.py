@@ -114,6 +114,15 @@ def test_kernels_of_the_libraries() -> None:
     assert len(launches("transport")) == 48
 
 
+def test_gpu_check_keeps_what_a_sanitizer_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Error: Race reported\n" + "frame\n" * 99 + "RACECHECK SUMMARY: 1 hazard displayed\n"
+    monkeypatch.setattr(gpu_check.shutil, "which", lambda program: sys.executable)
+    monkeypatch.setattr(gpu_check, "command", lambda *arguments, **environment: (99, said))
+    row = gpu_check.sanitizer("racecheck", SUITE, tmp_path / "logs")
+    assert (row["status"], row["detail"]) == ("failed", "RACECHECK SUMMARY: 1 hazard displayed")
+    assert (tmp_path / "logs" / "racecheck-soft_dtw.txt").read_text() == said
+
+
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
     status, _, errors = run(gpu_check, "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
     assert status == 2
