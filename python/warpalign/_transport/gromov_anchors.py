@@ -24,9 +24,8 @@ _LEAST_SHARE = 1e-3  # Old plans that together have less than this share are dro
 _MOST_PLANS = 8  # plans kept for drawing anchors
 _FIRST_ROWS = 500  # points whose distances give a set's extent
 _FIRST_ITERATIONS = 20  # Sinkhorn iterations of the first plan
-_PARTIAL_AT_ONCE = (
-    64  # iterations of a partial plan in one call, which finds its mass anew: 8 leave 2e-4 of it, 64 1e-7
-)
+# Iterations of a partial plan in one call. Each call finds the mass anew: 8 leave 2e-4 of it elsewhere, 64 1e-7.
+_PARTIAL_AT_ONCE = 64
 _STANDS = 2e-4  # the last iterations end when one of them changes no sum of the plan by this share
 _ROWS_AT_ONCE = 80
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
