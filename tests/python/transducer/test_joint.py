@@ -313,7 +313,9 @@ def test_random_calls(name: str, device: torch.device) -> None:
         where = f"{name}, seed {seed}"
         single = 2.3e-16 if dtype == torch.float64 else 1.2e-7
         half = dtype in (torch.float16, torch.bfloat16)
-        product = single if device.type == "cpu" or not half else torch.finfo(dtype).eps
+        # Products of GPUs, and of CPUs with AVX512_BF16, round the hidden layer to the half type.
+        rounds = half and (device.type != "cpu" or dtype == torch.bfloat16)
+        product = torch.finfo(dtype).eps if rounds else single
         torch.testing.assert_close(
             values.double(), wanted, rtol=16 * product, atol=400 * product, equal_nan=True, msg=where
         )
