@@ -112,7 +112,7 @@ void set_steps(SoftDtwProblem& problem, const Settings& settings, const Tensor& 
   if (settings.y_mask) problem.y_mask = check_mask(*settings.y_mask, "y_mask", y);
 }
 
-// Of an output: float32 for series of half types.
+// An output's dtype: float32 for series of half types.
 ScalarType result_dtype(const Tensor& x) {
   return x.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }

@@ -55,9 +55,9 @@ struct TransducerJointProblem {
   // device, wanted if p > 0; the same in both calls.
   double dropout = 0;
   const std::uint64_t* seed = nullptr;
-  // Nodes go through the workspace in chunks of at most so many bytes with what else is there, but for a list
-  // of the nodes, 4 bytes each, on a GPU; at least 0. A limit that nothing fits in counts as the least that
-  // works. Gradients by weight and bias are sums of chunks, so that their last bits depend on it.
+  // The most bytes of workspace, at least 0: nodes go through it in chunks. A GPU's list of all nodes, 4
+  // bytes each, is not counted. A limit that nothing fits in counts as the least that works. Gradients by
+  // weight and bias are sums of chunks, so their last bits depend on the limit.
   std::int64_t workspace_limit = std::int64_t{48} << 20;
 };
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-_LEAST_ENTRIES = 1 << 20  # of a plan; smaller problems spend their time elsewhere
+_LEAST_ENTRIES = 1 << 20  # A plan has so many at least: smaller problems spend their time elsewhere.
 _ALIGNED = 8  # extents of factors are multiples, as matrix units want them
 _PLAN_SIZE = 2.0**15
 

@@ -50,7 +50,7 @@ template <class T>
 struct ClusterPlan {
   const cuda::Kernel<ClusterParams<T>>* kernel = nullptr;  // null: it does not
   int ranks = 0, slices = 0, tiles = 0;
-  int clusters = 0;  // of all directions
+  int clusters = 0;  // all directions together have so many
   int resident = 0;  // at once
   int in_turn = 0;   // tiles, one after the other
   std::size_t shared_bytes = 0;

@@ -24,13 +24,13 @@ constexpr int kClusterThreads = kClusterWarps * cuda::kWarpSize;
 constexpr int kFewestRanks = 2, kMostRanks = 16;  // blocks of a cluster; one alone gets no messages
 constexpr int kWarpUnits = 4;                     // 16-bit elements of a word
 constexpr int kBlockUnits = kClusterWarps * kWarpUnits;
-constexpr int kTileWords = 32;  // of a k-step of 16 columns and 8 rows
+constexpr int kTileWords = 32;  // a k-step of 16 columns and 8 rows has so many words
 
 template <class T>
 struct ClusterParams {
   CudaCell<T> cell[2];
   int ranks;   // blocks of a cluster
-  int slices;  // of a direction
+  int slices;  // a direction has so many
   int tiles;   // of a slice
   Places places;
 };
