@@ -141,31 +141,37 @@ Tensor scores_op(const Tensor& frame, const MaybeTensor& lengths, const Tensor& 
   return scores;
 }
 
-std::tuple<Tensor, Tensor> run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor& log_prob,
-                                      const MaybeTensor& lengths, const Tensor& first,
-                                      const char* first_name) {
+// The next walk and log-probability, the label found, and whether there is one.
+using GreedyFound = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+GreedyFound run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor& log_prob,
+                       const MaybeTensor& lengths, const Tensor& first, const char* first_name) {
   check_contiguous(walk, "walk", "(B, 5)", {p.batch, kWalkNumbers}, ScalarType::Int, first, first_name);
   check_contiguous(log_prob, "log_prob", "(B,)", {p.batch}, ScalarType::Double, first, first_name);
   p.lengths = lengths_of(lengths, first, first_name, p.batch);
   const Tensor next_walk = allocate(walk, {p.batch, kWalkNumbers});
   const Tensor next_log_prob = allocate(log_prob, {p.batch});
+  const Tensor token = allocate(walk, {p.batch}, true, ScalarType::Long);
+  const Tensor found = allocate(walk, {p.batch}, true, ScalarType::Bool);
   p.walk = static_cast<const TransducerWalk*>(walk.const_data_ptr());
   p.log_prob = static_cast<const double*>(log_prob.const_data_ptr());
   p.next_walk = static_cast<TransducerWalk*>(next_walk.mutable_data_ptr());
   p.next_log_prob = static_cast<double*>(next_log_prob.mutable_data_ptr());
+  p.token = static_cast<std::int64_t*>(token.mutable_data_ptr());
+  p.found = static_cast<bool*>(found.mutable_data_ptr());
   call_core(
       first, 0, false,
       [&](const Execution& execution) { return transducer_greedy_step_workspace_bytes(p, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return transducer_greedy_step(p, workspace, execution);
       });
-  return {next_walk, next_log_prob};
+  return {next_walk, next_log_prob, token, found};
 }
 
-std::tuple<Tensor, Tensor> greedy_op(const Tensor& walk, const Tensor& log_prob, const MaybeTensor& lengths,
-                                     const Tensor& scores, int64_t frames, bool tdt, int64_t blank,
-                                     const std::vector<int64_t>& durations,
-                                     const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+GreedyFound greedy_op(const Tensor& walk, const Tensor& log_prob, const MaybeTensor& lengths,
+                      const Tensor& scores, int64_t frames, bool tdt, int64_t blank,
+                      const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids,
+                      int64_t max_symbols) {
   if (scores.dim() != 3 || !scores.is_contiguous()) {
     fail("scores", "a contiguous tensor (B, window, columns)", shape_of(scores));
   }
@@ -179,12 +185,11 @@ std::tuple<Tensor, Tensor> greedy_op(const Tensor& walk, const Tensor& log_prob,
   return run_greedy(p, walk, log_prob, lengths, scores, "scores");
 }
 
-std::tuple<Tensor, Tensor> greedy_joint_op(const Tensor& walk, const Tensor& log_prob,
-                                           const MaybeTensor& lengths, const Tensor& encoder,
-                                           const Tensor& predictor, const Tensor& weight,
-                                           const MaybeTensor& bias, int64_t activation, int64_t window,
-                                           bool tdt, int64_t blank, const std::vector<int64_t>& durations,
-                                           const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+GreedyFound greedy_joint_op(const Tensor& walk, const Tensor& log_prob, const MaybeTensor& lengths,
+                            const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
+                            const MaybeTensor& bias, int64_t activation, int64_t window, bool tdt,
+                            int64_t blank, const std::vector<int64_t>& durations,
+                            const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
   TransducerGreedyStep p;
   p.dtype = real_dtype(encoder, "encoder");
   p.joint =

@@ -56,10 +56,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // walk (B, 5): the numbers of TransducerWalk, int32; log_prob (B,), float64.
   library.def(
       "transducer_greedy_step(Tensor walk, Tensor log_prob, Tensor? lengths, Tensor scores, *, int "
-      "frames, " WARPALIGN_DECODING ") -> (Tensor walk, Tensor log_prob)");
+      "frames, " WARPALIGN_DECODING ") -> (Tensor walk, Tensor log_prob, Tensor token, Tensor found)");
   library.def("transducer_greedy_joint_step(Tensor walk, Tensor log_prob, Tensor? lengths, " WARPALIGN_JOINT
               ", *, int activation=0, int window=1, " WARPALIGN_DECODING
-              ") -> (Tensor walk, Tensor log_prob)");
+              ") -> (Tensor walk, Tensor log_prob, Tensor token, Tensor found)");
   // hypothesis (B, 2 K, 4) and nodes (B, capacity, 4): the numbers of TransducerHypothesis and
   // TransducerNode, int32; log_prob (B, 2 K), float64; hash (B, 2 K), int64; scores (B, 2 K, columns);
   // label_scores (B, 2 K, V).

@@ -113,6 +113,8 @@ struct TransducerGreedyStep {
   const double* log_prob = nullptr;      // (B,): sum of the weights of the arcs taken so far
   TransducerWalk* next_walk = nullptr;   // (B,), out
   double* next_log_prob = nullptr;       // (B,), out
+  std::int64_t* token = nullptr;         // (B,), out, or null: the label found, or 0
+  bool* found = nullptr;                 // (B,), out, or null: whether a label was found
 };
 
 std::size_t transducer_greedy_step_workspace_bytes(const TransducerGreedyStep& problem,

@@ -155,7 +155,8 @@ Status check_greedy(const TransducerGreedyStep& p, const Execution& execution) {
            check_aligned("walk", p.walk, kWalk), check_not_null("log_prob", p.log_prob),
            check_aligned("log_prob", p.log_prob, kSum), check_not_null("next_walk", p.next_walk),
            check_aligned("next_walk", p.next_walk, kWalk), check_not_null("next_log_prob", p.next_log_prob),
-           check_aligned("next_log_prob", p.next_log_prob, kSum)});
+           check_aligned("next_log_prob", p.next_log_prob, kSum),
+           check_aligned("token", p.token, alignof(std::int64_t))});
       !s.ok()) {
     return s;
   }

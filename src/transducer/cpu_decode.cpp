@@ -198,10 +198,7 @@ void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int
       }
     }
   }
-  for (std::int32_t k = 0; k < count; ++k) {
-    p.next_walk[first + k] = walkers[k].walk;
-    p.next_log_prob[first + k] = walkers[k].log_prob;
-  }
+  for (std::int32_t k = 0; k < count; ++k) leave(p, first + k, walkers[k].walk, walkers[k].log_prob);
 }
 
 // The crew of a step of beam search.

@@ -113,6 +113,15 @@ WARPALIGN_ANYWHERE inline bool take(const BestArc& arc, const TransducerDecoding
   return false;
 }
 
+// Writes where a step leaves an utterance.
+WARPALIGN_ANYWHERE inline void leave(const TransducerGreedyStep& p, std::int32_t utterance,
+                                     const TransducerWalk& walk, double log_prob) {
+  p.next_walk[utterance] = walk;
+  p.next_log_prob[utterance] = log_prob;
+  if (p.token) p.token[utterance] = walk.label < 0 ? 0 : walk.label;
+  if (p.found) p.found[utterance] = walk.label >= 0;
+}
+
 // The walk at the beginning of a step: nothing found.
 WARPALIGN_ANYWHERE inline TransducerWalk begun(const TransducerWalk& before) {
   return {before.frame, before.symbols, -1, -1, 0};

@@ -213,6 +213,8 @@ def where(found: Tensor, new: State, old: State, axis: int) -> State:
     """A state: the new one where found (N,) says so, else the old one."""
 
     def choose(one: Tensor, other: Tensor) -> Tensor:
+        if one.numel() == 0:
+            return one
         return torch.where(found.view([-1 if k == axis else 1 for k in range(one.dim())]), one, other)
 
     return mapped(choose, new, old)

@@ -32,12 +32,21 @@ def _(
     return encoder.new_empty(predictor.shape[0], window, weight.shape[0])
 
 
+def _greedy(walk: Tensor, log_prob: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return (
+        walk.new_empty(walk.shape),
+        log_prob.new_empty(log_prob.shape),
+        walk.new_empty(log_prob.shape, dtype=torch.int64),
+        walk.new_empty(log_prob.shape, dtype=torch.bool),
+    )
+
+
 @torch.library.register_fake("warpalign::transducer_greedy_step")  # type: ignore[untyped-decorator]
 def _(
     walk: Tensor, log_prob: Tensor, lengths: Tensor | None, scores: Tensor, **settings: object
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     check_devices("scores", scores=scores, walk=walk, log_prob=log_prob, lengths=lengths)
-    return walk.new_empty(walk.shape), log_prob.new_empty(log_prob.shape)
+    return _greedy(walk, log_prob)
 
 
 @torch.library.register_fake("warpalign::transducer_greedy_joint_step")  # type: ignore[untyped-decorator]
@@ -50,7 +59,7 @@ def _(
     weight: Tensor,
     bias: Tensor | None,
     **settings: object,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     check_devices(
         "encoder",
         encoder=encoder,
@@ -61,7 +70,7 @@ def _(
         weight=weight,
         bias=bias,
     )
-    return walk.new_empty(walk.shape), log_prob.new_empty(log_prob.shape)
+    return _greedy(walk, log_prob)
 
 
 @torch.library.register_fake("warpalign::transducer_beam_step")  # type: ignore[untyped-decorator]

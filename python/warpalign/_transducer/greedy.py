@@ -26,6 +26,8 @@ from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
 FRAME, SYMBOLS, LABEL, LABEL_FRAME, LABEL_DURATION = range(5)
 # Frames that a step looks at, where scores are made for all of them before the first label is known.
 _WINDOW_CUDA, _WINDOW_FUNCTION = 16, 4
+# On a GPU few utterances look further: so many rows of scores take as long as fewer.
+_MOST_WINDOW, _ROWS = 64, 256
 
 
 class GreedyState(NamedTuple):
@@ -113,7 +115,8 @@ def transducer_greedy_decode(
     every = check_count(labels_per_round, "labels_per_round")
     before = _initial(model) if state is None else _check_state(state, model)
     with naming_arguments():
-        walks, after = _search(model, before, every if model.encoder.is_cuda else 1)
+        search = _search_cuda(model, before, every) if model.encoder.is_cuda else _search_cpu(model, before)
+    walks, after = search
     return _hypotheses(walks, after, before, model.encoder.dtype)
 
 
@@ -139,12 +142,16 @@ def _check_state(state: object, model: Model) -> GreedyState:
     return state
 
 
-def _step(model: Model, walk: Tensor, log_prob: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Every utterance to its next label, as far as the step looks."""
+def _step(
+    model: Model, walk: Tensor, log_prob: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Every utterance to its next label, as far as the step looks: walk, log_prob, the label or 0, whether there is one."""
     result: Any
     if isinstance(model.joint, JointWeights):
         # On a CPU a step looks no further than it has to.
-        window = min(_WINDOW_CUDA, model.frames) if model.encoder.is_cuda else model.frames
+        window = model.frames
+        if model.encoder.is_cuda:
+            window = min(window, _MOST_WINDOW, max(_WINDOW_CUDA, _ROWS // max(model.batch, 1)))
         result = greedy_joint_step(
             walk,
             log_prob,
@@ -161,43 +168,81 @@ def _step(model: Model, walk: Tensor, log_prob: Tensor, rows: Tensor) -> tuple[T
         result = greedy_step(
             walk, log_prob, model.lengths, scores, frames=model.frames, **model.arcs._asdict()
         )
-    walk, log_prob = result
-    return walk, log_prob
+    walk, log_prob, tokens, found = result
+    return walk, log_prob, tokens, found
 
 
-def _search(model: Model, state: GreedyState, every: int) -> tuple[Tensor, GreedyState]:
+class _Place(NamedTuple):
+    """Where all utterances are between two steps."""
+
+    rows: Tensor
+    predictor: State
+    walk: Tensor
+    log_prob: Tensor
+
+
+def _read(model: Model, place: _Place, tokens: Tensor, found: Tensor) -> tuple[Tensor, State]:
+    """The predictor's rows and state behind the labels that were found."""
+    rows, predictor = model.step(tokens, place.predictor)
+    rows = torch.where(found[:, None], rows, place.rows)
+    return rows, where(found, predictor, place.predictor, model.batch_axis)
+
+
+def _nothing_to_do(model: Model) -> bool:
+    return model.batch == 0 or (model.frames == 0 and not isinstance(model.joint, JointWeights))
+
+
+def _search_cpu(model: Model, state: GreedyState) -> tuple[Tensor, GreedyState]:
     """(steps, B, 5) walks of all steps, and where the stream stands behind the chunk."""
-    rows, predictor, walk, log_prob, frames_before = state
-    limits = model.limits()
-    on_cpu = not model.encoder.is_cuda
-    last_frames = limits.tolist() if on_cpu else []
-    walks = []
-    ended = model.batch == 0 or (model.frames == 0 and not isinstance(model.joint, JointWeights))
+    place, limits = _Place(*state[:4]), model.limits()
+    last_frames = limits.tolist()
+    walks: list[Tensor] = []
+    ended = _nothing_to_do(model)
     while not ended:
+        walk, log_prob, tokens, found = _step(model, place.walk, place.log_prob, place.rows)
+        walks.append(walk)
+        # A list costs less than torch's operators on so few numbers.
+        frames, _, labels, *_ = walk.T.tolist()
+        ended = all(map(ge, frames, last_frames))
+        rows, predictor = place.rows, place.predictor
+        if min(labels) >= 0:
+            rows, predictor = model.step(tokens, predictor)
+        elif max(labels) >= 0:
+            rows, predictor = _read(model, place, tokens, found)
+        place = _Place(rows, predictor, walk, log_prob)
+    return _behind(torch.stack(walks) if walks else place.walk[None, :0], place, state, limits)
+
+
+def _search_cuda(model: Model, state: GreedyState, every: int) -> tuple[Tensor, GreedyState]:
+    """The same, in rounds of so many steps."""
+    limits = model.limits()
+
+    def run(place: _Place) -> tuple[_Place, tuple[Tensor, Tensor]]:
+        """A round: its walks, and whether an utterance has not ended."""
+        walks = []
         for _ in range(every):
-            walk, log_prob = _step(model, walk, log_prob, rows)
+            walk, log_prob, tokens, found = _step(model, place.walk, place.log_prob, place.rows)
             walks.append(walk)
-            labels = walk[:, LABEL]
-            if on_cpu:
-                # A list costs less than torch's operators on so few numbers.
-                frames, _, new, *_ = walk.T.tolist()
-                ended = all(map(ge, frames, last_frames))
-                if max(new) < 0:
-                    continue
-                if min(new) >= 0:
-                    rows, predictor = model.step(labels.long(), predictor)
-                    continue
-            found = labels >= 0
-            new_rows, new_predictor = model.step(labels.clamp(min=0).long(), predictor)
-            rows = torch.where(found[:, None], new_rows, rows)
-            predictor = where(found, new_predictor, predictor, model.batch_axis)
-        if not on_cpu:
-            ended = not bool((walk[:, FRAME] < limits).any())
-    next_walk = walk.clone()
-    next_walk[:, FRAME] -= limits
-    return (
-        torch.stack(walks) if walks else walk[None, :0].expand(0, -1, -1),
-        GreedyState(rows, predictor, next_walk, log_prob, frames_before + limits),
+            place = _Place(*_read(model, place, tokens, found), walk, log_prob)
+        return place, (torch.stack(walks), (place.walk[:, FRAME] < limits).any())
+
+    place = _Place(*state[:4])
+    if _nothing_to_do(model):
+        return _behind(place.walk[None, :0], place, state, limits)
+    all_walks: list[Tensor] = []
+    goes_on: Tensor | bool = True
+    while bool(goes_on):
+        place, (walks, goes_on) = run(place)
+        all_walks.append(walks)
+    return _behind(torch.cat(all_walks), place, state, limits)
+
+
+def _behind(walks: Tensor, place: _Place, before: GreedyState, limits: Tensor) -> tuple[Tensor, GreedyState]:
+    """The walks, and where the stream stands behind a chunk."""
+    walk = place.walk.clone()
+    walk[:, FRAME] -= limits
+    return walks, GreedyState(
+        place.rows, place.predictor, walk, place.log_prob, before.frames_before + limits
     )
 
 

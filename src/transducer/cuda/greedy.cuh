@@ -67,10 +67,7 @@ __global__ void __launch_bounds__(kGreedyFrames* cuda::kWarpSize)
     __syncthreads();
     if (!walks) break;
   }
-  if (threadIdx.x == 0) {
-    p.next_walk[b] = walk;
-    p.next_log_prob[b] = log_prob;
-  }
+  if (threadIdx.x == 0) leave(p, b, walk, log_prob);
 }
 
 }  // namespace warpalign::detail::transducer

@@ -190,7 +190,8 @@ std::vector<Found> run_greedy(const DecodeCase<Real>& c, const TransducerDecodin
   for (int step = 0; step <= c.frames * (d.max_symbols + 1); ++step) {
     const Buffer predictor(rows), before(walk), before_log_prob(log_prob);
     const Buffer after(walk.size() * sizeof(TransducerWalk)),
-        after_log_prob(log_prob.size() * sizeof(double));
+        after_log_prob(log_prob.size() * sizeof(double)), token(c.batch * sizeof(std::int64_t)),
+        found(c.batch);
     TransducerGreedyStep p;
     p.dtype = kDType<Real>;
     p.batch = c.batch;
@@ -203,6 +204,8 @@ std::vector<Found> run_greedy(const DecodeCase<Real>& c, const TransducerDecodin
     p.log_prob = static_cast<const double*>(before_log_prob.data());
     p.next_walk = static_cast<TransducerWalk*>(after.data());
     p.next_log_prob = static_cast<double*>(after_log_prob.data());
+    p.token = static_cast<std::int64_t*>(token.data());
+    p.found = static_cast<bool*>(found.data());
     std::vector<Real> scores(1);
     if (by_scores) {
       DecodeCase<Real> now = c;
@@ -217,11 +220,15 @@ std::vector<Found> run_greedy(const DecodeCase<Real>& c, const TransducerDecodin
                                 [&](Workspace w) { return transducer_greedy_step(p, w, execution); });
     walk = after.template read<TransducerWalk>(walk.size());
     log_prob = after_log_prob.template read<double>(log_prob.size());
+    const auto tokens = token.template read<std::int64_t>(c.batch);
+    const auto has_label = found.template read<unsigned char>(c.batch);
     bool ended = true;
     for (int b = 0; b < c.batch; ++b) {
       ended &= walk[b].frame >= c.lengths[b];
       all[b].end = walk[b].frame;
       all[b].log_prob = log_prob[b];
+      EXPECT_EQ(has_label[b], walk[b].label >= 0 ? 1 : 0);
+      EXPECT_EQ(tokens[b], std::max(walk[b].label, 0));
       if (walk[b].label < 0) continue;
       all[b].labels.push_back(walk[b].label);
       all[b].frames.push_back(walk[b].label_frame);

@@ -153,7 +153,7 @@ class Recurrent(torch.nn.Module):
         self.lstm = torch.nn.LSTM(5, hidden, num_layers=2)
 
     def initial_state(self, batch: int) -> dict[str, Any]:
-        zeros = torch.zeros(2, batch, self.lstm.hidden_size)
+        zeros = torch.zeros(2, batch, self.lstm.hidden_size, device=self.embedding.weight.device)
         return {"lstm": (zeros, zeros)}
 
     def step(self, tokens: Tensor, state: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
@@ -289,6 +289,8 @@ def test_opcheck(device: torch.device) -> None:
     scores = ops.transducer_scores(*arguments, window=2)
     assert (scores[2] == 0).all() and (scores[1] != 0).any()
     torch.library.opcheck(ops.transducer_greedy_step.default, (*given, scores), {"frames": 5} | settings)
+    walk, _, tokens, found = ops.transducer_greedy_step(*given, scores, frames=5, **settings)
+    assert torch.equal(found, walk[:, 2] >= 0) and torch.equal(tokens, walk[:, 2].clamp(min=0).long())
 
 
 def test_it_is_public() -> None:
