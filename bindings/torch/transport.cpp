@@ -53,25 +53,9 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> sinkhorn_potentials_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS,
                                                                   WARPALIGN_TRANSPORT_SETTING_PARAMETERS) {
-  const TransportTensors tensors WARPALIGN_TRANSPORT_TENSOR_LIST;
-  const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
-  const SinkhornProblem p = transport_problem(tensors, settings);
-  const Tensor like = tensors.first();
-  const int64_t batch = p.batch;
-  const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
-               f = allocate(like, {batch, p.n}), g = allocate(like, {batch, p.m});
-  SinkhornOutputs out;
-  out.value = value.mutable_data_ptr();
-  out.linear = linear.mutable_data_ptr();
-  out.f = f.mutable_data_ptr();
-  out.g = g.mutable_data_ptr();
-  call_core(
-      like, settings.precision, settings.batch_invariant,
-      [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
-      [&](Workspace workspace, const Execution& execution) {
-        return sinkhorn(p, out, workspace, execution);
-      });
-  return {value, linear, f, g};
+  const TransportPotentials found =
+      transport_potentials(WARPALIGN_TRANSPORT_TENSOR_LIST, WARPALIGN_TRANSPORT_SETTING_LIST);
+  return {found.value, found.linear, found.f, found.g};
 }
 
 // A tangent has the shape of what it moves, and the dtype.

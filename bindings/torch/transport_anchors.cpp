@@ -1,9 +1,13 @@
-// torch.ops.warpalign.{anchor_columns, anchor_coordinates}: tensors to the core's problems. The core refuses
-// host executions.
+// torch.ops.warpalign.{anchor_columns, anchor_coordinates, anchor_step}: tensors to the core's problems. The
+// core refuses host executions.
 #include <torch/csrc/stable/library.h>
+
+#include <tuple>
+#include <vector>
 
 #include "call.h"
 #include "checks.h"
+#include "transport_problem.h"
 #include "warpalign/gromov_anchors.h"
 
 namespace warpalign::torch_binding {
@@ -23,41 +27,55 @@ void check_array(const Tensor& tensor, const char* name, const Tensor& like, Sca
   }
 }
 
-Tensor anchor_columns_op(const Tensor& x, const Tensor& y, const Tensor& g, const std::optional<Tensor>& b,
-                         const Tensor& rows, double cost_scale, double epsilon, int64_t seed) {
+// The plan from whose rows columns are drawn.
+struct DrawnPlan {
+  const Tensor &x, &y, &g;
+  const MaybeTensor& b;
+  double cost_scale, epsilon;
+};
+
+// columns[first + s] for rows[first + s], s < count.
+void draw_columns(const DrawnPlan& plan, const Tensor& rows, const Tensor& columns, int64_t first,
+                  int64_t count, int64_t seed) {
+  const auto& [x, y, g, b, cost_scale, epsilon] = plan;
   if (x.dim() != 2) fail("x", "2 axes (N, D)", shape_of(x));
   check_array(x, "x", x, ScalarType::Float, -1, x.size(1));
   check_array(y, "y", x, ScalarType::Float, -1, x.size(1));
   check_array(g, "g", x, ScalarType::Float, y.size(0), -1);
   if (b) check_array(*b, "b", x, ScalarType::Float, y.size(0), -1);
   check_array(rows, "rows", x, ScalarType::Long, -1, -1);
-  const Tensor columns = allocate(x, {rows.size(0)}, true, ScalarType::Long);
   AnchorColumns p;
   p.n = narrowed(x.size(0));
   p.m = narrowed(y.size(0));
   p.dim = narrowed(x.size(1));
-  p.count = narrowed(rows.size(0));
+  p.count = narrowed(count);
   p.x = x.const_data_ptr();
   p.y = y.const_data_ptr();
   p.g = g.const_data_ptr();
   p.b = b ? b->const_data_ptr() : nullptr;
-  p.rows = static_cast<const std::int64_t*>(rows.const_data_ptr());
+  p.rows = static_cast<const std::int64_t*>(rows.const_data_ptr()) + first;
   p.cost_scale = cost_scale;
   p.epsilon = epsilon;
   p.seed = static_cast<std::uint64_t>(seed);
-  p.columns = static_cast<std::int64_t*>(columns.mutable_data_ptr());
+  p.columns = static_cast<std::int64_t*>(columns.mutable_data_ptr()) + first;
   call_core(
       x, 0, false, [&](const Execution&) { return anchor_columns_workspace_bytes(p); },
       [&](Workspace workspace, const Execution& e) { return anchor_columns(p, workspace, e); });
+}
+
+Tensor anchor_columns_op(const Tensor& x, const Tensor& y, const Tensor& g, const MaybeTensor& b,
+                         const Tensor& rows, double cost_scale, double epsilon, int64_t seed) {
+  const Tensor columns = allocate(x, {rows.numel()}, true, ScalarType::Long);
+  draw_columns({x, y, g, b, cost_scale, epsilon}, rows, columns, 0, rows.numel(), seed);
   return columns;
 }
 
-Tensor anchor_coordinates_op(const Tensor& x, const Tensor& anchors, const Tensor& unit, int64_t distance) {
+void write_coordinates(const Tensor& x, const Tensor& anchors, const Tensor& unit, int64_t distance,
+                       const Tensor& coordinates) {
   if (x.dim() != 2) fail("x", "2 axes (N, D)", shape_of(x));
   check_array(x, "x", x, ScalarType::Float, -1, x.size(1));
   check_array(anchors, "anchors", x, ScalarType::Long, -1, -1);
   check_array(unit, "unit", x, ScalarType::Float, 1, -1);
-  const Tensor coordinates = allocate(x, {x.size(0), anchors.size(0)});
   AnchorCoordinates p;
   p.n = narrowed(x.size(0));
   p.dim = narrowed(x.size(1));
@@ -70,7 +88,58 @@ Tensor anchor_coordinates_op(const Tensor& x, const Tensor& anchors, const Tenso
   call_core(
       x, 0, false, [](const Execution&) { return std::size_t{0}; },
       [&](Workspace, const Execution& e) { return anchor_coordinates(p, e); });
+}
+
+Tensor anchor_coordinates_op(const Tensor& x, const Tensor& anchors, const Tensor& unit, int64_t distance) {
+  const Tensor coordinates = allocate(x, {x.dim() > 0 ? x.size(0) : 0, anchors.numel()});
+  write_coordinates(x, anchors, unit, distance, coordinates);
   return coordinates;
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> anchor_step_op(
+    const Tensor& points_x, const Tensor& points_y, const Tensor& unit_x, const Tensor& unit_y,
+    int64_t distance_x, int64_t distance_y, const std::vector<Tensor>& xs, const std::vector<Tensor>& ys,
+    const std::vector<Tensor>& gs, const std::vector<double>& scales, const std::vector<double>& epsilons,
+    const std::vector<int64_t>& counts, const std::vector<int64_t>& seeds, const Tensor& rows,
+    const MaybeTensor& a, const MaybeTensor& b, const Tensor& f0, const Tensor& g0, double cost_scale,
+    double epsilon, double rho_a, double rho_b, double mass, int64_t iterations) {
+  const std::size_t plans = xs.size();
+  for (const std::size_t count :
+       {ys.size(), gs.size(), scales.size(), epsilons.size(), counts.size(), seeds.size()}) {
+    if (count != plans)
+      fail("xs", "lists of one length", std::to_string(plans) + " beside " + std::to_string(count));
+  }
+  const MaybeTensor drawn_b = b && b->dim() == 2 ? MaybeTensor(torch::stable::select(*b, 0, 0)) : b;
+  const int64_t size = rows.numel();
+  const Tensor columns = allocate(points_x, {size}, true, ScalarType::Long);
+  int64_t first = 0;
+  for (std::size_t h = 0; h < plans; ++h) {
+    if (counts[h] < 0 || counts[h] > size - first) {
+      fail("counts", "numbers >= 0 whose sum is that of the rows, " + std::to_string(size),
+           std::to_string(counts[h]));
+    }
+    draw_columns({xs[h], ys[h], gs[h], drawn_b, scales[h], epsilons[h]}, rows, columns, first, counts[h],
+                 seeds[h]);
+    first += counts[h];
+  }
+  if (first != size) fail("counts", "a sum of " + std::to_string(size), std::to_string(first));
+  const Tensor x = allocate(points_x, {1, points_x.size(0), size}),
+               y = allocate(points_x, {1, points_y.size(0), size});
+  write_coordinates(points_x, rows, unit_x, distance_x, x);
+  write_coordinates(points_y, columns, unit_y, distance_y, y);
+  const MaybeTensor none, given_x = x, given_y = y, f = f0, g = g0;
+  const TransportTensors tensors{given_x, given_y, none, a, b, none, none, none, f, g};
+  TransportSettings settings{};
+  settings.cost_scale = cost_scale;
+  settings.epsilon = epsilon;
+  settings.epsilon_factor = 0.5;
+  settings.rho_a = rho_a;
+  settings.rho_b = rho_b;
+  settings.mass = mass;
+  settings.max_iterations = iterations;
+  settings.precision = static_cast<int64_t>(Precision::kMedium);
+  const TransportPotentials found = transport_potentials(tensors, settings);
+  return {x, y, found.linear, found.f, found.g};
 }
 
 }  // namespace
@@ -80,4 +149,5 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("anchor_columns", TORCH_BOX(&anchor_columns_op));
   library.impl("anchor_coordinates", TORCH_BOX(&anchor_coordinates_op));
+  library.impl("anchor_step", TORCH_BOX(&anchor_step_op));
 }

@@ -128,4 +128,30 @@ inline SinkhornProblem transport_problem(const TransportTensors& t, const Transp
   return p;
 }
 
+// Potentials, the value and the linear part of each problem, without what takes one more pass over the costs.
+struct TransportPotentials {
+  Tensor value, linear, f, g;
+};
+
+inline TransportPotentials transport_potentials(const TransportTensors& tensors,
+                                                const TransportSettings& settings) {
+  const SinkhornProblem p = transport_problem(tensors, settings);
+  const Tensor like = tensors.first();
+  const int64_t batch = p.batch;
+  TransportPotentials found{allocate(like, {batch}), allocate(like, {batch}), allocate(like, {batch, p.n}),
+                            allocate(like, {batch, p.m})};
+  SinkhornOutputs out;
+  out.value = found.value.mutable_data_ptr();
+  out.linear = found.linear.mutable_data_ptr();
+  out.f = found.f.mutable_data_ptr();
+  out.g = found.g.mutable_data_ptr();
+  call_core(
+      like, settings.precision, settings.batch_invariant,
+      [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn(p, out, workspace, execution);
+      });
+  return found;
+}
+
 }  // namespace warpalign::torch_binding

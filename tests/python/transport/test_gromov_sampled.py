@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.python.helpers import assert_tensors_equal
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
-from warpalign._transport import gromov_anchors
+from warpalign._transport import anchor_ops, gromov_anchors, ops
 from warpalign._transport.gromov_geometry import _paths_to_landmarks, largest_differences
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
@@ -165,6 +166,41 @@ def test_options_on_a_gpu(kind: str, cuda: torch.device) -> None:
     assert float(plan.mass()) == pytest.approx(float(expected.mass()), rel=1e-3)
     difference = float((plan.dense().cpu().double() - expected.dense()).abs().sum())
     assert difference <= 1e-2 * float(expected.mass())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_step_in_one_call_is_its_parts(weighted: bool, cuda: torch.device) -> None:
+    """Bit by bit: two plans give columns for rows, all distances to the pairs are coordinates, and their problem is solved."""
+    n, m, counts, seeds = 70, 90, [19, 5], [3, 1 << 40]
+    points = spiral(n, 0).to(cuda), swiss_roll(m, 1).to(cuda)
+    units = [torch.tensor([size], device=cuda) for size in (1.5, 2.5)]
+    xs, ys = ([torch.rand(s, 7, device=cuda).half().float() for _ in counts] for s in (n, m))
+    gs, rows = [torch.rand(m, device=cuda) for _ in counts], torch.randint(n, (24,), device=cuda)
+    a, b = (torch.full((1, s), 1 / s, device=cuda) if weighted else None for s in (n, m))
+    f0, g0, of_b = torch.zeros(1, n, device=cuda), torch.zeros(1, m, device=cuda), None if b is None else b[0]
+    got = anchor_ops.step(
+        *points, *units, 1, 2, xs, ys, gs, [0.5, 0.25], [0.1, 0.2], counts, seeds, rows, a, b, f0, g0,
+        0.08, 0.05, 0.7, float("inf"), 0.0, 3,
+    )  # fmt: skip
+    columns = [
+        anchor_ops.columns(x, y, g, of_b, some, scale, epsilon, seed)
+        for x, y, g, some, scale, epsilon, seed in zip(
+            xs, ys, gs, rows.split(counts), (0.5, 0.25), (0.1, 0.2), seeds, strict=True
+        )
+    ]
+    x = anchor_ops.coordinates(points[0], rows, units[0], 1)[None]
+    y = anchor_ops.coordinates(points[1], torch.cat(columns), units[1], 2)[None]
+    settings: dict[str, Any] = {"cost_scale": 0.08, "epsilon": 0.05, "rho_a": 0.7, "rho_b": float("inf")}
+    _, linear, f, g = ops.sinkhorn_potentials(
+        x, y, None, a, b, None, None, None, f0, g0, max_iterations=3, precision=2, tolerance=0.0, **settings
+    )
+    assert_tensors_equal(got, (x, y, linear, f, g))
+    with pytest.raises(RuntimeError, match="counts: expected a sum of 24, got 23"):
+        anchor_ops.step(
+            *points, *units, 1, 2, xs, ys, gs, [0.5, 0.25], [0.1, 0.2], [18, 5], seeds, rows, a, b, f0, g0,
+            0.08, 0.05, 0.7, float("inf"), 0.0, 3,
+        )  # fmt: skip
 
 
 @pytest.mark.gpu
