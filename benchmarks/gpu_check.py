@@ -379,6 +379,8 @@ def main() -> int:
             sizes = suite.quick_sizes if arguments.quick else suite.sizes
             wanted = [size for size in sizes if re.search(arguments.rows, size.name)]
             measured.append((suite, wanted, table(suite, wanted, device, name, budget_s, record)))
+            if cuda and suite.eager and not arguments.rows:
+                record({"op": f"{suite.name}_eager", "device": name, **suite.eager(device)})
     for suite in chosen if cuda else ():
         record(*kernels(suite, device))
     for suite in chosen:

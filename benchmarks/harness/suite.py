@@ -46,6 +46,8 @@ class Suite:
     """The module that measures over every length, in a file of its own (`--sweep`)."""
     launches: Callable[[], dict[str, int]] | None = None
     """How often this process has launched each CUDA kernel of the operator."""
+    eager: Callable[[torch.device], Row] | None = None
+    """(GPU) -> host times of the smallest eager step, in microseconds: a row whose `op` is the name and "_eager"."""
 
 
 def operators(module: str) -> list[str]:

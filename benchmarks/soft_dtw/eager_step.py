@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import warpalign
+from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import least_thread_s
 
 ROUNDS, STEPS = 40, 50
@@ -80,6 +81,16 @@ def measured(device: torch.device) -> dict[str, float]:
         },
         device,
     )
+
+
+def row(device: torch.device) -> Row:
+    """The same as columns of a result: with tensors on the device, and in the same run with tensors on its CPU."""
+    places = {"": device, "cpu_": torch.device("cpu")}
+    return {
+        f"{prefix}{name}_us": rounded(us)
+        for prefix, place in places.items()
+        for name, us in measured(place).items()
+    }
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from functools import partial
 
 from benchmarks.harness.kernels import launches
 from benchmarks.harness.suite import Suite
+from benchmarks.soft_dtw import eager_step
 from benchmarks.soft_dtw.measure import measure, not_reproducible
 from benchmarks.soft_dtw.sizes import QUICK_CELLS, SIZES
 
@@ -26,4 +27,5 @@ SUITE = Suite(
     sanitizer="benchmarks.soft_dtw.sanitize",
     sweep="benchmarks.soft_dtw.sweep",
     launches=partial(launches, "soft_dtw"),
+    eager=eager_step.row,
 )

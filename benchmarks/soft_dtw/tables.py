@@ -114,7 +114,26 @@ def gpu_detail() -> str:
         f" A step through an autograd.Function that computes nothing takes {number(row['step_ms'])} ms there."
         for row in empty
     )
-    return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}"
+    return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}{eager_times()}"
+
+
+def eager_times() -> str:
+    """The host's time of the smallest step, next to a function that computes nothing in the same run."""
+    rows = newest([row for row in tables.load("nvidia-*/*.json") if row["op"] == "soft_dtw_eager"], "device")
+
+    def said(row: Row, place: str, prefix: str) -> str:
+        ours, empty, alone = (row[f"{prefix}{name}_us"] for name in ("soft_dtw", "nothing", "no_grad"))
+        return (
+            f" {place}: a step {number(ours)} µs, {ours / empty:.2f} times that of a function that computes nothing "
+            f"({number(empty)} µs); a forward without gradients {number(alone)} µs, {alone / empty:.2f} times."
+        )
+
+    return "".join(
+        f" The calling thread's CPU time of one pair of two steps ({origin([row])})."
+        + said(row, "Tensors on the GPU", "")
+        + said(row, "On the CPU", "cpu_")
+        for row in rows
+    )
 
 
 def gpu_precision() -> str:
