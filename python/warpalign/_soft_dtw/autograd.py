@@ -59,32 +59,36 @@ def _run(
     return result
 
 
-class _EagerSeries(torch.autograd.Function):
-    """The value of _Series where nothing is traced, at half of the host's time.
+class _EagerValue(torch.autograd.Function):
+    """The value of _Series or _Cost where nothing is traced, at half of the host's time.
 
-    Its context is not set up after forward, and it has no outputs that only a trace must see.
+    Its context is not set up after forward, and it has no outputs that only a trace must see. `others` has the call's
+    tensors, `run(of)` for the value and the gradients by the tensors before, and `differentiate(grad_value, gradients,
+    of, wanted)`.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, gammas: Tensor | None, others: tuple[Any, ...]) -> Tensor:
-        of, needs, settings = others
-        value, *ctx.gradients = _run(of, needs, False, settings)
-        ctx.needs, ctx.settings = needs, settings
+    def forward(ctx: Any, first: Tensor, second: Tensor | None, third: Tensor | None, others: Any) -> Tensor:
+        of, ctx.run, ctx.differentiate = others
+        value: Tensor
+        value, *ctx.gradients = ctx.run(of)
+        ctx.kind, ctx.wanted = type(of), len(ctx.gradients)
         ctx.save_for_backward(*of)
         return value
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = ctx.needs_input_grad[:3]
+        wanted = ctx.needs_input_grad[: ctx.wanted]
+        others = (None,) * (4 - ctx.wanted)
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is not None and may_write_in_place(grad_value):
             # Nobody else has these gradients: scaled where they are, a step holds them once.
-            return *scaled_in_place(grad_value, gradients, wanted), None
-        of = Pairs(*ctx.saved_tensors)
+            return *scaled_in_place(grad_value, gradients, wanted), *others
+        of = ctx.kind(*ctx.saved_tensors)
         if gradients is None:  # a second backward through the same graph
             with torch.no_grad():
-                _, *gradients = _run(of, ctx.needs, False, ctx.settings)
-        return *_gradients(grad_value, tuple(gradients), of, wanted, ctx.settings), None
+                _, *gradients = ctx.run(of)
+        return *ctx.differentiate(grad_value, tuple(gradients), of, wanted), *others
 
 
 class _Series(torch.autograd.Function):
@@ -204,11 +208,7 @@ class _Cost(torch.autograd.Function):
         costs, gradients = split(Costs, ctx.saved_tensors)
         of, _ = split(Costs, ctx.needs_input_grad)
         wanted = (of.cost, of.gammas)
-        if needs_graph():
-            found = apply(CostGradient, grad_value, *gradients, *costs, wanted, ctx.settings)
-        else:
-            found = scaled(grad_value, gradients, wanted)
-        grad_cost, grad_gammas = only_wanted(wanted, found)
+        grad_cost, grad_gammas = _cost_gradients(grad_value, gradients, costs, wanted, ctx.settings)
         return of_inputs(ctx, *by_name(Costs, cost=grad_cost, gammas=grad_gammas))
 
     @staticmethod
@@ -217,6 +217,23 @@ class _Cost(torch.autograd.Function):
         costs, (needs, settings) = split(Costs, folded(inputs, in_dims, info.batch_size))
         needs = _wanted_below(needs, given.cost, given.gammas)
         return unfold(apply(_forward_mode_of(_Cost), *costs, needs, settings), info.batch_size)
+
+
+def _run_costs(of: Costs, needs: tuple[bool, bool], settings: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return _Cost.forward(*of, needs, settings)
+
+
+def _cost_gradients(
+    grad_value: Tensor,
+    gradients: tuple[Tensor, ...],
+    of: Costs,
+    wanted: tuple[bool, ...],
+    settings: tuple[Any, ...],
+) -> tuple[Tensor | None, ...]:
+    """As _gradients()."""
+    if needs_graph():
+        return only_wanted(wanted, apply(CostGradient, grad_value, *gradients, *of, wanted, settings))
+    return only_wanted(wanted, scaled(grad_value, gradients, wanted))
 
 
 class _CostForwardMode(_Cost):
@@ -343,7 +360,10 @@ def series(of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings)
     elif is_traced():
         value, *_ = apply(_forward_mode_of(_Series), *of, needs, False, given)
     else:
-        value = apply_unbound(_EagerSeries, of.x, of.y, of.gammas, (of, needs, given))
+        run = partial(_run, needs=needs, with_alignment=False, settings=given)
+        value = apply_unbound(
+            _EagerValue, of.x, of.y, of.gammas, (of, run, partial(_gradients, settings=given))
+        )
     return value
 
 
@@ -378,9 +398,14 @@ def cost_matrix(
     gamma, gammas = _split_gamma(gamma)
     of = of._replace(cost=_traceable(of.cost), gammas=gammas)
     needs_cost, needs_gamma = _needs_grad(of.cost), _needs_grad(gammas)
-    run = _Cost.forward if _is_plain(needs_cost or needs_gamma) else partial(apply, _forward_mode_of(_Cost))
-    needs = (needs_cost or with_alignment, needs_gamma)
-    value, alignment, _ = run(*of, needs, tuple(settings._replace(gamma=gamma)))
+    is_plain = _is_plain(needs_cost or needs_gamma)
+    needs, given = (needs_cost or with_alignment, needs_gamma), tuple(settings._replace(gamma=gamma))
+    if not (is_plain or with_alignment or is_traced()):
+        calls = partial(_run_costs, needs=needs, settings=given), partial(_cost_gradients, settings=given)
+        value = apply_unbound(_EagerValue, of.cost, gammas, None, (of, *calls))
+        return value, value.new_empty(0)
+    run = _Cost.forward if is_plain else partial(apply, _forward_mode_of(_Cost))
+    value, alignment, _ = run(*of, needs, given)
     return value, alignment
 
 
