@@ -78,5 +78,8 @@ Status make_panel(const Params& p, cudaStream_t stream);
 Status make_panel_gradients(const Params& p, cudaStream_t stream);
 // Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths and outside a band.
 Status copy_panel_alignment(const Params& p, cudaStream_t stream);
+// What the first and the last one do of a matrix, and of E, without a band.
+Status copy_matrix_to_panel(const Params& p, cudaStream_t stream);
+Status copy_panel_to_alignment(const Params& p, cudaStream_t stream);
 
 }  // namespace warpalign::detail::soft_dtw

@@ -16,13 +16,8 @@ namespace {
 constexpr int kChunk = 32;  // features in shared memory at a time
 
 // Where costs come from: a matrix, differences of the series, or products of them.
+// A matrix is copied here where there is a band.
 enum class CostsFrom : unsigned char { kMatrix, kDifferences, kProducts };
-
-// One tile's costs, [row][column]. A line's cells are in different banks.
-struct __align__(16) CostTile {
-  static constexpr int kStride = kPanelColumns + 4;
-  float of[kPanelRows * kStride];
-};
 
 // A chunk of the features of 64 rows and 64 columns: for differences, [feature][step].
 struct Chunks {
@@ -328,14 +323,15 @@ Status make_panel(const Params& p, cudaStream_t stream) {
     return launch(is_half ? panel_costs_kernel<kProducts, false, AnyHalf> : panel_costs_kernel<kProducts>,
                   sizeof(ProductMemory));
   }
-  const auto kernel = p.cost && p.band.kind != BandKind::kNone ? panel_costs_kernel<kMatrix, true>
-                      : p.cost                                 ? panel_costs_kernel<kMatrix>
-                      : has_panel_options(p)                   ? panel_costs_kernel<kDifferences, true>
-                                                               : panel_costs_kernel<kDifferences>;
+  if (p.cost && p.band.kind == BandKind::kNone) return copy_matrix_to_panel(p, stream);
+  const auto kernel = p.cost                 ? panel_costs_kernel<kMatrix, true>
+                      : has_panel_options(p) ? panel_costs_kernel<kDifferences, true>
+                                             : panel_costs_kernel<kDifferences>;
   return launch(kernel, sizeof(TileMemory));
 }
 
 Status copy_panel_alignment(const Params& p, cudaStream_t stream) {
+  if (p.band.kind == BandKind::kNone) return copy_panel_to_alignment(p, stream);
   return cuda::launch(panel_alignment_kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
 }
 

@@ -91,6 +91,12 @@ struct PanelTile {
   }
 };
 
+// One tile's costs or E, [row][column]. A line's cells are in different banks.
+struct __align__(16) CostTile {
+  static constexpr int kStride = kPanelColumns + 4;
+  float of[kPanelRows * kStride];
+};
+
 // From one row of factors in shared memory to the next. The fragments of a matrix product, 8 neighbouring
 // values of 4 rows, are in different banks.
 constexpr int kFactorStride = kPanelRows + 8;

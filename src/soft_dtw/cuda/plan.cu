@@ -46,9 +46,11 @@ Need need_of(const Call& call) {
   return need;
 }
 
-// What a panel, and what its sweeps keep, may take of the workspace: a constant, or twice the inputs.
-std::size_t panel_limit(const Need& need) {
-  const double inputs = 4.0 * need.batch * (static_cast<double>(need.n) + need.m) * need.dim;
+// What a panel, and what its sweeps keep, may take of the workspace: a constant, or twice the inputs. A
+// matrix counts where no band makes tiles fast.
+std::size_t panel_limit(const Need& need, bool has_matrix) {
+  const double n = need.n, m = need.m;
+  const double inputs = 4.0 * need.batch * (has_matrix ? n * m : (n + m) * need.dim);
   return std::max(most_panel_bytes, static_cast<std::size_t>(2 * inputs));
 }
 
@@ -78,12 +80,13 @@ bool turns_pay(const Need& need, Options in_panel, int warps, DeviceLimits devic
 
 // Distances of many features, and cost matrices, go to a panel where it holds all pairs, or where turns pay.
 // Whether a pair does must not depend on the batch where nothing of it may.
-PanelPlan panel_for(const Need& need, std::optional<Options> options, DeviceLimits device) {
+PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceLimits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
   const bool is_possible =
       need.arithmetic == Arithmetic::kFloat32 && options && (need.holds_cells || need.dim > kMostFewFeatures);
-  const std::size_t limit = need.batch_invariant ? most_panel_bytes : panel_limit(need);
+  const std::size_t limit =
+      need.batch_invariant ? most_panel_bytes : panel_limit(need, has_matrix && options == Options::kNone);
   if (!is_possible || static_cast<double>(plan.panel.pair_cells()) * sizeof(float) > limit) return plan;
   Need part = need;
   part.in_panel = true;
@@ -121,7 +124,7 @@ Plan plan_for(const Call& call, DeviceLimits device) {
   const Need need = need_of(call);
   const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(p.batch));
   Plan plan{};
-  const PanelPlan in_panel = panel_for(need, options_in_panel(p, call.out), device);
+  const PanelPlan in_panel = panel_for(need, options_in_panel(p, call.out), p.cost.data != nullptr, device);
   plan.panel_pairs = in_panel.pairs;
   plan.panel = in_panel.panel;
   plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);

@@ -74,28 +74,6 @@ TEST_P(SoftDtw, APairIsTheSameAloneAndInABatch) {
   }
 }
 
-// The same numbers, in memory of another order with NaN in between.
-template <typename T>
-Tensor<T> spread(const Tensor<T>& from, int batch, int rows, int columns,
-                 std::array<std::int64_t, 3> stride) {
-  Tensor<T> to;
-  to.stride = stride;
-  std::int64_t last = 0;
-  const int extents[] = {batch, rows, columns};
-  for (int axis = 0; axis < 3; ++axis) {
-    const std::int64_t reach = stride[axis] * (extents[axis] - 1);
-    last += std::abs(reach);
-    if (reach < 0) to.first -= reach;  // the axis runs backwards from its far end
-  }
-  to.data.assign(static_cast<std::size_t>(last + 1), static_cast<T>(kNan));
-  for (int b = 0; b < batch; ++b) {
-    for (int i = 0; i < rows; ++i) {
-      for (int d = 0; d < columns; ++d) to.at(b, i, d) = from.at(b, i, d);
-    }
-  }
-  return to;
-}
-
 template <typename T>
 void strided() {
   const int b = 3, n = 50, m = 40, dim = 5;

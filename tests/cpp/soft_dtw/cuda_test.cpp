@@ -316,6 +316,42 @@ TEST_F(SoftDtwCuda, ManyStripsOfManyFeatures) {
   }
 }
 
+// Sweeps read cost matrices where they are: by two columns where rows begin at even places, else by one.
+TEST_F(SoftDtwCuda, CostMatricesOfEverySizeAndStride) {
+  unsigned seed = 0;
+  for (std::int64_t n : {1, 2, 33, 63, 64, 65, 97, 200}) {
+    for (std::int64_t m : {1, 2, 31, 63, 64, 65, 66, 128, 129, 193, 640}) {
+      if (++seed % kThinning != 0) continue;
+      const unsigned turn = seed / kThinning;
+      const int pairs = 1 + static_cast<int>(turn % 3);
+      Batch<float> batch({pairs, static_cast<int>(n), static_cast<int>(m), 0}, 0.7, seed);
+      const std::array<std::int64_t, 3> layouts[] = {
+          {n * m, m, 1}, {n * (m + 1), m + 1, 1}, {n * m, 1, n}, {n * m, -m, 1}, {1, pairs * m, pairs}};
+      batch.cost = spread(batch.cost, pairs, batch.shape.n, batch.shape.m, layouts[turn % 5]);
+      if (turn % 4 == 0) {  // not at a multiple of 8 bytes
+        batch.cost.data.insert(batch.cost.data.begin(), static_cast<float>(kNan));
+        ++batch.cost.first;
+      }
+      for (Wanted wanted : {kValue, kEverything}) compare(batch, wanted);
+    }
+  }
+}
+
+// In an even matrix true lengths may be odd. Two helpers for each strip, one, and none.
+TEST_F(SoftDtwCuda, CostMatricesTakeRaggedLengths) {
+  for (int pairs : {2, 80, 140}) {
+    for (int m : {300, 333}) {
+      Batch<float> batch({pairs > 2 ? pairs / kThinning : 2, 100, m, 0}, 0.5, 84);
+      for (int b = 0; b < batch.shape.batch; ++b) {
+        batch.x_lengths.push_back(b % 3 == 0 ? 100 : 1 + b * 37 % 100);
+        batch.y_lengths.push_back(b % 3 == 1 ? m : 1 + b * 61 % m);
+      }
+      batch.fill_padding_with_nan();
+      compare(batch);
+    }
+  }
+}
+
 TEST_F(SoftDtwCuda, CostMatrixWithNegativeAndForbiddenCells) {
   Batch<float> batch({3, 45, 70, 0}, 0.7, 81);
   for (int k = 5; k < 40; ++k) batch.cost.at(1, k, k) = static_cast<float>(kInf);
