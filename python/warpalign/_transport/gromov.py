@@ -223,8 +223,8 @@ def gromov_wasserstein(
         sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
         polish_iters: iterations of the last one, which gives the result.
         precision: of the products with distances in float32 on a GPU: "medium" for factors of 11 bits (binary16, or TF32
-            for small problems), "high" or "highest" for all digits; None: what torch's own products have. The last plan and
-            the value are made with torch's.
+            for small problems), "high" for two such factors of each number, "highest" for torch's products in float32;
+            None: what torch's own products have. The last plan has "high" at least, the value torch's products.
         tol: steps end when less than this share of the mass moves, at the last epsilon.
         callback: called after each step of the first start with its number, from 1 on, its epsilons (B,), and the share of
             the mass that moves (B,).
@@ -288,8 +288,9 @@ def gromov_wasserstein(
     with naming_arguments():
         with torch.no_grad(), matmul_precision_of(precision):
             fixed = of.detached()
-            if not _has_all_digits(precision):
-                fixed = fixed._replace(factors=factors_of(fixed.cx, fixed.cy))
+            squares, parts = (fixed.cx.square(), fixed.cy.square()), _parts_of(precision)
+            factors = factors_of(fixed.cx, fixed.cy, precise=parts == 2) if parts > 0 else None
+            fixed = fixed._replace(factors=factors, squares=squares)
             weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
             course = Course(schedule, inner, problem.settings, starts, first_seed)
             start = _start(fixed, weights, course, init)
@@ -298,8 +299,12 @@ def gromov_wasserstein(
             state = best_state(
                 fixed, weights, start, schedule, inner, problem.settings, fine, first_seed, callback
             )
+            if parts == 1 and factors is not None:
+                del factors
+                fixed = fixed._replace(factors=factors_of(fixed.cx, fixed.cy, precise=True))
         with torch.no_grad():
-            slope = of.detached()._replace(features=None).cost(state.plan)
+            slope = fixed._replace(features=None).cost(state.plan)
+        del fixed
         cost = slope if of.features is None else slope + _weighted(of.features, of.weight)
         problem = problem._replace(
             of=problem.of._replace(cost=cost, f0=state.f.contiguous(), g0=state.g.contiguous())
@@ -308,8 +313,11 @@ def gromov_wasserstein(
     return GromovResult(of, problem, solution, state)
 
 
-def _has_all_digits(precision: Precision | None) -> bool:
-    return matmul_precision() == "highest" if precision is None else precision != "medium"
+def _parts_of(precision: Precision | None) -> int:
+    """How many binary16 numbers stand for a factor of a large product; 0: the products are torch's."""
+    if precision is None:
+        return 0 if matmul_precision() == "highest" else 1
+    return {"highest": 0, "high": 2, "medium": 1}[precision]
 
 
 def _objective_of(table: Distances, feature_cost: object, feature_weight: object) -> Objective:

@@ -22,6 +22,7 @@ from warpalign._transport.graphs import (
 )
 
 _ROUND = 8  # landmarks that are found at once
+_ROUNDED = 4  # roots of eps: larger differences of distances from their transposes are no rounding
 Geometry = Literal["auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark"]
 GEOMETRIES: tuple[str, ...] = get_args(Geometry)
 
@@ -71,9 +72,9 @@ def inner_distances(
         )
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     x, y = (_scaled(z, scale) for z in (x, y))
+    (x, of_x), (y, of_y) = _symmetric(first.kind, x), _symmetric(second.kind, y)
     x, y = (z.expand(batch, -1, -1) for z in (x, y))
-    symmetric = _is_symmetric(first.kind, x) and _is_symmetric(second.kind, y)
-    return Distances(x, y, symmetric, unbatched, (x_name, y_name))
+    return Distances(x, y, of_x and of_y, unbatched, (x_name, y_name))
 
 
 def _kinds(geometry: object) -> tuple[str, str]:
@@ -251,12 +252,20 @@ def _distances(side: Side) -> Tensor:
     return table if side.table.dim() == 3 else table[0]
 
 
-def _is_symmetric(kind: str, table: Tensor) -> bool:
-    """Whether a side's distances are. A device is asked once; asymmetric ones cost twice as many products."""
+def _symmetric(kind: str, table: Tensor) -> tuple[Tensor, bool]:
+    """Distances (B, N, N), and whether they are symmetric. A device is asked once.
+
+    Distances that were rounded differ from their transposes: by 1e-7 of the largest one along paths, by the root of that
+    between close points where they are roots of products. Those become the mean of both. Antisymmetric parts enter the
+    objective by their products alone. Asymmetric distances cost twice as many products.
+    """
     if kind in ("euclidean", "sqeuclidean", "landmark"):
-        return True
-    # The lengths of a path are added in the order of its direction.
-    return bool(torch.allclose(table, table.mT, rtol=1e-6 if kind == "geodesic" else 0.0, atol=0.0))
+        return table, True
+    fixed = table.detach()
+    differences = (fixed - fixed.mT).abs_().amax((1, 2))
+    most = _ROUNDED * torch.finfo(table.dtype).eps ** 0.5 * fixed.abs().amax((1, 2))
+    equal, near = torch.stack([(differences == 0).all(), (differences <= most).all()]).tolist()
+    return table if equal or not near else (table + table.mT) / 2, near
 
 
 def _scaled(table: Tensor, scale: Scale | None) -> Tensor:

@@ -36,6 +36,8 @@ class Objective(NamedTuple):
     """w"""
     factors: Factors | None = None
     """Of cx and cy, for the products of `cost`; None: torch's products."""
+    squares: tuple[Tensor, Tensor] | None = None
+    """Of the entries of cx and cy, for `cost`; None: they are made in each call."""
 
     def distortion(self, plan: Tensor) -> Tensor:
         """(B,): Σ_ijkl (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l]."""
@@ -46,18 +48,20 @@ class Objective(NamedTuple):
     def cost(self, plan: Tensor) -> Tensor:
         """(B, N, M): d E / d T."""
         cx, cy, share = self.cx, self.cy, 1 - self.weight
-        rows = share * _mean_product(cx.square(), plan.sum(2), self.symmetric)
-        columns = share * _mean_product(cy.square(), plan.sum(1), self.symmetric)
+        of_x, of_y = (cx.square(), cy.square()) if self.squares is None else self.squares
+        sums = plan.sum(1)
+        rows = share * _mean_product(of_x, plan.sum(2), self.symmetric)
+        columns = share * _mean_product(of_y, sums, self.symmetric)
         cost = rows[:, :, None] + columns[:, None]
         if self.features is not None and self.weight > 0:
             cost.add_(self.features, alpha=self.weight)
         if share == 0:
             return cost
         if self.factors is not None and self.symmetric:
-            return self.factors.add_product(cost, plan, -4 * share)
+            return self.factors.add_product(cost, plan, -4 * share, columns=sums)
         if self.factors is not None:
-            cost = self.factors.add_product(cost, plan, -2 * share)
-            return self.factors.add_product(cost, plan, -2 * share, transposed=True)
+            cost = self.factors.add_product(cost, plan, -2 * share, columns=sums)
+            return self.factors.add_product(cost, plan, -2 * share, transposed=True, columns=sums)
         if self.symmetric:
             return cost.baddbmm_(cx @ plan, cy.mT, alpha=-4 * share)
         return cost.baddbmm_(cx @ plan, cy.mT, alpha=-2 * share).baddbmm_(cx.mT @ plan, cy, alpha=-2 * share)

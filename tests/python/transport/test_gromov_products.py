@@ -29,7 +29,7 @@ def _product(factors: Factors, plan: Tensor, transposed: bool = False) -> Tensor
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e12, 1e-12])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (8, 7), (33, 130)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (8, 7), (33, 130), (300, 260)])
 def test_errors_are_those_of_the_digits(n: int, m: int, scale: float, device: torch.device) -> None:
     cx, cy, plan = _tables(3, n, m, scale, device)
     factors = narrowed(cx, cy)
@@ -38,6 +38,8 @@ def test_errors_are_those_of_the_digits(n: int, m: int, scale: float, device: to
         # Three factors, and the product of the first two, are rounded.
         expected = x.double() @ plan.double() @ y.double()
         assert _error(_product(factors, plan, transposed), expected) <= 4 * _HALF_DIGITS
+        precise = _error(_product(narrowed(cx, cy, precise=True), plan, transposed), expected)
+        assert precise <= 2 * _error(x @ plan @ y, expected) + 1e-6
     found = factors.add_product(torch.ones_like(plan), plan, -3.0)
     torch.testing.assert_close(found, 1 - 3 * _product(factors, plan), rtol=1e-6, atol=1e-6)
 
@@ -54,7 +56,7 @@ def test_a_problem_of_a_batch_is_on_its_own(device: torch.device) -> None:
 def test_one_table_of_a_batch_is_stored_once() -> None:
     cx, cy, plan = _tables(1, 20, 30, 1.0, torch.device("cpu"))
     factors = narrowed(cx.expand(4, -1, -1), cy.expand(4, -1, -1))
-    assert factors.x.stride(0) == factors.y.stride(0) == 0
+    assert factors.x.large.stride(0) == factors.y.large.stride(0) == 0
     found = _product(factors, plan.expand(4, -1, -1).contiguous())
     torch.testing.assert_close(found[3:], _product(narrowed(cx, cy), plan), rtol=1e-6, atol=0.0)
 
