@@ -20,18 +20,24 @@ from warpalign._transport import anchor_ops, ops, plan_ops
 from warpalign._transport.mixing import Mixing
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
-_LEAST_SHARE = 1e-3  # Old plans that together have less than this share are dropped.
+_LEAST_SHARE = (
+    1e-2  # The oldest plan that is kept stands for those before it where they have no more than this share.
+)
 _MOST_PLANS = 8  # plans kept for drawing anchors
 _FIRST_ROWS = 500  # points whose distances give a set's extent
 _FIRST_ITERATIONS = 20  # Sinkhorn iterations of the first plan
 # Iterations of a partial plan in one call. Each call finds the mass anew: 8 leave 2e-4 of it elsewhere, 64 1e-7.
 _PARTIAL_AT_ONCE = 64
+# Iterations of a small problem in one call, as a mixing takes longer than they do, and how many pairs of points are few.
+_SMALL_AT_ONCE, _SMALL_PAIRS = 4, {"cpu": 1 << 18, "cuda": 1 << 26}
 _STANDS = 2e-4  # the last iterations end when one of them changes no sum of the plan by this share
 _ROWS_AT_ONCE = 80
+_PAIRS_AT_ONCE = 250  # of the last estimate
+_EXTENT_ENTRIES = 1 << 20  # distances that are made at once for a small set's extent
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
-_STEPS_OF_ROWS = 64  # steps whose rows of anchors are drawn together
+_STEPS_AHEAD = 64  # steps whose random numbers are drawn together
 
 
 class PointSet(NamedTuple):
@@ -39,8 +45,8 @@ class PointSet(NamedTuple):
 
     distances: Callable[[Tensor], Tensor]
     """(S,) places -> (N, S): from them to all points"""
-    between: Callable[[Tensor], Tensor]
-    """(S,) places -> (S, S): the distances between them"""
+    between: Callable[[Tensor, Tensor], Tensor]
+    """(S,) and (T,) places -> (S, T): the distances between them"""
     size: int
     like: Tensor
     """A tensor with the dtype and device of the distances."""
@@ -54,6 +60,15 @@ class PointSet(NamedTuple):
         found: Tensor = anchor_ops.coordinates(self.points, places, unit, self.kernel)
         return found
 
+    def apart(self, places: Tensor, others: Tensor, unit: Tensor) -> Tensor:
+        """(S, T): the distances between (S,) and (T,) places in the unit (1,), up to rounding to 11 bits."""
+        if self.points is None:
+            return self.between(places, others).div_(unit)
+        points = self.points[torch.cat([places, others])]
+        anchors = torch.arange(places.numel(), points.shape[0], device=points.device)
+        found: Tensor = anchor_ops.coordinates(points, anchors, unit, self.kernel)
+        return found[: places.numel()].add_(0.5)
+
     def extent(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The largest distance from at most 500 points, drawn without repetition, and the points' mean squared ones (N,)."""
         places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS].to(self.like.device)
@@ -61,7 +76,7 @@ class PointSet(NamedTuple):
         largest: list[Tensor] = []
         # A metric's distances are at most twice the largest one from any point; squared distances at most four times.
         most = _positive(4 * self.distances(places[:1]).amax()).reshape(1)
-        for some in places.split(_ROWS_AT_ONCE):
+        for some in places.split(max(_ROWS_AT_ONCE, _EXTENT_ENTRIES // self.size)):
             if self.points is None:
                 part = self.distances(some)
             else:
@@ -123,11 +138,15 @@ class Gibbs(NamedTuple):
 
     def columns(self, rows: Tensor, seed: int) -> Tensor:
         """(S,) int64: one for each row, drawn by the plan's entries there, where is_rounded."""
+        (x, y, g, *rest), b = self.drawn_from(), self.of.b
+        found: Tensor = anchor_ops.columns(x, y, g, None if b is None else b[0], rows, *rest, seed)
+        return found
+
+    def drawn_from(self) -> tuple[Tensor, Tensor, Tensor, float, float]:
+        """What columns are drawn by, where is_rounded: x, y, g, the factor of costs, and epsilon."""
         of, s = self.of, self.settings
         assert of.x is not None and of.y is not None and of.g0 is not None
-        b = None if of.b is None else of.b[0]
-        found: Tensor = anchor_ops.columns(of.x[0], of.y[0], of.g0[0], b, rows, s.cost_scale, s.epsilon, seed)
-        return found
+        return of.x[0], of.y[0], of.g0[0], s.cost_scale, s.epsilon
 
     def pairs(self, count: int, generator: torch.Generator, *, spread: bool = False) -> Tensor:
         """(count, 2) int64: pairs, drawn by their mass; independent ones, or spread over the rows.
@@ -214,9 +233,14 @@ class Descent:
         self.settings, self.step, self.generator = settings, step, generator
         self.plans: list[Gibbs | Start] = []
         self._last: tuple[Inputs, Settings] | None = None
+        kept = math.ceil(math.log(_LEAST_SHARE) / math.log1p(-step)) if step < 1 else 1
+        self._most = min(kept, _MOST_PLANS)
         self._rows_ahead: list[Tensor] = []
+        self._counts_ahead: list[list[int]] = []
+        self._seeds_ahead: list[int] = []
         extents = [side.extent(generator) for side in sides]
         self.sizes = [_positive(largest) for largest, _ in extents]
+        self.units = [size.reshape(1) for size in self.sizes]
         self.eccentricities = tuple(
             (squares.sqrt() / size)[:, None] for (_, squares), size in zip(extents, self.sizes, strict=True)
         )
@@ -234,14 +258,14 @@ class Descent:
         """A step with so many anchors; the linearised cost of its plan."""
         mass = self.plans[0].mass()
         if isinstance(mass, float) and self._has_kernels(count):
-            self._last = self._problem_of_kernels(count, mass, epsilon)
+            new, linear = self._step_of_kernels(count, mass, epsilon)
         else:
             pairs = self._drawn(count)
             # A mass that only the device knows goes into the coordinates.
             root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
             points = self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root)
             self._last = self._problem(points, 2 * (1 - self.feature_weight) / count, epsilon)
-        new, linear = _solved(*self._last, self.settings.max_iterations)
+            new, linear = _solved(*self._last, self.settings.max_iterations)
         self._keep(new)
         return linear
 
@@ -251,24 +275,26 @@ class Descent:
         known = all(isinstance(plan, Gibbs) and plan.is_rounded for plan in self.plans)
         return plain and known and all(side.points is not None for side in self.sides)
 
-    def _problem_of_kernels(self, count: int, mass: float, epsilon: float) -> tuple[Inputs, Settings]:
-        """The same as _drawn(), _coordinates() and _problem() make, with coordinates less 1/2."""
+    def _step_of_kernels(self, count: int, mass: float, epsilon: float) -> tuple[Gibbs, Tensor]:
+        """The same as _drawn(), _coordinates(), _problem() and _solved(), with coordinates less 1/2, in one call."""
         newest = self.plans[0]
-        assert isinstance(newest, Gibbs)
-        rows = self._spread_rows(newest, count)
-        columns: list[Tensor] = []
-        done = 0
-        for plan, number in self._shares(count):
-            assert isinstance(plan, Gibbs)
-            columns.append(plan.columns(rows[done : done + number], _seed(self.generator)))
-            done += number
-        x = self.sides[0].coordinates(rows, self.sizes[0].reshape(1))
-        y = self.sides[1].coordinates(torch.cat(columns), self.sizes[1].reshape(1))
+        assert isinstance(newest, Gibbs) and newest.of.f0 is not None and newest.of.g0 is not None
+        (x, y), (unit_x, unit_y), (a, b) = self.sides, self.units, self.weights
+        assert x.points is not None and y.points is not None
+        drawn = self._shares(count)
+        plans = [plan.drawn_from() for plan, _ in drawn if isinstance(plan, Gibbs)]
         settings = self.settings._replace(
             cost_scale=2 * mass / count, epsilon=epsilon, precision=_MEDIUM, tolerance=0.0
         )
-        of = newest.of
-        return Inputs(x[None], y[None], None, *self.weights, None, None, None, of.f0, of.g0), settings
+        of_x, of_y, linear, f, g = anchor_ops.step(
+            x.points, y.points, unit_x, unit_y, x.kernel, y.kernel, *map(list, zip(*plans, strict=True)),
+            [number for _, number in drawn], [self._seed() for _ in drawn], self._spread_rows(newest, count),
+            a, b, newest.of.f0, newest.of.g0, settings.cost_scale, epsilon, settings.rho_a, settings.rho_b, settings.mass,
+            settings.max_iterations,
+        )  # fmt: skip
+        of = Inputs(of_x, of_y, None, a, b, None, None, None, newest.of.f0, newest.of.g0)
+        self._last = of, settings
+        return _gibbs(of, f, g, settings), linear[0]
 
     def _spread_rows(self, newest: Gibbs, count: int) -> Tensor:
         """(count,) int64: rows of the newest plan in any order, so that older plans get any of them."""
@@ -277,8 +303,8 @@ class Descent:
             return rows[torch.randperm(count, generator=self.generator).to(rows.device)]
         if not self._rows_ahead:
             n = newest.of.sizes[0]
-            levels = torch.rand(_STEPS_OF_ROWS, count, generator=self.generator, dtype=torch.float64)
-            strata = torch.rand(_STEPS_OF_ROWS, count, generator=self.generator).argsort(1)
+            levels = torch.rand(_STEPS_AHEAD, count, generator=self.generator, dtype=torch.float64)
+            strata = torch.rand(_STEPS_AHEAD, count, generator=self.generator).argsort(1)
             rows = ((strata + levels) * (n / count)).long().clamp_(max=n - 1)
             self._rows_ahead = list(rows.to(self.sides[0].like.device).unbind())
         return self._rows_ahead.pop()
@@ -294,24 +320,33 @@ class Descent:
         newest = self.plans[0]
         assert isinstance(newest, Gibbs) and newest.of.f0 is not None
         point, mixing = newest.of.f0, Mixing()
-        at_once = _PARTIAL_AT_ONCE if settings.mass > 0 else 1
+        is_small = math.prod(of.sizes) < _SMALL_PAIRS[point.device.type]
+        at_once = _PARTIAL_AT_ONCE if settings.mass > 0 else _SMALL_AT_ONCE if is_small else 1
         for done in range(0, iterations, at_once):
             plan, _ = _solved(of._replace(f0=point), settings, min(at_once, iterations - done))
             image = plan.of.f0
             assert image is not None
-            if not float((image - point).abs().amax()) > _STANDS * epsilon:
+            following = mixing.next(point, image)
+            if not mixing.moved > _STANDS * epsilon:
                 break
-            point = mixing.next(point, image) if at_once == 1 else image
+            point = image if settings.mass > 0 else following
         return plan
 
     def estimate(self, plan: Gibbs, count: int) -> tuple[Tensor, Tensor]:
         """The distortion of a plan of mass 1, and the estimate's standard deviation, from pairs of independent pairs."""
         self.plans.clear()  # their memory is of more use here
         drawn = plan.pairs(count, self.generator)
-        cx, cy = (side.between(drawn[:, k]).div_(self.sizes[k]) for k, side in enumerate(self.sides))
-        squares = cx.sub_(cy).square_()
-        squares.fill_diagonal_(0)
-        of_each = squares.sum(1, dtype=torch.float64) / (count - 1)
+        of_each = torch.zeros(count, dtype=torch.float64, device=drawn.device)
+        for first in range(0, count, _PAIRS_AT_ONCE):
+            some = drawn[first : first + _PAIRS_AT_ONCE]
+            cx, cy = (
+                side.apart(drawn[:, k], some[:, k], unit)
+                for k, (side, unit) in enumerate(zip(self.sides, self.units, strict=True))
+            )
+            squares = cx.sub_(cy).square_()
+            squares.diagonal(-first).zero_()
+            of_each += squares.sum(1)
+        of_each /= count - 1
         # Each term has two pairs: an estimate without one pair loses twice its mean.
         return of_each.mean(), 2 * of_each.std() / count**0.5
 
@@ -320,11 +355,23 @@ class Descent:
         return self.sides[side].distances(anchors) * (factor / self.sizes[side])
 
     def _shares(self, count: int) -> list[tuple[Gibbs | Start, int]]:
-        """How many of so many pairs come from which plan of the mixture step Σ (1 − step)^h plans[h]."""
-        shares = self.step * (1 - self.step) ** torch.arange(len(self.plans), dtype=torch.float64)
-        chosen = torch.multinomial(shares, count, replacement=True, generator=self.generator)
-        counts = chosen.bincount(minlength=len(self.plans)).tolist()
+        """How many of so many pairs come from which plan of the mixture step Σ (1 − step)^h plans[h].
+
+        The oldest plan stands for all before it.
+        """
+        if not self._counts_ahead:
+            shares = self.step * (1 - self.step) ** torch.arange(self._most, dtype=torch.float64)
+            chosen = torch.multinomial(shares, _STEPS_AHEAD * count, True, generator=self.generator)
+            of_plans = chosen.view(_STEPS_AHEAD, count, 1) == torch.arange(self._most)
+            self._counts_ahead = of_plans.sum(1).tolist()
+        counts, last = self._counts_ahead.pop(), len(self.plans) - 1
+        counts = [*counts[:last], sum(counts[last:])]
         return [(plan, number) for plan, number in zip(self.plans, counts, strict=True) if number]
+
+    def _seed(self) -> int:
+        if not self._seeds_ahead:
+            self._seeds_ahead = torch.randint(2**62, (_STEPS_AHEAD,), generator=self.generator).tolist()
+        return self._seeds_ahead.pop()
 
     def _drawn(self, count: int) -> Tensor:
         """(count, 2) pairs of the mixture."""
@@ -332,8 +379,7 @@ class Descent:
         return torch.cat([plan.pairs(number, self.generator, spread=True) for plan, number in shares])
 
     def _keep(self, plan: Gibbs | Start) -> None:
-        most = math.ceil(math.log(_LEAST_SHARE) / math.log1p(-self.step)) if self.step < 1 else 1
-        self.plans = [plan, *self.plans][: min(most, _MOST_PLANS)]
+        self.plans = [plan, *self.plans][: self._most]
 
     def _problem(
         self, points: tuple[Tensor, Tensor], factor: float, epsilon: float
@@ -362,9 +408,13 @@ def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Ten
     """The plan after so many iterations from the potentials of `of`, and what it costs."""
     settings = settings._replace(max_iterations=iterations)
     _, linear, f, g = ops.sinkhorn_potentials(*of, **as_keywords(settings))
+    return _gibbs(of, f, g, settings), linear[0]
+
+
+def _gibbs(of: Inputs, f: Tensor, g: Tensor, settings: Settings) -> Gibbs:
     if of.a is not None or of.b is not None or of.cost is not None:  # zero weights and forbidden pairs
         f, g = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (f, g))
-    return Gibbs(of._replace(f0=f, g0=g), settings), linear[0]
+    return Gibbs(of._replace(f0=f, g0=g), settings)
 
 
 def _centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,8 +40,13 @@ class Patience:
         steps = self._steps
         if len(self._costs) < 2 * steps:
             return False
-        costs = torch.tensor(self._costs[-2 * steps :], dtype=torch.float64).view(2, steps)
-        before, newest = costs.mean(1).tolist()
-        error = math.sqrt(costs.var(1, correction=0).sum() / max(steps - 1, 1))
+        halves = self._costs[-2 * steps : -steps], self._costs[-steps:]
+        before, newest = (sum(costs) / steps for costs in halves)
+        squares = sum(
+            (cost - mean) * (cost - mean)
+            for costs, mean in zip(halves, (before, newest), strict=True)
+            for cost in costs
+        )
+        error = math.sqrt(squares / steps / max(steps - 1, 1))
         # A cost of NaN ends the steps, too.
         return not before - newest > max(error, _BETTER * before)

@@ -217,7 +217,7 @@ def _point_set(side: Side) -> PointSet:
 
         return PointSet(
             lambda places: of_graph(places).T,
-            lambda places: of_graph(places)[:, places],
+            lambda places, others: of_graph(others)[:, places].T,
             graph.indptr.numel() - 1,
             graph.weights.new_zeros((), device=device),
         )
@@ -229,7 +229,7 @@ def _point_set(side: Side) -> PointSet:
     if side.kind == "matrix":
         return PointSet(
             lambda places: table[places].T,
-            lambda places: table[places[:, None], places],
+            lambda places, others: table[places[:, None], others],
             table.shape[0],
             like,
         )
@@ -242,7 +242,7 @@ def _point_set(side: Side) -> PointSet:
     has_kernel = table.is_cuda and table.dtype == torch.float32 and side.kind in DISTANCES
     return PointSet(
         lambda places: of_points(table, table[places]),
-        lambda places: of_points(table[places], table[places]),
+        lambda places, others: of_points(table[places], table[others]),
         table.shape[0],
         like,
         table.contiguous() if has_kernel else None,
