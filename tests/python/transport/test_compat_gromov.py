@@ -95,6 +95,18 @@ def test_plans_are_those_of_gromov_wasserstein() -> None:
     np.testing.assert_allclose(plan, result.plan.dense().numpy(), atol=1e-7)
 
 
+def test_unbalanced_plans_of_equal_spaces() -> None:
+    """Table A9: costs and distances both say that points come in reverse order. POT's test has epsilon 0."""
+    reverse = np.eye(5)[::-1]
+    first, second, log = pot.gromov.fused_unbalanced_gromov_wasserstein(
+        *gauss(5, 4), reg_marginals=(100, 50), epsilon=1e-3, unbalanced_solver="sinkhorn", alpha=0.5, M=1 - reverse,
+        max_iter=20, log=True,
+    )  # fmt: skip
+    for plan in (first, second):
+        np.testing.assert_allclose(plan, reverse / 5, atol=1e-3)
+    assert 0 <= log["fugw_cost"] <= 1e-2
+
+
 def test_unbalanced_plans_become_balanced() -> None:
     """Strong KL and no costs: the plan of the balanced problem with half the entropy of each of both plans."""
     options: dict[str, Any] = {"max_iter": 300, "max_iter_ot": 5000, "tol": 1e-12, "tol_ot": 1e-12}

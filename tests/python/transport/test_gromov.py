@@ -87,14 +87,21 @@ def test_spiral_and_swiss_roll(epsilon: float, distortion: float) -> None:
     cx, cy = geodesics(spiral(400, 0)), geodesics(swiss_roll(500, 1))
     assert float(cx.sum()) == pytest.approx(53786.26640, abs=1e-3)
     assert float(cy.sum()) == pytest.approx(89293.21822, abs=1e-3)
+    of_plan = epsilon == 0.005
     result = gromov_wasserstein(
-        distances=(cx, cy), epsilon=epsilon, **PLAIN | {"sinkhorn_iters": 100}, max_iter=100, tol=1e-6
-    )
+        distances=(cx, cy), epsilon=epsilon, **PLAIN | {"sinkhorn_iters": 100}, max_iter=100,
+        tol=1e-9 if of_plan else 1e-6, polish_iters=2000,
+    )  # fmt: skip
     assert bool(result.converged)
     assert float(result.distortion) == pytest.approx(distortion, rel=2e-6)
     places = result.plan.barycentric_map(torch.arange(500.0, dtype=torch.float64)[:, None])[:, 0]
     ranks = places.argsort().argsort().double()
     assert float(torch.corrcoef(torch.stack([ranks, torch.arange(400.0).double()]))[0, 1]) >= 0.998
+    if of_plan:
+        # Table A1: rows of POT's plan, as densities by the weights' product.
+        expected = torch.tensor(ANSWERS["spiral"]["rows"], dtype=torch.float64)
+        rows = result.plan.rows(pot_gromov.SPIRAL_ROWS)
+        assert float((rows - expected).abs().max()) * 400 * 500 <= 1e-5
 
 
 def test_annealing_finds_the_good_basin(device: torch.device) -> None:
@@ -326,6 +333,20 @@ def test_geometries() -> None:
     torch.testing.assert_close(mixed.plan.dense(), both.plan.dense(), rtol=1e-4, atol=1e-7)
     for scale in (None, "mean"):
         gromov_wasserstein(x, y, scale=scale)
+
+
+def test_rounded_distances_are_symmetric() -> None:
+    """As products make them. Their mean with the transposes is what counts; larger differences are asymmetry."""
+    points = spiral(60, 0), swiss_roll(50, 1)
+    cx, cy = (torch.cdist(z, z, compute_mode="use_mm_for_euclid_dist") for z in points)
+    noise = 1e-4 * float(cx.max()) * torch.rand(60, 60)
+    options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 20}
+    found = gromov_wasserstein(distances=(cx + noise, cy), **options)
+    assert found._of.symmetric
+    noise = (noise + noise.mT) / 2
+    even = gromov_wasserstein(distances=(cx + noise, (cy + cy.mT) / 2), **options)
+    torch.testing.assert_close(found.plan.dense(), even.plan.dense(), rtol=1e-3, atol=1e-6)
+    assert not gromov_wasserstein(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._of.symmetric
 
 
 def test_extremes(device: torch.device) -> None:
