@@ -15,6 +15,9 @@ struct LaunchConfig {
   cudaStream_t stream = nullptr;
   int cluster = 1;  // blocks of a cluster, sm_90 and later; divides `blocks`; at most 8, or 16 on some
   bool cooperative = false;  // the launch fails unless all blocks are resident at the same time
+  // sm_90 and later: the kernel may begin before the launch in front has ended. It has the calls of
+  // dependent.cuh.
+  bool programmatic = false;
 };
 
 constexpr std::size_t kSharedBytesOfEveryKernel = 48 * 1024;  // a kernel has to ask for more
@@ -49,7 +52,7 @@ Status allow(void (*kernel)(Parameters...), const LaunchConfig& config) {
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, const Arguments&... arguments) {
   if (const Status s = allow(kernel, config); !s.ok()) return s;
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t all = {};
   all.gridDim = dim3(static_cast<unsigned>(config.blocks));
   all.blockDim = dim3(static_cast<unsigned>(config.threads));
@@ -66,6 +69,11 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, const A
     cudaLaunchAttribute& cooperative = attributes[all.numAttrs++];
     cooperative.id = cudaLaunchAttributeCooperative;
     cooperative.val.cooperative = 1;
+  }
+  if (config.programmatic) {
+    cudaLaunchAttribute& programmatic = attributes[all.numAttrs++];
+    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    programmatic.val.programmaticStreamSerializationAllowed = 1;
   }
   return to_status(cudaLaunchKernelEx(&all, kernel, arguments...));
 }

@@ -272,12 +272,16 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension, cudaLaunchAttributeCooperative };
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeClusterDimension,
+  cudaLaunchAttributeCooperative,
+  cudaLaunchAttributeProgrammaticStreamSerialization
+};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   struct {
     dim3 clusterDim;
-    int cooperative;
+    int cooperative, programmaticStreamSerializationAllowed;
   } val;
 };
 struct cudaLaunchConfig_t {
@@ -341,6 +345,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     const cudaLaunchAttribute& attribute = config->attrs[k];
     if (attribute.id == cudaLaunchAttributeCooperative) {
       launch.cooperative = attribute.val.cooperative != 0;
+    } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      if (simt::device.compute_capability_major < 9) return simt_return(cudaErrorNotSupported);
     } else {
       launch.cluster = static_cast<int>(attribute.val.clusterDim.x);
     }
