@@ -25,20 +25,22 @@ constexpr int whole_pieces(int entries) {
   return (entries + Piece<T>::kSize - 1) / Piece<T>::kSize * Piece<T>::kSize;
 }
 
-// Entry `lane` of the 32 sums over all lanes.
-template <class Real>
+// Entry `lane` of the 32 sums over all lanes: halves of them are exchanged, then halves of what is left. A
+// loop over the halves would not be unrolled, and the sums would lie in local memory.
+template <int kHalf = 16, class Real>
 __device__ __forceinline__ Real sum_for_lane(Real (&sums)[32], int lane) {
+  const bool is_upper = lane & kHalf;
 #pragma unroll
-  for (int half = 16; half > 0; half /= 2) {
-    const bool is_upper = lane & half;
-#pragma unroll
-    for (int k = 0; k < half; ++k) {
-      const Real sent = is_upper ? sums[k] : sums[k + half];
-      const Real kept = is_upper ? sums[k + half] : sums[k];
-      sums[k] = kept + cuda::shuffle_xor(sent, half);
-    }
+  for (int k = 0; k < kHalf; ++k) {
+    const Real sent = is_upper ? sums[k] : sums[k + kHalf];
+    const Real kept = is_upper ? sums[k + kHalf] : sums[k];
+    sums[k] = kept + cuda::shuffle_xor(sent, kHalf);
   }
-  return sums[0];
+  if constexpr (kHalf > 1) {
+    return sum_for_lane<kHalf / 2>(sums, lane);
+  } else {
+    return sums[0];
+  }
 }
 
 // sums[4 n + r]... of weights[w] with rows[r] in pieces begin, begin + 32, ... before end.
