@@ -22,7 +22,7 @@ class BackwardCall {
     const CudaSizes<T> s(p);
     input_ = take_input<T>(p, arena_);
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
-    h_before_ = arena_.take<T>(s.rows * s.output);
+    h_before_ = take_if<T>(!has_every_row(p), arena_, s.rows * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
     for (CudaCell<T>& cell : cells_) take_cell(cell);
   }
@@ -209,19 +209,7 @@ class BackwardCall {
                        false});
     }
     if (to.hh) {
-      queue_.for_each(s.rows * s.output, kHBefore<T>, cell, part_of<T>(p_.h0, index * s.batch * s.output),
-                      h_before_);
-      queue_.multiply({p_.dtype,
-                       gates,
-                       output,
-                       rows,
-                       cell.dz_h,
-                       {1, stride},
-                       h_before_,
-                       {output, 1},
-                       to.hh,
-                       output,
-                       false});
+      multiply_states(cell, part_of<T>(p_.h0, index * s.batch * s.output), to.hh);
       if (drops_weights(p_)) {
         PackParams<T> params{};
         params.to = static_cast<T*>(to.hh);
@@ -251,6 +239,33 @@ class BackwardCall {
     sum_columns(cell.dz, stride, cell.norm_h, gates, gates, to.ln_hh);
     sum_columns(cell.dv, p_.hidden, cell.norm_c, p_.hidden, p_.hidden, to.ln_cell);
     sum_columns(cell.dv, p_.hidden, nullptr, 0, p_.hidden, to.ln_cell_bias);
+  }
+
+  // The gradient by R: the sum of dz times h before each step.
+  void multiply_states(const CudaCell<T>& cell, const T* h0, void* to) {
+    const Offset gates = 4 * static_cast<Offset>(p_.hidden), output = cell.output, stride = cell.gates_stride;
+    const auto add = [&](Offset first, Offset rows, const T* h, bool adds) {
+      queue_.multiply({p_.dtype,
+                       gates,
+                       output,
+                       rows,
+                       cell.dz_h + first * stride,
+                       {1, stride},
+                       h,
+                       {output, 1},
+                       to,
+                       output,
+                       adds});
+    };
+    const Offset rows = rows_of(p_), batch = p_.batch;
+    if (!has_every_row(p_)) {
+      queue_.for_each(static_cast<std::size_t>(rows * output), kHBefore<T>, cell, h0, h_before_);
+      return add(0, rows, h_before_, false);
+    }
+    // h before a step is the tape's of the step before.
+    if (rows == 0) return add(0, 0, cell.tape_h, false);
+    add(cell.reverse ? 0 : batch, rows - batch, cell.tape_h + (cell.reverse ? batch * output : 0), false);
+    if (h0) add(cell.reverse ? rows - batch : 0, batch, h0, true);
   }
 
   void sum_columns(const T* a, Offset a_stride, const T* b, Offset b_stride, Offset columns, void* to) {

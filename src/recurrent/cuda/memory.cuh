@@ -126,9 +126,19 @@ inline void* bytes_at(void* array, std::size_t index, std::size_t size) {
   return part_of<std::byte>(array, index * size);
 }
 
-// Whether every row has every step, and nothing is kept at random.
+// Whether every row has every step, from its own first state on.
+inline bool has_every_row(const LstmProblem& p) { return !p.lengths && !p.row_starts && !p.resets; }
+// The same, and nothing is kept at random.
 inline bool is_plain(const LstmProblem& p) {
-  return !p.lengths && !p.row_starts && !p.resets && p.zoneout_hidden == 0 && p.zoneout_cell == 0;
+  return has_every_row(p) && p.zoneout_hidden == 0 && p.zoneout_cell == 0;
+}
+
+// Whether the current device has programmatic launches.
+inline bool knows_programmatic_launches() {
+  constexpr int kFirstMajor = 9;
+  int device = 0;
+  return cuda::to_status(cudaGetDevice(&device)).ok() &&
+         cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) >= kFirstMajor;
 }
 
 // The launches of a call. After the first one that fails nothing is enqueued.
@@ -149,6 +159,13 @@ class Queue {
               const Arguments&... arguments) {
     if (!status_.ok() || blocks == 0) return;
     status_ = cuda::launch(kernel, {.blocks = blocks, .threads = threads, .stream = stream()}, arguments...);
+  }
+  template <class... Parameters, class... Arguments>
+  void launch(const cuda::Kernel<Parameters...>& kernel, cuda::LaunchConfig config,
+              const Arguments&... arguments) {
+    if (!status_.ok() || config.blocks == 0) return;
+    config.stream = stream();
+    status_ = cuda::launch(kernel, config, arguments...);
   }
   // A thread per element, or more elements where they are many.
   template <class... Parameters, class... Arguments>
