@@ -160,8 +160,7 @@ class ForwardCall {
     step.c0 = bytes_at(p_.c0, layer * states, size_of(p_.cell_dtype));
     step.h_n = part_of<T>(out_.h_n, layer * states);
     step.c_n = bytes_at(out_.c_n, layer * states, size_of(p_.cell_dtype));
-    step.tiles = cuda::div_up(p_.batch, kTileRows);
-    if (!run_single_step(queue_, p_, step, out_.tape != nullptr)) return false;
+    if (!run_single_step(queue_, p_, step, out_.tape != nullptr, layer > 0)) return false;
     output = step.cell.tape_h;
     return true;
   }

@@ -2,6 +2,7 @@
 // the cell and the results are in one kernel, which reads the weights, x and the states as they are given.
 #pragma once
 
+#include "cuda/dependent.cuh"
 #include "recurrent/cuda/memory.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -19,70 +20,158 @@ struct SingleStepParams {
   const void* c0;    // (B, H); null: 0
   T* h_n;            // (B, H); null: not wanted
   void* c_n;         // (B, H); null: not wanted
-  int tiles;         // of 8 rows
+  int tiles;         // of rows that blocks share
 };
 
-// Adds this lane's part of the products of a unit's 4 rows of weights with the rows of a tile.
-template <class T>
-__device__ __forceinline__ void add_gates(const T* weights, int depth, const T* rows, Offset stride,
-                                          const CudaCell<T>& cell, int unit, int first_row, int part,
-                                          int parts, int lane, Sum<T> (&sums)[32]) {
-  const T *of_gate[kGroupRows], *of_row[kTileRows];
-  const int batch = cell.at.batch;
-#pragma unroll
-  for (int gate = 0; gate < kGroupRows; ++gate) {
-    of_gate[gate] = weights + (static_cast<Offset>(gate) * cell.hidden + unit) * depth;
+// The pieces of a depth that a part of it has, dealt out to the lanes.
+struct PiecesOfPart {
+  int begin, end;
+
+  template <class T>
+  static __device__ __forceinline__ PiecesOfPart of(int depth, int part, int parts) {
+    const int pieces = depth / Piece<T>::kSize;
+    return {pieces * part / parts, pieces * (part + 1) / parts};
   }
+};
+
+// A unit's 4 rows of weights times kRows rows of the batch, by the lanes of a warp.
+template <class T, int kRows>
+struct UnitProduct {
+  static constexpr int kSize = Piece<T>::kSize;
+  static constexpr int kAhead =
+      2;  // pieces of each row of weights that a lane reads before the first product
+
+  const T* weights[kGroupRows];
+  PiecesOfPart pieces;
+  int lane;
+  Piece<T> ahead[kAhead][kGroupRows];
+
+  // The rows lie `step` rows of `depth` elements apart.
+  __device__ __forceinline__ UnitProduct(const T* from, int unit, int step, int depth, int part, int parts)
+      : pieces(PiecesOfPart::of<T>(depth, part, parts)),
+        lane(static_cast<int>(threadIdx.x) % cuda::kWarpSize) {
 #pragma unroll
-  for (int r = 0; r < kTileRows; ++r) of_row[r] = rows + min(first_row + r, batch - 1) * stride;
-  const int pieces = depth / Piece<T>::kSize;
-  add_products<T>(of_gate, of_row, batch - first_row, pieces * part / parts, pieces * (part + 1) / parts,
-                  lane, sums);
+    for (int w = 0; w < kGroupRows; ++w) weights[w] = from + (static_cast<Offset>(w) * step + unit) * depth;
+  }
+  __device__ __forceinline__ int piece_at(int k) const { return pieces.begin + lane + k * cuda::kWarpSize; }
+  __device__ __forceinline__ static const Piece<T>& piece_of(const T* row, int piece) {
+    return *reinterpret_cast<const Piece<T>*>(row + static_cast<Offset>(piece) * kSize);
+  }
+  __device__ __forceinline__ void read_ahead(int first) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+#pragma unroll
+      for (int w = 0; w < kGroupRows; ++w) {
+        if (piece_at(first + k) < pieces.end) ahead[k][w] = piece_of(weights[w], piece_at(first + k));
+      }
+    }
+  }
+  // sums[kRows w + r] += weights[w] times row r, of `count` rows from `rows` on. read_ahead(0) has been
+  // called.
+  __device__ __forceinline__ void add(const T* rows, Offset stride, int count,
+                                      Sum<T> (&sums)[kGroupRows * kRows]) {
+#pragma unroll 1
+    for (int first = 0; piece_at(first) - lane < pieces.end; first += kAhead) {
+      if (first > 0) read_ahead(first);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const int piece = piece_at(first + k);
+        if (piece >= pieces.end) continue;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          if (r >= count) continue;  // the same for all lanes
+          const Piece<T> row = piece_of(rows + r * stride, piece);
+#pragma unroll
+          for (int e = 0; e < kSize; ++e) {
+            const Sum<T> entry = cuda::widen(row.entries[e]);
+#pragma unroll
+            for (int w = 0; w < kGroupRows; ++w) {
+              sums[w * kRows + r] += cuda::widen(ahead[k][w].entries[e]) * entry;
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+// Which sum over all lanes a lane gets; the first 4 kRows lanes get one each.
+template <class Real, int kSums>
+__device__ __forceinline__ Real own_sum(Real (&sums)[kSums], int lane) {
+  if constexpr (kSums == cuda::kWarpSize) {
+    return sum_for_lane(sums, lane);
+  } else {
+    Real own = 0;
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+      const Real sum = cuda::reduce_sum(sums[k]);
+      if (lane == k) own = sum;
+    }
+    return own;
+  }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kTileThreads) single_step_kernel(SingleStepParams<T> p) {
-  constexpr int kParts = 2, kUnits = kTileWarps / kParts;
-  __shared__ Sum<T> parts[kTileWarps][32];
+// What does not depend on the layer below is done while that one still runs: R h0, and reading W and c0.
+// kRows: of the batch, of a block.
+template <class T, int kRows>
+__global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStepParams<T> p) {
+  constexpr int kParts = 2, kUnits = kTileWarps / kParts, kSums = kGroupRows * kRows;
+  __shared__ Sum<T> parts[kTileWarps][kSums];
   const CudaCell<T>& cell = p.cell;
+  cuda::let_next_launch_begin();
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  const int first_row = block % p.tiles * kTileRows, first_unit = block / p.tiles * kUnits;
+  const int first_row = block % p.tiles * kRows, first_unit = block / p.tiles * kUnits;
   const int warp = thread / cuda::kWarpSize, lane = thread % cuda::kWarpSize, part = warp % kParts;
-  Sum<T> sums[32] = {};
-  if (const int unit = first_unit + warp / kParts; unit < cell.hidden) {
-    add_gates(p.ih, p.input, p.x, p.x_stride, cell, unit, first_row, part, kParts, lane, sums);
-    if (p.h0)
-      add_gates<T>(p.hh, cell.hidden, p.h0, cell.hidden, cell, unit, first_row, part, kParts, lane, sums);
+  const int count = cell.at.batch - first_row;
+  const int own = thread / kRows, r = thread % kRows, own_unit = first_unit + own, b = first_row + r;
+  const bool finishes = own < kUnits && own_unit < cell.hidden && b < cell.at.batch;
+  const Offset index = static_cast<Offset>(b) * cell.hidden + own_unit;
+  Sum<T> z[4] = {}, before = 0;
+  if (finishes) {
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) z[gate] = bias_of(cell, gate * cell.hidden + own_unit);
+    if (p.c0) before = cell.read_cell(p.c0, index);
   }
-  parts[warp][lane] = sum_for_lane(sums, lane);
+  Sum<T> sums[kSums] = {};
+  const int unit = min(first_unit + warp / kParts, cell.hidden - 1);
+  if (p.h0) {
+    UnitProduct<T, kRows> of_h(p.hh, unit, cell.hidden, cell.hidden, part, kParts);
+    of_h.read_ahead(0);
+    of_h.add(p.h0 + static_cast<Offset>(first_row) * cell.hidden, cell.hidden, count, sums);
+  }
+  UnitProduct<T, kRows> of_x(p.ih, unit, cell.hidden, p.input, part, kParts);
+  of_x.read_ahead(0);
+  cuda::wait_for_launch_before();
+  of_x.add(p.x + first_row * p.x_stride, p.x_stride, count, sums);
+  const Sum<T> sum = own_sum(sums, lane);
+  if (lane < kSums) parts[warp][lane] = sum;
   __syncthreads();
-  const int own = thread / kTileRows, r = thread % kTileRows, unit = first_unit + own, b = first_row + r;
-  if (own >= kUnits || unit >= cell.hidden || b >= cell.at.batch) return;
-  Sum<T> z[4], values[4];
+  if (!finishes) return;
+  Sum<T> values[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
-    z[gate] = bias_of(cell, gate * cell.hidden + unit);
 #pragma unroll
-    for (int k = 0; k < kParts; ++k) z[gate] += parts[own * kParts + k][gate * kTileRows + r];
+    for (int k = 0; k < kParts; ++k) z[gate] += parts[own * kParts + k][gate * kRows + r];
   }
   cell.activation.gates(z, values);
-  const Offset index = static_cast<Offset>(b) * cell.hidden + unit;
-  const Sum<T> before = p.c0 ? cell.read_cell(p.c0, index) : Sum<T>(0);
   const Sum<T> c = values[1] * before + values[0] * values[2];
   const T h = cuda::narrow<T>(values[3] * cell.activation.squash(c));
   if (cell.tape_h) cell.tape_h[index] = h;
-  if (cell.y) cell.y[b * cell.y_stride + unit] = h;
+  if (cell.y) cell.y[b * cell.y_stride + own_unit] = h;
   if (cell.h_all) cell.h_all[index] = h;
   if (p.h_n) p.h_n[index] = h;
   if (cell.c_all) cell.write_cell(cell.c_all, index, c);
   if (p.c_n) cell.write_cell(p.c_n, index, c);
 }
-template <class T>
-inline const cuda::Kernel kSingleStep{kKernels, "single step", cuda::type_name<T>(), single_step_kernel<T>};
+template <class T, int kRows>
+inline const cuda::Kernel kSingleStep{kKernels, kRows == 1 ? "single step of a row" : "single step",
+                                      cuda::type_name<T>(), single_step_kernel<T, kRows>};
 
-// Enqueues a layer's step; false: it has to run in another way.
+// Enqueues a layer's step; false: it has to run in another way. follows: the launch in front is the layer
+// below's step.
 template <class T>
-bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<T>& step, bool with_tape) {
+bool run_single_step(Queue& queue, const LstmProblem& p, SingleStepParams<T> step, bool with_tape,
+                     bool follows) {
   const auto is_whole = [](const void* data, Offset stride) {
     return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<T>) == 0 && stride % Piece<T>::kSize == 0;
   };
@@ -95,7 +184,11 @@ bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<
     return false;
   }
   constexpr int kUnits = kTileWarps / 2;
-  queue.launch(kSingleStep<T>, cuda::div_up(p.hidden, kUnits) * step.tiles, kTileThreads, step);
+  const int rows = p.batch == 1 ? 1 : kTileRows;
+  step.tiles = cuda::div_up(p.batch, rows);
+  cuda::LaunchConfig config{.blocks = cuda::div_up(p.hidden, kUnits) * step.tiles, .threads = kTileThreads};
+  config.programmatic = follows && knows_programmatic_launches();
+  queue.launch(rows == 1 ? kSingleStep<T, 1> : kSingleStep<T, kTileRows>, config, step);
   return true;
 }
 
