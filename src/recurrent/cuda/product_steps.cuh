@@ -4,11 +4,11 @@
 #pragma once
 
 #include "cuda/remote_access.cuh"
-#include "recurrent/cuda/memory.cuh"
+#include "recurrent/cuda/word_steps.cuh"
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kRowsOfProducts = 64;  // fewer rows are other ways' work
+constexpr int kRowsOfProducts = 16;  // fewer rows are other ways' work
 constexpr int kTilesOfProducts = 8;  // tiles in turn, from which products are the faster way
 
 // Whether there are such steps for a problem. The same for every device, since memory is laid out by it.
@@ -69,11 +69,26 @@ template <class T>
 inline const cuda::Kernel kCarryByElements{kKernels, "step back by products", cuda::type_name<T>(),
                                            carry_by_elements_kernel<T>};
 
+// A step's kernel: by words, or by elements.
+template <class T>
+void launch_by_words(Queue& queue, const LstmProblem& p, StepParams<T>& params, bool words,
+                     const cuda::Kernel<StepParams<T>>& by_words,
+                     const cuda::Kernel<StepParams<T>>& by_elements) {
+  if (!words) {
+    params.blocks_of_direction = directions_of(p);
+    const Offset units = static_cast<Offset>(p.batch) * p.hidden;
+    return queue.for_each(static_cast<std::size_t>(directions_of(p) * units), by_elements, params);
+  }
+  params.blocks_of_direction = blocks_of_words(params.cell[0]);
+  cuda::LaunchConfig config{.blocks = params.blocks_of_direction * directions_of(p), .threads = kRowThreads};
+  queue.launch(by_words, config, params);
+}
+
 // The forward sweep of a layer.
 template <class T>
 void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  params.blocks_of_direction = directions_of(p);
+  const bool words = has_words(p, params);
   for (params.place = 0; params.place < p.steps; ++params.place) {
     for (int d = 0; d < directions_of(p); ++d) {
       const CudaCell<T>& cell = params.cell[d];
@@ -90,13 +105,13 @@ void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params
                       gates,
                       true});
     }
-    queue.for_each(static_cast<std::size_t>(directions_of(p) * batch * p.hidden), kCellByElements<T>, params);
+    launch_by_words(queue, p, params, words, kCellByWords<T>, kCellByElements<T>);
   }
 }
 template <class T>
 void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  params.blocks_of_direction = directions_of(p);
+  const bool words = has_words(p, params);
   for (params.place = 0; params.place <= p.steps; ++params.place) {
     for (int d = 0; d < directions_of(p) && params.place > 0; ++d) {
       const CudaCell<T>& cell = params.cell[d];
@@ -113,8 +128,7 @@ void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& p
                       p.hidden,
                       false});
     }
-    queue.for_each(static_cast<std::size_t>(directions_of(p) * batch * p.hidden), kCarryByElements<T>,
-                   params);
+    launch_by_words(queue, p, params, words, kCarryByWords<T>, kCarryByElements<T>);
   }
 }
 
