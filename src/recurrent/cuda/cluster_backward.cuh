@@ -161,6 +161,14 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       a.slopes(gates, slopes);
       const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
+      float keep_h = 0, keep_c = 0;
+      bool carries = true, restarts = false;
+      if constexpr (!kPlain) {
+        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+        carries = has_unit && rows_at.holds(later, b);
+        restarts = carries && rows_at.resets_at(later, b);
+      }
 
       if (place > begin) {
         cuda::mailbox_wait(&own.boxes[buffer], (place - begin - 1) / 2);
@@ -169,10 +177,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
 #pragma unroll
         for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][thread];
         const float all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        const bool carries = kPlain || (has_unit && rows_at.holds(later, b));
         if (carries) dh += all;
         if constexpr (!kPlain) {
-          if (carries && rows_at.resets_at(later, b)) {
+          if (restarts) {
             cell.dh0[index] += dh;
             dh = 0;
           }
@@ -181,11 +188,6 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       if (place == end) {
         if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
         continue;  // every thread does
-      }
-      float keep_h = 0, keep_c = 0;
-      if constexpr (!kPlain) {
-        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
-        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
       }
       const float all = dh + dy, dm = (1 - keep_h) * all;
       const float dcell = (1 - keep_c) * dc + dm * to_cell;

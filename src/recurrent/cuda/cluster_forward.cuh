@@ -135,6 +135,16 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         next_gates = has_unit && next.holds ? *gates_at(next) : 0;
       }
 
+      // What options ask for is found out before the wait too.
+      float keep_h = 0, keep_c = 0;
+      bool restarts = false;
+      if constexpr (!kPlain) {
+        const int later = cell.step_at(place + 1);
+        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+        restarts = has_unit && rows_at.resets && rows_at.holds(later, b) && rows_at.resets_at(later, b);
+      }
+
       // Four sums, so that products need not wait for each other.
       float sums[4][4] = {};
       const Word* const operands = operand_of_lane(own.h[buffer]);
@@ -174,17 +184,14 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         c_to_keep = c;
       } else {
         const float before = own.states[1][thread];
-        const float keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
         if (keep_h != 0) fresh = keep_h * before + (1 - keep_h) * fresh;
-        const float keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
         if (keep_c != 0) c = keep_c * state + (1 - keep_c) * c;
         // A row without this step keeps its state, and gets zeros.
         float h_after = here.holds ? fresh : before;
         c_to_keep = here.holds ? c : state;
         if (!here.holds) c = 0, fresh = 0;
         to_keep = cuda::narrow_pair<T>(fresh, c);
-        const int later = cell.step_at(place + 1);
-        if (has_unit && rows_at.holds(later, b) && rows_at.resets_at(later, b)) {
+        if (restarts) {
           h_after = cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]);
           c_to_keep = cell.c0[static_cast<Offset>(b) * hidden + unit];
         }

@@ -14,7 +14,9 @@ namespace warpalign::detail::recurrent {
 
 using Offset = std::int64_t;
 
-// Which rows belong to which step. Row first(t) + b is that of (t, b).
+// Which rows belong to which step. Row first(t) + b is that of (t, b). No kernel writes what is read here,
+// and
+// __ldg() says so: a sweep then reads a length once, though other memory changes meanwhile.
 struct StepRows {
   int steps, batch;
   Offset rows;  // in memory
@@ -22,18 +24,22 @@ struct StepRows {
   const std::uint8_t* resets;
 
   __device__ __forceinline__ Offset first(int t) const {
-    return starts ? starts[t] : static_cast<Offset>(t) * batch;
+    return starts ? __ldg(starts + t) : static_cast<Offset>(t) * batch;
   }
-  __device__ __forceinline__ int count(int t) const { return starts ? starts[t + 1] - starts[t] : batch; }
+  __device__ __forceinline__ int count(int t) const {
+    return starts ? __ldg(starts + t + 1) - __ldg(starts + t) : batch;
+  }
   __device__ __forceinline__ bool has_row(int t, int b) const {
     return t >= 0 && t < steps && b < batch && b < count(t);
   }
   // Whether (t, b) is within the row's length.
   __device__ __forceinline__ bool holds(int t, int b) const {
-    return has_row(t, b) && t < cuda::true_length(lengths, b, steps, 0);
+    return has_row(t, b) && (!lengths || t < __ldg(lengths + b));
   }
   // Whether the state before an existing (t, b) is (h0, c0) again.
-  __device__ __forceinline__ bool resets_at(int t, int b) const { return resets && resets[first(t) + b]; }
+  __device__ __forceinline__ bool resets_at(int t, int b) const {
+    return resets && __ldg(resets + first(t) + b);
+  }
   // The t of row `row`, which exists. Its b is row - first(t).
   __device__ __forceinline__ int step_of(Offset row) const {
     if (!starts) return static_cast<int>(row / batch);
