@@ -50,17 +50,19 @@ CASES = [
 # Masks are drawn anew in each call: these have no reference.
 RANDOM_CASES = [Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES]
 # One step without gradients, as streams take it.
-SINGLE_STEPS = [Size(1, 9, 16, 24, 2, dtype=dtype) for dtype in _DTYPES]
-# So many rows that the grid works on pairs of tiles, or that a step is a product of the front end's and a kernel by
-# elements; on GPUs alone.
+SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 9)]
+# So many rows that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
+# a step is a product of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
-    size._replace(dtype=dtype)
+    size._replace(dtype=dtype, options=options)
     for dtype in _DTYPES[2:]
+    for options in ("", "lengths")
     for size in (
-        Size(3, 98, 8, 516),
-        Size(3, 98, 8, 516, options="lengths"),
-        Size(3, 50, 8, 1028),
-        Size(3, 50, 8, 1028, options="lengths"),
+        Size(3, 130, 8, 520),
+        Size(3, 50, 8, 560),
+        Size(3, 50, 8, 648),
+        Size(3, 40, 8, 1032),
+        Size(3, 33, 8, 2048),
         Size(3, 456, 8, 512),
     )
 ]

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const bool has_unit = at.unit < hidden;
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
-  Weights16* const more = reinterpret_cast<Weights16*>(partials + 2 * partials_of_turn(4));
+  Weights16* const more = reinterpret_cast<Weights16*>(partials + partials_of_pair(4));
   OwnState* const own = reinterpret_cast<OwnState*>(more + 4 * p.shared_steps * kResidentThreads);
   using Weights = PairWeights<T, 4, kSteps, kShares>;
   Weights weights(more, p.shared_steps, hidden);
@@ -43,10 +43,23 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
              : lanes.unit == 2 ? cell.h_all
                                : cell.tape_c;
   if (array) array += first_unit;
-  int turn = 0;
+  const auto rows_before = [&](int of_place, int tile) {
+    RowPair<T> from{};
+    if (of_place == steps) return from;
+    const int t = cell.step_at(of_place);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      from.of[n] = state_before(cell, rows, of_place, t, at.batch_row(tile, 8 * n + lane / 4));
+    }
+    return from;
+  };
+  const bool asks_early = kShares && p.tiles > 2;  // the next pair's rows are there when a pair's step ends
+  RowPair<T> from = rows_before(0, 0);
+  typename Weights::Asked words;
+  weights.ask(from.of, words);
   for (int place = 0; place < steps; ++place) {
     const int t = cell.step_at(place);
-    for (int tile = 0; tile < p.tiles; tile += 2, ++turn) {
+    for (int tile = 0; tile < p.tiles; tile += 2) {
       const int b = at.batch_row(tile, at.row);
       const bool has_row = has_unit && rows.has_row(t, b), holds = has_row && rows.holds(t, b);
       const Offset row = has_row ? rows.first(t) + b : 0;
@@ -60,11 +73,12 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       }
       const bool two = tile + 1 < p.tiles;
       typename Weights::Sums sums[2] = {};
-      const T* const before[2] = {state_before(cell, rows, place, t, at.batch_row(tile, lane / 4)),
-                                  state_before(cell, rows, place, t, at.batch_row(tile, 8 + lane / 4))};
-      weights.multiply(before, two, sums);
+      weights.multiply(from.of, two, words, sums);
+      const bool is_last = tile + 2 >= p.tiles;
+      from = rows_before(is_last ? place + 1 : place, is_last ? 0 : tile + 2);
+      if (asks_early) weights.ask(from.of, words);
       float totals[4], z[4];
-      join_pair_sums(sums, two, partials, turn, totals);
+      join_pair_sums(sums, partials, totals);
       widen_word<T>(lanes.transpose(asked), z);
 #pragma unroll
       for (int gate = 0; gate < 4; ++gate) z[gate] += bias[gate] + totals[gate];
@@ -105,6 +119,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
           cell.c[static_cast<Offset>(b) * hidden + at.unit] = c;
         }
       }
+      if (!asks_early) weights.ask(from.of, words);
     }
   }
 }

@@ -9,22 +9,11 @@
 // Waiting ends because all blocks are resident: the launch is cooperative.
 #pragma once
 
-#include "cuda/remote.cuh"
 #include "cuda/shared.cuh"
+#include "recurrent/cuda/block_weights.cuh"
 #include "recurrent/cuda/forward.cuh"
-#include "recurrent/cuda/weights.cuh"
 
 namespace warpalign::detail::recurrent {
-
-using cuda::kNotYet;
-using cuda::Word;
-
-constexpr int kOwnUnits = 16;
-constexpr int kResidentWarps = 8;
-constexpr int kResidentThreads = kResidentWarps * cuda::kWarpSize;
-constexpr int kWordEntries = 4;   // 16-bit elements of a word
-constexpr int kStepEntries = 16;  // depth of one mma
-constexpr int kStepWords = kStepEntries / kWordEntries;
 
 template <class T>
 struct ResidentParams {
@@ -48,46 +37,25 @@ constexpr std::size_t partials_bytes(int weight_tiles) {
   return 2 * static_cast<std::size_t>(kResidentWarps) * warp_distance(weight_tiles) * sizeof(float);
 }
 constexpr std::size_t kTileBytes = kResidentThreads * sizeof(OwnState);
-// Bytes of weights for 16 columns of a warp.
-constexpr std::size_t kSharedStepBytes = kResidentThreads * 16;
-
-// kTiles times 16 rows of weights, and this warp's part of their columns, 16 to a step: kSteps steps in
-// registers, and with kShares more of them in shared memory. The columns of a step are dealt out so that a
-// lane's elements are one word: columns 4 t ... 4 t + 3 with t = lane % 4.
+// Weights that multiply a tile of rows, which other blocks write meanwhile.
 template <class T, int kTiles, int kSteps, bool kShares>
-class ResidentWeights {
- public:
-  // more: where kTiles `shared_steps` fragments of each thread have place.
-  __device__ __forceinline__ ResidentWeights(Weights16* more, int shared_steps, int depth)
-      : more_(more + threadIdx.x), shared_steps_(kShares ? shared_steps : 0) {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int all_steps = kSteps + shared_steps_;
-    first_word_ = warp * all_steps * kStepWords + lane % 4;
-    steps_ = min(max((depth / kWordEntries - first_word_ + kStepWords - 1) / kStepWords, 0), all_steps);
-  }
+class ResidentWeights : public BlockWeights<T, kTiles, kSteps, kShares, 1> {
+  using Base = BlockWeights<T, kTiles, kSteps, kShares, 1>;
+  using Base::first_;
+  using Base::fragments_;
+  using Base::kLanes;
+  using Base::reads_;
+  using Base::shared;
+  using Base::shared_steps_;
 
-  // row(tile, r): where row r of a tile begins; null: it is 0. The depth is a multiple of 4. places: for a
-  // fragment of each thread, meanwhile.
-  template <class Row>
-  __device__ __forceinline__ void load(Weights16* places, const Row& row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-      const T* const first = row(m, lane / 4);
-      const T* const second = row(m, lane / 4 + 8);
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        fragments_[m][s] = fragment(first, second, s);
-        fragments_[m][s].settle(places);
-      }
-      for (int s = 0; s < shared_steps_; ++s) shared(m, s) = fragment(first, second, kSteps + s);
-    }
-  }
+ public:
+  __device__ __forceinline__ ResidentWeights(Weights16* more, int shared_steps, int depth)
+      : Base(more, shared_steps, depth) {}
 
   // sums += weights times 8 rows. row: where this lane's row (lane / 4) begins; null: 0. Words that are all
   // ones are not there yet.
   __device__ __forceinline__ void multiply(const T* row, float (&sums)[kTiles][4]) const {
-    const Source from{reinterpret_cast<const Word*>(row) + first_word_, row ? steps_ : 0};
+    const Source from{reinterpret_cast<const Word*>(row) + first_, row ? reads_ : 0};
     Word now[kChunk], next[kChunk];
     ask(from, 0, now);
 #pragma unroll
@@ -118,7 +86,7 @@ class ResidentWeights {
     }
   }
 
- protected:
+ private:
   static constexpr int kChunk = kSteps < 8 ? kSteps : 8;
   static_assert(kSteps % kChunk == 0);
 
@@ -128,20 +96,10 @@ class ResidentWeights {
     int steps;
   };
 
-  __device__ __forceinline__ Weights16& shared(int m, int s) const {
-    return more_[(m * shared_steps_ + s) * kResidentThreads];
-  }
-  __device__ __forceinline__ Weights16 fragment(const T* first, const T* second, int s) const {
-    const int word = first_word_ + s * kStepWords;
-    const Word upper = first && s < steps_ ? reinterpret_cast<const Word*>(first)[word] : 0;
-    const Word lower = second && s < steps_ ? reinterpret_cast<const Word*>(second)[word] : 0;
-    return {upper, lower};
-  }
-
   __device__ __forceinline__ static void ask(const Source& from, int begin, Word (&to)[kChunk]) {
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
-      to[k] = begin + k < from.steps ? cuda::load_relaxed(from.words + (begin + k) * kStepWords) : 0;
+      to[k] = begin + k < from.steps ? cuda::load_relaxed(from.words + (begin + k) * kLanes) : 0;
     }
   }
   __device__ __forceinline__ static void wait(const Source& from, int begin, Word (&words)[kChunk]) {
@@ -152,14 +110,10 @@ class ResidentWeights {
       if (!__any_sync(cuda::kFullWarp, waits)) return;
 #pragma unroll
       for (int k = 0; k < kChunk; ++k) {
-        if (words[k] == kNotYet) words[k] = cuda::load_relaxed(from.words + (begin + k) * kStepWords);
+        if (words[k] == kNotYet) words[k] = cuda::load_relaxed(from.words + (begin + k) * kLanes);
       }
     }
   }
-  Weights16 fragments_[kTiles][kSteps];
-  Weights16* more_;
-  int shared_steps_;
-  int first_word_, steps_;  // of the lane: its words lie kStepWords apart
 };
 
 // Who a thread is. Threads 2 p and 2 p + 1 finish unit p % 16 of row p / 16: both compute the same, and share

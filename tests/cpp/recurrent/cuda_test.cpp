@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "checks.h"
+#include "warpalign/kernel_launches.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
 #endif
@@ -151,8 +152,8 @@ TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
   simt::device.multiprocessors = 3;
   constexpr int kBatch = 35, kHidden = 48;
 #else
-  constexpr int kBatch = 131, kHidden = 516;
-  const LstmCase wide(plain(3, 50, 4, 1036), DType::kBFloat16, 24, .5);  // a part of R in shared memory
+  constexpr int kBatch = 131, kHidden = 520;
+  const LstmCase wide(plain(3, 50, 4, 1032), DType::kBFloat16, 24, .5);  // a part of R in shared memory
   expect_close(wide, CudaRunner(wide).run(), 0x1p-5);
 #endif
   for (const bool ragged : {false, true}) {
@@ -165,6 +166,46 @@ TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
     }
     const LstmCase given(p, DType::kFloat16, 24, .5);
     expect_close(given, CudaRunner(given).run(), 0x1p-8);
+  }
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
+}
+
+// Launches of the kernels whose name begins so.
+unsigned long long launches_of(const std::string& name) {
+  unsigned long long sum = 0;
+  KernelLaunches one{};
+  for (int index = 0; recurrent_kernel_launches(index, &one); ++index) {
+    if (std::string(one.kernel).rfind(name, 0) == 0) sum += one.launches;
+  }
+  return sum;
+}
+
+// Blocks of a cluster that share units of the whole grid's backward sweep: four of them, or two where four
+// find no place; several pairs of tiles, of which the last one is not full, and a block without units.
+TEST_F(RecurrentCuda, SweepsOfSharedUnits) {
+  for (const int multiprocessors : {40, 35}) {
+    SCOPED_TRACE(multiprocessors);
+#if WARPALIGN_SIMT
+    simt::device.multiprocessors = multiprocessors;
+#else
+    if (multiprocessors == 35) continue;  // as many as there are
+#endif
+    const bool ragged = multiprocessors == 40;
+    Lstm p = plain(3, 18, 6, 520);
+    if (ragged) {
+      for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 4);
+      p.resets.assign(3 * 18, 0), p.resets[2 * 18 + 7] = p.resets[18 + 3] = 1;
+      p.zoneout_hidden = .25, p.zoneout_cell = .1;
+    }
+    const LstmCase given(p, DType::kFloat16, 25, .5);
+    const std::string kernel = multiprocessors == 40 ? "grid of 4 back" : "grid of 2 back";
+    const unsigned long long before = launches_of(kernel);
+    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+#if WARPALIGN_SIMT
+    EXPECT_EQ(launches_of(kernel), before + 1);
+#endif
   }
 #if WARPALIGN_SIMT
   simt::device = {};

@@ -113,7 +113,17 @@ def test_masks_are_the_cpus(cuda: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(40, 4, 20, 33), (12, 9, 64, 136), (30, 8, 128, 512), (10, 33, 64, 256)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (40, 4, 20, 33),
+        (12, 9, 64, 136),
+        (30, 8, 128, 512),
+        (10, 33, 64, 256),
+        (10, 40, 32, 768),  # clusters that share units
+        (6, 456, 32, 512),  # a product for each step
+    ],
+)
 def test_error_is_at_most_twice_the_plain_loops(
     cuda: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int]
 ) -> None:
