@@ -189,41 +189,71 @@ class Tf32Sums : public UnitSums<2> {
   struct Parts {
     float hi[kCount], lo[kCount];  // lo: of three terms
   };
-  template <bool kThreeTerms, int kCount, class Number>
-  __device__ static __forceinline__ Parts<kCount> parts_of(const Number& number) {
+  template <bool kThreeTerms, int kCount>
+  __device__ static __forceinline__ Parts<kCount> parts_of(const float* numbers) {
     Parts<kCount> parts{};
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
       if constexpr (kThreeTerms) {
-        const cuda::Tf32Parts of_one = cuda::split_tf32(number(n));
+        const cuda::Tf32Parts of_one = cuda::split_tf32(numbers[n]);
         parts.hi[n] = of_one.hi, parts.lo[n] = of_one.lo;
       } else {
-        parts.hi[n] = cuda::rounded_tf32(number(n));
+        parts.hi[n] = cuda::rounded_tf32(numbers[n]);
       }
     }
     return parts;
   }
 
+  // mma_tf32()'s a: rows `row` to row + 15, k to k + 7.
+  __device__ static __forceinline__ void load_a(float (&to)[4], const float* shared, int row, int k) {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    if constexpr (kATransposed) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        to[n] = shared[StageA::place(row + lane / 4 + n % 2 * 8, k + lane % 4 + n / 2 * 4)];
+    } else {
+      load_rows(to, shared + StageA::place(row + lane % 16, k + lane / 16 * 4));
+    }
+  }
+  // mma_tf32()'s b for columns n to n + 7: k to k + 7, and behind them k + 8 to k + 15.
+  __device__ static __forceinline__ void load_b(float (&to)[4], const float* shared, int n, int k) {
+    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    if constexpr (kBTransposed) {
+#pragma unroll
+      for (int m = 0; m < 4; ++m) to[m] = shared[StageB::place(n + lane / 4, k + lane % 4 + m * 4)];
+    } else {
+      load_rows(to, shared + StageB::place(n + lane % 8, k + lane / 8 * 4));
+    }
+  }
+  // Four matrices of 8 rows and 4 numbers each: pairs of 16-bit elements.
+  __device__ static __forceinline__ void load_rows(float (&to)[4], const float* row) {
+    std::uint32_t bits[4];
+    cuda::load_matrices(bits, row);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) to[n] = __int_as_float(static_cast<int>(bits[n]));
+  }
+
   template <bool kThreeTerms>
   __device__ __forceinline__ void add_terms(const float* a, const float* b) {
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, g = lane / 4, t = lane % 4;
     Parts<4> rows[2][kSteps];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) {
-        rows[i][k] = parts_of<kThreeTerms, 4>([&](int n) {
-          return a[StageA::place(this->first_row() + 16 * i + g + n % 2 * 8, 8 * k + t + n / 2 * 4)];
-        });
+        float numbers[4];
+        load_a(numbers, a, this->first_row() + 16 * i, 8 * k);
+        rows[i][k] = parts_of<kThreeTerms, 4>(numbers);
       }
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
+      static_assert(kSteps == 2);
+      float numbers[4];
+      load_b(numbers, b, this->first_column() + 8 * j, 0);
       Parts<2> columns[kSteps];
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) {
-        columns[k] = parts_of<kThreeTerms, 2>(
-            [&](int n) { return b[StageB::place(this->first_column() + 8 * j + g, 8 * k + t + n * 4)]; });
+        columns[k] = parts_of<kThreeTerms, 2>(numbers + 2 * k);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {

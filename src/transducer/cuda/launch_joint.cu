@@ -44,10 +44,6 @@ template <class Shape>
 const cuda::Kernel kBack{kKernels, "joint back", type_of<Shape>(), joint_back_kernel<Shape>};
 template <class Real>
 const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_add_kernel<Real>};
-// Bytes of a chunk's rows, which are to stay in the second-level cache. The second call has more besides.
-constexpr std::int64_t kChunkBytes = 24 << 20, kGradientChunkBytes = 20 << 20;
-// Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
-constexpr std::int32_t kWeightParts = 2;
 
 // What a call works on.
 template <class Shape>
@@ -56,12 +52,21 @@ class JointPlan {
   using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
   static constexpr int kTile = Shape::kTile, kThreads = Shape::kThreads;
-  static constexpr bool kAddsBias = std::is_same_v<Shape, Tf32Shape>;
+  static constexpr bool kTf32 = std::is_same_v<Shape, Tf32Shape>;
+  static constexpr bool kAddsBias = kTf32;
+  // Bytes of a chunk's rows, at most. They are to stay in the second-level cache, and the second call has
+  // more besides. TF32's products have too few blocks in chunks of that size, which costs more than the cache
+  // gives.
+  static constexpr std::int64_t kChunkBytes = std::int64_t{kTf32 ? 60 : 24} << 20;
+  static constexpr std::int64_t kGradientChunkBytes = std::int64_t{kTf32 ? 60 : 20} << 20;
+  // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
+  static constexpr std::int32_t kWeightParts = kTf32 ? 4 : 2;
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
+        multiprocessors_(std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, execution.cuda_device))),
         columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
         h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
         x_stride_(rounded_up(columns_, 8)) {}
@@ -74,18 +79,20 @@ class JointPlan {
   [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
   [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
 
-  // Nodes of a chunk: whole tiles of each part, as many as the workspace has room for besides what is taken.
+  // Nodes of a chunk: whole tiles of each part, of which the workspace has room for, besides what is taken.
   [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
     constexpr std::int64_t kGaps = 512;  // between the arrays
     const auto bytes = static_cast<std::int64_t>(sizeof(Storage));
     std::int64_t row = (x_stride_ + h_stride_) * bytes;
     if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
-    constexpr std::int64_t kWhole = std::int64_t{kTile} * kWeightParts;
+    const std::int32_t step = kTf32 && !for_gradient ? 1 : kWeightParts;  // tiles
+    const std::int64_t whole = std::int64_t{kTile} * step;
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
-    const std::int64_t most = for_gradient ? kGradientChunkBytes : kChunkBytes;
-    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most) / row / kWhole;
-    return static_cast<std::int32_t>(
-        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), kWhole)), 1) * kWhole);
+    const std::int64_t limit = for_gradient ? kGradientChunkBytes : kChunkBytes;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, limit) / row / whole;
+    const auto most = static_cast<std::int32_t>(
+        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), whole)), 1) * step);
+    return (kTf32 ? fewest_turns(most, step, for_gradient) : most) * kTile;
   }
 
   // rows(chunk): what the kernels of a chunk take.
@@ -135,9 +142,32 @@ class JointPlan {
  private:
   [[nodiscard]] const Storage* bias() const { return static_cast<const Storage*>(p_.bias); }
 
+  // Of the numbers of a chunk's row tiles from `most` down to a half, the one whose products leave the fewest
+  // places of the device without a block.
+  [[nodiscard]] std::int32_t fewest_turns(std::int32_t most, std::int32_t step, bool for_gradient) const {
+    const int places = multiprocessors_ * Shape::kBlocks;
+    const auto turns = [&](std::int64_t columns, std::int32_t row_tiles) {
+      return cuda::div_up(row_tiles * tiles(1, columns), places);
+    };
+    std::int32_t best = most;
+    double least = 0;
+    for (std::int32_t n = most; n >= (most + 1) / 2; n -= step) {
+      constexpr double kOfChunk = 150;  // what a chunk costs besides, in terms of a turn's sums
+      double cost = kOfChunk + turns(x_stride_, n) * static_cast<double>(p_.hidden);
+      if (for_gradient) cost += turns(p_.hidden, n) * static_cast<double>(columns_);
+      cost /= n;
+      if (n == most || cost < least) {
+        best = n;
+        least = cost;
+      }
+    }
+    return best;
+  }
+
   const TransducerJointProblem& p_;
   const TransducerProblem logits_;
   const Plan<Real> plan_;
+  const int multiprocessors_;
   const std::int32_t columns_;
   const std::int64_t h_stride_, x_stride_;
 };
@@ -239,7 +269,7 @@ struct JointGradientMemory {
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;
     if (kRounds && g.encoder) frames = arena.take<Real>(batch * p.lattice.frames * p.hidden);
     if (kRounds && g.predictor) states = arena.take<Real>(batch * p.lattice.states * p.hidden);
-    if (g.weight || g.bias) weight_sums = arena.take<Real>(kWeightParts * plan.packed());
+    if (g.weight || g.bias) weight_sums = arena.take<Real>(plan.kWeightParts * plan.packed());
     chunk = plan.chunk(true, arena.used() - listed);
     h = arena.take<Storage>(chunk * plan.h_stride());
     x = arena.take<Storage>(chunk * plan.x_stride());
@@ -272,7 +302,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     std::size_t count;
   } cleared[] = {{frames, static_cast<std::size_t>(of_encoder)},
                  {states, static_cast<std::size_t>(of_predictor)},
-                 {memory.weight_sums, kWeightParts * joint.packed()}};
+                 {memory.weight_sums, Joint::kWeightParts * joint.packed()}};
   for (const auto& one : cleared) {
     if (!one.data) continue;
     if (Status s = cuda::set_memory(one.data, 0, one.count * sizeof(Real), stream); !s.ok()) return s;
@@ -310,7 +340,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     products.columns = joint.columns();
     products.dh = memory.dh;
     products.weight_sums = memory.weight_sums;
-    products.parts = kWeightParts;
+    products.parts = Joint::kWeightParts;
     const std::int32_t most = memory.chunk;
     for (std::int64_t first = 0; first < joint.all(); first += most) {
       products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
@@ -321,7 +351,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
         return s;
       }
       if (memory.weight_sums) {
-        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * kWeightParts;
+        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * Joint::kWeightParts;
         if (Status s = cuda::launch(
                 kOuter<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, true, true>, stream}, products);
             !s.ok()) {
@@ -347,9 +377,9 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
   const auto blocks_of = [&](std::int64_t n) { return std::max(plan.blocks_for(n, kJointThreads), 1); };
   if (memory.weight_sums) {
     const auto packed = static_cast<std::int64_t>(joint.packed());
-    if (Status s = launch_joint_round<Storage>(memory.weight_sums, kWeightParts, packed, joint.h_stride(),
-                                               joint.columns(), p.hidden, g.weight, g.bias, blocks_of(packed),
-                                               stream);
+    if (Status s = launch_joint_round<Storage>(memory.weight_sums, Joint::kWeightParts, packed,
+                                               joint.h_stride(), joint.columns(), p.hidden, g.weight, g.bias,
+                                               blocks_of(packed), stream);
         !s.ok()) {
       return s;
     }
