@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -15,11 +15,13 @@ from warpalign._transducer.decode_model import (
     Predictor,
     State,
     TransducerHypotheses,
+    check_graph,
     check_model,
     mapped,
     where,
 )
 from warpalign._transducer.decode_ops import beam_step
+from warpalign._transducer.replay import Replayed
 
 Merge = Literal["sum", "max"]
 _MOST_BEAMS = 16
@@ -64,6 +66,7 @@ class _Search(NamedTuple):
     lm_weight: float
     score_norm: bool
     every: int
+    cuda_graph: bool
 
     def language_scores(self, state: BeamState, model: Model, columns: int) -> Tensor | None:
         """(B, 2K, V) that are added to the labels' scores."""
@@ -98,6 +101,7 @@ def transducer_beam_decode(
     max_symbols_per_frame: int = 10,
     state: BeamState | None = None,
     steps_per_round: int = 8,
+    cuda_graph: bool = False,
 ) -> list[TransducerHypotheses]:
     """Beam search for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
@@ -121,6 +125,8 @@ def transducer_beam_decode(
             :func:`warpalign.transducer_greedy_decode`.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. The beam must be the same.
         steps_per_round: on a GPU the host looks every so many steps whether all hypotheses have ended.
+        cuda_graph: as in :func:`warpalign.transducer_greedy_decode`, by ``steps_per_round`` steps. The language model's
+            steps must be such, too.
 
     Returns:
         As many TransducerHypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
@@ -128,6 +134,7 @@ def transducer_beam_decode(
 
     Raises:
         TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        RuntimeError: a step of the predictor, the language model or the joint function cannot be captured.
 
     An arc whose weight is −inf or NaN does not exist. With ``JointWeights`` no number depends on the rest of the batch, as
     far as the predictor's do not.
@@ -167,7 +174,9 @@ def transducer_beam_decode(
     language = None if language_model is None else model.reading(language_model, "language_model")
     weight = check_number(lm_weight, "lm_weight")
     every = check_count(steps_per_round, "steps_per_round")
-    search = _Search(2 * width, merge, language, weight, normalised, every if model.encoder.is_cuda else 1)
+    graph = check_graph(cuda_graph, model)
+    every = every if model.encoder.is_cuda else 1
+    search = _Search(2 * width, merge, language, weight, normalised, every, graph)
     before = _initial(model, search) if state is None else _check_state(state, model, search)
     with naming_arguments():
         after = _run(model, search, before)
@@ -229,23 +238,43 @@ def _run(model: Model, search: _Search, state: BeamState) -> BeamState:
     # Steps write nodes: those that the caller has stay as they are.
     state = state._replace(nodes=state.nodes.clone(), used=state.used.clone())
     first = torch.arange(0, expand.numel(), search.places, device=expand.device)[:, None]
-    while bool((expand >= 0).any()):
-        state = _with_room(state, search.every * search.places)
+    nodes_of_round = search.every * search.places
+
+    def run(place: Any) -> tuple[Any, Tensor]:
+        """A round of steps from a state's tensors and `expand`, and whether a hypothesis has not ended."""
+        tensors, expand = place
+        now = state._replace(**tensors)
         for _ in range(search.every):
-            state, expand = _step(model, search, state, expand, first)
+            now, expand = _step(model, search, now, expand, first)
+        return (_tensors(now), expand), (expand >= 0).any()
+
+    place: Any = (_tensors(state), expand)
+    used, graph, goes_on = state.most_used, None, (expand >= 0).any()
+    while bool(goes_on):
+        capacity = place[0]["nodes"].shape[1]
+        if used + nodes_of_round > capacity:
+            # Steps of a graph write to memory of one address: it has room for most searches.
+            most = 2 * model.frames * search.places if search.cuda_graph else 0
+            more = max(used + nodes_of_round, 2 * capacity, used + most) - capacity
+            place[0]["nodes"] = torch.nn.functional.pad(place[0]["nodes"], (0, 0, 0, more))
+            graph = None
+        if search.cuda_graph and used > state.most_used:  # the first round has run
+            graph = graph or Replayed(run, place, expand.device)
+            goes_on, place = graph(), graph.state
+        else:
+            place, goes_on = run(place)
+        used += nodes_of_round
+    state = state._replace(**place[0], most_used=used)
     hypothesis = state.hypothesis.clone()
     hypothesis[..., FRAME] = (hypothesis[..., FRAME] - limits[:, None]).clamp(min=0)
     return state._replace(hypothesis=hypothesis, frames_before=state.frames_before + limits)
 
 
-def _with_room(state: BeamState, count: int) -> BeamState:
-    """Capacity for so many more nodes; it doubles, so that little is copied."""
-    capacity = state.nodes.shape[1]
-    needed = state.most_used + count
-    if needed <= capacity:
-        return state
-    more = state.nodes.new_zeros(state.nodes.shape[0], max(needed, 2 * capacity) - capacity, 4)
-    return state._replace(nodes=torch.cat([state.nodes, more], 1))
+def _tensors(state: BeamState) -> dict[str, Any]:
+    """What steps change."""
+    names = ("rows", "predictor", "language", "hypothesis", "log_prob", "hash", "nodes", "used")
+    language = {} if state.language_rows is None else {"language_rows": state.language_rows}
+    return language | {name: getattr(state, name) for name in names}
 
 
 def _step(
@@ -285,7 +314,6 @@ def _step(
         hypothesis=hypothesis,
         log_prob=log_prob,
         hash=hashes,
-        most_used=state.most_used + places,
     )
     return state, expand
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core import library
-from warpalign._core.checks import DTYPES, check_count, shape_of
+from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of
 from warpalign._transducer.checks import INTEGERS, check_big_blanks, check_column, check_durations
 from warpalign._transducer.decode_ops import scores as scores_operator
 
@@ -207,6 +207,16 @@ def mapped(function: Callable[..., Tensor], state: State, *others: State) -> Sta
     if isinstance(state, dict):
         return {key: mapped(function, state[key], *(other[key] for other in others)) for key in state}
     return function(state, *others)
+
+
+def check_graph(cuda_graph: object, model: Model) -> bool:
+    """Whether a search runs in a CUDA graph."""
+    wanted = check_flag(cuda_graph, "cuda_graph")
+    if wanted and not model.encoder.is_cuda:
+        raise ValueError(
+            f"cuda_graph: expected False, because encoder lies on {model.encoder.device}, got True"
+        )
+    return wanted
 
 
 def where(found: Tensor, new: State, old: State, axis: int) -> State:

@@ -17,10 +17,12 @@ from warpalign._transducer.decode_model import (
     Predictor,
     State,
     TransducerHypotheses,
+    check_graph,
     check_model,
     where,
 )
 from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
+from warpalign._transducer.replay import Replayed
 
 # Columns of the operators' `walk`.
 FRAME, SYMBOLS, LABEL, LABEL_FRAME, LABEL_DURATION = range(5)
@@ -58,6 +60,7 @@ def transducer_greedy_decode(
     max_symbols_per_frame: int = 10,
     state: GreedyState | None = None,
     labels_per_round: int = 8,
+    cuda_graph: bool = False,
 ) -> TransducerHypotheses:
     """Greedy search: the best arc of every frame, for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
@@ -79,6 +82,9 @@ def transducer_greedy_decode(
         max_symbols_per_frame: after so many labels in one frame the search goes on to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
         labels_per_round: on a GPU the host looks every so many steps whether all utterances have ended.
+        cuda_graph: on a GPU the first ``labels_per_round`` steps run as they do without it. Then as many are captured in a
+            CUDA graph, which does all others. Every step of the predictor must launch the same work, on tensors of the same
+            shapes, and must not wait for the device.
 
     Returns:
         :class:`warpalign.decoding.TransducerHypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
@@ -86,6 +92,7 @@ def transducer_greedy_decode(
 
     Raises:
         TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        RuntimeError: a step of the predictor or of the joint function cannot be captured.
 
     Ties go to the lowest column. NaN counts as −inf. A frame without any score above −inf counts as a blank. A blank or a
     duration that leads beyond the end skips the first frames of the stream's next chunk. With ``JointWeights`` no number
@@ -113,9 +120,14 @@ def transducer_greedy_decode(
         max_symbols_per_frame=max_symbols_per_frame,
     )
     every = check_count(labels_per_round, "labels_per_round")
+    replayed = check_graph(cuda_graph, model)
     before = _initial(model) if state is None else _check_state(state, model)
     with naming_arguments():
-        search = _search_cuda(model, before, every) if model.encoder.is_cuda else _search_cpu(model, before)
+        search = (
+            _search_cuda(model, before, every, replayed)
+            if model.encoder.is_cuda
+            else _search_cpu(model, before)
+        )
     walks, after = search
     return _hypotheses(walks, after, before, model.encoder.dtype)
 
@@ -213,7 +225,7 @@ def _search_cpu(model: Model, state: GreedyState) -> tuple[Tensor, GreedyState]:
     return _behind(torch.stack(walks) if walks else place.walk[None, :0], place, state, limits)
 
 
-def _search_cuda(model: Model, state: GreedyState, every: int) -> tuple[Tensor, GreedyState]:
+def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -> tuple[Tensor, GreedyState]:
     """The same, in rounds of so many steps."""
     limits = model.limits()
 
@@ -229,12 +241,16 @@ def _search_cuda(model: Model, state: GreedyState, every: int) -> tuple[Tensor, 
     place = _Place(*state[:4])
     if _nothing_to_do(model):
         return _behind(place.walk[None, :0], place, state, limits)
-    all_walks: list[Tensor] = []
-    goes_on: Tensor | bool = True
+    place, (walks, goes_on) = run(place)
+    all_walks, graph = [walks], None
     while bool(goes_on):
-        place, (walks, goes_on) = run(place)
+        if replayed:
+            graph = graph or Replayed(run, place, model.encoder.device)
+            walks, goes_on = graph()
+        else:
+            place, (walks, goes_on) = run(place)
         all_walks.append(walks)
-    return _behind(torch.cat(all_walks), place, state, limits)
+    return _behind(torch.cat(all_walks), graph.state if graph else place, state, limits)
 
 
 def _behind(walks: Tensor, place: _Place, before: GreedyState, limits: Tensor) -> tuple[Tensor, GreedyState]:

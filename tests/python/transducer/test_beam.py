@@ -186,7 +186,7 @@ class Bigrams(torch.nn.Module):
         self.table = torch.nn.Parameter(3 * table.log_softmax(-1))
 
     def initial_state(self, batch: int) -> list[Tensor]:
-        return [torch.zeros(batch, 1)]
+        return [torch.zeros(batch, 1, device=self.table.device)]
 
     def step(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         return self.table[tokens], state
@@ -234,6 +234,28 @@ def test_functions_and_recurrent_predictors() -> None:
     for found, again in zip(one, other, strict=True):
         assert torch.equal(found.tokens, again.tokens) and int(found.lengths.max()) > 1
         torch.testing.assert_close(found.scores, again.scores)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["rnnt", "tdt"])
+def test_a_cuda_graph_finds_the_same(name: str, cuda: torch.device) -> None:
+    family = FAMILIES[name]
+    encoder = randn(3, 40, 12, seed=13).to(cuda)
+    lengths = torch.tensor([40, 0, 25], device=cuda)
+    language = Bigrams(family).to(cuda)
+    # The memory for nodes grows more than once, between graphs.
+    given: Any = {"beam": 3, "n_best": 2, "steps_per_round": 3, "language_model": language, "lm_weight": 0.3}
+    states: Any = {True: None, False: None}
+    for chunk in encoder.split(20, dim=1):
+        found = {}
+        for graph in (True, False):
+            given |= {"cuda_graph": graph, "state": states[graph]}
+            found[graph] = search(chunk, lengths.clamp(max=20), on(cuda, model(family)), family, **given)
+            states[graph] = found[graph][0].state
+        for got, want in zip(found[True], found[False], strict=True):
+            for one, other in zip(got[:5], want[:5], strict=True):
+                assert torch.equal(one, other)
+        lengths = lengths.clamp(min=20) - 20
 
 
 def test_dead_arcs(device: torch.device) -> None:

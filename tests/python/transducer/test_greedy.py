@@ -11,6 +11,7 @@ from torch import Tensor
 import warpalign
 from tests.python.helpers import HALF_DTYPES, randn
 from tests.python.transducer.decoding_reference import FAMILIES, Family, Found, LastTwo, greedy, model
+from warpalign._transducer.decode_model import leaves
 from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_greedy_decode
 
 LENGTHS = [0, 1, 2, 15, 16, 17, 40, 33]
@@ -182,6 +183,74 @@ def test_recurrent_predictors() -> None:
             if best == family.blank or symbols == 3:
                 t, symbols = t + 1, 0
         assert got.tokens[b, : int(got.lengths[b])].tolist() == tokens
+
+
+def assert_same_bits(got: TransducerHypotheses, want: TransducerHypotheses) -> None:
+    for one, other in zip(got[:5], want[:5], strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(leaves(got.state), leaves(want.state), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_cuda_graph_finds_the_same(name: str, cuda: torch.device) -> None:
+    family = FAMILIES[name]
+    predictor, weights = on(cuda, model(family))
+    encoder = randn(4, 50, 12, seed=13).to(cuda)
+    lengths = torch.tensor([50, 0, 17, 33], device=cuda)
+
+    def joint(frames: Tensor, rows: Tensor) -> Tensor:
+        return torch.nn.functional.linear((frames + rows).relu(), weights.weight, weights.bias)
+
+    for network, options in ((weights, {}), (joint, {"blank": family.blank})):
+        given: Any = {"labels_per_round": 3} | options
+        state: Any = {True: None, False: None}
+        for chunk in encoder.split(30, dim=1):
+            found = {}
+            for graph in (True, False):
+                given |= {"cuda_graph": graph, "state": state[graph]}
+                found[graph] = decode(chunk, lengths.clamp(max=30), (predictor, network), family, **given)
+                state[graph] = found[graph].state
+            assert_same_bits(found[True], found[False])
+            lengths = lengths.clamp(min=30) - 30
+        lengths = torch.tensor([50, 0, 17, 33], device=cuda)
+
+
+@pytest.mark.gpu
+def test_recurrent_predictors_in_a_cuda_graph(cuda: torch.device) -> None:
+    torch.manual_seed(0)
+    family = FAMILIES["rnnt"]
+    predictor, weights = Recurrent(family, 12).to(cuda), on(cuda, model(family))[1]
+    encoder = randn(4, 45, 12, seed=7).to(cuda)
+    given: Any = (encoder, None, predictor, weights)
+    want, got, again = (
+        transducer_greedy_decode(*given, labels_per_round=4, cuda_graph=graph)
+        for graph in (False, True, True)
+    )
+    assert int(got.lengths.min()) > 8
+    assert_same_bits(got, want)
+    assert_same_bits(again, want)  # the graphs' memory is that of the graph before
+
+
+@pytest.mark.gpu
+def test_what_a_cuda_graph_cannot_hold(cuda: torch.device) -> None:
+    family = FAMILIES["rnnt"]
+    predictor, weights = on(cuda, model(family))
+
+    class Waiting(LastTwo):
+        def step(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+            assert int(tokens.min()) >= 0
+            return super().step(tokens, state)
+
+    encoder = randn(2, 40, 12, seed=14).to(cuda)
+    want = decode(encoder, None, (predictor, weights), family)
+    predictor.__class__ = Waiting
+    with pytest.raises(RuntimeError, match="^cuda_graph: expected a predictor and a joint whose steps"):
+        decode(encoder, None, (predictor, weights), family, labels_per_round=2, cuda_graph=True)
+    predictor.__class__ = LastTwo
+    for graph in (False, True):
+        assert_same_bits(decode(encoder, None, (predictor, weights), family, cuda_graph=graph), want)
 
 
 def test_ties_nan_and_dead_rows(device: torch.device) -> None:

@@ -204,6 +204,12 @@ def shared(
             f"state: expected the state of {kind} hypotheses, or None, got int", TypeError, state=1
         ),
         often: bad(f"{often}: expected at least 1, got 0", **{often: 0}),
+        "cuda_graph no flag": bad("cuda_graph: expected a bool, got int", TypeError, cuda_graph=1),
+        "cuda_graph on a CPU": bad(
+            "cuda_graph: expected False, because encoder lies on cpu, got True",
+            cpu_only=True,
+            cuda_graph=True,
+        ),
     }
     return {f"{function}: {name}": call for name, call in calls.items()}
 
