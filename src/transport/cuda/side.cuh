@@ -32,7 +32,10 @@ struct Potential {
 template <class Real>
 __device__ __forceinline__ double rounder_of(double largest) {
   constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53;
-  return 1.5 * exp2(ceil(log2(max(largest, 1.0))) + (1 - kDigits) + 52);
+  const double top = max(largest, 1.0);
+  int exponent;
+  const double mantissa = frexp(top, &exponent);  // in [0.5, 1)
+  return ldexp(1.5, (mantissa == 0.5 ? exponent - 1 : exponent) + (1 - kDigits) + 52);
 }
 
 // The index of an array of potentials.
@@ -119,28 +122,36 @@ __device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& 
 // Calls body(i, total) for every point of the side, by one thread of the team each: its partial sums (or
 // largest parts) joined in their order, in float64. All blocks come; partial sums were made before a barrier.
 //
-// 2^k warps share 32 neighbouring points: each joins a part of the splits.
+// Some warps share 32 neighbouring points: each joins a part of the splits, all of them on their way
+// together.
 template <bool kLargest, class Real, class Body>
 __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {
+  constexpr int kAtOnce = 36;
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int splits = side.parts;
-  int sharing = 1;
-  while (2 * sharing <= warps && 8 * sharing <= splits) sharing *= 2;
-  const int at_once = warps / sharing;
-  const int part = warp % sharing;
-  const bool working = warp / sharing < at_once;
+  const int sharing = max(1, min(warps, cuda::div_up(splits, kAtOnce))), groups = warps / sharing;
+  const int part = warp % sharing, group = warp / sharing;
   const int first_split = splits * part / sharing, last_split = splits * (part + 1) / sharing;
   auto* const parts = reinterpret_cast<double*>(cuda::dynamic_shared() + kScratchBytes);
   const auto join = [](double a, double v) { return kLargest ? larger(a, v) : a + v; };
-  for (int tile = team.rank * at_once; tile * 32 < side.count; tile += team.blocks * at_once) {
-    const int i = (tile + warp / sharing) * 32 + lane;
-    const bool mine = working && i < side.count;
-    double total = kLargest ? -CUDART_INF : 0.0;
-    if (mine) {
-#pragma unroll 8
-      for (int k = first_split; k < last_split; ++k) {
-        total = join(total, static_cast<double>(side.partials(k)[i]));
+  const double none = kLargest ? -CUDART_INF : 0.0;
+  const std::int64_t stride = side.p.length;
+  for (int tile = team.rank * groups; tile * 32 < side.count; tile += team.blocks * groups) {
+    const int i = (tile + group) * 32 + lane;
+    const bool exists = group < groups && i < side.count;
+    double total = none;
+    if (exists) {
+      const Real* from = side.partials(first_split) + i;
+      for (int left = last_split - first_split; left > 0; left -= kAtOnce, from += kAtOnce * stride) {
+        Real v[kAtOnce];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) v[u] = u < left ? from[u * stride] : static_cast<Real>(none);
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) {
+          if (u % 4 == 0 && u >= left) break;
+          total = join(total, static_cast<double>(v[u]));
+        }
       }
     }
     if (sharing > 1) {
@@ -151,7 +162,7 @@ __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& t
       }
       __syncthreads();
     }
-    if (mine && part == 0) body(i, total);
+    if (exists && part == 0) body(i, total);
   }
 }
 

@@ -89,7 +89,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     __device__ __forceinline__ void store() const {
       if (!to) return;
       *to = value;
-      cuda::fence_bulk();
+      cuda::fence_bulk_shared();
     }
   };
 
@@ -187,7 +187,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
       if (place == 0) cuda::transfer_init<1>(&s.arrived[stage]);
     }
     if (place == 0) cuda::transfer_fence();
-    cuda::fence_bulk();
+    cuda::fence_bulk_shared();
     __syncthreads();
     for (int stage = 0; stage < kStages; ++stage) {
       fetch(costs, stage, stage).store();

@@ -49,24 +49,18 @@ class Team {
   template <class T>
   __device__ __attribute__((noinline)) T joined(T mine) {
     static_assert(sizeof(T) <= kRecordBytes);
-    mine = joined_in_warp(mine);
-    unsigned char* const places = cuda::dynamic_shared();
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane == 0) at<T>(places, warp) = mine;
-    __syncthreads();
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    mine = T{};
-    for (int k = 0; k < warps; ++k) mine.join(at<T>(places, k));
+    mine = joined_in_block(mine);
     if (blocks > 1) {
       unsigned char* const records = records_ + (parity_ ? blocks * kRecordBytes : 0);
       parity_ = !parity_;
       if (threadIdx.x == 0) at<T>(records, rank) = mine;
       barrier();
       mine = T{};
-      for (int k = lane; k < blocks; k += 32) mine.join(at<T>(records, k));
-      mine = joined_in_warp(mine);
+      for (int k = static_cast<int>(threadIdx.x); k < blocks; k += static_cast<int>(blockDim.x)) {
+        mine.join(at<T>(records, k));
+      }
+      mine = joined_in_block(mine);
     }
-    __syncthreads();  // the next one may write its places
     return mine;
   }
 
@@ -76,8 +70,20 @@ class Team {
     return *reinterpret_cast<T*>(records + k * kRecordBytes);
   }
   template <class T>
+  static __device__ __forceinline__ T joined_in_block(T mine) {
+    mine = joined_in_warp(mine);
+    unsigned char* const places = cuda::dynamic_shared();
+    const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0) at<T>(places, static_cast<int>(threadIdx.x) / 32) = mine;
+    __syncthreads();
+    mine = joined_in_warp(lane < warps ? at<T>(places, lane) : T{});
+    __syncthreads();  // the next one may write its places
+    return mine;
+  }
+  template <class T>
   static __device__ __forceinline__ T joined_in_warp(T mine) {
-#pragma unroll
+    // A small loop: code that runs once in a while comes from a cold instruction cache.
+#pragma unroll 1
     for (int bit = 1; bit < 32; bit *= 2) mine.join(cuda::shuffle_xor(mine, bit));
     return mine;
   }

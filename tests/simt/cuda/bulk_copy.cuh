@@ -26,6 +26,7 @@ void transfer_init(TransferBarrier* b) {
 }
 inline void transfer_fence() {}
 inline void transfer_end(TransferBarrier*) {}
+inline void transfer_end(std::uint64_t*) {}  // a Mailbox of cluster.cuh
 inline void transfer_arrive(TransferBarrier* b) {
   --b->missing;
   b->look();
@@ -46,6 +47,12 @@ inline void copy_bulk(void* shared, const void* global, int bytes, TransferBarri
   b->bytes -= bytes;
   b->look();
 }
+inline void prefetch_bulk(const void* global, int bytes) {
+  if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(global) % 16 != 0) {
+    simt::fail("a bulk prefetch is not aligned to 16 bytes");
+  }
+}
 inline void fence_bulk() {}
+inline void fence_bulk_shared() {}
 
 }  // namespace warpalign::cuda
