@@ -36,6 +36,7 @@ SHAPES = [
     Size(1, 66, 70, 70, gradient=True, precision="high"),
     Size(2, 50, 71, half=True),
     Size(1, 8, 1030, half=True),
+    Size(1, 6, 6210),
 ]
 KINDS = ["balanced", "unbalanced", "partial"]
 

@@ -1,6 +1,7 @@
 // The list of transport's kernels, and what makes a kernel's entry where it is compiled.
 #pragma once
 
+#include "cuda/cluster_launch.h"
 #include "cuda/kernel.cuh"
 #include "transport/cuda/kernels.h"
 #include "transport/cuda/results.cuh"
@@ -9,10 +10,18 @@ namespace warpalign::detail::transport {
 
 inline constinit cuda::KernelList kKernels;
 
+// Blocks that share a row.
+template <class Costs>
+constexpr int cluster_of() {
+  if constexpr (requires { Costs::kCluster; }) return Costs::kCluster;
+  return 1;
+}
+
 template <class Costs>
 cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream) {
   cuda::LaunchConfig config{layout.teams * layout.team_blocks, layout.threads, Costs::shared_bytes(layout),
                             stream};
+  config.cluster = cluster_of<Costs>();
   config.cooperative = layout.team_blocks > 1;
   return config;
 }
@@ -35,6 +44,12 @@ constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}
   using Real = typename Costs::Real;
   return {shape,
           [](const SolveLayout& layout, int* blocks) {
+            if constexpr (cluster_of<Costs>() > 1) {
+              const Status s =
+                  cuda::resident_clusters(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);
+              *blocks *= cluster_of<Costs>();
+              return s;
+            }
             return cuda::resident_blocks(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);
           },
           [](const SolveParams<Real>& params, cudaStream_t stream) {

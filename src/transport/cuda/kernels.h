@@ -13,12 +13,13 @@ struct SinkhornKernel {
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
   int terms = 0;                 // numbers of a coordinate on the matrix units; 0: they are not used
+  int cluster = 1;               // blocks that share a row
   int own_points = kPointsTile;  // of a block at a time, of points
 };
 
-// For costs that are given. columns: of the kernel's rows.
+// For costs that are given. columns: of the kernel's rows. has_clusters: whether the device has them.
 template <class Real>
-const SinkhornKernel<Real>& dense_kernel_for(int columns);
+const SinkhornKernel<Real>& dense_kernel_for(int columns, bool has_clusters);
 
 // The same for costs of binary16.
 const SinkhornKernel<float>& half_dense_kernel_for(int columns);

@@ -18,7 +18,7 @@ constexpr SinkhornKernel<float> kByColumns[] = {
 }  // namespace
 
 template <>
-const SinkhornKernel<float>& dense_kernel_for<float>(int columns) {
+const SinkhornKernel<float>& dense_kernel_for<float>(int columns, bool) {
   const SinkhornKernel<float>* kernel = kByColumns;
   while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
   return *kernel;

@@ -39,7 +39,10 @@ const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution
   if constexpr (std::is_same_v<Real, float>) {
     if (p.half_cost) return half_dense_kernel_for(columns);
   }
-  if (p.cost.data) return dense_kernel_for<Real>(columns);
+  if (p.cost.data) {
+    return dense_kernel_for<Real>(
+        columns, cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 9);
+  }
   if constexpr (std::is_same_v<Real, float>) {
     const int terms = terms_of(p, execution);
     if (terms > 0) return terms == 1 ? medium_points_kernel() : high_points_kernel();
@@ -59,9 +62,10 @@ class Plan {
     tiles_ = !rows_in_registers;
     if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
+      if (kernel_->cluster > 1) layout_.segments = layout_.cluster = kernel_->cluster;
     } else {
       layout_.threads = kPointsThreads;
-      layout_.segments = 1;
+      layout_.segments = layout_.cluster = 1;
     }
     int resident = 0;
     status_ = kernel_->resident_blocks(layout_, &resident);
@@ -74,7 +78,7 @@ class Plan {
     if (status_.ok() && resident == 0) {
       status_ = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
     }
-    share_out(layout_, rows, columns, p.batch, std::max(resident, 1), execution.batch_invariant);
+    share_out(layout_, rows, columns, p.batch, std::max(resident, layout_.cluster), execution.batch_invariant);
   }
 
   [[nodiscard]] Status status() const { return status_; }

@@ -38,9 +38,10 @@ struct SolveLayout {
   int row_groups;   // the rows' parts: a task is a part of the rows of one segment
   int team_blocks;  // of a team
   int teams;
+  int cluster;  // blocks that a row is shared by, each with a segment of it; 1: none
 
   // A fused sweep needs whole rows.
-  [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments == 1; }
+  [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments <= cluster; }
   [[nodiscard]] WARPALIGN_ANYWHERE int first_row(int group, int rows) const {
     return static_cast<int>(static_cast<std::int64_t>(rows) * group / row_groups);
   }
@@ -90,6 +91,7 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   SolveLayout layout{};
   layout.threads = shape.warp_rows() ? 32 * std::clamp(cuda::div_up(rows, 4), 1, kMostWarps) : shape.width;
   layout.segments = cuda::div_up(columns, shape.columns());
+  layout.cluster = 1;
   return layout;
 }
 
@@ -98,8 +100,8 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
                          bool same_for_every_batch) {
   const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / kElementsWorthABlock;
-  int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, 1, resident));
-  if (!same_for_every_batch) blocks = std::clamp(resident / batch, 1, blocks);
+  int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, layout.cluster, resident));
+  if (!same_for_every_batch) blocks = std::clamp(resident / batch, layout.cluster, blocks);
   layout.row_groups = std::clamp(blocks / layout.segments, 1, rows);
   layout.team_blocks = std::min(blocks, layout.row_groups * layout.segments);
   layout.teams = std::clamp(resident / layout.team_blocks, 1, batch);

@@ -69,7 +69,7 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
                         {3, 25000}});
 }
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
-  check_layouts<double>({{3, 128}, {300, 129}, {9, 512}, {170, 513}, {5, 6144}, {11, 6145}});
+  check_layouts<double>({{3, 128}, {300, 129}, {9, 512}, {170, 513}, {5, 6144}, {11, 6145}, {40, 12288}});
 }
 
 // A block's column sums go to memory every 128 rows of each of its warps.

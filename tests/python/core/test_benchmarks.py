@@ -111,7 +111,7 @@ def test_kernels_of_the_libraries() -> None:
     found = launches("soft_dtw")
     assert 40 <= len(found) <= 60
     assert {"float32 tiles small gradients", "dual tiles all_options frugal"} <= found.keys()
-    assert len(launches("transport")) == 51
+    assert len(launches("transport")) == 52
 
 
 def test_gpu_check_keeps_what_a_sanitizer_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
