@@ -54,7 +54,9 @@ const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution
 template <class Real>
 class Plan {
  public:
-  Plan(const SinkhornProblem& p, const Execution& execution, Job job) : p_(p), job_(job) {
+  // has_gradients: by points.
+  Plan(const SinkhornProblem& p, const Execution& execution, Job job, bool has_gradients = false)
+      : p_(p), job_(job), has_gradients_(has_gradients) {
     const bool rows_in_registers = job == Job::kSolve && p.cost.data;
     swapped_ = rows_in_registers && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
     const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
@@ -103,6 +105,10 @@ class Plan {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
     params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0);
+    const bool has_parts = kernel_->terms > 0 && has_gradients_;
+    params.gradient_blocks =
+        has_parts ? std::max(blocks_of_gradient(p_.n, p_.m), blocks_of_gradient(p_.m, p_.n)) : 0;
+    params.gradient_parts = arena.take<float>(teams * params.gradient_blocks * kGradientPart);
     for (SideParams<Real>* const side : {&params.rows, &params.columns}) {
       const std::size_t length = side->length;
       side->potentials = arena.take<double>(teams * 3 * length);
@@ -194,6 +200,9 @@ class Plan {
   }
 
  private:
+  [[nodiscard]] int blocks_of_gradient(int length, int other_length) const {
+    return gradient_blocks(length, other_length, p_.dim, layout_.team_blocks);
+  }
   // Into how many parts the sums of a side's points are split.
   [[nodiscard]] int parts(int length, int other_length) const {
     if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
@@ -205,6 +214,7 @@ class Plan {
 
   const SinkhornProblem& p_;
   Job job_;
+  bool has_gradients_;
   bool swapped_;
   bool tiles_;
   const SinkhornKernel<Real>* kernel_;
@@ -212,10 +222,11 @@ class Plan {
   Status status_;
 };
 
-std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, Job job) {
+std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, Job job,
+                            bool has_gradients = false) {
   return visit_float32_float64(p.dtype, [&](auto type) {
     Arena arena;
-    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, job).lay_out(arena));
+    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, job, has_gradients).lay_out(arena));
     return arena.used();
   });
 }
@@ -239,7 +250,7 @@ Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execut
 std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out,
                                           const Execution& execution) {
   if (takes_half_points(p, out, execution)) return half_points_workspace_bytes(p, execution);
-  return workspace_bytes(p, execution, Job::kSolve);
+  return workspace_bytes(p, execution, Job::kSolve, out.grad_x || out.grad_y);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
@@ -248,7 +259,7 @@ Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Works
     return half_points_sinkhorn(p, out, workspace, execution);
   }
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve);
+    const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve, out.grad_x || out.grad_y);
     if (!plan.status().ok()) return plan.status();
     return plan.launch(plan.bound(out, workspace), static_cast<cudaStream_t>(execution.stream));
   });

@@ -79,6 +79,22 @@ WARPALIGN_ANYWHERE constexpr std::int64_t unit_rows(int length, int dim) {
 }
 
 inline constexpr int kUnitRowBytes = 16;
+// Gradients by such points: a block has so many points and features at a time.
+inline constexpr int kUnitGradientPoints = 128;
+inline constexpr int kUnitFeatures = 64;
+inline constexpr int kGradientPart = kUnitGradientPoints * kUnitFeatures;
+// A tile with fewer steps is one block's: sharing it costs a wait of the team.
+inline constexpr int kStepsWorthSharing = 24;
+
+// How many of a team's blocks share out the steps of such a gradient. Each leaves up to one part of
+// kGradientPart numbers. All parts together are at most twice as large as the points.
+WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, int dim, int team_blocks) {
+  const int tasks = cuda::div_up(length, kUnitGradientPoints) * (unit_blocks(dim) * 16 / kUnitFeatures);
+  const bool shares = cuda::div_up(other_length, kPointsStage) >= kStepsWorthSharing;
+  const std::int64_t most = (std::int64_t{length} + other_length) * dim * 2 / kGradientPart;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(shares ? std::max<std::int64_t>(most, tasks) : tasks, 1, team_blocks));
+}
 
 // Into how many parts a team cuts the other side of `length` points, so that all blocks have work.
 constexpr int point_splits(int length, int other_length, int team_blocks) {

@@ -109,7 +109,9 @@ struct SolveParams {
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
-  float* centres;  // (teams, D): what packed points are relative to
+  float* centres;         // (teams, D): what packed points are relative to
+  int gradient_blocks;    // that share out the steps of a gradient by packed points
+  float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), of gradients by packed points
   // P v, or P^T v, of plan_apply().
   Table<Real> factor;  // K columns for every column, transposed for every row
   Real* result;        // (B, N, K), transposed (B, M, K)

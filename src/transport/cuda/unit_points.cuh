@@ -73,9 +73,10 @@ class UnitPoints : public PointSums<float> {
     if (scale_ == 0) return Base::write_gradients(pass);
     if (!rows_.p.grad_points && !columns_.p.grad_points) return;
     waits_.barrier();
-    PlanSums unused;
-    if (rows_.p.grad_points) of_any_width<PassKind::kSums, Makes::kGradient>(pass, true, unused);
-    if (columns_.p.grad_points) of_any_width<PassKind::kSums, Makes::kGradient>(pass, false, unused);
+    if (rows_.p.grad_points) gradient_of(pass, true);
+    if (!columns_.p.grad_points) return;
+    if (rows_.p.grad_points) waits_.barrier();  // the parts take the same place
+    gradient_of(pass, false);
   }
 
  private:
@@ -178,12 +179,15 @@ class UnitPoints : public PointSums<float> {
 
   template <PassKind kKind, Makes kMakes>
   __device__ __forceinline__ void of_any_width(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    constexpr int kOwnFrags = kMakes == Makes::kGradient ? 1 : kFrags;
-    const int blocks = blocks_of_features();
-    if (blocks == kUnitPiece) {
-      return pass_over<UnitPass<kTerms, kOwnFrags, kUnitPiece>, kKind, kMakes>(pass, of_rows, sums);
+    if (blocks_of_features() == kUnitPiece) {
+      return pass_over<UnitPass<kTerms, kFrags, kUnitPiece>, kKind, kMakes>(pass, of_rows, sums);
     }
-    return pass_over<UnitPass<kTerms, kOwnFrags, 0>, kKind, kMakes>(pass, of_rows, sums);
+    return pass_over<UnitPass<kTerms, kFrags, 0>, kKind, kMakes>(pass, of_rows, sums);
+  }
+  __device__ __forceinline__ void gradient_of(const Pass& pass, bool of_rows) const {
+    if (blocks_of_features() == kUnitPiece)
+      return gradient_over<UnitPass<kTerms, 1, kUnitPiece>>(pass, of_rows);
+    return gradient_over<UnitPass<kTerms, 1, 0>>(pass, of_rows);
   }
 
   [[nodiscard]] __device__ __forceinline__ UnitSide unit_side(const Side<float>& side, const double* at,
@@ -199,22 +203,24 @@ class UnitPoints : public PointSums<float> {
             blocks_of_features()};
   }
 
-  template <class Units, PassKind kKind, Makes kMakes>
-  __device__ __attribute__((noinline)) void pass_over(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    auto& s = *reinterpret_cast<typename Units::Shared*>(cuda::dynamic_shared() + kScratchBytes);
-    const Side<float>& own = of_rows ? rows_ : columns_;
-    const Side<float>& other = of_rows ? columns_ : rows_;
+  template <class Units>
+  [[nodiscard]] static __device__ __forceinline__ typename Units::Shared& shared_of() {
+    return *reinterpret_cast<typename Units::Shared*>(cuda::dynamic_shared() + kScratchBytes);
+  }
+  // Thread 0 says what the block does next, when all have done what was before.
+  template <class Units, class Change>
+  static __device__ __forceinline__ void describe(const Change& change) {
+    __syncthreads();
+    if (threadIdx.x == 0) change(shared_of<Units>().work);
+    __syncthreads();
+  }
+  template <class Units>
+  __device__ __forceinline__ void describe_pass(const Pass& pass, bool of_rows, const Side<float>& own,
+                                                const Side<float>& other) const {
     const double inverse = 1 / (scale_ * scale_), factor = pass.k * inverse;
     const UnitPassNumbers numbers{factor, rounder_of<float>(pass.largest + factor * norm_top_),
                                   static_cast<float>(inverse)};
-    const int tiles = cuda::div_up(own.count, Units::kOwn), stages = cuda::div_up(other.count, kPointsStage);
-    // Thread 0 says what the block does next, when all have done what was before.
-    const auto describe = [&](const auto& change) {
-      __syncthreads();
-      if (threadIdx.x == 0) change(s.work);
-      __syncthreads();
-    };
-    describe([&](auto& work) {
+    describe<Units>([&](auto& work) {
       work.own = unit_side(own, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0);
       work.other = unit_side(other, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda);
       work.numbers = numbers;
@@ -224,43 +230,87 @@ class UnitPoints : public PointSums<float> {
       work.part_stride = own.p.length;
       work.part_count = own.parts;
     });
-    if constexpr (kMakes == Makes::kGradient) {
-      const int pieces = blocks_of_features() / kUnitPiece;
-      const float scale = static_cast<float>(2 * p_.cost_scale / scale_);
-      float* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
-      const auto write = [&](int i, int d, float v) {
-        if (d < p_.dim) {
-          to[static_cast<std::int64_t>(i) * p_.dim + d] =
-              pass.is_nan ? static_cast<float>(CUDART_NAN) : scale * v;
-        }
-      };
-      for (int task = team_.rank; task < tiles * pieces; task += team_.blocks) {
-        describe([&](auto& work) {
-          work.own_begin = task / pieces * Units::kOwn;
-          work.piece = task % pieces;
-          work.first_stage = 0;
-          work.last_stage = stages;
-        });
-        Units::template run<kKind, kMakes>(s, sums, write);
-      }
-      for_padding(own, team_, [&](int i) {
-        for (int d = 0; d < p_.dim; ++d) to[static_cast<std::int64_t>(i) * p_.dim + d] = 0;
-      });
-      return;
-    }
+  }
+
+  template <class Units, PassKind kKind, Makes kMakes>
+  __device__ __attribute__((noinline)) void pass_over(const Pass& pass, bool of_rows, PlanSums& sums) const {
+    const Side<float>& own = of_rows ? rows_ : columns_;
+    const Side<float>& other = of_rows ? columns_ : rows_;
+    describe_pass<Units>(pass, of_rows, own, other);
     const auto write = [&](int i, int j, float mass) { write_plan(pass, i, j, mass); };
     this->share_steps(own, other, Units::kOwn, kKind == PassKind::kLargest,
                       [&](int tile, int part, int first, int last) {
-                        describe([&](auto& work) {
+                        describe<Units>([&](auto& work) {
                           work.own_begin = tile * Units::kOwn;
                           work.first_stage = first;
                           work.last_stage = last;
                           work.own_sums = own.partials(part);
                           work.other_sums = kMakes == Makes::kBoth ? other.partials(tile) : nullptr;
                         });
-                        Units::template run<kKind, kMakes>(s, sums, write);
+                        Units::template run<kKind, kMakes>(shared_of<Units>(), sums, write);
                       });
-    if (kMakes == Makes::kBoth) other.parts = tiles;
+    if (kMakes == Makes::kBoth) other.parts = cuda::div_up(own.count, Units::kOwn);
+  }
+
+  // Gradients by one side's points. A task is a tile of points and 64 features. Its steps are shared out as
+  // those of sums are. The block with a task's first step writes to the gradient. Those behind it leave their
+  // parts in the workspace, which are added behind a wait of the team.
+  template <class Units>
+  __device__ __attribute__((noinline)) void gradient_over(const Pass& pass, bool of_rows) const {
+    static_assert(Units::kOwn == kUnitGradientPoints);
+    const Side<float>& own = of_rows ? rows_ : columns_;
+    const Side<float>& other = of_rows ? columns_ : rows_;
+    describe_pass<Units>(pass, of_rows, own, other);
+    const int pieces = blocks_of_features() / kUnitPiece;
+    const float scale = static_cast<float>(2 * p_.cost_scale / scale_);
+    float* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
+    const auto final = [&](float v) { return pass.is_nan ? static_cast<float>(CUDART_NAN) : scale * v; };
+    const int blocks = gradient_blocks(own.p.length, other.p.length, p_.dim, team_.blocks);
+    const StepShare share(cuda::div_up(own.count, Units::kOwn) * pieces,
+                          cuda::div_up(other.count, kPointsStage), blocks);
+    share.each(team_.rank, [&](int task, int, int first, int last) {
+      const int begin = task / pieces * Units::kOwn, piece = task % pieces;
+      describe<Units>([&](auto& work) {
+        work.own_begin = begin;
+        work.piece = piece;
+        work.first_stage = first;
+        work.last_stage = last;
+      });
+      const bool is_whole = first == 0 && last == share.stages();
+      float* const part = gradient_part(team_.rank);
+      PlanSums unused;
+      Units::template run<PassKind::kSums, Makes::kGradient>(
+          shared_of<Units>(), unused, [&](int i, int d, float v) {
+            if (first > 0) {
+              part[(i - begin) * kUnitFeatures + d - piece * kUnitFeatures] = v;
+            } else if (i < own.count && d < p_.dim) {
+              to[static_cast<std::int64_t>(i) * p_.dim + d] = is_whole ? final(v) : v;
+            }
+          });
+    });
+    for_padding(own, team_, [&](int i) {
+      for (int d = 0; d < p_.dim; ++d) to[static_cast<std::int64_t>(i) * p_.dim + d] = 0;
+    });
+    if (blocks == share.tiles()) return;  // a task of each
+    waits_.barrier();
+    // A block adds up so many of a task's numbers at a time.
+    const int chunk = static_cast<int>(blockDim.x), chunks = kGradientPart / chunk;
+    for (int n = team_.rank; n < share.tiles() * chunks; n += team_.blocks) {
+      const int task = n / chunks, parts = share.parts(task), rank = share.first_rank(task);
+      const int number = n % chunks * chunk + static_cast<int>(threadIdx.x);
+      const int i = task / pieces * Units::kOwn + number / kUnitFeatures;
+      const int d = task % pieces * kUnitFeatures + number % kUnitFeatures;
+      if (parts == 1 || i >= own.count || d >= p_.dim) continue;
+      float& sum = to[static_cast<std::int64_t>(i) * p_.dim + d];
+      float all = sum;
+#pragma unroll 8
+      for (int k = 1; k < parts; ++k) all += gradient_part(rank + k)[number];
+      sum = final(all);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ float* gradient_part(int rank) const {
+    return p_.gradient_parts +
+           (static_cast<std::int64_t>(rows_.team) * p_.gradient_blocks + rank) * kGradientPart;
   }
 
   Team& waits_;

@@ -214,6 +214,11 @@ TEST_F(PointsCuda, SharedProblemsAreRightAndHaveTheSameBitsAgain) {
   }
 }
 
+// Two tiles of 25 steps: three blocks share them out, and the middle one has a part of both.
+TEST_F(PointsCuda, GradientsOfFewTilesAreShared) {
+  expect_right(Cloud::random(129, 1537, 9), {.epsilon = 1, .iterations = 1}, Precision::kMedium, 1e-3, 1e-2);
+}
+
 // Coordinates that are not finite cannot be packed: the problem is solved as with kHighest.
 TEST_F(PointsCuda, CoordinatesThatAreNotFinite) {
   const SinkhornOptions options{.epsilon = 1, .iterations = 3};
