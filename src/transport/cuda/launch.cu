@@ -80,7 +80,8 @@ class Plan {
     if (status_.ok() && resident == 0) {
       status_ = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
     }
-    share_out(layout_, rows, columns, p.batch, std::max(resident, layout_.cluster), execution.batch_invariant);
+    share_out(layout_, rows, columns, p.batch, std::max(resident, layout_.cluster),
+              execution.batch_invariant);
   }
 
   [[nodiscard]] Status status() const { return status_; }

@@ -75,6 +75,7 @@ class UnitData {
     std::int64_t part_stride;
     int part_count;
     int piece;
+    bool writes_plan;
   };
 
   struct alignas(16) Shared {

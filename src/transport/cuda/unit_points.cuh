@@ -34,16 +34,7 @@ class UnitPoints : public PointSums<float> {
     find_centre();
     waits_.barrier();
     Top top;
-    for (const Side<float>* const of : {&rows_, &columns_}) {
-      const Side<float>& side = *of;
-      const std::int64_t count = static_cast<std::int64_t>(side.count) * p_.dim;
-      const std::int64_t step = static_cast<std::int64_t>(team_.blocks) * blockDim.x;
-      for (std::int64_t n = team_.rank * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; n < count;
-           n += step) {
-        const int i = static_cast<int>(n / p_.dim), d = static_cast<int>(n % p_.dim);
-        top.size = larger(top.size, abs(relative(side, i, d)));
-      }
-    }
+    for (const Side<float>* const of : {&rows_, &columns_}) raise_to_coordinates(*of, top);
     top = waits_.joined(top);
     scale_ = 0;
     if (!(top.size <= FLT_MAX)) return;
@@ -113,7 +104,7 @@ class UnitPoints : public PointSums<float> {
   __device__ __forceinline__ void by_warps(int count, const Body& body) const {
     const int warps = static_cast<int>(blockDim.x) / 32;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    for (int n = team_.rank * warps + warp; n < count; n += team_.blocks * warps) body(n, lane);
+    for (int n = warp * team_.blocks + team_.rank; n < count; n += team_.blocks * warps) body(n, lane);
   }
 
   // The mean of 32 points of each side: a point near all of them.
@@ -129,44 +120,61 @@ class UnitPoints : public PointSums<float> {
     });
   }
 
-  // A thread has 8 features of a point. Points and features that are not there are 0.
+  __device__ __forceinline__ void raise_to_coordinates(const Side<float>& side, Top& top) const {
+    // A division for each coordinate would take most of the time.
+    const int step = team_.blocks * static_cast<int>(blockDim.x);
+    const int first = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+    const int points = step / p_.dim, features = step % p_.dim;
+    int d = first % p_.dim;
+#pragma unroll 4
+    for (int i = first / p_.dim; i < side.count; i += points) {
+      top.size = larger(top.size, abs(relative(side, i, d)));
+      d += features;
+      if (d >= p_.dim) d -= p_.dim, ++i;
+    }
+  }
+
+  // A warp has 16 points, a lane 8 features of one of them in every 16. Points and features that are not
+  // there are 0.
   __device__ __forceinline__ void pack(const Side<float>& side, Top& top) const {
     const int blocks = blocks_of_features();
     const auto scale = static_cast<float>(scale_);
-    const std::int64_t step = static_cast<std::int64_t>(team_.blocks) * blockDim.x;
-    const std::int64_t rows = unit_rows(side.count, p_.dim);
-    for (std::int64_t n = team_.rank * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; n < rows;
-         n += step) {
-      const int row = static_cast<int>(n % 32);
-      const std::int64_t block = n / 32;
-      const int i = static_cast<int>(block / blocks) * 16 + row / 8 % 2 * 8 + row % 8;
-      const int d = static_cast<int>(block % blocks) * 16 + row / 16 * 8;
-      UnitRow parts[kTerms];
-      for (int v = 0; v < 4; ++v) {
-        float x[2];
-        for (int e = 0; e < 2; ++e) {
-          const bool exists = i < side.count && d + 2 * v + e < p_.dim;
-          x[e] = exists ? scale * relative(side, i, d + 2 * v + e) : 0.0f;
-        }
-        split(x[0], x[1], v, parts);
-      }
-      for (int term = 0; term < kTerms; ++term) packed(side, term)[n] = parts[term];
-    }
-    by_warps(side.count, [&](int i, int lane) {
+    by_warps(cuda::div_up(side.count, kPointsStage) * (kPointsStage / 16), [&](int group, int lane) {
+      const int i = group * 16 + lane % 16;
       double norm = 0;
-      for (int d = lane; d < p_.dim; d += 32) {
+      for (int block = 0; block < blocks; ++block) {
+        const int d = block * 16 + lane / 16 * 8;
         UnitRow parts[kTerms];
-        split(scale * relative(side, i, d), 0, 0, parts);
-        float large, small = 0, unused;
-        cuda::widen_pair<cuda::Float16>(parts[0].v[0], large, unused);
-        if constexpr (kTerms == 2) cuda::widen_pair<cuda::Float16>(parts[1].v[0], small, unused);
-        // The products on the units leave out that of two small parts.
-        norm += static_cast<double>(large) * (static_cast<double>(large) + 2 * static_cast<double>(small));
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          float x[2];
+          for (int e = 0; e < 2; ++e) {
+            const bool exists = i < side.count && d + 2 * v + e < p_.dim;
+            x[e] = exists ? scale * relative(side, i, d + 2 * v + e) : 0.0f;
+          }
+          split(x[0], x[1], v, parts);
+          norm += norm_of(v, parts);
+        }
+        const std::int64_t n = (static_cast<std::int64_t>(group) * blocks + block) * 32 + lane;
+        for (int term = 0; term < kTerms; ++term) packed(side, term)[n] = parts[term];
       }
-      norm = cuda::reduce_sum(norm);
-      if (lane == 0) norms(side)[i] = norm;
+      norm += cuda::shuffle_xor(norm, 16);
+      if (i >= side.count) return;
+      if (lane < 16) norms(side)[i] = norm;
       top.size = larger(top.size, static_cast<float>(norm) * 1.000001f);
     });
+  }
+  // Of two coordinates. The products on the units leave out that of two small parts.
+  static __device__ __forceinline__ double norm_of(int v, const UnitRow (&parts)[kTerms]) {
+    float large[2], small[2] = {};
+    cuda::widen_pair<cuda::Float16>(parts[0].v[v], large[0], large[1]);
+    if constexpr (kTerms == 2) cuda::widen_pair<cuda::Float16>(parts[1].v[v], small[0], small[1]);
+    double norm = 0;
+    for (int e = 0; e < 2; ++e) {
+      norm +=
+          static_cast<double>(large[e]) * (static_cast<double>(large[e]) + 2 * static_cast<double>(small[e]));
+    }
+    return norm;
   }
   static __device__ __forceinline__ void split(float first, float second, int v, UnitRow (&parts)[kTerms]) {
     parts[0].v[v] = cuda::narrow_pair<cuda::Float16>(first, second);
@@ -229,6 +237,7 @@ class UnitPoints : public PointSums<float> {
       work.parts = own.partials(0);
       work.part_stride = own.p.length;
       work.part_count = own.parts;
+      work.writes_plan = p_.plan;
     });
   }
 

@@ -57,6 +57,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) own_sums[r] = kLargest ? minus_infinity : 0.0f;
 
+    [[maybe_unused]] const bool writes_plan = work.writes_plan;
     const int steps = (work.last_stage - work.first_stage) * pieces;
     Incoming incoming;
     for (int step = 0; step < kUnitStages - 1; ++step) {
@@ -157,23 +158,38 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
                   pairs[r / 2][n][r % 2 * 2 + i] = e * main.v[2 * i + 1];
                   continue;
                 }
-                stage_sums[r] = fmaf(e, main.v[2 * i + 1], stage_sums[r]);
                 if constexpr (kColumns)
                   column_sums[2 * n + i] = fmaf(e, own.weight[r], column_sums[2 * n + i]);
                 if constexpr (kKind == PassKind::kEvaluate) {
-                  const float mass = own.weight[r] * main.v[2 * i + 1] * e;
+                  const float weighted = e * main.v[2 * i + 1], mass = own.weight[r] * weighted;
                   const float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
-                  if (mass != 0) {
-                    own.linear += mass * cost;
-                    own.logits += mass * logit;
-                  }
-                  sink(own_group * 16 + r * 8 + g, (work.first_stage + stage) * kPointsStage + j + i, mass);
+                  stage_sums[r] += weighted;
+                  own.linear = fmaf(mass, cost, own.linear);
+                  own.logits = fmaf(mass, fmaxf(logit, -FLT_MAX), own.logits);  // 0 times -infinity is 0
+                  pairs[r / 2][n][r % 2 * 2 + i] = mass;
+                } else {
+                  stage_sums[r] = fmaf(e, main.v[2 * i + 1], stage_sums[r]);
                 }
               }
             }
           }
         }
         if constexpr (kGradient) add_moments(points, c, lane, pairs, stage_sums, moment);
+        if constexpr (kKind == PassKind::kEvaluate && !kGradient) {
+          if (writes_plan) {
+            const int j = (work.first_stage + stage) * kPointsStage + 16 * c + 2 * t;
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+#pragma unroll
+              for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                  sink(own_group * 16 + r * 8 + g, j + 8 * n + i, pairs[r / 2][n][r % 2 * 2 + i]);
+                }
+              }
+            }
+          }
+        }
         if constexpr (kColumns) {
           // Joins the sums of lanes with equal t: each lane keeps one of its four columns.
           const bool upper = lane & 16, odd = lane & 8;
