@@ -48,8 +48,9 @@ BUILD = ROOT / "build" / "gpu-check"
 SANITIZERS = ("memcheck", "racecheck")
 ROOMY_KIB = 163  # KiB of shared memory that a block of an A100 can have
 MORE_SANITIZERS = ("initcheck", "synccheck")
-# Kernels of cuBLAS, which the LSTM's cases call for their products; racecheck reports one of them.
-NOT_OURS = ("--kernel-name-exclude", "kernel_substring=nvjet")
+# Kernels of cuBLAS, which the LSTM's cases call for their products, are not looked at: racecheck reports one of them,
+# and another ends with an exception under it.
+OURS = ("--kernel-name", "kernel_substring=warpalign")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -214,8 +215,10 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     if not Path(program).exists():
         return check(tool, "skipped", "compute-sanitizer was not found", start, suite.name)
     script = [sys.executable, "-m", suite.sanitizer]
+    left_out = suite.not_raced if tool == "racecheck" else None
+    looked_at = [*OURS, *(["--kernel-name-exclude", f"kernel_substring={left_out}"] if left_out else [])]
     status, output = command(
-        [program, "--tool", tool, *NOT_OURS, "--error-exitcode", "99", "--print-limit", "5", *script],
+        [program, "--tool", tool, *looked_at, "--error-exitcode", "99", "--print-limit", "5", *script],
         150,
         SANITIZER=tool,
         PYTORCH_NO_CUDA_MEMORY_CACHING="1",  # every tensor is its own allocation: memcheck then sees its end
@@ -233,7 +236,8 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
             start,
             suite.name,
         )
-    return check(tool, "passed", summary[-1] if summary else "no error", start, suite.name)
+    detail = (summary[-1] if summary else "no error") + (f", without {left_out}" if left_out else "")
+    return check(tool, "passed", detail, start, suite.name)
 
 
 def determinism(device: torch.device, runs: int, suite: Suite) -> Row:
