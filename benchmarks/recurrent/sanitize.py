@@ -58,11 +58,11 @@ LARGE_BATCHES = [
     for dtype in _DTYPES[2:]
     for options in ("", "lengths")
     for size in (
-        Size(3, 130, 8, 520),
+        Size(3, 40, 8, 520),
         Size(3, 50, 8, 560),
         Size(3, 50, 8, 648),
         Size(3, 40, 8, 1032),
-        Size(3, 33, 8, 2048),
+        Size(3, 9, 8, 2048),
         Size(3, 456, 8, 512),
     )
 ]
