@@ -45,6 +45,15 @@ CASES = [
         )
     ),
     *(Size(3, 9, 5, 21, 2, 2, dtype=dtype, activation="hard") for dtype in _DTYPES),
+    # The same on the matrix units, whose depth clusters share.
+    *(
+        size._replace(dtype=dtype)
+        for dtype in _DTYPES[2:]
+        for size in (
+            Size(3, 17, 5, 264, P=130, options="lengths"),
+            Size(3, 4, 5, 132, P=130, options="layer_norm"),
+        )
+    ),
     Size(3, 4, 5, 20, 1, 2, dtype="float32", options="layer_norm"),
 ]
 # Masks are drawn anew in each call: these have no reference.

@@ -6,30 +6,35 @@
 
 namespace warpalign::detail::recurrent {
 
-// Takes up what R^T dz of the step swept before gives dh. With a reset in between it goes to h0's gradient.
+// dh with what R^T dz of the step swept before adds. With a reset in between it goes to h0's gradient.
 template <class T>
-__device__ __forceinline__ void carry_hidden(const CudaCell<T>& cell, int place, int b, int unit,
-                                             Sum<T> part) {
+__device__ __forceinline__ Sum<T> carried_hidden(const CudaCell<T>& cell, int place, int b, int unit,
+                                                 Sum<T> dh, Sum<T> part) {
   const int t = cell.step_back_at(place - 1);
-  if (place == 0 || !cell.at.holds(t, b)) return;
-  const Offset state = static_cast<Offset>(b) * cell.output + unit;
-  const Sum<T> dh = cell.dh[state] + part;
-  const bool resets = cell.at.resets_at(t, b);
-  if (resets) cell.dh0[state] += dh;
-  cell.dh[state] = resets ? Sum<T>(0) : dh;
+  if (place == 0 || !cell.at.holds(t, b)) return dh;
+  dh += part;
+  if (!cell.at.resets_at(t, b)) return dh;
+  cell.dh0[static_cast<Offset>(b) * cell.output + unit] += dh;
+  return 0;
 }
 
-// All of the gradient by h[t]: dh keeps zoneout's share, and the gradient by h~ is returned.
+// The gradient by h[t] from outside of the sweep.
 template <class T>
-__device__ __forceinline__ Sum<T> split_hidden(const CudaCell<T>& cell, int t, int b, int unit) {
-  const Offset row = cell.at.first(t) + b, state = static_cast<Offset>(b) * cell.output + unit;
-  Sum<T> dh = cell.dh[state];
+__device__ __forceinline__ Sum<T> incoming_hidden(const CudaCell<T>& cell, int t, int b, int unit) {
+  const Offset row = cell.at.first(t) + b;
+  Sum<T> dh = 0;
   if (cell.dy) {
     dh += cuda::widen(cell.dy[row * cell.dy_stride + unit]) * cell.dropout.of(cell.masks, t, b, unit);
   }
   if (cell.dh_all) dh += cuda::widen(cell.dh_all[row * cell.output + unit]);
+  return dh;
+}
+// From all of the gradient by h[t]: zoneout's share goes to the step before, and the gradient by h~ is
+// returned.
+template <class T>
+__device__ __forceinline__ Sum<T> split_hidden(const CudaCell<T>& cell, int t, int b, int unit, Sum<T> dh) {
   const Sum<T> keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
-  cell.dh[state] = keep * dh;
+  cell.dh[static_cast<Offset>(b) * cell.output + unit] = keep * dh;
   return (1 - keep) * dh;
 }
 
@@ -38,6 +43,7 @@ template <class T>
 struct Unit {
   Sum<T> i, f, g, o, before;
 
+  Unit() = default;
   __device__ __forceinline__ Unit(const CudaCell<T>& cell, int t, int b, int unit) {
     const T* const gates = cell.gates + (cell.at.first(t) + b) * 4 * cell.hidden + unit;
     i = cuda::widen(gates[0]);
@@ -53,12 +59,11 @@ struct Unit {
   }
 };
 
-// dz from the gradient by o u(v) and from that by c~ through v; dc of the step before.
+// dz from the gradient by o u(v) and from that by c~ through v; dc of the step before. dc: carried here.
 template <class T>
 __device__ __forceinline__ void finish_unit(const CudaCell<T>& cell, int t, int b, int unit, const Unit<T>& u,
-                                            Sum<T> dz_o, Sum<T> dcell) {
+                                            Sum<T> dz_o, Sum<T> dcell, Sum<T> dc) {
   const Offset row = cell.at.first(t) + b, state = static_cast<Offset>(b) * cell.hidden + unit;
-  Sum<T> dc = cell.dc[state];
   if (cell.dc_all) dc += cell.read_cell(cell.dc_all, row * cell.hidden + unit);
   const Sum<T> keep = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
   dcell += (1 - keep) * dc;
@@ -76,16 +81,16 @@ __device__ __forceinline__ void finish_unit(const CudaCell<T>& cell, int t, int 
   cell.dc[state] = resets ? Sum<T>(0) : dc;
 }
 
-// A unit without layer norm, from the gradient by o u(c~).
+// A unit without layer norm, from the gradient by o u(c~) and the carried dc.
 template <class T>
-__device__ __forceinline__ void backward_unit(const CudaCell<T>& cell, int t, int b, int unit, Sum<T> dm) {
-  const Unit<T> u(cell, t, b, unit);
+__device__ __forceinline__ void backward_unit(const CudaCell<T>& cell, int t, int b, int unit,
+                                              const Unit<T>& u, Sum<T> dm, Sum<T> dc) {
   const Sum<T> squashed = cell.activation.squash(u.f * u.before + u.i * u.g);
   if (cell.projects) {
     cell.m_rows[(cell.at.first(t) + b) * cell.hidden + unit] = cuda::narrow<T>(u.o * squashed);
   }
   finish_unit(cell, t, b, unit, u, dm * squashed * cell.activation.gate_slope(u.o),
-              dm * u.o * cell.activation.squash_slope(squashed));
+              dm * u.o * cell.activation.squash_slope(squashed), dc);
 }
 
 // Where (t, b) has a row but no step, gradients are 0.
@@ -104,94 +109,109 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
   if (cell.projects) cell.m_rows[row * cell.hidden + unit] = zero;
 }
 
-// A unit without projection and layer norm, from its part of R^T dz of the step swept before.
-template <class T>
-__device__ __forceinline__ void carry_unit(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> part) {
-  carry_hidden(cell, place, b, unit, part);
-  if (place == cell.at.steps) return;
-  const int t = cell.step_back_at(place);
-  if (cell.at.holds(t, b)) {
-    backward_unit(cell, t, b, unit, split_hidden(cell, t, b, unit));
-  } else {
-    skip_unit(cell, t, b, unit);
-  }
-}
+// Tasks of step_kernel() and unit_step_kernel().
 
-// Tasks of step_kernel().
-
-// R^T dz of the step swept before; a group is four entries of h. In layers with a projection or layer norm
-// also the gradient by h~, which other kernels take up.
+// R^T dz of the step swept before, and what becomes of dh. In layers with a projection or layer norm other
+// kernels take up the gradient by h~.
 template <class T>
 struct CarryTask {
-  static constexpr int kSplits = 8;
-  __host__ __device__ static int groups(const CudaCell<T>& cell) {
-    return (cell.output + kGroupRows - 1) / kGroupRows;
-  }
+  static constexpr int kSplits = 8, kPiecesAhead = 8, kRows = 1;
+  __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
   __device__ static bool skips(const CudaCell<T>&, int place) { return place == 0; }
-  __device__ static int depth(const CudaCell<T>& cell) { return cell.gates_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
-    return cell.hh_across +
-           static_cast<Offset>(min(group * kGroupRows + w, cell.output - 1)) * cell.gates_stride;
+  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.gates_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
+    return cell.hh_across + static_cast<Offset>(row) * cell.gates_stride;
   }
-  __device__ static const T* row(const CudaCell<T>& cell, int place, int b) {
+  __device__ static const T* factor(const CudaCell<T>& cell, int place, int b) {
     // Rows that are not there give sums that nobody takes.
     const Offset row = cell.at.first(cell.step_back_at(place - 1)) + b, last = cell.at.rows - 1;
     return cell.dz_h + (row < last ? row : last) * cell.gates_stride;
   }
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int group, Sum<T> (&sums)[4]) {
+  struct Ahead {
+    Sum<T> incoming, dh, dc;
+    Unit<T> unit;  // of cells without projection and layer norm
+  };
+  __device__ static bool finishes_units(const CudaCell<T>& cell) {
+    return !cell.projects && !cell.layer_norm;
+  }
+  __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
     const int t = cell.step_back_at(place);
-    const bool is_step = place < cell.at.steps, holds = is_step && cell.at.holds(t, b);
-#pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) {
-      const int unit = group * kGroupRows + w;
-      if (unit >= cell.output) continue;
-      if (!cell.projects && !cell.layer_norm) {
-        carry_unit(cell, place, b, unit, sums[w]);
-        continue;
-      }
-      carry_hidden(cell, place, b, unit, sums[w]);
-      if (!is_step) continue;
-      const Sum<T> fresh = holds ? split_hidden(cell, t, b, unit) : Sum<T>(0);
-      if (!cell.projects) {
-        cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = fresh;
-      } else if (cell.at.has_row(t, b)) {
-        cell.dh_new[(cell.at.first(t) + b) * cell.output_stride + unit] = cuda::narrow<T>(fresh);
-      }
+    if (place == cell.at.steps || !cell.at.holds(t, b)) return;
+    to.incoming = incoming_hidden(cell, t, b, unit);
+    if (finishes_units(cell)) to.unit = Unit<T>(cell, t, b, unit);
+  }
+  __device__ static void ask_state(const CudaCell<T>& cell, int, int b, int unit, Ahead& to) {
+    to.dh = cell.dh[static_cast<Offset>(b) * cell.output + unit];
+    if (finishes_units(cell)) to.dc = cell.dc[static_cast<Offset>(b) * cell.hidden + unit];
+  }
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&part)[1],
+                                const Ahead& ahead) {
+    const int t = cell.step_back_at(place);
+    const bool holds = place < cell.at.steps && cell.at.holds(t, b);
+    const Sum<T> dh = carried_hidden(cell, place, b, unit, ahead.dh, part[0]);
+    Sum<T> fresh = 0;
+    if (holds) {
+      fresh = split_hidden(cell, t, b, unit, dh + ahead.incoming);
+    } else {
+      cell.dh[static_cast<Offset>(b) * cell.output + unit] = dh;
     }
-  }
-};
-
-// W_hr^T of the gradient by h~: that by o u(v); a group is four units.
-template <class T>
-struct PullTask {
-  static constexpr int kSplits = 2;
-  __host__ __device__ static int groups(const CudaCell<T>& cell) {
-    return (cell.hidden + kGroupRows - 1) / kGroupRows;
-  }
-  __device__ static bool skips(const CudaCell<T>&, int) { return false; }
-  __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
-    return cell.hr_across +
-           static_cast<Offset>(min(group * kGroupRows + w, cell.hidden - 1)) * cell.output_stride;
-  }
-  __device__ static const T* row(const CudaCell<T>& cell, int place, int b) {
-    const Offset row = cell.at.first(cell.step_back_at(place)) + b, last = cell.at.rows - 1;
-    return cell.dh_new + (row < last ? row : last) * cell.output_stride;
-  }
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int group, Sum<T> (&dm)[4]) {
-    const int t = cell.step_back_at(place);
-    const bool holds = cell.at.holds(t, b);
-#pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) {
-      const int unit = group * kGroupRows + w;
-      if (unit >= cell.hidden) continue;
-      if (cell.layer_norm) {
-        cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = dm[w];
-      } else if (holds) {
-        backward_unit(cell, t, b, unit, dm[w]);
+    if (place == cell.at.steps) return;
+    if (finishes_units(cell)) {
+      if (holds) {
+        backward_unit(cell, t, b, unit, ahead.unit, fresh, ahead.dc);
       } else {
         skip_unit(cell, t, b, unit);
       }
+    } else if (!cell.projects) {
+      cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = fresh;
+    } else if (cell.at.has_row(t, b)) {
+      cell.dh_new[(cell.at.first(t) + b) * cell.output_stride + unit] = cuda::narrow<T>(fresh);
+    }
+  }
+  // A unit from a part that others made.
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> part) {
+    Ahead ahead{};
+    ask(cell, place, b, unit, ahead);
+    ask_state(cell, place, b, unit, ahead);
+    Sum<T> parts[1] = {part};
+    finish(cell, place, b, unit, parts, ahead);
+  }
+};
+
+// W_hr^T of the gradient by h~: that by o u(v).
+template <class T>
+struct PullTask {
+  static constexpr int kSplits = 2, kPiecesAhead = 4, kRows = 1;
+  __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.hidden; }
+  __device__ static bool skips(const CudaCell<T>&, int) { return false; }
+  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
+    return cell.hr_across + static_cast<Offset>(row) * cell.output_stride;
+  }
+  __device__ static const T* factor(const CudaCell<T>& cell, int place, int b) {
+    const Offset row = cell.at.first(cell.step_back_at(place)) + b, last = cell.at.rows - 1;
+    return cell.dh_new + (row < last ? row : last) * cell.output_stride;
+  }
+  struct Ahead {
+    Sum<T> dc;
+    Unit<T> unit;  // of cells without layer norm
+  };
+  __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
+    const int t = cell.step_back_at(place);
+    if (!cell.layer_norm && cell.at.holds(t, b)) to.unit = Unit<T>(cell, t, b, unit);
+  }
+  __device__ static void ask_state(const CudaCell<T>& cell, int, int b, int unit, Ahead& to) {
+    if (!cell.layer_norm) to.dc = cell.dc[static_cast<Offset>(b) * cell.hidden + unit];
+  }
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&dm)[1],
+                                const Ahead& ahead) {
+    const int t = cell.step_back_at(place);
+    if (cell.layer_norm) {
+      cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = dm[0];
+    } else if (cell.at.holds(t, b)) {
+      backward_unit(cell, t, b, unit, ahead.unit, dm[0], ahead.dc);
+    } else {
+      skip_unit(cell, t, b, unit);
     }
   }
 };
@@ -226,7 +246,7 @@ __global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepP
     cell.dv[row * hidden + unit] = cuda::narrow<T>(dv);
     if (cell.projects) cell.m_rows[row * hidden + unit] = cuda::narrow<T>(u.o * squashed);
     finish_unit(cell, t, b, unit, u, dm[unit] * squashed * cell.activation.gate_slope(u.o),
-                of_cell(gamma_c(unit) * dv, normal_c(unit)));
+                of_cell(gamma_c(unit) * dv, normal_c(unit)), cell.dc[static_cast<Offset>(b) * hidden + unit]);
   }
   __syncthreads();  // dz of other threads
   const T* const dz = cell.dz + row * cell.gates_stride;

@@ -157,11 +157,11 @@ class BackwardCall {
       if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_back_by_products(queue, p_, params);
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
-      queue.template step<CarryTask<T>>(params, directions);
-      if (p_.projection > 0) queue.template step<PullTask<T>>(params, directions);
+      queue.template step<CarryTask<T>>(params, directions, params.place > places.begin);
+      if (p_.projection > 0) queue.template step<PullTask<T>>(params, directions, true);
       if (p_.layer_norm) queue.rows_of_step(kNormalisedBackward<T>, params, directions);
     }
-    if (places.end == p_.steps) queue.template step<CarryTask<T>>(params, directions);
+    if (places.end == p_.steps) queue.template step<CarryTask<T>>(params, directions, true);
   }
 
   // dx of `count` rows from row `first` on; the directions' are added.

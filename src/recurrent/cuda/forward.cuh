@@ -27,7 +27,7 @@ __device__ __forceinline__ void put_hidden(const CudaCell<T>& cell, int place, i
   if (cell.y) cell.y[row * cell.y_stride + unit] = h;
   const int next = cell.step_at(place + 1);
   const bool resets = cell.at.holds(next, b) && cell.at.resets_at(next, b);
-  cell.h[(place + 1) % 2][state] = resets ? cell.h0[state] : h;
+  h_before(cell, place + 1)[state] = resets ? cell.h0[state] : h;
 }
 
 // A row that has no step t keeps its state, and gets zeros where there is place for (t, b).
@@ -41,7 +41,7 @@ __device__ __forceinline__ void skip_cell(const CudaCell<T>& cell, int t, int b,
 template <class T>
 __device__ __forceinline__ void skip_hidden(const CudaCell<T>& cell, int place, int t, int b, int unit) {
   const Offset state = static_cast<Offset>(b) * cell.output_stride + unit;
-  cell.h[(place + 1) % 2][state] = cell.h[place % 2][state];
+  h_before(cell, place + 1)[state] = h_before(cell, place)[state];
   if (!cell.at.has_row(t, b)) return;
   const Offset row = cell.at.first(t) + b;
   const T zero = cuda::narrow<T>(0);
@@ -56,7 +56,7 @@ __device__ __forceinline__ void finish_hidden(const CudaCell<T>& cell, int place
                                               Sum<T> fresh) {
   const Sum<T> keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
   if (keep != 0) {
-    const T before = cell.h[place % 2][static_cast<Offset>(b) * cell.output_stride + unit];
+    const T before = h_before(cell, place)[static_cast<Offset>(b) * cell.output_stride + unit];
     fresh = keep * cuda::widen(before) + (1 - keep) * fresh;
   }
   put_hidden(cell, place, t, b, unit, cuda::narrow<T>(fresh));
@@ -81,21 +81,20 @@ __device__ __forceinline__ Sum<T> bias_of(const CudaCell<T>& cell, int row) {
   return bias;
 }
 
-// Stores i, f, g, o of z, and returns o and c~.
+// Stores i, f, g, o of z, and returns o and c~. before: c of the step before.
 template <class Real>
 struct NewCell {
   Real o, cell;
 };
 template <class T>
-__device__ __forceinline__ NewCell<Sum<T>> new_cell(const CudaCell<T>& cell, Offset row, int b, int unit,
-                                                    const Sum<T> (&z)[4]) {
+__device__ __forceinline__ NewCell<Sum<T>> new_cell(const CudaCell<T>& cell, Offset row, int unit,
+                                                    const Sum<T> (&z)[4], Sum<T> before) {
   Sum<T> values[4];
   cell.activation.gates(z, values);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     cell.gates[(row * 4 + k) * cell.hidden + unit] = cuda::narrow<T>(values[k]);
   }
-  const Sum<T> before = cell.c[static_cast<Offset>(b) * cell.hidden + unit];
   return {values[3], values[1] * before + values[0] * values[2]};
 }
 
@@ -109,22 +108,40 @@ __device__ __forceinline__ void finish_cell(const CudaCell<T>& cell, int place, 
   put_cell(cell, place, t, b, unit, fresh);
 }
 
-// Tasks of step_kernel().
+// Tasks of step_kernel() and unit_step_kernel().
 
-// R h and the cell at once: a group is the four gates of a unit.
+// R h and the cell at once: rows of weights are the four gates of a unit, then those of the next one.
 template <class T>
 struct CellTask {
-  static constexpr int kSplits = 2;
-  __host__ __device__ static int groups(const CudaCell<T>& cell) { return cell.hidden; }
+  static constexpr int kSplits = 2, kPiecesAhead = 8, kRows = 4;
+  __host__ __device__ static int rows(const CudaCell<T>& cell) { return 4 * cell.hidden; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
-  __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int unit, int gate) {
-    return cell.hh + (static_cast<Offset>(gate) * cell.hidden + unit) * cell.output_stride;
+  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
+    return cell.hh + (static_cast<Offset>(row % 4) * cell.hidden + row / 4) * cell.output_stride;
   }
-  __device__ static const T* row(const CudaCell<T>& cell, int place, int b) {
-    return cell.h[place % 2] + static_cast<Offset>(b) * cell.output_stride;
+  __device__ static const T* factor(const CudaCell<T>& cell, int place, int b) {
+    return h_before(cell, place) + static_cast<Offset>(b) * cell.output_stride;
   }
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&z)[4]) {
+  struct Ahead {
+    Sum<T> z[4];  // W x + b
+    Sum<T> c;     // of the step before
+  };
+  __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
+    const int t = cell.step_at(place);
+    if (!cell.at.holds(t, b)) return;
+    const Offset row = cell.at.first(t) + b;
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) {
+      const int entry = gate * cell.hidden + unit;
+      to.z[gate] = cuda::widen(cell.gates[row * 4 * cell.hidden + entry]) + bias_of(cell, entry);
+    }
+  }
+  __device__ static void ask_state(const CudaCell<T>& cell, int, int b, int unit, Ahead& to) {
+    to.c = cell.c[static_cast<Offset>(b) * cell.hidden + unit];
+  }
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&z)[4],
+                                const Ahead& ahead) {
     const int t = cell.step_at(place);
     if (!cell.at.holds(t, b)) {
       skip_cell(cell, t, b, unit);
@@ -133,57 +150,60 @@ struct CellTask {
     }
     const Offset row = cell.at.first(t) + b;
 #pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      const int entry = gate * cell.hidden + unit;
-      z[gate] += cuda::widen(cell.gates[row * 4 * cell.hidden + entry]) + bias_of(cell, entry);
-    }
-    const auto fresh = new_cell(cell, row, b, unit, z);
+    for (int gate = 0; gate < 4; ++gate) z[gate] += ahead.z[gate];
+    const auto fresh = new_cell(cell, row, unit, z, ahead.c);
     put_output(cell, place, t, b, unit, fresh.o * cell.activation.squash(fresh.cell));
     finish_cell(cell, place, t, b, unit, fresh.cell);
   }
+  // The same where W x's place has R h, too.
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit) {
+    Ahead ahead{};
+    ask(cell, place, b, unit, ahead);
+    ask_state(cell, place, b, unit, ahead);
+    Sum<T> nothing_more[4] = {};
+    finish(cell, place, b, unit, nothing_more, ahead);
+  }
 };
 
-// R h alone, for layer norm: a group is four rows of R.
+// R h alone, for layer norm.
 template <class T>
 struct RawTask : CellTask<T> {
-  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
-    return cell.hh + (static_cast<Offset>(group) * kGroupRows + w) * cell.output_stride;
+  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
+    return cell.hh + static_cast<Offset>(row) * cell.output_stride;
   }
-  __device__ static void finish(const CudaCell<T>& cell, int, int b, int group, Sum<T> (&z)[4]) {
+  struct Ahead {};
+  __device__ static void ask(const CudaCell<T>&, int, int, int, Ahead&) {}
+  __device__ static void ask_state(const CudaCell<T>&, int, int, int, Ahead&) {}
+  __device__ static void finish(const CudaCell<T>& cell, int, int b, int index, Sum<T> (&z)[4],
+                                const Ahead&) {
 #pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) {
-      cell.raw[(static_cast<Offset>(b) * cell.hidden + group) * kGroupRows + w] = z[w];
-    }
+    for (int k = 0; k < 4; ++k) cell.raw[(static_cast<Offset>(b) * cell.hidden + index) * 4 + k] = z[k];
   }
 };
 
-// W_hr m: a group is four entries of h.
+// W_hr m.
 template <class T>
 struct ProjectTask {
-  static constexpr int kSplits = 2;
-  __host__ __device__ static int groups(const CudaCell<T>& cell) {
-    return (cell.output + kGroupRows - 1) / kGroupRows;
-  }
+  static constexpr int kSplits = 2, kPiecesAhead = 4, kRows = 1;
+  __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
-  __device__ static int depth(const CudaCell<T>& cell) { return cell.hidden_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int group, int w) {
-    return cell.hr + static_cast<Offset>(min(group * kGroupRows + w, cell.output - 1)) * cell.hidden_stride;
+  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.hidden_stride; }
+  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
+    return cell.hr + static_cast<Offset>(row) * cell.hidden_stride;
   }
-  __device__ static const T* row(const CudaCell<T>& cell, int, int b) {
+  __device__ static const T* factor(const CudaCell<T>& cell, int, int b) {
     return cell.m + static_cast<Offset>(b) * cell.hidden_stride;
   }
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int group, Sum<T> (&fresh)[4]) {
+  struct Ahead {};
+  __device__ static void ask(const CudaCell<T>&, int, int, int, Ahead&) {}
+  __device__ static void ask_state(const CudaCell<T>&, int, int, int, Ahead&) {}
+  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&fresh)[1],
+                                const Ahead&) {
     const int t = cell.step_at(place);
-    const bool holds = cell.at.holds(t, b);
-#pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) {
-      const int unit = group * kGroupRows + w;
-      if (unit >= cell.output) continue;
-      if (holds) {
-        finish_hidden(cell, place, t, b, unit, fresh[w]);
-      } else {
-        skip_hidden(cell, place, t, b, unit);
-      }
+    if (cell.at.holds(t, b)) {
+      finish_hidden(cell, place, t, b, unit, fresh[0]);
+    } else {
+      skip_hidden(cell, place, t, b, unit);
     }
   }
 };
@@ -224,7 +244,7 @@ __global__ void __launch_bounds__(kNormThreads) normalised_cell_kernel(StepParam
       z[gate] = cuda::widen(cell.ln_ih[entry]) * cuda::widen(cell.norm_x[place]) +
                 cuda::widen(cell.ln_hh[entry]) * normal + bias_of(cell, entry);
     }
-    cells[unit] = new_cell(cell, row, b, unit, z).cell;
+    cells[unit] = new_cell(cell, row, unit, z, cell.c[static_cast<Offset>(b) * hidden + unit]).cell;
   }
   // A thread reads only what itself has written.
   const auto of_cell = normal_form(hidden, cell.eps, [&](int k) { return cells[k]; });

@@ -208,13 +208,14 @@ class ForwardCall {
       if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_by_products(queue, p_, params);
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
+      const bool follows = params.place > places.begin;
       if (p_.layer_norm) {
-        queue.template step<RawTask<T>>(params, directions);
+        queue.template step<RawTask<T>>(params, directions, follows);
         queue.rows_of_step(kNormalisedCell<T>, params, directions);
       } else {
-        queue.template step<CellTask<T>>(params, directions);
+        queue.template step<CellTask<T>>(params, directions, follows);
       }
-      if (p_.projection > 0) queue.template step<ProjectTask<T>>(params, directions);
+      if (p_.projection > 0) queue.template step<ProjectTask<T>>(params, directions, true);
     }
   }
 

@@ -5,6 +5,7 @@
 #include "recurrent/cuda/forward.cuh"
 #include "recurrent/cuda/kernel_list.cuh"
 #include "recurrent/cuda/rows.cuh"
+#include "recurrent/cuda/unit_step.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -40,19 +41,27 @@ template <class T>
 inline const cuda::Kernel kNormalisedBackward{kKernels, "step back, normalised cell", cuda::type_name<T>(),
                                               normalised_backward_kernel<T>};
 
+// The names of a task's kernels: a lane's products, and the matrix units'.
+struct TaskNames {
+  const char *by_lanes, *by_units;
+};
 template <class Task>
-constexpr const char* kTaskName = "";
+constexpr TaskNames kTaskNames{};
 template <class T>
-constexpr const char* kTaskName<CellTask<T>> = "step, cell";
+constexpr TaskNames kTaskNames<CellTask<T>>{"step, cell", "units, cell"};
 template <class T>
-constexpr const char* kTaskName<RawTask<T>> = "step, gates";
+constexpr TaskNames kTaskNames<RawTask<T>>{"step, gates", "units, gates"};
 template <class T>
-constexpr const char* kTaskName<ProjectTask<T>> = "step, projection";
+constexpr TaskNames kTaskNames<ProjectTask<T>>{"step, projection", "units, projection"};
 template <class T>
-constexpr const char* kTaskName<CarryTask<T>> = "step back, cell";
+constexpr TaskNames kTaskNames<CarryTask<T>>{"step back, cell", "units back, cell"};
 template <class T>
-constexpr const char* kTaskName<PullTask<T>> = "step back, projection";
+constexpr TaskNames kTaskNames<PullTask<T>>{"step back, projection", "units back, projection"};
 template <class T, class Task>
-inline const cuda::Kernel kStep{kKernels, kTaskName<Task>, cuda::type_name<T>(), step_kernel<T, Task>};
+inline const cuda::Kernel kStep{kKernels, kTaskNames<Task>.by_lanes, cuda::type_name<T>(),
+                                step_kernel<T, Task>};
+template <class T, class Task>
+inline const cuda::Kernel kUnitStep{kKernels, kTaskNames<Task>.by_units, cuda::type_name<T>(),
+                                    unit_step_kernel<T, Task>};
 
 }  // namespace warpalign::detail::recurrent

@@ -201,14 +201,30 @@ class Queue {
     if (is_empty && call.c_stride == call.columns) return clear(call.c, call.rows * row);
     status_ = cuda::multiply(call, execution_);
   }
-  // A step of the sweeps of all directions.
+  // A step of the sweeps of all directions. follows: the launch in front of it is one of the same sweeps.
   template <class Task, class T>
-  void step(StepParams<T>& params, int directions) {
-    constexpr int kGroups = kTileWarps / Task::kSplits;
+  void step(StepParams<T>& params, int directions, bool follows) {
+    constexpr int kFirstWithUnits = 8, kFirstWithClusters = 9;
     const CudaCell<T>& cell = params.cell[0];
+    const int device = execution_.cuda_device;
+    const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
+    cuda::LaunchConfig config{.blocks = 0, .threads = kTileThreads, .stream = stream()};
+    config.programmatic = follows && major >= kFirstWithClusters;
+    if constexpr (sizeof(T) == 2) {
+      const int pieces = Task::depth(cell) / Piece<T>::kSize;
+      if (major >= kFirstWithUnits && pieces >= kFewestPieces) {
+        const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>,
+                                         cuda::attribute(cudaDevAttrMultiProcessorCount, device),
+                                         major >= kFirstWithClusters);
+        params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, kUnitRows);
+        config.cluster = share.blocks;
+        return launch_with(kUnitStep<T, Task>, config, directions, params, share);
+      }
+    }
+    constexpr int kGroups = kTileWarps / Task::kSplits;
     params.blocks_of_direction =
-        cuda::div_up(Task::groups(cell), kGroups) * cuda::div_up(cell.at.batch, kTileRows);
-    launch(kStep<T, Task>, params.blocks_of_direction * directions, kTileThreads, params);
+        cuda::div_up(Task::rows(cell), kGroups * kGroupRows) * cuda::div_up(cell.at.batch, kTileRows);
+    launch_with(kStep<T, Task>, config, directions, params);
   }
   template <class T>
   void rows_of_step(const cuda::Kernel<StepParams<T>>& kernel, StepParams<T>& params, int directions) {
@@ -217,6 +233,13 @@ class Queue {
   }
 
  private:
+  template <class T, class... Parameters, class... More>
+  void launch_with(const cuda::Kernel<StepParams<T>, Parameters...>& kernel, cuda::LaunchConfig config,
+                   int directions, const StepParams<T>& params, const More&... more) {
+    config.blocks = params.blocks_of_direction * directions;
+    if (status_.ok() && config.blocks > 0) status_ = cuda::launch(kernel, config, params, more...);
+  }
+
   const Execution& execution_;
   Status status_;
 };

@@ -213,19 +213,26 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
 #ifdef __CUDA_ARCH__
   // The compiler no longer sees that these pointers are global memory. Without this its accesses are generic,
   // which is slower.
-  const void* const arrays[] = {cell.hh, cell.hh_across, cell.bias_ih, cell.bias_hh, cell.h[0],   cell.h[1],
-                                cell.h0, cell.c,         cell.c0,      cell.gates,   cell.tape_c, cell.tape_h,
-                                cell.y,  cell.h_all,     cell.c_all,   cell.dy,      cell.dh_all, cell.dc_all,
-                                cell.dh, cell.dh0,       cell.dc,      cell.dc0,     cell.dz};
+  const void* const arrays[] = {
+      cell.hh,     cell.hh_across, cell.hr,     cell.hr_across, cell.bias_ih, cell.bias_hh, cell.h[0],
+      cell.h[1],   cell.h0,        cell.c,      cell.c0,        cell.raw,     cell.m,       cell.gates,
+      cell.tape_c, cell.tape_h,    cell.y,      cell.h_all,     cell.c_all,   cell.dy,      cell.dh_all,
+      cell.dc_all, cell.dh,        cell.dh0,    cell.dc,        cell.dc0,     cell.dm,      cell.dz,
+      cell.dz_x,   cell.dz_h,      cell.dh_new, cell.dv,        cell.m_rows};
 #pragma unroll
   for (const void* array : arrays) __builtin_assume(__isGlobal(array));
 #endif
   return cell;
 }
-// The memory that holds h after the forward sweep.
+// The memory of h before step `place` of the forward sweep, and behind the last one. No index at run time:
+// the cell stays in registers.
+template <class T>
+__device__ __forceinline__ T* h_before(const CudaCell<T>& cell, int place) {
+  return place % 2 ? cell.h[1] : cell.h[0];
+}
 template <class T>
 __device__ __forceinline__ T* h_behind(const CudaCell<T>& cell) {
-  return cell.at.steps % 2 ? cell.h[1] : cell.h[0];
+  return h_before(cell, cell.at.steps);
 }
 
 // Steps of a sweep by their places, from `begin`, which is even, to the one before `end`.

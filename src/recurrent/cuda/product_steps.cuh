@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_elements_kernel(StepParam
   for_elements(p.blocks_of_direction * units, [&](Offset n) {
     const CudaCell<T>& cell = p.cell[n / units];
     const int b = static_cast<int>(n % units / cell.hidden), unit = static_cast<int>(n % cell.hidden);
-    Sum<T> nothing_more[4] = {};
-    CellTask<T>::finish(cell, p.place, b, unit, nothing_more);
+    CellTask<T>::finish(cell, p.place, b, unit);
   });
 }
 // The elements of a backward step, from R^T dz of the step swept before.
@@ -59,7 +58,8 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_elements_kernel(StepPara
   for_elements(p.blocks_of_direction * units, [&](Offset n) {
     const CudaCell<T>& cell = p.cell[n / units];
     const int b = static_cast<int>(n % units / cell.hidden), unit = static_cast<int>(n % cell.hidden);
-    carry_unit(cell, p.place, b, unit, p.place > 0 ? cuda::widen(cell.carried[n % units]) : Sum<T>(0));
+    CarryTask<T>::finish(cell, p.place, b, unit,
+                         p.place > 0 ? cuda::widen(cell.carried[n % units]) : Sum<T>(0));
   });
 }
 template <class T>

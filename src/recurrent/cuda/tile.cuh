@@ -2,8 +2,12 @@
 //
 // A block has 8 batch rows. A group is 4 weight rows. A warp makes the 4 x 8 dot products of its group, or of
 // a part of their depth, with its lanes side by side along the depth. Parts are added in one order.
+//
+// A step's launch may begin before the launch in front has ended. So it asks first for what no step of the
+// sweep writes: weights, W x, the tape.
 #pragma once
 
+#include "cuda/dependent.cuh"
 #include "cuda/warp.cuh"
 #include "recurrent/cuda/params.cuh"
 
@@ -43,82 +47,117 @@ __device__ __forceinline__ Real sum_for_lane(Real (&sums)[32], int lane) {
   }
 }
 
-// sums[4 n + r]... of weights[w] with rows[r] in pieces begin, begin + 32, ... before end.
+template <class T>
+__device__ __forceinline__ Piece<T> read_piece(const T* row, int piece) {
+  return *reinterpret_cast<const Piece<T>*>(row + static_cast<Offset>(piece) * Piece<T>::kSize);
+}
+// sums[8 w + r] += weights[w] times rows[r], of one piece.
+template <class T>
+__device__ __forceinline__ void add_piece(const Piece<T> (&weights)[kGroupRows],
+                                          const T* const (&rows)[kTileRows], int count, int piece,
+                                          Sum<T> (&sums)[32]) {
+  constexpr int kSize = Piece<T>::kSize;
+  Sum<T> weight[kGroupRows][kSize];
+#pragma unroll
+  for (int w = 0; w < kGroupRows; ++w) {
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) weight[w][k] = cuda::widen(weights[w].entries[k]);
+  }
+#pragma unroll
+  for (int r = 0; r < kTileRows; ++r) {
+    if (r >= count) continue;  // the same for all lanes
+    const Piece<T> packed = read_piece(rows[r], piece);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      const Sum<T> entry = cuda::widen(packed.entries[k]);
+#pragma unroll
+      for (int w = 0; w < kGroupRows; ++w) sums[w * kTileRows + r] += weight[w][k] * entry;
+    }
+  }
+}
+// The same of all pieces from begin to the one before end, shared by the lanes.
 template <class T>
 __device__ __forceinline__ void add_products(const T* const (&weights)[kGroupRows],
                                              const T* const (&rows)[kTileRows], int count, int begin, int end,
                                              int lane, Sum<T> (&sums)[32]) {
-  constexpr int kSize = Piece<T>::kSize;
-  const auto read = [](const T* row, int piece) {
-    return *reinterpret_cast<const Piece<T>*>(row + static_cast<Offset>(piece) * kSize);
-  };
   for (int piece = begin + lane; piece < end; piece += cuda::kWarpSize) {
-    Sum<T> weight[kGroupRows][kSize];
+    Piece<T> packed[kGroupRows];
 #pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) {
-      const Piece<T> packed = read(weights[w], piece);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) weight[w][k] = cuda::widen(packed.entries[k]);
-    }
-#pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
-      if (r >= count) continue;  // the same for all lanes
-      const Piece<T> packed = read(rows[r], piece);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        const Sum<T> entry = cuda::widen(packed.entries[k]);
-#pragma unroll
-        for (int w = 0; w < kGroupRows; ++w) sums[w * kTileRows + r] += weight[w][k] * entry;
-      }
-    }
+    for (int w = 0; w < kGroupRows; ++w) packed[w] = read_piece(weights[w], piece);
+    add_piece(packed, rows, count, piece, sums);
   }
 }
 
 // Task says what is multiplied and what happens to the sums:
-//   kSplits: parts of the depth;   groups(cell): on the host, how many groups there are;
-//   skips(cell, place): whether there is nothing to multiply, and the sums are 0;
-//   depth(cell): in elements, whole pieces;   weight(cell, group, w), row(cell, place, b): the packed rows;
-//   finish(cell, place, b, group, sums): takes the 4 sums of a group, for one b of the batch.
+//   rows(cell), weight(cell, row): the rows of weights, packed;   factor(cell, place, b): what multiplies
+//   them; depth(cell): of both in elements, whole pieces; skips(cell, place): whether there is nothing to
+//   multiply, and the sums are 0; kRows: so many rows of weights (1 or 4) make an item, which is finished for
+//   one b of the batch; ask(cell, place, b, item, ahead): reads what no step of the sweep writes;
+//   ask_state(...): the same of what the launch in front has left;
+//   finish(cell, place, b, item, sums, ahead): takes the sums of the item's rows;
+//   kSplits: parts of the depth, of step_kernel();
+//   kPiecesAhead: fours of pieces of weights that a warp of unit_step_kernel() loads before it waits.
 template <class T, class Task>
-__global__ void __launch_bounds__(kTileThreads) step_kernel(StepParams<T> p) {
-  constexpr int kSplits = Task::kSplits, kGroups = kTileWarps / kSplits;
+__global__ void __launch_bounds__(kTileThreads, sizeof(T) == 4 ? 2 : 1) step_kernel(StepParams<T> p) {
+  constexpr int kSplits = Task::kSplits, kGroups = kTileWarps / kSplits, kRows = Task::kRows;
+  constexpr int kAhead = 2;  // pieces of a weight row that a lane asks for before it waits
   __shared__ Sum<T> parts[kTileWarps][32];
   const int block = static_cast<int>(blockIdx.x);
-  const CudaCell<T>& cell = p.cell[block / p.blocks_of_direction];
+  const CudaCell<T> cell = cell_of(p.cell, block / p.blocks_of_direction);
   const int batch = cell.at.batch, tiles = (batch + kTileRows - 1) / kTileRows;
   const int index = block % p.blocks_of_direction;
   const int first_row = index % tiles * kTileRows, first_group = index / tiles * kGroups;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int groups = Task::groups(cell), group = first_group + warp / kSplits;
-  Sum<T> sums[32] = {};
-  if (group < groups && !Task::skips(cell, p.place)) {
-    const T *weights[kGroupRows], *rows[kTileRows];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int all_rows = Task::rows(cell), own_rows = (first_group + warp / kSplits) * kGroupRows;
+  const int pieces = Task::depth(cell) / Piece<T>::kSize, part = warp % kSplits;
+  const int begin = pieces * part / kSplits;
+  const int end = own_rows < all_rows && !Task::skips(cell, p.place) ? pieces * (part + 1) / kSplits : 0;
+  const T* weights[kGroupRows];
+  Piece<T> asked[kAhead][kGroupRows];
 #pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) weights[w] = Task::weight(cell, group, w);
+  for (int w = 0; w < kGroupRows; ++w) weights[w] = Task::weight(cell, min(own_rows + w, all_rows - 1));
 #pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
-      const int b = first_row + r;
-      rows[r] = Task::row(cell, p.place, b < batch ? b : batch - 1);
+  for (int n = 0; n < kAhead; ++n) {
+    const int piece = begin + n * cuda::kWarpSize + lane;
+#pragma unroll
+    for (int w = 0; w < kGroupRows; ++w) {
+      if (piece < end) asked[n][w] = read_piece(weights[w], piece);
     }
-    const int pieces = Task::depth(cell) / Piece<T>::kSize, part = warp % kSplits;
-    const int count = batch - first_row;
-    add_products<T>(weights, rows, count, pieces * part / kSplits, pieces * (part + 1) / kSplits, lane, sums);
   }
+  // The first threads finish an item each.
+  constexpr int kItems = kGroups * kGroupRows / kRows;  // of a row of the batch
+  const int own = thread % kItems, r = thread / kItems, b = first_row + r;
+  const int item = first_group * kGroupRows / kRows + own;
+  const bool finishes = r < kTileRows && item * kRows < all_rows && b < batch;
+  typename Task::Ahead ahead{};
+  if (finishes) Task::ask(cell, p.place, b, item, ahead);
+
+  cuda::wait_for_launch_before();
+  cuda::let_next_launch_begin();
+  if (finishes) Task::ask_state(cell, p.place, b, item, ahead);
+  const T* rows[kTileRows];
+#pragma unroll
+  for (int n = 0; n < kTileRows; ++n) rows[n] = Task::factor(cell, p.place, min(first_row + n, batch - 1));
+  Sum<T> sums[32] = {};
+#pragma unroll
+  for (int n = 0; n < kAhead; ++n) {
+    const int piece = begin + n * cuda::kWarpSize + lane;
+    if (piece < end) add_piece(asked[n], rows, batch - first_row, piece, sums);
+  }
+  add_products<T>(weights, rows, batch - first_row, begin + kAhead * cuda::kWarpSize, end, lane, sums);
   parts[warp][lane] = sum_for_lane(sums, lane);
   __syncthreads();
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread >= kGroups * kTileRows) return;
-  const int own = thread / kTileRows, r = thread % kTileRows;
-  if (first_group + own >= groups || first_row + r >= batch) return;
-  Sum<T> totals[kGroupRows] = {};
+  if (!finishes) return;
+  Sum<T> totals[kRows] = {};
 #pragma unroll
-  for (int w = 0; w < kGroupRows; ++w) {
+  for (int w = 0; w < kRows; ++w) {
+    const int row = own * kRows + w;
 #pragma unroll
-    for (int part = 0; part < kSplits; ++part) {
-      totals[w] += parts[own * kSplits + part][w * kTileRows + r];
+    for (int k = 0; k < kSplits; ++k) {
+      totals[w] += parts[row / kGroupRows * kSplits + k][row % kGroupRows * kTileRows + r];
     }
   }
-  Task::finish(cell, p.place, first_row + r, first_group + own, totals);
+  Task::finish(cell, p.place, b, item, totals, ahead);
 }
 
 }  // namespace warpalign::detail::recurrent

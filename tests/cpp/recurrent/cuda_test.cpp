@@ -266,6 +266,24 @@ TEST_F(RecurrentCuda, WithoutTape) {
 }
 
 // One step without a tape, as streams take it: a launch for each layer, and with 17 rows other ways.
+// A launch per step on the matrix units: rows of weights and of the batch that no tile fills, and products
+// whose depth a cluster shares.
+TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
+  const struct {
+    int batch, hidden, projection;
+    bool layer_norm;
+  } cases[] = {{17, 264, 20, false}, {3, 132, 130, true}, {16, 135, 0, false}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.hidden);
+    Lstm p = plain(3, c.batch, 5, c.hidden);
+    p.projection = c.projection, p.layer_norm = c.layer_norm;
+    p.bidirectional = c.batch == 3;
+    if (c.batch == 17) p.lengths = {3, 3, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 0, 3};
+    const LstmCase given(p, DType::kFloat16, 31, .5);
+    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+  }
+}
+
 TEST_F(RecurrentCuda, SingleSteps) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     for (const int batch : {3, 9, 17}) {

@@ -78,6 +78,12 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     check(p);
     EXPECT_EQ(launches(c.kernel) - before, c.major == 7 ? 3 + 4 : 2);
   }
+  simt::device.compute_capability_major = 9;
+  reference::Lstm p = plain(3, 2, 4, 136);
+  p.projection = 128;
+  const int before = launches("units, projection");
+  check(p);
+  EXPECT_EQ(launches("units, projection") - before, 3 + 3);
   KernelLaunches none{};
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }

@@ -181,8 +181,11 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
     assert torch.isfinite(results[2][1]).all()
 
 
-def test_a_row_has_its_bits_in_every_batch(cuda: torch.device) -> None:
-    module = LSTM(16, 40, 2, batch_invariant=True, device=cuda, dtype=torch.bfloat16)
+@pytest.mark.parametrize("shape", [(40, 0), (272, 136)])
+def test_a_row_has_its_bits_in_every_batch(cuda: torch.device, shape: tuple[int, int]) -> None:
+    module = LSTM(
+        16, shape[0], 2, proj_size=shape[1], batch_invariant=True, device=cuda, dtype=torch.bfloat16
+    )
     x = torch.randn(6, 19, 16, device=cuda, dtype=torch.bfloat16)
     y = module(x)[0]
     for b in (0, 7, 18):
