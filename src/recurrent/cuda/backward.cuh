@@ -115,7 +115,7 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
 // kernels take up the gradient by h~.
 template <class T>
 struct CarryTask {
-  static constexpr int kSplits = 8, kPiecesAhead = 8, kRows = 1;
+  static constexpr int kSplits = 8, kRows = 1;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
   __device__ static bool skips(const CudaCell<T>&, int place) { return place == 0; }
   __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.gates_stride; }
@@ -181,7 +181,7 @@ struct CarryTask {
 // W_hr^T of the gradient by h~: that by o u(v).
 template <class T>
 struct PullTask {
-  static constexpr int kSplits = 2, kPiecesAhead = 4, kRows = 1;
+  static constexpr int kSplits = 2, kRows = 1;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.hidden; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
   __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }

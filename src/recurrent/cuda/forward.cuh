@@ -113,7 +113,7 @@ __device__ __forceinline__ void finish_cell(const CudaCell<T>& cell, int place, 
 // R h and the cell at once: rows of weights are the four gates of a unit, then those of the next one.
 template <class T>
 struct CellTask {
-  static constexpr int kSplits = 2, kPiecesAhead = 8, kRows = 4;
+  static constexpr int kSplits = 2, kRows = 4;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return 4 * cell.hidden; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
   __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
@@ -184,7 +184,7 @@ struct RawTask : CellTask<T> {
 // W_hr m.
 template <class T>
 struct ProjectTask {
-  static constexpr int kSplits = 2, kPiecesAhead = 4, kRows = 1;
+  static constexpr int kSplits = 2, kRows = 1;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
   __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.hidden_stride; }

@@ -95,8 +95,7 @@ __device__ __forceinline__ void add_products(const T* const (&weights)[kGroupRow
 //   one b of the batch; ask(cell, place, b, item, ahead): reads what no step of the sweep writes;
 //   ask_state(...): the same of what the launch in front has left;
 //   finish(cell, place, b, item, sums, ahead): takes the sums of the item's rows;
-//   kSplits: parts of the depth, of step_kernel();
-//   kPiecesAhead: fours of pieces of weights that a warp of unit_step_kernel() loads before it waits.
+//   kSplits: parts of the depth, of step_kernel().
 template <class T, class Task>
 __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 4 ? 2 : 1) step_kernel(StepParams<T> p) {
   constexpr int kSplits = Task::kSplits, kGroups = kTileWarps / kSplits, kRows = Task::kRows;

@@ -34,9 +34,9 @@ struct UnitShare {
   static UnitShare of(int rows, int pieces, int most_tiles, int multiprocessors, bool clusters) {
     const auto stacks = [&](int tiles) { return (rows + 16 * tiles - 1) / (16 * tiles); };
     int tiles = 1;
-    while (tiles < most_tiles && 4 * stacks(2 * tiles) >= 3 * multiprocessors) tiles *= 2;
+    while (tiles < most_tiles && 2 * stacks(2 * tiles) >= 3 * multiprocessors) tiles *= 2;
     const int wanted = (multiprocessors + stacks(tiles) - 1) / stacks(tiles);
-    const int deepest = pieces / (8 * kTileWarps);  // a warp then has two fours of pieces at least
+    const int deepest = pieces / (32 * kTileWarps);  // a warp then has 8 fours of pieces at least
     const int most = clusters ? std::min({wanted, deepest, cuda::kClusterOfEveryDevice}) : 1;
     return {tiles, std::max(most, 1), stacks(tiles)};
   }
@@ -70,9 +70,9 @@ struct alignas(4 * kRows) ItemSums {
 
 template <class T, class Task>
 __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T> p, UnitShare share) {
-  constexpr int kAhead = Task::kPiecesAhead, kChunk = 4;
+  constexpr int kChunk = 4;  // fours of pieces; so many of weights are loaded before it waits
   constexpr int kRows = Task::kRows, kMostItems = kTileThreads;
-  static_assert(kAhead % kChunk == 0 && kMostTiles<Task> * 16 / kRows * kUnitRows == kMostItems);
+  static_assert(kMostTiles<Task> * 16 / kRows * kUnitRows == kMostItems);
   __shared__ TileSums parts[kTileWarps][kUnitRows];
   __shared__ ItemSums<kRows> gathered[kMostItems + cuda::kClusterOfEveryDevice];
   const int tiles = share.tiles, splits = kTileWarps / tiles, blocks = share.blocks;
@@ -95,9 +95,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
     const int row = (first_tile + warp % tiles) * 16 + half * 8 + g;
     weights[half] = Task::weight(cell, min(row, all_rows - 1));
   }
-  OperandPiece asked[kAhead][2];
+  OperandPiece asked[kChunk][2];
 #pragma unroll
-  for (int n = 0; n < kAhead; ++n) {
+  for (int n = 0; n < kChunk; ++n) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) asked[n][half] = range.read(weights[half], first_piece + 4 * n);
   }
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   if (finishes) Task::ask(cell, place, b, item, ahead);
   if (blocks > 1) cuda::cluster_sync();  // all have begun
 
-  cuda::wait_for_launch_before();
   cuda::let_next_launch_begin();
+  cuda::wait_for_launch_before();
   if (finishes) Task::ask_state(cell, place, b, item, ahead);
   const T* rows[2];
 #pragma unroll
@@ -129,18 +129,17 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
       second.template multiply<T>(entries[n].second, sums[n]);
     }
   };
-#pragma unroll
-  for (int begin = 0; begin < kAhead; begin += kChunk) {
+  {
     OperandPiece entries[kChunk][2];
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
 #pragma unroll
-      for (int n = 0; n < 2; ++n) entries[k][n] = range.read(rows[n], first_piece + 4 * (begin + k));
+      for (int n = 0; n < 2; ++n) entries[k][n] = range.read(rows[n], first_piece + 4 * k);
     }
 #pragma unroll
-    for (int k = 0; k < kChunk; ++k) multiply(asked[begin + k], entries[k]);
+    for (int k = 0; k < kChunk; ++k) multiply(asked[k], entries[k]);
   }
-  for (int begin = first_piece + 4 * kAhead; begin - lane % 4 < end; begin += 4 * kChunk) {
+  for (int begin = first_piece + 4 * kChunk; begin - lane % 4 < end; begin += 4 * kChunk) {
     OperandPiece entries[kChunk][2], more[kChunk][2];
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
