@@ -2,8 +2,10 @@
 
 The loop is greedy search as one writes it without this package: a step takes every utterance one arc on, by the joint
 network of (B, H) rows, an argmax and torch.where, and the predictor reads the labels. Both find the same labels, or the
-row is an error. torchaudio's search takes one utterance, with hypotheses in Python; it is measured where it is installed,
-for a batch of 1, the same beam and hypotheses in order of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blank's bias is such that some U labels are written in T frames.
+row is an error. `decode_graph_ms`: in a CUDA graph, which the call captures. torchaudio's search takes one utterance,
+with hypotheses in Python; it is measured where it is installed, for a batch of 1, the same beam and hypotheses in order
+of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blank's bias is such that some U
+labels are written in T frames.
 
 What bounds greedy search on a CPU: `loop_products_ms` are the joint network's rows and products of the loop's steps,
 without predictor and choices; `products_ms` are those of the rows that all paths visit, by the kernel that search runs,
@@ -128,12 +130,12 @@ class DecodeProblem:
             scores(begin, None, self.encoder, self.predictor.weight[:batch], window=window, **given)
             left -= window
 
-    def search(self) -> Any:
+    def search(self, cuda_graph: bool = False) -> Any:
         given: Any = (self.encoder, None, self.predictor, self.joint)
+        options: Any = {"max_symbols_per_frame": MAX_SYMBOLS, "cuda_graph": cuda_graph}
         if self.beams == 1:
-            return transducer_greedy_decode(*given, max_symbols_per_frame=MAX_SYMBOLS)
-        options: Any = {"beam": self.beams, "score_norm": False, "max_symbols_per_frame": MAX_SYMBOLS}
-        return transducer_beam_decode(*given, **options)[0]
+            return transducer_greedy_decode(*given, **options)
+        return transducer_beam_decode(*given, beam=self.beams, score_norm=False, **options)[0]
 
     def torchaudio(self) -> Callable[[], Any] | None:
         """torchaudio's search of the first utterance, if it is installed."""
@@ -177,9 +179,12 @@ def measure_decode(
     row: Row = {
         "labels_found": float(found.lengths.float().mean()),
         "decode_ms": rounded(time(problem.search)),
+        "decode_graph_ms": None,
         "loop_ms": None,
         "torchaudio_decode_ms": None,
     }
+    if device.type == "cuda":
+        row["decode_graph_ms"] = rounded(time(lambda: problem.search(cuda_graph=True)))
     if size.beams == 1:
         if texts(found) != problem.loop():
             row["error"] = "other labels than the loop's"

@@ -33,6 +33,7 @@ SUITE = Suite(
         "graph_align_ms",
         "graph_posteriors_ms",
         "decode_ms",
+        "decode_graph_ms",
         "loop_ms",
         "torchaudio_decode_ms",
     ),
