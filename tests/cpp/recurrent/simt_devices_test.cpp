@@ -88,6 +88,16 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }
 
+// So much depth that clusters share it.
+TEST_F(Devices, ClustersShareTheDepthOfAStep) {
+  simt::device.multiprocessors = 40;
+  reference::Lstm p = plain(2, 3, 4, 1024);
+  p.projection = 24;
+  const int before = launches("units, cell");
+  check(p);
+  EXPECT_EQ(launches("units, cell") - before, 3);  // backward; forward lanes multiply 24 elements
+}
+
 TEST_F(Devices, TooLittleSharedMemory) {
   simt::device.shared_bytes = 16 * 1024;
   check();
