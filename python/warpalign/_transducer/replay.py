@@ -53,6 +53,9 @@ class Replayed:
             except Exception as error:
                 with suppress(RuntimeError):
                     self._graph.capture_end()
+                # A capture that fails leaves PyTorch's generator in it: all later random numbers would be errors.
+                generator = torch.cuda.default_generators[current.device.index]
+                generator.graphsafe_set_state(generator.clone_state())
                 raise RuntimeError(
                     "cuda_graph: expected a predictor and a joint whose steps a CUDA graph can hold, without waits for the "
                     f"device and with tensors of the same shapes in each step, got {type(error).__name__}: {error}"

@@ -248,6 +248,7 @@ def test_what_a_cuda_graph_cannot_hold(cuda: torch.device) -> None:
     predictor.__class__ = Waiting
     with pytest.raises(RuntimeError, match="^cuda_graph: expected a predictor and a joint whose steps"):
         decode(encoder, None, (predictor, weights), family, labels_per_round=2, cuda_graph=True)
+    torch.randn(3, device=cuda)  # the device's random numbers are as before
     predictor.__class__ = LastTwo
     for graph in (False, True):
         assert_same_bits(decode(encoder, None, (predictor, weights), family, cuda_graph=graph), want)
