@@ -9,6 +9,8 @@ from torch import Tensor
 from warpalign._transport.gromov_products import Factors, factors_of, narrowed
 
 _HALF_DIGITS = 2.0**-11  # the relative rounding of a binary16 number
+# What sums lose besides. The matrix units of a GPU cut off what does not fit a sum (2e-6 on an H200).
+_LOST_IN_SUMS = {"cpu": 1e-6, "cuda": 3e-6}
 
 
 def _tables(batch: int, n: int, m: int, scale: float, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,7 +41,7 @@ def test_errors_are_those_of_the_digits(n: int, m: int, scale: float, device: to
         expected = x.double() @ plan.double() @ y.double()
         assert _error(_product(factors, plan, transposed), expected) <= 4 * _HALF_DIGITS
         precise = _error(_product(narrowed(cx, cy, precise=True), plan, transposed), expected)
-        assert precise <= 2 * _error(x @ plan @ y, expected) + 1e-6
+        assert precise <= 2 * _error(x @ plan @ y, expected) + _LOST_IN_SUMS[device.type]
     found = factors.add_product(torch.ones_like(plan), plan, -3.0)
     torch.testing.assert_close(found, 1 - 3 * _product(factors, plan), rtol=1e-6, atol=1e-6)
 
