@@ -48,8 +48,8 @@ class Suite:
     """How often this process has launched each CUDA kernel of the operator."""
     eager: Callable[[torch.device], Row] | None = None
     """(GPU) -> host times of the smallest eager step, in microseconds: a row whose `op` is the name and "_eager"."""
-    not_raced: str | None = None
-    """A part of the names of kernels that racecheck leaves out. The suite says why."""
+    not_raced: Sequence[str] = ()
+    """Parts of the names of kernels that racecheck leaves out. The suite says why."""
 
 
 def operators(module: str) -> list[str]:
