@@ -134,6 +134,7 @@ UNREACHED = {
     "_transport/gromov.py": {"no_derivative"},
     "_transport/plan_autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
+    "_transducer/replay.py": {"a CUDA graph can hold"},
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/library.py": {"is missing; install the package"},
