@@ -201,7 +201,7 @@ TEST_F(RecurrentCuda, SweepsOfSharedUnits) {
     }
     const LstmCase given(p, DType::kFloat16, 25, .5);
     const std::string kernel = multiprocessors == 40 ? "grid of 4 back" : "grid of 2 back";
-    const unsigned long long before = launches_of(kernel);
+    [[maybe_unused]] const unsigned long long before = launches_of(kernel);
     expect_close(given, CudaRunner(given).run(), 0x1p-8);
 #if WARPALIGN_SIMT
     EXPECT_EQ(launches_of(kernel), before + 1);
