@@ -266,8 +266,8 @@ TEST_F(RecurrentCuda, WithoutTape) {
 }
 
 // One step without a tape, as streams take it: a launch for each layer, and with 17 rows other ways.
-// A launch per step on the matrix units: rows of weights and of the batch that no tile fills, and products
-// whose depth a cluster shares.
+// A launch per step on the matrix units: rows of weights and of the batch that no tile fills. Deeper
+// products, which clusters share, are in simt_devices_test.cpp.
 TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
   const struct {
     int batch, hidden, projection;

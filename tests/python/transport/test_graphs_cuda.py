@@ -84,6 +84,19 @@ def test_two_streams_at_once() -> None:
             assert_tensors_equal((parts[0], parts[1][:edges], parts[2][:edges]), wanted)
 
 
+def test_operators_of_torch() -> None:
+    x = spiral(60, 0).cuda()
+    graph = knn_graph(x, 3)
+    ops = torch.ops.warpalign
+    torch.library.opcheck(ops.knn_graph.default, (x, 3, True), test_utils="test_schema")
+    for arguments in (
+        (ops.shortest_paths.default, (*graph, torch.tensor([1, 2], dtype=torch.int32, device="cuda"))),
+        (ops.connected_components.default, tuple(graph)),
+        (ops.farthest_landmarks.default, (*graph, 4, 0)),
+    ):
+        torch.library.opcheck(*arguments)
+
+
 def test_landmark_transport_on_a_side_stream() -> None:
     x, y = spiral(300, 0).cuda(), swiss_roll(350, 1).cuda()
 
