@@ -20,9 +20,8 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
   using Real = double;
   using Base::Base;
   static constexpr int kCluster = kBlocks_;
-  static constexpr const char* name() {
-    return kCluster == 1 ? "dense, rows of 384 threads, streamed" : "dense, rows of two blocks";
-  }
+  static_assert(kCluster > 1);
+  static constexpr const char* name() { return "dense, rows of two blocks"; }
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
     return std::max(Base::shared_bytes(layout), kScratchBytes + sizeof(Shared));
@@ -128,12 +127,11 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     const int count = min(max(columns_.count - begin, 0), kPadded);
     const bool makes_rows = pass.rows, makes_columns = pass.columns, updates = pass.updates_rows;
     const bool is_hard = !rows_.marginal.partial && isinf(rows_.marginal.strength), product = rows_.product;
-    const bool tells = kCluster > 1 && updates;
     const double k = pass.k, lambda = pass.lambda;
     double* const row_sums = rows_.partials(segment) + first;
 
     __syncthreads();  // whatever was in shared memory has been used
-    if (tells && place == 0) {
+    if (updates && place == 0) {
       for (cuda::Mailbox& box : s.boxes) cuda::mailbox_init(&box);
     }
     Ring ring(s.ring,
@@ -143,7 +141,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     ring.ask(0, kStages);
     load_columns(pass, begin, count);
     ring.settle();
-    if (tells) cuda::cluster_sync();
+    if (updates) cuda::cluster_sync();
 
     int parity = 0;
     for (int round = 0; round < rows || round == 0; round += kMostRows) {
@@ -169,11 +167,11 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
           made = this->template joined<false>(parts[0] + parts[1], parity);
           ring.advance();  // all threads have read the row
           if (makes_rows && place == 0) row_sums[n] = made;
-          if (tells && place == 0) tell(n, made);
+          if (updates && place == 0) tell(n, made);
         }
         if (n > round) {
           const RowNumbers w = s.numbers[n - 1 - round];
-          const double sum = tells ? whole(n - 1, own) : own;
+          const double sum = updates ? whole(n - 1, own) : own;
           double factor = product ? w.weight : 1.0;
           if (updates && sum > 0 && !isinf(sum)) {
             factor = is_hard ? w.weight / sum : this->moved_factor(pass, w.at, w.weight, sum);
@@ -189,7 +187,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
       if (makes_columns) add(acc, row_group, begin, count, round == 0);
       __syncthreads();  // the rows' numbers have been read
     }
-    if (tells) {
+    if (updates) {
       cuda::cluster_sync();
       if (place == 0) {
         for (cuda::Mailbox& box : s.boxes) cuda::transfer_end(&box);
