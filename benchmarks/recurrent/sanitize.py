@@ -45,7 +45,7 @@ CASES = [
         )
     ),
     *(Size(3, 9, 5, 21, 2, 2, dtype=dtype, activation="hard") for dtype in _DTYPES),
-    # The same on the matrix units, whose depth clusters share.
+    # The same on the matrix units.
     *(
         size._replace(dtype=dtype)
         for dtype in _DTYPES[2:]

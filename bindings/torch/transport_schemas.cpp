@@ -76,8 +76,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def(
       "anchor_coordinates(Tensor x, Tensor anchors, Tensor unit, int distance) -> Tensor coordinates");
   // A whole step: counts[h] of the rows (S) get a column from plan h, whose coordinates and column potential
-  // are xs[h], ys[h] and gs[h]. The distances to these pairs are the coordinates x (1, N, S) and y (1, M, S)
-  // of a problem that is solved by so many iterations from f0 and g0.
+  // are xs[h], ys[h] and gs[h]. The distances to these pairs are coordinates: x (1, N, S) and y (1, M, S).
+  // Sinkhorn's problem of these coordinates is solved by `iterations` iterations, which begin at f0 and g0.
   library.def(
       "anchor_step(Tensor points_x, Tensor points_y, Tensor unit_x, Tensor unit_y, int distance_x, int "
       "distance_y, Tensor[] xs, Tensor[] ys, Tensor[] gs, float[] scales, float[] epsilons, int[] counts, "

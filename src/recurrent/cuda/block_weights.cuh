@@ -61,7 +61,8 @@ class BlockWeights {
   Weights16 fragments_[kTiles][kSteps];
   Weights16* more_;
   int shared_steps_;
-  int first_, reads_;  // of the lane: what it reads of a row lies kLanes reads apart
+  // The lane reads a row at first_, and kLanes reads further on each time; it reads `reads_` times.
+  int first_, reads_;
 
  private:
   __device__ __forceinline__ Weights16 fragment(const T* first, const T* second, int s) const {

@@ -125,7 +125,7 @@ struct CellTask {
   }
   struct Ahead {
     Sum<T> z[4];  // W x + b
-    Sum<T> c;     // of the step before
+    Sum<T> c;     // c of the step before
   };
   __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
     const int t = cell.step_at(place);

@@ -49,7 +49,7 @@ class ResidentChoice {
     if (backward_ && major >= kFirstMajorOfClusters && tiles >= kTilesOfSplit && !p_.row_starts) {
       for (const int split : {4, 2}) {
         const auto way = ResidentWays<T, kPlain>::split(p_.hidden, split);
-        const int clusters = cuda::div_up(ranks(), split);  // of a group
+        const int clusters = cuda::div_up(ranks(), split);  // so many hold a group
         if (way.kernel && resident_blocks(way, 2) >= groups * clusters * split) return way;
       }
     }

@@ -47,9 +47,9 @@ inline const cuda::Kernel kSplitBackward{
 template <class T>
 struct ResidentWay {
   const cuda::Kernel<ResidentParams<T>>* kernel = nullptr;  // null: there is none
-  int cluster = 1;                                          // blocks that share units
-  int shared_steps = 0;                                     // of the weights
-  int tiles_at_once = 1;                                    // of rows
+  int cluster = 1;                                          // so many blocks share units
+  int shared_steps = 0;                                     // steps of weights in shared memory
+  int tiles_at_once = 1;                                    // a block takes so many tiles of rows
   std::size_t fixed_bytes = 0, bytes_of_turn = 0;
 
   // Shared memory for a slice of so many tiles of rows.
