@@ -123,6 +123,23 @@ def test_gpu_check_keeps_what_a_sanitizer_says(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "logs" / "racecheck-soft_dtw.txt").read_text() == said
 
 
+@pytest.mark.parametrize(
+    ("kernel", "passes"), [("nvjet_sm90_tst_64x8+0xaf0", True), ("void warpalign::f()+0x10", False)]
+)
+def test_gpu_check_counts_races_of_our_kernels(
+    kernel: str, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = f"========= Error: Race reported between Read access at {kernel}\n=====\nRACECHECK SUMMARY: 1 hazard displayed\n"
+    asked: list[list[str]] = []
+    monkeypatch.setattr(gpu_check.shutil, "which", lambda program: sys.executable)
+    monkeypatch.setattr(
+        gpu_check, "command", lambda words, *rest, **environment: asked.append(words) or (0, said)
+    )
+    row = gpu_check.sanitizer("racecheck", replace(SUITE, lends_products=True), tmp_path / "logs")
+    assert row["status"] == ("passed" if passes else "failed")
+    assert "--kernel-name" not in asked[0]
+
+
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
     status, _, errors = run(gpu_check, "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
     assert status == 2
