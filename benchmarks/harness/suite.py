@@ -48,13 +48,8 @@ class Suite:
     """How often this process has launched each CUDA kernel of the operator."""
     eager: Callable[[torch.device], Row] | None = None
     """(GPU) -> host times of the smallest eager step, in microseconds: a row whose `op` is the name and "_eager"."""
-    not_raced: Sequence[str] = ()
-    """Parts of the names of kernels that racecheck leaves out. The suite says why."""
-    lends_products: bool = False
-    """The sanitizer's cases call cuBLAS. racecheck then looks at every kernel and reports of our own kernels count.
-
-    cuBLAS' kernels end with an exception under racecheck where they are left out, and have reports of their own.
-    """
+    known_races: Sequence[str] = ()
+    """Parts of the names of kernels whose reports by racecheck are known to be false. The suite says why."""
 
 
 def operators(module: str) -> list[str]:

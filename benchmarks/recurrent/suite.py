@@ -27,5 +27,4 @@ SUITE = Suite(
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.recurrent.sanitize",
     launches=partial(launches, "recurrent"),
-    lends_products=True,
 )
