@@ -100,8 +100,10 @@ class BackwardSweep {
       });
       loops_.run(panels_of(s_.hidden), [&](Index panel, void*) {
         steps_.for_runs(t, [&](Index b, Index count) {
-          kernels_.product(panel_product(rows_.dh_new + (first + b) * s_.pp, s_.pp, w_.hr, s_.output, panel,
-                                         state_.dm + b * s_.hp, s_.hp, count, s_.hp, false));
+          multiply_by_column(kernels_,
+                             panel_product(rows_.dh_new + (first + b) * s_.pp, s_.pp, w_.hr, s_.output, panel,
+                                           state_.dm + b * s_.hp, s_.hp, count, s_.hp, false),
+                             w_.given_hr, panel);
         });
       });
     }
@@ -117,9 +119,11 @@ class BackwardSweep {
     // hidden() has left what zoneout keeps of dh.
     loops_.run(panels_of(s_.output), [&](Index panel, void*) {
       steps_.for_runs(t, [&](Index b, Index count) {
-        kernels_.product(panel_product(rows_.dz_h + (first + b) * s_.gates(), s_.gates(), w_.hh, s_.gates(),
-                                       panel, state_.dh + b * s_.pp, s_.pp, count, s_.pp,
-                                       p_.zoneout_hidden > 0));
+        multiply_by_column(
+            kernels_,
+            panel_product(rows_.dz_h + (first + b) * s_.gates(), s_.gates(), w_.hh, s_.gates(), panel,
+                          state_.dh + b * s_.pp, s_.pp, count, s_.pp, p_.zoneout_hidden > 0),
+            w_.given_hh, panel);
       });
     });
     for (Index b = 0; b < steps_.count(t); ++b) {

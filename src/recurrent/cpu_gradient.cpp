@@ -59,15 +59,28 @@ class Backward {
     CellWeights<Real> weights;
     BackwardRows<Real> rows;
     BackwardState<Real> state;
-    Real* sums;  // a gradient by weights
+    Real* sums;  // a gradient by weights that cannot be summed where it lies
 
     CellMemory(const LstmProblem& p, int layer, Arena& arena) : CellMemory(p, CellSizes(p, layer), arena) {}
     CellMemory(const LstmProblem& p, const CellSizes& s, Arena& arena)
-        : weights(p, s, WeightForm::kByColumn, arena),
-          rows(p, s, arena),
-          state(s, arena),
-          sums(take<Real>(arena, s.gates() * std::max(s.ip, std::max(s.pp, s.hp)))) {}
+        : weights(p, s, form_of(p, s), arena), rows(p, s, arena), state(s, arena) {
+      const Index widths[] = {written_at_once(p, s.input) ? 0 : s.ip,
+                              written_at_once(p, s.output) && !weights.drops(p) ? 0 : s.pp,
+                              p.projection > 0 ? s.hp : 0};
+      sums = take<Real>(arena, s.gates() * *std::max_element(widths, widths + 3));
+    }
   };
+
+  static constexpr DType kReal = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
+
+  static WeightForm form_of(const LstmProblem& p, const CellSizes& s) {
+    const bool fits = s.input == s.ip && s.output == s.pp && (p.projection == 0 || s.hidden == s.hp);
+    return p.steps == 1 && p.dtype == kReal && fits ? WeightForm::kAsGiven : WeightForm::kByColumn;
+  }
+  // Whether sums of so many columns may be made where a gradient lies.
+  static bool written_at_once(const LstmProblem& p, Index columns) {
+    return p.dtype == kReal && columns == padded(columns);
+  }
 
   [[nodiscard]] Index input_elements() const { return rows_of(p_) * widest_input(p_); }
   [[nodiscard]] CellRows<Real> tape_of_cell(int layer, int d) const {
@@ -138,9 +151,11 @@ class Backward {
     const Index blocks = (s.rows + kRowBlock - 1) / kRowBlock;
     loops.run(blocks * panels_of(s.input), [&](Index task, void*) {
       const Index panel = task / blocks, row = task % blocks * kRowBlock;
-      selected_kernels<Real>().product(panel_product(memory.rows.dz_x + row * s.gates(), s.gates(),
-                                                     memory.weights.ih, s.gates(), panel, dx + row * s.ip,
-                                                     s.ip, std::min(kRowBlock, s.rows - row), s.ip, false));
+      multiply_by_column(
+          selected_kernels<Real>(),
+          panel_product(memory.rows.dz_x + row * s.gates(), s.gates(), memory.weights.ih, s.gates(), panel,
+                        dx + row * s.ip, s.ip, std::min(kRowBlock, s.rows - row), s.ip, false),
+          memory.weights.given_ih, panel);
     });
   }
   void write_input_gradient(const Loops& loops) const {
@@ -160,8 +175,12 @@ class Backward {
     const CpuKernelsOf<Real>& kernels = selected_kernels<Real>();
     const auto gate_rows = [&](const Real* dz, const Real* with, Index stride, Index width, bool is_dropped,
                                void* gradient) {
-      transposed_product(kernels, loops, s.rows, dz, s.gates(), with, stride, memory.sums);
       const Matrix matrix{nullptr, p_.dtype, 4 * s.hidden, width, true};
+      if (written_at_once(p_, width) && !is_dropped) {
+        return transposed_product(kernels, loops, s.rows, dz, matrix, with, static_cast<Real*>(gradient));
+      }
+      transposed_product(kernels, loops, s.rows, dz, {nullptr, p_.dtype, s.gates(), stride, false}, with,
+                         memory.sums);
       loops.run(s.gates(), [&](Index column, void*) {
         const Index row = matrix.row_at(column);
         if (row < 0) return;
@@ -174,7 +193,8 @@ class Backward {
     if (to.ih) gate_rows(rows.dz_x, x_, s.ip, s.input, false, to.ih);
     if (to.hh) gate_rows(rows.dz_h, rows.h_before, s.pp, s.output, CellWeights<Real>::drops(p_), to.hh);
     if (!to.hr) return;
-    transposed_product(kernels, loops, s.rows, rows.dh_new, s.pp, rows.m, s.hp, memory.sums);
+    transposed_product(kernels, loops, s.rows, rows.dh_new, {nullptr, p_.dtype, s.pp, s.hp, false}, rows.m,
+                       memory.sums);
     for (Index row = 0; row < s.output; ++row) {
       write_entries(p_.dtype, memory.sums + row * s.hp, s.hidden, to.hr, row * s.hidden);
     }

@@ -27,7 +27,7 @@ struct CpuProduct {
   Real* c;
   std::int64_t c_row;
   std::int64_t rows, depth;
-  int columns;        // a multiple of 16, at most 64
+  int columns;        // a multiple of 16; with row_product at most 64
   const Real* start;  // null: 0
   bool add;           // c[m][j] instead of start[j]
 };

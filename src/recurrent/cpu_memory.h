@@ -153,8 +153,8 @@ void read_gate_row(DType dtype, const void* from, Index hidden, Real missing, Re
       row);
 }
 
-// How a call has W, R and W_hr: packed, by row forward and by column backward; or as they are given, for
-// what uses every weight once.
+// How a call has W, R and W_hr: packed, by row forward and by column backward; or as they are given, where it
+// uses every weight once.
 enum class WeightForm { kByRow, kByColumn, kAsGiven };
 
 // A cell's weights.
@@ -251,6 +251,35 @@ void multiply(const CpuKernelsOf<Real>& kernels, const CpuProduct<Real>& product
   const Real* base[kPanel];
   matrix.rows_of_panel(panel, base);
   kernels.row_product(product, base);
+}
+
+// body(row of the matrix, count, column of a row of gates) for runs of neighbours in both.
+template <class Body>
+void for_row_runs(const Matrix& matrix, const Body& body) {
+  if (!matrix.gated) return body(Index(0), matrix.rows, Index(0));
+  const Index hidden = matrix.hidden();
+  for (Index unit = 0; unit < hidden; unit += kUnits) {
+    for (Index gate = 0; gate < 4; ++gate) {
+      body(gate * hidden + unit, std::min<Index>(kUnits, hidden - unit), gate_column(gate, unit));
+    }
+  }
+}
+
+// The same product with the columns of panel `panel`: packed, or the matrix itself. That is of type Real,
+// with a multiple of 16 columns.
+template <class Real>
+void multiply_by_column(const CpuKernelsOf<Real>& kernels, CpuProduct<Real> product, const Matrix& matrix,
+                        Index panel) {
+  if (product.b) return kernels.product(product);
+  const Real* const a = product.a;
+  product.b_row = matrix.columns;
+  for_row_runs(matrix, [&](Index row, Index count, Index column) {
+    product.a = a + column;
+    product.b = static_cast<const Real*>(matrix.data) + row * matrix.columns + panel * kPanel;
+    product.depth = count;
+    kernels.product(product);
+    product.add = true;
+  });
 }
 
 // Rows that a task of a product over many rows takes.

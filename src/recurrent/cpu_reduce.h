@@ -11,12 +11,15 @@ namespace warpalign::detail::recurrent {
 template <class Real>
 constexpr std::size_t kReduceScratch = kDepthBlock* kPanel * sizeof(Real);
 
-// c = a^T b, with a of (rows, a_columns), b of (rows, b_columns), c of (a_columns, b_columns); all columns
-// are multiples of 16.
+// c = a^T b, with a of (rows, c's padded rows), b of (rows, c's columns), which are a multiple of 16. If c is
+// gated, a has rows of gates.
 template <class Real>
 void transposed_product(const CpuKernelsOf<Real>& kernels, const Loops& loops, Index rows, const Real* a,
-                        Index a_columns, const Real* b, Index b_columns, Real* c) {
-  if (rows == 0) std::fill(c, c + a_columns * b_columns, Real(0));
+                        const Matrix& matrix, const Real* b, Real* c) {
+  const Index a_columns = matrix.padded_rows(), columns = matrix.columns;
+  // A block of b stays in the cache for all of c's rows. With few rows c is what takes time: whole rows then.
+  const Index piece = rows > kUnits ? kPanel : columns;
+  if (rows == 0) std::fill(c, c + matrix.rows * columns, Real(0));
   loops.run(panels_of(a_columns), [&](Index slice, void* scratch) {
     Real* const block = static_cast<Real*>(scratch);
     const Index first = slice * kPanel, width = std::min<Index>(kPanel, a_columns - first);
@@ -25,15 +28,20 @@ void transposed_product(const CpuKernelsOf<Real>& kernels, const Loops& loops, I
       for (Index k = 0; k < depth; ++k) {
         std::copy_n(a + (row + k) * a_columns + first, width, block + k * kPanel);
       }
-      for (Index column = 0; column < b_columns; column += kPanel) {
+      for (Index column = 0; column < columns; column += piece) {
         CpuProduct<Real> product{};
-        product.a = block, product.a_row = 1, product.a_column = kPanel;
-        product.b = b + row * b_columns + column, product.b_row = b_columns;
-        product.c = c + first * b_columns + column, product.c_row = b_columns;
-        product.rows = width, product.depth = depth;
-        product.columns = static_cast<int>(std::min<Index>(kPanel, b_columns - column));
+        product.a_row = 1, product.a_column = kPanel;
+        product.b = b + row * columns + column, product.b_row = columns;
+        product.c_row = columns;
+        product.depth = depth;
+        product.columns = static_cast<int>(std::min(piece, columns - column));
         product.add = row > 0;
-        kernels.product(product);
+        for (Index k = 0; k < width; k += matrix.gated ? kUnits : width) {
+          product.a = block + k;
+          product.c = c + matrix.row_at(first + k) * columns + column;
+          product.rows = matrix.gated ? std::min<Index>(kUnits, matrix.hidden() - slice * kUnits) : width;
+          kernels.product(product);
+        }
       }
     }
   });

@@ -109,26 +109,43 @@ TEST_P(RecurrentPath, ThreadsChangeNoBit) {
   }
 }
 
-// One step takes its weights as they are given, and all others packed: other orders of sums.
+struct OneStepSizes {
+  int input, hidden, projection;
+};
+
+// One step takes its weights as they are given, backward where rows have whole vectors; all others are
+// packed. The order of sums is another one.
 TEST_P(RecurrentPath, OneStep) {
-  for (const int batch : {1, 2, 3, 7, 8, 9}) {
-    for (const bool more : {false, true}) {
-      SCOPED_TRACE(testing::Message() << batch << " " << more);
-      Lstm p = plain(1, batch, 35, 21);
-      p.layers = 2;
-      p.bidirectional = p.layer_norm = more;
-      p.projection = more ? 0 : 13;
-      p.training = true, p.weight_dropout = .3, p.seed = 3;
-      if (more) p.lengths.assign(batch, 1), p.lengths[batch / 2] = 0;
-      const LstmCase given(p, DType::kFloat64, batch);
-      expect_close(given, LstmRunner(given).run(), 20 * kFloat64Tolerance);
-      const LstmCase single(p, DType::kFloat32, batch);
-      LstmRunner runner(single);
-      EXPECT_EQ(runner.run().out.y, runner.run(false).out.y);
-      if (batch > 1) continue;
-      const LstmCase half(p, DType::kFloat16, batch, .5);
-      expect_close(half, LstmRunner(half).run(), 0x1p-9);
+  for (const auto& [input, hidden, projection] :
+       {OneStepSizes{35, 21, 13}, OneStepSizes{48, 32, 16}, OneStepSizes{16, 80, 32}}) {
+    for (const int batch : {1, 2, 3, 7, 8, 17}) {
+      for (const bool more : {false, true}) {
+        SCOPED_TRACE(testing::Message() << input << " " << batch << " " << more);
+        Lstm p = plain(1, batch, input, hidden);
+        p.layers = 2;
+        p.bidirectional = p.layer_norm = more;
+        p.projection = more ? 0 : projection;
+        p.training = true, p.weight_dropout = more ? .3 : 0, p.zoneout_hidden = .2, p.seed = 3;
+        if (more) p.lengths.assign(batch, 1), p.lengths[batch / 2] = 0;
+        const LstmCase given(p, DType::kFloat64, batch);
+        expect_close(given, LstmRunner(given).run(), 20 * kFloat64Tolerance);
+        const LstmCase single(p, DType::kFloat32, batch);
+        LstmRunner runner(single);
+        EXPECT_EQ(runner.run().out.y, runner.run(false).out.y);
+        if (batch > 1) continue;
+        const LstmCase half(p, DType::kFloat16, batch, .5);
+        expect_close(half, LstmRunner(half).run(), 0x1p-9);
+      }
     }
+  }
+}
+
+// Gradients by weights whose rows are whole vectors are summed where they lie, for any number of rows.
+TEST_P(RecurrentPath, GradientsWhereTheyLie) {
+  for (const int steps : {2, 20, 300}) {
+    SCOPED_TRACE(steps);
+    const LstmCase given(plain(steps, 1, 32, 24), DType::kFloat64, steps);
+    expect_close(given, LstmRunner(given).run(), 20 * kFloat64Tolerance);
   }
 }
 
