@@ -1,15 +1,17 @@
-"""Autograd of the operator `lstm`, registered with torch: weights are a list, which autograd.Function has no place for.
+"""Autograd of the operator `lstm`: registered with torch for what is traced, and a function for eager calls.
 
 The gradients are not differentiated further.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from warpalign._core.torch_internals import below_autograd
 from warpalign._core.transforms import no_derivative
 from warpalign._recurrent import ops
 
@@ -32,40 +34,70 @@ def gradients_of(ctx: Any, backward: Any, grads: tuple[Tensor | None, ...], othe
 
     ctx has saved the operator's tensors, and behind them what only `backward` needs.
     """
+    by_x, by_weight, by_h0, by_c0, *_ = ctx.needs_input_grad
+    found = _gradients(ctx, backward, grads, (by_x, by_h0, by_c0, *by_weight))
+    of_x, of_h0, of_c0, *of_weights = found
+    return of_x, of_weights, of_h0, of_c0, *(None,) * others
+
+
+def _gradients(
+    ctx: Any, backward: Any, grads: tuple[Tensor | None, ...], needs: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """The gradients by x, h0, c0 and every weight, None where they are not needed."""
     x, *saved = ctx.saved_tensors
     weights, optional = saved[: ctx.weights], saved[ctx.weights :]
     y, h_n, c_n, h_all, c_all = (_contiguous(g) for g in grads[:5])
     if not ctx.want_states:  # these outputs are empty tensors
         h_all = c_all = None
-    by_weight = ctx.needs_input_grad[1]
-    wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[2], ctx.needs_input_grad[3], any(by_weight))
-    given = (y, h_n, c_n, h_all, c_all)
-    by_x, by_h0, by_c0, by_weights = backward(x, weights, *optional, *given, *wanted, **ctx.settings)
+    settings, wanted = ctx.settings, (*needs[:3], any(needs[3:]))
+    has_bias = settings.get("bias", True)
+    by_x, by_h0, by_c0, by_weights = backward(
+        x, weights, *optional, y, h_n, c_n, h_all, c_all, *wanted, **settings
+    )
+    found: list[Tensor | None] = [by_x, by_h0, by_c0]
     per_weight = iter(by_weights)
-    settings = ctx.settings
-    per_cell = 2 + 2 * settings["bias"] + settings["projection"] + 4 * settings["layer_norm"]
-    all_weights: list[Tensor | None] = []
-    for n in range(ctx.weights if wanted[3] else 0):
+    per_cell = 2 + 2 * has_bias + settings.get("projection", False) + 4 * settings.get("layer_norm", False)
+    for n in range(ctx.weights):
         # Both biases have one gradient. Each gets a tensor of its own, as autograd may keep and change it.
-        is_second_bias = settings["bias"] and n % per_cell == 3
-        previous = all_weights[-1] if is_second_bias else None
-        all_weights.append(next(per_weight) if previous is None else previous.clone())
-    of_weights = (
-        [g if want else None for g, want in zip(all_weights, by_weight, strict=True)]
-        if wanted[3]
-        else [None] * ctx.weights
-    )
-    return (
-        by_x if wanted[0] else None,
-        of_weights,
-        by_h0 if wanted[1] else None,
-        by_c0 if wanted[2] else None,
-        *(None,) * others,
-    )
+        is_second_bias = has_bias and n % per_cell == 3
+        previous = found[-1] if is_second_bias and wanted[3] else None
+        found.append(next(per_weight, None) if previous is None else previous.clone())
+    return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
 
 
 def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     return gradients_of(ctx, ops.backward, grads, 7)
+
+
+class EagerLSTM(torch.autograd.Function):
+    """The operator where nothing is traced, at a third of the host's time: what is registered with torch takes its arguments
+    apart as trees, in Python, in every call."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h0: Tensor | None, c0: Tensor | None, others: Any, *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        """others: (lengths, row_starts, resets, seed), want_states and the settings that differ from the operator's own or all.
+
+        Returns all results but the tape.
+        """
+        optional, ctx.want_states, ctx.settings = others
+        with below_autograd():
+            *results, tape = ops.lstm(
+                x, weights, h0, c0, *optional, None, ctx.want_states, True, **ctx.settings
+            )
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, *weights, h0, c0, *optional, tape)
+        ctx.weights = len(weights)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        of_x, of_h0, of_c0, _, *of_weights = ctx.needs_input_grad
+        # A graph of the gradients refuses to be differentiated, which is the registered operator's part.
+        with nullcontext() if torch.is_grad_enabled() else below_autograd():
+            found = _gradients(ctx, ops.backward, grads, (of_x, of_h0, of_c0, *of_weights))
+        return *found[:3], None, *found[3:]
 
 
 def no_second(ctx: Any, *grads: Any) -> Any:

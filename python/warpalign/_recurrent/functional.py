@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_flag, naming_arguments
-from warpalign._core.torch_internals import is_forward_mode, is_transforming
+from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_transforming
 from warpalign._core.transforms import no_derivative
-from warpalign._recurrent import autograd as autograd  # registers the gradients
 from warpalign._recurrent import ops
+from warpalign._recurrent.autograd import EagerLSTM
 from warpalign._recurrent.checks import (
     HALF,
     as_autocast,
@@ -224,6 +224,9 @@ def run(
     with naming_arguments():
         if recompute and needs_grad:
             y, h_n, c_n, h_all, c_all, *_ = lstm_without_tape(*inputs, return_all_states, **settings)
+        elif needs_grad and not torch.compiler.is_compiling():
+            others = (inputs[4:], return_all_states, settings)
+            y, h_n, c_n, h_all, c_all = apply_unbound(EagerLSTM, x, h0, c0, others, *flat)
         else:
             y, h_n, c_n, h_all, c_all, _ = ops.lstm(*inputs, None, return_all_states, needs_grad, **settings)
     states = (h_all, c_all) if return_all_states else (None, None)

@@ -17,7 +17,7 @@ from warpalign._recurrent.checks import (
     parameter_name,
 )
 from warpalign._recurrent.functional import LSTMResult, run
-from warpalign._recurrent.inference import Plan, changed, run_planned
+from warpalign._recurrent.planned import Plan, changed, run_planned
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, suffixes
 
 DEFAULTS: dict[str, Any] = {
@@ -77,7 +77,7 @@ def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
 
 
 def plan_of(module: Any) -> Plan:
-    """How calls of the module without gradients reach the operator."""
+    """How plain calls of the module reach the operator."""
     kinds = {
         "bidirectional": getattr(module, "bidirectional", False),
         "bias": module.bias,
@@ -236,7 +236,8 @@ class LSTM(nn.RNNBase):
         resets: Tensor | None = None,
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
-        if lengths is None and resets is None and self._is_plain():
+        recomputes = self.options["recompute"] and torch.is_grad_enabled()
+        if lengths is None and resets is None and self._is_plain() and not recomputes:
             found = run_planned(self, input, hx, self.batch_first)
             if found is not None:
                 return found[0], found[1:]

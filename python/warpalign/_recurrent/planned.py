@@ -1,4 +1,4 @@
-"""Calls of modules that need no gradients and no options of a call: at small sizes a step is mostly its way through Python."""
+"""Calls of modules without options of a call: at small sizes a step is mostly its way through Python."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import is_autocast
-from warpalign._core.torch_internals import below_autograd, is_forward_mode, is_transforming
+from warpalign._core.torch_internals import apply_unbound, below_autograd
+from warpalign._core.transforms import is_traced
 from warpalign._recurrent import ops
+from warpalign._recurrent.autograd import EagerLSTM
 from warpalign._recurrent.settings import Options
 
 
@@ -54,7 +56,7 @@ def run_planned(
 
     The operator checks sizes, dtypes and devices by itself. Where it refuses, the long way says which argument is wrong.
     """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_transforming() or is_forward_mode():
+    if is_traced():
         return None
     plan: Plan = module.plan
     if module.training and (plan.draws_masks or getattr(module, "dropout", 0) > 0):
@@ -70,8 +72,14 @@ def run_planned(
             return None
     weights = [getattr(module, name) for name in plan.names]
     x = input.transpose(0, 1) if batch_first else input
+    tensors = (x, h0, c0, *weights)
+    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     try:
-        y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings)
+        if needs_grad:
+            others = ((None, None, None, None), False, plan.settings)
+            y, h_n, c_n, *_ = apply_unbound(EagerLSTM, x, h0, c0, others, *weights)
+        else:
+            y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings)
     except (RuntimeError, TypeError, ValueError):
         return None
     return y.transpose(0, 1) if batch_first else y, h_n, c_n
