@@ -1,6 +1,6 @@
 """One step of an LSTM on a CPU beside torch's: `python -m benchmarks.recurrent.cpu_steps --threads 1 2 -o FILE`.
 
-float32, I = H, without gradients. Every program runs a few times in a row, as an application would call it, then comes the
+float32, I = H, without gradients and as a training step of that one step. Every program runs a few times in a row, as an application would call it, then comes the
 next one. The least time counts, because other work on the machine only adds to it.
 """
 
@@ -51,6 +51,22 @@ def measure(hidden: int, batch: int, seconds: float) -> Row:
             },
             seconds,
         )
+
+    def trained(
+        module: torch.nn.Module, input: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]
+    ) -> object:
+        module.zero_grad()
+        return module(input, states)[0].sum().backward()
+
+    found |= least_us(
+        {
+            "torch_lstm_train_us": lambda: trained(theirs, x, (h, c)),
+            "lstm_train_us": lambda: trained(ours, x, (h, c)),
+            "torch_cell_train_us": lambda: trained(their_cell, rows, states),
+            "cell_train_us": lambda: trained(our_cell, rows, states),
+        },
+        seconds,
+    )
     sizes = {"op": "lstm_step", "device": cpu_name(), "T": 1, "B": batch, "I": hidden, "H": hidden}
     return {**sizes, "dtype": "float32", "threads": torch.get_num_threads(), **found}
 
@@ -73,7 +89,8 @@ def main() -> None:
                 print(
                     f"{threads} threads, B {batch}, H {hidden}: torch's LSTM {row['torch_lstm_us']}, "
                     f"LSTM {row['lstm_us']}, stream {row['stream_us']}; torch's cell {row['torch_cell_us']}, "
-                    f"cell {row['cell_us']} us",
+                    f"cell {row['cell_us']} us; trained {row['torch_lstm_train_us']}, {row['lstm_train_us']}; "
+                    f"{row['torch_cell_train_us']}, {row['cell_train_us']} us",
                     flush=True,
                 )
                 rows.append(row | stamp(current_commit()))
