@@ -98,6 +98,22 @@ def check_input(given: object) -> Tensor:
     return given
 
 
+def check_input_of_module(given: object, weight: Tensor) -> None:
+    """The last axis and the dtype, by the first layer's weight (4H, I): a module's caller gave the input, not the weights."""
+    x = given.data if isinstance(given, PackedSequence) else given
+    if not isinstance(x, Tensor) or x.dim() not in (1, 2, 3) or x.dtype not in DTYPES:
+        return  # the call itself says so
+    features = weight.shape[1]
+    if x.shape[-1] != features:
+        raise ValueError(
+            f"input: expected {features} features on the last axis, as input_size, got shape {shape_of(x)}"
+        )
+    if x.dtype != weight.dtype and not is_autocast(x):
+        raise TypeError(
+            f"input: expected the dtype of the module, {weight.dtype}, got {x.dtype}: write input.to({weight.dtype})"
+        )
+
+
 def as_autocast(tensor: Tensor) -> Tensor:
     """In autocast's dtype, where that is active; differentiable."""
     if not is_autocast(tensor) or tensor.dtype == torch.float64:

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_number
+from warpalign._core.transforms import not_compiled
 from warpalign._recurrent.checks import (
     check_dtype,
+    check_input_of_module,
     check_options,
     check_probability,
     check_projection,
@@ -241,7 +243,9 @@ class LSTM(nn.RNNBase):
             found = run_planned(self, input, hx, self.batch_first)
             if found is not None:
                 return found[0], found[1:]
-        result = self._run(input, hx, lengths, resets)
+        # A PackedSequence says in values how many rows a step has, and torch.compile does not see values.
+        whole = not_compiled(self._run) if isinstance(input, PackedSequence) else self._run
+        result = whole(input, hx, lengths, resets)
         states = result.h_n, result.c_n
         if self.options["return_all_states"]:
             return result.output, states, (result.h_all, result.c_all)
@@ -251,6 +255,7 @@ class LSTM(nn.RNNBase):
         return not self.options["return_all_states"] and self.options["state_dtype"] is None
 
     def _run(self, input: object, hx: object, lengths: object, resets: object) -> LSTMResult:
+        check_input_of_module(input, self.weight_ih_l0)
         # dropout may have been changed since, as users of torch.nn.LSTM do.
         options = self.checked._replace(dropout=self.dropout)
         return run(
@@ -394,6 +399,7 @@ class LSTMCell(nn.LSTMCell):
         found = run_planned(self, x, hx)
         if found is not None:
             return found[1].squeeze(0), found[2].squeeze(0)
+        check_input_of_module(input, self.weight_ih)
         result = run(x, weights_of(self, False), hx, self.checked, training=self.training)
         return result.h_n.squeeze(0), result.c_n.squeeze(0)
 

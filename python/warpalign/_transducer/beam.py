@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
+from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
     Joint,
     Model,
@@ -80,6 +81,7 @@ class _Search(NamedTuple):
         return (rows.to(model.encoder.dtype) * self.lm_weight).view(model.batch, self.places, columns)
 
 
+@not_compiled
 @torch.no_grad()
 def transducer_beam_decode(
     encoder: Tensor,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, naming_arguments
+from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
     Joint,
     JointWeights,
@@ -45,6 +46,7 @@ class GreedyState(NamedTuple):
     """(B,) int64: frames of all chunks so far."""
 
 
+@not_compiled
 @torch.no_grad()
 def transducer_greedy_decode(
     encoder: Tensor,

@@ -18,7 +18,7 @@ from warpalign._core.checks import (
 )
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
-from warpalign._core.transforms import apply, no_derivative
+from warpalign._core.transforms import apply, no_derivative, not_compiled
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.checks import (
     check_callback,
@@ -143,6 +143,7 @@ def _once_differentiable(value: Tensor, inputs: tuple[Tensor | None, ...]) -> Te
     return apply(_Value, value.detach(), *gradients, *wanted)  # type: ignore[no-any-return]
 
 
+@not_compiled
 def gromov_wasserstein(
     x: Tensor | None = None,
     y: Tensor | None = None,

@@ -12,6 +12,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
+from warpalign._core.transforms import not_compiled
 from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
 from warpalign._transport.costs import pair_costs
@@ -47,6 +48,7 @@ class SampledGromovResult(NamedTuple):
     """(iterations,): the linearised cost of each step's plan."""
 
 
+@not_compiled
 def gromov_wasserstein_sampled(
     x: Tensor | None = None,
     y: Tensor | None = None,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from tests.python.helpers import OPCHECK_OF_SAVED
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, LSTMWeights, lstm, replace_lstm
@@ -250,6 +251,17 @@ def test_compile(dynamic: bool) -> None:
     assert not torch.equal(first, second)  # the masks are drawn in every call
 
 
+def test_packed_input_within_compiled_code() -> None:
+    torch._dynamo.reset()
+    module, packed = LSTM(5, 7, 2), pack_padded_sequence(torch.randn(6, 3, 5), torch.tensor([6, 4, 1]))
+
+    def step(packed: PackedSequence) -> Tensor:
+        rows, (_, c_n) = module(packed)
+        return rows.data.sum() + c_n.sum()
+
+    torch.testing.assert_close(torch.compile(step, backend="eager")(packed), step(packed))
+
+
 def test_autocast() -> None:
     module, x = LSTM(5, 7), torch.randn(6, 3, 5, requires_grad=True)
     hx = torch.randn(1, 3, 7), torch.randn(1, 3, 7)
@@ -372,10 +384,10 @@ def test_calls_without_gradients_see_changed_weights_and_masks() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (lambda m, x: m(x[..., :4]), r"weights\[0\].ih: expected shape"),
+        (lambda m, x: m(x[..., :4]), r"input: expected 5 features"),
         (lambda m, x: m(x, (torch.zeros(1, 4, 7), None)), r"hx\[1\]: expected a torch.Tensor"),
         (lambda m, x: m(x, (torch.zeros(1, 3, 7), torch.zeros(1, 4, 7))), r"hx\[0\]: expected shape"),
-        (lambda m, x: m(x.double()), r"weights\[0\].ih: expected the dtype"),
+        (lambda m, x: m(x.double()), r"input: expected the dtype of the module"),
         (lambda m, x: m(x[0, 0]), r"input: expected 3 axes"),
     ],
 )

@@ -20,7 +20,12 @@ from tests.python.transducer.decoding_reference import (
     model,
 )
 from tests.python.transducer.test_greedy import Recurrent, on
-from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_beam_decode
+from warpalign.decoding import (
+    JointWeights,
+    TransducerHypotheses,
+    transducer_beam_decode,
+    transducer_greedy_decode,
+)
 
 # Families so small that 16 hypotheses are all there are.
 SMALL = {
@@ -311,3 +316,17 @@ def test_it_takes_weights_without_bias() -> None:
     zero = joint._replace(bias=torch.zeros(family.columns))
     (same,) = search(encoder, None, (predictor, zero), family)
     assert torch.equal(found.tokens, same.tokens) and torch.equal(found.scores, same.scores)
+
+
+def test_decoding_within_compiled_code() -> None:
+    torch._dynamo.reset()
+    family, frames = SMALL["rnnt"]
+    predictor, joint = model(family, 6, blank=0.3)
+    encoder = randn(2, frames, 6, seed=21)
+
+    def scores(encoder: Tensor) -> Tensor:
+        best, *_ = search(2 * encoder, None, (predictor, joint), family, beam=2, n_best=2)
+        greedy = transducer_greedy_decode(2 * encoder, None, predictor, joint, **family.keywords())  # type: ignore[arg-type]
+        return torch.stack([best.scores, greedy.scores]) + 1
+
+    torch.testing.assert_close(torch.compile(scores, backend="eager")(encoder), scores(encoder))

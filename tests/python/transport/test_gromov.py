@@ -214,6 +214,18 @@ def test_second_derivatives_are_refused() -> None:
         gradient.sum().backward()
 
 
+def test_within_compiled_code() -> None:
+    torch._dynamo.reset()
+    x, y = random_sides(1, 1, 6, 7)
+
+    def values(x: Tensor, y: Tensor) -> Tensor:
+        whole = gromov_wasserstein(distances=(2 * x, y), epsilon=0.1)
+        sampled = gromov_wasserstein_sampled(distances=(2 * x[0], y[0]), epsilon=0.1, max_iter=5)
+        return torch.stack([whole.value[0], sampled.estimate]) + 1
+
+    torch.testing.assert_close(torch.compile(values, backend="eager")(x, y), values(x, y))
+
+
 def test_gradient_by_points(device: torch.device) -> None:
     """Through Euclidean geometries; a plan of features is differentiable through its cost."""
     x = torch.randn(12, 2, dtype=torch.float64, device=device, requires_grad=True)

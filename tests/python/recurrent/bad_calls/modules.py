@@ -180,6 +180,30 @@ CALLS: BadCalls = {
         message="weights: expected a sequence of LSTMWeights, one for each layer and direction",
     ),
     "lstm: weights none": call(weights=[], message="weights: expected at least one, got 0"),
+    "LSTM: input of other features": BadCall(
+        lambda g: LSTM(2, 4, batch_first=True)(series(g, 3, 5, 3)),
+        ValueError,
+        "input: expected 2 features on the last axis, as input_size, got shape (3, 5, 3)",
+        True,
+    ),
+    "LSTM: packed input of other features": BadCall(
+        lambda g: LSTM(3, 4)(packed(g)),
+        ValueError,
+        "input: expected 3 features on the last axis, as input_size, got shape (9, 2)",
+        True,
+    ),
+    "LSTM: input of another dtype": BadCall(
+        lambda g: LSTM(2, 4, dtype=torch.float64)(series(g)),
+        TypeError,
+        "input: expected the dtype of the module, torch.float64, got torch.float32: write input.to(torch.float64)",
+        True,
+    ),
+    "LSTMCell: input of other features": BadCall(
+        lambda g: LSTMCell(2, 4)(series(g, 3, 5)),
+        ValueError,
+        "input: expected 2 features on the last axis, as input_size, got shape (3, 5)",
+        True,
+    ),
     "lstm: weights of one direction": call(
         bidirectional=True, message="weights: expected a pair for each layer, got 1"
     ),
