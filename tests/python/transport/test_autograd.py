@@ -69,6 +69,24 @@ def of_tensors(of: dict[str, Tensor], options: dict[str, Any], *tensors: Tensor)
     return result._replace(f=result.f - apart[:, None], g=result.g + apart[:, None])
 
 
+def test_symmetric_updates_of_partial_transport_have_derivatives() -> None:
+    """Potentials of points with less than their weight go to 0 and do not arrive."""
+    of = problem(torch.device("cpu"))
+    options = {"mass": 0.6, "reference": "counting", "updates": "symmetric"}
+    symmetric = of_tensors(of, options, *of.values())
+    alternating = of_tensors(of, options | {"updates": "alternating"}, *of.values())
+    assert ((alternating.g == 0) & (symmetric.g < 0)).any()
+    leaves = tuple(of.values())
+    for field in ("linear", "g"):
+        weight = torch.ones_like(getattr(symmetric, field)).cumsum(-1)
+        got, expected = (
+            torch.autograd.grad((getattr(result, field) * weight).sum(), leaves, retain_graph=True)
+            for result in (symmetric, alternating)
+        )
+        for one, other in zip(got, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("field", ["linear", "f", "g"])
 @one_on_cuda("name", MARGINALS)
 def test_gradcheck_of_potentials_and_linear(name: str, field: str, device: torch.device) -> None:
