@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, get_args
 
@@ -103,6 +104,11 @@ def transport(
         result: dict[str, Any] = {"transport": found.linear.item(), "value": found.value.item()}
     result |= {"n": len(x), "m": len(y), "features": x.shape[1], "epsilon": epsilon}
     result |= {"iterations": int(found.iterations), "error": found.error.item()}
+    if not result["error"] <= tol and tol > 0:
+        click.echo(
+            f"error {result['error']:.3g} after {max_iter} iterations: a larger --epsilon or --max-iter brings it below --tol",
+            err=True,
+        )
     if output is not None:
         io.write_array(output, matches(found).cpu().numpy())
         result["output"] = str(output)
@@ -136,7 +142,9 @@ def write_plan(path: Path, found: SinkhornResult, top: int) -> None:
     if path.suffix == ".npy":
         io.write_array(path, found.plan.dense().cpu().numpy())
         return
-    sparse = found.plan.sparse(k=min(top, found.plan.shape[1]))
+    with warnings.catch_warnings():  # torch's, on sparse tensors in general
+        warnings.simplefilter("ignore", UserWarning)
+        sparse = found.plan.sparse(k=min(top, found.plan.shape[1]))
     parts = {
         "data": sparse.values(),
         "indices": sparse.col_indices().int(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import matplotlib.image
@@ -49,7 +50,9 @@ def test_transport(capsys: pytest.CaptureFixture[str], sets: tuple[Path, Path], 
     matches = np.loadtxt(out, delimiter=",")
     np.testing.assert_array_equal(matches[:, 0], dense.argmax(1))
     np.testing.assert_allclose(matches[:, 1], dense.max(1) / dense.sum(1), rtol=1e-12)
-    assert run(capsys, "transport", *sets, "--epsilon", 0.5, "--plan", sparse, "--top", 3)[0] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(capsys, "transport", *sets, "--epsilon", 0.5, "--plan", sparse, "--top", 3)[0] == 0
     load_npz = pytest.importorskip("scipy.sparse").load_npz
     kept = np.sort(dense, 1)[:, -3:].sum()
     assert load_npz(sparse).sum() == pytest.approx(kept, rel=1e-12)
@@ -75,6 +78,13 @@ def test_relaxed_and_partial(capsys: pytest.CaptureFixture[str], sets: tuple[Pat
         _, text, _ = run(capsys, "transport", *sets, "--epsilon", 1, *flags, "--json")
         expected = sinkhorn(x, y, epsilon=1.0, **{"max_iter": 10000, **options})  # type: ignore[arg-type]
         assert json.loads(text)["value"] == expected.value.item()
+
+
+def test_what_has_not_converged_says_so(capsys: pytest.CaptureFixture[str], sets: tuple[Path, Path]) -> None:
+    code, text, err = run(capsys, "transport", *sets, "--epsilon", 0.01, "--max-iter", 3, "--json")
+    assert code == 0 and json.loads(text)["error"] > 1e-5
+    assert "after 3 iterations: a larger --epsilon or --max-iter brings it below --tol" in err
+    assert "iterations:" not in run(capsys, "transport", *sets, "--epsilon", 1)[2]
 
 
 @pytest.mark.parametrize("features", [1, 2, 3])
