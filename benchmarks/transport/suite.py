@@ -39,7 +39,7 @@ SUITE = Suite(
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.transport.sanitize",
     launches=partial(launches, "transport"),
-    # Bulk copies of one thread into the same row of a ring, with a barrier's phase and the block's barrier between them,
-    # are to racecheck a race of that thread with itself (docs/kernels/transport.md).
+    # A warp's lanes read a row, wait for each other, and one of them arrives at the barrier that the next copy into the
+    # row's place waits for. racecheck reports races of the reads with the copy (docs/kernels/transport.md).
     known_races=("StreamedRows", "ClusterRows"),
 )

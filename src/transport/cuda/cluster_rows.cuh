@@ -9,7 +9,7 @@
 
 #include "cuda/cluster.cuh"
 #include "transport/cuda/dense.cuh"
-#include "transport/cuda/row_ring.cuh"
+#include "transport/cuda/row_stream.cuh"
 
 namespace warpalign::detail::transport {
 
@@ -29,7 +29,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
 
   template <PassKind kKind>
   __device__ __attribute__((noinline)) void run(const Pass& pass, PlanSums& sums) const {
-    if constexpr (kKind == PassKind::kSums && kHasRowRings) {
+    if constexpr (kKind == PassKind::kSums && kHasRowStreams) {
       const int segments = p_.layout.segments;
       for (int task = team_.rank; task < p_.layout.row_groups * segments; task += team_.blocks) {
         sums_of_task(pass, task / segments, task % segments);
@@ -44,9 +44,9 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
   using Base::p_;
   using Base::rows_;
   using Base::team_;
-  using Ring = RowRing<double, Base::kPadded, kWidth, kStages>;
+  using Stream = RowStream<double, double, Base::kPadded, kWidth, kStages>;
   static constexpr int kPadded = Base::kPadded;
-  static constexpr int kMostRows = 128;
+  static constexpr int kMostRows = Stream::kMostRows;
   static constexpr int kSlots = 4;  // a message stays until its readers have surely read it
 
   struct alignas(16) Pair {
@@ -57,9 +57,10 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     double weight;
   };
   struct Shared {
-    typename Ring::Shared ring;
+    typename Stream::Shared stream;
     Pair columns[kPadded];  // potential and weight
     RowNumbers numbers[kMostRows];
+    Pair tail;
     alignas(16) double messages[kSlots][2];
     cuda::Mailbox boxes[kSlots];
   };
@@ -67,10 +68,11 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     return *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
   }
 
-  __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
+  // `whole`: so many columns are not of the tail, which is column `tail` of one thread.
+  __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int whole, int tail) const {
     constexpr int kTogether = 8;
     static_assert(kColumns % kTogether == 0);
-    const int place = static_cast<int>(threadIdx.x), left = count - place;
+    const int place = static_cast<int>(threadIdx.x), left = whole - place;
     const double* const at = pass.columns_at ? pass.columns_at + begin + place : nullptr;
     const double* const weights = columns_.p.weights && columns_.product
                                       ? columns_.p.weights + columns_.row_of_batch() + begin + place
@@ -90,6 +92,11 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
         shared().columns[first + u * kWidth + place] = {
             {Potential<double>::split(z[u], pass.rounder).hi, weight[u]}};
       }
+    }
+    if (tail >= 0) {
+      const double z = pass.columns_at ? pass.columns_at[begin + tail] : 0.0;
+      shared().tail = {
+          {Potential<double>::split(z, pass.rounder).hi, columns_.reference(columns_.weight(begin + tail))}};
     }
   }
   __device__ __forceinline__ void load_rows(const Pass& pass, int first, int rows) const {
@@ -112,7 +119,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
                        cuda::cluster_address(&s.boxes[slot], other));
   }
   // The row's whole sum, in the same order in both blocks.
-  static __device__ __forceinline__ double whole(int n, double own) {
+  static __device__ __forceinline__ double sum_of_both(int n, double own) {
     Shared& s = shared();
     cuda::mailbox_wait(&s.boxes[n % kSlots], n / kSlots);
     const double other = *const_cast<const volatile double*>(s.messages[n % kSlots]);
@@ -124,7 +131,11 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     const int place = static_cast<int>(threadIdx.x), begin = segment * kPadded;
     const int first = p_.layout.first_row(row_group, rows_.count);
     const int rows = p_.layout.first_row(row_group + 1, rows_.count) - first;
-    const int count = min(max(columns_.count - begin, 0), kPadded);
+    const int count = min(max(columns_.count - begin, 0), kPadded), whole = max(count - Stream::kTail, 0);
+    const int tail = place == kWidth - 32 && whole < count ? whole : -1;
+    const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
+    const double* const costs = static_cast<const double*>(p_.cost) + rows_.b * p_.cost_stride[0] +
+                                first * row_stride + begin * stride;
     const bool makes_rows = pass.rows, makes_columns = pass.columns, updates = pass.updates_rows;
     const bool is_hard = !rows_.marginal.partial && isinf(rows_.marginal.strength), product = rows_.product;
     const double k = pass.k, lambda = pass.lambda;
@@ -134,44 +145,42 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     if (updates && place == 0) {
       for (cuda::Mailbox& box : s.boxes) cuda::mailbox_init(&box);
     }
-    Ring ring(s.ring,
-              static_cast<const double*>(p_.cost) + rows_.b * p_.cost_stride[0] + first * p_.cost_stride[1] +
-                  begin * p_.cost_stride[2],
-              p_.cost_stride[1], p_.cost_stride[2], rows, count);
-    ring.ask(0, kStages);
-    load_columns(pass, begin, count);
-    ring.settle();
+    Stream stream(s.stream, costs, row_stride, stride, rows, whole);
+    load_columns(pass, begin, whole, tail);
     if (updates) cuda::cluster_sync();
 
-    int parity = 0;
     for (int round = 0; round < rows || round == 0; round += kMostRows) {
-      double acc[kColumns], e[kColumns], own = 0;
+      double acc[kColumns], e[kColumns], own = 0, tail_acc = 0, tail_e = 0;
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) acc[c] = 0;
       const int last = min(rows, round + kMostRows);
+      stream.load_tails(round, last, count);
       load_rows(pass, first + round, last - round);
       // Row n is made in step n, and goes to the columns' sums in step n + 1.
       for (int n = round; n <= last; ++n) {
-        double next[kColumns], made = 0;
+        double next[kColumns], tail_next = 0, made = 0;
         if (n < last) {
           const double w = Potential<double>::split(s.numbers[n - round].at + lambda, 0).hi;
-          const double* const row = ring.wait();
+          const double* const row = stream.next();
           double parts[2] = {};
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) {
             const Pair z = s.columns[c * kWidth + place];
-            next[c] = exp2(fma(-k, row[c * kWidth], w + z.v[0]));
+            next[c] = exp2_of(fma(-k, row[c * kWidth], w + z.v[0]));
             parts[c % 2] = fma(next[c], z.v[1], parts[c % 2]);
           }
-          ring.settle();
-          made = this->template joined<false>(parts[0] + parts[1], parity);
-          ring.advance();  // all threads have read the row
+          if (tail >= 0) {
+            tail_next = exp2_of(fma(-k, s.stream.tails[n - round][0], w + s.tail.v[0]));
+            parts[0] = fma(tail_next, s.tail.v[1], parts[0]);
+          }
+          stream.tell(n, parts[0] + parts[1]);
+          made = stream.sum_of(n);
           if (makes_rows && place == 0) row_sums[n] = made;
           if (updates && place == 0) tell(n, made);
         }
         if (n > round) {
           const RowNumbers w = s.numbers[n - 1 - round];
-          const double sum = updates ? whole(n - 1, own) : own;
+          const double sum = updates ? sum_of_both(n - 1, own) : own;
           double factor = product ? w.weight : 1.0;
           if (updates && sum > 0 && !isinf(sum)) {
             factor = is_hard ? w.weight / sum : this->moved_factor(pass, w.at, w.weight, sum);
@@ -179,12 +188,14 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
           if (isnan(sum)) factor = sum;
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) acc[c] = fma(e[c], factor, acc[c]);
+          tail_acc = fma(tail_e, factor, tail_acc);
         }
         own = made;
+        tail_e = tail_next;
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) e[c] = next[c];
       }
-      if (makes_columns) add(acc, row_group, begin, count, round == 0);
+      if (makes_columns) add(acc, tail, tail_acc, row_group, begin, whole, round == 0);
       __syncthreads();  // the rows' numbers have been read
     }
     if (updates) {
@@ -193,17 +204,18 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
         for (cuda::Mailbox& box : s.boxes) cuda::transfer_end(&box);
       }
     }
-    ring.end();
+    stream.end();
   }
 
-  __device__ __forceinline__ void add(const double (&acc)[kColumns], int row_group, int begin, int count,
-                                      bool is_first) const {
+  __device__ __forceinline__ void add(const double (&acc)[kColumns], int tail, double tail_acc, int row_group,
+                                      int begin, int whole, bool is_first) const {
     double* const to = columns_.partials(row_group) + begin;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const int j = c * kWidth + static_cast<int>(threadIdx.x);
-      if (j < count) to[j] = is_first ? acc[c] : to[j] + acc[c];
+      if (j < whole) to[j] = is_first ? acc[c] : to[j] + acc[c];
     }
+    if (tail >= 0) to[tail] = is_first ? tail_acc : to[tail] + tail_acc;
   }
 };
 

@@ -17,9 +17,10 @@ struct SinkhornKernel {
   int own_points = kPointsTile;  // of a block at a time, of points
 };
 
-// For costs that are given. columns: of the kernel's rows. has_clusters: whether the device has them.
+// For costs that are given. columns: of the kernel's rows. streams: whether the device has bulk
+// copies and clusters.
 template <class Real>
-const SinkhornKernel<Real>& dense_kernel_for(int columns, bool has_clusters);
+const SinkhornKernel<Real>& dense_kernel_for(int columns, bool streams);
 
 // The same for costs of binary16.
 const SinkhornKernel<float>& half_dense_kernel_for(int columns);

@@ -24,9 +24,9 @@ constexpr SinkhornKernel<double> kOfTwoBlocks = of_two_blocks();
 }  // namespace
 
 template <>
-const SinkhornKernel<double>& dense_kernel_for<double>(int columns, bool has_clusters) {
+const SinkhornKernel<double>& dense_kernel_for<double>(int columns, bool streams) {
   const int most = kOfTwoBlocks.cluster * kOfTwoBlocks.shape.columns();
-  if (has_clusters && columns > kOfTwoBlocks.shape.columns() && columns <= most) return kOfTwoBlocks;
+  if (streams && columns > kOfTwoBlocks.shape.columns() && columns <= most) return kOfTwoBlocks;
   const SinkhornKernel<double>* kernel = kByColumns;
   while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
   return *kernel;

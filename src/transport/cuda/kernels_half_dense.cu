@@ -1,13 +1,13 @@
 // Sinkhorn on costs of binary16 that are given.
-#include "transport/cuda/dense.cuh"
 #include "transport/cuda/kernels.cuh"
+#include "transport/cuda/streamed_rows.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
 // By rising number of columns.
 using Few = Dense<float, 8, 128, cuda::Float16>;
-using Many = Dense<float, 32, 384, cuda::Float16>;
+using Many = StreamedRows<48, 256, 6, cuda::Float16>;
 constexpr SinkhornKernel<float> kFew = entry<SolveKernel<Few>>(Few::kShape);
 constexpr SinkhornKernel<float> kMany = entry<SolveKernel<Many>>(Many::kShape);
 

@@ -31,6 +31,10 @@ int terms_of(const SinkhornProblem& p, const Execution& execution) {
   return execution.precision == Precision::kHigh ? 2 : 1;
 }
 
+bool streams_rows(const Execution& execution) {
+  return cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 9;
+}
+
 template <class Real>
 const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution& execution, Job job,
                                        int columns) {
@@ -39,10 +43,7 @@ const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution
   if constexpr (std::is_same_v<Real, float>) {
     if (p.half_cost) return half_dense_kernel_for(columns);
   }
-  if (p.cost.data) {
-    return dense_kernel_for<Real>(
-        columns, cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 9);
-  }
+  if (p.cost.data) return dense_kernel_for<Real>(columns, streams_rows(execution));
   if constexpr (std::is_same_v<Real, float>) {
     const int terms = terms_of(p, execution);
     if (terms > 0) return terms == 1 ? medium_points_kernel() : high_points_kernel();
@@ -64,6 +65,7 @@ class Plan {
     tiles_ = !rows_in_registers;
     if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
+      layout_.streams = streams_rows(execution);
       if (kernel_->cluster > 1) layout_.segments = layout_.cluster = kernel_->cluster;
     } else {
       layout_.threads = kPointsThreads;

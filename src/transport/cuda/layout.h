@@ -38,7 +38,8 @@ struct SolveLayout {
   int row_groups;   // the rows' parts: a task is a part of the rows of one segment
   int team_blocks;  // of a team
   int teams;
-  int cluster;  // blocks that a row is shared by, each with a segment of it; 1: none
+  int cluster;   // blocks that a row is shared by, each with a segment of it; 1: none
+  bool streams;  // whether the device has bulk copies
 
   // A fused sweep needs whole rows.
   [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments <= cluster; }

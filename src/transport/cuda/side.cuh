@@ -124,9 +124,8 @@ __device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& 
 //
 // Some warps share 32 neighbouring points: each joins a part of the splits, all of them on their way
 // together.
-template <bool kLargest, class Real, class Body>
+template <bool kLargest, int kAtOnce = 36, class Real, class Body>
 __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {
-  constexpr int kAtOnce = 36;
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int splits = side.parts;

@@ -29,7 +29,10 @@ struct Change {
     }
     gap = larger(gap, other.gap);
     out_of_range = larger(out_of_range, other.out_of_range);
-    mass_bits = sum_in_bits(mass_bits, other.mass_bits);
+    // Of partial transport alone: elsewhere both are -infinity.
+    if (max(mass_bits, other.mass_bits) > -CUDART_INF || isnan(other.mass_bits)) {
+      mass_bits = sum_in_bits(mass_bits, other.mass_bits);
+    }
   }
 };
 
@@ -182,6 +185,18 @@ class Solver {
     team_.barrier();
   }
 
+  static constexpr int totals_at_once() {
+    if constexpr (requires { Costs::kTotalsAtOnce; }) return Costs::kTotalsAtOnce;
+    return 36;
+  }
+  // What the last pass has left out of a side's sum at potential w, in bits.
+  [[nodiscard]] __device__ __forceinline__ double bits_left_out(int side, double w) const {
+    if constexpr (requires { Costs::kColumnsOfHi; }) {
+      if (Costs::kColumnsOfHi && side == 1) return Potential<Real>::split(w, rounder_).lo;
+    }
+    return 0;
+  }
+
   // What becomes of the sums at potentials `at` (null: 0). moved_lambda: since the pass, lambda has moved so.
   enum class How { kUpdate, kAverage };
   __device__ __attribute__((noinline)) void change(const Side<Real>& side, const double* at, How how,
@@ -189,10 +204,10 @@ class Solver {
     const int k = index_of(side);
     double* const next = side.next();
     const double* const current = side.current();
-    for_totals<false>(side, team_, [&](int i, double sum) {
+    for_totals<false, totals_at_once()>(side, team_, [&](int i, double sum) {
       const double weight = side.weight(i);
       const double w = at ? at[i] : 0.0;
-      const double log2_sum = log2(sum) + moved_lambda;
+      const double log2_sum = log2(sum) + moved_lambda + bits_left_out(k, w);
       const double free = free_of(side.target(weight), w, log2_sum);
       double to = side.marginal.updated(free, epsilon);
       const bool follows = side.marginal.follows_sums();
@@ -231,6 +246,7 @@ class Solver {
                         : pass_at(rows.current(), rows.top, at, top);
     pass.rows = of_rows;
     pass.columns = !of_rows;
+    rounder_ = pass.rounder;
     PlanSums unused;
     costs_.template run<kKind>(pass, unused);
     team_.barrier();
@@ -277,6 +293,7 @@ class Solver {
   __device__ __attribute__((noinline)) bool sweep() {
     Pass pass = pass_at_current();
     pass.rows = pass.columns = pass.updates_rows = true;
+    rounder_ = pass.rounder;
     PlanSums unused;
     costs_.template run<PassKind::kSums>(pass, unused);
     team_.barrier();
@@ -313,6 +330,7 @@ class Solver {
     if (certified_) {
       Pass pass = pass_at_current();
       pass.rows = pass.columns = true;
+      rounder_ = pass.rounder;
       PlanSums unused;
       costs_.template run<PassKind::kSums>(pass, unused);
       team_.barrier();
@@ -353,6 +371,7 @@ class Solver {
   Team& team_;
   Costs costs_;
   double moved_lambda_ = 0;
+  double rounder_ = 0;  // of the last pass of sums
   bool certified_ = false;
 };
 

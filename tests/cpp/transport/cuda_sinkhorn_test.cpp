@@ -54,7 +54,7 @@ void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
   }
 }
 
-// float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 384 up to
+// float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 256 up to
 // 6144 and 12288; then they have segments.
 // 32768 elements are worth one more block of a team.
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
@@ -63,6 +63,7 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
                         {9, 257},
                         {70, 1024},
                         {150, 1025},
+                        {7, 6144},
                         {5, 6145},
                         {5, 12288},
                         {6, 12289},
