@@ -110,7 +110,10 @@ class Dense {
     return dense_shared_bytes<Real, Stored>(kShape, layout.threads);
   }
 
-  __device__ __forceinline__ void prepare() const {}
+  // What a solve needs of the costs before its first pass. take_extent(): the largest that a thread has
+  // returned.
+  __device__ __forceinline__ float prepare() const { return 0; }
+  __device__ __forceinline__ void take_extent(float) const {}
   __device__ __forceinline__ void write_gradients(const Pass&) const {}
 
   // Whether one pass can update rows and make the columns' sums.

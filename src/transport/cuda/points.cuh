@@ -17,8 +17,8 @@ class Points : public Tiles<Real_> {
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return false; }
 
   // Lengths of the points, by which the cosine divides. Behind the team's next barrier.
-  __device__ __forceinline__ void prepare() const {
-    if (p_.cost || p_.kind != CostKind::kCosine) return;
+  __device__ __forceinline__ float prepare() const {
+    if (p_.cost || p_.kind != CostKind::kCosine) return 0;
     for (const Side<Real>* const side : {&rows_, &columns_}) {
       for_points(*side, team_, [&](int i) {
         double square = 0;
@@ -29,7 +29,9 @@ class Points : public Tiles<Real_> {
         inverse_lengths(*side)[i] = square == 0 ? Real(0) : static_cast<Real>(1 / sqrt(square));
       });
     }
+    return 0;
   }
+  __device__ __forceinline__ void take_extent(float) const {}
 
   // All threads of the team. The sums are there behind the team's next barrier.
   template <PassKind kKind>

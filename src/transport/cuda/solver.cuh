@@ -77,8 +77,16 @@ class Solver {
     certified_ = epsilon > target;
     if (p_.symmetric) {
       while (epsilon > target) {
+        const double to = max(target, epsilon * p_.epsilon_factor);
+        if (p_.mass > 0) {  // whose step takes another pass with the new potentials
+          symmetric_step();
+          set_epsilon(to);
+          continue;
+        }
+        ratio_ = epsilon / to;
         symmetric_step();
-        set_epsilon(max(target, epsilon * p_.epsilon_factor));
+        ratio_ = 1;
+        take_epsilon(to);
       }
       for (bool over = false; iterations < p_.max_iterations && !over; ++iterations) {
         symmetric_step();
@@ -142,8 +150,11 @@ class Solver {
   struct Start {
     float top[2] = {0, 0};
     double total[2] = {0, 0};
+    float extent = 0;  // what the costs are to know of their points
+    float unused = 0;
 
     __device__ __forceinline__ void join(const Start& other) {
+      extent = larger(extent, other.extent);
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         top[k] = larger(top[k], other.top[k]);
@@ -153,8 +164,8 @@ class Solver {
   };
 
   __device__ __forceinline__ void start() {
-    costs_.prepare();
     Start mine;
+    mine.extent = costs_.prepare();
     for (Side<Real>* const side : {&rows, &columns}) {
       const int k = index_of(*side);
       for_points(*side, team_, [&](int i) {
@@ -167,6 +178,7 @@ class Solver {
       });
     }
     const Start all = team_.joined(mine);
+    costs_.take_extent(all.extent);
     rows.top = all.top[0];
     columns.top = all.top[1];
     rows.total = all.total[0];
@@ -176,13 +188,20 @@ class Solver {
   // The potentials stay what they are in units of the cost.
   __device__ __attribute__((noinline)) void set_epsilon(double to) {
     const double ratio = epsilon / to;
-    for (Side<Real>* const side : {&rows, &columns}) {
+    for (const Side<Real>* const side : {&rows, &columns}) {
       for_points(*side, team_, [&](int i) { side->current()[i] *= ratio; });
+    }
+    take_epsilon(to);
+    team_.barrier();
+  }
+  // The potentials in memory are those of the new epsilon.
+  __device__ __forceinline__ void take_epsilon(double to) {
+    const double ratio = epsilon / to;
+    for (Side<Real>* const side : {&rows, &columns}) {
       side->top = static_cast<float>(side->top * ratio) * 1.000001f;
     }
     lambda *= ratio;
     epsilon = to;
-    team_.barrier();
   }
 
   static constexpr int totals_at_once() {
@@ -221,7 +240,7 @@ class Solver {
       if (p_.mass > 0 && !isinf(to) && !isinf(w)) {
         mine.mass_bits = sum_in_bits(mine.mass_bits, log2(side.reference(weight)) + log2_sum + (to - w));
       }
-      next[i] = to;
+      next[i] = to * ratio_;
     });
   }
   __device__ __forceinline__ void take(Side<Real>& side, const Change& all) {
@@ -372,6 +391,7 @@ class Solver {
   Costs costs_;
   double moved_lambda_ = 0;
   double rounder_ = 0;  // of the last pass of sums
+  double ratio_ = 1;    // of this epsilon and the next step's
   bool certified_ = false;
 };
 

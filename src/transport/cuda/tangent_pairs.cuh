@@ -55,9 +55,9 @@ class TangentPairs : public Points<Real_> {
   }
 
   // Lengths of the points, and how they move. Behind the team's next barrier.
-  __device__ __forceinline__ void prepare() const {
+  __device__ __forceinline__ float prepare() const {
     Base::prepare();
-    if (p_.cost || p_.kind != CostKind::kCosine) return;
+    if (p_.cost || p_.kind != CostKind::kCosine) return 0;
     for (const Side<Real>* const side : {&rows_, &columns_}) {
       const Table<Real>& moved = tangents(*side).points;
       for_points(*side, team_, [&](int i) {
@@ -70,6 +70,7 @@ class TangentPairs : public Points<Real_> {
         stretches(*side)[i] = static_cast<Real>(along * inverse * inverse);
       });
     }
+    return 0;
   }
 
  protected:

@@ -29,23 +29,25 @@ class UnitPoints : public PointSums<float> {
     return std::max(Base::shared_bytes(layout), kScratchBytes + sizeof(typename Largest::Shared));
   }
 
-  // Rounds and packs the points. Behind the team's next barrier.
-  __device__ __attribute__((noinline)) void prepare() {
+  // Rounds and packs the points. Behind the team's next barrier. Returns the largest norm of those of this
+  // thread.
+  __device__ __attribute__((noinline)) float prepare() {
     find_centre();
     waits_.barrier();
     Top top;
     for (const Side<float>* const of : {&rows_, &columns_}) raise_to_coordinates(*of, top);
     top = waits_.joined(top);
     scale_ = 0;
-    if (!(top.size <= FLT_MAX)) return;
+    if (!(top.size <= FLT_MAX)) return 0;
     constexpr int kBits = 13;  // of the largest coordinate: squares and sums stay far from float32's range
     const int exponent = top.size > 0 ? max(ilogbf(top.size), -100) : 0;
     scale_ = exp2(static_cast<double>(kBits - exponent));
     Top norm;
     pack(rows_, norm);
     pack(columns_, norm);
-    norm_top_ = static_cast<double>(waits_.joined(norm).size);
+    return norm.size;
   }
+  __device__ __forceinline__ void take_extent(float norm) { norm_top_ = static_cast<double>(norm); }
 
   template <PassKind kKind>
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
