@@ -29,10 +29,7 @@ struct Change {
     }
     gap = larger(gap, other.gap);
     out_of_range = larger(out_of_range, other.out_of_range);
-    // Of partial transport alone: elsewhere both are -infinity.
-    if (max(mass_bits, other.mass_bits) > -CUDART_INF || isnan(other.mass_bits)) {
-      mass_bits = sum_in_bits(mass_bits, other.mass_bits);
-    }
+    mass_bits = sum_in_bits(mass_bits, other.mass_bits);
   }
 };
 
