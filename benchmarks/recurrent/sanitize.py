@@ -57,7 +57,10 @@ CASES = [
     Size(3, 4, 5, 20, 1, 2, dtype="float32", options="layer_norm"),
 ]
 # Masks are drawn anew in each call: these have no reference.
-RANDOM_CASES = [Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES]
+RANDOM_CASES = [
+    *(Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES),
+    *(Size(3, 9, 5, hidden, dtype=dtype, options="zoneout") for dtype in _DTYPES[2:] for hidden in (20, 260)),
+]
 # One step without gradients, as streams take it.
 SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 9)]
 # So many rows that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that

@@ -252,6 +252,7 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
 // The gradients by the forward call's outputs.
 struct Incoming {
   const Tensor& tape;
+  bool spends_tape;  // gradients may take its place
   const MaybeTensor& y;
   const MaybeTensor& h_n;
   const MaybeTensor& c_n;
@@ -306,8 +307,9 @@ BackwardResult backward(const Inputs& in, const Incoming& given, const Wanted& w
   std::vector<LstmWeightGradients> to;
   std::vector<Tensor> by_weights;
   if (wanted.weights) by_weights = weight_gradients(call, in.x, settings, to);
-  const LstmGradients gradients{data_or_null(x, wanted.x), data_or_null(h0, wanted.h0),
-                                data_or_null(c0, wanted.c0), wanted.weights ? to.data() : nullptr};
+  LstmGradients gradients{data_or_null(x, wanted.x), data_or_null(h0, wanted.h0), data_or_null(c0, wanted.c0),
+                          wanted.weights ? to.data() : nullptr};
+  if (given.spends_tape) gradients.spent_tape = given.tape.mutable_data_ptr();
   call_core(
       in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return lstm_backward_workspace_bytes(p, gradients, execution); },
@@ -354,6 +356,7 @@ Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool
   return packed;
 }
 
+template <bool kSpendsTape>
 BackwardResult lstm_backward_op(
     const Tensor& x, const std::vector<Tensor>& weights, const MaybeTensor& h0, const MaybeTensor& c0,
     const MaybeTensor& lengths, const MaybeTensor& row_starts, const MaybeTensor& resets,
@@ -364,7 +367,7 @@ BackwardResult lstm_backward_op(
     double layer_norm_eps, double dropout, double weight_dropout, double zoneout_hidden, double zoneout_cell,
     bool training, bool float32_cell, int64_t precision, bool batch_invariant) {
   return backward({x, weights, h0, c0, lengths, row_starts, resets, seed},
-                  {tape, grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all},
+                  {tape, kSpendsTape, grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all},
                   {want_x, want_h0, want_c0, want_weights},
                   {batch, bidirectional, bias, projection, layer_norm, activation, hard_slope, hard_offset,
                    layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell, training,
@@ -378,5 +381,6 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("lstm", TORCH_BOX(&lstm_op));
   library.impl("lstm_pack", TORCH_BOX(&lstm_pack_op));
-  library.impl("lstm_backward", TORCH_BOX(&lstm_backward_op));
+  library.impl("lstm_backward", TORCH_BOX(&lstm_backward_op<false>));
+  library.impl("lstm_backward_", TORCH_BOX(&lstm_backward_op<true>));
 }

@@ -19,6 +19,11 @@
   "dropout=0.0, float weight_dropout=0.0, float zoneout_hidden=0.0, float zoneout_cell=0.0, bool "        \
   "training=False, bool float32_cell=False, int precision=0, bool batch_invariant=False"
 
+#define WARPALIGN_INCOMING                                                                              \
+  ", Tensor? grad_y, Tensor? grad_h_n, Tensor? grad_c_n, Tensor? grad_h_all, Tensor? grad_c_all, bool " \
+  "want_x, bool want_h0, bool want_c0, bool want_weights, *, " WARPALIGN_SETTINGS                       \
+  ") -> (Tensor grad_x, Tensor grad_h0, Tensor grad_c0, Tensor[] grad_weights)"
+
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // y (T, B, D P) or (N, D P), h_n (L D, B, P), c_n (L D, B, H). h_all and c_all (L D, T, B, P or H), or (L
   // D, N, P or H), are empty unless want_states; tape, bytes that the gradients need, unless want_tape.
@@ -31,9 +36,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "layer_norm=False) -> Tensor");
   // The gradients of the outputs that are given. grad_weights has one tensor for each weight but bias_hh,
   // whose gradient is bias_ih's. Each of the four results is empty where it is not wanted.
-  library.def(
-      "lstm_backward(" WARPALIGN_INPUTS
-      ", Tensor tape, Tensor? grad_y, Tensor? grad_h_n, Tensor? grad_c_n, Tensor? grad_h_all, Tensor? "
-      "grad_c_all, bool want_x, bool want_h0, bool want_c0, bool want_weights, *, " WARPALIGN_SETTINGS
-      ") -> (Tensor grad_x, Tensor grad_h0, Tensor grad_c0, Tensor[] grad_weights)");
+  library.def("lstm_backward(" WARPALIGN_INPUTS ", Tensor tape" WARPALIGN_INCOMING);
+  // The same with a tape that nobody reads afterwards: gradients may take its place.
+  library.def("lstm_backward_(" WARPALIGN_INPUTS ", Tensor(a!) tape" WARPALIGN_INCOMING);
 }

@@ -170,13 +170,16 @@ struct LstmGradients {
   void* h0 = nullptr;                            // (L D, B, P) of dtype
   void* c0 = nullptr;                            // (L D, B, H) of cell_dtype
   const LstmWeightGradients* weights = nullptr;  // L D of them, an array of the host's
+  // CUDA only: lstm_backward()'s tape again, if no other call reads it after this one. Gradients then take
+  // the place of what is used up, and the workspace is smaller.
+  void* spent_tape = nullptr;
 };
 
 std::size_t lstm_backward_workspace_bytes(const LstmProblem& problem, const LstmGradients& gradients,
                                           const Execution& execution);
 
 // tape: as lstm() left it, for the same problem on the same device. It is read only, so that it serves any
-// number of calls.
+// number of calls, unless gradients.spent_tape says otherwise.
 Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution);
 

@@ -273,6 +273,9 @@ Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmInc
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_read("tape", tape, p.batch > 0, workspace_alignment(execution.device)); !s.ok())
     return s;
+  if (gradients.spent_tape && gradients.spent_tape != tape) {
+    return Status::invalid("spent_tape", "null, or the tape", 1);
+  }
   const std::size_t size = size_of(p.dtype), cell_size = size_of(p.cell_dtype);
   const struct {
     const char* name;

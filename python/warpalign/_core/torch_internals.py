@@ -32,6 +32,12 @@ def is_transforming() -> bool:
     return active
 
 
+def keeps_graph() -> bool:
+    """Whether the backward pass that runs here was called with retain_graph=True, or with create_graph=True."""
+    keeps: bool = torch._C._autograd._get_current_graph_task_keep_graph()
+    return keeps
+
+
 def is_wrapped(tensor: Tensor) -> bool:
     """Whether a transform of torch.func hides the tensor's values."""
     wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(tensor)

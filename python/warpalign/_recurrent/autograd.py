@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpalign._core.torch_internals import below_autograd
+from warpalign._core.torch_internals import below_autograd, is_legacy_batched, keeps_graph
 from warpalign._core.transforms import no_derivative
 from warpalign._recurrent import ops
 
@@ -94,9 +94,12 @@ class EagerLSTM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         of_x, of_h0, of_c0, _, *of_weights = ctx.needs_input_grad
+        # Without retain_graph nobody reads the tape again, and gradients may take its place. But a batch of gradients does.
+        is_last = not keeps_graph() and not any(g is not None and is_legacy_batched(g) for g in grads)
+        backward = ops.backward_ if is_last else ops.backward
         # A graph of the gradients refuses to be differentiated, which is the registered operator's part.
         with nullcontext() if torch.is_grad_enabled() else below_autograd():
-            found = _gradients(ctx, ops.backward, grads, (of_x, of_h0, of_c0, *of_weights))
+            found = _gradients(ctx, backward, grads, (of_x, of_h0, of_c0, *of_weights))
         return *found[:3], None, *found[3:]
 
 

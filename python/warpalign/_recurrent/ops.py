@@ -162,6 +162,8 @@ def gradient_shapes(
     )
 
 
+torch.library.register_fake("warpalign::lstm_backward_")(gradient_shapes)
 lstm = torch.ops.warpalign.lstm.default
 pack = torch.ops.warpalign.lstm_pack.default
 backward = torch.ops.warpalign.lstm_backward.default
+backward_ = torch.ops.warpalign.lstm_backward_.default

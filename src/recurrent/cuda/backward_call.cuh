@@ -94,7 +94,8 @@ class BackwardCall {
     cell.dc = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
-    cell.dz = arena_.take<T>(s.rows * s.gates_stride);
+    in_place_ = out_.spent_tape && !p_.layer_norm && !sweeps_on_grid<T>(p_) && s.gates_stride == 4 * s.hidden;
+    cell.dz = take_if<T>(!in_place_, arena_, s.rows * s.gates_stride);
     cell.dz_x = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
     cell.dz_h = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
     cell.carried = take_if<T>(may_take_products<T>(p_), arena_, s.batch * s.hidden);
@@ -118,6 +119,7 @@ class BackwardCall {
     cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
+    if (in_place_) cell.dz = cell.dz_x = cell.dz_h = cell.gates;
     cell.carried = own.carried;
     cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
     const bool is_last = layer == p_.layers - 1;
@@ -152,7 +154,7 @@ class BackwardCall {
     const int directions = directions_of(p_);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
     if (run_on_clusters(queue, p_, *plan_, params, places)) return;
-    if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
+    if (chunk_ == 0 && !in_place_ && run_resident(queue, p_, params, true)) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_back_by_products(queue, p_, params);
     }
@@ -282,7 +284,8 @@ class BackwardCall {
   const LstmGradients& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;  // steps; 0: layers run in turn
+  int chunk_;              // steps; 0: layers run in turn
+  bool in_place_ = false;  // dz takes the gates' place
   std::vector<CudaCell<T>> cells_;
   T* input_;
   T* dx_[2];  // gradients by the inputs of layers that take turns

@@ -37,7 +37,7 @@ struct AskedStep {
   T before, dy;  // c[t-1] from the tape
 };
 
-template <class T, int kParts, bool kPlain>
+template <class T, int kParts, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(ClusterParams<T> p) {
   using cuda::Word;
   constexpr int kRanks = kParts * kClusterWarps / kBlockParts;
@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
-  const auto rows_at = rows_of<kPlain>(cell.at);
+  constexpr bool kAll = kOptions == SweepOptions::kAll;
+  const auto rows_at = rows_with<kOptions>(cell.at);
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       float dh = own.states[0][thread], dc = own.states[1][thread];
       bool resets = false;
       if (holds) {
-        if constexpr (!kPlain) resets = rows_at.resets_at(t, b);
+        if constexpr (kAll) resets = rows_at.resets_at(t, b);
         const int last = cell.reverse ? t + 1 : t - 1;
         if (resets || !rows_at.holds(last, b)) before = cell.c0[index];
         dy = cuda::widen(here.dy);
@@ -163,9 +164,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
       float keep_h = 0, keep_c = 0;
       bool carries = true, restarts = false;
-      if constexpr (!kPlain) {
-        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
-        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+      if constexpr (kAll) {
+        const KeptShares keep = kept_shares(cell, lanes, t, b, first_unit);
+        keep_h = keep.h, keep_c = keep.c;
         carries = has_unit && rows_at.holds(later, b);
         restarts = carries && rows_at.resets_at(later, b);
       }
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
         for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][thread];
         const float all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         if (carries) dh += all;
-        if constexpr (!kPlain) {
+        if constexpr (kAll) {
           if (restarts) {
             cell.dh0[index] += dh;
             dh = 0;

@@ -8,18 +8,25 @@
 
 namespace warpalign::detail::recurrent {
 
-template <class T, int kSteps, bool kPlain>
+constexpr const char* name_of(SweepOptions options, const char* none, const char* lengths, const char* all) {
+  return options == SweepOptions::kNone ? none : options == SweepOptions::kLengths ? lengths : all;
+}
+template <class T, int kSteps, SweepOptions kOptions>
 inline const cuda::Kernel kClusterForward{
     kKernels,
-    kSteps == 16 ? (kPlain ? "clusters of up to 8" : "clusters of up to 8, options")
-                 : (kPlain ? "clusters of up to 16" : "clusters of up to 16, options"),
-    cuda::type_name<T>(), cluster_forward_kernel<T, kSteps, kPlain>};
-template <class T, int kParts, bool kPlain>
+    kSteps == 16 ? name_of(kOptions, "clusters of up to 8", "clusters of up to 8, lengths",
+                           "clusters of up to 8, options")
+                 : name_of(kOptions, "clusters of up to 16", "clusters of up to 16, lengths",
+                           "clusters of up to 16, options"),
+    cuda::type_name<T>(), cluster_forward_kernel<T, kSteps, kOptions>};
+template <class T, int kParts, SweepOptions kOptions>
 inline const cuda::Kernel kClusterBackward{
     kKernels,
-    kParts == 2 ? (kPlain ? "clusters of up to 8 back" : "clusters of up to 8 back, options")
-                : (kPlain ? "clusters of up to 16 back" : "clusters of up to 16 back, options"),
-    cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kPlain>};
+    kParts == 2 ? name_of(kOptions, "clusters of up to 8 back", "clusters of up to 8 back, lengths",
+                          "clusters of up to 8 back, options")
+                : name_of(kOptions, "clusters of up to 16 back", "clusters of up to 16 back, lengths",
+                          "clusters of up to 16 back, options"),
+    cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kOptions>};
 
 // A kernel with the shared memory that it needs.
 template <class T>
@@ -27,21 +34,23 @@ struct ClusterKernel {
   const cuda::Kernel<ClusterParams<T>>* kernel;
   std::size_t fixed_bytes, tile_bytes;
 
-  static ClusterKernel of(int ranks, bool backward, bool plain) {
-    return plain ? of<true>(ranks, backward) : of<false>(ranks, backward);
+  static ClusterKernel of(int ranks, bool backward, const LstmProblem& p) {
+    if (is_plain(p)) return of<SweepOptions::kNone>(ranks, backward);
+    const bool has_more = p.row_starts || p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
+    return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kLengths>(ranks, backward);
   }
 
  private:
-  template <bool kPlain>
+  template <SweepOptions kOptions>
   static ClusterKernel of(int ranks, bool backward) {
     constexpr int kFew = kMostRanks / 2;
     if (backward) {
       constexpr std::size_t kFixed = sizeof(OwnGradients);
-      if (ranks <= kFew) return {&kClusterBackward<T, 2, kPlain>, kFixed, sizeof(BackwardTile<kFew>)};
-      return {&kClusterBackward<T, 4, kPlain>, kFixed, sizeof(BackwardTile<kMostRanks>)};
+      if (ranks <= kFew) return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>)};
+      return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>)};
     }
-    if (ranks <= kFew) return {&kClusterForward<T, 16, kPlain>, 0, sizeof(ForwardTile<16>)};
-    return {&kClusterForward<T, 32, kPlain>, 0, sizeof(ForwardTile<32>)};
+    if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>)};
+    return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>)};
   }
 };
 
@@ -67,7 +76,7 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
     if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return {};
     if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return {};
-    const auto way = ClusterKernel<T>::of(ranks, backward, is_plain(p));
+    const auto way = ClusterKernel<T>::of(ranks, backward, p);
     const auto most_bytes =
         static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
     if (most_bytes < way.fixed_bytes + way.tile_bytes) return {};

@@ -38,14 +38,15 @@ __device__ __forceinline__ void load_weights(const CudaCell<T>& cell, const Clus
   }
 }
 
-template <class T, int kSteps, bool kPlain>
+template <class T, int kSteps, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(ClusterParams<T> p) {
   using cuda::Word;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
-  const auto rows_at = rows_of<kPlain>(cell.at);
+  constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
+  const auto rows_at = rows_with<kOptions>(cell.at);
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
   Weights16 weights[kSteps];
@@ -138,10 +139,10 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       // What options ask for is found out before the wait too.
       float keep_h = 0, keep_c = 0;
       bool restarts = false;
-      if constexpr (!kPlain) {
+      if constexpr (kAll) {
         const int later = cell.step_at(place + 1);
-        keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
-        keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+        const KeptShares keep = kept_shares(cell, lanes, t, b, first_unit);
+        keep_h = keep.h, keep_c = keep.c;
         restarts = has_unit && rows_at.resets && rows_at.holds(later, b) && rows_at.resets_at(later, b);
       }
 
@@ -184,16 +185,20 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         c_to_keep = c;
       } else {
         const float before = own.states[1][thread];
-        if (keep_h != 0) fresh = keep_h * before + (1 - keep_h) * fresh;
-        if (keep_c != 0) c = keep_c * state + (1 - keep_c) * c;
+        if constexpr (kAll) {
+          if (keep_h != 0) fresh = keep_h * before + (1 - keep_h) * fresh;
+          if (keep_c != 0) c = keep_c * state + (1 - keep_c) * c;
+        }
         // A row without this step keeps its state, and gets zeros.
         float h_after = here.holds ? fresh : before;
         c_to_keep = here.holds ? c : state;
         if (!here.holds) c = 0, fresh = 0;
-        to_keep = cuda::narrow_pair<T>(fresh, c);
-        if (restarts) {
-          h_after = cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]);
-          c_to_keep = cell.c0[static_cast<Offset>(b) * hidden + unit];
+        if constexpr (kAll) {
+          to_keep = cuda::narrow_pair<T>(fresh, c);
+          if (restarts) {
+            h_after = cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]);
+            c_to_keep = cell.c0[static_cast<Offset>(b) * hidden + unit];
+          }
         }
         to_send = cuda::narrow_pair<T>(h_after, c);
         own.states[1][thread] = cuda::widen(first_of<T>(to_send));
@@ -220,7 +225,11 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 
       // No other block waits for these stores.
       Word kept = word;
-      if constexpr (!kPlain) lanes.join(to_keep, kept, cells);
+      if constexpr (kAll) {
+        lanes.join(to_keep, kept, cells);
+      } else if constexpr (!kPlain) {
+        if (!here.holds) kept = 0;  // the four lanes of a word have the same row
+      }
       const Word gates = lanes.transpose(narrow_word<T>(values));
       if (has_unit && here.exists) {
         if (keeps_gates && here.holds) *gates_at(here) = gates;

@@ -65,6 +65,14 @@ struct PlainRows {
   __device__ __forceinline__ bool holds(int t, int b) const { return has_row(t, b); }
   __device__ __forceinline__ bool resets_at(int, int) const { return false; }
 };
+// Rows that end at a length, neither packed nor reset.
+struct LengthRows : PlainRows {
+  const std::int32_t* lengths;
+
+  __device__ __forceinline__ bool holds(int t, int b) const {
+    return has_row(t, b) && t < __ldg(lengths + b);
+  }
+};
 template <bool kPlain>
 __device__ __forceinline__ auto rows_of(const StepRows& rows) {
   if constexpr (kPlain) {
@@ -91,6 +99,18 @@ struct MaskWords {
                                 : word == 2 ? words.word[2]
                                             : words.word[3];
     return drawn < threshold;
+  }
+  // Bit k is that of unit `unit` + k; `unit` is a multiple of 4.
+  __device__ __forceinline__ unsigned below_of_four(std::uint64_t threshold, MaskKind kind, int t, int b,
+                                                    int unit) const {
+    const PhiloxWords words =
+        philox({{static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
+                 static_cast<std::uint32_t>(unit / 4), code + static_cast<std::uint32_t>(kind)}},
+               __ldg(seed));
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) bits |= (words.word[k] < threshold ? 1u : 0u) << k;
+    return bits;
   }
 };
 

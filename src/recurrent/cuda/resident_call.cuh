@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/cluster_launch.h"
-#include "recurrent/cuda/product_steps.cuh"
+#include "recurrent/cuda/cluster_call.cuh"
 #include "recurrent/cuda/resident_kernels.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -110,6 +110,12 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
     params.first_tile += params.groups * params.tiles;
   }
   return true;
+}
+
+// Whether a layer's sweeps are those of the whole grid on the current device.
+template <class T>
+bool sweeps_on_grid(const LstmProblem& p) {
+  return may_be_resident<T>(p) && !(plan_clusters<T>(p, false).kernel && plan_clusters<T>(p, true).kernel);
 }
 
 // Enqueues the sweep of a layer; false: it needs a launch per step.

@@ -16,6 +16,8 @@ struct UnitLanes {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     unit = (lane & kFirst ? 1 : 0) + (lane & kSecond ? 2 : 0);
   }
+  // What the lane of the unit beside has: 0 and 1, 2 and 3.
+  __device__ __forceinline__ unsigned neighbour(unsigned v) const { return cuda::shuffle_xor(v, kFirst); }
   // All four lanes get the words of their elements. Elements of two arrays come in a pair.
   __device__ __forceinline__ void join(std::uint32_t both, cuda::Word& lower, cuda::Word& upper) const {
     const std::uint32_t other = cuda::shuffle_xor(both, kFirst);

@@ -167,6 +167,7 @@ TEST(RecurrentApi, RefusesGradients) {
     return std::string(call.backward().argument);
   };
   EXPECT_EQ(refused([](Call& c) { c.read_tape = nullptr; }), "tape");
+  EXPECT_EQ(refused([](Call& c) { c.gradients.spent_tape = c.y.data(); }), "spent_tape");
   EXPECT_EQ(refused([](Call& c) { c.incoming.y = misaligned(c); }), "grad_y");
   EXPECT_EQ(refused([](Call& c) { c.incoming.h_n = misaligned(c); }), "grad_h_n");
   EXPECT_EQ(refused([](Call& c) { c.incoming.c_n = misaligned(c); }), "grad_c_n");

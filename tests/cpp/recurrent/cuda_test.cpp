@@ -222,6 +222,11 @@ TEST_F(RecurrentCuda, SweepsOfClusters) {
   expect_close(wide, CudaRunner(wide).run(), 0x1p-8);
   const LstmCase many(plain(3, 35, 8, 64), DType::kFloat16, 20, .5);
   expect_close(many, CudaRunner(many).run(), 0x1p-8);
+  Lstm ends = plain(5, 19, 8, 64);  // lengths alone
+  ends.bidirectional = true;
+  for (int b = 0; b < ends.batch; ++b) ends.lengths.push_back(b % 6);
+  const LstmCase ragged(ends, DType::kFloat16, 20, .5);
+  expect_close(ragged, CudaRunner(ragged).run(), 0x1p-8);
 #if WARPALIGN_SIMT
   simt::device = {};
 #endif

@@ -60,10 +60,13 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     int major, hidden;
     bool ragged;
     const char* kernel;
+    bool resets = false;
   } cases[] = {{9, 64, false, "clusters of up to 8"},
-               {9, 64, true, "clusters of up to 8, options"},
+               {9, 64, true, "clusters of up to 8, lengths"},
+               {9, 64, true, "clusters of up to 8, options", true},
                {9, 260, false, "clusters of up to 16"},
-               {9, 260, true, "clusters of up to 16, options"},
+               {9, 260, true, "clusters of up to 16, lengths"},
+               {9, 260, true, "clusters of up to 16, options", true},
                {8, 68, false, "grid"},  // rows are no whole 16 bytes
                {8, 68, true, "grid, options"},
                {9, 516, false, "grid"},
@@ -74,6 +77,7 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     simt::device.compute_capability_major = c.major;
     reference::Lstm p = plain(3, 2, 4, c.hidden);
     if (c.ragged) p.lengths = {1, 3};
+    if (c.resets) p.resets = {0, 0, 0, 1, 0, 0};
     const int before = launches(c.kernel);
     check(p);
     EXPECT_EQ(launches(c.kernel) - before, c.major == 7 ? 3 + 4 : 2);

@@ -190,6 +190,7 @@ class LstmRunnerIn {
   LstmRunnerIn& operator=(const LstmRunnerIn&) = delete;
 
   LstmProblem& problem() { return problem_; }
+  bool spends_tape = false;  // the backward pass may write to it
 
   // Packs the weights for the calls to come.
   void pack() {
@@ -258,7 +259,8 @@ class LstmRunnerIn {
         to[n].ln_cell = make(n, H), to[n].ln_cell_bias = make(n, H);
       }
     }
-    const LstmGradients gradients{x.data(), h0.data(), c0.data(), to.data()};
+    LstmGradients gradients{x.data(), h0.data(), c0.data(), to.data()};
+    if (spends_tape) gradients.spent_tape = const_cast<void*>(tape);
     const std::size_t bytes = lstm_backward_workspace_bytes(problem_, gradients, execution_);
     const Buffer workspace(bytes);
     result.status = lstm_backward(problem_, tape, incoming, gradients, {workspace.data(), bytes}, execution_);

@@ -23,6 +23,7 @@ from warpalign._core.torch_internals import (
     is_second_order,
     is_transforming,
     is_wrapped,
+    keeps_graph,
     matmul_precision,
     matmul_precision_of,
 )
@@ -49,6 +50,27 @@ def test_every_function_has_a_test() -> None:
         if inspect.isfunction(value) and value.__module__ == torch_internals.__name__
     }
     assert functions <= globals().keys()
+
+
+def test_whether_a_backward_pass_keeps_its_graph() -> None:
+    told = []
+
+    class Tells(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            told.append(keeps_graph())
+            return grad
+
+    x = X.clone().requires_grad_()
+    loss = Tells.apply(x).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    torch.autograd.grad(Tells.apply(x).sum(), x, create_graph=True)
+    assert told == [True, False, True]
 
 
 def test_nothing_below_autograd_has_a_gradient() -> None:

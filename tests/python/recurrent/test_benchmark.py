@@ -25,7 +25,7 @@ def test_results_are_reproducible() -> None:
 def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--cases", "6"])
     assert sanitize.main() == 0
-    assert "16 cases, 0 wrong" in capsys.readouterr().out
+    assert "18 cases, 0 wrong" in capsys.readouterr().out
 
 
 def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:

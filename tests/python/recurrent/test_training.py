@@ -14,6 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from warpalign._recurrent import ops
 from warpalign.recurrent import LSTM
 
 
@@ -85,3 +86,25 @@ def test_grad_scaler() -> None:
         assert p.grad is not None
         moved, expected = module.state_dict()[name] - start[name], -0.1 * p.grad
         assert (moved - expected).norm() <= 0.02 * expected.norm()
+
+
+def test_only_the_last_backward_pass_may_change_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def telling(name: str) -> Any:
+        op = getattr(ops, name)
+
+        def call(*given: Any, **settings: Any) -> Any:
+            calls.append(name)
+            return op(*given, **settings)
+
+        return call
+
+    for name in ("backward", "backward_"):
+        monkeypatch.setattr(ops, name, telling(name))
+    x = torch.randn(3, 2, 4, requires_grad=True)
+    loss = LSTM(4, 5)(x)[0].sum()
+    first = torch.autograd.grad(loss, x, retain_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(loss, x)[0], first)
+    torch.autograd.grad(LSTM(4, 5)(x)[0].sum(), x, create_graph=True)
+    assert calls == ["backward", "backward_", "backward"]
