@@ -16,9 +16,17 @@ optional.load("sklearn", "warpalign.adaptation", "cluster")
 
 import numpy as np  # noqa: E402  (after the message that says how to get it)
 from sklearn.base import BaseEstimator  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d  # noqa: E402
 
-__all__ = ["Array", "DomainTransport", "as_array", "check_is_fitted", "differing_labels"]
+__all__ = [
+    "Array",
+    "ConvergenceWarning",
+    "DomainTransport",
+    "as_array",
+    "check_is_fitted",
+    "differing_labels",
+]
 
 Array = NDArray[Any]
 UNLABELLED = -1

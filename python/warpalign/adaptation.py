@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Literal, get_args
 
 import torch
@@ -10,7 +11,14 @@ from torch import Tensor
 
 from warpalign._core.checks import check_number
 from warpalign._core.costs import Cost, CostFunction, check_cost
-from warpalign._domain_transport import Array, DomainTransport, as_array, check_is_fitted, differing_labels
+from warpalign._domain_transport import (
+    Array,
+    ConvergenceWarning,
+    DomainTransport,
+    as_array,
+    check_is_fitted,
+    differing_labels,
+)
 from warpalign._gromov_transport import GromovTransport, OutOfSample
 from warpalign._transport.checks import check_scale, check_settings
 from warpalign._transport.costs import Scale, pair_costs, size_of_costs
@@ -46,7 +54,7 @@ class SinkhornTransport(DomainTransport):
         plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt), which stores no table.
         coupling_: the plan as an array (ns, nt), made when it is asked for.
         cost_: ⟨C, P⟩, a float.
-        n_iter_: iterations.
+        n_iter_: iterations. scikit-learn's ConvergenceWarning says where they ended above tol.
         scale_: the number that costs were divided by.
         xs_, xt_: the fitted samples.
         n_features_in_: their number of features.
@@ -143,6 +151,14 @@ class SinkhornTransport(DomainTransport):
         )
         self.plan_ = result.plan
         self.cost_, self.n_iter_ = float(result.linear), int(result.iterations)
+        error = float(result.error)
+        if not error <= self.tol and self.tol > 0:
+            warnings.warn(
+                f"SinkhornTransport: after {self.n_iter_} iterations the error is {error:.3g}, above tol={self.tol:g}. "
+                "Weights and labels may allow no plan, or max_iter may be too small for this epsilon.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._b = self._weights(b, "b", y)
         self._a = self._weights(a, "a", x)
         return self

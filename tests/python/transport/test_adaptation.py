@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import (
     check_estimator_repr,
@@ -89,6 +90,17 @@ def test_fitted_samples_go_where_the_plan_sends_them() -> None:
         np.testing.assert_allclose(model.transform(xs), plan @ xt / plan.sum(1, keepdims=True), rtol=1e-8)
         expected = plan.T @ xs / plan.sum(0)[:, None]
         np.testing.assert_allclose(model.inverse_transform(xt), expected, rtol=1e-7, atol=1e-12)
+
+
+def test_what_has_not_converged_warns() -> None:
+    """Class 2 has no sample in the target, and nowhere else may its mass go."""
+    xs, xt = np.arange(12.0).reshape(6, 2), np.arange(10.0).reshape(5, 2)
+    ys, yt = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 1])
+    with pytest.warns(ConvergenceWarning, match="SinkhornTransport: after 50 iterations the error is"):
+        SinkhornTransport(10.0, max_iter=50).fit(xs, ys, xt, yt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SinkhornTransport(10.0, limit_max=2).fit(xs, ys, xt, yt)
 
 
 def test_labels_of_both_domains_forbid_pairs() -> None:
