@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 
+from benchmarks.recurrent import map as map_of_shapes
 from benchmarks.recurrent import sanitize
 from benchmarks.recurrent.sizes import QUICK_SIZES, Size
 from benchmarks.recurrent.suite import SUITE
@@ -20,6 +21,15 @@ def test_measures_a_row(size: Size) -> None:
 
 def test_results_are_reproducible() -> None:
     assert SUITE.not_reproducible(torch.device("cpu"), 2) == []
+
+
+def test_the_map_says_where_ours_is_slower() -> None:
+    size, equal = Size(64, 8, 16, 16), {"ms": 1.0, "cudnn_ms": 1.0}
+    assert map_of_shapes.text(size, equal) == "B8 1/1"
+    assert map_of_shapes.text(size, equal | {"cudnn_ms": 0.5}) == "B8 1/0.5 SLOWER"
+    with_tf32 = equal | {"ms_tf32": 0.75, "cudnn_ms_tf32": 0.5}
+    assert map_of_shapes.text(size, with_tf32) == "B8 1/1 tf32 0.75/0.5 SLOWER"
+    assert len(set(map_of_shapes.SIZES)) == len(map_of_shapes.SIZES)
 
 
 def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
