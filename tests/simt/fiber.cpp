@@ -1,7 +1,10 @@
 #include "fiber.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 
 #ifndef __x86_64__
 #error "fiber.cpp switches stacks in x86-64's own way"
@@ -27,37 +30,78 @@ namespace simt {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kStackBytes = 512 * 1024;  // its frames are larger
+constexpr std::size_t kLargestStack = 512 * 1024;  // its frames are larger
 void announce_switch(void** fake, const void* stack, std::size_t bytes) {
   __sanitizer_start_switch_fiber(fake, stack, bytes);
 }
 void complete_switch(void* fake, const void** left = nullptr, std::size_t* bytes = nullptr) {
   __sanitizer_finish_switch_fiber(fake, left, bytes);
 }
-// Frames that were left for good are still marked.
-void forget_frames(void* stacks, std::size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(stacks, bytes); }
+// Frames that were left for good are still marked: those of begin() and of what calls leave().
+void forget_frames(unsigned char* end) {
+  constexpr std::size_t kBytes = 4096;
+  ASAN_UNPOISON_MEMORY_REGION(end - kBytes, kBytes);
+}
 #else
-constexpr std::size_t kStackBytes = 256 * 1024;
+constexpr std::size_t kLargestStack = 256 * 1024;
 void announce_switch(void**, const void*, std::size_t) {}
 void complete_switch(void*, const void** = nullptr, std::size_t* = nullptr) {}
-void forget_frames(void*, std::size_t) {}
+void forget_frames(unsigned char*) {}
 #endif
+
+// Not a power of two: the tops of stacks would all fall into the same few lines of a cache.
+constexpr std::size_t kStackBytes = kLargestStack + 17 * 64;
+
+// Stacks that nobody uses. They stay mapped for the next launch: new pages cost more than most launches do.
+struct FreeStacks {
+  std::mutex mutex;
+  std::vector<unsigned char*> all;
+
+  unsigned char* take() {
+    if (all.empty()) {
+      constexpr std::size_t kCount = 128;
+      void* const fresh = mmap(nullptr, kCount * kStackBytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (fresh == MAP_FAILED) std::abort();
+      for (std::size_t k = 0; k < kCount; ++k) {
+        all.push_back(static_cast<unsigned char*>(fresh) + k * kStackBytes);
+      }
+    }
+    unsigned char* const stack = all.back();
+    all.pop_back();
+    return stack;
+  }
+};
+FreeStacks& free_stacks() {
+  static FreeStacks stacks;
+  return stacks;
+}
 
 thread_local Fibers* running;
 
 }  // namespace
 
-Fibers::Fibers(std::size_t count, void (*function)())
-    : function_(function), stacks_(new unsigned char[count * kStackBytes]), fibers_(count) {}
+Fibers::Fibers(std::size_t count, void (*function)()) : function_(function), fibers_(count) {
+  FreeStacks& stacks = free_stacks();
+  const std::lock_guard lock(stacks.mutex);
+  for (Fiber& one : fibers_) one.stack = stacks.take();
+}
+
+Fibers::~Fibers() {
+  FreeStacks& stacks = free_stacks();
+  const std::lock_guard lock(stacks.mutex);
+  for (const Fiber& one : fibers_) stacks.all.push_back(one.stack);
+}
 
 void Fibers::run(std::size_t first) {
-  forget_frames(stacks_.get(), fibers_.size() * kStackBytes);
-  for (std::size_t k = 0; k < fibers_.size(); ++k) {
+  for (Fiber& one : fibers_) {
+    unsigned char* const end = one.stack + kStackBytes;
+    forget_frames(end);
     // As simt_switch() leaves a stack: six registers, and where to go. A call's stack is odd by 8 bytes.
-    const auto top = reinterpret_cast<std::uintptr_t>(stacks_.get() + (k + 1) * kStackBytes);
-    void** const aligned = reinterpret_cast<void**>(top / 16 * 16);
+    void** const aligned = reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(end) / 16 * 16);
     aligned[-2] = reinterpret_cast<void*>(&begin);
-    fibers_[k] = {aligned - 8, nullptr};
+    one.top = aligned - 8;
+    one.fake = nullptr;
   }
   running = this;
   announce(&caller_.fake, first);
@@ -79,7 +123,7 @@ void Fibers::begin() {
 }
 
 void Fibers::announce(void** fake, std::size_t to) const {
-  announce_switch(fake, stacks_.get() + to * kStackBytes, kStackBytes);
+  announce_switch(fake, fibers_[to].stack, kStackBytes);
 }
 
 void Fibers::change(std::size_t from, std::size_t to) {

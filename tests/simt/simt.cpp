@@ -24,6 +24,8 @@ alignas(256) thread_local unsigned char shared[256 * 1024];
 
 namespace simt {
 
+thread_local Here here;
+
 void fail(const char* what) {
   std::fprintf(stderr, "simt: %s\n", what);
   std::abort();
@@ -62,9 +64,18 @@ class Team {
 // have read this one.
 struct Warp {
   std::uint64_t values[2][32];
+  alignas(kMeetingBytes) unsigned char bytes[2][32 * kMeetingBytes];
   unsigned arrived = 0;
   unsigned meetings = 0;
+  unsigned live = 32;
+  unsigned at_barrier = 0;  // lanes that wait for the rest of the block
   Meeting what = Meeting::kNone;
+
+  void reset() {
+    arrived = meetings = at_barrier = 0;
+    live = 32;
+    what = Meeting::kNone;
+  }
 };
 
 class Block {
@@ -81,19 +92,18 @@ class Block {
 
   void run(Index at, Index blocks, Team& of_team, int rank_in_team);
 
-  Index index{}, size{}, grid{};
   Team* team = nullptr;
-  int rank = 0;          // in the team
-  unsigned current = 0;  // thread
+  int rank = 0;  // in the team
 
   void yield() {
-    const unsigned from = current;
+    const unsigned from = here.thread.x;
     find_next();
-    if (current != from) fibers_.change(from, current);
+    if (here.thread.x != from) fibers_.change(from, here.thread.x);
   }
 
   const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
     if (mask != kFullWarp) fail("a part of a warp meets");
+    const unsigned current = here.thread.x;
     Warp& warp = warps_[current / 32];
     const unsigned meeting = warp.meetings;
     if (warp.arrived == 0) warp.what = what;
@@ -104,14 +114,21 @@ class Block {
     if (warp.arrived == kFullWarp) {
       warp.arrived = 0;
       ++warp.meetings;
+      progress_ = true;
     }
     while (warp.meetings == meeting) yield();
     return values;
   }
 
+  unsigned char* meeting_bytes() {
+    Warp& warp = warps_[here.thread.x / 32];
+    return warp.bytes[warp.meetings % 2];
+  }
+
   int sync(int any) {
     const unsigned turn = syncs_;
     any_[turn % 2] |= any;
+    ++warps_[here.thread.x / 32].at_barrier;
     if (++arrived_ == live_) end_sync();
     while (syncs_ == turn) yield();
     return any_[turn % 2];
@@ -134,42 +151,57 @@ class Block {
     arrived_ = 0;
     ++syncs_;
     any_[syncs_ % 2] = 0;
+    progress_ = true;
+    for (Warp& warp : warps_) warp.at_barrier = 0;
   }
 
   void end() {
+    const unsigned current = here.thread.x;
     ended_[current] = true;
     --live_;
+    --warps_[current / 32].live;
+    progress_ = true;
     if (warps_[current / 32].arrived != 0) fail("a lane ends while others of its warp wait");
     if (live_ > 0 && arrived_ == live_) end_sync();
     if (live_ == 0) fibers_.finish();
     find_next();
-    fibers_.leave(current);
+    fibers_.leave(here.thread.x);
   }
 
   // The next lane of the warp; behind the last one, the next warp's first.
   void find_next() {
+    unsigned next = here.thread.x;
     do {
-      if (++current % 32 == 0) current = 32 * next_warp();
-    } while (ended_[current]);
+      if (++next % 32 == 0) next = 32 * next_warp();
+    } while (ended_[next]);
+    here.thread.x = next;
   }
+  // The next warp that may have something to do: not all of its lanes have ended or wait for the block.
   unsigned next_warp() {
+    const Warp* warp;
     do {
       if (++place_ == order_.size()) {
         place_ = 0;
         std::shuffle(order_.begin(), order_.end(), random_);
-        if (++cycles_ % 256 == 0) sched_yield();  // for blocks that wait for each other
+        // A block that does not come further waits for other blocks, if there are any.
+        idle_cycles_ = progress_ ? 0 : idle_cycles_ + 1;
+        if ((idle_cycles_ % 64 == 63 || ++cycles_ % 256 == 0) && here.grid.x > 1) sched_yield();
+        progress_ = false;
       }
-    } while (place_ + 1 < order_.size() && random_() % 4 == 0);  // some are slower
+      warp = &warps_[order_[place_]];
+    } while (warp->at_barrier == warp->live ||
+             (place_ + 1 < order_.size() && random_() % 4 == 0));  // some are slower
     return order_[place_];
   }
 
   const std::function<void()>& thread_;
   Fibers fibers_;
-  std::vector<bool> ended_;
+  std::vector<unsigned char> ended_;
   std::vector<Warp> warps_;
   std::vector<unsigned> order_;  // in which warps take turns
   std::size_t place_ = 0;
-  unsigned cycles_ = 0;
+  unsigned cycles_ = 0, idle_cycles_ = 0;
+  bool progress_ = false;  // whether threads of the block have met in this cycle
   std::minstd_rand random_;
   unsigned live_ = 0;
   unsigned arrived_ = 0;
@@ -186,33 +218,30 @@ void Block::begin() {
 }
 
 void Block::run(Index at, Index blocks, Team& of_team, int rank_in_team) {
-  index = at;
-  size = {static_cast<unsigned>(fibers_.size()), 1, 1};
-  grid = blocks;
+  here.block = at;
+  here.size = {static_cast<unsigned>(fibers_.size()), 1, 1};
+  here.grid = blocks;
   team = &of_team;
   rank = rank_in_team;
   block = this;
   random_.seed(at.x + 1);
-  warps_.assign(warps_.size(), Warp{});
+  for (Warp& warp : warps_) warp.reset();
   ended_.assign(ended_.size(), false);
-  live_ = size.x;
+  live_ = here.size.x;
   arrived_ = syncs_ = team_syncs_ = 0;
   any_[0] = any_[1] = 0;
   place_ = 0;
-  current = 32 * order_[0];
-  fibers_.run(current);
+  here.thread = {32 * order_[0], 0, 0};
+  fibers_.run(here.thread.x);
 }
 
 }  // namespace
 
-Index thread_index() { return {block->current, 0, 0}; }
-Index block_index() { return block->index; }
-Index block_size() { return block->size; }
-Index grid_size() { return block->grid; }
 void yield() { block->yield(); }
 const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value) {
   return block->meet(what, mask, value);
 }
+unsigned char* meeting_bytes() { return block->meeting_bytes(); }
 int sync_block(int any) { return block->sync(any); }
 int cluster_rank() { return block->rank; }
 int cluster_size() { return block->team->blocks(); }

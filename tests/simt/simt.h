@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <type_traits>
 
 namespace simt {
 
@@ -55,10 +56,15 @@ std::size_t drop_late_work();
 struct Index {
   unsigned x, y, z;
 };
-Index thread_index();
-Index block_index();
-Index block_size();
-Index grid_size();
+// The running thread, its block, and how many of each there are.
+struct Here {
+  Index thread, block, size, grid;
+};
+extern thread_local Here here;
+inline Index thread_index() { return here.thread; }
+inline Index block_index() { return here.block; }
+inline Index block_size() { return here.size; }
+inline Index grid_size() { return here.grid; }
 inline int lane() { return static_cast<int>(thread_index().x % 32); }
 
 // Ends the process with a message: where the GPU's behaviour would be undefined.
@@ -70,6 +76,28 @@ void yield();
 // All lanes of the warp bring a value and get all of them; they must have come for the same thing.
 enum class Meeting { kNone, kSync, kBallot, kShuffle };
 const std::uint64_t* meet(Meeting what, unsigned mask, std::uint64_t value);
+
+// Where the warp's next meeting keeps larger values: kMeetingBytes a lane, lane 0 first.
+constexpr std::size_t kMeetingBytes = 64;
+unsigned char* meeting_bytes();
+
+// All lanes of the warp bring a value of at most kMeetingBytes and get all of them, kMeetingBytes apart.
+template <class T>
+class Exchange {
+ public:
+  static_assert(sizeof(T) <= kMeetingBytes && std::is_trivially_copyable_v<T>);
+
+  Exchange(unsigned mask, const T& mine) : all_(meeting_bytes()) {
+    std::memcpy(all_ + static_cast<std::size_t>(lane()) * kMeetingBytes, &mine, sizeof(T));
+    meet(Meeting::kShuffle, mask, 0);
+  }
+  const T& operator[](int lane) const {
+    return *reinterpret_cast<const T*>(all_ + static_cast<std::size_t>(lane) * kMeetingBytes);
+  }
+
+ private:
+  unsigned char* const all_;
+};
 
 // All threads of the block that have not ended; whether any of them brought 1.
 int sync_block(int any);

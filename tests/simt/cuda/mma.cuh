@@ -9,50 +9,65 @@
 
 namespace warpalign::cuda {
 
+// sum += rows x columns, each of kDepth elements: element i of a lane is row i / 2 and column i % 2 of its
+// own.
+template <int kDepth>
+void add_products(float (&sum)[4], const float (&rows)[2][kDepth], const float (&columns)[2][kDepth]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < kDepth; ++k) sum[i] += rows[i / 2][k] * columns[i % 2][k];
+  }
+}
+
 inline void mma_tf32(float (&sum)[4], const float (&a)[4], const float (&b)[2]) {
-  // Lanes show each other their registers, and look until all have looked.
   struct Mine {
     float a[4], b[2];
   } mine;
   const auto seen = [](float v) { return simt::bits_as<float>(simt::bits_as<std::uint32_t>(v) & ~0x1fffu); };
   for (int k = 0; k < 4; ++k) mine.a[k] = seen(a[k]);
   for (int k = 0; k < 2; ++k) mine.b[k] = seen(b[k]);
-  const auto* const all =
-      simt::meet(simt::Meeting::kShuffle, kFullWarp, reinterpret_cast<std::uint64_t>(&mine));
-  const auto at = [&](int lane) { return reinterpret_cast<const Mine*>(all[lane]); };
+  const simt::Exchange<Mine> all(kFullWarp, mine);
   const int g = simt::lane() / 4, t = simt::lane() % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int column = 2 * t + i % 2;
-    for (int k = 0; k < 8; ++k) {
-      sum[i] += at(g * 4 + k % 4)->a[i / 2 + k / 4 * 2] * at(column * 4 + k % 4)->b[k / 4];
+  float rows[2][8], columns[2][8];
+  for (int i = 0; i < 2; ++i) {
+    for (int from = 0; from < 4; ++from) {
+      const Mine& left = all[g * 4 + from];
+      const Mine& right = all[(2 * t + i) * 4 + from];
+      for (int half = 0; half < 2; ++half) {
+        rows[i][4 * half + from] = left.a[i + 2 * half];
+        columns[i][4 * half + from] = right.b[half];
+      }
     }
   }
-  simt::meet(simt::Meeting::kSync, kFullWarp, 0);
+  add_products(sum, rows, columns);
 }
 
 template <class Half>
 void mma_half(float (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  // A register's two elements of the depth, as float32.
   struct Mine {
-    std::uint32_t a[4], b[2];
+    float a[4][2], b[2][2];
   } mine;
-  for (int k = 0; k < 4; ++k) mine.a[k] = a[k];
-  for (int k = 0; k < 2; ++k) mine.b[k] = b[k];
-  const auto* const all =
-      simt::meet(simt::Meeting::kShuffle, kFullWarp, reinterpret_cast<std::uint64_t>(&mine));
-  const auto at = [&](int lane) { return reinterpret_cast<const Mine*>(all[lane]); };
-  const auto element = [](std::uint32_t pair, int k) {
-    return static_cast<float>(Half{static_cast<std::uint16_t>(pair >> 16 * (k % 2))});
+  const auto widen = [](std::uint32_t pair, float(&to)[2]) {
+    for (int k = 0; k < 2; ++k) to[k] = static_cast<float>(Half{static_cast<std::uint16_t>(pair >> 16 * k)});
   };
+  for (int k = 0; k < 4; ++k) widen(a[k], mine.a[k]);
+  for (int k = 0; k < 2; ++k) widen(b[k], mine.b[k]);
+  const simt::Exchange<Mine> all(kFullWarp, mine);
   const int g = simt::lane() / 4, t = simt::lane() % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int column = 2 * t + i % 2;
-    for (int k = 0; k < 16; ++k) {
-      const int from = k % 8 / 2;
-      sum[i] +=
-          element(at(g * 4 + from)->a[i / 2 + k / 8 * 2], k) * element(at(column * 4 + from)->b[k / 8], k);
+  float rows[2][16], columns[2][16];
+  for (int i = 0; i < 2; ++i) {
+    for (int from = 0; from < 4; ++from) {
+      const Mine& left = all[g * 4 + from];
+      const Mine& right = all[(2 * t + i) * 4 + from];
+      for (int half = 0; half < 2; ++half) {
+        for (int k = 0; k < 2; ++k) {
+          rows[i][8 * half + 2 * from + k] = left.a[i + 2 * half][k];
+          columns[i][8 * half + 2 * from + k] = right.b[half][k];
+        }
+      }
     }
   }
-  simt::meet(simt::Meeting::kSync, kFullWarp, 0);
+  add_products(sum, rows, columns);
 }
 
 template <class Half>
