@@ -104,10 +104,11 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or later is needed") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
 
+# Python compiles a package's files when they are first imported; all of them at once take a minute of one core.
 $(demo_stamp): | $(VENV)/bin/pip
-	$(python) -m pip install -r requirements/demo.txt
+	$(python) -m pip install --no-compile -r requirements/demo.txt
 	@rm -f $(VENV)/.demo-* && touch $@
 
 $(dev_stamp): | $(VENV)/bin/pip
-	$(python) -m pip install -r requirements/dev.txt
+	$(python) -m pip install --no-compile -r requirements/dev.txt
 	@rm -f $(VENV)/.demo-* $(VENV)/.dev-* && touch $(demo_stamp) $@

@@ -29,6 +29,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0].rpartition("/")[2]
-            return GROUPS.get(file, nodeid)
+            # A function with all its parameters: the scheduler looks at all groups whenever a test ends.
+            return GROUPS.get(file, nodeid.partition("[")[0])
 
     return Groups(config, log)
