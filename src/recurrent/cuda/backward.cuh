@@ -124,7 +124,8 @@ struct CarryTask {
   }
   __device__ static const T* factor(const CudaCell<T>& cell, int place, int b) {
     // Rows that are not there give sums that nobody takes.
-    const Offset row = cell.at.first(cell.step_back_at(place - 1)) + b, last = cell.at.rows - 1;
+    const Offset row = (place > 0 ? cell.at.first(cell.step_back_at(place - 1)) : 0) + b;
+    const Offset last = cell.at.rows - 1;
     return cell.dz_h + (row < last ? row : last) * cell.gates_stride;
   }
   struct Ahead {
