@@ -48,9 +48,9 @@ CASES = [
     # The same on the matrix units.
     *(
         size._replace(dtype=dtype)
-        for dtype in _DTYPES[2:]
+        for dtype in _DTYPES[1:]
         for size in (
-            Size(3, 17, 5, 264, P=130, options="lengths"),
+            Size(3, 4, 5, 132, P=130, options="lengths"),
             Size(3, 4, 5, 132, P=130, options="layer_norm"),
         )
     ),
@@ -62,10 +62,19 @@ RANDOM_CASES = [
     *(Size(3, 9, 5, hidden, dtype=dtype, options="zoneout") for dtype in _DTYPES[2:] for hidden in (20, 260)),
 ]
 # One step without gradients, as streams take it.
-SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 9)]
-# So many rows that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
-# a step is a product of the front end's and a kernel by words or by elements; on GPUs alone.
+SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 3, 9, 17)]
+# So many rows (of 132 multiprocessors) that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
+# a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
+    Size(2, 968, 8, 132, dtype="float32"),
+    *(Size(2, 488, 8, 132, 2, P=7, dtype=dtype) for dtype in _DTYPES[2:]),
+    # Launches per step whose blocks have more rows.
+    *(
+        Size(2, 488, 8, 132, P=130, dtype=dtype, options=options)
+        for dtype in _DTYPES[1:]
+        for options in ("lengths", "layer_norm")
+    ),
+] + [
     size._replace(dtype=dtype, options=options)
     for dtype in _DTYPES[2:]
     for options in ("", "lengths")

@@ -66,7 +66,8 @@ struct LstmStreams {
 // Pointers live on the execution's device, but for `weights` itself, an array of the host's. Data is aligned
 // to the size of its elements.
 struct LstmProblem {
-  // Half types have half operands, and float32 sums, gates and cells. h is rounded to dtype at each step.
+  // Half types have half operands, and float32 sums, gates and cells. h is rounded to dtype at each step. On
+  // CUDA a step of float32 may be three products of TF32, whose errors are of float32's class.
   DType dtype = DType::kFloat32;
   std::int32_t steps = 1;       // T >= 1
   std::int32_t batch = 0;       // B >= 0

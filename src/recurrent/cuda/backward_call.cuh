@@ -156,7 +156,15 @@ class BackwardCall {
     if (run_on_clusters(queue, p_, *plan_, params, places)) return;
     if (chunk_ == 0 && !in_place_ && run_resident(queue, p_, params, true)) return;
     if constexpr (sizeof(T) == 2) {
-      if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_back_by_products(queue, p_, params);
+      if (chunk_ == 0 && takes_projected_products(queue, p_, params)) {
+        return sweep_back_by_projected_products(queue, p_, params);
+      }
+    }
+    if constexpr (sizeof(T) < 8) {
+      if (chunk_ == 0 && p_.projection == 0 && takes_products<T>(queue, p_) &&
+          gains_by_products<T>(queue, p_)) {
+        return sweep_back_by_products(queue, p_, params);
+      }
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       queue.template step<CarryTask<T>>(params, directions, params.place > places.begin);

@@ -2,7 +2,7 @@
 // once.
 #pragma once
 
-#include "recurrent/cuda/single_step.cuh"
+#include "recurrent/cuda/single_unit_step.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -114,7 +114,10 @@ class ForwardCall {
 
   // Without a tape: whether h of all steps is needed, by the layer above or by the blocks of a resident
   // sweep.
-  [[nodiscard]] bool keeps_h() const { return p_.layers > 1 || may_be_resident<T>(p_); }
+  [[nodiscard]] bool keeps_h() const {
+    const bool by_products = p_.projection > 0 && may_take_products<T>(p_);
+    return p_.layers > 1 || may_be_resident<T>(p_) || by_products;
+  }
 
   // Layer `layer` in direction d.
   CudaCell<T> cell(int layer, int d) {
@@ -205,7 +208,15 @@ class ForwardCall {
     if (run_on_clusters(queue, p_, *plan_, params, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
     if constexpr (sizeof(T) == 2) {
-      if (chunk_ == 0 && takes_products<T>(queue, p_)) return sweep_by_products(queue, p_, params);
+      if (chunk_ == 0 && params.cell[0].tape_h && takes_projected_products(queue, p_, params)) {
+        return sweep_by_projected_products(queue, p_, params);
+      }
+    }
+    if constexpr (sizeof(T) < 8) {
+      if (chunk_ == 0 && p_.projection == 0 && takes_products<T>(queue, p_) &&
+          gains_by_products<T>(queue, p_)) {
+        return sweep_by_products(queue, p_, params);
+      }
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       const bool follows = params.place > places.begin;

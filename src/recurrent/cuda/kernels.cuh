@@ -41,27 +41,30 @@ template <class T>
 inline const cuda::Kernel kNormalisedBackward{kKernels, "step back, normalised cell", cuda::type_name<T>(),
                                               normalised_backward_kernel<T>};
 
-// The names of a task's kernels: a lane's products, and the matrix units'.
+// The names of a task's kernels: a lane's products, and the matrix units' for 16 and for 32 rows of a block.
 struct TaskNames {
-  const char *by_lanes, *by_units;
+  const char *by_lanes, *by_units, *by_wide_units;
 };
 template <class Task>
 constexpr TaskNames kTaskNames{};
 template <class T>
-constexpr TaskNames kTaskNames<CellTask<T>>{"step, cell", "units, cell"};
+constexpr TaskNames kTaskNames<CellTask<T>>{"step, cell", "units, cell", "wide units, cell"};
 template <class T>
-constexpr TaskNames kTaskNames<RawTask<T>>{"step, gates", "units, gates"};
+constexpr TaskNames kTaskNames<RawTask<T>>{"step, gates", "units, gates", "wide units, gates"};
 template <class T>
-constexpr TaskNames kTaskNames<ProjectTask<T>>{"step, projection", "units, projection"};
+constexpr TaskNames kTaskNames<ProjectTask<T>>{"step, projection", "units, projection",
+                                               "wide units, projection"};
 template <class T>
-constexpr TaskNames kTaskNames<CarryTask<T>>{"step back, cell", "units back, cell"};
+constexpr TaskNames kTaskNames<CarryTask<T>>{"step back, cell", "units back, cell", "wide units back, cell"};
 template <class T>
-constexpr TaskNames kTaskNames<PullTask<T>>{"step back, projection", "units back, projection"};
+constexpr TaskNames kTaskNames<PullTask<T>>{"step back, projection", "units back, projection",
+                                            "wide units back, projection"};
 template <class T, class Task>
 inline const cuda::Kernel kStep{kKernels, kTaskNames<Task>.by_lanes, cuda::type_name<T>(),
                                 step_kernel<T, Task>};
-template <class T, class Task>
-inline const cuda::Kernel kUnitStep{kKernels, kTaskNames<Task>.by_units, cuda::type_name<T>(),
-                                    unit_step_kernel<T, Task>};
+template <class T, class Task, int kTiles>
+inline const cuda::Kernel kUnitStep{
+    kKernels, kTiles == kRowTiles ? kTaskNames<Task>.by_units : kTaskNames<Task>.by_wide_units,
+    cuda::type_name<T>(), unit_step_kernel<T, Task, kTiles>};
 
 }  // namespace warpalign::detail::recurrent

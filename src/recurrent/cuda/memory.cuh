@@ -8,6 +8,7 @@
 #include "cuda/product.h"
 #include "recurrent/cuda/kernels.cuh"
 #include "recurrent/cuda/path.h"
+#include "recurrent/cuda/ways.h"
 
 namespace warpalign::detail::recurrent {
 
@@ -210,20 +211,32 @@ class Queue {
     const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
     cuda::LaunchConfig config{.blocks = 0, .threads = kTileThreads, .stream = stream()};
     config.programmatic = follows && major >= kFirstWithClusters;
-    if constexpr (sizeof(T) == 2) {
+    constexpr int kGroups = kTileWarps / Task::kSplits;
+    const int blocks =
+        cuda::div_up(Task::rows(cell), kGroups * kGroupRows) * cuda::div_up(cell.at.batch, kTileRows);
+    if constexpr (kHasUnits<T>) {
       const int pieces = Task::depth(cell) / Piece<T>::kSize;
-      if (major >= kFirstWithUnits && pieces >= kFewestPieces) {
-        const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>,
-                                         cuda::attribute(cudaDevAttrMultiProcessorCount, device),
-                                         major >= kFirstWithClusters);
-        params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, kUnitRows);
+      const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+      // A row's bits depend on the way and on the tiles of a block, so that one choice of them has to serve
+      // all batches where they must not.
+      const bool invariant = execution_.batch_invariant;
+      const bool gains =
+          sizeof(T) == 2 || invariant ||
+          (cell.at.batch >= kRowsOfFloatUnits && blocks * directions > kTurnsOfFloatLanes * multiprocessors);
+      if (major >= kFirstWithUnits && pieces >= kFewestPieces && gains) {
+        const bool is_wide = static_cast<Offset>(cell.at.batch) * cell.hidden >=
+                             static_cast<Offset>(kUnitsOfWideBlocks<T>) * multiprocessors;
+        const int least_stacks = (sizeof(T) == 2 && is_wide && !invariant ? 1 : 3) * multiprocessors / 2;
+        const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>, multiprocessors,
+                                         least_stacks, major >= kFirstWithClusters);
+        const int rows = 8 * (is_wide ? kWideRowTiles : kRowTiles);
+        params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, rows);
         config.cluster = share.blocks;
-        return launch_with(kUnitStep<T, Task>, config, directions, params, share);
+        return launch_with(is_wide ? kUnitStep<T, Task, kWideRowTiles> : kUnitStep<T, Task, kRowTiles>,
+                           config, directions, params, share);
       }
     }
-    constexpr int kGroups = kTileWarps / Task::kSplits;
-    params.blocks_of_direction =
-        cuda::div_up(Task::rows(cell), kGroups * kGroupRows) * cuda::div_up(cell.at.batch, kTileRows);
+    params.blocks_of_direction = blocks;
     launch_with(kStep<T, Task>, config, directions, params);
   }
   template <class T>

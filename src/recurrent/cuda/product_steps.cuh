@@ -4,22 +4,32 @@
 #pragma once
 
 #include "cuda/remote_access.cuh"
+#include "recurrent/cuda/ways.h"
 #include "recurrent/cuda/word_steps.cuh"
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kRowsOfProducts = 16;  // fewer rows are other ways' work
-constexpr int kTilesOfProducts = 8;  // tiles in turn, from which products are the faster way
-
 // Whether there are such steps for a problem. The same for every device, since memory is laid out by it.
 template <class T>
 bool may_take_products(const LstmProblem& p) {
-  return sizeof(T) == 2 && !p.layer_norm && p.projection == 0 && !p.row_starts && p.batch >= kRowsOfProducts;
+  if (sizeof(T) == 8 || p.layer_norm || p.row_starts || p.batch < kRowsOfProducts) return false;
+  return p.projection == 0 || (sizeof(T) == 2 && is_plain(p));
 }
 template <class T>
 bool takes_products(const Queue& queue, const LstmProblem& p) {
   return may_take_products<T>(p) && queue.execution().matrix_product.run &&
          !queue.execution().batch_invariant;
+}
+
+// Whether they are the faster way, where no sweep in one launch serves the call.
+template <class T>
+bool gains_by_products(const Queue& queue, const LstmProblem& p) {
+  if (sizeof(T) == 2 && p.projection == 0) return true;  // then sweeps had too many tiles
+  const bool is_highest = sizeof(T) == 4 && queue.execution().precision == Precision::kHighest;
+  const Offset units = is_highest ? kUnitsOfFloat32Products : kUnitsOfProducts;
+  const int device = queue.execution().cuda_device;
+  return static_cast<Offset>(p.batch) * p.hidden >=
+         units * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
 }
 
 // Whether launches per step read R no more often than a sweep does before its first step. But bits must not
@@ -70,25 +80,27 @@ inline const cuda::Kernel kCarryByElements{kKernels, "step back by products", cu
                                            carry_by_elements_kernel<T>};
 
 // A step's kernel: by words, or by elements.
-template <class T>
-void launch_by_words(Queue& queue, const LstmProblem& p, StepParams<T>& params, bool words,
-                     const cuda::Kernel<StepParams<T>>& by_words,
-                     const cuda::Kernel<StepParams<T>>& by_elements) {
-  if (!words) {
-    params.blocks_of_direction = directions_of(p);
-    const Offset units = static_cast<Offset>(p.batch) * p.hidden;
-    return queue.for_each(static_cast<std::size_t>(directions_of(p) * units), by_elements, params);
+template <bool kForward, class T>
+void launch_step(Queue& queue, const LstmProblem& p, StepParams<T>& params, bool words) {
+  if constexpr (sizeof(T) == 2) {
+    if (words) {
+      params.blocks_of_direction = blocks_of_words(params.cell[0]);
+      cuda::LaunchConfig config{.blocks = params.blocks_of_direction * directions_of(p),
+                                .threads = kRowThreads};
+      return queue.launch(kForward ? kCellByWords<T> : kCarryByWords<T>, config, params);
+    }
   }
-  params.blocks_of_direction = blocks_of_words(params.cell[0]);
-  cuda::LaunchConfig config{.blocks = params.blocks_of_direction * directions_of(p), .threads = kRowThreads};
-  queue.launch(by_words, config, params);
+  params.blocks_of_direction = directions_of(p);
+  const Offset units = static_cast<Offset>(p.batch) * p.hidden;
+  queue.for_each(static_cast<std::size_t>(directions_of(p) * units),
+                 kForward ? kCellByElements<T> : kCarryByElements<T>, params);
 }
 
 // The forward sweep of a layer.
 template <class T>
 void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const bool words = has_words(p, params);
+  const bool words = sizeof(T) == 2 && has_words(p, params);
   for (params.place = 0; params.place < p.steps; ++params.place) {
     for (int d = 0; d < directions_of(p); ++d) {
       const CudaCell<T>& cell = params.cell[d];
@@ -105,13 +117,13 @@ void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params
                       gates,
                       true});
     }
-    launch_by_words(queue, p, params, words, kCellByWords<T>, kCellByElements<T>);
+    launch_step<true>(queue, p, params, words);
   }
 }
 template <class T>
 void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const bool words = has_words(p, params);
+  const bool words = sizeof(T) == 2 && has_words(p, params);
   for (params.place = 0; params.place <= p.steps; ++params.place) {
     for (int d = 0; d < directions_of(p) && params.place > 0; ++d) {
       const CudaCell<T>& cell = params.cell[d];
@@ -128,7 +140,7 @@ void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& p
                       p.hidden,
                       false});
     }
-    launch_by_words(queue, p, params, words, kCarryByWords<T>, kCarryByElements<T>);
+    launch_step<false>(queue, p, params, words);
   }
 }
 

@@ -7,10 +7,6 @@
 
 namespace warpalign::detail::recurrent {
 
-// Tiles of a slice from which a way is the faster one: two tiles at once forward (backward they always are),
-// and blocks that share units backward.
-constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3;
-
 // Whether a device may run the problem this way. The same for every device, since memory is laid out by it.
 template <class T>
 bool may_be_resident(const LstmProblem& p) {

@@ -7,8 +7,6 @@
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kMostSingleRows = 16;  // more rows are worth a matrix product
-
 template <class T>
 struct SingleStepParams {
   CudaCell<T> cell;
@@ -111,6 +109,24 @@ __device__ __forceinline__ Real own_sum(Real (&sums)[kSums], int lane) {
   }
 }
 
+// The results of a unit of row b. z: of its gates, with biases; before: c0.
+template <class T>
+__device__ __forceinline__ void finish_single_step(const SingleStepParams<T>& p, const Sum<T> (&z)[4],
+                                                   Sum<T> before, int b, int unit) {
+  const CudaCell<T>& cell = p.cell;
+  const Offset index = static_cast<Offset>(b) * cell.hidden + unit;
+  Sum<T> values[4];
+  cell.activation.gates(z, values);
+  const Sum<T> c = values[1] * before + values[0] * values[2];
+  const T h = cuda::narrow<T>(values[3] * cell.activation.squash(c));
+  if (cell.tape_h) cell.tape_h[index] = h;
+  if (cell.y) cell.y[b * cell.y_stride + unit] = h;
+  if (cell.h_all) cell.h_all[index] = h;
+  if (p.h_n) p.h_n[index] = h;
+  if (cell.c_all) cell.write_cell(cell.c_all, index, c);
+  if (p.c_n) cell.write_cell(p.c_n, index, c);
+}
+
 // What does not depend on the layer below is done while that one still runs: R h0, and reading W and c0.
 // kRows: of the batch, of a block.
 template <class T, int kRows>
@@ -147,49 +163,23 @@ __global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStep
   if (lane < kSums) parts[warp][lane] = sum;
   __syncthreads();
   if (!finishes) return;
-  Sum<T> values[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
 #pragma unroll
     for (int k = 0; k < kParts; ++k) z[gate] += parts[own * kParts + k][gate * kRows + r];
   }
-  cell.activation.gates(z, values);
-  const Sum<T> c = values[1] * before + values[0] * values[2];
-  const T h = cuda::narrow<T>(values[3] * cell.activation.squash(c));
-  if (cell.tape_h) cell.tape_h[index] = h;
-  if (cell.y) cell.y[b * cell.y_stride + own_unit] = h;
-  if (cell.h_all) cell.h_all[index] = h;
-  if (p.h_n) p.h_n[index] = h;
-  if (cell.c_all) cell.write_cell(cell.c_all, index, c);
-  if (p.c_n) cell.write_cell(p.c_n, index, c);
+  finish_single_step(p, z, before, b, own_unit);
 }
 template <class T, int kRows>
 inline const cuda::Kernel kSingleStep{kKernels, kRows == 1 ? "single step of a row" : "single step",
                                       cuda::type_name<T>(), single_step_kernel<T, kRows>};
-
-// Enqueues a layer's step; false: it has to run in another way. follows: the launch in front is the layer
-// below's step.
-template <class T>
-bool run_single_step(Queue& queue, const LstmProblem& p, SingleStepParams<T> step, bool with_tape,
-                     bool follows) {
-  const auto is_whole = [](const void* data, Offset stride) {
-    return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<T>) == 0 && stride % Piece<T>::kSize == 0;
-  };
-  if (p.steps != 1 || p.batch > kMostSingleRows || with_tape || p.bidirectional || p.projection > 0 ||
-      p.layer_norm || !is_plain(p) || drops_weights(p) || queue.execution().batch_invariant) {
-    return false;
-  }
-  if (!is_whole(step.x, step.x_stride) || !is_whole(step.ih, step.input) || !is_whole(step.hh, p.hidden) ||
-      !is_whole(step.h0, p.hidden)) {
-    return false;
-  }
+template <int kRows, class T>
+void launch_single_lanes(Queue& queue, const LstmProblem& p, SingleStepParams<T> step,
+                         cuda::LaunchConfig config) {
   constexpr int kUnits = kTileWarps / 2;
-  const int rows = p.batch == 1 ? 1 : kTileRows;
-  step.tiles = cuda::div_up(p.batch, rows);
-  cuda::LaunchConfig config{.blocks = cuda::div_up(p.hidden, kUnits) * step.tiles, .threads = kTileThreads};
-  config.programmatic = follows && knows_programmatic_launches();
-  queue.launch(rows == 1 ? kSingleStep<T, 1> : kSingleStep<T, kTileRows>, config, step);
-  return true;
+  step.tiles = cuda::div_up(p.batch, kRows);
+  config.blocks = cuda::div_up(p.hidden, kUnits) * step.tiles;
+  queue.launch(kSingleStep<T, kRows>, config, step);
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -63,17 +63,21 @@ __device__ __forceinline__ void add_piece(const Piece<T> (&weights)[kGroupRows],
 #pragma unroll
     for (int k = 0; k < kSize; ++k) weight[w][k] = cuda::widen(weights[w].entries[k]);
   }
-#pragma unroll
-  for (int r = 0; r < kTileRows; ++r) {
-    if (r >= count) continue;  // the same for all lanes
-    const Piece<T> packed = read_piece(rows[r], piece);
+  const auto add = [&](const Piece<T>& packed, int r) {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       const Sum<T> entry = cuda::widen(packed.entries[k]);
 #pragma unroll
       for (int w = 0; w < kGroupRows; ++w) sums[w * kTileRows + r] += weight[w][k] * entry;
     }
-  }
+  };
+  if (count == 1) return add(read_piece(rows[0], piece), 0);
+  // Rows that are not there are the last one again. All are asked for before the first one is multiplied.
+  Piece<T> packed[kTileRows];
+#pragma unroll
+  for (int r = 0; r < kTileRows; ++r) packed[r] = read_piece(rows[r], piece);
+#pragma unroll
+  for (int r = 0; r < kTileRows; ++r) add(packed[r], r);
 }
 // The same of all pieces from begin to the one before end, shared by the lanes.
 template <class T>

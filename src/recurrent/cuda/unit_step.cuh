@@ -1,9 +1,9 @@
-// A step's product on the matrix units, for 16-bit types: the tasks of step_kernel() (tile.cuh), for 16 rows
-// of the batch at a time.
+// A step's product on the matrix units, for 16-bit types and float32: the tasks of step_kernel() (tile.cuh),
+// for 16 or 32 rows of the batch at a time.
 //
 // A block has 1, 2 or 4 tiles of 16 rows of weights. Its 8 warps share the tiles, and the
 // depth of a tile: warp w has tile w % tiles. The blocks of a cluster share the depth again. Sums over warps
-// and blocks have one order, which does not depend on the batch.
+// and blocks have one order, which does not depend on the rows of a block.
 //
 // A launch begins before the launch in front has ended, and loads its weights meanwhile.
 #pragma once
@@ -12,12 +12,17 @@
 
 #include "cuda/cluster.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/tf32.cuh"
 #include "recurrent/cuda/tile.cuh"
 #include "recurrent/cuda/weights.cuh"
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kUnitRows = 16;      // batch rows of a block: two tiles of the matrix units
+// Types that have such steps.
+template <class T>
+constexpr bool kHasUnits = sizeof(T) < 8;
+// Tiles of 8 rows of the batch that a block has: of small batches, and of larger ones.
+constexpr int kRowTiles = 2, kWideRowTiles = 4;
 constexpr int kFewestPieces = 16;  // of depth: two for each warp; less would be padding for the most part
 // Tiles of a block: each of its threads then finishes an item at most.
 template <class Task>
@@ -29,22 +34,60 @@ struct UnitShare {
   int blocks;  // of a cluster
   int stacks;  // of so many tiles: all rows of weights
 
-  // Of a product of so many rows of weights and pieces of depth. most_tiles: of a block. clusters: whether
-  // the device has them.
-  static UnitShare of(int rows, int pieces, int most_tiles, int multiprocessors, bool clusters) {
+  // Of a product of so many rows of weights and pieces of depth. most_tiles: of a block. least_stacks: fewer
+  // leave multiprocessors idle. clusters: whether the device has them.
+  static UnitShare of(int rows, int pieces, int most_tiles, int multiprocessors, int least_stacks,
+                      bool clusters) {
     const auto stacks = [&](int tiles) { return (rows + 16 * tiles - 1) / (16 * tiles); };
     int tiles = 1;
-    while (tiles < most_tiles && 2 * stacks(2 * tiles) >= 3 * multiprocessors) tiles *= 2;
-    const int wanted = (multiprocessors + stacks(tiles) - 1) / stacks(tiles);
+    while (tiles < most_tiles && stacks(2 * tiles) >= least_stacks) tiles *= 2;
+    if (tiles > 1) return {tiles, 1, stacks(tiles)};
+    const int wanted = (multiprocessors + stacks(1) - 1) / stacks(1);
     const int deepest = pieces / (32 * kTileWarps);  // a warp then has 8 fours of pieces at least
     const int most = clusters ? std::min({wanted, deepest, cuda::kClusterOfEveryDevice}) : 1;
-    return {tiles, std::max(most, 1), stacks(tiles)};
+    return {1, std::max(most, 1), stacks(1)};
   }
 };
 
-// 32 columns of a row, dealt out to four lanes: operands of two products of 16 columns.
+// A lane's operands of two products: 8 columns of a row of 16-bit elements, or 4 of float32. Four lanes have
+// 32 columns, or 16.
+template <class T>
 struct alignas(16) OperandPiece {
   cuda::Word first, second;
+
+  // sums += weights times entries. upper, lower: of rows g and g + 8 of weights.
+  __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
+                                                  const OperandPiece& entries, float (&sums)[4]) {
+    Weights16(upper.first, lower.first).template multiply<T>(entries.first, sums);
+    Weights16(upper.second, lower.second).template multiply<T>(entries.second, sums);
+  }
+};
+// By three products of TF32.
+template <>
+struct alignas(16) OperandPiece<float> {
+  float of[4];
+
+  __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
+                                                  const OperandPiece& entries, float (&sums)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      const float a[4] = {upper.of[k], lower.of[k], upper.of[k + 1], lower.of[k + 1]};
+      float a_hi[4], a_lo[4], b_hi[2], b_lo[2];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const auto parts = cuda::split_tf32(a[n]);
+        a_hi[n] = parts.hi, a_lo[n] = parts.lo;
+      }
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const auto parts = cuda::split_tf32(entries.of[k + n]);
+        b_hi[n] = parts.hi, b_lo[n] = parts.lo;
+      }
+      cuda::mma_tf32(sums, a_lo, b_hi);
+      cuda::mma_tf32(sums, a_hi, b_lo);
+      cuda::mma_tf32(sums, a_hi, b_hi);
+    }
+  }
 };
 
 // This thread's part of the depth.
@@ -52,9 +95,9 @@ struct PieceRange {
   int begin, end;  // in pieces; the lane has every fourth one
 
   template <class T>
-  __device__ __forceinline__ OperandPiece read(const T* row, int piece) const {
-    if (!row || piece >= end) return {0, 0};
-    return *reinterpret_cast<const OperandPiece*>(row + piece * Piece<T>::kSize);
+  __device__ __forceinline__ OperandPiece<T> read(const T* row, int piece) const {
+    if (!row || piece >= end) return {};
+    return *reinterpret_cast<const OperandPiece<T>*>(row + piece * Piece<T>::kSize);
   }
 };
 
@@ -68,13 +111,16 @@ struct alignas(4 * kRows) ItemSums {
   float of[kRows];
 };
 
-template <class T, class Task>
+template <class T, class Task, int kTiles>
 __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T> p, UnitShare share) {
-  constexpr int kChunk = 4;  // fours of pieces; so many of weights are loaded before it waits
-  constexpr int kRows = Task::kRows, kMostItems = kTileThreads;
-  static_assert(kMostTiles<Task> * 16 / kRows * kUnitRows == kMostItems);
+  constexpr bool kIsWide = kTiles > kRowTiles;
+  constexpr int kUnitRows = 8 * kTiles;    // of the batch, of a block
+  constexpr int kChunk = 8 / kTiles;       // fours of pieces that are read at once
+  constexpr int kAhead = kIsWide ? 2 : 4;  // so many of weights are loaded before it waits
+  constexpr int kRows = Task::kRows, kRowItems = 16 / kRows;
+  constexpr int kEach = kMostTiles<Task> * kRowItems * kUnitRows / kTileThreads;  // items of a thread
   __shared__ TileSums parts[kTileWarps][kUnitRows];
-  __shared__ ItemSums<kRows> gathered[kMostItems + cuda::kClusterOfEveryDevice];
+  __shared__ ItemSums<kRows> gathered[kRowItems * kUnitRows + cuda::kClusterOfEveryDevice];
   const int tiles = share.tiles, splits = kTileWarps / tiles, blocks = share.blocks;
   const int block = static_cast<int>(blockIdx.x), place = p.place;
   const CudaCell<T> cell = cell_of(p.cell, block / p.blocks_of_direction);
@@ -95,68 +141,93 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
     const int row = (first_tile + warp % tiles) * 16 + half * 8 + g;
     weights[half] = Task::weight(cell, min(row, all_rows - 1));
   }
-  OperandPiece asked[kChunk][2];
+  OperandPiece<T> asked[kAhead][2];
 #pragma unroll
-  for (int n = 0; n < kChunk; ++n) {
+  for (int n = 0; n < kAhead; ++n) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) asked[n][half] = range.read(weights[half], first_piece + 4 * n);
   }
   // The blocks of a cluster share the items.
-  const int row_items = tiles * 16 / kRows, items = row_items * kUnitRows;
-  const int share_items = (items + blocks - 1) / blocks, index_of_item = rank * share_items + thread;
-  const int item = first_tile * 16 / kRows + index_of_item % row_items;
-  const int b = first_row + index_of_item / row_items;
-  const bool finishes = thread < share_items && index_of_item < items && item * kRows < all_rows && b < batch;
-  typename Task::Ahead ahead{};
-  if (finishes) Task::ask(cell, place, b, item, ahead);
+  const int row_items = tiles * kRowItems, items = row_items * kUnitRows;
+  const int share_items = (items + blocks - 1) / blocks;
+  struct Place {
+    int item, b;
+    bool exists;
+  };
+  const auto place_of = [&](int each) {
+    const int own = thread + each * kTileThreads, of_all = rank * share_items + own;
+    const int item = first_tile * kRowItems + of_all % row_items, b = first_row + of_all / row_items;
+    return Place{item, b, own < share_items && of_all < items && item * kRows < all_rows && b < batch};
+  };
+  typename Task::Ahead ahead[kEach]{};
+  const auto ask = [&] {
+#pragma unroll
+    for (int each = 0; each < kEach; ++each) {
+      const Place at = place_of(each);
+      if (at.exists) Task::ask(cell, place, at.b, at.item, ahead[each]);
+    }
+  };
+  const auto ask_state = [&] {
+#pragma unroll
+    for (int each = 0; each < kEach; ++each) {
+      const Place at = place_of(each);
+      if (at.exists) Task::ask_state(cell, place, at.b, at.item, ahead[each]);
+    }
+  };
+  if constexpr (!kIsWide) ask();
   if (blocks > 1) cuda::cluster_sync();  // all have begun
 
   cuda::let_next_launch_begin();
   cuda::wait_for_launch_before();
-  if (finishes) Task::ask_state(cell, place, b, item, ahead);
-  const T* rows[2];
+  if constexpr (!kIsWide) ask_state();
+  const T* const first_factor = end > 0 ? Task::factor(cell, place, first_row) : nullptr;
+  int rows[kTiles];  // elements from the first row's on; -1: there is no such row
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  for (int n = 0; n < kTiles; ++n) {
     const int row = first_row + n * 8 + g;
-    rows[n] = row < batch && end > 0 ? Task::factor(cell, place, row) : nullptr;
+    const bool exists = row < batch && end > 0;
+    rows[n] = exists ? static_cast<int>(Task::factor(cell, place, row) - first_factor) : -1;
   }
-  float sums[2][4] = {};
-  const auto multiply = [&](const OperandPiece(&weight)[2], const OperandPiece(&entries)[2]) {
-    const Weights16 first{weight[0].first, weight[1].first}, second{weight[0].second, weight[1].second};
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      first.template multiply<T>(entries[n].first, sums[n]);
-      second.template multiply<T>(entries[n].second, sums[n]);
-    }
+  const auto read_row = [&](int n, int piece) -> OperandPiece<T> {
+    if (rows[n] < 0 || piece >= end) return {};
+    return *reinterpret_cast<const OperandPiece<T>*>(first_factor + rows[n] + piece * Piece<T>::kSize);
   };
-  {
-    OperandPiece entries[kChunk][2];
+  float sums[kTiles][4] = {};
+  const auto multiply = [&](const OperandPiece<T>(&weight)[2], const OperandPiece<T>(&entries)[kTiles]) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) OperandPiece<T>::multiply(weight[0], weight[1], entries[n], sums[n]);
+  };
+#pragma unroll
+  for (int first = 0; first < kAhead; first += kChunk) {
+    OperandPiece<T> entries[kChunk][kTiles];
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
 #pragma unroll
-      for (int n = 0; n < 2; ++n) entries[k][n] = range.read(rows[n], first_piece + 4 * k);
+      for (int n = 0; n < kTiles; ++n) {
+        entries[k][n] = read_row(n, first_piece + 4 * (first + k));
+      }
     }
 #pragma unroll
-    for (int k = 0; k < kChunk; ++k) multiply(asked[k], entries[k]);
+    for (int k = 0; k < kChunk; ++k) multiply(asked[first + k], entries[k]);
   }
-  for (int begin = first_piece + 4 * kChunk; begin - lane % 4 < end; begin += 4 * kChunk) {
-    OperandPiece entries[kChunk][2], more[kChunk][2];
+  for (int begin = first_piece + 4 * kAhead; begin - lane % 4 < end; begin += 4 * kChunk) {
+    OperandPiece<T> entries[kChunk][kTiles], more[kChunk][2];
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        more[k][n] = range.read(weights[n], begin + 4 * k);
-        entries[k][n] = range.read(rows[n], begin + 4 * k);
-      }
+      for (int half = 0; half < 2; ++half) more[k][half] = range.read(weights[half], begin + 4 * k);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) entries[k][n] = read_row(n, begin + 4 * k);
     }
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) multiply(more[k], entries[k]);
   }
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) parts[warp][n * 8 + lane % 4 * 2 + k % 2].of[g + k / 2 * 8] = sums[n][k];
   }
+  if constexpr (kIsWide) ask(), ask_state();  // their registers held the sums
   __syncthreads();
 
   const auto sum_of_block = [&](int of) {
@@ -169,21 +240,26 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
     }
     return total;
   };
-  ItemSums<kRows> total{};
-  if (blocks == 1) {
-    if (finishes) total = sum_of_block(thread);
-  } else {
-    if (thread < items) {
-      const int owner = thread / share_items;
-      *cuda::in_block(&gathered[rank * share_items + thread % share_items], owner) = sum_of_block(thread);
+  if (blocks > 1) {
+    for (int of = thread; of < items; of += kTileThreads) {
+      const int owner = of / share_items;
+      *cuda::in_block(&gathered[rank * share_items + of % share_items], owner) = sum_of_block(of);
     }
     cuda::cluster_sync();
-    for (int from = 0; from < blocks && finishes; ++from) {
-#pragma unroll
-      for (int w = 0; w < kRows; ++w) total.of[w] += gathered[from * share_items + thread].of[w];
-    }
   }
-  if (finishes) Task::finish(cell, place, b, item, total.of, ahead);
+#pragma unroll
+  for (int each = 0; each < kEach; ++each) {
+    const Place at = place_of(each);
+    if (!at.exists) continue;
+    const int own = thread + each * kTileThreads;
+    ItemSums<kRows> total{};
+    if (blocks == 1) total = sum_of_block(own);
+    for (int from = 0; from < blocks && blocks > 1; ++from) {
+#pragma unroll
+      for (int w = 0; w < kRows; ++w) total.of[w] += gathered[from * share_items + own].of[w];
+    }
+    Task::finish(cell, place, at.b, at.item, total.of, ahead[each]);
+  }
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -12,6 +12,7 @@
 
 #include "cuda/event.h"
 #include "recurrent/cuda/cluster_call.cuh"
+#include "recurrent/cuda/projected_steps.cuh"
 #include "recurrent/cuda/resident_call.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -2,6 +2,8 @@
 // neighbouring units of a row, and reads and writes words of four 16-bit elements.
 #pragma once
 
+#include <span>
+
 #include "recurrent/cuda/memory.cuh"
 #include "recurrent/cuda/unit_lanes.cuh"
 
@@ -94,10 +96,14 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
   }
   const cuda::Word word = narrow_word<T>(h);
   const auto put = [word](T* to) { *reinterpret_cast<cuda::Word*>(to) = word; };
-  put((p.place % 2 ? cell.h[0] : cell.h[1]) + static_cast<Offset>(at.b) * cell.output_stride + at.unit);
-  if (cell.tape_h) put(cell.tape_h + entry);
-  if (cell.h_all) put(cell.h_all + entry);
-  if (cell.y) put(cell.y + row * cell.y_stride + at.unit);
+  if (cell.projects) {
+    put(cell.m + static_cast<Offset>(at.b) * cell.hidden_stride + at.unit);
+  } else {
+    put((p.place % 2 ? cell.h[0] : cell.h[1]) + static_cast<Offset>(at.b) * cell.output_stride + at.unit);
+    if (cell.tape_h) put(cell.tape_h + entry);
+    if (cell.h_all) put(cell.h_all + entry);
+    if (cell.y) put(cell.y + row * cell.y_stride + at.unit);
+  }
   cells = c;
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) narrow_to(gates + static_cast<Offset>(gate) * hidden, z[gate]);
@@ -117,16 +123,15 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, t = cell.step_back_at(p.place), last = cell.reverse ? t + 1 : t - 1;
   const Offset state = static_cast<Offset>(at.b) * hidden + at.unit;
-  auto& gradients = *reinterpret_cast<FourReals*>(cell.dh + state);
-  FourReals dh{};
-  if (p.place == 0) {
-    dh = gradients;
-  } else {
-    widen_at(cell.carried + state, dh.of);
-  }
-  if (p.place == cell.at.steps) {
-    gradients = dh;
-    return;
+  FourReals dh{};  // with a projection all of the gradient by o u(c~)
+  if (p.place > 0 || cell.projects) widen_at(cell.carried + state, dh.of);
+  if (!cell.projects) {
+    auto& gradients = *reinterpret_cast<FourReals*>(cell.dh + state);
+    if (p.place == 0) dh = gradients;
+    if (p.place == cell.at.steps) {
+      gradients = dh;
+      return;
+    }
   }
   const Offset row = static_cast<Offset>(t) * cell.at.batch + at.b, entry = row * hidden + at.unit;
   const T* const gates = cell.gates + row * 4 * hidden + at.unit;
@@ -140,17 +145,22 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
   } else {
     before = *reinterpret_cast<const FourReals*>(cell.c0 + state);
   }
-  if (cell.dy) widen_at(cell.dy + row * cell.dy_stride + at.unit, dy);
-  if (cell.dh_all) widen_at(cell.dh_all + entry, more);
+  if (!cell.projects) {
+    if (cell.dy) widen_at(cell.dy + row * cell.dy_stride + at.unit, dy);
+    if (cell.dh_all) widen_at(cell.dh_all + entry, more);
+  }
+  float m[kWordUnits];
 #pragma unroll
   for (int k = 0; k < kWordUnits; ++k) {
-    if (cell.dropout.factor != 0) dy[k] *= cell.dropout.of(cell.masks, t, at.b, at.unit + k);
+    if (cell.dropout.factor != 0 && !cell.projects)
+      dy[k] *= cell.dropout.of(cell.masks, t, at.b, at.unit + k);
     if (cell.dc_all) dc.of[k] += cell.read_cell(cell.dc_all, entry + k);
     const Activation<T>& a = cell.activation;
     const float i = values[0][k], f = values[1][k], g = values[2][k], o = values[3][k];
     float slopes[4];
     a.slopes({i, f, g, o}, slopes);
     const float squashed = a.squash(f * before.of[k] + i * g), dm = dh.of[k] + dy[k] + more[k];
+    m[k] = o * squashed;
     const float dcell = dc.of[k] + dm * o * a.squash_slope(squashed);
     values[0][k] = dcell * g * slopes[0];
     values[1][k] = dcell * before.of[k] * slopes[1];
@@ -161,6 +171,7 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
   T* const dz = cell.dz + row * cell.gates_stride + at.unit;
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) narrow_to(dz + static_cast<Offset>(gate) * hidden, values[gate]);
+  if (cell.projects) narrow_to(cell.m_rows + entry, m);
   cells = dc;
 }
 
@@ -178,7 +189,7 @@ bool has_words(const LstmProblem& p, const StepParams<T>& step) {
   for (int d = 0; d < directions_of(p); ++d) {
     const CudaCell<T>& cell = step.cell[d];
     const void* const arrays[] = {cell.bias_ih, cell.bias_hh, cell.y, cell.h_all, cell.dy, cell.dh_all};
-    for (const void* data : arrays) {
+    for (const void* data : std::span(arrays, cell.projects ? 2 : 6)) {
       if (reinterpret_cast<std::uintptr_t>(data) % sizeof(cuda::Word) != 0) return false;
     }
   }

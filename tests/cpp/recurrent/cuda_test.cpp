@@ -277,21 +277,26 @@ TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
   const struct {
     int batch, hidden, projection;
     bool layer_norm;
-  } cases[] = {{17, 264, 20, false}, {3, 132, 130, true}, {16, 135, 0, false}};
+    DType dtype;
+  } cases[] = {{17, 264, 20, false, DType::kFloat16}, {3, 132, 130, true, DType::kFloat16},
+               {16, 135, 0, false, DType::kFloat16},  {40, 132, 130, false, DType::kFloat16},
+               {17, 68, 20, false, DType::kFloat32},  {65, 69, 0, false, DType::kFloat32},
+               {35, 72, 65, true, DType::kFloat32},   {9, 70, 66, true, DType::kFloat32},
+               {10, 68, 0, false, DType::kFloat32}};
   for (const auto& c : cases) {
-    SCOPED_TRACE(c.hidden);
+    SCOPED_TRACE(testing::Message() << c.batch << " " << c.hidden);
     Lstm p = plain(3, c.batch, 5, c.hidden);
     p.projection = c.projection, p.layer_norm = c.layer_norm;
     p.bidirectional = c.batch == 3;
     if (c.batch == 17) p.lengths = {3, 3, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 0, 3};
-    const LstmCase given(p, DType::kFloat16, 31, .5);
-    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+    const LstmCase given(p, c.dtype, 31, .5);
+    expect_close(given, CudaRunner(given).run(), c.dtype == DType::kFloat16 ? 0x1p-8 : 5e-6);
   }
 }
 
 TEST_F(RecurrentCuda, SingleSteps) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    for (const int batch : {3, 9, 17}) {
+    for (const int batch : {1, 3, 9, 17}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << batch);
       Lstm p = plain(1, batch, 16, 24);
       p.layers = 2, p.hard = batch == 9;
@@ -376,26 +381,55 @@ struct Lent {
 // A batch for which blocks would have to take many turns: a product for each step and direction.
 TEST_F(RecurrentCuda, StepsByProducts) {
   simt::device.multiprocessors = 1;
-  for (const bool ragged : {false, true}) {
-    Lstm p = plain(4, 70, 6, 20);
+  for (const auto& [dtype, ragged] :
+       {std::pair{DType::kFloat16, false}, {DType::kFloat16, true}, {DType::kFloat32, true}}) {
+    const double tolerance = dtype == DType::kFloat16 ? 0x1p-8 : 5e-6;
+    const int batch = dtype == DType::kFloat16 ? 70 : 130;
+    Lstm p = plain(4, batch, 6, 20);
     p.bidirectional = true;
     if (ragged) {
       for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 5);
-      p.resets.assign(4 * 70, 0), p.resets[2 * 70 + 9] = p.resets[70 + 3] = 1;
+      p.resets.assign(4 * batch, 0), p.resets[2 * batch + 9] = p.resets[batch + 3] = 1;
       p.zoneout_hidden = .25, p.zoneout_cell = .1;
     }
-    const LstmCase given(p, DType::kFloat16, 21, .5);
+    const LstmCase given(p, dtype, 21, .5);
     Lent lent;
     Execution execution = Execution::cuda(0, nullptr);
     execution.matrix_product = {&Lent::run, &lent};
-    expect_close(given, CudaRunner(given, execution).run(), 0x1p-8);
+    expect_close(given, CudaRunner(given, execution).run(), tolerance);
     // By direction: 4 steps each way; W x; dx, dW and dR, whose part of h0 is another one where each row has
     // it before its first step.
     const int calls = 2 * (4 + 4 + (ragged ? 4 : 5));
     EXPECT_EQ(lent.calls, calls);
     execution.batch_invariant = true;
-    expect_close(given, CudaRunner(given, execution).run(), 0x1p-8);
+    expect_close(given, CudaRunner(given, execution).run(), tolerance);
     EXPECT_EQ(lent.calls, calls);
+  }
+  simt::device = {};
+}
+
+// The same with a projection: two products a step. Without a tape h of all steps is kept too.
+TEST_F(RecurrentCuda, ProjectedStepsByProducts) {
+  simt::device.multiprocessors = 1;
+  for (const int projection : {5, 8}) {
+    SCOPED_TRACE(projection);
+    Lstm p = plain(4, 66, 6, 12);
+    p.bidirectional = projection == 5, p.layers = 2;
+    p.projection = projection;
+    if (projection == 8) p.dropout = .3, p.training = true, p.seed = 5;
+    const LstmCase given(p, DType::kFloat16, 21, .5);
+    Lent lent;
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.matrix_product = {&Lent::run, &lent};
+    CudaRunner runner(given, execution);
+    const LstmRun with = runner.run();
+    expect_close(given, with, 0x1p-8);
+    // By layer and direction: 2 products of 4 steps each way; W x; dx, dW, dR twice, and dW_hr.
+    EXPECT_EQ(lent.calls, 2 * (projection == 5 ? 2 : 1) * (8 + 8 + 6));
+    const LstmRun without = runner.run(false);
+    EXPECT_EQ(with.out.y, without.out.y);
+    EXPECT_EQ(with.out.h_n, without.out.h_n);
+    EXPECT_EQ(with.out.h_all, without.out.h_all);
   }
   simt::device = {};
 }

@@ -181,12 +181,15 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
     assert torch.isfinite(results[2][1]).all()
 
 
-@pytest.mark.parametrize("shape", [(40, 0), (272, 136)])
-def test_a_row_has_its_bits_in_every_batch(cuda: torch.device, shape: tuple[int, int]) -> None:
-    module = LSTM(
-        16, shape[0], 2, proj_size=shape[1], batch_invariant=True, device=cuda, dtype=torch.bfloat16
-    )
-    x = torch.randn(6, 19, 16, device=cuda, dtype=torch.bfloat16)
+@pytest.mark.parametrize(
+    ("hidden", "projection", "dtype"),
+    [(40, 0, torch.bfloat16), (272, 136, torch.bfloat16), (72, 0, torch.float32)],
+)
+def test_a_row_has_its_bits_in_every_batch(
+    cuda: torch.device, hidden: int, projection: int, dtype: torch.dtype
+) -> None:
+    module = LSTM(16, hidden, 2, proj_size=projection, batch_invariant=True, device=cuda, dtype=dtype)
+    x = torch.randn(6, 19, 16, device=cuda, dtype=dtype)
     y = module(x)[0]
     for b in (0, 7, 18):
         assert torch.equal(module(x[:, b : b + 1])[0], y[:, b : b + 1])

@@ -1,0 +1,152 @@
+// Layers with a projection whose steps are two of the front end's products and a kernel by words: R h and
+// W_hr m forward, R^T dz and W_hr^T of the gradient by h backward. For rows that have every step: h~ is h
+// there, so the products write and read the rows of h, and of the gradients by h, where they belong.
+#pragma once
+
+#include "recurrent/cuda/product_steps.cuh"
+
+namespace warpalign::detail::recurrent {
+
+template <class T>
+bool takes_projected_products(const Queue& queue, const LstmProblem& p, const StepParams<T>& step) {
+  return p.projection > 0 && takes_products<T>(queue, p) && gains_by_products<T>(queue, p) &&
+         has_words(p, step);
+}
+
+// Element n of the rows' h: copies of it.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) copy_hidden_kernel(CudaCell<T> cell) {
+  const int output = cell.output;
+  for_elements(cell.at.rows * output, [&](Offset n) {
+    const Offset row = n / output;
+    const int unit = static_cast<int>(n % output);
+    const T h = cell.tape_h[n];
+    if (cell.y) cell.y[row * cell.y_stride + unit] = h;
+    if (cell.h_all) cell.h_all[n] = h;
+    const Offset first = cell.at.first(cell.step_at(cell.at.steps - 1));
+    if (row >= first && row < first + cell.at.batch) {
+      h_behind(cell)[(row - first) * cell.output_stride + unit] = h;
+    }
+  });
+}
+// Element n of the gradients by the rows' h from outside of the sweep.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) incoming_hidden_kernel(CudaCell<T> cell) {
+  const int output = cell.output;
+  for_elements(cell.at.rows * output, [&](Offset n) {
+    const Offset row = n / output;
+    const int unit = static_cast<int>(n % output), t = static_cast<int>(row / cell.at.batch);
+    const int b = static_cast<int>(row % cell.at.batch);
+    Sum<T> dh = incoming_hidden(cell, t, b, unit);
+    if (t == cell.step_back_at(0)) dh += cell.dh[static_cast<Offset>(b) * output + unit];
+    cell.dh_new[row * cell.output_stride + unit] = cuda::narrow<T>(dh);
+  });
+}
+// Element n of the gradient by h0.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) carried_hidden_kernel(CudaCell<T> cell) {
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.output,
+               [&](Offset n) { cell.dh[n] = cuda::widen(cell.carried[n]); });
+}
+template <class T>
+inline const cuda::Kernel kCopyHidden{kKernels, "copies of h", cuda::type_name<T>(), copy_hidden_kernel<T>};
+template <class T>
+inline const cuda::Kernel kIncomingHidden{kKernels, "gradients by h", cuda::type_name<T>(),
+                                          incoming_hidden_kernel<T>};
+template <class T>
+inline const cuda::Kernel kCarriedHidden{kKernels, "gradient by h0", cuda::type_name<T>(),
+                                         carried_hidden_kernel<T>};
+
+// The forward sweep of a layer.
+template <class T>
+void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+  const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
+  const int directions = directions_of(p);
+  for (params.place = 0; params.place < p.steps; ++params.place) {
+    const auto row_of = [&](const CudaCell<T>& cell, int place) {
+      return (cell.reverse ? p.steps - 1 - place : place) * batch;
+    };
+    for (int d = 0; d < directions; ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const bool is_first = params.place == 0;
+      queue.multiply({p.dtype,
+                      batch,
+                      gates,
+                      cell.output,
+                      is_first ? cell.h[0] : cell.tape_h + row_of(cell, params.place - 1) * cell.output,
+                      {is_first ? cell.output_stride : cell.output, 1},
+                      cell.hh,
+                      {1, cell.output_stride},
+                      cell.gates + row_of(cell, params.place) * gates,
+                      gates,
+                      true});
+    }
+    launch_step<true>(queue, p, params, true);
+    for (int d = 0; d < directions; ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      queue.multiply({p.dtype,
+                      batch,
+                      cell.output,
+                      p.hidden,
+                      cell.m,
+                      {cell.hidden_stride, 1},
+                      cell.hr,
+                      {1, cell.hidden_stride},
+                      cell.tape_h + row_of(cell, params.place) * cell.output,
+                      cell.output,
+                      false});
+    }
+  }
+  for (int d = 0; d < directions; ++d) {
+    const CudaCell<T>& cell = params.cell[d];
+    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kCopyHidden<T>, cell);
+  }
+}
+template <class T>
+void sweep_back_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+  const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
+  const int directions = directions_of(p);
+  for (int d = 0; d < directions; ++d) {
+    const CudaCell<T>& cell = params.cell[d];
+    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kIncomingHidden<T>, cell);
+  }
+  for (params.place = 0; params.place <= p.steps; ++params.place) {
+    const bool is_last = params.place == p.steps;  // on to h0
+    for (int d = 0; d < directions; ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const auto row_of = [&](int place) { return (cell.reverse ? place : p.steps - 1 - place) * batch; };
+      T* const fresh = cell.dh_new + row_of(params.place) * cell.output_stride;
+      if (params.place > 0) {
+        queue.multiply({p.dtype,
+                        batch,
+                        cell.output,
+                        gates,
+                        cell.dz + row_of(params.place - 1) * cell.gates_stride,
+                        {cell.gates_stride, 1},
+                        cell.hh_across,
+                        {1, cell.gates_stride},
+                        is_last ? cell.carried : fresh,
+                        is_last ? cell.output : cell.output_stride,
+                        !is_last});
+      }
+      if (is_last) {
+        queue.for_each(static_cast<std::size_t>(batch) * cell.output, kCarriedHidden<T>, cell);
+      } else {
+        queue.multiply({p.dtype,
+                        batch,
+                        p.hidden,
+                        cell.output,
+                        fresh,
+                        {cell.output_stride, 1},
+                        cell.hr_across,
+                        {1, cell.output_stride},
+                        cell.carried,
+                        p.hidden,
+                        false});
+      }
+    }
+    if (!is_last) launch_step<false>(queue, p, params, true);
+  }
+}
+
+}  // namespace warpalign::detail::recurrent

@@ -1,0 +1,28 @@
+// From which sizes on a way of running a call is the faster one, as measured on one NVIDIA H200
+// (docs/kernels/recurrent.md, docs/kernels/recurrent_map.md). Every way serves every size.
+#pragma once
+
+namespace warpalign::detail::recurrent {
+
+// Tiles of 8 rows that a group of a resident sweep has: two tiles at once forward (backward they always are),
+// blocks that share units backward, and in place of sweeps the front end's products.
+constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8;
+
+// The fewest rows of a batch whose steps are products of the front end's and a kernel. From so many units of
+// all rows on, for each multiprocessor, they are taken in layers with a projection and in float32; the larger
+// number where float32 products are not those of TF32.
+constexpr int kRowsOfProducts = 16;
+constexpr int kUnitsOfProducts = 480, kUnitsOfFloat32Products = 960;
+
+// A launch per step in float32 is on the matrix units from so many rows on, where blocks by lanes take more
+// than so many turns. A block of a launch on matrix units has more rows from so many units of all rows on,
+// for each multiprocessor.
+constexpr int kRowsOfFloatUnits = 8, kTurnsOfFloatLanes = 2;
+template <class T>
+constexpr int kUnitsOfWideBlocks = sizeof(T) == 2 ? 480 : 240;
+
+// The most rows of a single step in one launch for each layer: by lanes; on the matrix units, of wide and of
+// other layers.
+constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kWideSingleLayer = 1025;
+
+}  // namespace warpalign::detail::recurrent
