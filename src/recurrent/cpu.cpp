@@ -94,8 +94,8 @@ class Forward {
 
   // One step uses every weight once. Half types are made float32 by packing.
   static WeightForm form(const LstmProblem& p) {
-    constexpr DType kReal = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
-    return p.steps == 1 && p.dtype == kReal && !p.packed_weights ? WeightForm::kAsGiven : WeightForm::kByRow;
+    return p.steps == 1 && p.dtype == kTypeOf<Real> && !p.packed_weights ? WeightForm::kAsGiven
+                                                                         : WeightForm::kByRow;
   }
 
   static Index most_rows(const LstmProblem& p, const LstmOutputs& out) {

@@ -71,15 +71,13 @@ class Backward {
     }
   };
 
-  static constexpr DType kReal = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
-
   static WeightForm form_of(const LstmProblem& p, const CellSizes& s) {
     const bool fits = s.input == s.ip && s.output == s.pp && (p.projection == 0 || s.hidden == s.hp);
-    return p.steps == 1 && p.dtype == kReal && fits ? WeightForm::kAsGiven : WeightForm::kByColumn;
+    return p.steps == 1 && p.dtype == kTypeOf<Real> && fits ? WeightForm::kAsGiven : WeightForm::kByColumn;
   }
   // Whether sums of so many columns may be made where a gradient lies.
   static bool written_at_once(const LstmProblem& p, Index columns) {
-    return p.dtype == kReal && columns == padded(columns);
+    return p.dtype == kTypeOf<Real> && columns == padded(columns);
   }
 
   [[nodiscard]] Index input_elements() const { return rows_of(p_) * widest_input(p_); }

@@ -23,6 +23,10 @@ const CpuKernelsOf<Real>& selected_kernels() {
   }
 }
 
+// Real as a DType.
+template <class Real>
+constexpr DType kTypeOf = sizeof(Real) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
+
 template <class Real>
 Real* take(Arena& arena, Index count, bool wanted = true) {
   return wanted ? arena.take<Real>(static_cast<std::size_t>(count)) : nullptr;
@@ -189,7 +193,7 @@ struct CellWeights {
         masks.drop(MaskKind::kWeight, p.weight_dropout, row, 0, 0, s.output, entries);
       });
       given_hh.data = masked;
-      given_hh.dtype = sizeof(Real) == 8 ? DType::kFloat64 : DType::kFloat32;
+      given_hh.dtype = kTypeOf<Real>;
     }
     if (ih) pack(given_ih, loops, ih);
     if (hh) pack(given_hh, loops, hh);
@@ -253,33 +257,22 @@ void multiply(const CpuKernelsOf<Real>& kernels, const CpuProduct<Real>& product
   kernels.row_product(product, base);
 }
 
-// body(row of the matrix, count, column of a row of gates) for runs of neighbours in both.
-template <class Body>
-void for_row_runs(const Matrix& matrix, const Body& body) {
-  if (!matrix.gated) return body(Index(0), matrix.rows, Index(0));
-  const Index hidden = matrix.hidden();
-  for (Index unit = 0; unit < hidden; unit += kUnits) {
-    for (Index gate = 0; gate < 4; ++gate) {
-      body(gate * hidden + unit, std::min<Index>(kUnits, hidden - unit), gate_column(gate, unit));
-    }
-  }
-}
-
 // The same product with the columns of panel `panel`: packed, or the matrix itself. That is of type Real,
 // with a multiple of 16 columns.
 template <class Real>
 void multiply_by_column(const CpuKernelsOf<Real>& kernels, CpuProduct<Real> product, const Matrix& matrix,
                         Index panel) {
   if (product.b) return kernels.product(product);
-  const Real* const a = product.a;
   product.b_row = matrix.columns;
-  for_row_runs(matrix, [&](Index row, Index count, Index column) {
-    product.a = a + column;
+  const auto add = [&](Index row, Index count, const Real* a) {
+    product.a = a;
     product.b = static_cast<const Real*>(matrix.data) + row * matrix.columns + panel * kPanel;
     product.depth = count;
     kernels.product(product);
     product.add = true;
-  });
+  };
+  if (!matrix.gated) return add(0, matrix.rows, product.a);
+  for_gate_runs(matrix.hidden(), add, product.a);
 }
 
 // Rows that a task of a product over many rows takes.

@@ -270,7 +270,6 @@ TEST_F(RecurrentCuda, WithoutTape) {
   }
 }
 
-// One step without a tape, as streams take it: a launch for each layer, and with 17 rows other ways.
 // A launch per step on the matrix units: rows of weights and of the batch that no tile fills. Deeper
 // products, which clusters share, are in simt_devices_test.cpp.
 TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
@@ -294,6 +293,7 @@ TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
   }
 }
 
+// One step without a tape, as streams take it: a launch for each layer, by lanes or on the matrix units.
 TEST_F(RecurrentCuda, SingleSteps) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     for (const int batch : {1, 3, 9, 17}) {
