@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -223,16 +223,11 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     )
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
     if race and summary:
-        reports = re.findall(r"= (?:Error|Warning): Race reported between .*", output)
-        ours = [report for report in reports if "warpalign" in report]
-        known = [report for report in ours if any(name in report for name in suite.known_races)]
-        counted = f"{len(ours) - len(known)} reports of our kernels"
-        others = f"{len(reports) - len(ours)} of cuBLAS' and PyTorch's own"
-        summary = [", ".join([counted, *([f"{len(known)} known to be false"] if known else []), others])]
-        status = status or 99 * (len(ours) > len(known))
+        told, is_clean = races(output, suite.known_races)
+        summary, status = [told], status or (0 if is_clean else 99)
     if re.search(r"Device not supported|Unable to find injection library|not supported on this", output):
         return check(tool, "skipped", "compute-sanitizer does not work on this machine", start, suite.name)
-    if status != 0:
+    if status != 0 or not summary:  # without a summary the tool has seen nothing
         tail(output, 40)
         keep(output, logs / f"{tool}-{suite.name}.txt")
         return check(
@@ -242,7 +237,18 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
             start,
             suite.name,
         )
-    return check(tool, "passed", summary[-1] if summary else "no error", start, suite.name)
+    return check(tool, "passed", summary[-1], start, suite.name)
+
+
+def races(output: str, known: Sequence[str]) -> tuple[str, bool]:
+    """What racecheck reports of whose kernels, and whether nothing is ours but what is known to be false."""
+    reports = re.findall(r"= (?:Error|Warning): Race reported between .*", output)
+    ours = [report for report in reports if "warpalign" in report]
+    false = [report for report in ours if any(name in report for name in known)]
+    told = [f"{len(ours) - len(false)} reports of our kernels"]
+    told += [f"{len(false)} known to be false"] if false else []
+    told += [f"{len(reports) - len(ours)} of cuBLAS' and PyTorch's own"]
+    return ", ".join(told), len(ours) == len(false)
 
 
 def determinism(device: torch.device, runs: int, suite: Suite) -> Row:

@@ -1,7 +1,8 @@
 """One step of an LSTM on a CPU beside torch's: `python -m benchmarks.recurrent.cpu_steps --threads 1 2 -o FILE`.
 
-float32, I = H, without gradients and as a training step of that one step. Every program runs a few times in a row, as an application would call it, then comes the
-next one. The least time counts, because other work on the machine only adds to it.
+float32, I = H, without gradients and as a training step of that one step. Every program runs a few times in a row, as an
+application would call it, then comes the next one. The least time counts, because other work on the machine only adds to
+it.
 """
 
 from __future__ import annotations

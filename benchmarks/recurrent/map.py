@@ -23,7 +23,7 @@ from benchmarks.recurrent.measure import Problem
 from benchmarks.recurrent.sizes import STREAM, Size
 from warpalign.recurrent import LSTM
 
-BUDGET_S = 0.01  # of a row's replays
+BUDGET_S = 0.01  # The replays of a row take so many seconds.
 STEPS = 128  # of most rows: both sides' time is nearly proportional to it
 
 

@@ -136,6 +136,14 @@ def test_gpu_check_counts_races_of_our_kernels(
         assert (tmp_path / "logs" / "racecheck-soft_dtw.txt").read_text() == said
 
 
+def test_gpu_check_wants_a_sanitizers_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check.shutil, "which", lambda program: sys.executable)
+    monkeypatch.setattr(gpu_check, "command", lambda *arguments, **environment: (0, "54 cases, 0 wrong\n"))
+    for tool in gpu_check.SANITIZERS:
+        row = gpu_check.sanitizer(tool, SUITE, tmp_path / "logs")
+        assert (row["status"], row["detail"]) == ("failed", "exit status 0: 54 cases, 0 wrong")
+
+
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
     status, _, errors = run(gpu_check, "--device", "cuda:99", "--no-build", "--out", str(tmp_path))
     assert status == 2
