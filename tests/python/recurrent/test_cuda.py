@@ -162,6 +162,7 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
         return y
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         step()
     torch.cuda.current_stream().wait_stream(side)
@@ -170,6 +171,9 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
     with torch.cuda.graph(graph):
         y = module(x)[0]
         y.square().sum().backward()
+    # The beginning of a capture writes the generator's seed on the capture's stream, and a replay writes it on this one.
+    # PyTorch does not order the two: on a busy GPU the first replay would draw with the seed of the capture.
+    torch.cuda.synchronize()
     results: list[tuple[Tensor, ...]] = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
