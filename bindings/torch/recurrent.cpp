@@ -249,10 +249,14 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
   return {y, h_n, c_n, h_all, c_all, tape};
 }
 
-// The gradients by the forward call's outputs.
-struct Incoming {
+// What the forward call has left.
+struct Kept {
+  const Tensor& y;
   const Tensor& tape;
   bool spends_tape;  // gradients may take its place
+};
+// The gradients by the forward call's outputs.
+struct Incoming {
   const MaybeTensor& y;
   const MaybeTensor& h_n;
   const MaybeTensor& c_n;
@@ -286,15 +290,17 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& x, const Se
   return tensors;
 }
 
-BackwardResult backward(const Inputs& in, const Incoming& given, const Wanted& wanted,
+BackwardResult backward(const Inputs& in, const Kept& left, const Incoming& given, const Wanted& wanted,
                         const Settings& settings) {
   Call call(in, settings);
   LstmProblem& p = call.problem;
   const std::vector<void*> streams = lend_streams(p, in.x);
   const int64_t width = call.output();
+  const std::vector<int64_t> of_y = call.of_rows({}, call.directions() * width);
+  LstmKept kept;
+  kept.y = checked(left.y, "y", in.x, call.dtype, of_y);
   LstmIncoming incoming;
-  incoming.y =
-      checked_or_null(given.y, "grad_y", in.x, call.dtype, call.of_rows({}, call.directions() * width));
+  incoming.y = checked_or_null(given.y, "grad_y", in.x, call.dtype, of_y);
   incoming.h_n = checked_or_null(given.h_n, "grad_h_n", in.x, call.dtype, call.of_state(width));
   incoming.c_n = checked_or_null(given.c_n, "grad_c_n", in.x, call.cell_dtype, call.of_state(p.hidden));
   incoming.h_all =
@@ -309,14 +315,14 @@ BackwardResult backward(const Inputs& in, const Incoming& given, const Wanted& w
   if (wanted.weights) by_weights = weight_gradients(call, in.x, settings, to);
   LstmGradients gradients{data_or_null(x, wanted.x), data_or_null(h0, wanted.h0), data_or_null(c0, wanted.c0),
                           wanted.weights ? to.data() : nullptr};
-  if (given.spends_tape) gradients.spent_tape = given.tape.mutable_data_ptr();
+  if (left.spends_tape) gradients.spent_tape = left.tape.mutable_data_ptr();
   call_core(
       in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return lstm_backward_workspace_bytes(p, gradients, execution); },
       [&](Workspace workspace, const Execution& execution) {
         const auto needed = static_cast<int64_t>(lstm_tape_bytes(p, execution));
-        const void* const tape = checked(given.tape, "tape", in.x, ScalarType::Byte, {needed});
-        return lstm_backward(p, tape, incoming, gradients, workspace, execution);
+        kept.tape = checked(left.tape, "tape", in.x, ScalarType::Byte, {needed});
+        return lstm_backward(p, kept, incoming, gradients, workspace, execution);
       });
   return {x, h0, c0, by_weights};
 }
@@ -360,14 +366,14 @@ template <bool kSpendsTape>
 BackwardResult lstm_backward_op(
     const Tensor& x, const std::vector<Tensor>& weights, const MaybeTensor& h0, const MaybeTensor& c0,
     const MaybeTensor& lengths, const MaybeTensor& row_starts, const MaybeTensor& resets,
-    const MaybeTensor& seed, const Tensor& tape, const MaybeTensor& grad_y, const MaybeTensor& grad_h_n,
-    const MaybeTensor& grad_c_n, const MaybeTensor& grad_h_all, const MaybeTensor& grad_c_all, bool want_x,
-    bool want_h0, bool want_c0, bool want_weights, int64_t batch, bool bidirectional, bool bias,
-    bool projection, bool layer_norm, int64_t activation, double hard_slope, double hard_offset,
-    double layer_norm_eps, double dropout, double weight_dropout, double zoneout_hidden, double zoneout_cell,
-    bool training, bool float32_cell, int64_t precision, bool batch_invariant) {
-  return backward({x, weights, h0, c0, lengths, row_starts, resets, seed},
-                  {tape, kSpendsTape, grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all},
+    const MaybeTensor& seed, const Tensor& y, const Tensor& tape, const MaybeTensor& grad_y,
+    const MaybeTensor& grad_h_n, const MaybeTensor& grad_c_n, const MaybeTensor& grad_h_all,
+    const MaybeTensor& grad_c_all, bool want_x, bool want_h0, bool want_c0, bool want_weights, int64_t batch,
+    bool bidirectional, bool bias, bool projection, bool layer_norm, int64_t activation, double hard_slope,
+    double hard_offset, double layer_norm_eps, double dropout, double weight_dropout, double zoneout_hidden,
+    double zoneout_cell, bool training, bool float32_cell, int64_t precision, bool batch_invariant) {
+  return backward({x, weights, h0, c0, lengths, row_starts, resets, seed}, {y, tape, kSpendsTape},
+                  {grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all},
                   {want_x, want_h0, want_c0, want_weights},
                   {batch, bidirectional, bias, projection, layer_norm, activation, hard_slope, hard_offset,
                    layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell, training,

@@ -26,7 +26,8 @@
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // y (T, B, D P) or (N, D P), h_n (L D, B, P), c_n (L D, B, H). h_all and c_all (L D, T, B, P or H), or (L
-  // D, N, P or H), are empty unless want_states; tape, bytes that the gradients need, unless want_tape.
+  // D, N, P or H), are empty unless want_states; tape, bytes that the gradients need beside y, unless
+  // want_tape.
   // packed: what lstm_pack has made of the weights, which are given all the same.
   library.def("lstm(" WARPALIGN_INPUTS
               ", Tensor? packed, bool want_states, bool want_tape, *, " WARPALIGN_SETTINGS
@@ -36,7 +37,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "layer_norm=False) -> Tensor");
   // The gradients of the outputs that are given. grad_weights has one tensor for each weight but bias_hh,
   // whose gradient is bias_ih's. Each of the four results is empty where it is not wanted.
-  library.def("lstm_backward(" WARPALIGN_INPUTS ", Tensor tape" WARPALIGN_INCOMING);
+  library.def("lstm_backward(" WARPALIGN_INPUTS ", Tensor y, Tensor tape" WARPALIGN_INCOMING);
   // The same with a tape that nobody reads afterwards: gradients may take its place.
-  library.def("lstm_backward_(" WARPALIGN_INPUTS ", Tensor(a!) tape" WARPALIGN_INCOMING);
+  library.def("lstm_backward_(" WARPALIGN_INPUTS ", Tensor y, Tensor(a!) tape" WARPALIGN_INCOMING);
 }

@@ -115,13 +115,14 @@ struct LstmProblem {
 
 // Where results go. Contiguous; null: not wanted. Nothing may overlap. A NaN in x, h0 or c0 stays in its row.
 struct LstmOutputs {
-  void* y = nullptr;      // (T, B, D P), packed (N, D P), of dtype: h of the last layer; 0 beyond a length
+  // (T, B, D P), packed (N, D P), of dtype: h of the last layer; 0 beyond a length. Wanted with a tape.
+  void* y = nullptr;
   void* h_n = nullptr;    // (L D, B, P) of dtype: h after each row's last step
   void* c_n = nullptr;    // (L D, B, H) of cell_dtype
   void* h_all = nullptr;  // (L D, T, B, P), packed (L D, N, P), of dtype: h of all layers; 0 beyond a length
   void* c_all = nullptr;  // (L D, T, B, H), packed (L D, N, H), of cell_dtype
-  // lstm_tape_bytes() bytes, aligned as a workspace is: what lstm_backward() needs, in the device's own
-  // layout.
+  // lstm_tape_bytes() bytes, aligned as a workspace is: what lstm_backward() needs beside y, in the device's
+  // own layout.
   void* tape = nullptr;
 };
 
@@ -135,13 +136,19 @@ Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& exec
 // Bytes of LstmOutputs::tape. Depends on the problem's sizes and kinds alone, not on its pointers.
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution);
 
-// Bytes of workspace of lstm(). Outputs matter by whether tape and c_all are null.
+// Bytes of workspace of lstm(). Outputs matter by whether y, tape and c_all are null.
 std::size_t lstm_workspace_bytes(const LstmProblem& problem, const LstmOutputs& outputs,
                                  const Execution& execution);
 
 // Host execution: results are there on return. On any status but ok nothing has been written.
 Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace workspace,
             const Execution& execution);
+
+// What lstm() has left for lstm_backward(), as it left it.
+struct LstmKept {
+  const void* tape = nullptr;
+  const void* y = nullptr;
+};
 
 // The gradients by lstm()'s outputs, in their shapes and dtypes, contiguous; null: 0.
 struct LstmIncoming {
@@ -179,9 +186,9 @@ struct LstmGradients {
 std::size_t lstm_backward_workspace_bytes(const LstmProblem& problem, const LstmGradients& gradients,
                                           const Execution& execution);
 
-// tape: as lstm() left it, for the same problem on the same device. It is read only, so that it serves any
-// number of calls, unless gradients.spent_tape says otherwise.
-Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmIncoming& incoming,
+// kept: of the same problem on the same device. It is read only, so that it serves any number of calls,
+// unless gradients.spent_tape says otherwise.
+Status lstm_backward(const LstmProblem& problem, const LstmKept& kept, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution);
 
 }  // namespace warpalign

@@ -236,6 +236,7 @@ Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace wo
   const LstmProblem& p = problem;
   if (Status s = check_problem(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
+  if (outputs.tape && !outputs.y) return Status::invalid("y", "a pointer to its data, with a tape", 0);
   const std::size_t needed = lstm_workspace_bytes(p, outputs, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   const std::size_t size = size_of(p.dtype), cell_size = size_of(p.cell_dtype);
@@ -265,15 +266,16 @@ std::size_t lstm_backward_workspace_bytes(const LstmProblem& problem, const Lstm
   return detail::recurrent::backward_workspace_bytes_cpu(problem, gradients, execution);
 }
 
-Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmIncoming& incoming,
+Status lstm_backward(const LstmProblem& problem, const LstmKept& kept, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
   const LstmProblem& p = problem;
   if (Status s = check_problem(p, execution); !s.ok()) return s;
   const std::size_t needed = lstm_backward_workspace_bytes(p, gradients, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
-  if (Status s = check_read("tape", tape, p.batch > 0, workspace_alignment(execution.device)); !s.ok())
-    return s;
-  if (gradients.spent_tape && gradients.spent_tape != tape) {
+  const std::size_t alignment = workspace_alignment(execution.device);
+  if (Status s = check_read("tape", kept.tape, p.batch > 0, alignment); !s.ok()) return s;
+  if (Status s = check_read("y", kept.y, p.batch > 0, size_of(p.dtype)); !s.ok()) return s;
+  if (gradients.spent_tape && gradients.spent_tape != kept.tape) {
     return Status::invalid("spent_tape", "null, or the tape", 1);
   }
   const std::size_t size = size_of(p.dtype), cell_size = size_of(p.cell_dtype);
@@ -314,10 +316,10 @@ Status lstm_backward(const LstmProblem& problem, const void* tape, const LstmInc
   }
 #if WARPALIGN_HAS_CUDA
   if (!is_host(execution)) {
-    return detail::recurrent::backward_cuda(p, tape, incoming, gradients, workspace, execution);
+    return detail::recurrent::backward_cuda(p, kept, incoming, gradients, workspace, execution);
   }
 #endif
-  return detail::recurrent::backward_cpu(p, tape, incoming, gradients, workspace, execution);
+  return detail::recurrent::backward_cpu(p, kept, incoming, gradients, workspace, execution);
 }
 
 bool recurrent_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

@@ -55,7 +55,8 @@ class Forward {
         workspace_(workspace),
         most_rows_(most_rows(p, out)),
         x_(take<Real>(arena_, CellSizes(p, 0).rows * widest_input(p))),
-        rows_{rows(0), rows(1), rows(2), rows(3)} {}
+        rows_{rows(0), rows(1), rows(2), rows(3)},
+        last_h_{last_h(0), last_h(1)} {}
 
   [[nodiscard]] std::size_t bytes() const {
     std::size_t most = 0;
@@ -108,12 +109,18 @@ class Forward {
   // Without a tape the layers take turns in two sets of rows, one for each direction.
   CellRows<Real> rows(int index) {
     const bool wanted = !out_.tape && index % 2 < directions_of(p_);
-    return {p_, CellSizes(p_, 0), wanted ? most_rows_ : 0, out_.c_all != nullptr, arena_};
+    return {p_, CellSizes(p_, 0), wanted ? most_rows_ : 0, out_.c_all != nullptr, true, arena_};
   }
   [[nodiscard]] CellRows<Real> rows_of_cell(int layer, int d) const {
     if (!out_.tape) return rows_[layer % 2 * 2 + d];
-    const std::size_t index = layer * directions_of(p_) + d;
-    return tape_of<Real>(p_, layer, static_cast<std::byte*>(out_.tape) + index * cell_tape_bytes<Real>(p_));
+    CellRows<Real> rows = tape_of<Real>(p_, layer, d, out_.tape);
+    if (is_last(p_, layer)) rows.h = last_h_[d];
+    return rows;
+  }
+  // h of the last layer, which the tape does not have.
+  Real* last_h(int d) {
+    const CellSizes s(p_, 0);
+    return take<Real>(arena_, s.rows * s.pp, out_.tape && d < directions_of(p_));
   }
 
   void cell(int layer, int d, const Loops& loops) {
@@ -136,7 +143,6 @@ class Forward {
   void write(int layer, int d, const CellSizes& s, const CellRows<Real>& rows,
              const ForwardState<Real>& state, const Loops& loops) const {
     const Index cell = layer * directions_of(p_) + d, directions = directions_of(p_);
-    const bool is_last = layer == p_.layers - 1;
     for (Index b = 0; b < s.batch; ++b) {
       const Index row = cell * s.batch + b;
       if (out_.h_n) write_entries(p_.dtype, state.h + b * s.pp, s.output, out_.h_n, row * s.output);
@@ -146,7 +152,7 @@ class Forward {
       const Index end = std::min((block + 1) * kRowBlock, s.rows);
       for (Index row = block * kRowBlock; row < end; ++row) {
         const Real* const h = rows.h + row * s.pp;
-        if (is_last && out_.y) {
+        if (is_last(p_, layer) && out_.y) {
           write_entries(p_.dtype, h, s.output, out_.y, (row * directions + d) * s.output);
         }
         if (out_.h_all) write_entries(p_.dtype, h, s.output, out_.h_all, (cell * s.rows + row) * s.output);
@@ -167,14 +173,18 @@ class Forward {
   const Index most_rows_;
   Real* const x_;
   const CellRows<Real> rows_[4];
+  Real* const last_h_[2];
 };
 
 }  // namespace
 
 std::size_t tape_bytes_cpu(const LstmProblem& p) {
-  const std::size_t cell =
-      p.dtype == DType::kFloat64 ? cell_tape_bytes<double>(p) : cell_tape_bytes<float>(p);
-  return cell * cells_of(p);
+  const int last = p.layers - 1;
+  const auto bytes = [&](auto real) {
+    using Real = decltype(real);
+    return tape_bytes_below<Real>(p, last) + directions_of(p) * cell_tape_bytes<Real>(p, last);
+  };
+  return p.dtype == DType::kFloat64 ? bytes(double{}) : bytes(float{});
 }
 
 std::size_t packed_bytes_cpu(const LstmProblem& p) {

@@ -54,7 +54,8 @@ class BackwardSweep {
  public:
   BackwardSweep(const LstmProblem& p, int layer, int direction, const CpuKernelsOf<Real>& kernels,
                 const LstmIncoming& incoming, const CellWeights<Real>& weights, const CellRows<Real>& tape,
-                const BackwardRows<Real>& rows, const BackwardState<Real>& state, const Loops& loops)
+                const void* y, const BackwardRows<Real>& rows, const BackwardState<Real>& state,
+                const Loops& loops)
       : p_(p),
         s_(p, layer),
         cell_(layer * directions_of(p) + direction),
@@ -66,6 +67,7 @@ class BackwardSweep {
         in_(incoming),
         w_(weights),
         tape_(tape),
+        y_(y),
         rows_(rows),
         state_(state),
         loops_(loops) {}
@@ -177,9 +179,16 @@ class BackwardSweep {
         });
       }
       const Index row = row_before(t, b + k);
+      Real* const h_before = rows_.h_before + (steps_.first(t) + b + k) * s_.pp + first;
+      if (row >= 0 && !tape_.h) {  // h of the last layer is y
+        const Index entries = std::min(width, s_.output - first);
+        const Index at = (row * directions_of(p_) + (reverse_ ? 1 : 0)) * s_.output + first;
+        read_entries(p_.dtype, y_, at, 1, entries, h_before);
+        std::fill(h_before + entries, h_before + width, Real(0));
+        continue;
+      }
       const Real* const before = row < 0 ? state_.h0 + (b + k) * s_.pp : tape_.h + row * s_.pp;
-      std::memcpy(rows_.h_before + (steps_.first(t) + b + k) * s_.pp + first, before + first,
-                  width * sizeof(Real));
+      std::memcpy(h_before, before + first, width * sizeof(Real));
     }
   }
 
@@ -296,6 +305,7 @@ class BackwardSweep {
   const LstmIncoming& in_;
   const CellWeights<Real>& w_;
   const CellRows<Real>& tape_;
+  const void* const y_;
   const BackwardRows<Real>& rows_;
   const BackwardState<Real>& state_;
   const Loops& loops_;

@@ -65,19 +65,30 @@ inline Index widest_input(const LstmProblem& p) {
   return std::max(CellSizes(p, 0).ip, p.layers > 1 ? CellSizes(p, 1).ip : 0);
 }
 
-// The tape of a cell.
+inline bool is_last(const LstmProblem& p, int layer) { return layer == p.layers - 1; }
+
+// The tape of a cell, at the arena's place.
 template <class Real>
-CellRows<Real> tape_of(const LstmProblem& p, int layer, void* cell) {
-  Arena arena(cell);
+CellRows<Real> take_tape(const LstmProblem& p, int layer, Arena& arena) {
   const CellSizes s(p, layer);
-  return {p, s, s.rows, true, arena};
+  return {p, s, s.rows, true, !is_last(p, layer), arena};
 }
 template <class Real>
-std::size_t cell_tape_bytes(const LstmProblem& p) {
+std::size_t cell_tape_bytes(const LstmProblem& p, int layer) {
   Arena arena;
-  const CellSizes s(p, 0);
-  [[maybe_unused]] const CellRows<Real> rows(p, s, s.rows, true, arena);
+  take_tape<Real>(p, layer, arena);
   return arena.used();
+}
+// Of the layers below `layer`.
+template <class Real>
+std::size_t tape_bytes_below(const LstmProblem& p, int layer) {
+  return layer > 0 ? cell_tape_bytes<Real>(p, 0) * layer * directions_of(p) : 0;
+}
+template <class Real>
+CellRows<Real> tape_of(const LstmProblem& p, int layer, int d, void* tape) {
+  std::byte* const data = static_cast<std::byte*>(tape);
+  Arena arena(data + tape_bytes_below<Real>(p, layer) + d * cell_tape_bytes<Real>(p, layer));
+  return take_tape<Real>(p, layer, arena);
 }
 
 }  // namespace warpalign::detail::recurrent

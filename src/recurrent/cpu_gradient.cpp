@@ -12,10 +12,10 @@ namespace {
 template <class Real>
 class Backward {
  public:
-  Backward(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+  Backward(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
            const LstmGradients& gradients, const Execution& execution, Workspace workspace)
       : p_(p),
-        tape_(static_cast<std::byte*>(const_cast<void*>(tape))),
+        kept_(kept),
         in_(incoming),
         out_(gradients),
         execution_(execution),
@@ -82,8 +82,7 @@ class Backward {
 
   [[nodiscard]] Index input_elements() const { return rows_of(p_) * widest_input(p_); }
   [[nodiscard]] CellRows<Real> tape_of_cell(int layer, int d) const {
-    const std::size_t index = layer * directions_of(p_) + d;
-    return tape_of<Real>(p_, layer, tape_ + index * cell_tape_bytes<Real>(p_));
+    return tape_of<Real>(p_, layer, d, const_cast<void*>(kept_.tape));  // only read
   }
   [[nodiscard]] LstmWeightGradients wanted(int cell) const {
     return out_.weights ? out_.weights[cell] : LstmWeightGradients{};
@@ -100,8 +99,8 @@ class Backward {
     memory.weights.load(p_, s, p_.weights[cell], masks, loops);
     load_output_gradient(layer, d, s, loops, memory.rows.dy);
     const CellRows<Real> tape = tape_of_cell(layer, d);
-    BackwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), in_, memory.weights, tape, memory.rows,
-                        memory.state, loops)
+    BackwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), in_, memory.weights, tape, kept_.y,
+                        memory.rows, memory.state, loops)
         .run();
     for (Index b = 0; b < s.batch; ++b) {
       const Index row = cell * s.batch + b;
@@ -117,7 +116,7 @@ class Backward {
 
   // The gradient by this direction's h: from y or from the layer above, with its dropout, and from h_all.
   void load_output_gradient(int layer, int d, const CellSizes& s, const Loops& loops, Real* dy) const {
-    const bool is_last = layer == p_.layers - 1;
+    const bool is_last = recurrent::is_last(p_, layer);
     const Index cell = layer * directions_of(p_) + d, directions = directions_of(p_);
     const Index above = is_last ? 0 : CellSizes(p_, layer + 1).ip;
     const Steps steps(p_);
@@ -224,7 +223,7 @@ class Backward {
   }
 
   const LstmProblem& p_;
-  std::byte* const tape_;  // only read
+  const LstmKept& kept_;
   const LstmIncoming& in_;
   const LstmGradients& out_;
   const Execution& execution_;
@@ -239,16 +238,16 @@ class Backward {
 
 std::size_t backward_workspace_bytes_cpu(const LstmProblem& p, const LstmGradients& gradients,
                                          const Execution& execution) {
-  if (p.dtype == DType::kFloat64) return Backward<double>(p, nullptr, {}, gradients, execution, {}).bytes();
-  return Backward<float>(p, nullptr, {}, gradients, execution, {}).bytes();
+  if (p.dtype == DType::kFloat64) return Backward<double>(p, {}, {}, gradients, execution, {}).bytes();
+  return Backward<float>(p, {}, {}, gradients, execution, {}).bytes();
 }
 
-Status backward_cpu(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+Status backward_cpu(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                     const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
   if (p.dtype == DType::kFloat64) {
-    Backward<double>(p, tape, incoming, gradients, execution, workspace).run();
+    Backward<double>(p, kept, incoming, gradients, execution, workspace).run();
   } else {
-    Backward<float>(p, tape, incoming, gradients, execution, workspace).run();
+    Backward<float>(p, kept, incoming, gradients, execution, workspace).run();
   }
   return {};
 }

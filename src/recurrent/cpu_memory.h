@@ -33,18 +33,18 @@ Real* take(Arena& arena, Index count, bool wanted = true) {
 }
 
 // What a cell writes for each row: i, f, g, o in `gates`; with layer norm W x, R h and c~ normalised before
-// gamma, and their three factors 1 / sqrt(var + eps). The tape holds all rows. Without one, all but h (and c,
-// if it is asked for) holds the rows of some steps at a time.
+// gamma, and their three factors 1 / sqrt(var + eps). The tape holds all rows, but h of the last layer, which
+// is y. Without a tape, all but h (and c, if it is asked for) holds the rows of some steps at a time.
 template <class Real>
 struct CellRows {
   Real *gates, *c, *h, *norm_x, *norm_h, *norm_c, *scale;
   Index base = 0;  // the row that stands first in all but c and h
 
   // `rows` of what is not of all rows; 0: nothing at all.
-  CellRows(const LstmProblem& p, const CellSizes& s, Index rows, bool with_c, Arena& arena)
+  CellRows(const LstmProblem& p, const CellSizes& s, Index rows, bool with_c, bool with_h, Arena& arena)
       : gates(take<Real>(arena, rows * s.gates(), rows > 0)),
         c(take<Real>(arena, s.rows * s.hp, rows > 0 && with_c)),
-        h(take<Real>(arena, s.rows * s.pp, rows > 0)),
+        h(take<Real>(arena, s.rows * s.pp, rows > 0 && with_h)),
         norm_x(take<Real>(arena, rows * s.gates(), p.layer_norm)),
         norm_h(take<Real>(arena, rows * s.gates(), p.layer_norm)),
         norm_c(take<Real>(arena, rows * s.hp, p.layer_norm)),

@@ -32,8 +32,8 @@ std::size_t tape_bytes_cpu(const LstmProblem&);
 std::size_t workspace_bytes_cpu(const LstmProblem&, const LstmOutputs&, const Execution&);
 Status forward_cpu(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
 std::size_t backward_workspace_bytes_cpu(const LstmProblem&, const LstmGradients&, const Execution&);
-Status backward_cpu(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
-                    Workspace, const Execution&);
+Status backward_cpu(const LstmProblem&, const LstmKept&, const LstmIncoming&, const LstmGradients&, Workspace,
+                    const Execution&);
 
 std::size_t packed_bytes_cuda(const LstmProblem&);
 Status pack_cuda(const LstmProblem&, void* packed, const Execution&);
@@ -41,7 +41,7 @@ std::size_t tape_bytes_cuda(const LstmProblem&);
 std::size_t workspace_bytes_cuda(const LstmProblem&, const LstmOutputs&);
 Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
 std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&);
-Status backward_cuda(const LstmProblem&, const void* tape, const LstmIncoming&, const LstmGradients&,
+Status backward_cuda(const LstmProblem&, const LstmKept&, const LstmIncoming&, const LstmGradients&,
                      Workspace, const Execution&);
 
 // See recurrent_kernel_launches().

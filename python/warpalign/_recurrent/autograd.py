@@ -20,7 +20,7 @@ def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any)
     x, weights, *optional = inputs[: len(ops.INPUTS)]
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[-1])
-    ctx.save_for_backward(x, *weights, *optional, output[-1])
+    ctx.save_for_backward(x, *weights, *optional, output[0], output[-1])
     ctx.weights, ctx.want_states = len(weights), inputs[len(ops.INPUTS) + 1]
     ctx.settings = keyword_only_inputs
 
@@ -87,7 +87,7 @@ class EagerLSTM(torch.autograd.Function):
                 x, weights, h0, c0, *optional, None, ctx.want_states, True, **ctx.settings
             )
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, *weights, h0, c0, *optional, tape)
+        ctx.save_for_backward(x, *weights, h0, c0, *optional, results[0], tape)
         ctx.weights = len(weights)
         return tuple(results)
 

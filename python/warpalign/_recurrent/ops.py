@@ -62,16 +62,16 @@ class Sizes:
         """`lstm_tape_bytes` of the C++ core."""
         size = 8 if x.dtype == torch.float64 else 4
         rows = self.rows[0] if len(self.rows) == 1 else self.rows[0] * self.rows[1]
+        norms = _aligned(rows * 3 * size) if self.layer_norm else 0
+        below = self.cells - self.directions  # h of the last layer is y
         if x.is_cuda:
-            widths = [4 * self.hidden, self.hidden, self.output]
+            widths = [4 * self.hidden, self.hidden]
             widths += [4 * self.hidden, 4 * self.hidden, self.hidden] if self.layer_norm else []
             cell = sum(_aligned(rows * width * x.itemsize) for width in widths)
-            return self.cells * (cell + (_aligned(rows * 3 * size) if self.layer_norm else 0))
+            return self.cells * (cell + norms) + below * _aligned(rows * self.output * x.itemsize)
         hidden, output = (self.hidden + 15) // 16 * 16, (self.output + 15) // 16 * 16
-        cell = rows * (5 * hidden + output) * size
-        if self.layer_norm:
-            cell = cell + rows * 9 * hidden * size + _aligned(rows * 3 * size)
-        return cell * self.cells
+        cell = rows * (14 if self.layer_norm else 5) * hidden * size
+        return self.cells * (cell + norms) + below * rows * output * size
 
 
 def _aligned(size: Any) -> Any:
@@ -139,6 +139,7 @@ def gradient_shapes(
     row_starts: Tensor | None,
     resets: Tensor | None,
     seed: Tensor | None,
+    y: Tensor,
     tape: Tensor,
     grad_y: Tensor | None,
     grad_h_n: Tensor | None,

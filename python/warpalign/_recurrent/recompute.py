@@ -157,10 +157,10 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     given = (x, weights, h0, c0, lengths, row_starts, resets, seed)
     if kept_h.shape[0] == 0:
-        tape = ops.lstm(*given, None, False, True, **settings)[5]
+        y, *_, tape = ops.lstm(*given, None, False, True, **settings)
         grads = (grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all)
         whole: tuple[Tensor, Tensor, Tensor, list[Tensor]] = ops.backward(
-            *given, tape, *grads, want_x, want_h0, want_c0, want_weights, **settings
+            *given, y, tape, *grads, want_x, want_h0, want_c0, want_weights, **settings
         )
         return whole
     cell_dtype = ops.Sizes(x, weights, c0, row_starts, **settings).cell_dtype
@@ -171,11 +171,12 @@ def _backward(
     for k, steps in reversed(list(enumerate(_chunks(x.shape[0])))):
         h, c = (kept_h[k - 1], kept_c[k - 1]) if k > 0 else (h0, _wide(c0, x))
         part = (x[steps], weights, h, c, _lengths_of(lengths, steps), None, None, seed)
-        tape = ops.lstm(*part, None, False, True, **settings)[5]
+        y, *_, tape = ops.lstm(*part, None, False, True, **settings)
         of_y = None if grad_y is None else grad_y[steps]
         of_h, of_c = (None if g is None else g[:, steps].contiguous() for g in (grad_h_all, grad_c_all))
         by_x, by_h, by_c, by_weights = ops.backward(
             *part,
+            y,
             tape,
             of_y,
             by_h,
@@ -212,18 +213,11 @@ def _gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     return gradients_of(ctx, torch.ops.warpalign.lstm_without_tape_backward.default, grads, 5)
 
 
-def _gradient_shapes(*arguments: Any, **settings: Any) -> Any:
-    inputs, others = (
-        arguments[: len(ops.INPUTS)],
-        arguments[len(ops.INPUTS) + 1 :],
-    )  # kept_c is in the tape's place
-    return ops.gradient_shapes(*inputs, *others, **settings)
-
-
 _LIBRARY.impl("lstm_without_tape", _forward, "CompositeExplicitAutograd")
 _LIBRARY.impl("lstm_without_tape_backward", _backward, "CompositeExplicitAutograd")
 torch.library.register_fake("warpalign::lstm_without_tape", _shapes, lib=_LIBRARY)
-torch.library.register_fake("warpalign::lstm_without_tape_backward", _gradient_shapes, lib=_LIBRARY)
+# kept_h and kept_c are in the place of y and the tape.
+torch.library.register_fake("warpalign::lstm_without_tape_backward", ops.gradient_shapes, lib=_LIBRARY)
 torch.library.register_autograd(
     "warpalign::lstm_without_tape", _gradients, setup_context=_setup_context, lib=_LIBRARY
 )

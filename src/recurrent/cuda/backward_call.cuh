@@ -9,10 +9,10 @@ namespace warpalign::detail::recurrent {
 template <class T>
 class BackwardCall {
  public:
-  BackwardCall(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+  BackwardCall(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                const LstmGradients& gradients, const Execution& execution, Workspace workspace)
       : p_(p),
-        tape_(tape),
+        kept_(kept),
         in_(incoming),
         out_(gradients),
         queue_(execution),
@@ -79,7 +79,7 @@ class BackwardCall {
 
   InputRows<T> input_of_layer(int layer) {
     const T* below[2] = {};
-    for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).tape_h;
+    for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).h_rows;
     return layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
   }
 
@@ -106,8 +106,10 @@ class BackwardCall {
 
   [[nodiscard]] CudaCell<T> taped(int layer, int d) const {
     CudaCell<T> cell = plain_cell<T>(p_, layer, d);
-    Arena arena = tape_of_cell<T>(p_, tape_, layer * directions_of(p_) + d);
-    take_tape(p_, cell, arena);
+    Arena arena = tape_of_cell<T>(p_, kept_.tape, layer, d);
+    take_tape(p_, layer, cell, arena);
+    // Backward passes only read.
+    if (is_last(p_, layer)) place_h_in_y(p_, d, static_cast<T*>(const_cast<void*>(kept_.y)), cell);
     return cell;
   }
 
@@ -122,8 +124,7 @@ class BackwardCall {
     if (in_place_) cell.dz = cell.dz_x = cell.dz_h = cell.gates;
     cell.carried = own.carried;
     cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
-    const bool is_last = layer == p_.layers - 1;
-    cell.dy = is_last ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
+    cell.dy = is_last(p_, layer) ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
     cell.dy_stride = static_cast<Offset>(directions_of(p_) * s.output);
     cell.dh_all = part_of<T>(in_.h_all, index * s.rows * s.output);
     cell.dc_all = bytes_at(in_.c_all, index * s.rows * s.hidden, size_of(p_.cell_dtype));
@@ -254,7 +255,7 @@ class BackwardCall {
   // The gradient by R: the sum of dz times h before each step.
   void multiply_states(const CudaCell<T>& cell, const T* h0, void* to) {
     const Offset gates = 4 * static_cast<Offset>(p_.hidden), output = cell.output, stride = cell.gates_stride;
-    const auto add = [&](Offset first, Offset rows, const T* h, bool adds) {
+    const auto add = [&](Offset first, Offset rows, const T* h, Offset h_stride, bool adds) {
       queue_.multiply({p_.dtype,
                        gates,
                        output,
@@ -262,7 +263,7 @@ class BackwardCall {
                        cell.dz_h + first * stride,
                        {1, stride},
                        h,
-                       {output, 1},
+                       {h_stride, 1},
                        to,
                        output,
                        adds});
@@ -270,12 +271,13 @@ class BackwardCall {
     const Offset rows = rows_of(p_), batch = p_.batch;
     if (!has_every_row(p_)) {
       queue_.for_each(static_cast<std::size_t>(rows * output), kHBefore<T>, cell, h0, h_before_);
-      return add(0, rows, h_before_, false);
+      return add(0, rows, h_before_, output, false);
     }
-    // h before a step is the tape's of the step before.
-    if (rows == 0) return add(0, 0, cell.tape_h, false);
-    add(cell.reverse ? 0 : batch, rows - batch, cell.tape_h + (cell.reverse ? batch * output : 0), false);
-    if (h0) add(cell.reverse ? rows - batch : 0, batch, h0, true);
+    // h before a step is that of the step before.
+    if (rows == 0) return add(0, 0, cell.h_rows, output, false);
+    const T* const first = cell.h_rows + (cell.reverse ? batch * cell.h_stride : 0);
+    add(cell.reverse ? 0 : batch, rows - batch, first, cell.h_stride, false);
+    if (h0) add(cell.reverse ? rows - batch : 0, batch, h0, output, true);
   }
 
   void sum_columns(const T* a, Offset a_stride, const T* b, Offset b_stride, Offset columns, void* to) {
@@ -287,7 +289,7 @@ class BackwardCall {
   }
 
   const LstmProblem& p_;
-  const void* const tape_;
+  const LstmKept& kept_;
   const LstmIncoming& in_;
   const LstmGradients& out_;
   Queue queue_;

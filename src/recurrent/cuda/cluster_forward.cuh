@@ -106,11 +106,11 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
     boxes_there[far] = cuda::cluster_address(&tiles[0].boxes[0][far], peer);
   }
   // Which lane writes which array: h or c of the lanes' four units.
-  T* const arrays[4] = {cell.tape_h, cell.y, cell.h_all, cell.tape_c};
+  T* const arrays[3] = {cell.h_rows, cell.h_all, cell.tape_c};
   T* array = lanes.unit == 0   ? arrays[0]
              : lanes.unit == 1 ? arrays[1]
              : lanes.unit == 2 ? arrays[2]
-                               : arrays[3];
+                               : nullptr;
   if (array) array += first_unit;
   const bool keeps_gates = cell.tape_c != nullptr;
 
@@ -234,8 +234,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       if (has_unit && here.exists) {
         if (keeps_gates && here.holds) *gates_at(here) = gates;
         if (array) {
-          const Offset begin = lanes.unit == 1 ? here.row * cell.y_stride : here.first;
-          *reinterpret_cast<Word*>(array + begin) = lanes.unit == 3 ? cells : kept;
+          const Offset begin = lanes.unit == 0 ? here.row * cell.h_stride : here.first;
+          *reinterpret_cast<Word*>(array + begin) = lanes.unit == 2 ? cells : kept;
         }
         if (cell.c_all) cell.write_cell(cell.c_all, here.first + unit, c);
       }

@@ -22,9 +22,8 @@ __device__ __forceinline__ void put_cell(const CudaCell<T>& cell, int place, int
 template <class T>
 __device__ __forceinline__ void put_hidden(const CudaCell<T>& cell, int place, int t, int b, int unit, T h) {
   const Offset row = cell.at.first(t) + b, state = static_cast<Offset>(b) * cell.output_stride + unit;
-  if (cell.tape_h) cell.tape_h[row * cell.output + unit] = h;
+  if (cell.h_rows) cell.h_rows[row * cell.h_stride + unit] = h;
   if (cell.h_all) cell.h_all[row * cell.output + unit] = h;
-  if (cell.y) cell.y[row * cell.y_stride + unit] = h;
   const int next = cell.step_at(place + 1);
   const bool resets = cell.at.holds(next, b) && cell.at.resets_at(next, b);
   h_before(cell, place + 1)[state] = resets ? cell.h0[state] : h;
@@ -45,9 +44,8 @@ __device__ __forceinline__ void skip_hidden(const CudaCell<T>& cell, int place, 
   if (!cell.at.has_row(t, b)) return;
   const Offset row = cell.at.first(t) + b;
   const T zero = cuda::narrow<T>(0);
-  if (cell.tape_h) cell.tape_h[row * cell.output + unit] = zero;
+  if (cell.h_rows) cell.h_rows[row * cell.h_stride + unit] = zero;
   if (cell.h_all) cell.h_all[row * cell.output + unit] = zero;
-  if (cell.y) cell.y[row * cell.y_stride + unit] = zero;
 }
 
 // From h~ to h[t].

@@ -18,7 +18,7 @@ class ForwardCall {
         chunk_(steps_of_chunk<T>(p, false)),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     input_ = take_input<T>(p, arena_);
-    for (Memory& own : cells_) take_cell(own);
+    for (std::size_t n = 0; n < cells_.size(); ++n) take_cell(static_cast<int>(n), cells_[n]);
   }
 
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
@@ -38,7 +38,7 @@ class ForwardCall {
       if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps});
       for (int d = 0; d < directions_of(p_); ++d) {
         end(layer, d, params.cell[d]);
-        below[d] = params.cell[d].tape_h;
+        below[d] = params.cell[d].h_rows;
       }
     }
     return queue_.status();
@@ -65,7 +65,7 @@ class ForwardCall {
       const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
       const Offset first = static_cast<Offset>(places.begin) * p_.batch;
       const Offset rows = static_cast<Offset>(places.end) * p_.batch - first;
-      const T* const below[2] = {layer > 0 ? params[layer - 1].cell[0].tape_h : nullptr};
+      const T* const below[2] = {layer > 0 ? params[layer - 1].cell[0].h_rows : nullptr};
       StepParams<T> step = params[layer];
       if (layer > 0) wave.wait_for(layer - 1, chunk);
       if (!out_.tape) {  // only two chunks' gates have a place
@@ -87,7 +87,8 @@ class ForwardCall {
     return reinterpret_cast<T*>(address - first * 4 * p_.hidden * sizeof(T));
   }
 
-  void take_cell(Memory& own) {
+  // n: the layer, where layers run at once.
+  void take_cell(int n, Memory& own) {
     const CudaSizes<T> s(p_);
     CudaCell<T>& cell = own.cell;
     if (!p_.packed_weights) take_packed(p_, cell, arena_);
@@ -101,7 +102,7 @@ class ForwardCall {
     if (out_.tape) return;
     if (chunk_ > 0) {  // a sweep looks a step ahead
       for (T*& gates : own.gates) gates = arena_.take<T>((chunk_ + 1) * s.batch * 4 * s.hidden);
-      own.h_rows[0] = own.h_rows[1] = arena_.take<T>(s.rows * s.output);
+      own.h_rows[0] = own.h_rows[1] = take_if<T>(keeps_h(n), arena_, s.rows * s.output);
       return;
     }
     cell.gates = arena_.take<T>(s.rows * 4 * s.hidden);
@@ -109,14 +110,17 @@ class ForwardCall {
     cell.norm_h = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
     cell.norm_c = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
     cell.scales = take_if<Sum<T>>(p_.layer_norm, arena_, s.rows * 3);
-    for (T*& rows : own.h_rows) rows = take_if<T>(keeps_h(), arena_, s.rows * s.output);
+    for (int turn = 0; turn < 2; ++turn) {
+      own.h_rows[turn] = take_if<T>(keeps_h(turn), arena_, s.rows * s.output);
+    }
   }
 
-  // Without a tape: whether h of all steps is needed, by the layer above or by the blocks of a resident
+  // Without a tape: whether h of all steps needs memory, for the layer above or for the blocks of a resident
   // sweep.
-  [[nodiscard]] bool keeps_h() const {
+  [[nodiscard]] bool keeps_h(int layer) const {
+    if (!is_last(p_, layer)) return layer < p_.layers;
     const bool by_products = p_.projection > 0 && may_take_products<T>(p_);
-    return p_.layers > 1 || may_be_resident<T>(p_) || by_products;
+    return !out_.y && (may_be_resident<T>(p_) || by_products);
   }
 
   // Layer `layer` in direction d.
@@ -134,17 +138,15 @@ class ForwardCall {
     }
     cell.h[0] = own.h[0], cell.h[1] = own.h[1], cell.h0 = own.h0;
     cell.c = own.c, cell.c0 = own.c0, cell.raw = own.raw, cell.cells = own.cells, cell.m = own.m;
-    const bool is_last = layer == p_.layers - 1;
     if (out_.tape) {
-      Arena arena = tape_of_cell<T>(p_, out_.tape, index);
-      take_tape(p_, cell, arena);
+      Arena arena = tape_of_cell<T>(p_, out_.tape, layer, d);
+      take_tape(p_, layer, cell, arena);
     } else {
       cell.gates = own.gates, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
-      cell.tape_h = memory.h_rows[layer % 2];
+      cell.h_rows = memory.h_rows[layer % 2];
     }
-    if (is_last) cell.y = part_of<T>(out_.y, d * s.output);
-    cell.y_stride = static_cast<Offset>(directions_of(p_) * s.output);
+    if (is_last(p_, layer) && out_.y) place_h_in_y(p_, d, static_cast<T*>(out_.y), cell);
     cell.h_all = part_of<T>(out_.h_all, index * s.rows * s.output);
     cell.c_all = bytes_at(out_.c_all, index * s.rows * s.hidden, size_of(p_.cell_dtype));
     return cell;
@@ -164,7 +166,7 @@ class ForwardCall {
     step.h_n = part_of<T>(out_.h_n, layer * states);
     step.c_n = bytes_at(out_.c_n, layer * states, size_of(p_.cell_dtype));
     if (!run_single_step(queue_, p_, step, out_.tape != nullptr, layer > 0)) return false;
-    output = step.cell.tape_h;
+    output = step.cell.h_rows;
     return true;
   }
 
@@ -208,7 +210,7 @@ class ForwardCall {
     if (run_on_clusters(queue, p_, *plan_, params, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
     if constexpr (sizeof(T) == 2) {
-      if (chunk_ == 0 && params.cell[0].tape_h && takes_projected_products(queue, p_, params)) {
+      if (chunk_ == 0 && params.cell[0].h_rows && takes_projected_products(queue, p_, params)) {
         return sweep_by_projected_products(queue, p_, params);
       }
     }

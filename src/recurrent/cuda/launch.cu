@@ -39,10 +39,10 @@ std::size_t backward_workspace_bytes_cuda(const LstmProblem& p, const LstmGradie
   return with_path(p, [&](auto path) { return path.backward_workspace_bytes(p, gradients); });
 }
 
-Status backward_cuda(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
   return with_path(
-      p, [&](auto path) { return path.backward(p, tape, incoming, gradients, workspace, execution); });
+      p, [&](auto path) { return path.backward(p, kept, incoming, gradients, workspace, execution); });
 }
 
 bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }

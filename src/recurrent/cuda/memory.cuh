@@ -48,29 +48,37 @@ std::size_t packed_cell_bytes(const LstmProblem& p) {
   return arena.used();
 }
 
-// The rows of a cell that the backward pass needs.
+inline bool is_last(const LstmProblem& p, int layer) { return layer == p.layers - 1; }
+
+// The rows of a cell that the backward pass needs. h of the last layer is y.
 template <class T>
-void take_tape(const LstmProblem& p, CudaCell<T>& cell, Arena& arena) {
+void take_tape(const LstmProblem& p, int layer, CudaCell<T>& cell, Arena& arena) {
   const CudaSizes<T> s(p);
   cell.gates = arena.take<T>(s.rows * 4 * s.hidden);
   cell.tape_c = arena.take<T>(s.rows * s.hidden);
-  cell.tape_h = arena.take<T>(s.rows * s.output);
+  cell.h_rows = take_if<T>(!is_last(p, layer), arena, s.rows * s.output);
   cell.norm_x = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
   cell.norm_h = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
   cell.norm_c = take_if<T>(p.layer_norm, arena, s.rows * s.hidden);
   cell.scales = take_if<Sum<T>>(p.layer_norm, arena, s.rows * 3);
 }
 template <class T>
-std::size_t tape_cell_bytes(const LstmProblem& p) {
+std::size_t tape_cell_bytes(const LstmProblem& p, int layer) {
   Arena arena;
   CudaCell<T> cell{};
-  take_tape(p, cell, arena);
+  take_tape(p, layer, cell, arena);
   return arena.used();
 }
+// Of the layers below `layer`.
 template <class T>
-Arena tape_of_cell(const LstmProblem& p, const void* tape, int index) {
+std::size_t tape_bytes_below(const LstmProblem& p, int layer) {
+  return layer > 0 ? tape_cell_bytes<T>(p, 0) * layer * directions_of(p) : 0;
+}
+template <class T>
+Arena tape_of_cell(const LstmProblem& p, const void* tape, int layer, int d) {
   // Backward passes only read.
-  return Arena(static_cast<std::byte*>(const_cast<void*>(tape)) + index * tape_cell_bytes<T>(p));
+  std::byte* const data = static_cast<std::byte*>(const_cast<void*>(tape));
+  return Arena(data + tape_bytes_below<T>(p, layer) + d * tape_cell_bytes<T>(p, layer));
 }
 
 // Everything about a cell but its memory.
@@ -83,6 +91,7 @@ CudaCell<T> plain_cell(const LstmProblem& p, int layer, int d) {
   cell.at = {p.steps, p.batch, static_cast<Offset>(s.rows), p.lengths, p.row_starts, p.resets};
   cell.hidden = p.hidden;
   cell.output = static_cast<int>(s.output);
+  cell.h_stride = static_cast<Offset>(s.output);
   cell.reverse = d == 1;
   cell.layer_norm = p.layer_norm;
   cell.projects = p.projection > 0;
@@ -125,6 +134,13 @@ inline const void* bytes_at(const void* array, std::size_t index, std::size_t si
 }
 inline void* bytes_at(void* array, std::size_t index, std::size_t size) {
   return part_of<std::byte>(array, index * size);
+}
+
+// Direction d of the last layer has its h in y.
+template <class T>
+void place_h_in_y(const LstmProblem& p, int d, T* y, CudaCell<T>& cell) {
+  cell.h_rows = y + d * cell.output;
+  cell.h_stride = static_cast<Offset>(directions_of(p)) * cell.output;
 }
 
 // Whether every row has every step, from its own first state on.

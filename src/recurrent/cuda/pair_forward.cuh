@@ -38,10 +38,10 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
   const UnitLanes<2, 4> lanes;
   const int first_unit = at.unit - lanes.unit;
   T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
-  T* array = lanes.unit == 0   ? cell.tape_h
-             : lanes.unit == 1 ? cell.y
-             : lanes.unit == 2 ? cell.h_all
-                               : cell.tape_c;
+  T* array = lanes.unit == 0   ? cell.h_rows
+             : lanes.unit == 1 ? cell.h_all
+             : lanes.unit == 2 ? cell.tape_c
+                               : nullptr;
   if (array) array += first_unit;
   const auto rows_before = [&](int of_place, int tile) {
     RowPair<T> from{};
@@ -99,15 +99,14 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       Word word, cells;
       lanes.join(both, word, cells);
       if (has_row && lanes.unit == 0) {
-        cuda::store_relaxed(reinterpret_cast<Word*>(array + row * hidden), word);
+        cuda::store_relaxed(reinterpret_cast<Word*>(array + row * cell.h_stride), word);
       }
       // Now what nobody waits for.
       const Word gates = lanes.transpose(narrow_word<T>(values));
       if (has_row) {
         if (holds) *gates_here = gates;
         if (array && lanes.unit != 0) {
-          const Offset begin = lanes.unit == 1 ? row * cell.y_stride : row * hidden;
-          *reinterpret_cast<Word*>(array + begin) = lanes.unit == 3 ? cells : word;
+          *reinterpret_cast<Word*>(array + row * hidden) = lanes.unit == 2 ? cells : word;
         }
         if (cell.c_all) cell.write_cell(cell.c_all, row * hidden + at.unit, c);
       }

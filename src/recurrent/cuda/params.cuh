@@ -174,13 +174,14 @@ struct CudaCell {
   // Rows of all steps.
   T* gates;                     // (rows, 4H): W x, then i, f, g, o
   T* tape_c;                    // (rows, H): c[t]; null: not wanted
-  T* tape_h;                    // (rows, P): h[t]; null: not wanted
   T *norm_x, *norm_h, *norm_c;  // (rows, 4H), (rows, 4H), (rows, H): normalised. Layer norm
   Real* scales;                 // (rows, 3): 1 / sqrt(var + eps) of each. Layer norm
 
-  // Results of the forward pass; null: not wanted.
-  T* y;
-  Offset y_stride;
+  // h[t], rows of h_stride elements: a layer's own, or this direction's part of y. Null: not wanted.
+  T* h_rows;
+  Offset h_stride;
+
+  // More results of the forward pass; null: not wanted.
   T* h_all;     // (rows, P)
   void* c_all;  // (rows, H)
   bool wide_cells;
@@ -234,11 +235,11 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
   // The compiler no longer sees that these pointers are global memory. Without this its accesses are generic,
   // which is slower.
   const void* const arrays[] = {
-      cell.hh,     cell.hh_across, cell.hr,     cell.hr_across, cell.bias_ih, cell.bias_hh, cell.h[0],
-      cell.h[1],   cell.h0,        cell.c,      cell.c0,        cell.raw,     cell.m,       cell.gates,
-      cell.tape_c, cell.tape_h,    cell.y,      cell.h_all,     cell.c_all,   cell.dy,      cell.dh_all,
-      cell.dc_all, cell.dh,        cell.dh0,    cell.dc,        cell.dc0,     cell.dm,      cell.dz,
-      cell.dz_x,   cell.dz_h,      cell.dh_new, cell.dv,        cell.m_rows};
+      cell.hh,     cell.hh_across, cell.hr,    cell.hr_across, cell.bias_ih, cell.bias_hh, cell.h[0],
+      cell.h[1],   cell.h0,        cell.c,     cell.c0,        cell.raw,     cell.m,       cell.gates,
+      cell.tape_c, cell.h_rows,    cell.h_all, cell.c_all,     cell.dy,      cell.dh_all,  cell.dc_all,
+      cell.dh,     cell.dh0,       cell.dc,    cell.dc0,       cell.dm,      cell.dz,      cell.dz_x,
+      cell.dz_h,   cell.dh_new,    cell.dv,    cell.m_rows};
 #pragma unroll
   for (const void* array : arrays) __builtin_assume(__isGlobal(array));
 #endif

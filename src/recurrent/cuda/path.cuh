@@ -27,7 +27,8 @@ Status CudaPath<T>::pack(const LstmProblem& p, void* packed, const Execution& ex
 
 template <class T>
 std::size_t CudaPath<T>::tape_bytes(const LstmProblem& p) {
-  return tape_cell_bytes<T>(p) * cells_of(p);
+  const int last = p.layers - 1;
+  return tape_bytes_below<T>(p, last) + directions_of(p) * tape_cell_bytes<T>(p, last);
 }
 
 template <class T>
@@ -43,14 +44,14 @@ Status CudaPath<T>::forward(const LstmProblem& p, const LstmOutputs& out, Worksp
 
 template <class T>
 std::size_t CudaPath<T>::backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients) {
-  return BackwardCall<T>(p, nullptr, {}, gradients, {}, {}).bytes();
+  return BackwardCall<T>(p, {}, {}, gradients, {}, {}).bytes();
 }
 
 template <class T>
-Status CudaPath<T>::backward(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+Status CudaPath<T>::backward(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                              const LstmGradients& gradients, Workspace workspace,
                              const Execution& execution) {
-  return BackwardCall<T>(p, tape, incoming, gradients, execution, workspace).run();
+  return BackwardCall<T>(p, kept, incoming, gradients, execution, workspace).run();
 }
 
 }  // namespace warpalign::detail::recurrent

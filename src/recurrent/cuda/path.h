@@ -16,7 +16,7 @@ struct CudaPath {
   static Status forward(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
                         const Execution& execution);
   static std::size_t backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients);
-  static Status backward(const LstmProblem& p, const void* tape, const LstmIncoming& incoming,
+  static Status backward(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                          const LstmGradients& gradients, Workspace workspace, const Execution& execution);
 };
 

@@ -39,16 +39,21 @@ inline bool has_few_steps(const Queue& queue, const LstmProblem& p) {
   return p.steps < kFewSteps && !queue.execution().batch_invariant;
 }
 
+// Whether rows of h can be read and written by so many bytes at a time. y may lie anywhere.
+template <class T>
+bool has_aligned_h(const LstmProblem& p, const StepParams<T>& step, std::size_t bytes) {
+  for (int d = 0; d < directions_of(p); ++d) {
+    if (reinterpret_cast<std::uintptr_t>(step.cell[d].h_rows) % bytes != 0) return false;
+  }
+  return true;
+}
 // Whether results can be written by words.
 template <class T>
 bool takes_words(const LstmProblem& p, const StepParams<T>& step) {
-  const auto is_aligned = [](const void* to) {
-    return reinterpret_cast<std::uintptr_t>(to) % sizeof(cuda::Word) == 0;
-  };
   for (int d = 0; d < directions_of(p); ++d) {
-    if (!is_aligned(step.cell[d].y) || !is_aligned(step.cell[d].h_all)) return false;
+    if (reinterpret_cast<std::uintptr_t>(step.cell[d].h_all) % sizeof(cuda::Word) != 0) return false;
   }
-  return true;
+  return has_aligned_h(p, step, sizeof(cuda::Word));
 }
 
 // Element n of the directions' units of all rows. The gates hold W x + R h.

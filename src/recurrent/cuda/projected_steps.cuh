@@ -13,15 +13,14 @@ bool takes_projected_products(const Queue& queue, const LstmProblem& p, const St
          has_words(p, step);
 }
 
-// Element n of the rows' h: copies of it.
+// Element n of the rows' h: its other places.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) copy_hidden_kernel(CudaCell<T> cell) {
   const int output = cell.output;
   for_elements(cell.at.rows * output, [&](Offset n) {
     const Offset row = n / output;
     const int unit = static_cast<int>(n % output);
-    const T h = cell.tape_h[n];
-    if (cell.y) cell.y[row * cell.y_stride + unit] = h;
+    const T h = cell.h_rows[row * cell.h_stride + unit];
     if (cell.h_all) cell.h_all[n] = h;
     const Offset first = cell.at.first(cell.step_at(cell.at.steps - 1));
     if (row >= first && row < first + cell.at.batch) {
@@ -73,8 +72,8 @@ void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<
                       batch,
                       gates,
                       cell.output,
-                      is_first ? cell.h[0] : cell.tape_h + row_of(cell, params.place - 1) * cell.output,
-                      {is_first ? cell.output_stride : cell.output, 1},
+                      is_first ? cell.h[0] : cell.h_rows + row_of(cell, params.place - 1) * cell.h_stride,
+                      {is_first ? cell.output_stride : cell.h_stride, 1},
                       cell.hh,
                       {1, cell.output_stride},
                       cell.gates + row_of(cell, params.place) * gates,
@@ -92,8 +91,8 @@ void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<
                       {cell.hidden_stride, 1},
                       cell.hr,
                       {1, cell.hidden_stride},
-                      cell.tape_h + row_of(cell, params.place) * cell.output,
-                      cell.output,
+                      cell.h_rows + row_of(cell, params.place) * cell.h_stride,
+                      cell.h_stride,
                       false});
     }
   }

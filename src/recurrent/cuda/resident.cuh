@@ -183,7 +183,7 @@ __device__ __forceinline__ const T* state_before(const CudaCell<T>& cell, const 
   if (!rows.holds(last, b) || rows.resets_at(t, b)) {
     return cell.h0 + static_cast<Offset>(b) * cell.output_stride;
   }
-  return cell.tape_h + (rows.first(last) + b) * cell.hidden;
+  return cell.h_rows + (rows.first(last) + b) * cell.h_stride;
 }
 
 // kPlain: no lengths, packed rows, resets or zoneout.
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
       const T h = cuda::narrow<T>(fresh);
       const Word word = word_of_units(h);
       if (has_row && lane % 8 == 0) {
-        cuda::store_relaxed(reinterpret_cast<Word*>(cell.tape_h + row * hidden + at.unit), word);
+        cuda::store_relaxed(reinterpret_cast<Word*>(cell.h_rows + row * cell.h_stride + at.unit), word);
       }
       // Now what nobody waits for.
       if (has_row) {
@@ -267,9 +267,8 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
         if (at.half == 0) {
           if (cell.tape_c) cell.tape_c[row * hidden + at.unit] = cuda::narrow<T>(c);
           if (cell.c_all) cell.write_cell(cell.c_all, row * hidden + at.unit, c);
-        } else {
-          if (cell.y) cell.y[row * cell.y_stride + at.unit] = h;
-          if (cell.h_all) cell.h_all[row * hidden + at.unit] = h;
+        } else if (cell.h_all) {
+          cell.h_all[row * hidden + at.unit] = h;
         }
       }
       if (holds) {

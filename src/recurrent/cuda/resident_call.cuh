@@ -50,7 +50,8 @@ class ResidentChoice {
       }
     }
     const auto pairs = ResidentWays<T, kPlain>::in_pairs(p_.hidden, backward_);
-    const bool is_fast = (backward_ || tiles >= kTilesOfPairs) && takes_words(p_, step_);
+    const bool takes = takes_words(p_, step_) && has_aligned_h(p_, step_, sizeof(cuda::TwoWords));
+    const bool is_fast = (backward_ || tiles >= kTilesOfPairs) && takes;
     return is_fast && resident_blocks(pairs, 2) >= groups * ranks() ? pairs : in_turn;
   }
   [[nodiscard]] int most_tiles(const ResidentWay<T>& way) const { return way.most_tiles(most_bytes_); }
@@ -89,8 +90,10 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   ResidentParams<T> params{{step.cell[0], step.cell[1]}, ranks, 0, 0, 0, way.shared_steps};
   for (int d = 0; d < directions; ++d) {  // all one-bits: nothing is there yet
     const CudaCell<T>& cell = params.cell[d];
-    const std::size_t entries = cell.at.rows * (backward ? cell.gates_stride : cell.hidden);
-    queue.fill(backward ? cell.dz : cell.tape_h, 0xff, entries * sizeof(T));
+    const bool is_in_first = !backward && cell.h_stride > cell.hidden && d > 0;  // rows of y are both's
+    if (is_in_first) continue;
+    const std::size_t entries = cell.at.rows * (backward ? cell.gates_stride : cell.h_stride);
+    queue.fill(backward ? cell.dz : cell.h_rows, 0xff, entries * sizeof(T));
   }
   cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
   config.cluster = way.cluster;
@@ -119,6 +122,7 @@ template <class T>
 bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
   if constexpr (sizeof(T) == 2) {
     if (!may_be_resident<T>(p) || !queue.status().ok() || has_few_steps(queue, p)) return false;
+    if (!backward && !has_aligned_h(p, step, sizeof(cuda::Word))) return false;
     if (is_plain(p)) return run_resident_as<T, true>(queue, p, step, backward);
     return run_resident_as<T, false>(queue, p, step, backward);
   } else {

@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kRowThreads) h_before_kernel(CudaCell<T> cell,
     T v = cuda::narrow<T>(0);
     if (cell.at.holds(t, b)) {
       if (!cell.at.resets_at(t, b) && cell.at.holds(last, b)) {
-        v = cell.tape_h[(cell.at.first(last) + b) * cell.output + unit];
+        v = cell.h_rows[(cell.at.first(last) + b) * cell.h_stride + unit];
       } else if (h0) {
         v = h0[static_cast<Offset>(b) * cell.output + unit];
       }

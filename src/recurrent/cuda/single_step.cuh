@@ -119,8 +119,7 @@ __device__ __forceinline__ void finish_single_step(const SingleStepParams<T>& p,
   cell.activation.gates(z, values);
   const Sum<T> c = values[1] * before + values[0] * values[2];
   const T h = cuda::narrow<T>(values[3] * cell.activation.squash(c));
-  if (cell.tape_h) cell.tape_h[index] = h;
-  if (cell.y) cell.y[b * cell.y_stride + unit] = h;
+  if (cell.h_rows) cell.h_rows[b * cell.h_stride + unit] = h;
   if (cell.h_all) cell.h_all[index] = h;
   if (p.h_n) p.h_n[index] = h;
   if (cell.c_all) cell.write_cell(cell.c_all, index, c);

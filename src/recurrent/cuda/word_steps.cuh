@@ -100,9 +100,8 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
     put(cell.m + static_cast<Offset>(at.b) * cell.hidden_stride + at.unit);
   } else {
     put((p.place % 2 ? cell.h[0] : cell.h[1]) + static_cast<Offset>(at.b) * cell.output_stride + at.unit);
-    if (cell.tape_h) put(cell.tape_h + entry);
+    if (cell.h_rows) put(cell.h_rows + row * cell.h_stride + at.unit);
     if (cell.h_all) put(cell.h_all + entry);
-    if (cell.y) put(cell.y + row * cell.y_stride + at.unit);
   }
   cells = c;
 #pragma unroll
@@ -188,7 +187,7 @@ bool has_words(const LstmProblem& p, const StepParams<T>& step) {
   if (!is_plain(p) || p.hidden % kWordUnits != 0) return false;
   for (int d = 0; d < directions_of(p); ++d) {
     const CudaCell<T>& cell = step.cell[d];
-    const void* const arrays[] = {cell.bias_ih, cell.bias_hh, cell.y, cell.h_all, cell.dy, cell.dh_all};
+    const void* const arrays[] = {cell.bias_ih, cell.bias_hh, cell.h_rows, cell.h_all, cell.dy, cell.dh_all};
     for (const void* data : std::span(arrays, cell.projects ? 2 : 6)) {
       if (reinterpret_cast<std::uintptr_t>(data) % sizeof(cuda::Word) != 0) return false;
     }

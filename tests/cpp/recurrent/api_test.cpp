@@ -22,12 +22,12 @@ struct Call {
   std::vector<float> numbers = std::vector<float>(1000, 0.1f);
   std::vector<std::int32_t> lengths{3, 1}, starts{0, 2, 3, 4};
   std::uint64_t seed = 1;
-  HostBuffer y{4096}, tape{1 << 16}, workspace{1 << 20};
+  HostBuffer y{4096}, grad_x{4096}, tape{1 << 16}, workspace{1 << 20};
   LstmOutputs outputs;
   LstmGradients gradients;
   LstmWeightGradients of_weights;
   LstmIncoming incoming;
-  const void* read_tape = nullptr;
+  LstmKept kept;
   Workspace given;
   Execution execution;
 
@@ -38,14 +38,14 @@ struct Call {
     weights.ln_ih = weights.ln_hh = weights.ln_cell = weights.ln_cell_bias = numbers.data();
     problem.weights = &weights;
     outputs.y = y.data();
-    gradients.x = y.data();
+    gradients.x = grad_x.data();
     gradients.weights = &of_weights;
-    read_tape = tape.data();
+    kept = {tape.data(), y.data()};
     given = {workspace.data(), 1 << 20};
   }
   [[nodiscard]] Status forward() const { return lstm(problem, outputs, given, execution); }
   [[nodiscard]] Status backward() const {
-    return lstm_backward(problem, read_tape, incoming, gradients, given, execution);
+    return lstm_backward(problem, kept, incoming, gradients, given, execution);
   }
 };
 
@@ -154,6 +154,8 @@ TEST(RecurrentApi, RefusesOutputs) {
   call.outputs.h_n = nullptr;
   call.outputs.tape = static_cast<char*>(call.tape.data()) + 4;
   EXPECT_STREQ(call.forward().argument, "tape");
+  call.outputs.tape = call.tape.data(), call.outputs.y = nullptr;
+  EXPECT_STREQ(call.forward().argument, "y");
   EXPECT_TRUE(call.y.untouched());
 }
 
@@ -166,15 +168,17 @@ TEST(RecurrentApi, RefusesGradients) {
     change(call);
     return std::string(call.backward().argument);
   };
-  EXPECT_EQ(refused([](Call& c) { c.read_tape = nullptr; }), "tape");
+  EXPECT_EQ(refused([](Call& c) { c.kept.tape = nullptr; }), "tape");
+  EXPECT_EQ(refused([](Call& c) { c.kept.y = nullptr; }), "y");
+  EXPECT_EQ(refused([](Call& c) { c.kept.y = misaligned(c); }), "y");
   EXPECT_EQ(refused([](Call& c) { c.gradients.spent_tape = c.y.data(); }), "spent_tape");
   EXPECT_EQ(refused([](Call& c) { c.incoming.y = misaligned(c); }), "grad_y");
   EXPECT_EQ(refused([](Call& c) { c.incoming.h_n = misaligned(c); }), "grad_h_n");
   EXPECT_EQ(refused([](Call& c) { c.incoming.c_n = misaligned(c); }), "grad_c_n");
   EXPECT_EQ(refused([](Call& c) { c.incoming.h_all = misaligned(c); }), "grad_h_all");
   EXPECT_EQ(refused([](Call& c) { c.incoming.c_all = misaligned(c); }), "grad_c_all");
-  EXPECT_EQ(refused([](Call& c) { c.gradients.h0 = c.y.data(); }), "grad_h0");
-  EXPECT_EQ(refused([](Call& c) { c.gradients.c0 = c.y.data(); }), "grad_c0");
+  EXPECT_EQ(refused([](Call& c) { c.gradients.h0 = c.grad_x.data(); }), "grad_h0");
+  EXPECT_EQ(refused([](Call& c) { c.gradients.c0 = c.grad_x.data(); }), "grad_c0");
   EXPECT_EQ(refused([](Call& c) { c.of_weights.ih = c.of_weights.hh = c.y.data(); }), "grad_weight_hh");
 }
 

@@ -109,6 +109,10 @@ void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned sh
       EXPECT_EQ(without.out.h_n, run.out.h_n);
       EXPECT_EQ(without.out.c_n, run.out.c_n);
       EXPECT_EQ(runner.run().bits, run.bits);
+      runner.wants_y = false;
+      EXPECT_EQ(runner.run(false).out.h_n, run.out.h_n);
+      runner.wants_y = true, runner.before_y = 1;  // no word of y can be waited for
+      expect_close(given, runner.run(), tolerance);
     }
   }
   unsigned seed = 200;

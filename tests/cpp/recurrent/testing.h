@@ -191,6 +191,8 @@ class LstmRunnerIn {
 
   LstmProblem& problem() { return problem_; }
   bool spends_tape = false;  // the backward pass may write to it
+  std::size_t before_y = 0;  // entries in front of y, which then begins within a word
+  bool wants_y = true;       // without a tape
 
   // Packs the weights for the calls to come.
   void pack() {
@@ -206,31 +208,37 @@ class LstmRunnerIn {
     const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();
     const std::size_t size = size_of(case_.dtype), cell_size = size_of(case_.cell_dtype);
     const bool states = case_.with_states;
-    const Buffer y(rows * P * r.directions() * size), h_n(cells * B * P * size),
+    const std::size_t y_entries = rows * P * r.directions();
+    const Buffer all_y((before_y + y_entries) * size), h_n(cells * B * P * size),
         c_n(cells * B * H * cell_size);
+    void* const y = static_cast<char*>(all_y.data()) + before_y * size;
     const Buffer h_all(states ? cells * rows * P * size : 0),
         c_all(states ? cells * rows * H * cell_size : 0);
     const Buffer tape(with_tape ? lstm_tape_bytes(problem_, execution_) : 0);
-    LstmOutputs out{y.data(), h_n.data(), c_n.data()};
+    LstmOutputs out{wants_y ? y : nullptr, h_n.data(), c_n.data()};
     if (states) out.h_all = h_all.data(), out.c_all = c_all.data();
     if (with_tape) out.tape = tape.data();
     const std::size_t bytes = lstm_workspace_bytes(problem_, out, execution_);
     const Buffer workspace(bytes);
     result.status = lstm(problem_, out, {workspace.data(), bytes}, execution_);
     if (!result.status.ok()) return result;
-    result.out.y = spread(take(result, case_.dtype, y, rows * P * r.directions()), 1, P * r.directions());
+    if (wants_y) {
+      std::vector<double> v = take(result, case_.dtype, all_y, before_y + y_entries);
+      v.erase(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(before_y));
+      result.out.y = spread(v, 1, P * r.directions());
+    }
     result.out.h_n = take(result, case_.dtype, h_n, cells * B * P);
     result.out.c_n = take(result, case_.cell_dtype, c_n, cells * B * H);
     if (states) {
       result.out.h_all = spread(take(result, case_.dtype, h_all, cells * rows * P), cells, P);
       result.out.c_all = spread(take(result, case_.cell_dtype, c_all, cells * rows * H), cells, H);
     }
-    if (with_tape) backward(result, tape.data());
+    if (with_tape) backward(result, {tape.data(), y});
     return result;
   }
 
  private:
-  void backward(LstmRun& result, const void* tape) {
+  void backward(LstmRun& result, const LstmKept& kept) {
     const reference::Lstm& r = case_.problem;
     const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();
     const std::size_t size = size_of(case_.dtype), cell_size = size_of(case_.cell_dtype);
@@ -260,10 +268,10 @@ class LstmRunnerIn {
       }
     }
     LstmGradients gradients{x.data(), h0.data(), c0.data(), to.data()};
-    if (spends_tape) gradients.spent_tape = const_cast<void*>(tape);
+    if (spends_tape) gradients.spent_tape = const_cast<void*>(kept.tape);
     const std::size_t bytes = lstm_backward_workspace_bytes(problem_, gradients, execution_);
     const Buffer workspace(bytes);
-    result.status = lstm_backward(problem_, tape, incoming, gradients, {workspace.data(), bytes}, execution_);
+    result.status = lstm_backward(problem_, kept, incoming, gradients, {workspace.data(), bytes}, execution_);
     if (!result.status.ok()) return;
     result.gradients.x = spread(take(result, case_.dtype, x, rows * r.input), 1, r.input);
     result.gradients.h0 = take(result, case_.dtype, h0, cells * B * P);

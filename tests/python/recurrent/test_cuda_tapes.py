@@ -68,7 +68,7 @@ def test_memory_and_graphs(cuda: torch.device) -> None:
     before = torch.cuda.memory_allocated()
     results = step()
     own = torch.cuda.max_memory_allocated() - before - sum(r.nbytes for r in results)
-    assert own <= 7 * factor.nbytes
+    assert own <= 6 * factor.nbytes  # of them 5 in the tape: h is y
     del results
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

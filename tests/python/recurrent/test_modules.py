@@ -186,10 +186,13 @@ def test_opcheck() -> None:
         torch.library.opcheck(ops.lstm.default, (*inputs, True, True), settings, test_utils=OPCHECK_OF_SAVED)
         *outputs, tape = (t.detach() for t in ops.lstm(*inputs, True, True, **settings))
         flags = (True, True, True, True)
-        torch.library.opcheck(ops.lstm_backward.default, (*plain[:-1], tape, *outputs, *flags), settings)
+        kept = (outputs[0], tape)
+        torch.library.opcheck(ops.lstm_backward.default, (*plain[:-1], *kept, *outputs, *flags), settings)
         flags = (False, True, False, False)
         torch.library.opcheck(
-            ops.lstm_backward.default, (*plain[:-1], tape, None, *outputs[1:3], None, None, *flags), settings
+            ops.lstm_backward.default,
+            (*plain[:-1], *kept, None, *outputs[1:3], None, None, *flags),
+            settings,
         )
 
 
@@ -226,6 +229,20 @@ def test_tapes_have_the_size_that_fake_tensors_are_told(dtype: torch.dtype, opti
         with FakeTensorMode():
             fake = tape_of(LSTM(5, hidden, 2, dtype=dtype, **options), torch.randn(7, 3, 5).to(dtype))
         assert real == fake
+
+
+def test_h_of_the_last_layer_is_kept_once() -> None:
+    """As y. The tape has gates and c of each row, and h of the layers below."""
+    for layers in (1, 2):
+        y = LSTM(16, 16, layers, bidirectional=True)(torch.randn(12, 8, 16))[0]
+        saved = [t for t in y.grad_fn.saved_tensors if t is not None]
+        assert any(t.data_ptr() == y.data_ptr() and t.shape == y.shape for t in saved)
+        tape = next(t for t in saved if t.dtype == torch.uint8)
+        assert tape.numel() == (5 * layers + layers - 1) * y.nbytes
+        with torch.no_grad():
+            y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
