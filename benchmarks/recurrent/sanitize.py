@@ -33,6 +33,8 @@ CASES = [
             Size(3, 2, 8, 1028, options="lengths"),
         )
     ),
+    # More steps than the ring of dz has slots.
+    Size(36, 3, 8, 516, dtype="float16"),
     # Layers at once.
     Size(40, 3, 5, 20, 2, dtype="float16"),
     # Launches per step.
@@ -66,6 +68,7 @@ SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for r
 # So many rows (of 132 multiprocessors) that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
 # a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
+    Size(36, 100, 8, 520, dtype="float16"),
     Size(2, 968, 8, 132, dtype="float32"),
     *(Size(2, 488, 8, 132, 2, P=7, dtype=dtype) for dtype in _DTYPES[2:]),
     # Launches per step whose blocks have more rows.

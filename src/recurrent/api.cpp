@@ -261,7 +261,9 @@ std::size_t lstm_backward_workspace_bytes(const LstmProblem& problem, const Lstm
                                           const Execution& execution) {
   if (!is_valid(problem, execution)) return 0;
 #if WARPALIGN_HAS_CUDA
-  if (!is_host(execution)) return detail::recurrent::backward_workspace_bytes_cuda(problem, gradients);
+  if (!is_host(execution)) {
+    return detail::recurrent::backward_workspace_bytes_cuda(problem, gradients, execution);
+  }
 #endif
   return detail::recurrent::backward_workspace_bytes_cpu(problem, gradients, execution);
 }

@@ -40,7 +40,7 @@ Status pack_cuda(const LstmProblem&, void* packed, const Execution&);
 std::size_t tape_bytes_cuda(const LstmProblem&);
 std::size_t workspace_bytes_cuda(const LstmProblem&, const LstmOutputs&);
 Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
-std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&);
+std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&, const Execution&);
 Status backward_cuda(const LstmProblem&, const LstmKept&, const LstmIncoming&, const LstmGradients&,
                      Workspace, const Execution&);
 

@@ -318,7 +318,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel* kernel, const 
     if (attribute.id == cudaLaunchAttributeClusterDimension)
       size = static_cast<int>(attribute.val.clusterDim.x);
   }
-  const int most = simt::limits_of(reinterpret_cast<const void*>(kernel)).large_clusters ? 16 : 8;
+  const bool large = simt::limits_of(reinterpret_cast<const void*>(kernel)).large_clusters;
+  const int most = large ? simt::device.largest_cluster : 8;
   if (size > most) return simt_return(cudaErrorInvalidClusterSize);
   *clusters = simt::blocks_of_multiprocessor(config->dynamicSmemBytes) * simt::device.multiprocessors / size;
   return cudaSuccess;

@@ -94,8 +94,12 @@ class BackwardCall {
     cell.dc = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
-    in_place_ = out_.spent_tape && !p_.layer_norm && !sweeps_on_grid<T>(p_) && s.gates_stride == 4 * s.hidden;
+    const Exchange exchange = chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_);
+    in_place_ = out_.spent_tape && !p_.layer_norm && exchange != Exchange::kWholeRows &&
+                s.gates_stride == 4 * s.hidden;
     cell.dz = take_if<T>(!in_place_, arena_, s.rows * s.gates_stride);
+    cell.dz_ring = take_if<T>(exchange == Exchange::kRing, arena_, ring_entries<T>(p_));
+    cell.ring_arrivals = take_if<int>(exchange == Exchange::kRing, arena_, most_groups(p_));
     cell.dz_x = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
     cell.dz_h = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
     cell.carried = take_if<T>(may_take_products<T>(p_), arena_, s.batch * s.hidden);
@@ -122,7 +126,7 @@ class BackwardCall {
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
     if (in_place_) cell.dz = cell.dz_x = cell.dz_h = cell.gates;
-    cell.carried = own.carried;
+    cell.carried = own.carried, cell.dz_ring = own.dz_ring, cell.ring_arrivals = own.ring_arrivals;
     cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
     cell.dy = is_last(p_, layer) ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
     cell.dy_stride = static_cast<Offset>(directions_of(p_) * s.output);
@@ -155,7 +159,7 @@ class BackwardCall {
     const int directions = directions_of(p_);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
     if (run_on_clusters(queue, p_, *plan_, params, places)) return;
-    if (chunk_ == 0 && !in_place_ && run_resident(queue, p_, params, true)) return;
+    if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && takes_projected_products(queue, p_, params)) {
         return sweep_back_by_projected_products(queue, p_, params);

@@ -35,8 +35,9 @@ Status forward_cuda(const LstmProblem& p, const LstmOutputs& out, Workspace work
   return with_path(p, [&](auto path) { return path.forward(p, out, workspace, execution); });
 }
 
-std::size_t backward_workspace_bytes_cuda(const LstmProblem& p, const LstmGradients& gradients) {
-  return with_path(p, [&](auto path) { return path.backward_workspace_bytes(p, gradients); });
+std::size_t backward_workspace_bytes_cuda(const LstmProblem& p, const LstmGradients& gradients,
+                                          const Execution& execution) {
+  return with_path(p, [&](auto path) { return path.backward_workspace_bytes(p, gradients, execution); });
 }
 
 Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,

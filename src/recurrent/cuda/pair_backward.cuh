@@ -22,12 +22,13 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_backward_kernel(Resi
     return unit < cell.hidden ? cell.hh_across + static_cast<Offset>(unit) * depth : nullptr;
   });
   __syncthreads();  // the places become those of sums
-  const PairGradient<T, kPlain> gradient(cell, rows, at);
+  const WholeRows<T> exchange(cell, words_of_lane(cell, at));
+  const PairGradient<T, kPlain, WholeRows<T>> gradient(cell, rows, at, exchange);
   for (int pair = 0; pair < pairs; ++pair) own[pair * kResidentThreads + thread] = gradient.first(pair);
   for (int place = 0; place <= steps; ++place) {
     for (int pair = 0; pair < pairs; ++pair) {
       const auto asked = gradient.ask(place, pair);
-      const RowPair<T> from = rows_of_dz(cell, rows, at, place, pair, 0);
+      const RowPair<T> from = rows_of_dz(cell, rows, at, exchange, place, pair, 0);
       typename Weights::Sums sums[2] = {};
       typename Weights::Asked words;
       weights.ask(from.of, words);

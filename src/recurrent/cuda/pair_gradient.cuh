@@ -5,7 +5,38 @@
 
 namespace warpalign::detail::recurrent {
 
-template <class T, bool kPlain>
+// dz handed to other blocks where it belongs: rows that start as all one-bits.
+template <class T>
+class WholeRows {
+ public:
+  // lane: where the lane's words lie in a row
+  __device__ __forceinline__ WholeRows(const CudaCell<T>& cell, Offset lane)
+      : cell_(cell), dz_of_lane_(cell.dz + lane) {}
+
+  // Row `row` of all steps, which is row b of the batch at the step `place`.
+  __device__ __forceinline__ const T* at(int /*place*/, int /*b*/, Offset row) const {
+    return cell_.dz + row * cell_.gates_stride;
+  }
+  // The lane's word of it. exists: the lane has a unit of row b.   has_row: at this step, too
+  __device__ __forceinline__ void put(int /*place*/, int /*b*/, bool /*exists*/, bool has_row, Offset row,
+                                      Word word) const {
+    if (has_row) cuda::store_relaxed(reinterpret_cast<Word*>(dz_of_lane_ + row * cell_.gates_stride), word);
+  }
+
+ private:
+  const CudaCell<T>& cell_;
+  T* dz_of_lane_;
+};
+
+// Where a lane's words lie in a row of gates: of four neighbouring units each lane has one gate of them.
+template <class T>
+__device__ __forceinline__ Offset words_of_lane(const CudaCell<T>& cell, const PairPlace& at) {
+  const UnitLanes<2, 4> lanes;
+  return static_cast<Offset>(lanes.unit) * cell.hidden + at.unit - lanes.unit;
+}
+
+// Exchange: WholeRows or GradientRing.
+template <class T, bool kPlain, class Exchange>
 class PairGradient {
  public:
   using Rows = std::decay_t<decltype(rows_of<kPlain>(StepRows{}))>;
@@ -19,11 +50,14 @@ class PairGradient {
     bool has_row, holds, resets;
   };
 
-  __device__ __forceinline__ PairGradient(const CudaCell<T>& cell, const Rows& rows, const PairPlace& at)
-      : cell_(cell), rows_(rows), at_(at), has_unit_(at.unit < cell.hidden) {
-    const Offset offset = static_cast<Offset>(lanes_.unit) * cell.hidden + at.unit - lanes_.unit;
-    gates_of_lane_ = cell.gates + offset, dz_of_lane_ = cell.dz + offset;
-  }
+  __device__ __forceinline__ PairGradient(const CudaCell<T>& cell, const Rows& rows, const PairPlace& at,
+                                          const Exchange& exchange)
+      : cell_(cell),
+        rows_(rows),
+        at_(at),
+        exchange_(exchange),
+        has_unit_(at.unit < cell.hidden),
+        gates_of_lane_(cell.gates + words_of_lane(cell, at)) {}
 
   // dh and dc that the sweep begins with.
   __device__ __forceinline__ OwnState first(int pair) const {
@@ -96,9 +130,7 @@ class PairGradient {
 #pragma unroll
     for (float& v : dz) v = a.holds ? v : 0.0f;
     const Word word = lanes_.transpose(narrow_word<T>(dz));
-    if (a.has_row) {
-      cuda::store_relaxed(reinterpret_cast<Word*>(dz_of_lane_ + a.row * cell_.gates_stride), word);
-    }
+    exchange_.put(place, b, has_unit_ && b != at_.kNoRow, a.has_row, a.row, word);
     if (a.holds) {
       state = {keep_h * all, keep_c * dc + dcell * f};
       if (a.resets) {
@@ -114,24 +146,24 @@ class PairGradient {
   const CudaCell<T>& cell_;
   const Rows& rows_;
   const PairPlace& at_;
+  const Exchange& exchange_;
   const bool has_unit_;
-  const UnitLanes<2, 4> lanes_;  // of four neighbouring units each have one gate of them
-  const T* gates_of_lane_;
-  T* dz_of_lane_;
+  const UnitLanes<2, 4> lanes_;
+  const T* const gates_of_lane_;
 };
 
 // Where this lane's rows of dz begin that the product at `place` reads.
-template <class T, class Rows>
+template <class T, class Rows, class Exchange>
 __device__ __forceinline__ RowPair<T> rows_of_dz(const CudaCell<T>& cell, const Rows& rows,
-                                                 const PairPlace& at, int place, int pair,
-                                                 Offset first_gate) {
+                                                 const PairPlace& at, const Exchange& exchange, int place,
+                                                 int pair, Offset first_gate) {
   const int later = cell.step_back_at(place - 1), lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   RowPair<T> from{};
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     const int source = at.batch_row(2 * pair, 8 * n + lane / 4);
     if (place <= cell.at.steps && rows.has_row(later, source)) {
-      from.of[n] = cell.dz + (rows.first(later) + source) * cell.gates_stride + first_gate;
+      from.of[n] = exchange.at(place - 1, source, rows.first(later) + source) + first_gate;
     }
   }
   return from;

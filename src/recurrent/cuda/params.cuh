@@ -196,11 +196,13 @@ struct CudaCell {
   Real *dc, *dc0;  // (B, H)
   Real* dm;        // (B, H)
   T* dz;           // (rows, gates_stride): by z
-  T *dz_x, *dz_h;  // the same, by W x and by R h: dz without layer norm
-  T* carried;      // (B, H): R^T dz of the step swept before. Steps by products
-  T* dh_new;       // (rows, output_stride): by h~. Projection
-  T* dv;           // (rows, H): by LN(c~). Layer norm
-  T* m_rows;       // (rows, H): o u(c~). Projection
+  T* dz_ring;      // (slots, B, gates_stride): of the last steps. Sweep of the whole grid, as the next one
+  int* ring_arrivals;  // of each group
+  T *dz_x, *dz_h;      // the same, by W x and by R h: dz without layer norm
+  T* carried;          // (B, H): R^T dz of the step swept before. Steps by products
+  T* dh_new;           // (rows, output_stride): by h~. Projection
+  T* dv;               // (rows, H): by LN(c~). Layer norm
+  T* m_rows;           // (rows, H): o u(c~). Projection
 
   // Entries of states that have the cell's dtype.
   __device__ __forceinline__ Real read_cell(const void* from, Offset index) const {
@@ -239,7 +241,7 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
       cell.h[1],   cell.h0,        cell.c,     cell.c0,        cell.raw,     cell.m,       cell.gates,
       cell.tape_c, cell.h_rows,    cell.h_all, cell.c_all,     cell.dy,      cell.dh_all,  cell.dc_all,
       cell.dh,     cell.dh0,       cell.dc,    cell.dc0,       cell.dm,      cell.dz,      cell.dz_x,
-      cell.dz_h,   cell.dh_new,    cell.dv,    cell.m_rows};
+      cell.dz_h,   cell.dh_new,    cell.dv,    cell.m_rows,    cell.dz_ring};
 #pragma unroll
   for (const void* array : arrays) __builtin_assume(__isGlobal(array));
 #endif

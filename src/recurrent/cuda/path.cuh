@@ -43,8 +43,9 @@ Status CudaPath<T>::forward(const LstmProblem& p, const LstmOutputs& out, Worksp
 }
 
 template <class T>
-std::size_t CudaPath<T>::backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients) {
-  return BackwardCall<T>(p, {}, {}, gradients, {}, {}).bytes();
+std::size_t CudaPath<T>::backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients,
+                                                  const Execution& execution) {
+  return BackwardCall<T>(p, {}, {}, gradients, execution, {}).bytes();
 }
 
 template <class T>

@@ -15,7 +15,8 @@ struct CudaPath {
   static std::size_t workspace_bytes(const LstmProblem& p, const LstmOutputs& out);
   static Status forward(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
                         const Execution& execution);
-  static std::size_t backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients);
+  static std::size_t backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients,
+                                              const Execution& execution);
   static Status backward(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                          const LstmGradients& gradients, Workspace workspace, const Execution& execution);
 };

@@ -14,6 +14,13 @@ bool may_be_resident(const LstmProblem& p) {
          p.hidden <= kMostResidentHidden;
 }
 
+// Elements of the ring of a backward sweep, which has a group for a tile of rows at most.
+template <class T>
+std::size_t ring_entries(const LstmProblem& p) {
+  return ring_slots(p.steps) * CudaSizes<T>(p).batch * CudaSizes<T>(p).gates_stride;
+}
+inline std::size_t most_groups(const LstmProblem& p) { return cuda::div_up(p.batch, 8); }
+
 // Chooses the way of a layer's sweep on the current device.
 template <class T, bool kPlain>
 class ResidentChoice {
@@ -84,16 +91,21 @@ template <class T, bool kPlain>
 bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
   ResidentChoice<T, kPlain> choice(queue, p, step, backward);
   const ResidentWay<T> way = choice.choose();
-  if (!way.kernel) return false;
+  const bool by_ring = backward && way.cluster > 1,
+             in_place = backward && step.cell[0].dz == step.cell[0].gates;
+  if (!way.kernel || by_ring != (step.cell[0].dz_ring != nullptr) || (in_place && !by_ring)) return false;
   const int directions = directions_of(p), all_tiles = cuda::div_up(p.batch, 8);
   const int ranks = cuda::div_up(choice.ranks(), way.cluster) * way.cluster;
   ResidentParams<T> params{{step.cell[0], step.cell[1]}, ranks, 0, 0, 0, way.shared_steps};
   for (int d = 0; d < directions; ++d) {  // all one-bits: nothing is there yet
     const CudaCell<T>& cell = params.cell[d];
-    const bool is_in_first = !backward && cell.h_stride > cell.hidden && d > 0;  // rows of y are both's
-    if (is_in_first) continue;
-    const std::size_t entries = cell.at.rows * (backward ? cell.gates_stride : cell.h_stride);
-    queue.fill(backward ? cell.dz : cell.h_rows, 0xff, entries * sizeof(T));
+    if (by_ring) {
+      queue.fill(cell.dz_ring, 0xff, ring_entries<T>(p) * sizeof(T));
+    } else if (backward) {
+      queue.fill(cell.dz, 0xff, cell.at.rows * cell.gates_stride * sizeof(T));
+    } else if (d == 0 || cell.h_stride == cell.hidden) {  // rows of y are both directions'
+      queue.fill(cell.h_rows, 0xff, cell.at.rows * cell.h_stride * sizeof(T));
+    }
   }
   cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
   config.cluster = way.cluster;
@@ -103,6 +115,9 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
     params.groups = std::min(cuda::div_up(left, params.tiles), choice.most_groups());
     config.shared_bytes = way.bytes(params.tiles);
     config.blocks = directions * params.groups * ranks;
+    for (int d = 0; d < directions && by_ring; ++d) {
+      queue.clear(params.cell[d].ring_arrivals, params.groups * sizeof(int));
+    }
     const Status status = queue.launch_cooperative(*way.kernel, config, params);
     if (!status.ok() && params.first_tile == 0) return false;
     queue.fail(status);
@@ -111,10 +126,21 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   return true;
 }
 
-// Whether a layer's sweeps are those of the whole grid on the current device.
+// Who hands dz on in a layer's backward sweep on the current device.
+enum class Exchange { kNone, kWholeRows, kRing };
 template <class T>
-bool sweeps_on_grid(const LstmProblem& p) {
-  return may_be_resident<T>(p) && !(plan_clusters<T>(p, false).kernel && plan_clusters<T>(p, true).kernel);
+Exchange exchange_of(Queue& queue, const LstmProblem& p) {
+  if constexpr (sizeof(T) == 2) {
+    if (!may_be_resident<T>(p) || has_few_steps(queue, p) || plan_clusters<T>(p, true).kernel) {
+      return Exchange::kNone;
+    }
+    const StepParams<T> any{};
+    const ResidentWay<T> way = is_plain(p) ? ResidentChoice<T, true>(queue, p, any, true).choose()
+                                           : ResidentChoice<T, false>(queue, p, any, true).choose();
+    return !way.kernel ? Exchange::kNone : way.cluster > 1 ? Exchange::kRing : Exchange::kWholeRows;
+  } else {
+    return Exchange::kNone;
+  }
 }
 
 // Enqueues the sweep of a layer; false: it needs a launch per step.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cuda/cluster.cuh"
+#include "recurrent/cuda/gradient_ring.cuh"
 #include "recurrent/cuda/pair_gradient.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
   const int part = cuda::cluster_rank(), first_rank = at.rank - part;
   const Offset first_gate = static_cast<Offset>(part) * (4 / kSplit) * hidden;
   const int pairs = (p.tiles + 1) / 2;
+  const GradientRing<T> ring(cell, words_of_lane(cell, at), at.group, p.ranks);
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
   using Pair = SplitPair<kSplit>;
   Pair* const exchange = reinterpret_cast<Pair*>(partials + partials_of_pair(kSplit));
@@ -44,7 +46,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
     const int unit = (first_rank + m) * kOwnUnits + r;
     return unit < hidden ? cell.hh_across + static_cast<Offset>(unit) * stride + first_gate : nullptr;
   });
-  const PairGradient<T, kPlain> gradient(cell, rows, at);
+  const PairGradient<T, kPlain, GradientRing<T>> gradient(cell, rows, at, ring);
   for (int pair = 0; pair < pairs; ++pair) own[pair * kResidentThreads + thread] = gradient.first(pair);
   // A block that has no units gets no messages.
   constexpr int kBytes = kSplit * Pair::kFloats * static_cast<int>(sizeof(float));
@@ -72,6 +74,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
   typename Weights::Asked words;
   weights.ask(from.of, words);
   for (int place = 0; place <= steps; ++place) {
+    ring.meet(place);
     for (int pair = 0; pair < pairs; ++pair) {
       const auto asked = gradient.ask(place, pair);
       if (place > 0) {
@@ -103,7 +106,8 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
       }
 
       const bool is_last = pair + 1 == pairs;
-      from = rows_of_dz(cell, rows, at, is_last ? place + 1 : place, is_last ? 0 : pair + 1, first_gate);
+      from =
+          rows_of_dz(cell, rows, at, ring, is_last ? place + 1 : place, is_last ? 0 : pair + 1, first_gate);
       if (asks_early) weights.ask(from.of, words);
       float sum = 0;
       if (place > 0 && gets_parts) {

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "checks.h"
+#if WARPALIGN_SIMT
+#include "simt.h"
+#endif
 
 namespace warpalign::test {
 namespace {
@@ -41,6 +44,35 @@ TEST_F(RecurrentTapesCuda, SpentTape) {
   gradients.spent_tape = &tape;
   const std::size_t dz = 100 * 8 * 4 * 64 * 2;
   EXPECT_EQ(lstm_backward_workspace_bytes(p, gradients, execution) + dz, kept);
+}
+
+// Blocks that share units hand dz on in a ring of 32 steps: of so many steps, of one more, and of many. dz
+// lies in memory of its own, or in the tape's place.
+TEST_F(RecurrentTapesCuda, LongSweepsUseSlotsAgain) {
+  struct Case {
+    int steps, batch, hidden;
+  };
+#if WARPALIGN_SIMT
+  simt::device.multiprocessors = 20;
+  simt::device.largest_cluster = 8;  // too few for a sweep on clusters
+  const Case cases[] = {{44, 17, 264}};
+#else
+  const Case cases[] = {{32, 100, 520}, {33, 100, 520}, {44, 100, 520}, {200, 90, 520}, {200, 60, 1032}};
+#endif
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.steps << " " << c.batch << " " << c.hidden);
+    Lstm p = plain(c.steps, c.batch, 6, c.hidden);
+    for (int b = 0; b < c.batch && c.steps > 33; ++b) p.lengths.push_back(c.steps - b * 7 % c.steps);
+    const LstmCase given(p, DType::kFloat16, 6, .25);
+    LstmRunnerIn<DeviceBuffer> runner(given, Execution::cuda(0, nullptr));
+    const LstmRun run = runner.run();
+    expect_close(given, run, 0x1p-7);
+    runner.spends_tape = true;
+    EXPECT_EQ(runner.run().bits, run.bits);
+  }
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
 }
 
 }  // namespace
