@@ -1,7 +1,7 @@
 // The LSTM's CUDA path with a tape that no later call reads.
 #include <gtest/gtest.h>
 
-#include "checks.h"
+#include "cuda_fixture.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
 #endif
@@ -11,12 +11,7 @@ namespace {
 
 using reference::Lstm;
 
-class RecurrentTapesCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_gpu()) GTEST_SKIP() << "no GPU";
-  }
-};
+class RecurrentTapesCuda : public RecurrentCuda {};
 
 // Gradients take the place of what is used up. No bit changes.
 TEST_F(RecurrentTapesCuda, SpentTape) {
@@ -27,7 +22,7 @@ TEST_F(RecurrentTapesCuda, SpentTape) {
     p.projection = variant == 2 ? 8 : 0, p.layer_norm = variant == 3;
     if (variant == 0) p.lengths = {5, 5, 4, 4, 3, 2, 1, 0, 5};
     const LstmCase given(p, DType::kFloat16, 6, .5);
-    LstmRunnerIn<DeviceBuffer> runner(given, Execution::cuda(0, nullptr));
+    CudaRunner runner(given);
     const LstmRun expected = runner.run();
     runner.spends_tape = true;
     const LstmRun run = runner.run();
@@ -64,7 +59,7 @@ TEST_F(RecurrentTapesCuda, LongSweepsUseSlotsAgain) {
     Lstm p = plain(c.steps, c.batch, 6, c.hidden);
     for (int b = 0; b < c.batch && c.steps > 33; ++b) p.lengths.push_back(c.steps - b * 7 % c.steps);
     const LstmCase given(p, DType::kFloat16, 6, .25);
-    LstmRunnerIn<DeviceBuffer> runner(given, Execution::cuda(0, nullptr));
+    CudaRunner runner(given);
     const LstmRun run = runner.run();
     expect_close(given, run, 0x1p-7);
     runner.spends_tape = true;

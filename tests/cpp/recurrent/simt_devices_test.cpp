@@ -1,10 +1,8 @@
 // The CUDA path of the LSTM on devices of other sizes than the one at hand.
 #include <gtest/gtest.h>
 
-#include "cases.h"
-#include "device_buffer.h"
+#include "cuda_fixture.h"
 #include "simt.h"
-#include "testing.h"
 #include "warpalign/kernel_launches.h"
 
 namespace warpalign::test {
@@ -21,7 +19,7 @@ class Devices : public ::testing::Test {
   }
   static void check(const reference::Lstm& p) {
     const LstmCase given(p, DType::kFloat16, 1, .5);
-    expect_close(given, LstmRunnerIn<DeviceBuffer>(given, Execution::cuda(0, nullptr)).run(), 0x1p-8);
+    expect_close(given, CudaRunner(given).run(), 0x1p-8);
   }
 };
 
@@ -118,8 +116,7 @@ TEST_F(Devices, NothingIsReadBehindTensors) {
         p.bidirectional = hidden == 7;
         p.layer_norm = hidden == 16;
         const LstmCase given(p, dtype, 1, .5);
-        expect_close(given, LstmRunnerIn<DeviceBuffer>(given, Execution::cuda(0, nullptr)).run(),
-                     dtype == DType::kFloat16 ? 0x1p-7 : 1e-5);
+        expect_close(given, CudaRunner(given).run(), dtype == DType::kFloat16 ? 0x1p-7 : 1e-5);
       }
     }
   }
@@ -152,8 +149,8 @@ TEST_F(Devices, LayersAtOnce) {
       p.seed = 3;
     }
     const LstmCase given(p, c.dtype, ++seed, .5);
-    LstmRunnerIn<DeviceBuffer> in_turn(given, Execution::cuda(0, nullptr));
-    LstmRunnerIn<DeviceBuffer> at_once(given, Execution::cuda(0, nullptr));
+    CudaRunner in_turn(given);
+    CudaRunner at_once(given);
     at_once.problem().side_streams = {streams, c.streams};
     for (const bool with_tape : {true, false}) {  // with one, backward too
       const LstmRun expected = in_turn.run(with_tape), run = at_once.run(with_tape);

@@ -1,0 +1,127 @@
+// Products that the caller lends to the LSTM's CUDA path: here on the host, which reads the emulator's
+// memory.
+#include <gtest/gtest.h>
+
+#include "cuda_fixture.h"
+#include "simt.h"
+
+namespace warpalign::test {
+namespace {
+
+using reference::Lstm;
+
+class RecurrentProductsCuda : public ::testing::Test {
+ protected:
+  void TearDown() override { simt::device = {}; }
+};
+
+struct Lent {
+  int calls = 0;
+  static bool run(void* context, const MatrixProductCall& call) {
+    ++static_cast<Lent*>(context)->calls;
+    detail::visit_dtype(call.dtype, [&](auto type) { multiply<typename decltype(type)::Type>(call); });
+    return true;
+  }
+  template <class T>
+  static double value(T v) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return v;
+    } else {
+      return static_cast<float>(v);
+    }
+  }
+  template <class T>
+  static void multiply(const MatrixProductCall& call) {
+    const auto* const a = static_cast<const T*>(call.a);
+    const auto* const b = static_cast<const T*>(call.b);
+    for (std::int64_t i = 0; i < call.rows; ++i) {
+      for (std::int64_t j = 0; j < call.columns; ++j) {
+        T& to = static_cast<T*>(call.c)[i * call.c_stride + j];
+        double sum = call.add ? value(to) : 0;
+        for (std::int64_t k = 0; k < call.depth; ++k) {
+          sum += value(a[i * call.a_stride[0] + k * call.a_stride[1]]) *
+                 value(b[k * call.b_stride[0] + j * call.b_stride[1]]);
+        }
+        if constexpr (std::is_floating_point_v<T>) {
+          to = static_cast<T>(sum);
+        } else {
+          to = detail::rounded_to<T>(static_cast<float>(sum));
+        }
+      }
+    }
+  }
+};
+
+// A batch for which blocks would have to take many turns: a product for each step and direction.
+TEST_F(RecurrentProductsCuda, StepsByProducts) {
+  simt::device.multiprocessors = 1;
+  for (const auto& [dtype, ragged] :
+       {std::pair{DType::kFloat16, false}, {DType::kFloat16, true}, {DType::kFloat32, true}}) {
+    const double tolerance = dtype == DType::kFloat16 ? 0x1p-8 : 5e-6;
+    const int batch = dtype == DType::kFloat16 ? 70 : 130;
+    Lstm p = plain(4, batch, 6, 20);
+    p.bidirectional = true;
+    if (ragged) {
+      for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 5);
+      p.resets.assign(4 * batch, 0), p.resets[2 * batch + 9] = p.resets[batch + 3] = 1;
+      p.zoneout_hidden = .25, p.zoneout_cell = .1;
+    }
+    const LstmCase given(p, dtype, 21, .5);
+    Lent lent;
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.matrix_product = {&Lent::run, &lent};
+    expect_close(given, CudaRunner(given, execution).run(), tolerance);
+    // By direction: 4 steps each way; W x; dx, dW and dR, whose part of h0 is another one where each row has
+    // it before its first step.
+    const int calls = 2 * (4 + 4 + (ragged ? 4 : 5));
+    EXPECT_EQ(lent.calls, calls);
+    execution.batch_invariant = true;
+    expect_close(given, CudaRunner(given, execution).run(), tolerance);
+    EXPECT_EQ(lent.calls, calls);
+  }
+}
+
+// The same with a projection: two products a step. Without a tape h of all steps is kept too.
+TEST_F(RecurrentProductsCuda, ProjectedStepsByProducts) {
+  simt::device.multiprocessors = 1;
+  for (const int projection : {5, 8}) {
+    SCOPED_TRACE(projection);
+    Lstm p = plain(4, 66, 6, 12);
+    p.bidirectional = projection == 5, p.layers = 2;
+    p.projection = projection;
+    if (projection == 8) p.dropout = .3, p.training = true, p.seed = 5;
+    const LstmCase given(p, DType::kFloat16, 21, .5);
+    Lent lent;
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.matrix_product = {&Lent::run, &lent};
+    CudaRunner runner(given, execution);
+    const LstmRun with = runner.run();
+    expect_close(given, with, 0x1p-8);
+    // By layer and direction: 2 products of 4 steps each way; W x; dx, dW, dR twice, and dW_hr.
+    EXPECT_EQ(lent.calls, 2 * (projection == 5 ? 2 : 1) * (8 + 8 + 6));
+    const LstmRun without = runner.run(false);
+    EXPECT_EQ(with.out.y, without.out.y);
+    EXPECT_EQ(with.out.h_n, without.out.h_n);
+    EXPECT_EQ(with.out.h_all, without.out.h_all);
+  }
+}
+
+TEST_F(RecurrentProductsCuda, ProductsAreLent) {
+  Lstm p = plain(5, 4, 9, 21);
+  p.layers = 2, p.bidirectional = true, p.projection = 10;
+  const LstmCase given(p, DType::kFloat64, 9);
+  Lent lent;
+  Execution execution = Execution::cuda(0, nullptr);
+  execution.matrix_product = {&Lent::run, &lent};
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64Tolerance);
+  EXPECT_EQ(lent.calls, 4 * 6);  // by layer and direction: W x; dx, dW, dR of h and of h0, dW_hr
+  execution.batch_invariant = true;
+  expect_close(given, CudaRunner(given, execution).run(), kFloat64Tolerance);
+  EXPECT_EQ(lent.calls, 4 * 6);
+  execution.batch_invariant = false;
+  execution.matrix_product.run = [](void*, const MatrixProductCall&) { return false; };
+  EXPECT_EQ(CudaRunner(given, execution).run().status.code, StatusCode::kDeviceError);
+}
+
+}  // namespace
+}  // namespace warpalign::test
