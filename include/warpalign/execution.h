@@ -30,12 +30,12 @@ enum class Device { kHost, kCuda };
 //   soft_dtw(), squared distances of 17 features on   three products of TF32      one product of TF32
 //   sinkhorn(), squared distances of 5 features on    two binary16 numbers of a   one binary16 number of a
 //                                                     coordinate: three products  coordinate
-//   lstm(), transducer                                as kHighest                 as kHighest
+//   transducer_joint() and its gradient, products     three products of TF32      one product of TF32
 //
-// TF32 has 11 bits of mantissa, as binary16 has, and float32's exponents; sinkhorn() scales points first. A
+// TF32 has float32's exponents and 11 bits of mantissa, as binary16 has. sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
-  kHighest,  // in float32; soft_dtw()'s gradients may be three products of TF32 where these do not cancel
+  kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh
   kHigh,     // by three products of halves of a number: rounding errors of float32's class
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };

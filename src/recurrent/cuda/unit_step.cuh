@@ -24,7 +24,7 @@ constexpr bool kHasUnits = sizeof(T) < 8;
 // Tiles of 8 rows of the batch that a block has: of small batches, and of larger ones.
 constexpr int kRowTiles = 2, kWideRowTiles = 4;
 constexpr int kFewestPieces = 16;  // of depth: two for each warp; less would be padding for the most part
-// Tiles of a block: each of its threads then finishes an item at most.
+// The most tiles of a block. Its threads then finish one item each, or two where blocks are wide.
 template <class Task>
 constexpr int kMostTiles = Task::kRows;
 
@@ -34,8 +34,8 @@ struct UnitShare {
   int blocks;  // of a cluster
   int stacks;  // of so many tiles: all rows of weights
 
-  // Of a product of so many rows of weights and pieces of depth. most_tiles: of a block. least_stacks: fewer
-  // leave multiprocessors idle. clusters: whether the device has them.
+  // A product has `rows` rows of weights, and a depth of `pieces`. A block gets `most_tiles` tiles at most.
+  // Fewer stacks than `least_stacks` leave multiprocessors idle. `clusters`: whether the device has them.
   static UnitShare of(int rows, int pieces, int most_tiles, int multiprocessors, int least_stacks,
                       bool clusters) {
     const auto stacks = [&](int tiles) { return (rows + 16 * tiles - 1) / (16 * tiles); };
@@ -114,7 +114,7 @@ struct alignas(4 * kRows) ItemSums {
 template <class T, class Task, int kTiles>
 __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T> p, UnitShare share) {
   constexpr bool kIsWide = kTiles > kRowTiles;
-  constexpr int kUnitRows = 8 * kTiles;    // of the batch, of a block
+  constexpr int kUnitRows = 8 * kTiles;    // rows of the batch that a block has
   constexpr int kChunk = 8 / kTiles;       // fours of pieces that are read at once
   constexpr int kAhead = kIsWide ? 2 : 4;  // so many of weights are loaded before it waits
   constexpr int kRows = Task::kRows, kRowItems = 16 / kRows;

@@ -387,8 +387,8 @@ class Solver {
   Team& team_;
   Costs costs_;
   double moved_lambda_ = 0;
-  double rounder_ = 0;  // of the last pass of sums
-  double ratio_ = 1;    // of this epsilon and the next step's
+  double rounder_ = 0;  // which split the potentials of the last pass of sums
+  double ratio_ = 1;    // this epsilon over that of the next step
   bool certified_ = false;
 };
 
