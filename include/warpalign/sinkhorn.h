@@ -139,8 +139,8 @@ struct SinkhornTangents {
 // The derivative of every wanted output of sinkhorn() along the tangents. problem.f0, g0 and shift0 are the
 // solution's f, g and shift; problem.epsilon_start and updates are not looked at. The potentials' derivatives
 // solve a linear system with the plan's rows and columns (implicit differentiation of the fixed point), by
-// conjugate gradients on one side, at most problem.max_iterations of them. No N x M table exists but the one
-// of grad_cost.
+// conjugate gradients on one side, at most problem.max_iterations of them. A sum of partial transport is held
+// at its weight where its potential is below -tolerance epsilon. No N x M table exists but that of grad_cost.
 //
 // outputs.iterations: steps of conjugate gradients; error: the residual that is left, relative to the right
 // side; shift: not written. Where balanced transport leaves a constant between f and g open, the derivatives

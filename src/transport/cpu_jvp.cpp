@@ -57,6 +57,8 @@ class Jvp {
     const double bits = kLog2E<double> / s_.epsilon;
     s_.lambda = bits * number(p_.shift0);
     for (int i = 0; i < s_.rows.count; ++i) s_.rows.w[i] -= s_.lambda;
+    settle(s_.rows);
+    settle(s_.columns);
     bind_tangents();
 
     const TangentTotals still = pass({}, nullptr);
@@ -78,6 +80,13 @@ class Jvp {
       *array = arena.take<double>(padded(length));
     }
     of.moves = arena.take<bool>(length);
+  }
+
+  // Symmetric updates of partial transport halve the way to 0 and never arrive there.
+  void settle(const Side& side) const {
+    for (int i = 0; i < side.count && p_.mass > 0; ++i) {
+      if (std::abs(side.w[i]) <= p_.tolerance * kLog2E<double>) side.w[i] = 0;
+    }
   }
 
   // Balanced: a constant between f and g is open.

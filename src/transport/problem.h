@@ -2,6 +2,7 @@
 // checked by api_*.cpp; a path checks only what it alone can know.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "warpalign/kernel_launches.h"
@@ -45,10 +46,14 @@ Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Exec
 // See transport_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);
 
-// The problem as sinkhorn_jvp() sees it: at its own epsilon, without annealing.
+// The problem as sinkhorn_jvp() sees it: at its own epsilon, without annealing. Potentials of partial
+// transport that are 0 within tolerance are 0, and within their rounding too.
 inline SinkhornProblem at_the_solution(const SinkhornProblem& p) {
   SinkhornProblem of = p;
   of.epsilon_start = 0;
+  const double ulp = p.dtype == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
+                                                : std::numeric_limits<float>::epsilon();
+  of.tolerance = std::max(p.tolerance, 16 * ulp);
   return of;
 }
 

@@ -67,13 +67,22 @@ class Jvp {
     s_.lambda = bits * number(p_.tangents.shift);
     for_points(rows_, team_, [&](int i) {
       if (!isinf(rows_.current()[i])) rows_.current()[i] -= s_.lambda;
+      settle(rows_.current()[i]);
       at(rows_, Array::kPotential, i) = 0;
     });
-    for_points(columns_, team_, [&](int j) { at(columns_, Array::kPotential, j) = 0; });
+    for_points(columns_, team_, [&](int j) {
+      settle(columns_.current()[j]);
+      at(columns_, Array::kPotential, j) = 0;
+    });
     rows_.top = static_cast<float>(rows_.top + abs(s_.lambda)) * 1.000001f;
     numbers_ = {0, number(p_.tangents.epsilon), number(p_.tangents.log_scale)};
     team_.barrier();
     pass_ = s_.pass_at_current();
+  }
+
+  // Symmetric updates of partial transport halve the way to 0 and never arrive there.
+  __device__ __forceinline__ void settle(double& w) const {
+    if (is_partial() && abs(w) <= p_.tolerance * kLog2E<double>) w = 0;
   }
 
   // Ratios and how they move, and the plan's totals.

@@ -48,6 +48,7 @@ struct Case {
   CostKind kind;
   double rho_a, rho_b, mass;
   TransportReference reference;
+  SinkhornUpdates updates = SinkhornUpdates::kAlternating;
 };
 
 constexpr int kBatch = 2, kN = 19, kM = 17, kDim = 3;
@@ -89,6 +90,7 @@ SinkhornProblem problem_of(const Inputs& of, const Case& c) {
   p.epsilons = of.epsilons.data();
   p.mass = c.mass;
   p.reference = c.reference;
+  p.updates = c.updates;
   p.max_iterations = 4000;
   p.tolerance = 1e-14;
   return p;
@@ -166,6 +168,8 @@ const Case kCases[] = {
     {"one side free", CostKind::kL1, kHard, 0.0, 0, kProduct},
     {"partial", CostKind::kCosine, kHard, kHard, 0.3, kProduct},
     {"counting", CostKind::kHuber, 1.0, kHard, 0, TransportReference::kCounting},
+    {"partial, symmetric", CostKind::kCosine, kHard, kHard, 0.3, TransportReference::kCounting,
+     SinkhornUpdates::kSymmetric},
 };
 
 class SinkhornJvp : public testing::TestWithParam<Case> {};

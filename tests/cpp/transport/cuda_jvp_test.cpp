@@ -31,6 +31,7 @@ struct Case {
   double rho_a, rho_b, mass;
   TransportReference reference;
   bool ragged = true;
+  SinkhornUpdates updates = SinkhornUpdates::kAlternating;
 };
 
 // Everything that goes into a call; a batch of two.
@@ -90,6 +91,7 @@ SinkhornProblem problem_of(const Case& c) {
   p.b.strength = c.rho_b;
   p.mass = c.mass;
   p.reference = c.reference;
+  p.updates = c.updates;
   p.max_iterations = 400;
   p.tolerance = 1e-14;
   return p;
@@ -246,6 +248,8 @@ TEST_F(SinkhornJvpCuda, EveryOutputOfRelaxedProblems) {
 
 TEST_F(SinkhornJvpCuda, EveryOutputOfPartialTransport) {
   check({30, 66, 3, CostKind::kCosine, kHard, kHard, 0.1, kProduct});
+  // Potentials of points with less than their weight are near 0 then.
+  check({30, 66, 3, CostKind::kCosine, kHard, kHard, 0.1, kCounting, true, SinkhornUpdates::kSymmetric});
 }
 
 // Masses must be equal: weights are uniform.
