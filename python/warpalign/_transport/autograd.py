@@ -164,22 +164,7 @@ class _Jvp(torch.autograd.Function):
 
 
 def _moved(along: Tangents, solved: Solved, wanted: tuple[bool, ...], settings: tuple[Any, ...]) -> Moved:
-    return Moved(*apply(_Jvp, *along, *_at_rest(solved, Settings(*settings)), tuple(wanted[:3]), settings))
-
-
-def _at_rest(of: Solved, settings: Settings) -> Solved:
-    """Of partial transport: potentials that are 0 within ``tol`` are 0.
-
-    sinkhorn_jvp keeps the sum of a point at its weight where the point's potential is below 0. Symmetric updates halve the way
-    to 0 and never arrive there. f has lambda, the shift, as a part.
-    """
-    if settings.mass == 0:
-        return of
-    epsilon = settings.epsilon if of.epsilons is None else of.epsilons[:, None]
-    near = max(settings.tolerance, 16 * torch.finfo(of.f.dtype).eps) * epsilon
-    shift = of.shift[:, None]
-    f = torch.where((of.f - shift).abs() <= near, shift, of.f)
-    return of._replace(f=f, g=torch.where(of.g.abs() <= near, 0.0, of.g))
+    return Moved(*apply(_Jvp, *along, *solved, tuple(wanted[:3]), settings))
 
 
 class _Gradient(torch.autograd.Function):
