@@ -19,6 +19,7 @@ from warpalign._core.torch_internals import (
 
 Dim = int | None
 Function = TypeVar("Function", bound=Callable[..., Any])
+Values = TypeVar("Values", bound=tuple[Any, ...])
 
 
 def not_compiled(function: Function) -> Function:
@@ -35,6 +36,12 @@ def not_compiled(function: Function) -> Function:
         return torch.compiler.disable(function)(*arguments, **keywords)
 
     return eager  # type: ignore[return-value]
+
+
+def replaced(given: Values, **changes: Any) -> Values:
+    """given._replace(**changes), for what a caller keeps: torch.compile fails where it has that at a graph break (torch 2.11)."""
+    kind: Any = type(given)
+    return kind(**{**given._asdict(), **changes})  # type: ignore[no-any-return, attr-defined]
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -9,6 +9,7 @@ from torch import Tensor
 from warpalign._core.checks import Precision, naming_arguments
 from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import Lengths
+from warpalign._core.transforms import replaced
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
 from warpalign._transport.costs import Scale
@@ -150,7 +151,7 @@ def sinkhorn(
         precision=precision,
         batch_invariant=batch_invariant,
     )
-    settings = settings._replace(half_costs=check_storage(storage))
+    settings = replaced(settings, half_costs=check_storage(storage))
     of = problem(
         x,
         y,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments, shape_of
 from warpalign._core.series import widened
+from warpalign._core.transforms import replaced
 from warpalign._transport import plan_autograd, plan_ops
 from warpalign._transport.costs import row_blocks
 from warpalign._transport.problem import Problem
@@ -39,8 +40,8 @@ class TransportPlan:
 
     def __init__(self, problem: Problem, f: Tensor, g: Tensor, *, transposed: bool = False) -> None:
         self._problem = problem
-        self._of = problem.of._replace(f0=f, g0=g)
-        self._settings = problem.settings._replace(mass=0.0)  # parts of a plan have less
+        self._of = replaced(problem.of, f0=f, g0=g)
+        self._settings = replaced(problem.settings, mass=0.0)  # parts of a plan have less
         self._transposed = transposed
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 from warpalign._core.checks import check_lengths, check_pair, check_table
 from warpalign._core.costs import CostFunction, check_cost, without_padding
 from warpalign._core.series import widened
+from warpalign._core.transforms import replaced
 from warpalign._transport.checks import check_epsilon, check_init, check_rows, check_scale
 from warpalign._transport.costs import DEGREES, Scale, pair_costs, size_of_costs
 from warpalign._transport.settings import Inputs, Settings, of_results
@@ -158,14 +159,14 @@ def problem(
     column_weights = check_rows(b, "b", table, tables.name, sizes[1])
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
-    settings = settings._replace(epsilon=number)
+    settings = replaced(settings, epsilon=number)
     divisor = check_scale(scale)
     if divisor is not None and isinstance(kind, int):
         tables = _scaled(tables, divisor, cost, (n, m))
     points = None if tables.x is None or tables.y is None else (tables.x, tables.y)
     function = None
     if isinstance(kind, int):
-        settings = settings._replace(cost_kind=kind)
+        settings = replaced(settings, cost_kind=kind)
     elif points is not None:
         function = kind
         tables = tables._replace(x=None, y=None, cost=_costs(function, points, (n, m)))

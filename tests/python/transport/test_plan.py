@@ -208,6 +208,24 @@ def test_compile_and_vmap(device: torch.device) -> None:
     torch.testing.assert_close(grads[2], grads[0])
 
 
+def test_compiled_code_that_reads_values_of_a_plan(device: torch.device) -> None:
+    """The plan is carried over a graph break."""
+    x, y = randn(5, 2, seed=1, device=device), randn(4, 2, seed=2, device=device)
+    labels = torch.tensor([0, 2, 1, 0, 2], device=device)
+    functions: list[Callable[[TransportPlan], Tensor]] = [
+        lambda plan: plan.sparse(k=2).values(),
+        lambda plan: plan.sparse(threshold=0.01).values(),
+        lambda plan: plan.transfer_labels(labels),
+    ]
+    for function in functions:
+
+        def of(x: Tensor, y: Tensor, read: Callable[[TransportPlan], Tensor] = function) -> Tensor:
+            return read(sinkhorn(x, y, epsilon=0.5).plan)
+
+        torch._dynamo.reset()
+        torch.testing.assert_close(torch.compile(of, backend="eager")(x, y), of(x, y))
+
+
 def test_a_plan_says_what_it_is(device: torch.device) -> None:
     result = sinkhorn(randn(5, 2, seed=1, device=device), randn(4, 2, seed=2, device=device), epsilon=0.5)
     plan = result.plan
