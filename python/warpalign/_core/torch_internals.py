@@ -44,6 +44,16 @@ def is_wrapped(tensor: Tensor) -> bool:
     return wrapped
 
 
+def is_vmapped(tensor: Tensor) -> bool:
+    """Whether torch.func.vmap made the tensor a sample, whatever other transforms are around."""
+    of = torch._C._functorch
+    while of.is_functorch_wrapped_tensor(tensor):
+        if of.is_batchedtensor(tensor):
+            return True
+        tensor = of.get_unwrapped(tensor)
+    return False
+
+
 def is_legacy_batched(tensor: Tensor) -> bool:
     """Whether torch.autograd.grad(..., is_grads_batched=True) made a batch of the tensor."""
     batched: bool = torch._C._functorch.is_legacy_batchedtensor(tensor)

@@ -15,6 +15,7 @@ from warpalign._core.torch_internals import (
     is_forward_mode,
     is_legacy_batched,
     is_transforming,
+    is_vmapped,
 )
 
 Dim = int | None
@@ -26,16 +27,28 @@ def not_compiled(function: Function) -> Function:
     """A function that runs eagerly within torch.compile, as what it does depends on values that the compiler does not see.
 
     torch.compiler.disable imports the compiler, which takes longer than the whole package. So a call disables it, once somebody
-    has imported it.
+    has imported it. vmap hides values, too, and is refused.
     """
 
     @functools.wraps(function)
     def eager(*arguments: Any, **keywords: Any) -> Any:
+        if is_transforming() and any(map(_has_vmapped, (*arguments, *keywords.values()))):
+            name = getattr(function, "__name__", "this function")
+            raise NotImplementedError(
+                f"warpalign: {name} is not available under torch.func.vmap: call it with a batch, or for each sample"
+            )
         if not compiler_is_loaded():
             return function(*arguments, **keywords)
         return torch.compiler.disable(function)(*arguments, **keywords)
 
     return eager  # type: ignore[return-value]
+
+
+def _has_vmapped(given: object) -> bool:
+    """Whether there is a tensor that vmap made a sample of, in tuples and lists too."""
+    if isinstance(given, (tuple, list)):
+        return any(map(_has_vmapped, given))
+    return isinstance(given, Tensor) and is_vmapped(given)
 
 
 def replaced(given: Values, **changes: Any) -> Values:

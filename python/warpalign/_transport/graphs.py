@@ -12,6 +12,7 @@ from torch import Tensor
 from warpalign._core import library
 from warpalign._core.checks import check_count, check_flag, check_table, naming_arguments, shape_of
 from warpalign._core.series import widened
+from warpalign._core.transforms import not_compiled
 from warpalign._transport import graph_ops
 
 
@@ -49,6 +50,7 @@ class Landmarks(NamedTuple):
     """(count, N): from each of them."""
 
 
+@not_compiled
 def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
     """The undirected graph that joins points with their k nearest ones.
 

@@ -22,6 +22,7 @@ from warpalign._core.torch_internals import (
     is_legacy_batched,
     is_second_order,
     is_transforming,
+    is_vmapped,
     is_wrapped,
     keeps_graph,
     matmul_precision,
@@ -89,6 +90,14 @@ def test_transforms_are_seen() -> None:
     ):
         assert seen(lambda x: (is_transforming(), is_wrapped(x)), transform) == [(True, True)]
     assert not is_wrapped(X) and not is_transforming()
+
+
+def test_samples_of_vmap_are_seen() -> None:
+    assert seen(is_vmapped, lambda f: vmap(f)(X[None])) == [True]
+    assert seen(is_vmapped, lambda f: vmap(grad(f))(X[None])) == [True]
+    assert seen(is_vmapped, lambda f: grad(lambda x: vmap(f)(x).sum())(X[None])) == [True]
+    assert seen(is_vmapped, lambda f: grad(f)(X)) == [False]
+    assert not is_vmapped(X)
 
 
 def test_batched_gradients_are_seen() -> None:

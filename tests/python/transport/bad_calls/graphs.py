@@ -103,6 +103,11 @@ CALLS: BadCalls = {
     "shortest_paths: one source": paths(
         "sources: expected a tensor or list of ints, got int", graph_of(), 0, error=TypeError
     ),
+    "knn_graph: under vmap": BadCall(
+        lambda given: torch.func.vmap(lambda x: knn_graph(x, 2).weights)(given.x),
+        NotImplementedError,
+        "warpalign: knn_graph is not available under torch.func.vmap: call it with a batch, or for each sample",
+    ),
     "connected_components: of nothing": BadCall(
         lambda given: connected_components(None),  # type: ignore[arg-type]
         TypeError,

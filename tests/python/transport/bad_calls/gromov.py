@@ -318,3 +318,10 @@ SAMPLED: BadCalls = {
     ),
 }
 CALLS |= {f"gromov_wasserstein_sampled: {name}": call for name, call in SAMPLED.items()}
+CALLS["gromov_wasserstein: distances under vmap and grad"] = BadCall(
+    lambda given: torch.func.vmap(
+        torch.func.grad(lambda c: gromov_wasserstein(distances=(c, c)).value.sum())
+    )(torch.ones(2, 3, 3, device=given.device)),
+    NotImplementedError,
+    "warpalign: gromov_wasserstein is not available under torch.func.vmap: call it with a batch, or for each sample",
+)
