@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "cuda_fixture.h"
-#include "warpalign/kernel_launches.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
 #endif
@@ -161,16 +160,6 @@ TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
 #if WARPALIGN_SIMT
   simt::device = {};
 #endif
-}
-
-// Launches of the kernels whose name begins so.
-unsigned long long launches_of(const std::string& name) {
-  unsigned long long sum = 0;
-  KernelLaunches one{};
-  for (int index = 0; recurrent_kernel_launches(index, &one); ++index) {
-    if (std::string(one.kernel).rfind(name, 0) == 0) sum += one.launches;
-  }
-  return sum;
 }
 
 // Blocks of a cluster that share units of the whole grid's backward sweep: four of them, or two where four

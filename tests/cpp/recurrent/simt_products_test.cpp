@@ -2,6 +2,8 @@
 // memory.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "cuda_fixture.h"
 #include "simt.h"
 
@@ -17,8 +19,11 @@ class RecurrentProductsCuda : public ::testing::Test {
 
 struct Lent {
   int calls = 0;
+  std::function<void()> meanwhile;  // what happens to the device
   static bool run(void* context, const MatrixProductCall& call) {
-    ++static_cast<Lent*>(context)->calls;
+    auto& lent = *static_cast<Lent*>(context);
+    ++lent.calls;
+    if (lent.meanwhile) lent.meanwhile();
     detail::visit_dtype(call.dtype, [&](auto type) { multiply<typename decltype(type)::Type>(call); });
     return true;
   }
@@ -121,6 +126,33 @@ TEST_F(RecurrentProductsCuda, ProductsAreLent) {
   execution.batch_invariant = false;
   execution.matrix_product.run = [](void*, const MatrixProductCall&) { return false; };
   EXPECT_EQ(CudaRunner(given, execution).run().status.code, StatusCode::kDeviceError);
+}
+
+// The device refuses clusters after the host has asked whether they fit, as it may where others share it. The
+// same call goes on with a sweep of the whole grid, or with a launch per step.
+TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
+  Lstm p = plain(5, 9, 8, 64);
+  p.bidirectional = true, p.layers = 2;
+  const LstmCase given(p, DType::kFloat16, 6, .5);
+  for (const bool backward : {false, true}) {
+    for (const int multiprocessors : {20, 1}) {
+      SCOPED_TRACE(testing::Message() << backward << " " << multiprocessors);
+      simt::device = {.multiprocessors = 20};
+      Lent lent;
+      // Between the sweeps of both layers: W x of the second layer, or gradients of its weights.
+      lent.meanwhile = [&] {
+        if (lent.calls < (backward ? 5 : 3)) return;
+        simt::device.compute_capability_major = 8;
+        simt::device.multiprocessors = multiprocessors;
+      };
+      Execution execution = Execution::cuda(0, nullptr);
+      execution.matrix_product = {&Lent::run, &lent};
+      const unsigned long long before = launches_of("clusters"), on_grid = launches_of("grid");
+      expect_close(given, CudaRunner(given, execution).run(), 0x1p-8);
+      EXPECT_EQ(launches_of("clusters") - before, backward ? 3 : 1);
+      EXPECT_EQ(launches_of("grid") - on_grid, multiprocessors == 1 ? 0 : backward ? 1 : 3);
+    }
+  }
 }
 
 }  // namespace
