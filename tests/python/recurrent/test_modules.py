@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from tests.python.helpers import OPCHECK_OF_SAVED
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, LSTMWeights, lstm, replace_lstm
@@ -277,6 +277,39 @@ def test_packed_input_within_compiled_code() -> None:
         return rows.data.sum() + c_n.sum()
 
     torch.testing.assert_close(torch.compile(step, backend="eager")(packed), step(packed))
+
+
+def test_packed_rows_are_left_out_of_compiled_code() -> None:
+    """As the reference says: torch's compiler cannot trace pad_packed_sequence."""
+
+    class Packing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.lstm = nn.Linear(5, 5), LSTM(5, 7)
+
+        @torch.compiler.disable  # type: ignore[untyped-decorator]
+        def packed(self, x: Tensor, lengths: Tensor) -> Tensor:
+            rows, _ = self.lstm(pack_padded_sequence(x, lengths, enforce_sorted=False))
+            padded: Tensor = pad_packed_sequence(rows)[0]
+            return padded
+
+        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+            return self.packed(self.first(x), lengths) * 2
+
+    torch._dynamo.reset()
+    module, x, lengths = Packing(), torch.randn(6, 3, 5), torch.tensor([4, 6, 1])
+    found = torch.compile(module, backend="eager")(x, lengths)
+    torch.testing.assert_close(found, module.lstm(module.first(x), lengths=lengths)[0] * 2)
+
+
+def test_compiled_cells_and_exported_modules() -> None:
+    torch._dynamo.reset()
+    cell, x = LSTMCell(5, 7), torch.randn(6, 3, 5)
+    found = torch.compile(cell, fullgraph=True, backend="aot_eager")(x[0])
+    torch.testing.assert_close(found, cell(x[0]))
+    model = replace_lstm(nn.Sequential(nn.LSTM(5, 7, 2))).eval()
+    exported = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(exported(x)[0], model(x)[0])
 
 
 def test_autocast() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -42,7 +42,7 @@ def trained(module: nn.Module, x: Tensor, steps: int = 2) -> list[Tensor]:
 OPTIONS: dict[str, Any] = {"num_layers": 2, "bidirectional": True, "activation": "hard"}
 
 
-@pytest.mark.parametrize("wrapper", ["DistributedDataParallel", "fully_shard"])
+@pytest.mark.parametrize("wrapper", ["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"])
 def test_wrapped_modules_train_alike(group: None, wrapper: str) -> None:
     torch.manual_seed(1)
     alone, x = LSTM(5, 8, layer_norm=True, **OPTIONS), torch.randn(6, 3, 5)
@@ -51,7 +51,11 @@ def test_wrapped_modules_train_alike(group: None, wrapper: str) -> None:
         fully_shard(wrapped)
         assert all(isinstance(p, DTensor) for p in wrapped.parameters())
     expected = trained(alone, x)
-    given: nn.Module = DistributedDataParallel(wrapped) if wrapper != "fully_shard" else wrapped
+    given: nn.Module = wrapped
+    if wrapper == "DistributedDataParallel":
+        given = DistributedDataParallel(wrapped)
+    elif wrapper == "FullyShardedDataParallel":
+        given = FullyShardedDataParallel(wrapped, device_id=torch.device("cpu"), use_orig_params=True)
     for is_, value in zip(trained(given, x), expected, strict=True):
         torch.testing.assert_close(is_, value, rtol=1e-6, atol=1e-7)
     for is_, value in zip(wrapped.parameters(), alone.parameters(), strict=True):
