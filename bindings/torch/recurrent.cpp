@@ -38,7 +38,7 @@ struct Settings {
   double hard_slope, hard_offset, layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell;
   bool training, float32_cell;
   int64_t precision;
-  bool batch_invariant;
+  bool batch_invariant, recompute;
 
   // Weights of a layer and direction.
   [[nodiscard]] std::size_t per_cell() const {
@@ -144,6 +144,7 @@ Call::Call(const Inputs& in, const Settings& settings) : dtype(in.x.scalar_type(
   p.zoneout_hidden = settings.zoneout_hidden;
   p.zoneout_cell = settings.zoneout_cell;
   p.training = settings.training;
+  p.recompute = settings.recompute;
 }
 
 void Call::set_input(const Inputs& in, const Settings& settings) {
@@ -336,11 +337,11 @@ ForwardResult lstm_op(const Tensor& x, const std::vector<Tensor>& weights, const
                       bool projection, bool layer_norm, int64_t activation, double hard_slope,
                       double hard_offset, double layer_norm_eps, double dropout, double weight_dropout,
                       double zoneout_hidden, double zoneout_cell, bool training, bool float32_cell,
-                      int64_t precision, bool batch_invariant) {
+                      int64_t precision, bool batch_invariant, bool recompute) {
   return forward({x, weights, h0, c0, lengths, row_starts, resets, seed}, packed, want_states, want_tape,
                  {batch, bidirectional, bias, projection, layer_norm, activation, hard_slope, hard_offset,
                   layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell, training,
-                  float32_cell, precision, batch_invariant});
+                  float32_cell, precision, batch_invariant, recompute});
 }
 
 Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool bias, bool projection,
@@ -371,13 +372,14 @@ BackwardResult lstm_backward_op(
     const MaybeTensor& grad_c_all, bool want_x, bool want_h0, bool want_c0, bool want_weights, int64_t batch,
     bool bidirectional, bool bias, bool projection, bool layer_norm, int64_t activation, double hard_slope,
     double hard_offset, double layer_norm_eps, double dropout, double weight_dropout, double zoneout_hidden,
-    double zoneout_cell, bool training, bool float32_cell, int64_t precision, bool batch_invariant) {
+    double zoneout_cell, bool training, bool float32_cell, int64_t precision, bool batch_invariant,
+    bool recompute) {
   return backward({x, weights, h0, c0, lengths, row_starts, resets, seed}, {y, tape, kSpendsTape},
                   {grad_y, grad_h_n, grad_c_n, grad_h_all, grad_c_all},
                   {want_x, want_h0, want_c0, want_weights},
                   {batch, bidirectional, bias, projection, layer_norm, activation, hard_slope, hard_offset,
                    layer_norm_eps, dropout, weight_dropout, zoneout_hidden, zoneout_cell, training,
-                   float32_cell, precision, batch_invariant});
+                   float32_cell, precision, batch_invariant, recompute});
 }
 
 }  // namespace

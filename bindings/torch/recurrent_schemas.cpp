@@ -12,12 +12,14 @@
   "resets, "                                                                                          \
   "Tensor? seed"
 // batch: B of packed rows; else that of x counts. float32_cell: c0 is None and c_n is to be float32.
+// recompute: the tape is small, and the backward pass makes the rest again.
 #define WARPALIGN_SETTINGS                                                                                \
   "int batch=0, bool bidirectional=False, bool bias=True, bool projection=False, bool layer_norm=False, " \
   "int "                                                                                                  \
   "activation=0, float hard_slope=0.125, float hard_offset=0.5, float layer_norm_eps=1e-05, float "       \
   "dropout=0.0, float weight_dropout=0.0, float zoneout_hidden=0.0, float zoneout_cell=0.0, bool "        \
-  "training=False, bool float32_cell=False, int precision=0, bool batch_invariant=False"
+  "training=False, bool float32_cell=False, int precision=0, bool batch_invariant=False, bool "           \
+  "recompute=False"
 
 #define WARPALIGN_INCOMING                                                                              \
   ", Tensor? grad_y, Tensor? grad_h_n, Tensor? grad_c_n, Tensor? grad_h_all, Tensor? grad_c_all, bool " \

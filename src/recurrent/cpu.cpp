@@ -1,8 +1,10 @@
 // The LSTM's CPU path, forward: layer after layer, the directions of a layer at once.
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "recurrent/cpu_call.h"
+#include "recurrent/cpu_chunks.h"
 #include "recurrent/cpu_forward.h"
 
 namespace warpalign::detail::recurrent {
@@ -48,12 +50,13 @@ class Forward {
  public:
   Forward(const LstmProblem& p, const LstmOutputs& out, const Execution& execution, Workspace workspace)
       : p_(p),
-        out_(out),
+        out_(without_kept(p, out)),
+        kept_(p.recompute ? out.tape : nullptr),
         execution_(execution),
         teams_(p, execution, 0),
         arena_(workspace.data ? Arena(static_cast<std::byte*>(workspace.data) + teams_.bytes()) : Arena()),
         workspace_(workspace),
-        most_rows_(most_rows(p, out)),
+        most_rows_(most_rows(p, out_)),
         x_(take<Real>(arena_, CellSizes(p, 0).rows * widest_input(p))),
         rows_{rows(0), rows(1), rows(2), rows(3)},
         last_h_{last_h(0), last_h(1)} {}
@@ -71,6 +74,7 @@ class Forward {
 
   void run() {
     const Real* below[2] = {};
+    if (kept_) std::memset(kept_, 0, kept_state_bytes(p_));  // there may be fewer chunks than places
     for (int layer = 0; layer < p_.layers; ++layer) {
       cpu::run_team(teams_.layer, workspace_, execution_, [&](int, const cpu::ItemMemory& memory) {
         load_input(p_, layer, below, Loops(memory), x_);
@@ -82,6 +86,12 @@ class Forward {
   }
 
  private:
+  // The states before chunks, in the tape's place, are all that a call then leaves.
+  static LstmOutputs without_kept(const LstmProblem& p, LstmOutputs out) {
+    if (p.recompute) out.tape = nullptr;
+    return out;
+  }
+
   struct CellMemory {
     CellWeights<Real> weights;
     ForwardState<Real> state;
@@ -133,7 +143,8 @@ class Forward {
     if (!p_.packed_weights) {
       weights.load(p_, s, p_.weights[layer * directions_of(p_) + d], Masks(p_, layer, d), loops);
     }
-    const CellRows<Real> rows = rows_of_cell(layer, d);
+    CellRows<Real> rows = rows_of_cell(layer, d);
+    if (kept_) rows.kept = KeptStates<Real>(p_, layer * directions_of(p_) + d, kept_);
     ForwardSweep<Real>(p_, layer, d, selected_kernels<Real>(), x_, weights, rows, most_rows_, memory.state,
                        loops)
         .run();
@@ -165,7 +176,8 @@ class Forward {
   }
 
   const LstmProblem& p_;
-  const LstmOutputs& out_;
+  const LstmOutputs out_;
+  void* const kept_;
   const Execution& execution_;
   const Teams teams_;
   Arena arena_;
@@ -179,6 +191,7 @@ class Forward {
 }  // namespace
 
 std::size_t tape_bytes_cpu(const LstmProblem& p) {
+  if (p.recompute) return kept_state_bytes(p);
   const int last = p.layers - 1;
   const auto bytes = [&](auto real) {
     using Real = decltype(real);

@@ -172,6 +172,7 @@ class ForwardSweep {
         std::memcpy(rows_.c + (first + b) * s_.hp, state_.c + b * s_.hp, count * s_.hp * sizeof(Real));
       }
     });
+    if (t + 1 < p_.steps) rows_.kept.keep(t, state_.h, state_.c);
   }
 
   // Rows behind their lengths are 0; those of layer norm too, as gradients by gamma are sums over all rows.

@@ -4,6 +4,7 @@
 
 #include "recurrent/cpu_backward.h"
 #include "recurrent/cpu_call.h"
+#include "recurrent/cpu_chunks.h"
 #include "recurrent/cpu_reduce.h"
 
 namespace warpalign::detail::recurrent {
@@ -238,12 +239,14 @@ class Backward {
 
 std::size_t backward_workspace_bytes_cpu(const LstmProblem& p, const LstmGradients& gradients,
                                          const Execution& execution) {
+  if (p.recompute) return backward_by_chunks_bytes(p, gradients, execution);
   if (p.dtype == DType::kFloat64) return Backward<double>(p, {}, {}, gradients, execution, {}).bytes();
   return Backward<float>(p, {}, {}, gradients, execution, {}).bytes();
 }
 
 Status backward_cpu(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                     const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
+  if (p.recompute) return backward_by_chunks(p, kept, incoming, gradients, workspace, execution);
   if (p.dtype == DType::kFloat64) {
     Backward<double>(p, kept, incoming, gradients, execution, workspace).run();
   } else {

@@ -32,6 +32,37 @@ Real* take(Arena& arena, Index count, bool wanted = true) {
   return wanted ? arena.take<Real>(static_cast<std::size_t>(count)) : nullptr;
 }
 
+// h and c of a cell before each chunk of steps but the first: (chunks, B, pp and hp). LstmProblem::recompute
+template <class Real>
+struct KeptStates {
+  Real* states = nullptr;  // null: not wanted
+  Index chunk = 0;         // steps
+  Index of_h = 0, of_c = 0;
+
+  KeptStates() = default;
+  KeptStates(const LstmProblem& p, int cell, const void* kept) : chunk(chunk_steps(p)) {
+    const CellSizes s(p, 0);
+    of_h = s.batch * s.pp, of_c = s.batch * s.hp;
+    // Backward passes only read.
+    states = static_cast<Real*>(const_cast<void*>(kept)) + cell * (kMostChunks - 1) * (of_h + of_c);
+  }
+  // Masks are drawn by a step's number, which a chunk does not know.
+  static int chunk_steps(const LstmProblem& p) {
+    const bool by_number = p.training && (p.dropout > 0 || p.zoneout_hidden > 0 || p.zoneout_cell > 0);
+    return steps_of_chunks(p, by_number || p.bidirectional || p.row_starts || p.resets);
+  }
+
+  // Before chunk k > 0.
+  [[nodiscard]] Real* h(Index k) const { return states + (k - 1) * (of_h + of_c); }
+  [[nodiscard]] Real* c(Index k) const { return h(k) + of_h; }
+  // Behind step t, which is not the last.
+  void keep(Index t, const Real* h_now, const Real* c_now) const {
+    if (!states || (t + 1) % chunk != 0) return;
+    std::copy_n(h_now, of_h, h((t + 1) / chunk));
+    std::copy_n(c_now, of_c, c((t + 1) / chunk));
+  }
+};
+
 // What a cell writes for each row: i, f, g, o in `gates`; with layer norm W x, R h and c~ normalised before
 // gamma, and their three factors 1 / sqrt(var + eps). The tape holds all rows, but h of the last layer, which
 // is y. Without a tape, all but h (and c, if it is asked for) holds the rows of some steps at a time.
@@ -39,6 +70,7 @@ template <class Real>
 struct CellRows {
   Real *gates, *c, *h, *norm_x, *norm_h, *norm_c, *scale;
   Index base = 0;  // the row that stands first in all but c and h
+  KeptStates<Real> kept;
 
   // `rows` of what is not of all rows; 0: nothing at all.
   CellRows(const LstmProblem& p, const CellSizes& s, Index rows, bool with_c, bool with_h, Arena& arena)

@@ -2,6 +2,8 @@
 // problem. api.cpp has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
+#include <algorithm>
+
 #include "warpalign/kernel_launches.h"
 #include "warpalign/recurrent.h"
 
@@ -19,6 +21,15 @@ inline std::int64_t input_of(const LstmProblem& p, int layer) {
 inline std::int64_t rows_of(const LstmProblem& p) {
   return p.row_starts ? p.packed_rows : static_cast<std::int64_t>(p.steps) * p.batch;
 }
+// With LstmProblem::recompute there are so many chunks of steps at most.
+constexpr int kMostChunks = 4;
+// Steps of each of them but the last, an even number if they are not all. one: all steps.
+inline int steps_of_chunks(const LstmProblem& p, bool one) {
+  constexpr int kFewestSteps = 32;
+  const int share = (p.steps + 2 * kMostChunks - 1) / (2 * kMostChunks) * 2;
+  return std::min(p.steps, one ? p.steps : std::max(share, kFewestSteps));
+}
+
 inline bool draws_masks(const LstmProblem& p) {
   return p.training && (p.dropout > 0 || p.weight_dropout > 0 || p.zoneout_hidden > 0 || p.zoneout_cell > 0);
 }

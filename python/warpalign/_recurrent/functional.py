@@ -27,7 +27,6 @@ from warpalign._recurrent.checks import (
     check_state_dtype,
     check_weights,
 )
-from warpalign._recurrent.recompute import lstm_without_tape
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, directions
 
 
@@ -126,9 +125,10 @@ def lstm(
         training: whether masks are drawn, from torch's generator of the input's device.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         return_all_states: return h and c of all layers and steps too.
-        recompute: keep h and c of every 32nd step instead of a tape of all steps, and run the forward pass of 32 steps again
-            before their gradients. With packed input, resets, two directions, and dropout or zoneout in training, all
-            steps run again at once.
+        recompute: less memory and more time in training. No gates are kept between the passes. The backward pass makes them
+            again, for a quarter of the steps at a time: with packed input, resets or two directions, and on the CPU with
+            dropout or zoneout in training, for all steps. A GPU keeps h of all layers for it, and its gates differ from
+            the forward pass' by the rounding of a product.
         precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
 
@@ -219,12 +219,11 @@ def run(
         "layer_norm": first.ln_ih is not None,
         "training": training,
         "float32_cell": check_state_dtype(state_dtype, x),
+        "recompute": recompute and needs_grad,
         **options._asdict(),
     }
     with naming_arguments():
-        if recompute and needs_grad:
-            y, h_n, c_n, h_all, c_all, *_ = lstm_without_tape(*inputs, return_all_states, **settings)
-        elif needs_grad and not torch.compiler.is_compiling():
+        if needs_grad and not torch.compiler.is_compiling():
             others = (inputs[4:], return_all_states, settings)
             y, h_n, c_n, h_all, c_all = apply_unbound(EagerLSTM, x, h0, c0, others, *flat)
         else:

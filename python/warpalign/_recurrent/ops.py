@@ -12,6 +12,10 @@ from warpalign._core.library import check_devices, empty_unless
 INPUTS = ("x", "weights", "h0", "c0", "lengths", "row_starts", "resets", "seed")
 
 
+_MOST_CHUNKS = 4
+"""`kMostChunks` of the C++ core."""
+
+
 class Sizes:
     """The extents that follow from the tensors of a call."""
 
@@ -28,13 +32,14 @@ class Sizes:
         projection: bool = False,
         layer_norm: bool = False,
         float32_cell: bool = False,
+        recompute: bool = False,
         **others: object,
     ) -> None:
         self.per_cell = 2 + 2 * bias + projection + 4 * layer_norm
         self.directions = 2 if bidirectional else 1
         self.cells = len(weights) // self.per_cell
         self.hidden, self.output = weights[1].shape[0] // 4, weights[1].shape[1]
-        self.bias, self.layer_norm = bias, layer_norm
+        self.bias, self.layer_norm, self.recompute = bias, layer_norm, recompute
         self.rows = x.shape[:-1]
         self.batch = x.shape[1] if row_starts is None else batch
         self.input, self.projection = x.shape[-1], projection
@@ -64,12 +69,18 @@ class Sizes:
         rows = self.rows[0] if len(self.rows) == 1 else self.rows[0] * self.rows[1]
         norms = _aligned(rows * 3 * size) if self.layer_norm else 0
         below = self.cells - self.directions  # h of the last layer is y
+        if self.recompute and not x.is_cuda:
+            states = _whole_panels(self.output) + _whole_panels(self.hidden)
+            return self.cells * (_MOST_CHUNKS - 1) * self.batch * states * size
+        if self.recompute:
+            kept_c = _aligned((_MOST_CHUNKS - 1) * self.batch * self.hidden * size)
+            return self.cells * kept_c + below * _aligned(rows * self.output * x.itemsize)
         if x.is_cuda:
             widths = [4 * self.hidden, self.hidden]
             widths += [4 * self.hidden, 4 * self.hidden, self.hidden] if self.layer_norm else []
             cell = sum(_aligned(rows * width * x.itemsize) for width in widths)
             return self.cells * (cell + norms) + below * _aligned(rows * self.output * x.itemsize)
-        hidden, output = (self.hidden + 15) // 16 * 16, (self.output + 15) // 16 * 16
+        hidden, output = _whole_panels(self.hidden), _whole_panels(self.output)
         cell = rows * (14 if self.layer_norm else 5) * hidden * size
         return self.cells * (cell + norms) + below * rows * output * size
 
@@ -77,6 +88,11 @@ class Sizes:
 def _aligned(size: Any) -> Any:
     """Bytes of an array of the C++ core's arena."""
     return (size + 63) // 64 * 64
+
+
+def _whole_panels(entries: Any) -> Any:
+    """Entries of a row of the C++ core's CPU path."""
+    return (entries + 15) // 16 * 16
 
 
 def _whole(entries: Any, x: Tensor) -> Any:

@@ -1,8 +1,10 @@
 // A call of the backward pass: layer after layer from the last one, the directions in the same launches, or
-// layers at once.
+// layers at once. Without a tape a layer goes by chunks of steps, from the last one.
 #pragma once
 
+#include "recurrent/cuda/remake.cuh"
 #include "recurrent/cuda/wavefront.cuh"
+#include "recurrent/cuda/weight_gradients.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -18,11 +20,13 @@ class BackwardCall {
         queue_(execution),
         arena_(workspace.data),
         chunk_(steps_of_chunk<T>(p, true)),
+        chunks_(p),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     const CudaSizes<T> s(p);
-    input_ = take_input<T>(p, arena_);
+    input_ = take_input<T>(p, chunks_.most_rows(), arena_);
+    lengths_ = take_if<std::int32_t>(chunks_.has_lengths(), arena_, p.batch);
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
-    h_before_ = take_if<T>(!has_every_row(p), arena_, s.rows * s.output);
+    h_before_ = take_if<T>(!has_every_row(p), arena_, chunks_.most_rows() * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
     for (CudaCell<T>& cell : cells_) take_cell(cell);
   }
@@ -32,22 +36,47 @@ class BackwardCall {
   Status run() {
     if (chunk_ > 0) return run_at_once();
     for (int layer = p_.layers - 1; layer >= 0; --layer) {
-      const InputRows<T> input = input_of_layer(layer);
-      StepParams<T> params{};
+      StepParams<T> all{};
       for (int d = 0; d < directions_of(p_); ++d) {
-        params.cell[d] = cell(layer, d);
-        begin(layer, d, params.cell[d]);
+        all.cell[d] = cell(layer, d);
+        begin(layer, d, all.cell[d]);
       }
-      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps});
-      for (int d = 0; d < directions_of(p_); ++d) {
-        multiply_back(layer, params.cell[d], 0, rows_of(p_));
-        end(layer, d, params.cell[d], input);
-      }
+      for (int k = chunks_.last(); k >= 0; --k) run_chunk(layer, k, all);
+      for (int d = 0; d < directions_of(p_); ++d) end(layer, d, all.cell[d]);
     }
     return queue_.status();
   }
 
  private:
+  // A layer's chunk k of steps, which are all steps where there is a tape.
+  void run_chunk(int layer, int k, const StepParams<T>& all) {
+    const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
+    const InputRows<T> input = input_of_layer(layer, first, rows);
+    chunks_.write_lengths(queue_, k, all.cell[0], lengths_);
+    StepParams<T> part{};
+    for (int d = 0; d < directions_of(p_); ++d) {
+      part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_);
+      if (k > 0) part.cell[d].c0 = chunks_.kept_c(all.cell[d], k);
+      if (p_.recompute) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
+    }
+    if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
+    for (int d = 0; d < directions_of(p_); ++d) {
+      multiply_back(layer, part.cell[d], part.cell[d].dz_x, first, rows);
+      add_weight_gradients(layer, d, all.cell[d], part.cell[d], input, {first, rows, k < chunks_.last()});
+    }
+  }
+
+  void remake(int layer, int d, const CudaCell<T>& cell, const CudaCell<T>& part, const InputRows<T>& input,
+              Offset first, Offset rows) {
+    const std::size_t index = layer * directions_of(p_) + d;
+    const LstmWeights& w = p_.weights[index];
+    const T* const hh = drops_weights(p_) ? cell.hh : static_cast<const T*>(w.hh);
+    const Offset stride = drops_weights(p_) ? cell.output_stride : cell.output;
+    const T* const h0 = part_of<T>(p_.h0, index * p_.batch * cell.output);
+    recurrent::remake(queue_, p_, w, cell, part, input, input_of(p_, layer), hh, stride, h0, first, rows,
+                      h_before_);
+  }
+
   // Each layer on a chunk of steps behind the one of the layer above.
   Status run_at_once() {
     const int chunks = cuda::div_up(p_.steps, chunk_), last = p_.layers - 1;
@@ -62,30 +91,37 @@ class BackwardCall {
       const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
       if (layer < last) {
         wave.wait_for(layer + 1, chunk);
-        multiply_back(layer + 1, params[layer + 1].cell[0],
-                      static_cast<Offset>(p_.steps - places.end) * p_.batch,
+        const CudaCell<T>& above = params[layer + 1].cell[0];
+        const Offset first = static_cast<Offset>(p_.steps - places.end) * p_.batch;
+        multiply_back(layer + 1, above, above.dz_x + first * above.gates_stride, first,
                       static_cast<Offset>(places.end - places.begin) * p_.batch);
       }
       sweep(wave.start(layer), params[layer], places);
       wave.end(layer, chunk);
     });
     wave.join(chunks);
-    multiply_back(0, params[0].cell[0], 0, rows_of(p_));
+    const Offset rows = rows_of(p_);
+    multiply_back(0, params[0].cell[0], params[0].cell[0].dz_x, 0, rows);
     for (int layer = last; layer >= 0; --layer) {
-      end(layer, 0, params[layer].cell[0], input_of_layer(layer));
+      const CudaCell<T>& own = params[layer].cell[0];
+      add_weight_gradients(layer, 0, own, own, input_of_layer(layer, 0, rows), {0, rows, false});
+      end(layer, 0, own);
     }
     return queue_.status();
   }
 
-  InputRows<T> input_of_layer(int layer) {
+  InputRows<T> input_of_layer(int layer, Offset first, Offset rows) {
     const T* below[2] = {};
     for (int d = 0; d < directions_of(p_) && layer > 0; ++d) below[d] = taped(layer - 1, d).h_rows;
-    return layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
+    return layer_input(queue_, p_, layer, below, input_, first, rows);
   }
 
   void take_cell(CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const bool projects = p_.projection > 0;
+    const std::size_t rows = chunks_.most_rows();
+    if (p_.recompute) take_steps(p_, rows, true, cell, arena_);
+    cell.hh = take_if<T>(p_.recompute && drops_weights(p_), arena_, 4 * s.hidden * s.output_stride);
     cell.hh_across = arena_.take<T>(s.output * s.gates_stride);
     cell.hr_across = take_if<T>(projects, arena_, s.hidden * s.output_stride);
     cell.c0 = arena_.take<Sum<T>>(s.batch * s.hidden);
@@ -95,17 +131,17 @@ class BackwardCall {
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
     const Exchange exchange = chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_);
-    in_place_ = out_.spent_tape && !p_.layer_norm && exchange != Exchange::kWholeRows &&
+    in_place_ = (out_.spent_tape || p_.recompute) && !p_.layer_norm && exchange != Exchange::kWholeRows &&
                 s.gates_stride == 4 * s.hidden;
-    cell.dz = take_if<T>(!in_place_, arena_, s.rows * s.gates_stride);
+    cell.dz = take_if<T>(!in_place_, arena_, rows * s.gates_stride);
     cell.dz_ring = take_if<T>(exchange == Exchange::kRing, arena_, ring_entries<T>(p_));
     cell.ring_arrivals = take_if<int>(exchange == Exchange::kRing, arena_, most_groups(p_));
-    cell.dz_x = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
-    cell.dz_h = p_.layer_norm ? arena_.take<T>(s.rows * s.gates_stride) : cell.dz;
+    cell.dz_x = p_.layer_norm ? arena_.take<T>(rows * s.gates_stride) : cell.dz;
+    cell.dz_h = p_.layer_norm ? arena_.take<T>(rows * s.gates_stride) : cell.dz;
     cell.carried = take_if<T>(may_take_products<T>(p_), arena_, s.batch * s.hidden);
-    cell.dh_new = take_if<T>(projects, arena_, s.rows * s.output_stride);
-    cell.dv = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
-    cell.m_rows = take_if<T>(projects, arena_, s.rows * s.hidden);
+    cell.dh_new = take_if<T>(projects, arena_, rows * s.output_stride);
+    cell.dv = take_if<T>(p_.layer_norm, arena_, rows * s.hidden);
+    cell.m_rows = take_if<T>(projects, arena_, rows * s.hidden);
   }
 
   [[nodiscard]] CudaCell<T> taped(int layer, int d) const {
@@ -122,6 +158,10 @@ class BackwardCall {
     const std::size_t index = layer * directions_of(p_) + d;
     CudaCell<T> cell = taped(layer, d);
     const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : d];
+    if (p_.recompute) {
+      cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales, cell.hh = own.hh;
+      cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
+    }
     cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
@@ -138,16 +178,20 @@ class BackwardCall {
   void begin(int layer, int d, const CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d, cell_size = size_of(p_.cell_dtype);
+    const std::size_t rows = chunks_.most_rows();
     const LstmWeights& w = p_.weights[index];
     pack_matrix(queue_, p_, cell.masks, w.hh, cell.output, 4 * p_.hidden, true, drops_weights(p_),
                 cell.hh_across);
+    if (cell.hh) {
+      pack_matrix(queue_, p_, cell.masks, w.hh, 4 * p_.hidden, cell.output, false, true, cell.hh);
+    }
     if (cell.projects) {
       pack_matrix(queue_, p_, cell.masks, w.hr, p_.hidden, cell.output, true, false, cell.hr_across);
-      if (s.output_stride != s.output) queue_.clear(cell.dh_new, s.rows * s.output_stride * sizeof(T));
+      if (s.output_stride != s.output) queue_.clear(cell.dh_new, rows * s.output_stride * sizeof(T));
     }
     if (s.gates_stride != 4 * s.hidden) {  // what pads dz
-      queue_.clear(cell.dz, s.rows * s.gates_stride * sizeof(T));
-      if (p_.layer_norm) queue_.clear(cell.dz_h, s.rows * s.gates_stride * sizeof(T));
+      queue_.clear(cell.dz, rows * s.gates_stride * sizeof(T));
+      if (p_.layer_norm) queue_.clear(cell.dz_h, rows * s.gates_stride * sizeof(T));
     }
     const StateParams<T> state{cell, part_of<T>(in_.h_n, index * s.batch * s.output),
                                bytes_at(in_.c_n, index * s.batch * s.hidden, cell_size)};
@@ -176,11 +220,11 @@ class BackwardCall {
       if (p_.projection > 0) queue.template step<PullTask<T>>(params, directions, true);
       if (p_.layer_norm) queue.rows_of_step(kNormalisedBackward<T>, params, directions);
     }
-    if (places.end == p_.steps) queue.template step<CarryTask<T>>(params, directions, true);
+    if (places.end == params.cell[0].at.steps) queue.template step<CarryTask<T>>(params, directions, true);
   }
 
-  // dx of `count` rows from row `first` on; the directions' are added.
-  void multiply_back(int layer, const CudaCell<T>& cell, Offset first, Offset count) {
+  // dx of `count` rows from row `first` on, whose dz is at dz_x; the directions' are added.
+  void multiply_back(int layer, const CudaCell<T>& cell, const T* dz_x, Offset first, Offset count) {
     T* const dx = layer > 0 ? dx_[layer % 2] : static_cast<T*>(out_.x);
     if (!dx) return;
     const Offset width = input_of(p_, layer), gates = 4 * static_cast<Offset>(p_.hidden);
@@ -189,7 +233,7 @@ class BackwardCall {
                      count,
                      width,
                      gates,
-                     cell.dz_x + first * stride,
+                     dz_x,
                      {stride, 1},
                      p_.weights[layer * directions_of(p_) + (cell.reverse ? 1 : 0)].ih,
                      {width, 1},
@@ -198,98 +242,30 @@ class BackwardCall {
                      cell.reverse});
   }
 
-  // Behind the sweep: gradients by the states and the weights.
-  void end(int layer, int d, const CudaCell<T>& cell, const InputRows<T>& input) {
+  void add_weight_gradients(int layer, int d, const CudaCell<T>& cell, const CudaCell<T>& part,
+                            const InputRows<T>& input, const RowsOfSum& rows) {
+    if (!out_.weights) return;
+    const std::size_t index = layer * directions_of(p_) + d;
+    const T* const h0 = part_of<T>(p_.h0, index * p_.batch * cell.output);
+    WeightGradients<T>(queue_, p_, out_.weights[index], h_before_, parts_)
+        .add(cell, part, input, input_of(p_, layer), h0, rows);
+  }
+
+  // Behind all chunks: gradients by the states, and what is left of those by R.
+  void end(int layer, int d, const CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
-    const Offset rows = static_cast<Offset>(s.rows), width = input_of(p_, layer);
-    const Offset gates = 4 * static_cast<Offset>(s.hidden), output = static_cast<Offset>(s.output);
-    const Offset stride = static_cast<Offset>(s.gates_stride);
     queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
                     part_of<T>(out_.h0, index * s.batch * s.output),
                     bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
-    if (!out_.weights) return;
-    const LstmWeightGradients& to = out_.weights[index];
-    if (to.ih) {
-      queue_.multiply({p_.dtype,
-                       gates,
-                       width,
-                       rows,
-                       cell.dz_x,
-                       {1, stride},
-                       input.data,
-                       {input.stride, 1},
-                       to.ih,
-                       width,
-                       false});
-    }
-    if (to.hh) {
-      multiply_states(cell, part_of<T>(p_.h0, index * s.batch * s.output), to.hh);
-      if (drops_weights(p_)) {
-        PackParams<T> params{};
-        params.to = static_cast<T*>(to.hh);
-        params.rows = static_cast<int>(gates), params.columns = cell.output;
-        params.masks = cell.masks;
-        params.threshold = philox_threshold(p_.weight_dropout);
-        params.factor = static_cast<Sum<T>>(1 / (1 - p_.weight_dropout));
-        queue_.for_each(static_cast<std::size_t>(gates * output), kDrop<T>, params);
-      }
-    }
-    if (to.hr) {
-      queue_.multiply({p_.dtype,
-                       output,
-                       p_.hidden,
-                       rows,
-                       cell.dh_new,
-                       {1, cell.output_stride},
-                       cell.m_rows,
-                       {p_.hidden, 1},
-                       to.hr,
-                       p_.hidden,
-                       false});
-    }
-    sum_columns(cell.dz, stride, nullptr, 0, gates, to.bias);
-    if (!p_.layer_norm) return;
-    sum_columns(cell.dz, stride, cell.norm_x, gates, gates, to.ln_ih);
-    sum_columns(cell.dz, stride, cell.norm_h, gates, gates, to.ln_hh);
-    sum_columns(cell.dv, p_.hidden, cell.norm_c, p_.hidden, p_.hidden, to.ln_cell);
-    sum_columns(cell.dv, p_.hidden, nullptr, 0, p_.hidden, to.ln_cell_bias);
-  }
-
-  // The gradient by R: the sum of dz times h before each step.
-  void multiply_states(const CudaCell<T>& cell, const T* h0, void* to) {
-    const Offset gates = 4 * static_cast<Offset>(p_.hidden), output = cell.output, stride = cell.gates_stride;
-    const auto add = [&](Offset first, Offset rows, const T* h, Offset h_stride, bool adds) {
-      queue_.multiply({p_.dtype,
-                       gates,
-                       output,
-                       rows,
-                       cell.dz_h + first * stride,
-                       {1, stride},
-                       h,
-                       {h_stride, 1},
-                       to,
-                       output,
-                       adds});
-    };
-    const Offset rows = rows_of(p_), batch = p_.batch;
-    if (!has_every_row(p_)) {
-      queue_.for_each(static_cast<std::size_t>(rows * output), kHBefore<T>, cell, h0, h_before_);
-      return add(0, rows, h_before_, output, false);
-    }
-    // h before a step is that of the step before.
-    if (rows == 0) return add(0, 0, cell.h_rows, output, false);
-    const T* const first = cell.h_rows + (cell.reverse ? batch * cell.h_stride : 0);
-    add(cell.reverse ? 0 : batch, rows - batch, first, cell.h_stride, false);
-    if (h0) add(cell.reverse ? rows - batch : 0, batch, h0, output, true);
-  }
-
-  void sum_columns(const T* a, Offset a_stride, const T* b, Offset b_stride, Offset columns, void* to) {
-    if (!to) return;
-    const ColumnSumParams<T> params{
-        a, a_stride, b, b_stride, rows_of(p_), static_cast<int>(columns), parts_, static_cast<T*>(to)};
-    queue_.for_each(static_cast<std::size_t>(columns) * kSumParts, kPartSums<T>, params);
-    queue_.for_each(static_cast<std::size_t>(columns), kColumnSums<T>, params);
+    if (!out_.weights || !out_.weights[index].hh || !drops_weights(p_)) return;
+    PackParams<T> params{};
+    params.to = static_cast<T*>(out_.weights[index].hh);
+    params.rows = 4 * p_.hidden, params.columns = cell.output;
+    params.masks = cell.masks;
+    params.threshold = philox_threshold(p_.weight_dropout);
+    params.factor = static_cast<Sum<T>>(1 / (1 - p_.weight_dropout));
+    queue_.for_each(4 * s.hidden * s.output, kDrop<T>, params);
   }
 
   const LstmProblem& p_;
@@ -298,13 +274,15 @@ class BackwardCall {
   const LstmGradients& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;              // steps; 0: layers run in turn
+  int chunk_;  // steps, where layers run at once; 0: they run in turn
+  StepChunks chunks_;
   bool in_place_ = false;  // dz takes the gates' place
   std::vector<CudaCell<T>> cells_;
   T* input_;
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
+  std::int32_t* lengths_;               // of a chunk
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

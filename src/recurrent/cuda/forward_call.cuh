@@ -2,6 +2,7 @@
 // once.
 #pragma once
 
+#include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_unit_step.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
@@ -16,14 +17,19 @@ class ForwardCall {
         queue_(execution),
         arena_(workspace.data),
         chunk_(steps_of_chunk<T>(p, false)),
+        chunks_(p),
+        remakes_(p.recompute && out.tape),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
-    input_ = take_input<T>(p, arena_);
+    const std::size_t rows = remakes_ ? chunks_.most_rows() : rows_of(p);
+    input_ = take_input<T>(p, rows, arena_);
+    lengths_ = take_if<std::int32_t>(remakes_ && chunks_.has_lengths(), arena_, p.batch);
     for (std::size_t n = 0; n < cells_.size(); ++n) take_cell(static_cast<int>(n), cells_[n]);
   }
 
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
 
   Status run() {
+    if (remakes_) return run_by_chunks();
     if (chunk_ > 0) return run_at_once();
     const T* below[2] = {};
     for (int layer = 0; layer < p_.layers; ++layer) {
@@ -51,6 +57,37 @@ class ForwardCall {
     T* h_rows[2];  // without a tape; by layer in turn
     T* gates[2];   // the same; by chunk in turn
   };
+
+  // The tape gets c before each chunk, and only a chunk's gates have a place.
+  Status run_by_chunks() {
+    const T* below[2] = {};
+    for (int layer = 0; layer < p_.layers; ++layer) {
+      StepParams<T> all{}, part{};
+      for (int d = 0; d < directions_of(p_); ++d) {
+        all.cell[d] = cell(layer, d);
+        begin(layer, d, all.cell[d]);
+      }
+      for (int k = 0; k < chunks_.count(); ++k) {
+        const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
+        const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
+        chunks_.write_lengths(queue_, k, all.cell[0], lengths_);
+        for (int d = 0; d < directions_of(p_); ++d) {
+          part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_);
+          multiply_input(layer, part.cell[d], input, 0, rows);
+        }
+        if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
+        if (k == chunks_.last()) break;
+        const CudaSizes<T> s(p_);
+        queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kNextChunk<T>, part.cell[0],
+                        chunks_.kept_c(all.cell[0], k + 1));
+      }
+      for (int d = 0; d < directions_of(p_); ++d) {
+        end(layer, d, part.cell[d]);
+        below[d] = all.cell[d].h_rows;
+      }
+    }
+    return queue_.status();
+  }
 
   // Each layer on a chunk of steps behind the one of the layer below.
   Status run_at_once() {
@@ -99,17 +136,14 @@ class ForwardCall {
     cell.raw = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * 4 * s.hidden);
     cell.cells = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
     cell.m = take_if<T>(p_.projection > 0, arena_, s.batch * s.hidden_stride);
+    if (remakes_) return take_steps(p_, chunks_.most_rows(), false, cell, arena_);
     if (out_.tape) return;
     if (chunk_ > 0) {  // a sweep looks a step ahead
       for (T*& gates : own.gates) gates = arena_.take<T>((chunk_ + 1) * s.batch * 4 * s.hidden);
       own.h_rows[0] = own.h_rows[1] = take_if<T>(keeps_h(n), arena_, s.rows * s.output);
       return;
     }
-    cell.gates = arena_.take<T>(s.rows * 4 * s.hidden);
-    cell.norm_x = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
-    cell.norm_h = take_if<T>(p_.layer_norm, arena_, s.rows * 4 * s.hidden);
-    cell.norm_c = take_if<T>(p_.layer_norm, arena_, s.rows * s.hidden);
-    cell.scales = take_if<Sum<T>>(p_.layer_norm, arena_, s.rows * 3);
+    take_steps(p_, s.rows, false, cell, arena_);
     for (int turn = 0; turn < 2; ++turn) {
       own.h_rows[turn] = take_if<T>(keeps_h(turn), arena_, s.rows * s.output);
     }
@@ -142,9 +176,11 @@ class ForwardCall {
       Arena arena = tape_of_cell<T>(p_, out_.tape, layer, d);
       take_tape(p_, layer, cell, arena);
     } else {
+      cell.h_rows = memory.h_rows[layer % 2];
+    }
+    if (remakes_ || !out_.tape) {
       cell.gates = own.gates, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
-      cell.h_rows = memory.h_rows[layer % 2];
     }
     if (is_last(p_, layer) && out_.y) place_h_in_y(p_, d, static_cast<T*>(out_.y), cell);
     cell.h_all = part_of<T>(out_.h_all, index * s.rows * s.output);
@@ -182,26 +218,10 @@ class ForwardCall {
     if (cell.m) queue_.clear(cell.m, s.batch * s.hidden_stride * sizeof(T));
   }
 
-  // W x of `rows` rows from row `first` on.
   void multiply_input(int layer, const CudaCell<T>& cell, const InputRows<T>& input, Offset first,
                       Offset rows) {
-    const CudaSizes<T> s(p_);
-    const Offset width = input_of(p_, layer), gates = 4 * static_cast<Offset>(s.hidden);
-    T* const to = p_.layer_norm ? cell.norm_x : cell.gates;
-    queue_.multiply({p_.dtype,
-                     rows,
-                     gates,
-                     width,
-                     input.data + first * input.stride,
-                     {input.stride, 1},
-                     p_.weights[layer * directions_of(p_) + (cell.reverse ? 1 : 0)].ih,
-                     {1, width},
-                     to + first * gates,
-                     gates,
-                     false});
-    if (!p_.layer_norm) return;
-    queue_.launch(kNormalise<T>, static_cast<int>(std::min<std::size_t>(s.rows, 1 << 16)), kNormThreads,
-                  cell);
+    const LstmWeights& w = p_.weights[layer * directions_of(p_) + (cell.reverse ? 1 : 0)];
+    recurrent::multiply_input(queue_, p_, w, cell, input, input_of(p_, layer), first, rows);
   }
 
   void sweep(Queue& queue, StepParams<T>& params, Places places) {
@@ -245,9 +265,12 @@ class ForwardCall {
   const LstmOutputs& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;  // steps; 0: layers run in turn
+  int chunk_;  // steps, where layers run at once; 0: they run in turn
+  StepChunks chunks_;
+  bool remakes_;  // the backward pass makes the tape, from what is kept by chunks
   std::vector<Memory> cells_;
   T* input_;
+  std::int32_t* lengths_;               // of a chunk
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

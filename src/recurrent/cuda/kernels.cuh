@@ -26,6 +26,11 @@ template <class T>
 inline const cuda::Kernel kLastGradient{kKernels, "last gradient", cuda::type_name<T>(),
                                         last_gradient_kernel<T>};
 template <class T>
+inline const cuda::Kernel kNextChunk{kKernels, "next chunk", cuda::type_name<T>(), next_chunk_kernel<T>};
+template <class T>
+inline const cuda::Kernel kChunkLengths{kKernels, "lengths of a chunk", cuda::type_name<T>(),
+                                        chunk_lengths_kernel<T>};
+template <class T>
 inline const cuda::Kernel kHBefore{kKernels, "h before steps", cuda::type_name<T>(), h_before_kernel<T>};
 template <class T>
 inline const cuda::Kernel kNormalise{kKernels, "normalise", cuda::type_name<T>(), normalise_kernel<T>};

@@ -50,17 +50,28 @@ std::size_t packed_cell_bytes(const LstmProblem& p) {
 
 inline bool is_last(const LstmProblem& p, int layer) { return layer == p.layers - 1; }
 
+// What a chunk's steps leave for the backward pass, but for h.
+template <class T>
+void take_steps(const LstmProblem& p, std::size_t rows, bool with_c, CudaCell<T>& cell, Arena& arena) {
+  const std::size_t hidden = p.hidden;
+  cell.gates = arena.take<T>(rows * 4 * hidden);
+  cell.tape_c = take_if<T>(with_c, arena, rows * hidden);
+  cell.norm_x = take_if<T>(p.layer_norm, arena, rows * 4 * hidden);
+  cell.norm_h = take_if<T>(p.layer_norm, arena, rows * 4 * hidden);
+  cell.norm_c = take_if<T>(p.layer_norm, arena, rows * hidden);
+  cell.scales = take_if<Sum<T>>(p.layer_norm, arena, rows * 3);
+}
+
 // The rows of a cell that the backward pass needs. h of the last layer is y.
 template <class T>
 void take_tape(const LstmProblem& p, int layer, CudaCell<T>& cell, Arena& arena) {
   const CudaSizes<T> s(p);
-  cell.gates = arena.take<T>(s.rows * 4 * s.hidden);
-  cell.tape_c = arena.take<T>(s.rows * s.hidden);
+  if (p.recompute) {
+    cell.kept_c = arena.take<Sum<T>>((kMostChunks - 1) * s.batch * s.hidden);
+  } else {
+    take_steps(p, s.rows, true, cell, arena);
+  }
   cell.h_rows = take_if<T>(!is_last(p, layer), arena, s.rows * s.output);
-  cell.norm_x = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
-  cell.norm_h = take_if<T>(p.layer_norm, arena, s.rows * 4 * s.hidden);
-  cell.norm_c = take_if<T>(p.layer_norm, arena, s.rows * s.hidden);
-  cell.scales = take_if<Sum<T>>(p.layer_norm, arena, s.rows * 3);
 }
 template <class T>
 std::size_t tape_cell_bytes(const LstmProblem& p, int layer) {
@@ -315,19 +326,19 @@ inline bool copies_input(const LstmProblem& p, int layer) {
   return layer == 0 ? stride_of_x(p) == 0 : p.bidirectional || (p.training && p.dropout > 0);
 }
 template <class T>
-T* take_input(const LstmProblem& p, Arena& arena) {
+T* take_input(const LstmProblem& p, std::size_t rows, Arena& arena) {
   const bool below = p.layers > 1 && copies_input(p, 1), first = copies_input(p, 0);
   const std::int64_t widest = std::max(first ? input_of(p, 0) : 0, below ? input_of(p, 1) : 0);
-  return arena.take<T>(static_cast<std::size_t>(rows_of(p) * widest));
+  return arena.take<T>(rows * static_cast<std::size_t>(widest));
 }
-// x or the layer below as they are, or their copy in `to`: of `rows` rows from row `first` on.
+// `rows` rows from row `first` on: x or the layer below as they are, or their copy in `to`.
 template <class T>
 InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T* const (&below)[2], T* to,
                          Offset first, Offset rows) {
   const Offset width = input_of(p, layer);
   if (!copies_input(p, layer)) {
-    if (layer > 0) return {below[0], width};
-    return {static_cast<const T*>(p.x.data), stride_of_x(p)};
+    if (layer > 0) return {below[0] + first * width, width};
+    return {static_cast<const T*>(p.x.data) + first * stride_of_x(p), stride_of_x(p)};
   }
   InputParams<T> params{};
   const CudaCell<T> cell = plain_cell<T>(p, std::max(layer - 1, 0), 0);
@@ -345,6 +356,22 @@ InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T*
   params.to = to;
   queue.for_each(static_cast<std::size_t>(rows) * width, kInput<T>, params);
   return {to, width};
+}
+
+template <class T>
+void normalise(Queue& queue, const NormaliseParams<T>& rows) {
+  queue.launch(kNormalise<T>, static_cast<int>(std::min<Offset>(rows.rows, 1 << 16)), kNormThreads, rows);
+}
+// W x of `rows` rows, from row `first` of the cell on.
+template <class T>
+void multiply_input(Queue& queue, const LstmProblem& p, const LstmWeights& w, const CudaCell<T>& cell,
+                    const InputRows<T>& input, Offset width, Offset first, Offset rows) {
+  const Offset gates = 4 * static_cast<Offset>(p.hidden);
+  T* const to = (p.layer_norm ? cell.norm_x : cell.gates) + first * gates;
+  queue.multiply(
+      {p.dtype, rows, gates, width, input.data, {input.stride, 1}, w.ih, {1, width}, to, gates, false});
+  if (!p.layer_norm) return;
+  normalise<T>(queue, {to, rows, static_cast<int>(gates), cell.eps, cell.scales + first * 3});
 }
 
 }  // namespace warpalign::detail::recurrent

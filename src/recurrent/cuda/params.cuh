@@ -86,11 +86,12 @@ __device__ __forceinline__ auto rows_of(const StepRows& rows) {
 struct MaskWords {
   const std::uint64_t* seed;
   std::uint32_t code;
+  std::uint32_t first_step = 0;  // the number of step 0
 
   __device__ __forceinline__ bool below(std::uint64_t threshold, MaskKind kind, int t, int b,
                                         int unit) const {
     const PhiloxWords words =
-        philox({{static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
+        philox({{first_step + static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
                  static_cast<std::uint32_t>(unit / 4), code + static_cast<std::uint32_t>(kind)}},
                *seed);
     const int word = unit % 4;  // no index at run time: the words stay in registers
@@ -104,7 +105,7 @@ struct MaskWords {
   __device__ __forceinline__ unsigned below_of_four(std::uint64_t threshold, MaskKind kind, int t, int b,
                                                     int unit) const {
     const PhiloxWords words =
-        philox({{static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
+        philox({{first_step + static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
                  static_cast<std::uint32_t>(unit / 4), code + static_cast<std::uint32_t>(kind)}},
                __ldg(seed));
     unsigned bits = 0;
@@ -180,6 +181,7 @@ struct CudaCell {
   // h[t], rows of h_stride elements: a layer's own, or this direction's part of y. Null: not wanted.
   T* h_rows;
   Offset h_stride;
+  Real* kept_c;  // (chunks - 1, B, H): c before each chunk but the first. Recompute
 
   // More results of the forward pass; null: not wanted.
   T* h_all;     // (rows, P)

@@ -106,10 +106,11 @@ template <class T>
 void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
   const bool words = sizeof(T) == 2 && has_words(p, params);
-  for (params.place = 0; params.place < p.steps; ++params.place) {
+  const int steps = params.cell[0].at.steps;
+  for (params.place = 0; params.place < steps; ++params.place) {
     for (int d = 0; d < directions_of(p); ++d) {
       const CudaCell<T>& cell = params.cell[d];
-      const Offset t = cell.reverse ? p.steps - 1 - params.place : params.place;
+      const Offset t = cell.reverse ? steps - 1 - params.place : params.place;
       queue.multiply({p.dtype,
                       batch,
                       gates,
@@ -129,10 +130,11 @@ template <class T>
 void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
   const bool words = sizeof(T) == 2 && has_words(p, params);
-  for (params.place = 0; params.place <= p.steps; ++params.place) {
+  const int steps = params.cell[0].at.steps;
+  for (params.place = 0; params.place <= steps; ++params.place) {
     for (int d = 0; d < directions_of(p) && params.place > 0; ++d) {
       const CudaCell<T>& cell = params.cell[d];
-      const Offset t = cell.reverse ? params.place - 1 : p.steps - params.place;  // swept before
+      const Offset t = cell.reverse ? params.place - 1 : steps - params.place;  // swept before
       queue.multiply({p.dtype,
                       batch,
                       p.hidden,

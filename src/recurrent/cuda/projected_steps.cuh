@@ -60,10 +60,10 @@ inline const cuda::Kernel kCarriedHidden{kKernels, "gradient by h0", cuda::type_
 template <class T>
 void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const int directions = directions_of(p);
-  for (params.place = 0; params.place < p.steps; ++params.place) {
+  const int directions = directions_of(p), steps = params.cell[0].at.steps;
+  for (params.place = 0; params.place < steps; ++params.place) {
     const auto row_of = [&](const CudaCell<T>& cell, int place) {
-      return (cell.reverse ? p.steps - 1 - place : place) * batch;
+      return (cell.reverse ? steps - 1 - place : place) * batch;
     };
     for (int d = 0; d < directions; ++d) {
       const CudaCell<T>& cell = params.cell[d];
@@ -104,16 +104,16 @@ void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<
 template <class T>
 void sweep_back_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const int directions = directions_of(p);
+  const int directions = directions_of(p), steps = params.cell[0].at.steps;
   for (int d = 0; d < directions; ++d) {
     const CudaCell<T>& cell = params.cell[d];
     queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kIncomingHidden<T>, cell);
   }
-  for (params.place = 0; params.place <= p.steps; ++params.place) {
-    const bool is_last = params.place == p.steps;  // on to h0
+  for (params.place = 0; params.place <= steps; ++params.place) {
+    const bool is_last = params.place == steps;  // on to h0
     for (int d = 0; d < directions; ++d) {
       const CudaCell<T>& cell = params.cell[d];
-      const auto row_of = [&](int place) { return (cell.reverse ? place : p.steps - 1 - place) * batch; };
+      const auto row_of = [&](int place) { return (cell.reverse ? place : steps - 1 - place) * batch; };
       T* const fresh = cell.dh_new + row_of(params.place) * cell.output_stride;
       if (params.place > 0) {
         queue.multiply({p.dtype,

@@ -61,7 +61,7 @@ struct InputParams {
   MaskWords masks[2];
   OutputDropout<Sum<T>> dropout;
   Offset first_row, rows;  // what is put together
-  T* to;                   // (rows of all steps, parts width)
+  T* to;                   // (rows, parts width)
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
         v = p.x[(p.at.starts ? row * p.stride[1] : t * p.stride[0] + b * p.stride[1]) + column * p.stride[2]];
       }
     }
-    p.to[row * columns + column] = v;
+    p.to[n] = v;
   });
 }
 
@@ -148,11 +148,31 @@ __global__ void __launch_bounds__(kRowThreads) last_gradient_kernel(CudaCell<T> 
                [&](Offset n) { cell.write_cell(c, n, cell.dc0[n] + cell.dc[n]); });
 }
 
-// h before every step: (rows, P).
+// What the sweep of a chunk has left is what the next one starts from. kept: c again.
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) h_before_kernel(CudaCell<T> cell, const T* h0, T* to) {
-  for_elements(cell.at.rows * cell.output, [&](Offset n) {
-    const Offset row = n / cell.output;
+__global__ void __launch_bounds__(kRowThreads) next_chunk_kernel(CudaCell<T> cell, Sum<T>* kept) {
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.output_stride, [&](Offset n) {
+    const T v = h_behind(cell)[n];
+    cell.h[0][n] = v;
+    cell.h[1][n] = v;
+    const_cast<T*>(cell.h0)[n] = v;
+  });
+  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
+               [&](Offset n) { const_cast<Sum<T>*>(cell.c0)[n] = kept[n] = cell.c[n]; });
+}
+// The lengths of rows from step `begin` on.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads)
+    chunk_lengths_kernel(CudaCell<T> cell, int begin, std::int32_t* to) {
+  for_elements(cell.at.batch, [&](Offset b) { to[b] = max(cell.at.lengths[b] - begin, 0); });
+}
+
+// h before every step of rows first ... first + rows - 1: (rows, P).
+template <class T>
+__global__ void __launch_bounds__(kRowThreads)
+    h_before_kernel(CudaCell<T> cell, const T* h0, Offset first, Offset rows, T* to) {
+  for_elements(rows * cell.output, [&](Offset n) {
+    const Offset row = first + n / cell.output;
     const int unit = static_cast<int>(n % cell.output), t = cell.at.step_of(row);
     const int b = static_cast<int>(row - cell.at.first(t)), last = cell.reverse ? t + 1 : t - 1;
     T v = cuda::narrow<T>(0);
@@ -167,17 +187,24 @@ __global__ void __launch_bounds__(kRowThreads) h_before_kernel(CudaCell<T> cell,
   });
 }
 
-// W x of every row is normalised; a block per row.
+// Every row is normalised in its place; a block per row.
 template <class T>
-__global__ void __launch_bounds__(kNormThreads) normalise_kernel(CudaCell<T> cell) {
-  const int count = 4 * cell.hidden;
-  for (Offset row = blockIdx.x; row < cell.at.rows; row += gridDim.x) {
-    T* const v = cell.norm_x + row * count;
-    const auto normal = normal_form(count, cell.eps, [&](int k) { return cuda::widen(v[k]); });
-    for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
+struct NormaliseParams {
+  T* data;  // (rows, columns)
+  Offset rows;
+  int columns;
+  Sum<T> eps;
+  Sum<T>* scales;  // of row n at 3 n
+};
+template <class T>
+__global__ void __launch_bounds__(kNormThreads) normalise_kernel(NormaliseParams<T> p) {
+  for (Offset row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    T* const v = p.data + row * p.columns;
+    const auto normal = normal_form(p.columns, p.eps, [&](int k) { return cuda::widen(v[k]); });
+    for (int k = static_cast<int>(threadIdx.x); k < p.columns; k += kNormThreads) {
       v[k] = cuda::narrow<T>(normal(cuda::widen(v[k])));
     }
-    if (threadIdx.x == 0) cell.scales[row * 3] = normal.scale;
+    if (threadIdx.x == 0) p.scales[row * 3] = normal.scale;
   }
 }
 
@@ -192,6 +219,7 @@ struct ColumnSumParams {
   int columns;
   Sum<T>* parts;  // (kSumParts, columns)
   T* to;          // (columns,)
+  bool adds;      // to what is there
 };
 constexpr int kSumParts = 64;
 template <class T>
@@ -209,7 +237,7 @@ __global__ void __launch_bounds__(kRowThreads) part_sums_kernel(ColumnSumParams<
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) column_sums_kernel(ColumnSumParams<T> p) {
   for_elements(p.columns, [&](Offset column) {
-    Sum<T> sum = 0;
+    Sum<T> sum = p.adds ? cuda::widen(p.to[column]) : Sum<T>(0);
     for (int part = 0; part < kSumParts; ++part)
       sum += p.parts[static_cast<Offset>(part) * p.columns + column];
     p.to[column] = cuda::narrow<T>(sum);

@@ -36,7 +36,8 @@ template <class T>
 int steps_of_chunk(const LstmProblem& p, bool backward) {
   constexpr double kStart = 10;   // steps that take as long as the start of a chunk
   constexpr int kOfProducts = 6;  // and as the product of one layer, which the others' products wait for
-  const bool may_run_at_once = p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm;
+  const bool may_run_at_once =
+      p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm && !p.recompute;
   if (p.side_streams.count == 0 || !may_run_at_once || p.batch == 0) return 0;
   // (T / c + L - 1) chunks of c steps and a start each take least with this c.
   const double best = std::sqrt(kStart * p.steps / (p.layers - 1));

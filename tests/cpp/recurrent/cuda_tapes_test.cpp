@@ -1,4 +1,4 @@
-// The LSTM's CUDA path with a tape that no later call reads.
+// The LSTM's CUDA path with a tape that no later call reads, and without a tape of all steps.
 #include <gtest/gtest.h>
 
 #include "cuda_fixture.h"
@@ -68,6 +68,53 @@ TEST_F(RecurrentTapesCuda, LongSweepsUseSlotsAgain) {
 #if WARPALIGN_SIMT
   simt::device = {};
 #endif
+}
+
+// Chunks of steps that are made again: the last one's of its own size, of every way, with masks and lengths.
+TEST_F(RecurrentTapesCuda, Recompute) {
+  for (const int variant : {0, 1, 2, 3, 4, 5, 6, 8}) {
+    SCOPED_TRACE(variant);
+#if WARPALIGN_SIMT
+    simt::device.compute_capability_major = variant == 6 ? 8 : 9;  // a sweep of the whole grid
+#endif
+    Lstm p = plain(70, 3, 6, variant == 1 || variant == 8 ? 7 : 12);
+    p.layers = variant < 3 ? 2 : 1;
+    p.hard = variant % 2 == 1;
+    p.training = true, p.seed = 7;
+    p.dropout = p.weight_dropout = variant < 2 ? .2 : 0;
+    p.zoneout_hidden = variant < 2 ? .3 : 0, p.zoneout_cell = variant < 2 ? .2 : 0;
+    p.projection = variant == 2 ? 5 : 0, p.layer_norm = variant == 3;
+    p.bidirectional = variant == 4;
+    if (variant == 1 || variant == 3 || variant == 6) p.lengths = {70, 33, 0};
+    if (variant == 5) p.resets.assign(70 * 3, 0), p.resets[40 * 3 + 1] = p.resets[0] = 1;
+    const DType dtype = variant % 2 == 1 ? DType::kFloat64 : DType::kFloat16;
+    LstmCase given(p, dtype, 30 + variant, .5);
+    if (variant == 0) given.cell_dtype = dtype;
+    LstmRunnerIn<DeviceBuffer> runner(given, Execution::cuda(0, nullptr));
+    const LstmRun expected = runner.run(false);
+    runner.problem().recompute = true;
+    const LstmRun run = runner.run();
+    expect_close(given, run, dtype == DType::kFloat64 ? 20 * kFloat64Tolerance : 0x1p-9);
+    EXPECT_EQ(run.out.y, expected.out.y);
+    EXPECT_EQ(run.out.c_n, expected.out.c_n);
+  }
+#if WARPALIGN_SIMT
+  simt::device = {};
+#endif
+}
+
+// h of all steps and c before chunks are kept, and one of 4 chunks has gates.
+TEST_F(RecurrentTapesCuda, MemoryOfRecompute) {
+  LstmProblem p;
+  p.dtype = DType::kFloat16, p.cell_dtype = DType::kFloat32;
+  p.steps = 600, p.batch = 8, p.input = p.hidden = 64, p.layers = 2;
+  const Execution execution = Execution::cuda(0, nullptr);
+  const LstmGradients gradients;
+  const std::size_t whole = lstm_tape_bytes(p, execution);
+  p.recompute = true;
+  const std::size_t h = 600 * 8 * 64 * 2, c = 3 * 8 * 64 * 4;
+  EXPECT_EQ(lstm_tape_bytes(p, execution), h + 2 * c);
+  EXPECT_LT(lstm_backward_workspace_bytes(p, gradients, execution), whole / 2);
 }
 
 }  // namespace

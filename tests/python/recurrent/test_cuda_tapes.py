@@ -75,3 +75,51 @@ def test_memory_and_graphs(cuda: torch.device) -> None:
         captured = step()
     graph.replay()
     assert all(map(torch.equal, captured, first))
+
+
+@pytest.mark.parametrize("hidden", [64, 520])
+@pytest.mark.parametrize("given", ["all steps", "lengths", "masks", "both directions"])
+def test_recompute(cuda: torch.device, hidden: int, given: str) -> None:
+    """Against the CPU path in float64. 520 units are more than clusters have."""
+    torch.manual_seed(1)
+    options: dict[str, Any] = {"bidirectional": given == "both directions"}
+    if given == "masks":
+        options |= {"dropout": 0.2, "zoneout": 0.1, "rw_dropout": 0.1}
+    module = LSTM(13, hidden, 2, dtype=torch.float16, recompute=True, **options)
+    x, lengths = torch.randn(140, 9, 13).half(), torch.tensor([140, 0, 33, 69, 12, 1, 139, 100, 41])
+    more = {"lengths": lengths} if given == "lengths" else {}
+    if given == "masks":  # the devices' seeds differ
+        plain = LSTM(13, hidden, 2, dtype=torch.float16, device=cuda, **options)
+        plain.load_state_dict(module.state_dict())
+        expected = results_of(plain, x.to(cuda))
+    else:
+        expected = results_of(module.double(), x.double(), **more)
+    more = {name: t.to(cuda) for name, t in more.items()}
+    found = results_of(module.half().to(cuda), x.to(cuda), **more)
+    for a, b in zip(found, expected, strict=True):
+        assert relative_error(a, b) <= 1e-2
+
+
+def test_recompute_in_memory_and_graphs(cuda: torch.device) -> None:
+    """A step's peak above inputs and outputs, in arrays of (T, B, H); a captured step gives the same bits."""
+    steps, batch, hidden = 512, 16, 256
+    x = torch.randn(steps, batch, 64, device=cuda, dtype=torch.bfloat16, requires_grad=True)
+    factor = torch.randn(steps, batch, hidden, device=cuda, dtype=torch.bfloat16)
+    module = LSTM(64, hidden, recompute=True, device=cuda, dtype=torch.bfloat16)
+
+    def step() -> list[Tensor]:
+        y = module(x)[0]
+        return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], factor)]
+
+    first = step()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = step()
+    own = torch.cuda.max_memory_allocated() - before - sum(r.nbytes for r in results)
+    assert own <= 2 * factor.nbytes  # 5 of a quarter of the steps, and the weights
+    del results
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    graph.replay()
+    assert all(map(torch.equal, captured, first))

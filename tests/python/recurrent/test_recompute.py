@@ -1,4 +1,4 @@
-"""The LSTM with `recompute=True`: the same values and gradients from states that are kept every 32 steps."""
+"""The LSTM with `recompute=True`: the same values and gradients without a tape between the passes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from tests.python.recurrent.reference import relative_error
-from warpalign._recurrent.recompute import STEPS
 from warpalign.recurrent import LSTM
 
-T, B, WIDTH, H = 2 * STEPS + 6, 3, 4, 6  # three chunks, the last one not full
+T, B, WIDTH, H = 70, 3, 4, 6  # three chunks on a GPU, the last one not full
 CASES: dict[str, dict[str, Any]] = {
     "stack": {"num_layers": 2, "activation": "hard", "bias": False},
     "batch_first": {"batch_first": True, "layer_norm": True, "zoneout": 0.2},
@@ -61,14 +60,14 @@ def test_results_are_those_with_a_tape(name: str, given: str) -> None:
     with_tape, without = modules(**CASES[name])
     training = name in ("dropout", "projection")
     x: Any = torch.randn(T, B, WIDTH, dtype=torch.float64)
-    hx, lengths = states_of(with_tape, B), torch.tensor([T, STEPS + 1, 0])
+    hx, lengths = states_of(with_tape, B), torch.tensor([T, 33, 0])
     options: dict[str, Any] = {}
     if given == "lengths":
         options["lengths"] = lengths
     if given == "resets":
         options["resets"] = torch.rand((B, T) if with_tape.batch_first else (T, B)) < 0.1
     if given == "packed":
-        x = pack_padded_sequence(x, torch.tensor([T, STEPS, 3]))
+        x = pack_padded_sequence(x, torch.tensor([T, 32, 3]))
     elif with_tape.batch_first:
         x = x.transpose(0, 1)
     found = []
@@ -110,7 +109,7 @@ def test_what_is_kept_between_the_passes() -> None:
             y = module(x)[0]
         kept.append(sum(sizes.values()))
         y.sum().backward()
-    assert 0 < kept[1] < 0.02 * kept[0]
+    assert 0 < kept[1] < 0.05 * kept[0]
 
 
 def test_opcheck() -> None:
@@ -118,12 +117,12 @@ def test_opcheck() -> None:
     weights = [torch.randn(4 * H, n).requires_grad_() for n in (WIDTH, H)]
     x, hx = torch.randn(T, B, WIDTH), [torch.randn(1, B, H) for _ in range(2)]
     given = (x, weights, *hx, torch.tensor([T, 40, 2], dtype=torch.int32), None, None, None)
-    op, settings = torch.ops.warpalign.lstm_without_tape, {"bias": False}
-    torch.library.opcheck(op.default, (*given, True), settings)
-    results = [t.detach() for t in op(*given, True, **settings)]
-    plain = (x, [w.detach() for w in weights], *given[2:])
-    back = torch.ops.warpalign.lstm_without_tape_backward.default
-    torch.library.opcheck(back, (*plain, *results[5:], *results[:5], True, True, True, True), settings)
+    op, settings = torch.ops.warpalign.lstm.default, {"bias": False, "recompute": True}
+    torch.library.opcheck(op, (*given, None, True, True), settings)
+    results = [t.detach() for t in op(*given, None, True, True, **settings)]
+    plain = (x, [w.detach() for w in weights], *given[2:], results[0], results[-1])
+    back = torch.ops.warpalign.lstm_backward.default
+    torch.library.opcheck(back, (*plain, *results[:5], True, True, True, True), settings)
 
 
 def test_compile_and_bad_lengths() -> None:
