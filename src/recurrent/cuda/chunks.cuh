@@ -69,7 +69,8 @@ void for_states_before(Queue& queue, const LstmProblem& p, const CudaCell<T>& ce
   const Offset batch = p.batch, output = cell.output;
   if (rows == 0) return;
   if (!has_every_row(p)) {
-    queue.for_each(static_cast<std::size_t>(rows * output), kHBefore<T>, cell, h0, first, rows, h_before);
+    queue.for_each(static_cast<std::size_t>(rows) * cuda::kWarpSize, kHBefore<T>, cell, h0, first, rows,
+                   h_before);
     return use(0, rows, h_before, output);
   }
   // h before a step is that of the step before.

@@ -354,7 +354,7 @@ InputRows<T> layer_input(Queue& queue, const LstmProblem& p, int layer, const T*
   params.dropout = cell.dropout;
   params.first_row = first, params.rows = rows;
   params.to = to;
-  queue.for_each(static_cast<std::size_t>(rows) * width, kInput<T>, params);
+  queue.for_each(static_cast<std::size_t>(rows) * cuda::kWarpSize, kInput<T>, params);
   return {to, width};
 }
 

@@ -14,6 +14,37 @@ __device__ __forceinline__ void for_elements(Offset count, const Body& body) {
   for (Offset n = static_cast<Offset>(blockIdx.x) * kRowThreads + threadIdx.x; n < count; n += all) body(n);
 }
 
+// body(row, t, b) for `rows` rows from row `first` on, a warp for each.
+template <class Body>
+__device__ __forceinline__ void for_rows(const StepRows& at, Offset first, Offset rows, const Body& body) {
+  constexpr int kWarps = kRowThreads / cuda::kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const Offset all = static_cast<Offset>(gridDim.x) * kWarps;
+  for (Offset n = static_cast<Offset>(blockIdx.x) * kWarps + warp; n < rows; n += all) {
+    const int t = at.step_of(first + n);
+    body(first + n, t, static_cast<int>(first + n - at.first(t)));
+  }
+}
+// to[column] = value(column) by the lanes of a warp, each of which has some reads under way at once.
+template <class T, class Value>
+__device__ __forceinline__ void for_columns(T* to, int columns, const Value& value) {
+  constexpr int kAtOnce = 4;
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  for (int column = lane; column < columns; column += kAtOnce * cuda::kWarpSize) {
+    T values[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int next = column + k * cuda::kWarpSize;
+      if (next < columns) values[k] = value(next);
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int next = column + k * cuda::kWarpSize;
+      if (next < columns) to[next] = values[k];
+    }
+  }
+}
+
 // A matrix as products of a step read it: rows of `stride` elements, 0 behind the columns.
 template <class T>
 struct PackParams {
@@ -65,24 +96,17 @@ struct InputParams {
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
-  const Offset columns = static_cast<Offset>(p.parts) * p.width;
-  for_elements(p.rows * columns, [&](Offset n) {
-    const Offset row = p.first_row + n / columns;
-    const int column = static_cast<int>(n % columns), t = p.at.step_of(row);
-    const int b = static_cast<int>(row - p.at.first(t));
-    T v = cuda::narrow<T>(0);
-    if (p.at.holds(t, b)) {
-      const int part = column / p.width, unit = column % p.width;
-      if (p.below[0]) {
-        v = p.below[part][row * p.width + unit];
-        if (p.dropout.factor != 0) {
-          v = cuda::narrow<T>(cuda::widen(v) * p.dropout.of(p.masks[part], t, b, unit));
-        }
-      } else {
-        v = p.x[(p.at.starts ? row * p.stride[1] : t * p.stride[0] + b * p.stride[1]) + column * p.stride[2]];
-      }
-    }
-    p.to[n] = v;
+  for_rows(p.at, p.first_row, p.rows, [&](Offset row, int t, int b) {
+    const bool holds = p.at.holds(t, b);
+    const Offset x = p.at.starts ? row * p.stride[1] : t * p.stride[0] + b * p.stride[1];
+    for_columns(p.to + (row - p.first_row) * p.parts * p.width, p.parts * p.width, [&](int column) {
+      if (!holds) return cuda::narrow<T>(0);
+      if (!p.below[0]) return p.x[x + column * p.stride[2]];
+      const int part = column < p.width ? 0 : 1, unit = column - part * p.width;
+      const T v = p.below[part][row * p.width + unit];
+      if (p.dropout.factor == 0) return v;
+      return cuda::narrow<T>(cuda::widen(v) * p.dropout.of(p.masks[part], t, b, unit));
+    });
   });
 }
 
@@ -171,19 +195,19 @@ __global__ void __launch_bounds__(kRowThreads)
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     h_before_kernel(CudaCell<T> cell, const T* h0, Offset first, Offset rows, T* to) {
-  for_elements(rows * cell.output, [&](Offset n) {
-    const Offset row = first + n / cell.output;
-    const int unit = static_cast<int>(n % cell.output), t = cell.at.step_of(row);
-    const int b = static_cast<int>(row - cell.at.first(t)), last = cell.reverse ? t + 1 : t - 1;
-    T v = cuda::narrow<T>(0);
+  for_rows(cell.at, first, rows, [&](Offset row, int t, int b) {
+    const int last = cell.reverse ? t + 1 : t - 1;
+    const T* h = nullptr;  // 0
     if (cell.at.holds(t, b)) {
-      if (!cell.at.resets_at(t, b) && cell.at.holds(last, b)) {
-        v = cell.h_rows[(cell.at.first(last) + b) * cell.h_stride + unit];
+      const bool goes_on = !cell.at.resets_at(t, b) && cell.at.holds(last, b);
+      if (goes_on) {
+        h = cell.h_rows + (cell.at.first(last) + b) * cell.h_stride;
       } else if (h0) {
-        v = h0[static_cast<Offset>(b) * cell.output + unit];
+        h = h0 + static_cast<Offset>(b) * cell.output;
       }
     }
-    to[n] = v;
+    for_columns(to + (row - first) * cell.output, cell.output,
+                [&](int column) { return h ? h[column] : cuda::narrow<T>(0); });
   });
 }
 
