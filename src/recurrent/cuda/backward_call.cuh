@@ -138,6 +138,7 @@ class BackwardCall {
     cell.ring_arrivals = take_if<int>(exchange == Exchange::kRing, arena_, most_groups(p_));
     cell.dz_x = p_.layer_norm ? arena_.take<T>(rows * s.gates_stride) : cell.dz;
     cell.dz_h = p_.layer_norm ? arena_.take<T>(rows * s.gates_stride) : cell.dz;
+    cell.kept = take_kept<T>(p_, rows, arena_);
     cell.carried = take_if<T>(may_take_products<T>(p_), arena_, s.batch * s.hidden);
     cell.dh_new = take_if<T>(projects, arena_, rows * s.output_stride);
     cell.dv = take_if<T>(p_.layer_norm, arena_, rows * s.hidden);
@@ -166,6 +167,7 @@ class BackwardCall {
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
     if (in_place_) cell.dz = cell.dz_x = cell.dz_h = cell.gates;
+    cell.kept = own.kept;
     cell.carried = own.carried, cell.dz_ring = own.dz_ring, cell.ring_arrivals = own.ring_arrivals;
     cell.dh_new = own.dh_new, cell.dv = own.dv, cell.m_rows = own.m_rows;
     cell.dy = is_last(p_, layer) ? part_of<T>(in_.y, d * s.output) : dx_[(layer + 1) % 2] + d * s.output;
@@ -202,7 +204,7 @@ class BackwardCall {
   void sweep(Queue& queue, StepParams<T>& params, Places places) {
     const int directions = directions_of(p_);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
-    if (run_on_clusters(queue, p_, *plan_, params, places)) return;
+    if (run_on_clusters(queue, p_, *plan_, params, true, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && takes_projected_products(queue, p_, params)) {

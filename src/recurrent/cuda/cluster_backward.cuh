@@ -35,6 +35,7 @@ struct AskedStep {
   RowAt at;
   cuda::Word gates;
   T before, dy;  // c[t-1] from the tape
+  unsigned kept;
 };
 
 template <class T, int kParts, SweepOptions kOptions>
@@ -122,12 +123,15 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   T* const dz_of_lane = cell.dz + lane_offset;
   const auto ask = [&](int place, int tile) {
     const int t = cell.step_back_at(place), b = at.first_row + tile * 8 + row;
-    AskedStep<T> asked{row_at(rows_at, t, b, hidden), 0, {}, {}};
+    AskedStep<T> asked{row_at(rows_at, t, b, hidden), 0, {}, {}, 0};
     if (!has_unit || !asked.at.holds) return asked;
     asked.gates = *reinterpret_cast<const Word*>(gates_of_lane + 4 * asked.at.first);
     if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
     const RowAt last = row_at(rows_at, cell.reverse ? t + 1 : t - 1, b, hidden);
     if (last.holds) asked.before = cell.tape_c[last.first + unit];
+    if constexpr (kAll) {
+      if (cell.kept) asked.kept = __ldg(cell.kept + (asked.at.first + first_unit) / kWarpUnits);
+    }
     return asked;
   };
   AskedStep<T> next = ask(begin, 0);
@@ -162,11 +166,10 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       a.slopes(gates, slopes);
       const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
-      float keep_h = 0, keep_c = 0;
+      KeptShares keep{};
       bool carries = true, restarts = false;
       if constexpr (kAll) {
-        const KeptShares keep = kept_shares(cell, lanes, t, b, first_unit);
-        keep_h = keep.h, keep_c = keep.c;
+        keep = kept_shares(cell, here.kept, lanes.unit);
         carries = has_unit && rows_at.holds(later, b);
         restarts = carries && rows_at.resets_at(later, b);
       }
@@ -190,8 +193,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
         if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
         continue;  // every thread does
       }
-      const float all = dh + dy, dm = (1 - keep_h) * all;
-      const float dcell = (1 - keep_c) * dc + dm * to_cell;
+      const float all = dh + dy, dm = (1 - keep.h) * all;
+      const float dcell = (1 - keep.c) * dc + dm * to_cell;
       const float dz[4] = {holds ? dcell * to_i : 0.0f, holds ? dcell * to_f : 0.0f,
                            holds ? dcell * to_g : 0.0f, holds ? dm * to_o : 0.0f};
       const Word word = lanes.transpose(narrow_word<T>(dz));
@@ -225,9 +228,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
         *reinterpret_cast<Word*>(dz_of_lane + 4 * here.at.first) = word;
       }
       if (holds) {
-        float dc_before = keep_c * dc + dcell * f;
+        float dc_before = keep.c * dc + dcell * f;
         if (resets) cell.dc0[index] += dc_before, dc_before = 0;
-        own.states[0][thread] = keep_h * all, own.states[1][thread] = dc_before;
+        own.states[0][thread] = keep.h * all, own.states[1][thread] = dc_before;
       } else {
         own.states[0][thread] = dh;
       }

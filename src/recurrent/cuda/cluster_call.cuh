@@ -102,10 +102,38 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
   }
 }
 
+// Memory for zoneout's bits of so many rows, where sweeps on clusters may serve the layer. The same for every
+// device, since memory is laid out by it.
+template <class T>
+const std::uint8_t* take_kept(const LstmProblem& p, Offset rows, Arena& arena) {
+  const bool may_be_on_clusters = sizeof(T) == 2 && !p.layer_norm && p.projection == 0 &&
+                                  p.hidden % kWarpUnits == 0 && p.hidden <= kMostRanks * kBlockUnits;
+  return take_if<std::uint8_t>(may_be_on_clusters && draws_zoneout(p), arena, rows * p.hidden / kWarpUnits);
+}
+
+// Draws the bits of these steps.
+template <class T>
+void draw_kept(Queue& queue, const CudaCell<T>& cell, bool backward, Places places) {
+  if (!cell.kept) return;
+  const int steps = cell.at.steps, count = places.end - places.begin, words = cell.hidden / kWarpUnits;
+  const Offset first = cell.reverse == backward ? places.begin : steps - places.end;
+  // Packed rows are swept as a whole.
+  const Offset rows = count == steps ? cell.at.rows : static_cast<Offset>(count) * cell.at.batch;
+  const KeptParams params{cell.at,
+                          cell.masks,
+                          cell.zoneout_hidden.threshold,
+                          cell.zoneout_cell.threshold,
+                          words,
+                          first * cell.at.batch,
+                          rows,
+                          const_cast<std::uint8_t*>(cell.kept)};
+  queue.for_each(static_cast<std::size_t>(rows) * words, kKept<T>, params);
+}
+
 // Enqueues these steps of a layer's sweep; false: they have to run in another way.
 template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
-                     const StepParams<T>& step, Places places) {
+                     const StepParams<T>& step, bool backward, Places places) {
   if constexpr (sizeof(T) == 2) {
     if (!plan.kernel || !queue.status().ok() || !takes_words(p, step)) return false;
     if (plan.in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
@@ -113,6 +141,7 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
     config.cluster = plan.ranks;
     config.shared_bytes = plan.shared_bytes;
+    for (int d = 0; d < directions_of(p); ++d) draw_kept(queue, step.cell[d], backward, places);
     return queue.try_launch(*plan.kernel, config, params);
   } else {
     return false;

@@ -117,8 +117,12 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   // Points at this lane's gate of the four units, in row 0.
   T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
   const auto gates_at = [&](const RowAt& r) { return reinterpret_cast<Word*>(gates_of_lane + 4 * r.first); };
+  const auto kept_at = [&](const RowAt& r) {
+    return cell.kept && has_unit && r.holds ? __ldg(cell.kept + (r.first + first_unit) / kWarpUnits) : 0u;
+  };
   RowAt next = row_at(rows_at, cell.step_at(begin), at.first_row + row, hidden);
   Word next_gates = has_unit && next.holds ? *gates_at(next) : 0;
+  [[maybe_unused]] unsigned next_kept = kAll ? kept_at(next) : 0;
   for (int place = begin; place < end; ++place) {
     const int t = cell.step_at(place), buffer = place % 2;
     for (int tile = 0; tile < at.tiles; ++tile) {
@@ -137,12 +141,12 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       }
 
       // What options ask for is found out before the wait too.
-      float keep_h = 0, keep_c = 0;
-      bool restarts = false;
+      [[maybe_unused]] KeptShares keep{};
+      [[maybe_unused]] bool restarts = false;
       if constexpr (kAll) {
         const int later = cell.step_at(place + 1);
-        const KeptShares keep = kept_shares(cell, lanes, t, b, first_unit);
-        keep_h = keep.h, keep_c = keep.c;
+        keep = kept_shares(cell, next_kept, lanes.unit);
+        next_kept = kept_at(next);
         restarts = has_unit && rows_at.resets && rows_at.holds(later, b) && rows_at.resets_at(later, b);
       }
 
@@ -186,8 +190,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       } else {
         const float before = own.states[1][thread];
         if constexpr (kAll) {
-          if (keep_h != 0) fresh = keep_h * before + (1 - keep_h) * fresh;
-          if (keep_c != 0) c = keep_c * state + (1 - keep_c) * c;
+          if (keep.h != 0) fresh = keep.h * before + (1 - keep.h) * fresh;
+          if (keep.c != 0) c = keep.c * state + (1 - keep.c) * c;
         }
         // A row without this step keeps its state, and gets zeros.
         float h_after = here.holds ? fresh : before;

@@ -39,25 +39,15 @@ __device__ __forceinline__ auto rows_with(const StepRows& rows) {
   }
 }
 
-// The shares of h and c that a unit keeps. The four lanes of a word's units draw twice, and not eight times:
-// even units draw for h, odd ones for c.
+// The shares of h and c that a unit keeps.
 struct KeptShares {
   float h, c;
 };
-template <class T, class Lanes>
-__device__ __forceinline__ KeptShares kept_shares(const CudaCell<T>& cell, const Lanes& lanes, int t, int b,
-                                                  int first_unit) {
-  const auto &of_h = cell.zoneout_hidden, &of_c = cell.zoneout_cell;
-  if (!of_h.training || (of_h.probability == 0 && of_c.probability == 0)) {
-    return {of_h.probability, of_c.probability};
-  }
-  const bool is_odd = lanes.unit % 2 == 1;
-  const unsigned own =
-      cell.masks.below_of_four(is_odd ? of_c.threshold : of_h.threshold,
-                               is_odd ? MaskKind::kCell : MaskKind::kHidden, t, b, first_unit);
-  const unsigned other = lanes.neighbour(own);
-  const unsigned h = is_odd ? other : own, c = is_odd ? own : other;
-  return {h >> lanes.unit & 1 ? 1.0f : 0.0f, c >> lanes.unit & 1 ? 1.0f : 0.0f};
+// From the drawn bits of its word: those of h, and above them those of c.
+template <class T>
+__device__ __forceinline__ KeptShares kept_shares(const CudaCell<T>& cell, unsigned bits, int unit) {
+  if (!cell.kept) return {cell.zoneout_hidden.probability, cell.zoneout_cell.probability};
+  return {bits >> unit & 1 ? 1.0f : 0.0f, bits >> (4 + unit) & 1 ? 1.0f : 0.0f};
 }
 
 template <class T>

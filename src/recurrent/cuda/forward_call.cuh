@@ -136,6 +136,7 @@ class ForwardCall {
     cell.raw = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * 4 * s.hidden);
     cell.cells = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
     cell.m = take_if<T>(p_.projection > 0, arena_, s.batch * s.hidden_stride);
+    cell.kept = take_kept<T>(p_, chunks_.most_rows(), arena_);
     if (remakes_) return take_steps(p_, chunks_.most_rows(), false, cell, arena_);
     if (out_.tape) return;
     if (chunk_ > 0) {  // a sweep looks a step ahead
@@ -172,6 +173,7 @@ class ForwardCall {
     }
     cell.h[0] = own.h[0], cell.h[1] = own.h[1], cell.h0 = own.h0;
     cell.c = own.c, cell.c0 = own.c0, cell.raw = own.raw, cell.cells = own.cells, cell.m = own.m;
+    cell.kept = own.kept;
     if (out_.tape) {
       Arena arena = tape_of_cell<T>(p_, out_.tape, layer, d);
       take_tape(p_, layer, cell, arena);
@@ -227,7 +229,7 @@ class ForwardCall {
   void sweep(Queue& queue, StepParams<T>& params, Places places) {
     const int directions = directions_of(p_);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
-    if (run_on_clusters(queue, p_, *plan_, params, places)) return;
+    if (run_on_clusters(queue, p_, *plan_, params, false, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && params.cell[0].h_rows && takes_projected_products(queue, p_, params)) {

@@ -33,6 +33,8 @@ inline const cuda::Kernel kChunkLengths{kKernels, "lengths of a chunk", cuda::ty
 template <class T>
 inline const cuda::Kernel kHBefore{kKernels, "h before steps", cuda::type_name<T>(), h_before_kernel<T>};
 template <class T>
+inline const cuda::Kernel kKept{kKernels, "zoneout", cuda::type_name<T>(), kept_kernel<T>};
+template <class T>
 inline const cuda::Kernel kNormalise{kKernels, "normalise", cuda::type_name<T>(), normalise_kernel<T>};
 template <class T>
 inline const cuda::Kernel kPartSums{kKernels, "sums of parts", cuda::type_name<T>(), part_sums_kernel<T>};

@@ -154,6 +154,11 @@ void place_h_in_y(const LstmProblem& p, int d, T* y, CudaCell<T>& cell) {
   cell.h_stride = static_cast<Offset>(directions_of(p)) * cell.output;
 }
 
+// Whether a layer keeps units of its state at random.
+inline bool draws_zoneout(const LstmProblem& p) {
+  return p.training && (p.zoneout_hidden > 0 || p.zoneout_cell > 0);
+}
+
 // Whether every row has every step, from its own first state on.
 inline bool has_every_row(const LstmProblem& p) { return !p.lengths && !p.row_starts && !p.resets; }
 // The same, and nothing is kept at random.

@@ -211,6 +211,30 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
+// The bits of zoneout: which units of h a step keeps, and above them which of c; a byte for four units.
+struct KeptParams {
+  StepRows at;
+  MaskWords masks;
+  std::uint64_t hidden_threshold, cell_threshold;  // 0: nothing is kept
+  int words;                                       // of a row
+  Offset first_row, rows;                          // whose bits are drawn
+  std::uint8_t* to;                                // (rows of all steps, words)
+};
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) kept_kernel(KeptParams p) {
+  for_elements(p.rows * p.words, [&](Offset n) {
+    const Offset row = p.first_row + n / p.words;
+    const int word = static_cast<int>(n % p.words), t = p.at.step_of(row);
+    const int b = static_cast<int>(row - p.at.first(t));
+    const auto drawn = [&](std::uint64_t threshold, MaskKind kind) {
+      return threshold == 0 ? 0u : p.masks.below_of_four(threshold, kind, t, b, 4 * word);
+    };
+    const unsigned bits =
+        drawn(p.hidden_threshold, MaskKind::kHidden) | drawn(p.cell_threshold, MaskKind::kCell) << 4;
+    p.to[row * p.words + word] = static_cast<std::uint8_t>(bits);
+  });
+}
+
 // Every row is normalised in its place; a block per row.
 template <class T>
 struct NormaliseParams {
