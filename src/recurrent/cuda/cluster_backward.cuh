@@ -2,7 +2,7 @@
 // units, and sends each block its part in float32. The owner adds the parts in the order of the ranks.
 #pragma once
 
-#include "recurrent/cuda/cluster_sweep.cuh"
+#include "recurrent/cuda/cluster_tiles.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -46,9 +46,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
-  const int begin = p.places.begin, end = p.places.end;
-  constexpr bool kAll = kOptions == SweepOptions::kAll;
-  const auto rows_at = rows_with<kOptions>(cell.at);
+  const int begin = p.places.begin;
+  constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
@@ -79,16 +78,18 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     }
   }
 
+  TilesOf<kOptions> work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
+
   // This thread has one unit, and row `row` of every tile.
   const UnitLanes<16, 2> lanes;
   const int row = lane / 4 % 4 * 2 + lane % 2;
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
-  for (int tile = 0; tile < at.tiles; ++tile) {
+  for (int tile = 0; tile < work.count(); ++tile) {
     for (int r = ranks; r < kRanks; ++r) {  // these send nothing
       tiles[tile].parts[0][r][thread] = tiles[tile].parts[1][r][thread] = 0;
     }
-    const int b = at.first_row + tile * 8 + row;
+    const int b = work.batch_row(tile, row);
     const bool is_own = has_unit && b < batch;
     const Offset index = static_cast<Offset>(b) * hidden + unit;
     tiles[tile].states[0][thread] = is_own ? cell.dh[index] : 0.0f;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   }
   const int bytes = ranks * kPartBytes;
   if (thread == 0) {
-    for (int tile = 0; tile < at.tiles; ++tile) {
+    for (int tile = 0; tile < work.count(); ++tile) {
       for (cuda::Mailbox& box : tiles[tile].boxes) {
         cuda::mailbox_init(&box);
         cuda::mailbox_expect(&box, bytes);
@@ -122,37 +123,38 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const T* const gates_of_lane = cell.gates + lane_offset;
   T* const dz_of_lane = cell.dz + lane_offset;
   const auto ask = [&](int place, int tile) {
-    const int t = cell.step_back_at(place), b = at.first_row + tile * 8 + row;
-    AskedStep<T> asked{row_at(rows_at, t, b, hidden), 0, {}, {}, 0};
+    const int t = cell.step_back_at(place);
+    AskedStep<T> asked{work.row_at(tile, row, place, t), 0, {}, {}, 0};
     if (!has_unit || !asked.at.holds) return asked;
     asked.gates = *reinterpret_cast<const Word*>(gates_of_lane + 4 * asked.at.first);
     if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
-    const RowAt last = row_at(rows_at, cell.reverse ? t + 1 : t - 1, b, hidden);
+    const RowAt last = work.row_at(tile, row, place + 1, cell.reverse ? t + 1 : t - 1);
     if (last.holds) asked.before = cell.tape_c[last.first + unit];
     if constexpr (kAll) {
       if (cell.kept) asked.kept = __ldg(cell.kept + (asked.at.first + first_unit) / kWarpUnits);
     }
     return asked;
   };
-  AskedStep<T> next = ask(begin, 0);
+  AskedStep<T> next = ask(work.begin(), 0);
   int turn = 0;
-  for (int place = begin; place <= end; ++place) {
-    const int t = cell.step_back_at(place), later = cell.step_back_at(place - 1), buffer = place % 2;
-    for (int tile = 0; tile < at.tiles; ++tile, ++turn) {
+  for (int place = work.begin(); place <= work.end(); ++place) {
+    const int t = cell.step_back_at(place), buffer = place % 2;
+    work.go_to(place);
+    for (int tile = 0; tile < work.busy(); ++tile) {
       Tile& own = tiles[tile];
-      const int b = at.first_row + tile * 8 + row;
+      const int b = work.batch_row(tile, row);
       const Offset index = static_cast<Offset>(b) * hidden + unit;
       const AskedStep<T> here = next;
-      const bool holds = has_unit && here.at.holds && place < end;
-      const bool is_last = tile + 1 == at.tiles;
+      const bool holds = has_unit && here.at.holds && work.works(place, tile);
+      const bool is_last = tile + 1 == work.busy();
       float gates[4], before = cuda::widen(here.before), dy = 0;
       widen_word<T>(lanes.transpose(here.gates), gates);
       float dh = own.states[0][thread], dc = own.states[1][thread];
       bool resets = false;
       if (holds) {
-        if constexpr (kAll) resets = rows_at.resets_at(t, b);
+        if constexpr (kAll) resets = work.resets_at(tile, row, place, t);
         const int last = cell.reverse ? t + 1 : t - 1;
-        if (resets || !rows_at.holds(last, b)) before = cell.c0[index];
+        if (resets || work.begins_row(here.at, last, b)) before = cell.c0[index];
         dy = cuda::widen(here.dy);
         if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
         if (cell.dh_all) dy += cuda::widen(cell.dh_all[here.at.first + unit]);
@@ -167,21 +169,20 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
       KeptShares keep{};
-      bool carries = true, restarts = false;
+      [[maybe_unused]] bool restarts = false;
       if constexpr (kAll) {
         keep = kept_shares(cell, here.kept, lanes.unit);
-        carries = has_unit && rows_at.holds(later, b);
-        restarts = carries && rows_at.resets_at(later, b);
+        restarts = has_unit && work.resets_at(tile, row, place - 1, cell.step_back_at(place - 1));
       }
 
-      if (place > begin) {
+      if (work.waits(place, tile)) {
         cuda::mailbox_wait(&own.boxes[buffer], (place - begin - 1) / 2);
         if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer], bytes);
         float sums[4] = {};
 #pragma unroll
         for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][thread];
         const float all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        if (carries) dh += all;
+        dh += all;
         if constexpr (kAll) {
           if (restarts) {
             cell.dh0[index] += dh;
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
           }
         }
       }
-      if (place == end) {
+      if (!work.works(place, tile)) {
         if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
         continue;  // every thread does
       }
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float dz[4] = {holds ? dcell * to_i : 0.0f, holds ? dcell * to_f : 0.0f,
                            holds ? dcell * to_g : 0.0f, holds ? dm * to_o : 0.0f};
       const Word word = lanes.transpose(narrow_word<T>(dz));
-      Word* const own_dz = own_gradients.dz[turn % 2];
+      Word* const own_dz = own_gradients.dz[turn++ % 2];
       own_dz[word_place(lanes.unit * kClusterWarps + at.warp, row)] = word;
       __syncthreads();
       {
@@ -235,6 +236,14 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
         own.states[0][thread] = dh;
       }
     }
+  }
+  if constexpr (!kPlain) {
+    const int word = thread % kClusterWarps, first = at.rank * kBlockUnits + word * kWarpUnits;
+    work.for_dead_steps(thread / kClusterWarps, kClusterThreads / kClusterWarps, [&](int b, int t) {
+      if (first >= hidden) return;
+      T* const to_clear = cell.dz + 4 * (static_cast<Offset>(t) * batch + b) * hidden + first;
+      for (int gate = 0; gate < 4; ++gate) *reinterpret_cast<Word*>(to_clear + gate * hidden) = 0;
+    });
   }
   cuda::cluster_sync();  // nobody has ended before its messages are taken
 }

@@ -9,7 +9,7 @@
 namespace warpalign::detail::recurrent {
 
 constexpr const char* name_of(SweepOptions options, const char* none, const char* lengths, const char* all) {
-  return options == SweepOptions::kNone ? none : options == SweepOptions::kLengths ? lengths : all;
+  return options == SweepOptions::kNone ? none : options == SweepOptions::kEnds ? lengths : all;
 }
 template <class T, int kSteps, SweepOptions kOptions>
 inline const cuda::Kernel kClusterForward{
@@ -36,21 +36,23 @@ struct ClusterKernel {
 
   static ClusterKernel of(int ranks, bool backward, const LstmProblem& p) {
     if (is_plain(p)) return of<SweepOptions::kNone>(ranks, backward);
-    const bool has_more = p.row_starts || p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
-    return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kLengths>(ranks, backward);
+    const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
+    return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kEnds>(ranks, backward);
   }
 
  private:
   template <SweepOptions kOptions>
   static ClusterKernel of(int ranks, bool backward) {
     constexpr int kFew = kMostRanks / 2;
+    constexpr std::size_t kRows = kOptions == SweepOptions::kNone ? 0 : sizeof(TileRows);
     if (backward) {
       constexpr std::size_t kFixed = sizeof(OwnGradients);
-      if (ranks <= kFew) return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>)};
-      return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>)};
+      if (ranks <= kFew)
+        return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>) + kRows};
+      return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>) + kRows};
     }
-    if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>)};
-    return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>)};
+    if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>) + kRows};
+    return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>) + kRows};
   }
 };
 
@@ -94,7 +96,11 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
       const int rounds = cuda::div_up(directions * cuda::div_up(all_tiles, n), resident);
       if (best == 0 || (n + 2) * rounds < best) best = (n + 2) * rounds, tiles = n, in_turn = n * rounds;
     }
-    const int slices = cuda::div_up(all_tiles, tiles);
+    int slices = cuda::div_up(all_tiles, tiles);
+    // Tiles of rows that end early leave place in time, and other clusters find place beside.
+    if ((p.lengths || p.row_starts) && directions * slices <= resident) {
+      slices = std::min(all_tiles, resident / directions);
+    }
     return {way.kernel,          ranks,    slices,  tiles,
             directions * slices, resident, in_turn, way.fixed_bytes + tiles * way.tile_bytes};
   } else {

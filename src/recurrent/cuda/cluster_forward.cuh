@@ -2,7 +2,7 @@
 // R. A block sends each new h to all blocks.
 #pragma once
 
-#include "recurrent/cuda/cluster_sweep.cuh"
+#include "recurrent/cuda/cluster_tiles.cuh"
 #include "recurrent/cuda/forward.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -46,7 +46,6 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
   constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
-  const auto rows_at = rows_with<kOptions>(cell.at);
   const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
   auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
   Weights16 weights[kSteps];
@@ -54,6 +53,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) weights[s].settle(reinterpret_cast<Weights16*>(tiles));
   __syncthreads();
+
+  TilesOf<kOptions> work(cell, p, at, false, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
   const UnitLanes<4, 8> lanes;
@@ -64,25 +65,29 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) bias[gate] = has_unit ? bias_of(cell, gate * hidden + unit) : 0.0f;
 
-  for (int n = thread; n < at.tiles * kSteps * kTileWords; n += kClusterThreads) {
+  for (int n = thread; n < work.count() * kSteps * kTileWords; n += kClusterThreads) {
     const int tile = n / (kSteps * kTileWords), word = n % (kSteps * kTileWords) / 8, r = n % 8;
-    const int slot = word / kClusterWarps, b = at.first_row + tile * 8 + r;
+    const int slot = word / kClusterWarps, b = work.batch_row(tile, r);
     const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
     const bool is_there = slot < ranks && column < hidden && b < batch;
     const T* const from = cell.h[0] + static_cast<Offset>(b) * cell.output_stride + column;
     tiles[tile].h[0][word_place(word, r)] = is_there ? *reinterpret_cast<const Word*>(from) : 0;
     tiles[tile].h[1][word_place(word, r)] = 0;
   }
-  for (int tile = 0; tile < at.tiles; ++tile) {
-    const int b = at.first_row + tile * 8 + row;
+  for (int tile = 0; tile < work.count(); ++tile) {
+    const int b = work.batch_row(tile, row);
     const bool is_own = has_unit && b < batch;
     tiles[tile].states[0][thread] = is_own ? cell.c[static_cast<Offset>(b) * hidden + unit] : 0.0f;
     tiles[tile].states[1][thread] =
         is_own ? cuda::widen(cell.h[0][static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
+    if constexpr (!kPlain) {
+      const Offset index = static_cast<Offset>(b) * cell.output_stride + unit;
+      if (is_own && end % 2 && work.is_idle(tile, row)) cell.h[1][index] = cell.h[0][index];
+    }
   }
   const int bytes[2] = {min(ranks, kNearRanks) * kSendBytes, (ranks - kNearRanks) * kSendBytes};
   if (thread == 0) {
-    for (int tile = 0; tile < at.tiles; ++tile) {
+    for (int tile = 0; tile < work.count(); ++tile) {
       for (int buffer = 0; buffer < 2; ++buffer) {
         for (int far = 0; far < 2; ++far) {
           cuda::mailbox_init(&tiles[tile].boxes[buffer][far]);
@@ -120,23 +125,23 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   const auto kept_at = [&](const RowAt& r) {
     return cell.kept && has_unit && r.holds ? __ldg(cell.kept + (r.first + first_unit) / kWarpUnits) : 0u;
   };
-  RowAt next = row_at(rows_at, cell.step_at(begin), at.first_row + row, hidden);
+  RowAt next = work.row_at(0, row, work.begin(), cell.step_at(work.begin()));
   Word next_gates = has_unit && next.holds ? *gates_at(next) : 0;
   [[maybe_unused]] unsigned next_kept = kAll ? kept_at(next) : 0;
-  for (int place = begin; place < end; ++place) {
+  for (int place = work.begin(); place < work.end(); ++place) {
     const int t = cell.step_at(place), buffer = place % 2;
-    for (int tile = 0; tile < at.tiles; ++tile) {
+    work.go_to(place);
+    for (int tile = 0; tile < work.working(); ++tile) {
       ForwardTile<kSteps>& own = tiles[tile];
-      const int b = at.first_row + tile * 8 + row;
       const RowAt here = next;
       float z[4], state = own.states[0][thread];
       widen_word<T>(lanes.transpose(next_gates), z);
 #pragma unroll
       for (int gate = 0; gate < 4; ++gate) z[gate] += bias[gate];
       {
-        const bool is_last = tile + 1 == at.tiles;
-        next = row_at(rows_at, is_last ? cell.step_at(place + 1) : t,
-                      at.first_row + (is_last ? 0 : tile + 1) * 8 + row, hidden);
+        const bool is_last = tile + 1 == work.working();
+        next = work.row_at(is_last ? 0 : tile + 1, row, is_last ? place + 1 : place,
+                           is_last ? cell.step_at(place + 1) : t);
         next_gates = has_unit && next.holds ? *gates_at(next) : 0;
       }
 
@@ -144,10 +149,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       [[maybe_unused]] KeptShares keep{};
       [[maybe_unused]] bool restarts = false;
       if constexpr (kAll) {
-        const int later = cell.step_at(place + 1);
         keep = kept_shares(cell, next_kept, lanes.unit);
         next_kept = kept_at(next);
-        restarts = has_unit && rows_at.resets && rows_at.holds(later, b) && rows_at.resets_at(later, b);
+        restarts = has_unit && work.resets_at(tile, row, place + 1, cell.step_at(place + 1));
       }
 
       // Four sums, so that products need not wait for each other.
@@ -156,7 +160,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 #pragma unroll
       for (int far = 0; far < 2; ++far) {
         if (far == 1 && kSteps <= 2 * kNearRanks) continue;
-        if (place > begin && bytes[far] > 0) {
+        if (work.waits(place, tile) && bytes[far] > 0) {
           cuda::mailbox_wait(&own.boxes[buffer][far], (place - begin - 1) / 2);
           if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer][far], bytes[far]);
         }
@@ -193,26 +197,26 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
           if (keep.h != 0) fresh = keep.h * before + (1 - keep.h) * fresh;
           if (keep.c != 0) c = keep.c * state + (1 - keep.c) * c;
         }
-        // A row without this step keeps its state, and gets zeros.
+        // A row without this step keeps its state.
         float h_after = here.holds ? fresh : before;
         c_to_keep = here.holds ? c : state;
-        if (!here.holds) c = 0, fresh = 0;
         if constexpr (kAll) {
           to_keep = cuda::narrow_pair<T>(fresh, c);
           if (restarts) {
+            const int b = work.batch_row(tile, row);
             h_after = cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + unit]);
             c_to_keep = cell.c0[static_cast<Offset>(b) * hidden + unit];
           }
         }
         to_send = cuda::narrow_pair<T>(h_after, c);
-        own.states[1][thread] = cuda::widen(first_of<T>(to_send));
+        if constexpr (kAll) own.states[1][thread] = cuda::widen(first_of<T>(to_send));
       }
       own.states[0][thread] = c_to_keep;
 
       Word word, cells;
       lanes.join(to_send, word, cells);
       const Word other = cuda::shuffle_xor(word, 16);
-      if (place + 1 < end) {
+      if (work.goes_on(place, tile)) {
         const Word even = odd ? other : word, uneven = odd ? word : other;
         const std::uint32_t message[4] = {
             static_cast<std::uint32_t>(even), static_cast<std::uint32_t>(even >> 32),
@@ -229,26 +233,35 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 
       // No other block waits for these stores.
       Word kept = word;
-      if constexpr (kAll) {
-        lanes.join(to_keep, kept, cells);
-      } else if constexpr (!kPlain) {
-        if (!here.holds) kept = 0;  // the four lanes of a word have the same row
-      }
+      if constexpr (kAll) lanes.join(to_keep, kept, cells);
       const Word gates = lanes.transpose(narrow_word<T>(values));
       if (has_unit && here.exists) {
-        if (keeps_gates && here.holds) *gates_at(here) = gates;
+        if (keeps_gates) *gates_at(here) = gates;
         if (array) {
           const Offset begin = lanes.unit == 0 ? here.row * cell.h_stride : here.first;
           *reinterpret_cast<Word*>(array + begin) = lanes.unit == 2 ? cells : kept;
         }
         if (cell.c_all) cell.write_cell(cell.c_all, here.first + unit, c);
       }
-      if (place == end - 1 && has_unit && b < batch) {  // the state behind
+      const int b = work.batch_row(tile, row);
+      if (has_unit && work.is_last(here, place, b)) {  // the state behind
         (end % 2 ? cell.h[1] : cell.h[0])[static_cast<Offset>(b) * cell.output_stride + unit] =
             first_of<T>(to_send);
         cell.c[static_cast<Offset>(b) * hidden + unit] = c_to_keep;
       }
     }
+  }
+  if constexpr (!kPlain) {
+    const int word = thread % kClusterWarps, first = at.rank * kBlockUnits + word * kWarpUnits;
+    work.for_dead_steps(thread / kClusterWarps, kClusterThreads / kClusterWarps, [&](int b, int t) {
+      if (first >= hidden) return;
+      const Offset r = static_cast<Offset>(t) * batch + b, begins = r * hidden + first;
+      const auto clear = [&](T* to, Offset index) {
+        if (to) *reinterpret_cast<Word*>(to + index) = 0;
+      };
+      clear(cell.h_rows, r * cell.h_stride + first), clear(cell.h_all, begins), clear(cell.tape_c, begins);
+      for (int k = 0; k < kWarpUnits && cell.c_all; ++k) cell.write_cell(cell.c_all, begins + k, 0.0f);
+    });
   }
   cuda::cluster_sync();  // nobody has ended before its messages are taken
 }

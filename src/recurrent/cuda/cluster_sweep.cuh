@@ -26,30 +26,6 @@ constexpr int kWarpUnits = 4;                     // 16-bit elements of a word
 constexpr int kBlockUnits = kClusterWarps * kWarpUnits;
 constexpr int kTileWords = 32;  // a k-step of 16 columns and 8 rows has so many words
 
-// What a kernel can do besides: nothing, lengths, or all of lengths, packed rows, resets and zoneout.
-enum class SweepOptions { kNone, kLengths, kAll };
-template <SweepOptions kOptions>
-__device__ __forceinline__ auto rows_with(const StepRows& rows) {
-  if constexpr (kOptions == SweepOptions::kNone) {
-    return PlainRows{rows.steps, rows.batch};
-  } else if constexpr (kOptions == SweepOptions::kLengths) {
-    return LengthRows{{rows.steps, rows.batch}, rows.lengths};
-  } else {
-    return rows;
-  }
-}
-
-// The shares of h and c that a unit keeps.
-struct KeptShares {
-  float h, c;
-};
-// From the drawn bits of its word: those of h, and above them those of c.
-template <class T>
-__device__ __forceinline__ KeptShares kept_shares(const CudaCell<T>& cell, unsigned bits, int unit) {
-  if (!cell.kept) return {cell.zoneout_hidden.probability, cell.zoneout_cell.probability};
-  return {bits >> unit & 1 ? 1.0f : 0.0f, bits >> (4 + unit) & 1 ? 1.0f : 0.0f};
-}
-
 template <class T>
 struct ClusterParams {
   CudaCell<T> cell[2];
@@ -60,17 +36,16 @@ struct ClusterParams {
 };
 
 struct ClusterPlace {
-  int rank, warp, lane, direction, first_row, tiles;
+  int rank, warp, lane, direction, slice;
 
   template <class T>
   __device__ __forceinline__ explicit ClusterPlace(const ClusterParams<T>& p) {
-    const int cluster = static_cast<int>(blockIdx.x) / p.ranks, slice = cluster % p.slices;
+    const int cluster = static_cast<int>(blockIdx.x) / p.ranks;
     rank = cuda::cluster_rank();
     warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
     lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     direction = cluster / p.slices;
-    first_row = slice * p.tiles * 8;
-    tiles = min(p.tiles, (p.cell[0].at.batch - first_row + 7) / 8);
+    slice = cluster % p.slices;
   }
 };
 
@@ -84,19 +59,6 @@ __device__ __forceinline__ int word_place(int word, int row) {
 __device__ __forceinline__ const cuda::Word* operand_of_lane(const cuda::Word* words) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   return words + word_place(lane % 4, lane / 4);
-}
-
-// The row of (t, b), and where its H entries begin in arrays of rows. exists: it is in memory. holds: it is
-// within the length.
-struct RowAt {
-  Offset row, first;
-  bool exists, holds;
-};
-template <class Rows>
-__device__ __forceinline__ RowAt row_at(const Rows& rows, int t, int b, int hidden) {
-  const bool exists = rows.has_row(t, b);
-  const Offset row = exists ? rows.first(t) + b : 0;
-  return {row, row * hidden, exists, exists && rows.holds(t, b)};
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -65,14 +65,6 @@ struct PlainRows {
   __device__ __forceinline__ bool holds(int t, int b) const { return has_row(t, b); }
   __device__ __forceinline__ bool resets_at(int, int) const { return false; }
 };
-// Rows that end at a length, neither packed nor reset.
-struct LengthRows : PlainRows {
-  const std::int32_t* lengths;
-
-  __device__ __forceinline__ bool holds(int t, int b) const {
-    return has_row(t, b) && t < __ldg(lengths + b);
-  }
-};
 template <bool kPlain>
 __device__ __forceinline__ auto rows_of(const StepRows& rows) {
   if constexpr (kPlain) {

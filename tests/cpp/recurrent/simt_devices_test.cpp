@@ -132,17 +132,18 @@ TEST_F(Devices, LayersAtOnce) {
   const struct {
     DType dtype;
     int steps, batch, hidden, layers, projection, streams;
-    bool ragged;
-  } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false},
-               {DType::kFloat16, 37, 3, 16, 3, 0, 3, true},
-               {DType::kFloat32, 40, 2, 12, 2, 5, 1, true}};
+    bool has_options;
+    std::vector<int> lengths;  // of rows that end in, between, before and behind chunks of 18 steps
+  } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false, {}},
+               {DType::kFloat16, 37, 3, 16, 3, 0, 3, true, {37, 35, 33}},
+               {DType::kFloat16, 37, 11, 16, 3, 0, 3, false, {18, 0, 17, 37, 19, 1, 36, 5, 18, 35, 20}},
+               {DType::kFloat32, 40, 2, 12, 2, 5, 1, true, {40, 38}}};
   unsigned seed = 30;
   for (const auto& c : cases) {
     SCOPED_TRACE(testing::Message() << c.steps << " " << c.batch << " " << c.hidden);
     reference::Lstm p = plain(c.steps, c.batch, 7, c.hidden);
-    p.layers = c.layers, p.projection = c.projection;
-    if (c.ragged) {
-      for (int b = 0; b < c.batch; ++b) p.lengths.push_back(c.steps - b * 2);
+    p.layers = c.layers, p.projection = c.projection, p.lengths = c.lengths;
+    if (c.has_options) {
       p.resets.assign(static_cast<std::size_t>(c.steps) * c.batch, 0);
       p.resets[18 * c.batch] = p.resets[20 * c.batch + 1] = 1;
       p.zoneout_hidden = .25, p.zoneout_cell = .1, p.dropout = .3, p.weight_dropout = .2, p.training = true,
