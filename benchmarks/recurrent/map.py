@@ -30,7 +30,7 @@ STEPS = 128  # of most rows: both sides' time is nearly proportional to it
 def _sizes() -> Iterator[Size]:
     """The grid."""
     cross = itertools.product
-    for hidden, batch in cross((128, 512, 1024, 2048), (1, 8, 32, 64, 256)):
+    for hidden, batch in cross((64, 128, 256, 512, 1024, 2048), (1, 8, 32, 64, 256)):
         yield Size(STEPS // 2, batch, hidden, hidden, dtype="float32")
     for (hidden, width), batch in cross(((512, 128), (1024, 256), (2048, 640)), (1, 8, 16, 32, 64, 128)):
         yield Size(STEPS // 2, batch, width, hidden, P=width)

@@ -70,6 +70,9 @@ SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for r
 LARGE_BATCHES = [
     Size(36, 100, 8, 520, dtype="float16"),
     Size(2, 968, 8, 132, dtype="float32"),
+    # Clusters in float32, which serve no calls that are invariant.
+    Size(3, 9, 8, 36, 1, 2, dtype="float32"),
+    Size(3, 9, 5, 128, dtype="float32"),
     *(Size(2, 488, 8, 132, 2, P=7, dtype=dtype) for dtype in _DTYPES[2:]),
     # Launches per step whose blocks have more rows.
     *(

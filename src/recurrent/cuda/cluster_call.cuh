@@ -3,7 +3,9 @@
 
 #include "cuda/cluster_launch.h"
 #include "recurrent/cuda/cluster_backward.cuh"
+#include "recurrent/cuda/cluster_backward_float32.cuh"
 #include "recurrent/cuda/cluster_forward.cuh"
+#include "recurrent/cuda/cluster_forward_float32.cuh"
 #include "recurrent/cuda/product_steps.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -28,16 +30,35 @@ inline const cuda::Kernel kClusterBackward{
                           "clusters of up to 16 back, options"),
     cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kOptions>};
 
-// A kernel with the shared memory that it needs.
+template <class T>
+inline const cuda::Kernel kClusterForwardFloat{kKernels, "clusters of up to 4", cuda::type_name<T>(),
+                                               cluster_forward_float_kernel<T>};
+template <class T>
+inline const cuda::Kernel kClusterBackwardFloat{kKernels, "clusters of up to 4 back", cuda::type_name<T>(),
+                                                cluster_backward_float_kernel<T>};
+
+// Whether there are sweeps on clusters of a type, and how many blocks a cluster has at most.
+template <class T>
+constexpr bool kHasClusters = sizeof(T) < 8;
+template <class T>
+constexpr int kMostRanksOf = sizeof(T) == 2 ? kMostRanks : kFloatRanks;
+
+// A kernel with the shared memory that it needs; none: there is no sweep on clusters.
 template <class T>
 struct ClusterKernel {
   const cuda::Kernel<ClusterParams<T>>* kernel;
   std::size_t fixed_bytes, tile_bytes;
 
   static ClusterKernel of(int ranks, bool backward, const LstmProblem& p) {
-    if (is_plain(p)) return of<SweepOptions::kNone>(ranks, backward);
-    const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
-    return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kEnds>(ranks, backward);
+    if constexpr (sizeof(T) == 4) {
+      if (!is_plain(p)) return {};
+      if (!backward) return {&kClusterForwardFloat<T>, 0, sizeof(FloatForwardTile)};
+      return {&kClusterBackwardFloat<T>, sizeof(OwnFloatGradients), sizeof(BackwardTile<kFloatRanks>)};
+    } else {
+      if (is_plain(p)) return of<SweepOptions::kNone>(ranks, backward);
+      const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
+      return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kEnds>(ranks, backward);
+    }
   }
 
  private:
@@ -70,15 +91,18 @@ struct ClusterPlan {
 // The plan for the current device.
 template <class T>
 ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (kHasClusters<T>) {
     constexpr int kFirstMajor = 9;
     int device = 0;
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
-    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanks) return {};
+    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanksOf<T>) {
+      return {};
+    }
     if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return {};
     const auto way = ClusterKernel<T>::of(ranks, backward, p);
+    if (!way.kernel) return {};
     const auto most_bytes =
         static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
     if (most_bytes < way.fixed_bytes + way.tile_bytes) return {};
@@ -140,9 +164,16 @@ void draw_kept(Queue& queue, const CudaCell<T>& cell, bool backward, Places plac
 template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
                      const StepParams<T>& step, bool backward, Places places) {
-  if constexpr (sizeof(T) == 2) {
-    if (!plan.kernel || !queue.status().ok() || !takes_words(p, step)) return false;
-    if (plan.in_turn >= kTilesOfProducts && takes_products<T>(queue, p)) return false;
+  if constexpr (kHasClusters<T>) {
+    if (!plan.kernel || !queue.status().ok()) return false;
+    if constexpr (sizeof(T) == 4) {
+      // Calls with options are made of launches, whose bits are others.
+      if (queue.execution().batch_invariant) return false;
+    } else if (!takes_words(p, step)) {
+      return false;
+    }
+    constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
+    if (plan.in_turn >= kTiles && takes_products<T>(queue, p)) return false;
     const ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
     config.cluster = plan.ranks;

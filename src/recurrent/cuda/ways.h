@@ -5,8 +5,9 @@
 namespace warpalign::detail::recurrent {
 
 // Tiles of 8 rows that a group of a resident sweep has: two tiles at once forward (backward they always are),
-// blocks that share units backward, and in place of sweeps the front end's products.
-constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8;
+// blocks that share units backward, and in place of sweeps the front end's products; these in place of sweeps
+// on clusters in float32.
+constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8, kTilesOfFloatProducts = 12;
 
 // The fewest rows of a batch whose steps are products of the front end's and a kernel. From so many units of
 // all rows on, for each multiprocessor, they are taken in layers with a projection and in float32; the larger

@@ -15,19 +15,21 @@ class RecurrentTapesCuda : public RecurrentCuda {};
 
 // Gradients take the place of what is used up. No bit changes.
 TEST_F(RecurrentTapesCuda, SpentTape) {
-  for (const int variant : {0, 1, 2, 3}) {
+  for (const int variant : {0, 1, 2, 3, 4}) {
     SCOPED_TRACE(variant);
     Lstm p = plain(5, 9, 6, variant == 1 ? 7 : 24);
-    p.bidirectional = variant < 2, p.layers = 2;
+    p.bidirectional = variant < 2 || variant == 4, p.layers = 2;
     p.projection = variant == 2 ? 8 : 0, p.layer_norm = variant == 3;
     if (variant == 0) p.lengths = {5, 5, 4, 4, 3, 2, 1, 0, 5};
-    const LstmCase given(p, DType::kFloat16, 6, .5);
-    CudaRunner runner(given);
-    const LstmRun expected = runner.run();
-    runner.spends_tape = true;
-    const LstmRun run = runner.run();
-    ASSERT_TRUE(run.status.ok()) << to_string(run.status);
-    EXPECT_EQ(run.bits, expected.bits);
+    for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+      const LstmCase given(p, dtype, 6, .5);
+      CudaRunner runner(given);
+      const LstmRun expected = runner.run();
+      runner.spends_tape = true;
+      const LstmRun run = runner.run();
+      ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+      EXPECT_EQ(run.bits, expected.bits);
+    }
   }
   LstmProblem p;
   p.dtype = DType::kFloat16, p.cell_dtype = DType::kFloat32;

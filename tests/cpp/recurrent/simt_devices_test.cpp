@@ -17,9 +17,9 @@ class Devices : public ::testing::Test {
     p.bidirectional = true;
     check(p);
   }
-  static void check(const reference::Lstm& p) {
-    const LstmCase given(p, DType::kFloat16, 1, .5);
-    expect_close(given, CudaRunner(given).run(), 0x1p-8);
+  static void check(const reference::Lstm& p, DType dtype = DType::kFloat16) {
+    const LstmCase given(p, dtype, 1, .5);
+    expect_close(given, CudaRunner(given).run(), dtype == DType::kFloat16 ? 0x1p-8 : 5e-6);
   }
 };
 
@@ -38,11 +38,11 @@ TEST_F(Devices, WithoutMatrixInstructionsOfThisKind) {
 }
 
 // Launches of a kernel and of its counterpart backward.
-int launches(const std::string& kernel) {
+int launches(const std::string& kernel, DType dtype = DType::kFloat16) {
   int sum = 0;
   KernelLaunches one{};
   for (int index = 0; recurrent_kernel_launches(index, &one); ++index) {
-    const std::string name = one.kernel, type = " float16";
+    const std::string name = one.kernel, type = dtype == DType::kFloat16 ? " float16" : " float32";
     if (name == kernel + type) sum += static_cast<int>(one.launches);
     const std::size_t comma = kernel.find(',');
     if (name ==
@@ -59,6 +59,7 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     bool ragged;
     const char* kernel;
     bool resets = false;
+    DType dtype = DType::kFloat16;
   } cases[] = {{9, 64, false, "clusters of up to 8"},
                {9, 64, true, "clusters of up to 8, lengths"},
                {9, 64, true, "clusters of up to 8, options", true},
@@ -68,6 +69,10 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
                {8, 68, false, "grid"},  // rows are no whole 16 bytes
                {8, 68, true, "grid, options"},
                {9, 516, false, "grid"},
+               {9, 128, false, "clusters of up to 4", false, DType::kFloat32},
+               {9, 132, false, "step, cell", false, DType::kFloat32},
+               {9, 64, true, "step, cell", false, DType::kFloat32},
+               {8, 64, false, "step, cell", false, DType::kFloat32},
                {7, 64, false, "step, cell"}};
   simt::device.multiprocessors = 40;
   for (const auto& c : cases) {
@@ -76,9 +81,10 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     reference::Lstm p = plain(3, 2, 4, c.hidden);
     if (c.ragged) p.lengths = {1, 3};
     if (c.resets) p.resets = {0, 0, 0, 1, 0, 0};
-    const int before = launches(c.kernel);
-    check(p);
-    EXPECT_EQ(launches(c.kernel) - before, c.major == 7 ? 3 + 4 : 2);
+    const int before = launches(c.kernel, c.dtype);
+    check(p, c.dtype);
+    const bool by_steps = std::string(c.kernel) == "step, cell";
+    EXPECT_EQ(launches(c.kernel, c.dtype) - before, by_steps ? 3 + 4 : 2);
   }
   simt::device.compute_capability_major = 9;
   reference::Lstm p = plain(3, 2, 4, 136);
@@ -137,6 +143,7 @@ TEST_F(Devices, LayersAtOnce) {
   } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false, {}},
                {DType::kFloat16, 37, 3, 16, 3, 0, 3, true, {37, 35, 33}},
                {DType::kFloat16, 37, 11, 16, 3, 0, 3, false, {18, 0, 17, 37, 19, 1, 36, 5, 18, 35, 20}},
+               {DType::kFloat32, 40, 2, 24, 2, 0, 2, false, {}},
                {DType::kFloat32, 40, 2, 12, 2, 5, 1, true, {40, 38}}};
   unsigned seed = 30;
   for (const auto& c : cases) {
