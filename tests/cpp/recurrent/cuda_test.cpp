@@ -11,11 +11,6 @@ namespace {
 
 using reference::Lstm;
 
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], tolerance) << k;
-}
-
 TEST_F(RecurrentCuda, KnownProblems) { expect_known_results<CudaRunner>(); }
 
 TEST_F(RecurrentCuda, Sizes) {
@@ -281,28 +276,6 @@ TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
     if (c.batch == 17) p.lengths = {3, 3, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 0, 3};
     const LstmCase given(p, c.dtype, 31, .5);
     expect_close(given, CudaRunner(given).run(), c.dtype == DType::kFloat16 ? 0x1p-8 : 5e-6);
-  }
-}
-
-// One step without a tape, as streams take it: a launch for each layer, by lanes or on the matrix units.
-TEST_F(RecurrentCuda, SingleSteps) {
-  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    for (const int batch : {1, 3, 9, 17}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << batch);
-      Lstm p = plain(1, batch, 16, 24);
-      p.layers = 2, p.hard = batch == 9;
-      LstmCase given(p, dtype, 23, .5);
-      given.with_states = batch != 3;
-      CudaRunner runner(given);
-      const LstmRun with = runner.run(), without = runner.run(false);
-      ASSERT_TRUE(without.status.ok()) << to_string(without.status);
-      const double tolerance = dtype == DType::kBFloat16 ? 0x1p-6 : dtype == DType::kFloat16 ? 0x1p-9 : 1e-6;
-      expect_near(without.out.y, with.out.y, tolerance);
-      expect_near(without.out.h_n, with.out.h_n, tolerance);
-      expect_near(without.out.c_n, with.out.c_n, tolerance);
-      expect_near(without.out.h_all, with.out.h_all, tolerance);
-      expect_near(without.out.c_all, with.out.c_all, tolerance);
-    }
   }
 }
 
