@@ -209,11 +209,11 @@ class ForwardCall {
   }
 
   // Weights and states.
-  void begin(int layer, int d, const CudaCell<T>& cell) {
+  void begin(int layer, int d, CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     const LstmWeights& w = p_.weights[index];
-    if (!p_.packed_weights) pack_forward(queue_, p_, cell, w, drops_weights(p_));
+    if (!p_.packed_weights) pack_or_take(queue_, p_, cell, w, drops_weights(p_));
     const StateParams<T> state{cell, part_of<T>(p_.h0, index * s.batch * s.output),
                                bytes_at(p_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype))};
     queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>, state);

@@ -12,6 +12,8 @@ namespace warpalign::detail::recurrent {
 template <class T>
 inline const cuda::Kernel kPack{kKernels, "pack", cuda::type_name<T>(), pack_kernel<T>};
 template <class T>
+inline const cuda::Kernel kPackAcross{kKernels, "pack across", cuda::type_name<T>(), pack_across_kernel<T>};
+template <class T>
 inline const cuda::Kernel kDrop{kKernels, "drop weights", cuda::type_name<T>(), drop_kernel<T>};
 template <class T>
 inline const cuda::Kernel kInput{kKernels, "input", cuda::type_name<T>(), input_kernel<T>};

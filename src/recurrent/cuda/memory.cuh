@@ -297,11 +297,15 @@ void pack_matrix(Queue& queue, const LstmProblem& p, const MaskWords& masks, con
   params.from = static_cast<const T*>(from);
   params.to = const_cast<T*>(to);
   params.rows = rows, params.columns = columns, params.stride = whole_pieces<T>(columns);
-  params.across = across;
   params.masks = masks;
   params.threshold = philox_threshold(p.weight_dropout);
   params.factor = drops ? static_cast<Sum<T>>(1 / (1 - p.weight_dropout)) : Sum<T>(0);
-  queue.for_each(static_cast<std::size_t>(rows) * params.stride, kPack<T>, params);
+  if (across) {
+    const int blocks = cuda::div_up(rows, kAcrossTile) * cuda::div_up(params.stride, kAcrossTile);
+    queue.launch(kPackAcross<T>, blocks, kRowThreads, params);
+  } else {
+    queue.for_each(static_cast<std::size_t>(rows) * params.stride, kPack<T>, params);
+  }
 }
 inline bool drops_weights(const LstmProblem& p) { return p.training && p.weight_dropout > 0; }
 template <class T>
@@ -311,6 +315,21 @@ void pack_forward(Queue& queue, const LstmProblem& p, const CudaCell<T>& cell, c
   if (cell.projects) {
     pack_matrix(queue, p, cell.masks, w.hr, cell.output, p.hidden, false, false, cell.hr);
   }
+}
+// The same, but matrices that are packed as they are given stay where they are.
+template <class T>
+void pack_or_take(Queue& queue, const LstmProblem& p, CudaCell<T>& cell, const LstmWeights& w, bool drops) {
+  const auto pack = [&](const void* from, int rows, int columns, bool drops_them, const T*& to) {
+    const bool is_packed = !drops_them && columns == whole_pieces<T>(columns) &&
+                           reinterpret_cast<std::uintptr_t>(from) % sizeof(Piece<T>) == 0;
+    if (is_packed) {
+      to = static_cast<const T*>(from);
+    } else {
+      pack_matrix(queue, p, cell.masks, from, rows, columns, false, drops_them, to);
+    }
+  };
+  pack(w.hh, 4 * p.hidden, cell.output, drops, cell.hh);
+  if (cell.projects) pack(w.hr, cell.output, p.hidden, false, cell.hr);
 }
 
 // The rows that a layer's products with W read.

@@ -48,27 +48,52 @@ __device__ __forceinline__ void for_columns(T* to, int columns, const Value& val
 // A matrix as products of a step read it: rows of `stride` elements, 0 behind the columns.
 template <class T>
 struct PackParams {
-  const T* from;  // (rows, columns), or with across (columns, rows)
+  const T* from;  // (rows, columns), or with pack_across_kernel() (columns, rows)
   T* to;
   int rows, columns, stride;
-  bool across;
   // Dropout of weights, of entry (row, column) of what is read; factor 0: none.
   MaskWords masks;
   std::uint64_t threshold;
   Sum<T> factor;
+
+  // Entry (i, j) of `from`, which has so many columns.
+  __device__ __forceinline__ T kept(int i, int j, int width) const {
+    const T v = from[static_cast<Offset>(i) * width + j];
+    if (factor == 0) return v;
+    const bool drops = masks.below(threshold, MaskKind::kWeight, i, 0, j);
+    return cuda::narrow<T>(drops ? Sum<T>(0) : cuda::widen(v) * factor);
+  }
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) pack_kernel(PackParams<T> p) {
   for_elements(static_cast<Offset>(p.rows) * p.stride, [&](Offset n) {
     const int row = static_cast<int>(n / p.stride), column = static_cast<int>(n % p.stride);
-    Sum<T> v = 0;
-    if (column < p.columns) {
-      const int i = p.across ? column : row, j = p.across ? row : column;
-      v = cuda::widen(p.from[static_cast<Offset>(i) * (p.across ? p.rows : p.columns) + j]);
-      if (p.factor != 0) v = p.masks.below(p.threshold, MaskKind::kWeight, i, 0, j) ? 0 : v * p.factor;
-    }
-    p.to[n] = cuda::narrow<T>(v);
+    p.to[n] = column < p.columns ? p.kept(row, column, p.columns) : cuda::narrow<T>(0);
   });
+}
+// Transposed: by way of shared memory, so that both sides are read and written along rows.
+constexpr int kAcrossTile = 32;  // rows and columns of a block
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) pack_across_kernel(PackParams<T> p) {
+  constexpr int kPass = kRowThreads / kAcrossTile;
+  __shared__ T tile[kAcrossTile][kAcrossTile + 1];
+  const int along = static_cast<int>(threadIdx.x) % kAcrossTile;
+  const int first = static_cast<int>(threadIdx.x) / kAcrossTile;
+  const int tiles = (p.rows + kAcrossTile - 1) / kAcrossTile, block = static_cast<int>(blockIdx.x);
+  const int first_row = block % tiles * kAcrossTile, first_column = block / tiles * kAcrossTile;
+#pragma unroll
+  for (int n = first; n < kAcrossTile; n += kPass) {
+    const int row = first_row + along, column = first_column + n;
+    const bool is_there = row < p.rows && column < p.columns;
+    tile[n][along] = is_there ? p.kept(column, row, p.rows) : cuda::narrow<T>(0);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = first; n < kAcrossTile; n += kPass) {
+    const int row = first_row + n, column = first_column + along;
+    if (row < p.rows && column < p.stride)
+      p.to[static_cast<Offset>(row) * p.stride + column] = tile[along][n];
+  }
 }
 // The gradient by weights with dropout, from that by what is left of them; in place.
 template <class T>
@@ -275,6 +300,7 @@ __global__ void __launch_bounds__(kRowThreads) part_sums_kernel(ColumnSumParams<
   for_elements(static_cast<Offset>(kSumParts) * p.columns, [&](Offset n) {
     const Offset part = n / p.columns, column = n % p.columns;
     Sum<T> sum = 0;
+#pragma unroll 8
     for (Offset row = p.rows * part / kSumParts; row < p.rows * (part + 1) / kSumParts; ++row) {
       const Sum<T> v = cuda::widen(p.a[row * p.a_stride + column]);
       sum += p.b ? v * cuda::widen(p.b[row * p.b_stride + column]) : v;

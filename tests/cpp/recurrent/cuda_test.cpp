@@ -279,15 +279,19 @@ TEST_F(RecurrentCuda, StepsOnMatrixUnits) {
   }
 }
 
+// Matrices that are packed already are read where they are.
 TEST_F(RecurrentCuda, PackedWeightsChangeNoBit) {
-  for (const bool more : {false, true}) {
-    Lstm p = plain(3, 2, 19, 21);
+  for (const int variant : {0, 1, 2, 3}) {
+    SCOPED_TRACE(variant);
+    Lstm p = plain(3, 2, 19, variant < 2 ? 21 : 24);
     p.layers = 3;
-    p.bidirectional = p.layer_norm = more;
-    p.projection = more ? 0 : 17;
+    p.bidirectional = p.layer_norm = variant == 1;
+    p.projection = variant == 0 ? 17 : variant == 2 ? 16 : 0;
     const LstmCase given(p, DType::kFloat16, 6);
     CudaRunner runner(given);
     const LstmRun expected = runner.run();
+    runner.shift_weights();
+    EXPECT_EQ(runner.run().bits, expected.bits);
     runner.pack();
     EXPECT_EQ(runner.run().bits, expected.bits);
   }
