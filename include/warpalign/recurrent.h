@@ -110,12 +110,11 @@ struct LstmProblem {
   double zoneout_hidden = 0.0;
   double zoneout_cell = 0.0;
   bool training = false;
-  const std::uint64_t* seed = nullptr;  // one number; wanted in training if a probability is above 0
-
   // The tape has no gates: the backward pass makes those of a quarter of the steps at a time again, or of all
   // steps with two directions, packed rows and resets. On CUDA they may differ from the forward pass' by the
   // rounding of a product.
   bool recompute = false;
+  const std::uint64_t* seed = nullptr;  // one number; wanted in training if a probability is above 0
 };
 
 // Where results go. Contiguous; null: not wanted. Nothing may overlap. A NaN in x, h0 or c0 stays in its row.
