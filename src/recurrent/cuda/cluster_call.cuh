@@ -173,7 +173,7 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
       return false;
     }
     constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
-    if (plan.in_turn >= kTiles && takes_products<T>(queue, p)) return false;
+    if (plan.in_turn >= kTiles * directions_of(p) && takes_products<T>(queue, p)) return false;
     const ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
     config.cluster = plan.ranks;

@@ -45,7 +45,9 @@ class ResidentChoice {
     most_groups_ = resident_blocks(in_turn, 1) / (directions_of(p_) * ranks());
     if (most_groups_ == 0) return {};
     const int all_tiles = cuda::div_up(p_.batch, 8), tiles = cuda::div_up(all_tiles, most_groups_);
-    if (all_tiles >= kTilesOfProducts * most_groups_ && takes_products<T>(queue_, p_)) return {};
+    // Directions sweep at once, and their products come one after the other.
+    const int most_tiles = kTilesOfProducts * directions_of(p_) * most_groups_;
+    if (all_tiles >= most_tiles && takes_products<T>(queue_, p_)) return {};
     // A row's bits depend on the way, so that one way has to serve all batches where they must not.
     if (queue_.execution().batch_invariant || p_.hidden % kEntriesOfTwoWords != 0) return in_turn;
     const int groups = directions_of(p_) * std::min(all_tiles, most_groups_);
