@@ -178,7 +178,9 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
     config.cluster = plan.ranks;
     config.shared_bytes = plan.shared_bytes;
-    for (int d = 0; d < directions_of(p); ++d) draw_kept(queue, step.cell[d], backward, places);
+    if constexpr (sizeof(T) == 2) {
+      for (int d = 0; d < directions_of(p); ++d) draw_kept(queue, step.cell[d], backward, places);
+    }
     return queue.try_launch(*plan.kernel, config, params);
   } else {
     return false;
