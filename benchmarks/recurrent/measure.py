@@ -31,13 +31,14 @@ class Problem:
         torch.manual_seed(seed)
         self.size = size
         options: dict[str, Any] = {"activation": size.activation, "batch_invariant": invariant}
-        if size.options == "layer_norm":
+        names = size.options.split()
+        if "layer_norm" in names:
             options["layer_norm"] = True
-        if size.options == "zoneout":
+        if "zoneout" in names:
             options["zoneout"] = 0.1
-        if size.options == "weight_dropout":
+        if "weight_dropout" in names:
             options["rw_dropout"] = 0.1
-        if size.options == "recompute":
+        if "recompute" in names:
             options["recompute"] = True
         self.shape: dict[str, Any] = {
             "num_layers": size.layers,
@@ -51,7 +52,7 @@ class Problem:
         width = (size.P or size.H) * size.dirs
         self.gradient = torch.randn(size.T, size.B, width, device=device).to(size.torch_dtype)
         self.given: dict[str, Tensor] = {}
-        if size.options == "lengths":
+        if "lengths" in names:
             share = torch.linspace(0.3, 1, size.B, device=device)
             self.given = {"lengths": (share * size.T).ceil().to(torch.int32)}
 

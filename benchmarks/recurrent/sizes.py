@@ -20,7 +20,7 @@ class Size(NamedTuple):
     dtype: str = "bfloat16"
     activation: str = "soft"
     options: str = ""
-    """One of the names of `OPTIONS`, or `STREAM`."""
+    """Names of `OPTIONS` with blanks between them, or `STREAM`."""
 
     @property
     def name(self) -> str:
