@@ -14,6 +14,27 @@ from warpalign.recurrent import LSTM
 pytestmark = pytest.mark.gpu
 
 
+def own_peak(module: LSTM, x: Tensor, factor: Tensor) -> int:
+    """A step's peak above inputs and outputs, in bytes. A captured step has to give the same bits."""
+
+    def step() -> list[Tensor]:
+        y = module(x)[0]
+        return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], factor)]
+
+    first = step()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = step()
+    own = torch.cuda.max_memory_allocated() - before - sum(r.nbytes for r in results)
+    del results
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    graph.replay()
+    assert all(map(torch.equal, captured, first))
+    return own
+
+
 def results_of(module: LSTM, x: Tensor, **given: Any) -> list[Tensor]:
     leaf = x.detach().requires_grad_()
     torch.manual_seed(3)  # the masks' seed
@@ -59,22 +80,7 @@ def test_memory_and_graphs(cuda: torch.device) -> None:
     torch.manual_seed(1)
     module = LSTM(64, hidden, device=cuda, dtype=torch.bfloat16)
 
-    def step() -> list[Tensor]:
-        y = module(x)[0]
-        return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], factor)]
-
-    first = step()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    results = step()
-    own = torch.cuda.max_memory_allocated() - before - sum(r.nbytes for r in results)
-    assert own <= 6 * factor.nbytes  # of them 5 in the tape: h is y
-    del results
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
-    graph.replay()
-    assert all(map(torch.equal, captured, first))
+    assert own_peak(module, x, factor) <= 6 * factor.nbytes  # of them 5 in the tape: h is y
 
 
 @pytest.mark.parametrize("hidden", [64, 520])
@@ -107,19 +113,4 @@ def test_recompute_in_memory_and_graphs(cuda: torch.device) -> None:
     factor = torch.randn(steps, batch, hidden, device=cuda, dtype=torch.bfloat16)
     module = LSTM(64, hidden, recompute=True, device=cuda, dtype=torch.bfloat16)
 
-    def step() -> list[Tensor]:
-        y = module(x)[0]
-        return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], factor)]
-
-    first = step()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    results = step()
-    own = torch.cuda.max_memory_allocated() - before - sum(r.nbytes for r in results)
-    assert own <= 2 * factor.nbytes  # 5 of a quarter of the steps, and the weights
-    del results
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
-    graph.replay()
-    assert all(map(torch.equal, captured, first))
+    assert own_peak(module, x, factor) <= 2 * factor.nbytes  # 5 of a quarter of the steps, and the weights
