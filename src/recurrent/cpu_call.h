@@ -79,7 +79,7 @@ std::size_t cell_tape_bytes(const LstmProblem& p, int layer) {
   take_tape<Real>(p, layer, arena);
   return arena.used();
 }
-// Of the layers below `layer`.
+// Bytes of the tape that the layers below `layer` take.
 template <class Real>
 std::size_t tape_bytes_below(const LstmProblem& p, int layer) {
   return layer > 0 ? cell_tape_bytes<Real>(p, 0) * layer * directions_of(p) : 0;

@@ -205,7 +205,7 @@ class BackwardByChunks {
   Real* by_c_[2];
   std::int32_t* lengths_;
   std::vector<LstmWeightGradients> parts_;  // a chunk's
-  std::vector<Real*> sums_;                 // of them
+  std::vector<Real*> sums_;                 // all chunks', in the order of the arrays of parts_
 };
 
 }  // namespace

@@ -284,7 +284,7 @@ class BackwardCall {
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
-  std::int32_t* lengths_;               // of a chunk
+  std::int32_t* lengths_;               // rows' lengths within a chunk
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

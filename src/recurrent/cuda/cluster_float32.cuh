@@ -9,7 +9,7 @@
 namespace warpalign::detail::recurrent {
 
 constexpr int kFloatRanks = 4;                // the most blocks of such a cluster
-constexpr int kFloatGates = 4 * kBlockUnits;  // of a block
+constexpr int kFloatGates = 4 * kBlockUnits;  // rows of R of a block
 constexpr int kFloatPad = 16;                 // behind rows of operands: keeps banks apart
 
 using FourFloats = Piece<float>;

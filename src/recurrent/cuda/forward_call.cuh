@@ -272,7 +272,7 @@ class ForwardCall {
   bool remakes_;  // the backward pass makes the tape, from what is kept by chunks
   std::vector<Memory> cells_;
   T* input_;
-  std::int32_t* lengths_;               // of a chunk
+  std::int32_t* lengths_;               // rows' lengths within a chunk
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

@@ -80,7 +80,7 @@ std::size_t tape_cell_bytes(const LstmProblem& p, int layer) {
   take_tape(p, layer, cell, arena);
   return arena.used();
 }
-// Of the layers below `layer`.
+// Bytes of the tape that the layers below `layer` take.
 template <class T>
 std::size_t tape_bytes_below(const LstmProblem& p, int layer) {
   return layer > 0 ? tape_cell_bytes<T>(p, 0) * layer * directions_of(p) : 0;
