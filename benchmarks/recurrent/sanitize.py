@@ -36,7 +36,11 @@ CASES = [
     # More steps than the ring of dz has slots.
     Size(36, 3, 8, 516, dtype="float16"),
     # Gates made again, by chunks of steps.
-    *(Size(70, 3, 5, 20, 2, dtype=dtype, options="recompute lengths") for dtype in _DTYPES),
+    *(
+        Size(70, 3, 5, 20, 2, dtype=dtype, options=options)
+        for dtype in _DTYPES
+        for options in ("recompute", "recompute lengths")
+    ),
     # Layers at once.
     Size(40, 3, 5, 20, 2, dtype="float16"),
     # Launches per step.

@@ -47,17 +47,23 @@ struct Activation {
   bool hard;
   Real slope, offset, low, high;  // hard gates are slope z + offset for low < z < high
 
-  // i, f, g, o. One branch for all four, so that soft ones are computed side by side.
+  // i, f, g, o of some steps or units. One branch for all of them, so that soft ones are computed side by
+  // side.
+  template <int kCount>
+  __device__ __forceinline__ void gates(const Real (&z)[kCount][4], Real (&values)[kCount][4]) const {
+    if (hard) {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) hard_gates(z[k], values[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) soft_gates(z[k], values[k]);
+    }
+  }
   __device__ __forceinline__ void gates(const Real (&z)[4], Real (&values)[4]) const {
     if (hard) {
-      values[0] = hard_gate(z[0]), values[1] = hard_gate(z[1]), values[3] = hard_gate(z[3]);
-      values[2] = hard_squash(z[2]);
-      constexpr Real kMost = BesideRails<T>::kOne;  // what is stored, and not on a rail
-      if (values[2] > kMost && values[2] < 1) values[2] = kMost;
-      if (values[2] < -kMost && values[2] > -1) values[2] = -kMost;
+      hard_gates(z, values);
     } else {
-      values[0] = logistic(z[0]), values[1] = logistic(z[1]), values[3] = logistic(z[3]);
-      values[2] = hyperbolic_tangent(z[2]);
+      soft_gates(z, values);
     }
   }
   // The derivatives of i, f, g, o by z, from the values.
@@ -82,6 +88,17 @@ struct Activation {
   }
 
  private:
+  __device__ __forceinline__ void hard_gates(const Real (&z)[4], Real (&values)[4]) const {
+    values[0] = hard_gate(z[0]), values[1] = hard_gate(z[1]), values[3] = hard_gate(z[3]);
+    values[2] = hard_squash(z[2]);
+    constexpr Real kMost = BesideRails<T>::kOne;  // what is stored, and not on a rail
+    if (values[2] > kMost && values[2] < 1) values[2] = kMost;
+    if (values[2] < -kMost && values[2] > -1) values[2] = -kMost;
+  }
+  static __device__ __forceinline__ void soft_gates(const Real (&z)[4], Real (&values)[4]) {
+    values[0] = logistic(z[0]), values[1] = logistic(z[1]), values[3] = logistic(z[3]);
+    values[2] = hyperbolic_tangent(z[2]);
+  }
   __device__ __forceinline__ Real hard_gate(Real z) const {
     if (z <= low) return 0;
     if (z >= high) return 1;

@@ -79,21 +79,27 @@ __device__ __forceinline__ Sum<T> bias_of(const CudaCell<T>& cell, int row) {
   return bias;
 }
 
-// Stores i, f, g, o of z, and returns o and c~. before: c of the step before.
+// Stores i, f, g, o, and returns o and c~. before: c of the step before.
 template <class Real>
 struct NewCell {
   Real o, cell;
 };
 template <class T>
-__device__ __forceinline__ NewCell<Sum<T>> new_cell(const CudaCell<T>& cell, Offset row, int unit,
-                                                    const Sum<T> (&z)[4], Sum<T> before) {
-  Sum<T> values[4];
-  cell.activation.gates(z, values);
+__device__ __forceinline__ NewCell<Sum<T>> put_gates(const CudaCell<T>& cell, Offset row, int unit,
+                                                     const Sum<T> (&values)[4], Sum<T> before) {
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     cell.gates[(row * 4 + k) * cell.hidden + unit] = cuda::narrow<T>(values[k]);
   }
   return {values[3], values[1] * before + values[0] * values[2]};
+}
+// The same from z.
+template <class T>
+__device__ __forceinline__ NewCell<Sum<T>> new_cell(const CudaCell<T>& cell, Offset row, int unit,
+                                                    const Sum<T> (&z)[4], Sum<T> before) {
+  Sum<T> values[4];
+  cell.activation.gates(z, values);
+  return put_gates(cell, row, unit, values, before);
 }
 
 template <class T>
