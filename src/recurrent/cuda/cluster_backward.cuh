@@ -2,32 +2,9 @@
 // units, and sends each block its part in float32. The owner adds the parts in the order of the ranks.
 #pragma once
 
-#include "recurrent/cuda/cluster_tiles.cuh"
+#include "recurrent/cuda/cluster_parts.cuh"
 
 namespace warpalign::detail::recurrent {
-
-constexpr int kPartRows = 16;                         // units of one product's rows
-constexpr int kPartFloats = kPartRows * 8;            // with 8 rows of the batch
-constexpr int kBlockParts = kBlockUnits / kPartRows;  // that a block gets from each block
-constexpr int kPartBytes = kBlockParts * kPartFloats * 4;
-constexpr int kDepthSteps = 4 * kBlockUnits / 16;  // of 16 gates: the block's own
-
-// Shared memory of a tile of rows: parts of dh from each rank for steps of even and of odd place, what each
-// thread carries from step to step, and the mailboxes.
-template <int kRanks>
-struct alignas(16) BackwardTile {
-  float parts[2][kRanks][kBlockParts * kPartFloats];
-  float states[2][kClusterThreads];  // dh, dc
-  cuda::Mailbox boxes[2];
-};
-// dz of the block's units, for even and odd turns.
-struct alignas(16) OwnGradients {
-  cuda::Word dz[2][kDepthSteps * kTileWords];
-};
-
-// Rows 2 q, 2 q + 1, 2 q + 8, 2 q + 9 of a product are units 4 q ... 4 q + 3: a warp's sums of parts are the
-// units of a word.
-__device__ __forceinline__ int unit_of_part_row(int row) { return row % 8 / 2 * 4 + row % 2 + row / 8 * 2; }
 
 // The numbers that a thread has loaded ahead of a step.
 template <class T>
@@ -48,75 +25,24 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin;
   constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
-  const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
+  const int thread = static_cast<int>(threadIdx.x);
   auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
 
-  // The warp's products. Odd ranks begin with the later half, so that owners are not all busy at once.
-  const auto part_of_all = [&](int k) { return at.warp * kParts + (kParts == 4 ? k ^ at.rank % 2 * 2 : k); };
   Weights16 weights[kParts][kDepthSteps];
-#pragma unroll
-  for (int k = 0; k < kParts; ++k) {
-    Word words[2][kDepthSteps];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int to_unit = part_of_all(k) * kPartRows + unit_of_part_row(lane / 4 + half * 8);
-      const T* const from = cell.hh_across + static_cast<Offset>(to_unit) * cell.gates_stride;
-#pragma unroll
-      for (int s = 0; s < kDepthSteps; ++s) {
-        const int word = 4 * s + lane % 4;
-        const int unit = at.rank * kBlockUnits + word % kClusterWarps * kWarpUnits;
-        const bool is_there = to_unit < hidden && unit < hidden;
-        words[half][s] =
-            is_there ? *reinterpret_cast<const Word*>(from + word / kClusterWarps * hidden + unit) : 0;
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kDepthSteps; ++s) {
-      weights[k][s] = {words[0][s], words[1][s]};
-      weights[k][s].settle(reinterpret_cast<Weights16*>(&own_gradients));
-    }
-  }
+  load_weights_across(cell, at, reinterpret_cast<Weights16*>(&own_gradients), weights);
 
   TilesOf<kOptions> work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
-  const UnitLanes<16, 2> lanes;
-  const int row = lane / 4 % 4 * 2 + lane % 2;
+  const BackwardLanes lanes;
+  const int row = lanes.row;
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
-  for (int tile = 0; tile < work.count(); ++tile) {
-    for (int r = ranks; r < kRanks; ++r) {  // these send nothing
-      tiles[tile].parts[0][r][thread] = tiles[tile].parts[1][r][thread] = 0;
-    }
-    const int b = work.batch_row(tile, row);
-    const bool is_own = has_unit && b < batch;
-    const Offset index = static_cast<Offset>(b) * hidden + unit;
-    tiles[tile].states[0][thread] = is_own ? cell.dh[index] : 0.0f;
-    tiles[tile].states[1][thread] = is_own ? cell.dc[index] : 0.0f;
-  }
-  const int bytes = ranks * kPartBytes;
-  if (thread == 0) {
-    for (int tile = 0; tile < work.count(); ++tile) {
-      for (cuda::Mailbox& box : tiles[tile].boxes) {
-        cuda::mailbox_init(&box);
-        cuda::mailbox_expect(&box, bytes);
-      }
-    }
-  }
+  fill_gradients(cell, work, unit, row, tiles);
+  for (int tile = 0; tile < work.count(); ++tile) open_parts<kRanks>(tiles[tile], ranks);
   cuda::cluster_sync();
-
-  cuda::ClusterAddress to[kParts], boxes_there[kParts];
-  bool sends[kParts];
-#pragma unroll
-  for (int k = 0; k < kParts; ++k) {
-    const int part = part_of_all(k), owner = part / kBlockParts;
-    sends[k] = owner < ranks;
-    const int peer = sends[k] ? owner : at.rank;
-    to[k] =
-        cuda::cluster_address(&tiles[0].parts[0][at.rank][part % kBlockParts * kPartFloats + lane * 4], peer);
-    boxes_there[k] = cuda::cluster_address(&tiles[0].boxes[0], peer);
-  }
+  const PartExchange<kParts, Tile> exchange(tiles, at, ranks);
 
   // Points at this lane's gate of the four units, in row 0.
   const Offset lane_offset = static_cast<Offset>(lanes.unit) * hidden + first_unit;
@@ -176,13 +102,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       }
 
       if (work.waits(place, tile)) {
-        cuda::mailbox_wait(&own.boxes[buffer], (place - begin - 1) / 2);
-        if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer], bytes);
-        float sums[4] = {};
-#pragma unroll
-        for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][thread];
-        const float all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        dh += all;
+        dh += exchange.take(own, buffer, (place - begin - 1) / 2);
         if constexpr (kAll) {
           if (restarts) {
             cell.dh0[index] += dh;
@@ -202,28 +122,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       Word* const own_dz = own_gradients.dz[turn++ % 2];
       own_dz[word_place(lanes.unit * kClusterWarps + at.warp, row)] = word;
       __syncthreads();
-      {
-        const Word* const operands = operand_of_lane(own_dz);
-        float sums[kParts][4] = {};
-#pragma unroll
-        for (int s = 0; s < kDepthSteps; ++s) {
-          const Word operand = operands[s * kTileWords];
-#pragma unroll
-          for (int k = 0; k < kParts; ++k) weights[k][s].template multiply<T>(operand, sums[k]);
-        }
-        const int offset =
-            tile * static_cast<int>(sizeof(Tile)) + (1 - buffer) * static_cast<int>(sizeof(own.parts[0]));
-        const int box_offset =
-            tile * static_cast<int>(sizeof(Tile)) + (1 - buffer) * static_cast<int>(sizeof(cuda::Mailbox));
-#pragma unroll
-        for (int k = 0; k < kParts; ++k) {
-          const std::uint32_t message[4] = {static_cast<std::uint32_t>(__float_as_int(sums[k][0])),
-                                            static_cast<std::uint32_t>(__float_as_int(sums[k][1])),
-                                            static_cast<std::uint32_t>(__float_as_int(sums[k][2])),
-                                            static_cast<std::uint32_t>(__float_as_int(sums[k][3]))};
-          if (sends[k]) cuda::send_message(to[k] + offset, message, boxes_there[k] + box_offset);
-        }
-      }
+      exchange.template send<T>(weights, own_dz, tile, buffer);
       // No other block waits for these stores.
       if (has_unit && here.at.exists) {
         *reinterpret_cast<Word*>(dz_of_lane + 4 * here.at.first) = word;

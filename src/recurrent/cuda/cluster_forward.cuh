@@ -2,41 +2,9 @@
 // R. A block sends each new h to all blocks.
 #pragma once
 
-#include "recurrent/cuda/cluster_tiles.cuh"
-#include "recurrent/cuda/forward.cuh"
+#include "recurrent/cuda/cluster_hidden.cuh"
 
 namespace warpalign::detail::recurrent {
-
-// Messages of the nearest 8 ranks come first. A block waits for them apart from the others.
-constexpr int kNearRanks = 8;
-constexpr int kSendBytes = kBlockUnits * 8 * 2;  // to a block, of a tile
-
-// Shared memory of a tile of rows: h before steps of even and of odd place, what each thread carries from
-// step to step, and the mailboxes by buffer and nearness.
-template <int kSteps>
-struct alignas(16) ForwardTile {
-  cuda::Word h[2][kSteps * kTileWords];
-  float states[2][kClusterThreads];  // c, and h unless the sweep is plain
-  cuda::Mailbox boxes[2][2];
-};
-
-// R's columns lie in the order in which blocks send: the own rank's first, then those of rank + 1, ...
-// Rows of lanes with lane / 4 < 4 are i and f of unit lane / 4 % 4, the others' are g and o.
-template <class T, int kSteps>
-__device__ __forceinline__ void load_weights(const CudaCell<T>& cell, const ClusterPlace& at, int ranks,
-                                             Weights16 (&weights)[kSteps]) {
-  const int g = at.lane / 4, unit = at.rank * kBlockUnits + at.warp * kWarpUnits + g % 4;
-  const T* const upper = cell.hh + (static_cast<Offset>(g / 4 * 2) * cell.hidden + unit) * cell.output_stride;
-  const T* const lower = upper + static_cast<Offset>(cell.hidden) * cell.output_stride;
-#pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    const int word = 4 * s + at.lane % 4, slot = word / kClusterWarps;
-    const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
-    const bool is_there = unit < cell.hidden && slot < ranks && column < cell.hidden;
-    weights[s] = {is_there ? *reinterpret_cast<const cuda::Word*>(upper + column) : 0,
-                  is_there ? *reinterpret_cast<const cuda::Word*>(lower + column) : 0};
-  }
-}
 
 template <class T, int kSteps, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(ClusterParams<T> p) {
@@ -46,7 +14,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
   constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
-  const int thread = static_cast<int>(threadIdx.x), lane = at.lane;
+  const int thread = static_cast<int>(threadIdx.x);
   auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
   Weights16 weights[kSteps];
   load_weights(cell, at, ranks, weights);
@@ -57,59 +25,21 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   TilesOf<kOptions> work(cell, p, at, false, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
-  const UnitLanes<4, 8> lanes;
-  const int odd = lane / 16, row = lane % 4 * 2 + odd;
+  const ForwardLanes lanes;
+  const int row = lanes.row;
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
   float bias[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) bias[gate] = has_unit ? bias_of(cell, gate * hidden + unit) : 0.0f;
 
-  for (int n = thread; n < work.count() * kSteps * kTileWords; n += kClusterThreads) {
-    const int tile = n / (kSteps * kTileWords), word = n % (kSteps * kTileWords) / 8, r = n % 8;
-    const int slot = word / kClusterWarps, b = work.batch_row(tile, r);
-    const int column = ((slot + at.rank) % ranks * kClusterWarps + word % kClusterWarps) * kWarpUnits;
-    const bool is_there = slot < ranks && column < hidden && b < batch;
-    const T* const from = cell.h[0] + static_cast<Offset>(b) * cell.output_stride + column;
-    tiles[tile].h[0][word_place(word, r)] = is_there ? *reinterpret_cast<const Word*>(from) : 0;
-    tiles[tile].h[1][word_place(word, r)] = 0;
-  }
-  for (int tile = 0; tile < work.count(); ++tile) {
-    const int b = work.batch_row(tile, row);
-    const bool is_own = has_unit && b < batch;
-    tiles[tile].states[0][thread] = is_own ? cell.c[static_cast<Offset>(b) * hidden + unit] : 0.0f;
-    tiles[tile].states[1][thread] =
-        is_own ? cuda::widen(cell.h[0][static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
-    if constexpr (!kPlain) {
-      const Offset index = static_cast<Offset>(b) * cell.output_stride + unit;
-      if (is_own && end % 2 && work.is_idle(tile, row)) cell.h[1][index] = cell.h[0][index];
-    }
-  }
-  const int bytes[2] = {min(ranks, kNearRanks) * kSendBytes, (ranks - kNearRanks) * kSendBytes};
+  fill_states<!kPlain>(cell, at, ranks, work, end, unit, row, tiles);
   if (thread == 0) {
-    for (int tile = 0; tile < work.count(); ++tile) {
-      for (int buffer = 0; buffer < 2; ++buffer) {
-        for (int far = 0; far < 2; ++far) {
-          cuda::mailbox_init(&tiles[tile].boxes[buffer][far]);
-          if (bytes[far] > 0) cuda::mailbox_expect(&tiles[tile].boxes[buffer][far], bytes[far]);
-        }
-      }
-    }
+    for (int tile = 0; tile < work.count(); ++tile) open_hidden(tiles[tile], ranks);
   }
   cuda::cluster_sync();
+  const HiddenExchange exchange(tiles, at, ranks, lanes);
 
-  // 8 lanes have the same two rows' words, and send them to a near and a far rank each.
-  cuda::ClusterAddress to[2], boxes_there[2];
-  bool sends[2];
-#pragma unroll
-  for (int far = 0; far < 2; ++far) {
-    const int slot = lanes.unit + 4 * odd + far * kNearRanks;
-    sends[far] = slot < ranks;
-    const int peer = sends[far] ? (at.rank + ranks - slot) % ranks : at.rank;
-    const int place = word_place(slot * kClusterWarps + at.warp, row - odd);
-    to[far] = cuda::cluster_address(tiles[0].h[0], peer) + place * static_cast<int>(sizeof(Word));
-    boxes_there[far] = cuda::cluster_address(&tiles[0].boxes[0][far], peer);
-  }
   // Which lane writes which array: h or c of the lanes' four units.
   T* const arrays[3] = {cell.h_rows, cell.h_all, cell.tape_c};
   T* array = lanes.unit == 0   ? arrays[0]
@@ -154,32 +84,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         restarts = has_unit && work.resets_at(tile, row, place + 1, cell.step_at(place + 1));
       }
 
-      // Four sums, so that products need not wait for each other.
-      float sums[4][4] = {};
-      const Word* const operands = operand_of_lane(own.h[buffer]);
-#pragma unroll
-      for (int far = 0; far < 2; ++far) {
-        if (far == 1 && kSteps <= 2 * kNearRanks) continue;
-        if (work.waits(place, tile) && bytes[far] > 0) {
-          cuda::mailbox_wait(&own.boxes[buffer][far], (place - begin - 1) / 2);
-          if (thread == 0) cuda::mailbox_expect(&own.boxes[buffer][far], bytes[far]);
-        }
-#pragma unroll
-        for (int k = 0; k < 2 * kNearRanks; ++k) {
-          const int s = far * 2 * kNearRanks + k;
-          if (s < kSteps)
-            weights[s < kSteps ? s : 0].template multiply<T>(operands[s * kTileWords], sums[s % 4]);
-        }
-      }
-      float rows[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) rows[k] = (sums[0][k] + sums[1][k]) + (sums[2][k] + sums[3][k]);
-      // A lane gives its odd or even row of the batch for the other two gates.
-      const float first = cuda::shuffle_xor(odd ? rows[0] : rows[1], 16);
-      const float second = cuda::shuffle_xor(odd ? rows[2] : rows[3], 16);
-      z[0] += odd ? first : rows[0], z[1] += odd ? second : rows[2];
-      z[2] += odd ? rows[1] : first, z[3] += odd ? rows[3] : second;
-
+      exchange.template multiply<T>(own, weights, lanes, buffer, work.waits(place, tile),
+                                    (place - begin - 1) / 2, z);
       const Activation<T>& a = cell.activation;
       float values[4];
       a.gates(z, values);
@@ -216,20 +122,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       Word word, cells;
       lanes.join(to_send, word, cells);
       const Word other = cuda::shuffle_xor(word, 16);
-      if (work.goes_on(place, tile)) {
-        const Word even = odd ? other : word, uneven = odd ? word : other;
-        const std::uint32_t message[4] = {
-            static_cast<std::uint32_t>(even), static_cast<std::uint32_t>(even >> 32),
-            static_cast<std::uint32_t>(uneven), static_cast<std::uint32_t>(uneven >> 32)};
-        const int buffer_bytes = static_cast<int>(sizeof(own.h[0]));
-        const int offset = tile * static_cast<int>(sizeof(own)) + (1 - buffer) * buffer_bytes;
-        const int box_offset =
-            tile * static_cast<int>(sizeof(own)) + (1 - buffer) * 2 * static_cast<int>(sizeof(cuda::Mailbox));
-#pragma unroll
-        for (int far = 0; far < 2; ++far) {
-          if (sends[far]) cuda::send_message(to[far] + offset, message, boxes_there[far] + box_offset);
-        }
-      }
+      if (work.goes_on(place, tile)) exchange.send(tile, buffer, lanes, word, other);
 
       // No other block waits for these stores.
       Word kept = word;

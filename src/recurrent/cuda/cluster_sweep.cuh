@@ -1,5 +1,5 @@
 // Whole sweeps in one launch. Blocks write h, or parts of dh, into each other's shared memory. Sweeps on
-// clusters serve up to 512 units of 16-bit types, without layer norm and projection, on sm_90 and later.
+// clusters serve up to 512 units of 16-bit types, without projection, on sm_90 and later.
 //
 // A cluster of blocks holds R once, in registers, and has a slice of the batch. Clusters never meet. A block
 // has 32 units, a warp 4 of them for 8 rows of the batch at a time: a thread finishes one unit of one row.
@@ -48,6 +48,18 @@ struct ClusterPlace {
     slice = cluster % p.slices;
   }
 };
+
+// Opens a mailbox that gets so many bytes in each phase; 0: it gets none. One thread calls it, before the
+// cluster_sync() after which messages may come.
+__device__ __forceinline__ void open_mailbox(cuda::Mailbox* box, int bytes) {
+  cuda::mailbox_init(box);
+  if (bytes > 0) cuda::mailbox_expect(box, bytes);
+}
+// All threads wait for a phase's bytes, and the next phase is announced.
+__device__ __forceinline__ void take_mail(cuda::Mailbox* box, int phase, int bytes) {
+  cuda::mailbox_wait(box, phase);
+  if (threadIdx.x == 0) cuda::mailbox_expect(box, bytes);
+}
 
 // Where word `word` of row `row` lies among the words of a tile of rows, so that neither those who write it
 // nor the lanes that read operands of mma_half() meet in a bank.
