@@ -103,7 +103,7 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
   for (int gate = 0; gate < 4; ++gate) {
     const Offset entry = row * cell.gates_stride + static_cast<Offset>(gate) * cell.hidden + unit;
     cell.dz[entry] = zero;
-    if (cell.layer_norm) cell.dz_x[entry] = cell.dz_h[entry] = zero;
+    if (cell.layer_norm) cell.dz_h[entry] = zero;
   }
   if (cell.layer_norm) cell.dv[row * cell.hidden + unit] = zero;
   if (cell.projects) cell.m_rows[row * cell.hidden + unit] = zero;
@@ -217,7 +217,7 @@ struct PullTask {
   }
 };
 
-// Layer norm: from the gradient by o u(v) to dz, and to the gradients by W x and R h; a block per row.
+// Layer norm: from the gradient by o u(v) to dz, and to that by R h; a block per row.
 template <class T>
 __global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepParams<T> p) {
   const int block = static_cast<int>(blockIdx.x);
@@ -250,17 +250,8 @@ __global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepP
                 of_cell(gamma_c(unit) * dv, normal_c(unit)), cell.dc[static_cast<Offset>(b) * hidden + unit]);
   }
   __syncthreads();  // dz of other threads
-  const T* const dz = cell.dz + row * cell.gates_stride;
-  const auto spread = [&](const T* gamma, const T* normal, Sum<T> scale, T* to) {
-    const auto dn = [&](int k) { return cuda::widen(gamma[k]) * cuda::widen(dz[k]); };
-    const auto n = [&](int k) { return cuda::widen(normal[row * 4 * hidden + k]); };
-    const auto gradient = normal_form_gradient(4 * hidden, scale, dn, n);
-    for (int k = thread; k < 4 * hidden; k += kNormThreads) {
-      to[row * cell.gates_stride + k] = cuda::narrow<T>(gradient(dn(k), n(k)));
-    }
-  };
-  spread(cell.ln_ih, cell.norm_x, cell.scales[row * 3], cell.dz_x);
-  spread(cell.ln_hh, cell.norm_h, cell.scales[row * 3 + 1], cell.dz_h);
+  normalise_back(4 * hidden, cell.scales[row * 3 + 1], cell.dz + row * cell.gates_stride, cell.ln_hh,
+                 cell.norm_h + row * 4 * hidden, cell.dz_h + row * cell.gates_stride);
 }
 
 }  // namespace warpalign::detail::recurrent

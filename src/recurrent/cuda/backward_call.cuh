@@ -61,6 +61,7 @@ class BackwardCall {
     }
     if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
     for (int d = 0; d < directions_of(p_); ++d) {
+      if (p_.layer_norm) normalise_back(queue_, part.cell[d], false);
       multiply_back(layer, part.cell[d], part.cell[d].dz_x, first, rows);
       add_weight_gradients(layer, d, all.cell[d], part.cell[d], input, {first, rows, k < chunks_.last()});
     }

@@ -39,6 +39,9 @@ inline const cuda::Kernel kKept{kKernels, "zoneout", cuda::type_name<T>(), kept_
 template <class T>
 inline const cuda::Kernel kNormalise{kKernels, "normalise", cuda::type_name<T>(), normalise_kernel<T>};
 template <class T>
+inline const cuda::Kernel kNormaliseBack{kKernels, "normalise back", cuda::type_name<T>(),
+                                         normalise_back_kernel<T>};
+template <class T>
 inline const cuda::Kernel kPartSums{kKernels, "sums of parts", cuda::type_name<T>(), part_sums_kernel<T>};
 template <class T>
 inline const cuda::Kernel kColumnSums{kKernels, "sums of columns", cuda::type_name<T>(),

@@ -386,6 +386,11 @@ template <class T>
 void normalise(Queue& queue, const NormaliseParams<T>& rows) {
   queue.launch(kNormalise<T>, static_cast<int>(std::min<Offset>(rows.rows, 1 << 16)), kNormThreads, rows);
 }
+template <class T>
+void normalise_back(Queue& queue, const CudaCell<T>& cell, bool of_state) {
+  queue.launch(kNormaliseBack<T>, static_cast<int>(std::min<Offset>(cell.at.rows, 1 << 16)), kNormThreads,
+               cell, of_state);
+}
 // W x of `rows` rows, from row `first` of the cell on.
 template <class T>
 void multiply_input(Queue& queue, const LstmProblem& p, const LstmWeights& w, const CudaCell<T>& cell,

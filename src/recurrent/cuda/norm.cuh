@@ -63,5 +63,16 @@ __device__ __forceinline__ NormalFormGradient<Real> normal_form_gradient(int cou
   const Real mean = block_sum(sum) / static_cast<Real>(count);
   return {mean, block_sum(product) / static_cast<Real>(count), scale};
 }
+// The same of a row that gamma scales behind its norm: `to` from the gradient `by` of what it becomes.
+template <class T>
+__device__ __forceinline__ void normalise_back(int count, Sum<T> scale, const T* by, const T* gamma,
+                                               const T* normal, T* to) {
+  const auto dn = [&](int k) { return cuda::widen(gamma[k]) * cuda::widen(by[k]); };
+  const auto n = [&](int k) { return cuda::widen(normal[k]); };
+  const auto gradient = normal_form_gradient(count, scale, dn, n);
+  for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
+    to[k] = cuda::narrow<T>(gradient(dn(k), n(k)));
+  }
+}
 
 }  // namespace warpalign::detail::recurrent

@@ -281,6 +281,19 @@ __global__ void __launch_bounds__(kNormThreads) normalise_kernel(NormaliseParams
   }
 }
 
+// Gradients by W x or by R h from dz, of all rows; a block per row. Rows without a step have no scale.
+template <class T>
+__global__ void __launch_bounds__(kNormThreads) normalise_back_kernel(CudaCell<T> cell, bool of_state) {
+  const int gates = 4 * cell.hidden;
+  for (Offset row = blockIdx.x; row < cell.at.rows; row += gridDim.x) {
+    const int t = cell.at.step_of(row), b = static_cast<int>(row - cell.at.first(t));
+    const Sum<T> scale = cell.at.holds(t, b) ? cell.scales[row * 3 + (of_state ? 1 : 0)] : Sum<T>(0);
+    normalise_back(gates, scale, cell.dz + row * cell.gates_stride, of_state ? cell.ln_hh : cell.ln_ih,
+                   (of_state ? cell.norm_h : cell.norm_x) + row * gates,
+                   (of_state ? cell.dz_h : cell.dz_x) + row * cell.gates_stride);
+  }
+}
+
 // Sums over all rows of a, or of a times b, by column. Parts of the rows first, then the parts: one order.
 template <class T>
 struct ColumnSumParams {
