@@ -31,6 +31,9 @@ CASES = [
             Size(3, 3, 8, 516, options="lengths"),
             Size(3, 2, 8, 1028),
             Size(3, 2, 8, 1028, options="lengths"),
+            # With layer norm.
+            Size(3, 17, 8, 36, 1, 2, options="layer_norm lengths"),
+            Size(3, 3, 8, 260, options="layer_norm"),
         )
     ),
     # More steps than the ring of dz has slots.

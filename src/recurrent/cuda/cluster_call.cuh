@@ -6,6 +6,7 @@
 #include "recurrent/cuda/cluster_backward_float32.cuh"
 #include "recurrent/cuda/cluster_forward.cuh"
 #include "recurrent/cuda/cluster_forward_float32.cuh"
+#include "recurrent/cuda/cluster_norm.cuh"
 #include "recurrent/cuda/product_steps.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -43,39 +44,34 @@ constexpr bool kHasClusters = sizeof(T) < 8;
 template <class T>
 constexpr int kMostRanksOf = sizeof(T) == 2 ? kMostRanks : kFloatRanks;
 
-// A kernel with the shared memory that it needs; none: there is no sweep on clusters.
+// The kernel for calls with these options.
+template <class T, SweepOptions kOptions>
+ClusterKernel<T> cluster_kernel_with(int ranks, bool backward) {
+  constexpr int kFew = kMostRanks / 2;
+  constexpr std::size_t kRows = kOptions == SweepOptions::kNone ? 0 : sizeof(TileRows);
+  if (backward) {
+    constexpr std::size_t kFixed = sizeof(OwnGradients);
+    if (ranks <= kFew) return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>) + kRows};
+    return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>) + kRows};
+  }
+  if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>) + kRows};
+  return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>) + kRows};
+}
+// None: there is no sweep on clusters.
 template <class T>
-struct ClusterKernel {
-  const cuda::Kernel<ClusterParams<T>>* kernel;
-  std::size_t fixed_bytes, tile_bytes;
-
-  static ClusterKernel of(int ranks, bool backward, const LstmProblem& p) {
-    if constexpr (sizeof(T) == 4) {
-      if (!is_plain(p)) return {};
-      if (!backward) return {&kClusterForwardFloat<T>, 0, sizeof(FloatForwardTile)};
-      return {&kClusterBackwardFloat<T>, sizeof(OwnFloatGradients), sizeof(BackwardTile<kFloatRanks>)};
-    } else {
-      if (is_plain(p)) return of<SweepOptions::kNone>(ranks, backward);
-      const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
-      return has_more ? of<SweepOptions::kAll>(ranks, backward) : of<SweepOptions::kEnds>(ranks, backward);
-    }
+ClusterKernel<T> cluster_kernel(int ranks, bool backward, const LstmProblem& p) {
+  if constexpr (sizeof(T) == 4) {
+    if (!is_plain(p) || p.layer_norm) return {};
+    if (!backward) return {&kClusterForwardFloat<T>, 0, sizeof(FloatForwardTile)};
+    return {&kClusterBackwardFloat<T>, sizeof(OwnFloatGradients), sizeof(BackwardTile<kFloatRanks>)};
+  } else {
+    const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
+    if (p.layer_norm) return has_more ? ClusterKernel<T>{} : NormSweeps<T>::of(ranks, backward);
+    if (is_plain(p)) return cluster_kernel_with<T, SweepOptions::kNone>(ranks, backward);
+    return has_more ? cluster_kernel_with<T, SweepOptions::kAll>(ranks, backward)
+                    : cluster_kernel_with<T, SweepOptions::kEnds>(ranks, backward);
   }
-
- private:
-  template <SweepOptions kOptions>
-  static ClusterKernel of(int ranks, bool backward) {
-    constexpr int kFew = kMostRanks / 2;
-    constexpr std::size_t kRows = kOptions == SweepOptions::kNone ? 0 : sizeof(TileRows);
-    if (backward) {
-      constexpr std::size_t kFixed = sizeof(OwnGradients);
-      if (ranks <= kFew)
-        return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>) + kRows};
-      return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>) + kRows};
-    }
-    if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>) + kRows};
-    return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>) + kRows};
-  }
-};
+}
 
 // How a layer's sweep runs on clusters.
 template <class T>
@@ -96,12 +92,10 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
     int device = 0;
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
-    if (p.layer_norm || p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanksOf<T>) {
-      return {};
-    }
+    if (p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanksOf<T>) return {};
     if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
     if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return {};
-    const auto way = ClusterKernel<T>::of(ranks, backward, p);
+    const auto way = cluster_kernel<T>(ranks, backward, p);
     if (!way.kernel) return {};
     const auto most_bytes =
         static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
@@ -160,6 +154,24 @@ void draw_kept(Queue& queue, const CudaCell<T>& cell, bool backward, Places plac
   queue.for_each(static_cast<std::size_t>(rows) * words, kKept<T>, params);
 }
 
+// R^T of R h normalised, of all rows, in the place of the gradient by R h, which comes behind the sweep.
+template <class T>
+const T* multiply_across(Queue& queue, const LstmProblem& p, const CudaCell<T>& cell) {
+  const Offset hidden = cell.hidden, gates = 4 * hidden;
+  queue.multiply({p.dtype,
+                  cell.at.rows,
+                  hidden,
+                  gates,
+                  cell.norm_h,
+                  {gates, 1},
+                  cell.hh_across,
+                  {1, cell.gates_stride},
+                  cell.dz_h,
+                  hidden,
+                  false});
+  return cell.dz_h;
+}
+
 // Enqueues these steps of a layer's sweep; false: they have to run in another way.
 template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
@@ -174,14 +186,20 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
     }
     constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
     if (plan.in_turn >= kTiles * directions_of(p) && takes_products<T>(queue, p)) return false;
-    const ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
+    ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
+    const bool normalises_back = p.layer_norm && backward;
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};
     config.cluster = plan.ranks;
     config.shared_bytes = plan.shared_bytes;
     if constexpr (sizeof(T) == 2) {
-      for (int d = 0; d < directions_of(p); ++d) draw_kept(queue, step.cell[d], backward, places);
+      for (int d = 0; d < directions_of(p); ++d) {
+        draw_kept(queue, step.cell[d], backward, places);
+        if (normalises_back) params.cell[d].across = multiply_across(queue, p, step.cell[d]);
+      }
     }
-    return queue.try_launch(*plan.kernel, config, params);
+    if (!queue.try_launch(*plan.kernel, config, params)) return false;
+    for (int d = 0; d < directions_of(p) && normalises_back; ++d) normalise_back(queue, step.cell[d], true);
+    return true;
   } else {
     return false;
   }

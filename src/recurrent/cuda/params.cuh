@@ -197,6 +197,7 @@ struct CudaCell {
   T* carried;          // (B, H): R^T dz of the step swept before. Steps by products
   T* dh_new;           // (rows, output_stride): by h~. Projection
   T* dv;               // (rows, H): by LN(c~). Layer norm
+  const T* across;     // (rows, H): R^T of R h normalised. Sweeps on clusters with layer norm
   T* m_rows;           // (rows, H): o u(c~). Projection
 
   // Entries of states that have the cell's dtype.
@@ -236,7 +237,8 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
       cell.h[1],   cell.h0,        cell.c,     cell.c0,        cell.raw,     cell.m,       cell.gates,
       cell.tape_c, cell.h_rows,    cell.h_all, cell.c_all,     cell.dy,      cell.dh_all,  cell.dc_all,
       cell.dh,     cell.dh0,       cell.dc,    cell.dc0,       cell.dm,      cell.dz,      cell.dz_x,
-      cell.dz_h,   cell.dh_new,    cell.dv,    cell.m_rows,    cell.dz_ring};
+      cell.dz_h,   cell.dh_new,    cell.dv,    cell.m_rows,    cell.dz_ring, cell.norm_x,  cell.norm_h,
+      cell.norm_c, cell.scales,    cell.across};
 #pragma unroll
   for (const void* array : arrays) __builtin_assume(__isGlobal(array));
 #endif

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -193,6 +194,7 @@ class LstmRunnerIn {
   bool spends_tape = false;  // the backward pass may write to it
   std::size_t before_y = 0;  // entries in front of y, which then begins within a word
   bool wants_y = true;       // without a tape
+  std::function<void()> before_backward;
 
   // Packs the weights for the calls to come.
   void pack() {
@@ -246,6 +248,7 @@ class LstmRunnerIn {
       result.out.h_all = spread(take(result, case_.dtype, h_all, cells * rows * P), cells, P);
       result.out.c_all = spread(take(result, case_.cell_dtype, c_all, cells * rows * H), cells, H);
     }
+    if (with_tape && before_backward) before_backward();
     if (with_tape) backward(result, {tape.data(), y});
     return result;
   }

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import hardtanh
+from torch.nn.functional import hardtanh, layer_norm
 
 from warpalign.recurrent import LSTMWeights
 
@@ -17,6 +17,10 @@ def gates(z: Tensor, hard: bool) -> tuple[Tensor, ...]:
     if hard:
         return *(hardtanh(v / 8 + 0.5, 0, 1) for v in (i, f)), hardtanh(g), hardtanh(o / 8 + 0.5, 0, 1)
     return i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+
+
+def normalised(v: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> Tensor:
+    return v if gamma is None else layer_norm(v, v.shape[-1:], gamma, beta)
 
 
 def plain_lstm(
@@ -38,12 +42,12 @@ def plain_lstm(
             h, c = h0[layer * directions + direction], c0[layer * directions + direction]
             steps: list[Tensor] = []
             for t in range(len(x)) if direction == 0 else reversed(range(len(x))):
-                z = x[t] @ w.ih.T + h @ w.hh.T
+                z = normalised(x[t] @ w.ih.T, w.ln_ih) + normalised(h @ w.hh.T, w.ln_hh)
                 if w.bias_ih is not None and w.bias_hh is not None:
                     z = z + (w.bias_ih + w.bias_hh)
                 i, f, g, o = gates(z, hard)
                 c = f * c + i * g
-                h = o * squash(c)
+                h = o * squash(normalised(c, w.ln_cell, w.ln_cell_bias))
                 h = h if w.hr is None else h @ w.hr.T
                 steps.append(h)
             outputs.append(torch.stack(steps if direction == 0 else steps[::-1]))

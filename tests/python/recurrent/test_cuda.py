@@ -124,8 +124,9 @@ def test_masks_are_the_cpus(cuda: torch.device) -> None:
         (6, 456, 32, 512),  # a product for each step
     ],
 )
+@pytest.mark.parametrize("normalised", [False, True])
 def test_error_is_at_most_twice_the_plain_loops(
-    cuda: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int]
+    cuda: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int], normalised: bool
 ) -> None:
     torch.manual_seed(5)
     steps, batch, size, hidden = shape
@@ -135,12 +136,18 @@ def test_error_is_at_most_twice_the_plain_loops(
         *(torch.randn(1, batch, hidden, dtype=torch.float64) for _ in range(2)),
         *weights,
     ]
+    if normalised:
+        leaves += [torch.rand(n, dtype=torch.float64) + 0.5 for n in (4 * hidden, 4 * hidden, hidden)]
+        leaves += [torch.randn(hidden, dtype=torch.float64) / 4]
     leaves = [leaf.to(cuda, dtype) for leaf in leaves]
     factor = torch.randn(steps, batch, hidden, dtype=torch.float64, device=cuda)
 
     def run(function: Any, dtype: torch.dtype) -> list[Tensor]:
-        x, h0, c0, ih, hh = given = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
-        y, h_n, c_n = function(x, [LSTMWeights(ih, hh)], h0, c0)
+        x, h0, c0, ih, hh, *ln = given = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
+        w = LSTMWeights(ih, hh)
+        if ln:
+            w = w._replace(ln_ih=ln[0], ln_hh=ln[1], ln_cell=ln[2], ln_cell_bias=ln[3])
+        y, h_n, c_n = function(x, [w], h0, c0)
         loss = (y * factor.to(dtype)).sum() + h_n.sum() + c_n.sum()
         return [y, h_n, c_n, *torch.autograd.grad(loss, given)]
 
