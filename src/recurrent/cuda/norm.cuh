@@ -67,11 +67,29 @@ __device__ __forceinline__ NormalFormGradient<Real> normal_form_gradient(int cou
 template <class T>
 __device__ __forceinline__ void normalise_back(int count, Sum<T> scale, const T* by, const T* gamma,
                                                const T* normal, T* to) {
+  const int first = static_cast<int>(threadIdx.x);
   const auto dn = [&](int k) { return cuda::widen(gamma[k]) * cuda::widen(by[k]); };
   const auto n = [&](int k) { return cuda::widen(normal[k]); };
-  const auto gradient = normal_form_gradient(count, scale, dn, n);
-  for (int k = static_cast<int>(threadIdx.x); k < count; k += kNormThreads) {
-    to[k] = cuda::narrow<T>(gradient(dn(k), n(k)));
+  constexpr int kHeld = 8;  // entries of a thread that are read once
+  if (count > kHeld * kNormThreads) {
+    const auto gradient = normal_form_gradient(count, scale, dn, n);
+    for (int k = first; k < count; k += kNormThreads) to[k] = cuda::narrow<T>(gradient(dn(k), n(k)));
+    return;
+  }
+  Sum<T> held_dn[kHeld], held_n[kHeld], sum = 0, product = 0;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int k = first + j * kNormThreads;
+    held_dn[j] = k < count ? dn(k) : Sum<T>(0), held_n[j] = k < count ? n(k) : Sum<T>(0);
+  }
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) sum += held_dn[j], product += held_dn[j] * held_n[j];
+  const Sum<T> mean = block_sum(sum) / static_cast<Sum<T>>(count);
+  const NormalFormGradient<Sum<T>> gradient{mean, block_sum(product) / static_cast<Sum<T>>(count), scale};
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int k = first + j * kNormThreads;
+    if (k < count) to[k] = cuda::narrow<T>(gradient(held_dn[j], held_n[j]));
   }
 }
 
