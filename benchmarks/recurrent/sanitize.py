@@ -15,6 +15,8 @@ from benchmarks.recurrent.measure import WRONG, Problem
 from benchmarks.recurrent.sizes import Size
 
 _DTYPES = ("float64", "float32", "float16", "bfloat16")
+# Layers whose R one block holds, for each of its kernels.
+_BLOCKS = [("float32", 21), ("float32", 52), ("float32", 68), ("float64", 21), ("float64", 52)]
 CASES = [
     # Sweeps on clusters of few and of many blocks, and of the whole grid, with R in registers alone or in shared memory
     # too; with options and without. Units that no block fills, and several slices of the batch.
@@ -55,7 +57,16 @@ CASES = [
             Size(3, 4, 5, 21, P=6, options="layer_norm"),
         )
     ),
-    *(Size(3, 9, 5, 21, 2, 2, dtype=dtype, activation="hard") for dtype in _DTYPES),
+    *(
+        Size(3, 9, 5, hidden, 2, 2, dtype=dtype, activation="hard")
+        for dtype, hidden in zip(_DTYPES, (69, 101, 21, 21), strict=True)
+    ),
+    # Sweeps in single blocks.
+    *(
+        Size(3, 3, 5, hidden, dirs=2, dtype=dtype, options=options)
+        for dtype, hidden in _BLOCKS
+        for options in ("", "lengths")
+    ),
     # The same on the matrix units.
     *(
         size._replace(dtype=dtype)
@@ -80,7 +91,15 @@ LARGE_BATCHES = [
     Size(36, 100, 8, 520, dtype="float16"),
     Size(2, 968, 8, 132, dtype="float32"),
     # Clusters in float32, which serve no calls that are invariant.
-    Size(3, 9, 8, 36, 1, 2, dtype="float32"),
+    Size(3, 9, 8, 116, 1, 2, dtype="float32"),
+    # A launch per step by lanes.
+    Size(3, 9, 5, 101, dtype="float32"),
+    # Single blocks that have several rows.
+    *(
+        Size(3, 530, 5, hidden, dtype=dtype, options=options)
+        for dtype, hidden in _BLOCKS
+        for options in ("", "lengths")
+    ),
     Size(3, 9, 5, 128, dtype="float32"),
     *(Size(2, 488, 8, 132, 2, P=7, dtype=dtype) for dtype in _DTYPES[2:]),
     # Launches per step whose blocks have more rows.

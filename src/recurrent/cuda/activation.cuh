@@ -66,6 +66,19 @@ struct Activation {
       soft_gates(z, values);
     }
   }
+  // One of them, g where it squashes, and its derivative; types that are summed in themselves. Nothing here
+  // branches: lanes with different gates compute side by side, and other work goes on meanwhile.
+  __device__ __forceinline__ Real gate(Real z, bool squashes) const {
+    static_assert(std::is_same_v<T, Real>);
+    const Real soft = soft_gate(z, squashes);
+    const Real squashed = hard_squash(z), gated = hard_gate(z), sharp = squashes ? squashed : gated;
+    return hard ? sharp : soft;
+  }
+  __device__ __forceinline__ Real slope_of(Real value, bool squashes) const {
+    const Real soft = (squashes ? 1 + value : value) * (1 - value), rail = squashes ? Real(-1) : Real(0);
+    const Real sharp = value == 1 || value == rail ? Real(0) : squashes ? Real(1) : slope;
+    return hard ? sharp : soft;
+  }
   // The derivatives of i, f, g, o by z, from the values.
   __device__ __forceinline__ void slopes(const Real (&values)[4], Real (&to)[4]) const {
     const Real i = values[0], f = values[1], g = values[2], o = values[3];
@@ -99,13 +112,27 @@ struct Activation {
     values[0] = logistic(z[0]), values[1] = logistic(z[1]), values[3] = logistic(z[3]);
     values[2] = hyperbolic_tangent(z[2]);
   }
+  // g is 1 - 2 logistic(-2 z), and near 0 the polynomial that tanhf() has there.
+  static __device__ __forceinline__ double soft_gate(double z, bool squashes) {
+    return squashes ? hyperbolic_tangent(z) : logistic(z);
+  }
+  static __device__ __forceinline__ float soft_gate(float z, bool squashes) {
+    constexpr float kLog2e = 1.44269502f, kNearZero = 0.6f;
+    const float r = cuda::reciprocal_fast(1.0f + cuda::exp2_fast((squashes ? 2 * kLog2e : -kLog2e) * z));
+    const float far = squashes ? fma(-2.0f, r, 1.0f) : r, square = z * z;
+    const float bend =
+        fma(square, fma(square, fma(square, 0.0157396831f, -0.0523039624f), 0.133152977f), -0.333327681f);
+    const float near = fma(z * square, bend, z);
+    const bool is_near = abs(z) < kNearZero;
+    return squashes & is_near ? near : far;
+  }
   __device__ __forceinline__ Real hard_gate(Real z) const {
-    if (z <= low) return 0;
-    if (z >= high) return 1;
-    const Real line = slope * z + offset;
     // Strictly inside, the stored value must not be on a rail: the derivative is taken from it.
-    if (line < BesideRails<T>::kZero) return BesideRails<T>::kZero;
-    return line > BesideRails<T>::kOne ? BesideRails<T>::kOne : line;
+    Real line = slope * z + offset;
+    line = line < BesideRails<T>::kZero ? BesideRails<T>::kZero : line;
+    line = line > BesideRails<T>::kOne ? BesideRails<T>::kOne : line;
+    line = z >= high ? Real(1) : line;
+    return z <= low ? Real(0) : line;
   }
   static __device__ __forceinline__ Real hard_squash(Real x) {
     return x <= -1 ? Real(-1) : x >= 1 ? Real(1) : x;

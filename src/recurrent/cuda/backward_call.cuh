@@ -2,6 +2,7 @@
 // layers at once. Without a tape a layer goes by chunks of steps, from the last one.
 #pragma once
 
+#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/remake.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 #include "recurrent/cuda/weight_gradients.cuh"
@@ -21,6 +22,7 @@ class BackwardCall {
         arena_(workspace.data),
         chunk_(steps_of_chunk<T>(p, true)),
         chunks_(p),
+        in_blocks_(sweeps_in_blocks<T>(p)),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     const CudaSizes<T> s(p);
     input_ = take_input<T>(p, chunks_.most_rows(), arena_);
@@ -59,7 +61,7 @@ class BackwardCall {
       if (k > 0) part.cell[d].c0 = chunks_.kept_c(all.cell[d], k);
       if (p_.recompute) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
     }
-    if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
+    if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps}, layer);
     for (int d = 0; d < directions_of(p_); ++d) {
       if (p_.layer_norm) normalise_back(queue_, part.cell[d], false);
       multiply_back(layer, part.cell[d], part.cell[d].dz_x, first, rows);
@@ -122,8 +124,9 @@ class BackwardCall {
     const bool projects = p_.projection > 0;
     const std::size_t rows = chunks_.most_rows();
     if (p_.recompute) take_steps(p_, rows, true, cell, arena_);
-    cell.hh = take_if<T>(p_.recompute && drops_weights(p_), arena_, 4 * s.hidden * s.output_stride);
-    cell.hh_across = arena_.take<T>(s.output * s.gates_stride);
+    const bool keeps_hh = in_blocks_ || (p_.recompute && drops_weights(p_));
+    cell.hh = take_if<T>(keeps_hh, arena_, 4 * s.hidden * s.output_stride);
+    cell.hh_across = take_if<T>(!in_blocks_, arena_, s.output * s.gates_stride);
     cell.hr_across = take_if<T>(projects, arena_, s.hidden * s.output_stride);
     cell.c0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dh = arena_.take<Sum<T>>(s.batch * s.output);
@@ -161,10 +164,10 @@ class BackwardCall {
     CudaCell<T> cell = taped(layer, d);
     const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : d];
     if (p_.recompute) {
-      cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales, cell.hh = own.hh;
+      cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
     }
-    cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
+    cell.hh = own.hh, cell.hh_across = own.hh_across, cell.hr_across = own.hr_across;
     cell.c0 = own.c0, cell.dh = own.dh, cell.dh0 = own.dh0, cell.dc = own.dc, cell.dc0 = own.dc0;
     cell.dm = own.dm, cell.dz = own.dz, cell.dz_x = own.dz_x, cell.dz_h = own.dz_h;
     if (in_place_) cell.dz = cell.dz_x = cell.dz_h = cell.gates;
@@ -178,15 +181,20 @@ class BackwardCall {
     return cell;
   }
 
-  void begin(int layer, int d, const CudaCell<T>& cell) {
+  void begin(int layer, int d, CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d, cell_size = size_of(p_.cell_dtype);
     const std::size_t rows = chunks_.most_rows();
     const LstmWeights& w = p_.weights[index];
-    pack_matrix(queue_, p_, cell.masks, w.hh, cell.output, 4 * p_.hidden, true, drops_weights(p_),
-                cell.hh_across);
-    if (cell.hh) {
-      pack_matrix(queue_, p_, cell.masks, w.hh, 4 * p_.hidden, cell.output, false, true, cell.hh);
+    if (in_blocks_) {
+      pack_or_take(queue_, p_, cell, w, drops_weights(p_));
+      if (takes_ends()) return;
+    } else {
+      pack_matrix(queue_, p_, cell.masks, w.hh, cell.output, 4 * p_.hidden, true, drops_weights(p_),
+                  cell.hh_across);
+      if (cell.hh) {
+        pack_matrix(queue_, p_, cell.masks, w.hh, 4 * p_.hidden, cell.output, false, true, cell.hh);
+      }
     }
     if (cell.projects) {
       pack_matrix(queue_, p_, cell.masks, w.hr, p_.hidden, cell.output, true, false, cell.hr_across);
@@ -202,8 +210,37 @@ class BackwardCall {
                     bytes_at(p_.c0, index * s.batch * s.hidden, cell_size));
   }
 
-  void sweep(Queue& queue, StepParams<T>& params, Places places) {
+  // Whether a layer's sweep itself takes the gradients by the states that are given, and leaves those that
+  // are asked for.
+  [[nodiscard]] bool takes_ends() const {
+    return in_blocks_ && chunk_ == 0 && !p_.recompute && rows_of(p_) > 0;
+  }
+  // layer: 0 is as good as any where the sweep has not the states' ends.
+  void sweep_in_blocks(Queue& queue, const StepParams<T>& params, Places places, int layer) {
+    const CudaSizes<T> s(p_);
+    BackwardEnds<T> ends[2] = {};
+    for (int d = 0; d < directions_of(p_); ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const std::size_t first =
+          (static_cast<std::size_t>(layer) * directions_of(p_) + d) * s.batch * s.hidden;
+      ends[d] = {part_of<T>(in_.h_n, first),
+                 part_of<T>(in_.c_n, first),
+                 part_of<T>(p_.c0, first),
+                 part_of<T>(out_.h0, first),
+                 part_of<T>(out_.c0, first),
+                 nullptr,
+                 nullptr};
+      if (takes_ends()) continue;
+      ends[d] = {cell.dh, cell.dc, cell.c0, cell.dh, cell.dc, cell.dh0, cell.dc0};
+    }
+    BlockSweeps<T>::backward(queue, p_, params.cell, ends, places);
+  }
+
+  void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
     const int directions = directions_of(p_);
+    if constexpr (kMostBlockHidden < T >> 0) {
+      if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
+    }
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
     if (run_on_clusters(queue, p_, *plan_, params, true, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
@@ -258,9 +295,11 @@ class BackwardCall {
   void end(int layer, int d, const CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
-    queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
-                    part_of<T>(out_.h0, index * s.batch * s.output),
-                    bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
+    if (!takes_ends()) {
+      queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
+                      part_of<T>(out_.h0, index * s.batch * s.output),
+                      bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
+    }
     if (!out_.weights || !out_.weights[index].hh || !drops_weights(p_)) return;
     PackParams<T> params{};
     params.to = static_cast<T*>(out_.weights[index].hh);
@@ -279,6 +318,7 @@ class BackwardCall {
   Arena arena_;
   int chunk_;  // steps, where layers run at once; 0: they run in turn
   StepChunks chunks_;
+  bool in_blocks_;         // layers sweep in single blocks
   bool in_place_ = false;  // dz takes the gates' place
   std::vector<CudaCell<T>> cells_;
   T* input_;

@@ -2,6 +2,7 @@
 // once.
 #pragma once
 
+#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_unit_step.cuh"
 #include "recurrent/cuda/wavefront.cuh"
@@ -19,6 +20,7 @@ class ForwardCall {
         chunk_(steps_of_chunk<T>(p, false)),
         chunks_(p),
         remakes_(p.recompute && out.tape),
+        in_blocks_(sweeps_in_blocks<T>(p)),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
     const std::size_t rows = remakes_ ? chunks_.most_rows() : rows_of(p);
     input_ = take_input<T>(p, rows, arena_);
@@ -41,7 +43,7 @@ class ForwardCall {
         begin(layer, d, params.cell[d]);
         multiply_input(layer, params.cell[d], input, 0, rows_of(p_));
       }
-      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps});
+      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps}, layer);
       for (int d = 0; d < directions_of(p_); ++d) {
         end(layer, d, params.cell[d]);
         below[d] = params.cell[d].h_rows;
@@ -214,6 +216,7 @@ class ForwardCall {
     const std::size_t index = layer * directions_of(p_) + d;
     const LstmWeights& w = p_.weights[index];
     if (!p_.packed_weights) pack_or_take(queue_, p_, cell, w, drops_weights(p_));
+    if (takes_ends()) return;
     const StateParams<T> state{cell, part_of<T>(p_.h0, index * s.batch * s.output),
                                bytes_at(p_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype))};
     queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>, state);
@@ -226,8 +229,29 @@ class ForwardCall {
     recurrent::multiply_input(queue_, p_, w, cell, input, input_of(p_, layer), first, rows);
   }
 
-  void sweep(Queue& queue, StepParams<T>& params, Places places) {
+  // Whether a layer's sweep itself takes the states that are given, and leaves those that are asked for.
+  [[nodiscard]] bool takes_ends() const { return in_blocks_ && chunk_ == 0 && !remakes_ && rows_of(p_) > 0; }
+  // layer: 0 is as good as any where the sweep has not the states' ends.
+  void sweep_in_blocks(Queue& queue, const StepParams<T>& params, Places places, int layer) {
+    const CudaSizes<T> s(p_);
+    ForwardEnds<T> ends[2] = {};
+    for (int d = 0; d < directions_of(p_); ++d) {
+      const CudaCell<T>& cell = params.cell[d];
+      const std::size_t first =
+          (static_cast<std::size_t>(layer) * directions_of(p_) + d) * s.batch * s.hidden;
+      const T *const h0 = part_of<T>(p_.h0, first), *const c0 = part_of<T>(p_.c0, first);
+      ends[d] = {h0, c0, h0, c0, part_of<T>(out_.h_n, first), part_of<T>(out_.c_n, first), p_.hidden};
+      if (takes_ends()) continue;
+      ends[d] = {cell.h[0], cell.c, cell.h0, cell.c0, cell.h[places.end % 2], cell.c, cell.output_stride};
+    }
+    BlockSweeps<T>::forward(queue, p_, params.cell, ends, places);
+  }
+
+  void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
     const int directions = directions_of(p_);
+    if constexpr (kMostBlockHidden < T >> 0) {
+      if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
+    }
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
     if (run_on_clusters(queue, p_, *plan_, params, false, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
@@ -257,6 +281,7 @@ class ForwardCall {
   void end(int layer, int d, CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
+    if (takes_ends()) return;
     if (rows_of(p_) == 0) cell.h[p_.steps % 2] = cell.h[0];
     queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastState<T>, cell,
                     part_of<T>(out_.h_n, index * s.batch * s.output),
@@ -269,7 +294,8 @@ class ForwardCall {
   Arena arena_;
   int chunk_;  // steps, where layers run at once; 0: they run in turn
   StepChunks chunks_;
-  bool remakes_;  // the backward pass makes the tape, from what is kept by chunks
+  bool remakes_;    // the backward pass makes the tape, from what is kept by chunks
+  bool in_blocks_;  // layers sweep in single blocks
   std::vector<Memory> cells_;
   T* input_;
   std::int32_t* lengths_;               // rows' lengths within a chunk

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/event.h"
+#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/cluster_call.cuh"
 #include "recurrent/cuda/projected_steps.cuh"
 #include "recurrent/cuda/resident_call.cuh"
@@ -20,15 +21,16 @@ namespace warpalign::detail::recurrent {
 // How many layers' sweeps the current device holds at once, where layers may run at once.
 template <class T>
 int layers_at_once(const LstmProblem& p, bool backward) {
-  constexpr int kBlocksOfMultiprocessor = 2;  // of a step's kernel
+  int device = 0;
+  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 1;
+  const int most_blocks = kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+  if (sweeps_in_blocks<T>(p)) return most_blocks / p.batch;
   const auto plan = plan_clusters<T>(p, backward);
   if (plan.kernel) return plan.resident / plan.clusters;
   if (may_be_resident<T>(p)) return 1;
-  int device = 0;
-  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 1;
   const int groups_of_block = kTileWarps / CellTask<T>::kSplits;
   const int blocks = cuda::div_up(p.hidden, groups_of_block) * cuda::div_up(p.batch, kTileRows);
-  return kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device) / blocks;
+  return most_blocks / blocks;
 }
 
 // The steps of a chunk; 0: layers run in turn.

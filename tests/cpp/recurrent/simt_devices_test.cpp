@@ -71,8 +71,11 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
                {9, 516, false, "grid"},
                {9, 128, false, "clusters of up to 4", false, DType::kFloat32},
                {9, 132, false, "step, cell", false, DType::kFloat32},
-               {9, 64, true, "step, cell", false, DType::kFloat32},
-               {8, 64, false, "step, cell", false, DType::kFloat32},
+               {9, 100, true, "step, cell", false, DType::kFloat32},
+               {8, 100, false, "step, cell", false, DType::kFloat32},
+               {7, 96, false, "block of 96", false, DType::kFloat32},
+               {9, 64, true, "block of 64, options", false, DType::kFloat32},
+               {9, 64, true, "block of 64, options", true, DType::kFloat32},
                {7, 64, false, "step, cell"}};
   simt::device.multiprocessors = 40;
   for (const auto& c : cases) {

@@ -122,6 +122,7 @@ def test_masks_are_the_cpus(cuda: torch.device) -> None:
         (10, 33, 64, 256),
         (10, 40, 32, 768),  # clusters that share units
         (6, 456, 32, 512),  # a product for each step
+        (20, 300, 16, 90),  # in float32 single blocks of four rows
     ],
 )
 @pytest.mark.parametrize("normalised", [False, True])

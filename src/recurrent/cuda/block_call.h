@@ -1,0 +1,33 @@
+// Which calls run as sweeps in single blocks, and their launch.
+#pragma once
+
+#include "recurrent/cuda/block_sweep.cuh"
+#include "recurrent/cuda/memory.cuh"
+
+namespace warpalign::detail::recurrent {
+
+// The most units whose R the registers of a block hold; 0: the type has no such sweeps.
+template <class T>
+constexpr int kMostBlockHidden = sizeof(T) == 4   ? 96
+                                 : sizeof(T) == 8 ? 64
+                                                  : 0;
+
+// Blocks of a small sweep, or of a step's kernel, that a multiprocessor works on at once.
+constexpr int kBlocksOfMultiprocessor = 2;
+
+// Whether a layer sweeps in single blocks: all calls do whose layers are so small.
+template <class T>
+bool sweeps_in_blocks(const LstmProblem& p) {
+  return p.hidden <= kMostBlockHidden<T> && !p.layer_norm && p.projection == 0;
+}
+
+template <class T>
+struct BlockSweeps {
+  // Enqueues these steps of a layer's sweep, of one direction or of two.
+  static void forward(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
+                      const ForwardEnds<T> (&ends)[2], Places places);
+  static void backward(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
+                       const BackwardEnds<T> (&ends)[2], Places places);
+};
+
+}  // namespace warpalign::detail::recurrent
