@@ -36,14 +36,17 @@ int layers_at_once(const LstmProblem& p, bool backward) {
 // The steps of a chunk; 0: layers run in turn.
 template <class T>
 int steps_of_chunk(const LstmProblem& p, bool backward) {
-  constexpr double kStart = 10;   // steps that take as long as the start of a chunk
-  constexpr int kOfProducts = 6;  // and as the product of one layer, which the others' products wait for
+  // Steps that take as long as the start of a chunk, and as the product of one layer, which the others'
+  // products wait for. Steps of single blocks are short.
+  const bool in_blocks = sweeps_in_blocks<T>(p);
+  const double start = in_blocks ? 28 + p.batch / 4.0 : 10;
+  const int of_products = in_blocks ? 6 + p.batch / 8 : 6;
   const bool may_run_at_once =
       p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm && !p.recompute;
   if (p.side_streams.count == 0 || !may_run_at_once || p.batch == 0) return 0;
   // (T / c + L - 1) chunks of c steps and a start each take least with this c.
-  const double best = std::sqrt(kStart * p.steps / (p.layers - 1));
-  const int chunk = std::max(static_cast<int>(best / 2 + .5), kOfProducts / 2 * p.layers) * 2;
+  const double best = std::sqrt(start * p.steps / (p.layers - 1));
+  const int chunk = std::max(static_cast<int>(best / 2 + .5), of_products / 2 * p.layers) * 2;
   return 2 * chunk <= p.steps && layers_at_once<T>(p, backward) > 1 ? chunk : 0;
 }
 

@@ -146,7 +146,7 @@ TEST_F(Devices, LayersAtOnce) {
   } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false, {}},
                {DType::kFloat16, 37, 3, 16, 3, 0, 3, true, {37, 35, 33}},
                {DType::kFloat16, 37, 11, 16, 3, 0, 3, false, {18, 0, 17, 37, 19, 1, 36, 5, 18, 35, 20}},
-               {DType::kFloat32, 40, 2, 24, 2, 0, 2, false, {}},
+               {DType::kFloat32, 120, 2, 24, 2, 0, 2, false, {}},
                {DType::kFloat32, 40, 2, 12, 2, 5, 1, true, {40, 38}}};
   unsigned seed = 30;
   for (const auto& c : cases) {
