@@ -84,7 +84,12 @@ RANDOM_CASES = [
     *(Size(3, 9, 5, hidden, dtype=dtype, options="zoneout") for dtype in _DTYPES[2:] for hidden in (20, 260)),
 ]
 # One step without gradients, as streams take it.
-SINGLE_STEPS = [Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 3, 9, 17)]
+SINGLE_STEPS = [
+    *(Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 3, 9, 17, 40)),
+    # Wide blocks (of 132 multiprocessors).
+    *(Size(1, 40, 16, 1456, dtype=dtype) for dtype in _DTYPES[1:]),
+    *(Size(1, 40, 16, 928, dtype=dtype) for dtype in _DTYPES[2:]),
+]
 # So many rows (of 132 multiprocessors) that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
 # a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [

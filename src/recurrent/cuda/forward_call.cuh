@@ -4,7 +4,7 @@
 
 #include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
-#include "recurrent/cuda/single_unit_step.cuh"
+#include "recurrent/cuda/single_params.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -3,23 +3,9 @@
 #pragma once
 
 #include "cuda/dependent.cuh"
-#include "recurrent/cuda/memory.cuh"
+#include "recurrent/cuda/single_params.cuh"
 
 namespace warpalign::detail::recurrent {
-
-template <class T>
-struct SingleStepParams {
-  CudaCell<T> cell;
-  const T* x;  // (B, I), rows of x_stride elements
-  Offset x_stride;
-  int input;
-  const T *ih, *hh;  // (4H, I), (4H, H)
-  const T* h0;       // (B, H); null: 0
-  const void* c0;    // (B, H); null: 0
-  T* h_n;            // (B, H); null: not wanted
-  void* c_n;         // (B, H); null: not wanted
-  int tiles;         // of rows that blocks share
-};
 
 // The pieces of a depth that a part of it has, dealt out to the lanes.
 struct PiecesOfPart {

@@ -1,233 +1,316 @@
-// One step without a tape on the matrix units, for 2 rows of the batch and more; and which way such a step
-// takes (single_step.cuh has the other one).
+// One step without a tape on the matrix units. What it takes is reading the weights: so many of them are
+// always on the way.
+//
+// A block has tiles of 16 rows of weights, the gates of four units each, and up to 64 rows of the batch. Its
+// warps share the depth by chunks, first that of R h0 and then that of W x. A warp has a ring in shared
+// memory of its own. A place of it has a chunk of the block's rows of weights and of the batch. The warp asks
+// for its chunks itself (cp.async), some ahead, and waits for nobody but for the launch in front.
+//
+// Sums over chunks and over warps have one order. It depends on the number of warps, and on nothing else of a
+// block: a row has the same bits in all batches whose kernels have as many warps.
 #pragma once
 
-#include <limits>
-
+#include "cuda/copy_line.cuh"
+#include "cuda/mma.cuh"
+#include "cuda/shared.cuh"
+#include "cuda/tf32.cuh"
 #include "recurrent/cuda/single_step.cuh"
-#include "recurrent/cuda/unit_step.cuh"
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kMostSingleTiles = 4;  // of 16 rows of weights, of a block
+// Operands of the matrix units, of words as they are read from shared memory.
+template <class T, int kWords>
+struct UnitOperand {
+  std::uint32_t words[kWords];
 
-// What a warp multiplies: its part of the depth of R h0, and then of W x. Weights are read two blocks of
-// pieces ahead, those of W while R h0 is multiplied.
-template <class T, int kTiles>
-struct SingleProducts {
-  static constexpr int kBlock = kTiles > 2 ? 2 : 4;  // fours of pieces of a block
-  static constexpr int kChunk = kTiles > 1 ? 1 : 2;  // of them whose rows of the batch are read at once
+  __device__ __forceinline__ void take(const std::uint32_t* from) {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) words[k] = from[k];
+  }
+};
+// Of float32, in two parts of TF32.
+template <int kWords>
+struct UnitOperand<float, kWords> {
+  float hi[kWords], lo[kWords];
+
+  __device__ __forceinline__ void take(const std::uint32_t* from) {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      const auto parts = cuda::split_tf32(__int_as_float(static_cast<int>(from[k])));
+      hi[k] = parts.hi, lo[k] = parts.lo;
+    }
+  }
+};
+// sums[i] += a[i] b. Products that follow each other have different sums: none waits for the one before.
+template <class T, int kCount>
+__device__ __forceinline__ void multiply(const UnitOperand<T, 4> (&a)[kCount], const UnitOperand<T, 2>& b,
+                                         float (&sums)[kCount][4]) {
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) cuda::mma_half<T>(sums[i], a[i].words, b.words);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].lo, b.hi);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.lo);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.hi);
+  }
+}
+
+// A chunk of a row: so many pieces of 16 bytes. The four lanes of a row in a product read two of them.
+constexpr int kChunkPieces = 4;
+
+// kRowTiles: of 16 rows of weights, of a block. kTiles: of 8 rows of the batch.
+template <class T, int kRowTiles, int kTiles>
+struct SingleRing {
+  static constexpr int kWeightRows = 16 * kRowTiles, kUnits = 4 * kRowTiles, kUnitRows = 8 * kTiles;
+  static constexpr int kRows = kWeightRows + kUnitRows;  // of a place
+  static constexpr int kPlace = kRows * kChunkPieces;    // in pieces
+  // Two blocks find place on a multiprocessor, one of them of the next layer; one where it has 100 KiB.
+  static constexpr int kMostBytes = 96 * 1024, kFewestStages = 3, kMostStages = 8;
+  static constexpr int kPlaces = kMostBytes / (kPlace * 16);  // of all warps
+  static constexpr int kWarps = kRowTiles <= 2 && kPlaces >= 8 * kFewestStages ? 8 : 4;
+  static constexpr int kThreads = kWarps * cuda::kWarpSize;
+  static constexpr int kStages = kPlaces / kWarps < kMostStages ? kPlaces / kWarps : kMostStages;
+  // Sums of the warps, which lie where the rings were. The distance keeps banks apart.
+  static constexpr int kSumStride = kWeightRows + 4;
+  static constexpr int kSumBytes = kWarps * kUnitRows * kSumStride * 4;
+  static constexpr int kRingBytes = kWarps * kStages * kPlace * 16;
+  static constexpr int kBiases = kRingBytes > kSumBytes ? kRingBytes : kSumBytes;  // where they lie
+  static constexpr int kSharedBytes = kBiases + kWeightRows * 4;
+  static_assert(kStages >= kFewestStages);
 
   struct Part {
-    const T* weights;  // of this lane: a row, and the one 8 rows behind it
-    const T* rows;     // of the batch
-    int depth, stride;
-    PieceRange range;
-    int blocks;  // that the warp has
+    const T* weights;  // of this lane: its first row
+    const T* rows;     // of the batch, likewise
+    Offset stride;     // from row to row of the batch
+    int depth, chunks;
   };
   Part of_h, of_x;
-  OperandPiece<T> ahead[2][kBlock][2];
+  Piece<T>* places;  // of this warp
+  int lane, warp, units, count;
+  int items_of_h, items;  // chunks of this warp
 
-  __device__ __forceinline__ SingleProducts(const SingleStepParams<T>& p, int first_row, int tile, int slice,
-                                            int slices) {
+  __device__ __forceinline__ SingleRing(const SingleStepParams<T>& p, int first_unit, int first_row,
+                                        unsigned char* shared)
+      : lane(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
+        warp(static_cast<int>(threadIdx.x) / cuda::kWarpSize) {
+    places = reinterpret_cast<Piece<T>*>(shared) + warp * kStages * kPlace;
+    // Of this lane's first row on: rows 8 further are units 2 further.
+    units = p.cell.hidden - first_unit - lane / kChunkPieces / 4;
+    count = p.cell.at.batch - first_row - lane / kChunkPieces;
     const int hidden = p.cell.hidden;
-    const T* const h0 = p.h0 ? p.h0 + static_cast<Offset>(first_row) * hidden : nullptr;
-    of_h = part_of(p.hh, hidden, h0, hidden, hidden, tile, slice, slices);
-    if (!h0) of_h.blocks = 0;
-    of_x = part_of(p.ih, hidden, p.x + first_row * p.x_stride, static_cast<int>(p.x_stride), p.input, tile,
-                   slice, slices);
-    read_weights(0, ahead[0]);
-    read_weights(1, ahead[1]);
+    of_h = part_of(p.hh, p.h0 ? p.h0 + static_cast<Offset>(first_row) * hidden : nullptr, hidden, hidden,
+                   first_unit, hidden);
+    of_x = part_of(p.ih, p.x + first_row * p.x_stride, p.x_stride, p.input, first_unit, hidden);
+    items_of_h = p.h0 ? own_chunks(of_h.chunks) : 0;
+    items = items_of_h + own_chunks(of_x.chunks);
   }
-  // Rows 16 tile to 16 tile + 15 of weights are the gates of a unit and then those of the next one.
-  __device__ __forceinline__ static Part part_of(const T* from, int hidden, const T* rows, int stride,
-                                                 int depth, int tile, int slice, int slices) {
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-    const int pieces = depth / Piece<T>::kSize, fours = (pieces + 3) / 4;
-    const int begin = fours * slice / slices, end = fours * (slice + 1) / slices;
-    const int row = tile * 16 + lane / 4;
-    return {from + (static_cast<Offset>(row % 4) * hidden + row / 4) * depth,
-            rows,
-            depth,
-            stride,
-            {begin * 4 + lane % 4, min(end * 4, pieces)},
-            (end - begin + kBlock - 1) / kBlock};
+  [[nodiscard]] __device__ __forceinline__ int own_chunks(int chunks) const {
+    return (chunks - warp + kWarps - 1) / kWarps;
   }
-  // By value, so that both stay in registers.
-  [[nodiscard]] __device__ __forceinline__ Part part_at(bool is_h) const {
-    return {is_h ? of_h.weights : of_x.weights,
-            is_h ? of_h.rows : of_x.rows,
-            is_h ? of_h.depth : of_x.depth,
-            is_h ? of_h.stride : of_x.stride,
-            {is_h ? of_h.range.begin : of_x.range.begin, is_h ? of_h.range.end : of_x.range.end},
-            is_h ? of_h.blocks : of_x.blocks};
+  __device__ __forceinline__ Part part_of(const T* weights, const T* rows, Offset stride, int depth,
+                                          int first_unit, int hidden) const {
+    const int row = lane / kChunkPieces;
+    const Offset first = static_cast<Offset>(row % 4) * hidden + first_unit + row / 4;
+    return {weights + (units > 0 ? first * depth : 0), rows + (count > 0 ? row * stride : 0), stride, depth,
+            (depth / Piece<T>::kSize + kChunkPieces - 1) / kChunkPieces};
   }
-  [[nodiscard]] __device__ __forceinline__ int blocks() const { return of_h.blocks + of_x.blocks; }
-  // Of block `block` of both parts.
-  __device__ __forceinline__ void read_weights(int block, OperandPiece<T> (&to)[kBlock][2]) const {
-    const bool is_h = block < of_h.blocks;
-    const Part part = part_at(is_h);
-    const int piece = part.range.begin + 4 * kBlock * (is_h ? block : block - of_h.blocks);
+
+  // Where piece `piece` of row `row` of a place lies. Eight rows' pieces of one number lie in different
+  // banks.
+  [[nodiscard]] __device__ __forceinline__ static int place_of(int row, int piece) {
+    return row * kChunkPieces + (piece ^ (row / 2 % kChunkPieces));
+  }
+
+  // Asks for an item's weights, and for its rows of the batch.
+  __device__ __forceinline__ void ask(int item, bool weights, bool rows) {
+    if (item >= items) return;
+    const bool is_h = item < items_of_h;
+    const T* const from_weights = is_h ? of_h.weights : of_x.weights;
+    const T* const from_rows = is_h ? of_h.rows : of_x.rows;
+    const Offset stride = is_h ? of_h.stride : of_x.stride;
+    const int depth = is_h ? of_h.depth : of_x.depth;
+    const int chunk = warp + kWarps * (is_h ? item : item - items_of_h);
+    const int piece = lane % kChunkPieces, row = lane / kChunkPieces;
+    const int column = (chunk * kChunkPieces + piece) * Piece<T>::kSize;
+    const bool exists = column < depth;
+    Piece<T>* const to = places + item % kStages * kPlace + place_of(row, piece);
+    if (weights) {
 #pragma unroll
-    for (int k = 0; k < kBlock; ++k) {
+      for (int k = 0; k < kWeightRows / 8; ++k) {
+        const bool is_there = exists && 2 * k < units;
+        const T* const from = from_weights + (is_there ? static_cast<Offset>(2 * k) * depth + column : 0);
+        cuda::copy_async_line_or_zero(to + k * 8 * kChunkPieces, reinterpret_cast<const Piece<T>*>(from),
+                                      is_there);
+      }
+    }
+    if (rows) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        to[k][half] = part.range.template read<T>(part.weights + half * 2 * part.depth, piece + 4 * k);
+      for (int k = 0; k < kTiles; ++k) {
+        const bool is_there = exists && 8 * k < count;
+        const T* const from = from_rows + (is_there ? 8 * k * stride + column : 0);
+        cuda::copy_async_line_or_zero(to + (kWeightRows + k * 8) * kChunkPieces,
+                                      reinterpret_cast<const Piece<T>*>(from), is_there);
       }
     }
   }
-  // Multiplies a block's weights, and reads those of the second block behind it into their place. count: rows
-  // of the batch; more sums are those of the last row.
-  __device__ __forceinline__ void add(int block, OperandPiece<T> (&weights)[kBlock][2], int count,
-                                      float (&sums)[kTiles][4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-    const bool is_h = block < of_h.blocks;
-    const Part part = part_at(is_h);
-    const int piece = part.range.begin + 4 * kBlock * (is_h ? block : block - of_h.blocks);
-    if (block == of_h.blocks) cuda::wait_for_launch_before();
-    int rows[kTiles];  // where they begin
+
+  __device__ __forceinline__ void add(int item, float (&sums)[kTiles][kRowTiles][4]) const {
+    const Piece<T>* const place = places + item % kStages * kPlace;
+    std::uint32_t rows[kTiles][4];  // two words of each of the chunk's products
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) rows[n] = min(n * 8 + lane / 4, count - 1) * part.stride;
+    for (int n = 0; n < kTiles; ++n) {
+      cuda::load_matrices(rows[n], place + place_of(kWeightRows + 8 * n + lane % 8, lane / 8));
+    }
 #pragma unroll
-    for (int first = 0; first < kBlock; first += kChunk) {
-      OperandPiece<T> entries[kChunk][kTiles];
+    for (int k = 0; k < kChunkPieces / 2; ++k) {
+      UnitOperand<T, 4> weights[kRowTiles];
 #pragma unroll
-      for (int k = 0; k < kChunk; ++k) {
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
-          entries[k][n] = part.range.template read<T>(part.rows + rows[n], piece + 4 * (first + k));
-        }
+      for (int i = 0; i < kRowTiles; ++i) {
+        std::uint32_t words[4];
+        cuda::load_matrices(words, place + place_of(16 * i + lane % 16, 2 * k + lane / 16));
+        weights[i].take(words);
       }
 #pragma unroll
-      for (int k = 0; k < kChunk; ++k) {
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
-          OperandPiece<T>::multiply(weights[first + k][0], weights[first + k][1], entries[k][n], sums[n]);
-        }
+      for (int n = 0; n < kTiles; ++n) {
+        UnitOperand<T, 2> of_row;
+        of_row.take(rows[n] + 2 * k);
+        multiply(weights, of_row, sums[n]);
       }
     }
-    read_weights(block + 2, weights);
   }
 };
 
-// What does not depend on the layer below is done while that one still runs: R h0, and reading W and c0.
-// kTiles: of 8 rows of the batch, of a block.
-template <class T, int kTiles>
-__global__ void __launch_bounds__(kTileThreads, 2)
-    single_unit_step_kernel(SingleStepParams<T> p, UnitShare share) {
-  constexpr int kUnitRows = 8 * kTiles, kItemsOfTile = 16 / kGroupRows;
-  constexpr int kEach =  // items of a thread
-      (kMostSingleTiles * kItemsOfTile * kUnitRows + kTileThreads - 1) / kTileThreads;
-  __shared__ TileSums parts[kTileWarps][kUnitRows];
-  // Biases and c0 of each thread's items, which would take the registers of what is read ahead.
-  __shared__ float biases[kEach][4][kTileThreads], befores[kEach][kTileThreads];
+// What does not depend on the layer below is done while that one still runs: R h0, and reading W, the biases
+// and c0. groups: of a batch's rows.
+template <class T, int kRowTiles, int kTiles>
+__global__ void __launch_bounds__(SingleRing<T, kRowTiles, kTiles>::kThreads, 2)
+    single_ring_kernel(SingleStepParams<T> p, int groups) {
+  using Ring = SingleRing<T, kRowTiles, kTiles>;
+  constexpr int kWarps = Ring::kWarps, kThreads = Ring::kThreads, kStages = Ring::kStages;
+  constexpr int kUnits = Ring::kUnits, kUnitRows = Ring::kUnitRows;
+  constexpr int kEach = (kUnits * kUnitRows + kThreads - 1) / kThreads;  // items of a thread
+  unsigned char* const shared = cuda::dynamic_shared();
+  float* const biases = reinterpret_cast<float*>(shared + Ring::kBiases);
   const CudaCell<T>& cell = p.cell;
   cuda::let_next_launch_begin();
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  const int tiles = share.tiles, splits = kTileWarps / tiles;
-  const int first_tile = block % share.stacks * tiles, first_row = block / share.stacks * kUnitRows;
-  const int warp = thread / cuda::kWarpSize, lane = thread % cuda::kWarpSize;
-  const int tile = min(first_tile + warp % tiles, (4 * cell.hidden - 1) / 16);
-  const int count = cell.at.batch - first_row;
-  SingleProducts<T, kTiles> products(p, first_row, tile, warp / tiles, splits);
-  const int row_items = tiles * kItemsOfTile;
+  const int first_unit = block / groups * kUnits, first_row = block % groups * kUnitRows;
+  Ring ring(p, first_unit, first_row, shared);
+#pragma unroll
+  for (int n = 0; n < kStages - 1; ++n) {
+    ring.ask(n, true, n < ring.items_of_h);
+    cuda::close_copies();
+  }
+  if (thread < Ring::kWeightRows) {
+    const int unit = first_unit + thread / 4;
+    biases[thread] = unit < cell.hidden ? bias_of(cell, thread % 4 * cell.hidden + unit) : 0.0f;
+  }
+  float befores[kEach];
 #pragma unroll
   for (int each = 0; each < kEach; ++each) {
-    const int own = thread + each * kTileThreads;
-    const int unit = first_tile * kItemsOfTile + own % row_items, b = own / row_items;
-    if (unit >= cell.hidden || b >= min(count, kUnitRows)) continue;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      biases[each][gate][thread] = bias_of(cell, gate * cell.hidden + unit);
+    const int own = thread + each * kThreads;
+    const int unit = first_unit + own % kUnits, b = first_row + own / kUnits;
+    befores[each] = 0;
+    if (p.c0 && own < kUnits * kUnitRows && unit < cell.hidden && b < cell.at.batch) {
+      befores[each] = cell.read_cell(p.c0, static_cast<Offset>(b) * cell.hidden + unit);
     }
-    befores[each][thread] =
-        p.c0 ? cell.read_cell(p.c0, static_cast<Offset>(first_row + b) * cell.hidden + unit) : 0.0f;
   }
-  float sums[kTiles][4] = {};
+
+  float sums[kTiles][kRowTiles][4] = {};
 #pragma unroll 1
-  for (int n = 0; n < products.blocks(); n += 2) {
-    products.add(n, products.ahead[0], count, sums);
-    if (n + 1 < products.blocks()) products.add(n + 1, products.ahead[1], count, sums);
+  for (int n = 0; n < ring.items; ++n) {
+    if (n == ring.items_of_h) {
+      cuda::wait_for_launch_before();
+#pragma unroll
+      for (int next = 0; next < kStages - 1; ++next) {
+        ring.ask(n + next, false, true);
+        cuda::close_copies();
+      }
+    }
+    cuda::await_copy_groups<kStages - 2>();  // item n is there
+    __syncwarp();                            // and all lanes are done with the item before
+    const int next = n + kStages - 1;
+    ring.ask(next, true, next < ring.items_of_h || n >= ring.items_of_h);
+    cuda::close_copies();
+    ring.add(n, sums);
   }
   cuda::wait_for_launch_before();  // also where a warp has no part of W x
+
+  __syncthreads();
+  float* const parts = reinterpret_cast<float*>(shared);
+  const auto part_of = [&](int warp, int b) { return parts + (warp * kUnitRows + b) * Ring::kSumStride; };
+  const int lane = ring.lane;
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
+  for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      parts[warp][n * 8 + lane % 4 * 2 + k % 2].of[lane / 4 + k / 2 * 8] = sums[n][k];
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        part_of(ring.warp, n * 8 + lane % 4 * 2 + k % 2)[16 * i + lane / 4 + k / 2 * 8] = sums[n][i][k];
+      }
     }
   }
   __syncthreads();
 #pragma unroll
   for (int each = 0; each < kEach; ++each) {
-    const int own = thread + each * kTileThreads;
-    const int item = own % row_items, unit = first_tile * kItemsOfTile + item, b = own / row_items;
-    if (unit >= cell.hidden || b >= min(count, kUnitRows)) continue;
+    const int own = thread + each * kThreads;
+    const int item = own % kUnits, unit = first_unit + item, b = own / kUnits;
+    if (b >= min(cell.at.batch - first_row, kUnitRows) || unit >= cell.hidden) continue;
     float z[4];
 #pragma unroll
-    for (int gate = 0; gate < 4; ++gate) z[gate] = biases[each][gate][thread];
-    for (int split = 0; split < splits; ++split) {
-      const TileSums& part = parts[split * tiles + item / kItemsOfTile][b];
+    for (int gate = 0; gate < 4; ++gate) z[gate] = biases[4 * item + gate];
 #pragma unroll
-      for (int gate = 0; gate < 4; ++gate) z[gate] += part.of[item % kItemsOfTile * 4 + gate];
+    for (int from = 0; from < kWarps; ++from) {
+      const float4 part = *reinterpret_cast<const float4*>(part_of(from, b) + 4 * item);
+      z[0] += part.x, z[1] += part.y, z[2] += part.z, z[3] += part.w;
     }
-    finish_single_step(p, z, befores[each][thread], first_row + b, unit);
+    finish_single_step(p, z, befores[each], first_row + b, unit);
   }
 }
-template <class T, int kTiles>
-inline const cuda::Kernel kSingleUnitStep{kKernels,
-                                          kTiles == 1           ? "single step on units, 8 rows"
-                                          : kTiles == kRowTiles ? "single step on units, 16 rows"
-                                                                : "single step on units, 32 rows",
-                                          cuda::type_name<T>(), single_unit_step_kernel<T, kTiles>};
 
-template <class T>
-void launch_single_units(Queue& queue, const LstmProblem& p, const SingleStepParams<T>& step,
-                         cuda::LaunchConfig config) {
-  const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, queue.execution().cuda_device);
-  const int tiles = p.batch <= 8 ? 1 : p.batch <= 8 * kRowTiles ? kRowTiles : kWideRowTiles;
-  // Nine tenths of all multiprocessors have a block, or two.
-  const int blocks = sizeof(T) == 4 && tiles == kWideRowTiles ? 2 : 1;
-  const int least_stacks = blocks * multiprocessors * 9 / 10;
-  const auto share = UnitShare::of(4 * p.hidden, 0, kMostSingleTiles, multiprocessors, least_stacks, false);
-  config.blocks = share.stacks * cuda::div_up(p.batch, 8 * tiles);
-  queue.launch(tiles == 1           ? kSingleUnitStep<T, 1>
-               : tiles == kRowTiles ? kSingleUnitStep<T, kRowTiles>
-                                    : kSingleUnitStep<T, kWideRowTiles>,
-               config, step, share);
-}
+template <class T, int kRowTiles, int kTiles>
+inline const cuda::Kernel kSingleRing{
+    kKernels,
+    kRowTiles == 4 ? kTiles == 4 ? "single step on wide units, 32 rows" : "single step on wide units, 64 rows"
+    : kTiles == 1  ? "single step on units, 8 rows"
+    : kTiles == 2  ? "single step on units, 16 rows"
+                   : "single step on units, 32 rows",
+    cuda::type_name<T>(), single_ring_kernel<T, kRowTiles, kTiles>};
 
-// Enqueues a layer's step; false: it has to run in another way. follows: the launch in front is the layer
-// below's step.
-template <class T>
-bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<T>& step, bool with_tape,
-                     bool follows) {
-  constexpr int kFirstWithUnits = 8;
-  const auto is_whole = [](const void* data, Offset stride) {
-    return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<T>) == 0 && stride % Piece<T>::kSize == 0;
-  };
-  if (p.steps != 1 || p.batch > (p.hidden < kWideSingleLayer ? kMostSingleUnitRows : kMostSingleRows) ||
-      with_tape || p.bidirectional || p.projection > 0 || p.layer_norm || !is_plain(p) || drops_weights(p) ||
-      queue.execution().batch_invariant) {
-    return false;
-  }
-  if (!is_whole(step.x, step.x_stride) || !is_whole(step.ih, step.input) || !is_whole(step.hh, p.hidden) ||
-      !is_whole(step.h0, p.hidden)) {
-    return false;
-  }
-  cuda::LaunchConfig config{.blocks = 0, .threads = kTileThreads};
-  config.programmatic = follows && knows_programmatic_launches();
-  if (p.batch == 1) return launch_single_lanes<1>(queue, p, step, config), true;
-  if constexpr (kHasUnits<T>) {
-    const int device = queue.execution().cuda_device;
-    if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstWithUnits) return false;
-    if (step.x_stride > std::numeric_limits<int>::max() / kMostSingleUnitRows) return false;
-    launch_single_units(queue, p, step, config);
-  } else {
-    if (p.batch > kMostSingleRows) return false;
-    launch_single_lanes<kTileRows>(queue, p, step, config);
-  }
+// Enqueues a layer's step; false: a block of the device has too little shared memory.
+template <int kRowTiles, int kTiles, class T>
+bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConfig config) {
+  using Ring = SingleRing<T, kRowTiles, kTiles>;
+  const int device = queue.execution().cuda_device;
+  const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (Ring::kSharedBytes > most - cuda::kStaticSharedBytes) return false;
+  const int groups = cuda::div_up(step.cell.at.batch, Ring::kUnitRows);
+  config.blocks = cuda::div_up(step.cell.hidden, Ring::kUnits) * groups;
+  config.threads = Ring::kThreads;
+  config.shared_bytes = Ring::kSharedBytes;
+  queue.launch(kSingleRing<T, kRowTiles, kTiles>, config, step, groups);
   return true;
+}
+
+// The same; false also where the device has no such matrix units.
+template <class T>
+bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
+  constexpr int kFirstWithUnits = 8;
+  const int device = queue.execution().cuda_device;
+  if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstWithUnits) return false;
+  const int batch = step.cell.at.batch;
+  if (batch <= 8) return launch_ring<2, 1>(queue, step, config);
+  if (batch <= 16) return launch_ring<2, 2>(queue, step, config);
+  if (batch <= 32) return launch_ring<2, 4>(queue, step, config);
+  const int units = step.cell.hidden / cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+  if constexpr (sizeof(T) == 2) {
+    if (units >= kUnitsOfWideRows) return launch_ring<4, 8>(queue, step, config);
+  }
+  if (units >= kUnitsOfWideGroups<T>) return launch_ring<4, 4>(queue, step, config);
+  return launch_ring<2, 4>(queue, step, config);
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -22,8 +22,13 @@ constexpr int kRowsOfFloatUnits = 8, kTurnsOfFloatLanes = 2;
 template <class T>
 constexpr int kUnitsOfWideBlocks = sizeof(T) == 2 ? 480 : 240;
 
-// The most rows of a single step in one launch for each layer: by lanes; on the matrix units, of wide and of
-// other layers.
-constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kWideSingleLayer = 1025;
+// The most rows of a single step in one launch for each layer: by lanes, and on the matrix units. One row of
+// 16-bit elements is on the matrix units from so many units on.
+constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kUnitsOfSingleRow = 768;
+// More than 32 rows are in groups of 32. From so many units for each multiprocessor on, blocks have twice the
+// units, and of 16-bit elements from so many on they have all rows besides.
+template <class T>
+constexpr int kUnitsOfWideGroups = sizeof(T) == 2 ? 7 : 11;
+constexpr int kUnitsOfWideRows = 11;
 
 }  // namespace warpalign::detail::recurrent

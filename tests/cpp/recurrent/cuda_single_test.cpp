@@ -50,9 +50,8 @@ TEST_F(SingleStep, Sizes) {
   }
 }
 
-// So much depth that a warp's weights of R and of W are several blocks each, of which the last one is not
-// full: even and odd numbers of them, with R and without; and so few multiprocessors that a block has several
-// tiles.
+// So much depth that a warp's weights of R and of W are many chunks each, of which the last one is not full;
+// and more rows than a block by lanes has.
 TEST_F(SingleStep, Depth) {
   for (const auto& [input, hidden] : {std::pair{520, 264}, {72, 520}, {648, 40}}) {
     for (const int batch : {8, 16, 35}) {
@@ -67,6 +66,76 @@ TEST_F(SingleStep, Depth) {
     }
   }
 }
+
+// The rows of a larger batch have the bits that they have in a small one.
+TEST_F(SingleStep, RowsOfOtherBatches) {
+  for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+    const int most = 31, input = 72, hidden = 40;
+    LstmCase given(plain(1, most, input, hidden), dtype, 29);
+    const LstmRun all = CudaRunner(given).run(false);
+    ASSERT_TRUE(all.status.ok()) << to_string(all.status);
+    for (const int batch : {2, 9, 17}) {
+      SCOPED_TRACE(batch);
+      LstmCase part = given;
+      part.problem.batch = batch;
+      part.inputs.x.resize(batch * input);
+      for (auto* state : {&part.inputs.h0, &part.inputs.c0}) state->resize(batch * hidden);
+      for (auto* rows : {&part.incoming.y, &part.incoming.h_n, &part.incoming.c_n, &part.incoming.h_all,
+                         &part.incoming.c_all}) {
+        rows->resize(batch * hidden);
+      }
+      const LstmRun some = CudaRunner(part).run(false);
+      ASSERT_TRUE(some.status.ok()) << to_string(some.status);
+      for (int k = 0; k < batch * hidden; ++k) {
+        ASSERT_EQ(some.out.y[k], all.out.y[k]) << k;
+        ASSERT_EQ(some.out.c_n[k], all.out.c_n[k]) << k;
+      }
+    }
+  }
+}
+
+#if WARPALIGN_SIMT
+// Every kernel on the matrix units. The last block has fewer units, and the last group fewer rows.
+TEST_F(SingleStep, Blocks) {
+  const auto check_is = [](const std::string& name, int multiprocessors, int batch, DType dtype,
+                           int hidden = 0) {
+    SCOPED_TRACE(name);
+    simt::device.multiprocessors = multiprocessors;
+    const auto before = launches_of("single step on " + name);
+    if (hidden == 0) hidden = dtype == DType::kFloat32 ? 44 : 40;  // whole pieces
+    check(plain(1, batch, 72, hidden), dtype, true);
+    EXPECT_EQ(launches_of("single step on " + name), before + 1);
+  };
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    check_is("units, 8 rows", 20, 2, dtype);
+    check_is("units, 16 rows", 20, 16, dtype);
+    check_is("units, 32 rows", 20, 31, dtype);
+    check_is("units, 32 rows", 20, 61, dtype);
+    if (dtype == DType::kFloat32) {
+      check_is("units, 32 rows", 5, 61, dtype);
+      check_is("wide units, 32 rows", 4, 61, dtype);
+    } else {
+      check_is("wide units, 32 rows", 5, 61, dtype);
+      check_is("wide units, 64 rows", 3, 61, dtype);
+      check_is("units, 8 rows", 20, 1, dtype, 768);
+    }
+  }
+}
+
+// A block may have too little shared memory, and a batch too many rows.
+TEST_F(SingleStep, OtherWays) {
+  const auto before = launches_of("single step");
+  simt::device.shared_bytes = 64 * 1024;
+  check(plain(1, 9, 16, 40), DType::kFloat16, true);
+  simt::device = {};
+  check(plain(1, 65, 16, 40), DType::kFloat16, true);
+  EXPECT_EQ(launches_of("single step"), before);
+  // A row alone then goes by lanes.
+  simt::device.shared_bytes = 64 * 1024;
+  check(plain(1, 1, 16, 768), DType::kFloat16, true);
+  EXPECT_EQ(launches_of("single step"), before + 1);
+}
+#endif
 
 }  // namespace
 }  // namespace warpalign::test
