@@ -1,7 +1,8 @@
 """Where the LSTM is faster than torch.nn.LSTM (cuDNN), and where slower: `python -m benchmarks.recurrent.map -o FILE`.
 
-Each row is a training step (forward and backward pass) in a CUDA graph, or one step of a stream. In float32 both sides are
-measured in float32 and with torch's TF32 allowed: torch allows it to cuDNN, and not to other products, unless told.
+Each row is a training step (forward and backward pass) in a CUDA graph, a forward pass alone, or one step of a stream. In
+float32 both sides are measured in float32 and with torch's TF32 allowed: torch allows it to cuDNN, and not to other
+products, unless told.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import nn
 from benchmarks.harness.results import Row, current_commit, device_name, rounded, stamp, write_rows
 from benchmarks.harness.timing import graph_ms
 from benchmarks.recurrent.measure import Problem
-from benchmarks.recurrent.sizes import STREAM, Size
+from benchmarks.recurrent.sizes import FORWARD, STREAM, Size
 from warpalign.recurrent import LSTM
 
 BUDGET_S = 0.01  # The replays of a row take so many seconds.
@@ -50,6 +51,32 @@ def _sizes() -> Iterator[Size]:
         yield Size(STEPS, batch, hidden, hidden, dirs=2)
     for steps, batch in cross((16, 512), (1, 8, 64)):
         yield Size(steps, batch, 512, 512)
+    yield from _corners()
+
+
+def _corners() -> Iterator[Size]:
+    """Small layers, stacks and directions in float32, one feature, float64, and the forward pass alone."""
+    cross = itertools.product
+    for hidden, batch in cross((16, 64), (1, 64, 256)):
+        yield Size(STEPS, batch, hidden, hidden)
+    for batch in (8, 256):
+        yield Size(STEPS, batch, 64, 64, dtype="float16")
+    for hidden, batch in cross((16, 32, 96), (1, 32, 256)):
+        yield Size(STEPS // 2, batch, hidden, hidden, dtype="float32")
+    for (hidden, layers), batch in cross(((64, 2), (64, 4), (256, 4), (512, 2), (512, 4)), (8, 64)):
+        yield Size(STEPS // 2, batch, hidden, hidden, layers, dtype="float32")
+    for hidden, batch in cross((64, 256, 512), (8, 64)):
+        yield Size(STEPS // 2, batch, hidden, hidden, dirs=2, dtype="float32")
+    for batch in (1, 32):
+        yield Size(512, batch, 1, 64, dtype="float32")
+    for hidden, batch in cross((64, 256, 1024), (1, 32)):
+        yield Size(STEPS // 2, batch, hidden, hidden, dtype="float64")
+    for (hidden, layers), batch in cross(((64, 1), (64, 2), (128, 1), (512, 1), (1024, 1)), (1, 8, 256)):
+        yield Size(STEPS // 2, batch, hidden, hidden, layers, dtype="float32", options=FORWARD)
+    for hidden in (256, 512, 1024):
+        yield Size(STEPS // 2, 256, hidden, hidden, 2, dtype="float32", options=FORWARD)
+    for hidden, layers, batch in cross((64, 512, 1024), (1, 2), (1, 8, 256)):
+        yield Size(STEPS, batch, hidden, hidden, layers, dtype="float16", options=FORWARD)
 
 
 SIZES = list(_sizes())
@@ -70,19 +97,20 @@ def measure_stream(size: Size, device: torch.device) -> Row:
         }
 
 
-def measure_step(size: Size, device: torch.device) -> Row:
-    """Milliseconds of a training step of ours and of torch's module."""
+def measure_pass(size: Size, device: torch.device) -> Row:
+    """Milliseconds of a training step, or of the forward pass alone, of ours and of torch's module."""
     problem = Problem(size, device)
     theirs = problem.theirs(size.torch_dtype)
+    run = problem.forward if size.options == FORWARD else problem.step
     return {
-        "ms": graph_ms(problem.step, device, BUDGET_S),
-        "cudnn_ms": graph_ms(lambda: problem.step(theirs), device, BUDGET_S),
+        "ms": graph_ms(run, device, BUDGET_S),
+        "cudnn_ms": graph_ms(lambda: run(theirs), device, BUDGET_S),
     }
 
 
 def measure(size: Size, device: torch.device) -> Row:
     """A row: times of both sides, and in float32 the same with TF32."""
-    run = measure_stream if size.options == STREAM else measure_step
+    run = measure_stream if size.options == STREAM else measure_pass
     row: Row = {}
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     try:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
-from benchmarks.recurrent.sizes import STREAM, Size
+from benchmarks.recurrent.sizes import FORWARD, STREAM, Size
 from warpalign.recurrent import LSTM
 
 # An error above this is recorded as a failure, not as a result.
@@ -68,7 +68,12 @@ class Problem:
 
     def theirs(self, dtype: torch.dtype) -> nn.LSTM | None:
         """torch's module with the same weights, where it can do the same."""
-        if self.size.activation != "soft" or self.size.options not in ("", "lengths", "recompute"):
+        if self.size.activation != "soft" or self.size.options not in (
+            "",
+            "lengths",
+            "recompute",
+            FORWARD,
+        ):
             return None
         module = nn.LSTM(self.size.I, self.size.H, dtype=dtype, **self.shape)
         module.load_state_dict({name: w.to(dtype) for name, w in self.module.state_dict().items()})

@@ -20,7 +20,7 @@ class Size(NamedTuple):
     dtype: str = "bfloat16"
     activation: str = "soft"
     options: str = ""
-    """Names of `OPTIONS` with blanks between them, or `STREAM`."""
+    """Names of `OPTIONS` with blanks between them, or `STREAM`, or `FORWARD`."""
 
     @property
     def name(self) -> str:
@@ -38,6 +38,8 @@ class Size(NamedTuple):
 OPTIONS = ("", "layer_norm", "zoneout", "weight_dropout", "lengths", "recompute")
 STREAM = "stream"
 """The option of a row that measures one step of an `LSTMStream`, which has no backward pass."""
+FORWARD = "forward"
+"""The option of a row of the map that measures the forward pass alone, which then makes no tape."""
 _MAIN = Size(512, 8, 512, 512)
 _PLAIN = [
     Size(256, 1, 512, 512),

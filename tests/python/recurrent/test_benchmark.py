@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.recurrent import map as map_of_shapes
 from benchmarks.recurrent import sanitize
-from benchmarks.recurrent.sizes import QUICK_SIZES, Size
+from benchmarks.recurrent.sizes import FORWARD, QUICK_SIZES, Size
 from benchmarks.recurrent.suite import SUITE
 
 
@@ -30,6 +30,14 @@ def test_the_map_says_where_ours_is_slower() -> None:
     with_tf32 = equal | {"ms_tf32": 0.75, "cudnn_ms_tf32": 0.5}
     assert map_of_shapes.text(size, with_tf32) == "B8 1/1 tf32 0.75/0.5 SLOWER"
     assert len(set(map_of_shapes.SIZES)) == len(map_of_shapes.SIZES)
+
+
+def test_the_map_times_steps_and_forward_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_of_shapes, "graph_ms", lambda run, *_: float(len(run())))  # results, not time
+    step, forward = Size(4, 2, 3, 5, dtype="float32"), Size(4, 2, 3, 5, dtype="float64", options=FORWARD)
+    both = dict.fromkeys(("ms", "cudnn_ms", "ms_tf32", "cudnn_ms_tf32"), 1.0 + 1 + 4)  # y, and all gradients
+    assert map_of_shapes.measure(step, torch.device("cpu")) == both
+    assert map_of_shapes.measure(forward, torch.device("cpu")) == {"ms": 1.0, "cudnn_ms": 1.0}
 
 
 def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
