@@ -249,11 +249,8 @@ class BackwardCall {
         return sweep_back_by_projected_products(queue, p_, params);
       }
     }
-    if constexpr (sizeof(T) < 8) {
-      if (chunk_ == 0 && p_.projection == 0 && takes_products<T>(queue, p_) &&
-          gains_by_products<T>(queue, p_)) {
-        return sweep_back_by_products(queue, p_, params);
-      }
+    if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
+      return sweep_back_by_products(queue, p_, params, places);
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       queue.template step<CarryTask<T>>(params, directions, params.place > places.begin);

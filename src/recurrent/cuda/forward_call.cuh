@@ -260,11 +260,8 @@ class ForwardCall {
         return sweep_by_projected_products(queue, p_, params);
       }
     }
-    if constexpr (sizeof(T) < 8) {
-      if (chunk_ == 0 && p_.projection == 0 && takes_products<T>(queue, p_) &&
-          gains_by_products<T>(queue, p_)) {
-        return sweep_by_products(queue, p_, params);
-      }
+    if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
+      return sweep_by_products(queue, p_, params, places);
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       const bool follows = params.place > places.begin;

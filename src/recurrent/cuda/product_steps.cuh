@@ -12,7 +12,7 @@ namespace warpalign::detail::recurrent {
 // Whether there are such steps for a problem. The same for every device, since memory is laid out by it.
 template <class T>
 bool may_take_products(const LstmProblem& p) {
-  if (sizeof(T) == 8 || p.layer_norm || p.row_starts || p.batch < kRowsOfProducts) return false;
+  if (p.layer_norm || p.row_starts || p.batch < kRowsOfProducts) return false;
   return p.projection == 0 || (sizeof(T) == 2 && is_plain(p));
 }
 template <class T>
@@ -26,7 +26,9 @@ template <class T>
 bool gains_by_products(const Queue& queue, const LstmProblem& p) {
   if (sizeof(T) == 2 && p.projection == 0) return true;  // then sweeps had too many tiles
   const bool is_highest = sizeof(T) == 4 && queue.execution().precision == Precision::kHighest;
-  const Offset units = is_highest ? kUnitsOfFloat32Products : kUnitsOfProducts;
+  const Offset units = sizeof(T) == 8 ? kUnitsOfFloat64Products
+                       : is_highest   ? kUnitsOfFloat32Products
+                                      : kUnitsOfProducts;
   const int device = queue.execution().cuda_device;
   return static_cast<Offset>(p.batch) * p.hidden >=
          units * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
@@ -87,12 +89,11 @@ inline const cuda::Kernel kCarryByElements{kKernels, "step back by products", cu
 // A step's kernel: by words, or by elements.
 template <bool kForward, class T>
 void launch_step(Queue& queue, const LstmProblem& p, StepParams<T>& params, bool words) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (kHasWords<T>) {
     if (words) {
       params.blocks_of_direction = blocks_of_words(params.cell[0]);
-      cuda::LaunchConfig config{.blocks = params.blocks_of_direction * directions_of(p),
-                                .threads = kRowThreads};
-      return queue.launch(kForward ? kCellByWords<T> : kCarryByWords<T>, config, params);
+      const int blocks = params.blocks_of_direction * directions_of(p);
+      return queue.launch(kForward ? kCellByWords<T> : kCarryByWords<T>, blocks, kRowThreads, params);
     }
   }
   params.blocks_of_direction = directions_of(p);
@@ -101,13 +102,13 @@ void launch_step(Queue& queue, const LstmProblem& p, StepParams<T>& params, bool
                  kForward ? kCellByElements<T> : kCarryByElements<T>, params);
 }
 
-// The forward sweep of a layer.
+// These steps of a layer's forward sweep.
 template <class T>
-void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params, Places places) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const bool words = sizeof(T) == 2 && has_words(p, params);
+  const bool words = kHasWords<T> && has_words(p, params);
   const int steps = params.cell[0].at.steps;
-  for (params.place = 0; params.place < steps; ++params.place) {
+  for (params.place = places.begin; params.place < places.end; ++params.place) {
     for (int d = 0; d < directions_of(p); ++d) {
       const CudaCell<T>& cell = params.cell[d];
       const Offset t = cell.reverse ? steps - 1 - params.place : params.place;
@@ -127,11 +128,12 @@ void sweep_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params
   }
 }
 template <class T>
-void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params) {
+void sweep_back_by_products(Queue& queue, const LstmProblem& p, StepParams<T>& params, Places places) {
   const Offset batch = p.batch, gates = 4 * static_cast<Offset>(p.hidden);
-  const bool words = sizeof(T) == 2 && has_words(p, params);
+  const bool words = kHasWords<T> && has_words(p, params);
   const int steps = params.cell[0].at.steps;
-  for (params.place = 0; params.place <= steps; ++params.place) {
+  const int end = places.end == steps ? steps + 1 : places.end;  // the last one goes on to h0
+  for (params.place = places.begin; params.place < end; ++params.place) {
     for (int d = 0; d < directions_of(p) && params.place > 0; ++d) {
       const CudaCell<T>& cell = params.cell[d];
       const Offset t = cell.reverse ? params.place - 1 : steps - params.place;  // swept before

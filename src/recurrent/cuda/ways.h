@@ -10,10 +10,10 @@ namespace warpalign::detail::recurrent {
 constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8, kTilesOfFloatProducts = 12;
 
 // The fewest rows of a batch whose steps are products of the front end's and a kernel. From so many units of
-// all rows on, for each multiprocessor, they are taken in layers with a projection and in float32; the larger
-// number where float32 products are not those of TF32.
+// all rows on, for each multiprocessor, they are taken in layers with a projection, in float32 and in
+// float64; the larger number where float32 products are not those of TF32.
 constexpr int kRowsOfProducts = 16;
-constexpr int kUnitsOfProducts = 480, kUnitsOfFloat32Products = 960;
+constexpr int kUnitsOfProducts = 480, kUnitsOfFloat32Products = 960, kUnitsOfFloat64Products = 88;
 
 // A launch per step in float32 is on the matrix units from so many rows on, where blocks by lanes take more
 // than so many turns. A block of a launch on matrix units has more rows from so many units of all rows on,

@@ -60,9 +60,16 @@ struct Lent {
 // A batch for which blocks would have to take many turns: a product for each step and direction.
 TEST_F(RecurrentProductsCuda, StepsByProducts) {
   simt::device.multiprocessors = 1;
-  for (const auto& [dtype, ragged] :
-       {std::pair{DType::kFloat16, false}, {DType::kFloat16, true}, {DType::kFloat32, true}}) {
-    const double tolerance = dtype == DType::kFloat16 ? 0x1p-8 : 5e-6;
+  for (const auto& [dtype, ragged] : {std::pair{DType::kFloat16, false},
+                                      {DType::kFloat16, true},
+                                      {DType::kFloat32, false},
+                                      {DType::kFloat32, true},
+                                      {DType::kFloat64, false},
+                                      {DType::kFloat64, true}}) {
+    SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << ragged);
+    const double tolerance = dtype == DType::kFloat16   ? 0x1p-8
+                             : dtype == DType::kFloat32 ? 5e-6
+                                                        : kFloat64Tolerance;
     const int batch = dtype == DType::kFloat16 ? 70 : 130;
     Lstm p = plain(4, batch, 6, dtype == DType::kFloat16 ? 20 : 100);
     p.bidirectional = true;
@@ -75,11 +82,17 @@ TEST_F(RecurrentProductsCuda, StepsByProducts) {
     Lent lent;
     Execution execution = Execution::cuda(0, nullptr);
     execution.matrix_product = {&Lent::run, &lent};
-    expect_close(given, CudaRunner(given, execution).run(), tolerance);
+    CudaRunner runner(given, execution);
+    const LstmRun with = runner.run();
+    expect_close(given, with, tolerance);
     // By direction: 4 steps each way; W x; dx, dW and dR, whose part of h0 is another one where each row has
     // it before its first step.
     const int calls = 2 * (4 + 4 + (ragged ? 4 : 5));
     EXPECT_EQ(lent.calls, calls);
+    const LstmRun without = runner.run(false);  // no gates are written
+    EXPECT_EQ(with.out.y, without.out.y);
+    EXPECT_EQ(with.out.c_n, without.out.c_n);
+    lent.calls = calls;
     execution.batch_invariant = true;
     expect_close(given, CudaRunner(given, execution).run(), tolerance);
     EXPECT_EQ(lent.calls, calls);
