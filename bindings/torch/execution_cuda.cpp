@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 
 #include "execution.h"
 
@@ -39,10 +40,33 @@ bool matrix_of(const void* data, const int64_t (&sizes)[2], const int64_t (&stri
   return true;
 }
 
-// cuBLAS by torch.mm, with the user's settings: on the current device and stream, which are the execution's.
-bool multiply(void* /*context*/, const MatrixProductCall& call) {
+// Makes a stream torch's current one while it lives.
+class CurrentStream {
+ public:
+  CurrentStream(void* stream, int32_t device) : device_(device) {
+    ok_ = aoti_torch_get_current_cuda_stream(device, &before_) == AOTI_TORCH_SUCCESS;
+    switches_ = ok_ && stream != before_;
+    if (switches_) ok_ = torch_set_current_cuda_stream(stream, device) == AOTI_TORCH_SUCCESS;
+  }
+  CurrentStream(const CurrentStream&) = delete;
+  CurrentStream& operator=(const CurrentStream&) = delete;
+  ~CurrentStream() {
+    if (switches_) torch_set_current_cuda_stream(before_, device_);
+  }
+  [[nodiscard]] bool ok() const { return ok_; }
+
+ private:
+  int32_t device_;
+  void* before_ = nullptr;
+  bool ok_, switches_;
+};
+
+// cuBLAS by torch.mm, with the user's settings, on the current device and the stream that is the context.
+bool multiply(void* stream, const MatrixProductCall& call) {
   int32_t device = 0;
   if (aoti_torch_get_current_device_index(&device) != AOTI_TORCH_SUCCESS) return false;
+  const CurrentStream current(stream, device);
+  if (!current.ok()) return false;
   Tensor a, b, c;
   if (!matrix_of(call.a, {call.rows, call.depth}, call.a_stride, call.dtype, device, a) ||
       !matrix_of(call.b, {call.depth, call.columns}, call.b_stride, call.dtype, device, b) ||
@@ -63,21 +87,27 @@ Placement::Placement(const Tensor& tensor, Precision precision, bool batch_invar
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   execution_ = Execution::cuda(device, stream, precision);
   execution_.batch_invariant = batch_invariant;
-  execution_.matrix_product.run = &multiply;
+  execution_.matrix_product = {&multiply, stream};
 }
 
 std::vector<void*> side_streams_of(const Tensor& tensor, int count) {
-  constexpr int kMost =
-      8;  // as many as a GPU serves at once, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise
+  // As many as a GPU serves at once, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+  constexpr std::size_t kMost = 8;
+  // A thread keeps its streams: cuBLAS keeps memory for each stream that it has multiplied on. One of them
+  // may be the current one, as torch's pool hands streams out in turn.
+  thread_local std::map<std::int32_t, std::vector<void*>> of_devices;
   const std::int32_t device = tensor.get_device_index();
-  void* current = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current));
-  std::vector<void*> streams;
-  for (int n = std::min(count, kMost); n > 0; --n) {  // the pool hands its streams out in turn
+  std::vector<void*>& own = of_devices[device];
+  while (own.size() <= kMost) {
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(torch_get_cuda_stream_from_pool(false, device, &stream));
-    if (stream != current) streams.push_back(stream);
+    own.push_back(stream);
   }
+  void* current = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current));
+  std::vector<void*> streams = own;
+  std::erase(streams, current);
+  streams.resize(std::min({streams.size(), static_cast<std::size_t>(count), kMost}));
   return streams;
 }
 

@@ -209,13 +209,19 @@ Tensor allocate(const Tensor& like, const std::vector<int64_t>& shape, bool want
                 : torch_binding::allocate(like, {0}, true, dtype);
 }
 
-// Streams for layers at once.
-std::vector<void*> lend_streams(LstmProblem& p, const Tensor& x) {
-  std::vector<void*> streams;
-  if (p.layers > 1 && p.steps > 1) streams = side_streams_of(x, p.layers);
-  p.side_streams = {streams.data(), static_cast<int>(streams.size())};
-  return streams;
-}
+// Streams for layers at once, and torch's products on them.
+class SideStreams {
+ public:
+  void lend(LstmProblem& p, const Tensor& x, const Execution& execution) {
+    if (p.layers > 1 && p.steps > 1) streams_ = side_streams_of(x, p.layers);
+    for (void* stream : streams_) products_.push_back({execution.matrix_product.run, stream});
+    p.side_streams = {streams_.data(), static_cast<int>(streams_.size()), products_.data()};
+  }
+
+ private:
+  std::vector<void*> streams_;
+  std::vector<MatrixProduct> products_;
+};
 
 using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
@@ -223,7 +229,7 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
                       const Settings& settings) {
   Call call(in, settings);
   LstmProblem& p = call.problem;
-  const std::vector<void*> streams = lend_streams(p, in.x);
+  SideStreams streams;
   const int64_t width = call.output();
   const Tensor y = allocate(in.x, call.of_rows({}, call.directions() * width), true, call.dtype);
   const Tensor h_n = allocate(in.x, call.of_state(width), true, call.dtype);
@@ -237,6 +243,7 @@ ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_sta
   call_core(
       in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
+        streams.lend(p, in.x, execution);
         const auto packed_bytes = static_cast<int64_t>(lstm_packed_bytes(p, execution));
         p.packed_weights = checked_or_null(packed, "packed", in.x, ScalarType::Byte, {packed_bytes});
         tape = allocate(in.x, {static_cast<int64_t>(lstm_tape_bytes(p, execution))}, want_tape,
@@ -295,7 +302,7 @@ BackwardResult backward(const Inputs& in, const Kept& left, const Incoming& give
                         const Settings& settings) {
   Call call(in, settings);
   LstmProblem& p = call.problem;
-  const std::vector<void*> streams = lend_streams(p, in.x);
+  SideStreams streams;
   const int64_t width = call.output();
   const std::vector<int64_t> of_y = call.of_rows({}, call.directions() * width);
   LstmKept kept;
@@ -319,7 +326,10 @@ BackwardResult backward(const Inputs& in, const Kept& left, const Incoming& give
   if (left.spends_tape) gradients.spent_tape = left.tape.mutable_data_ptr();
   call_core(
       in.x, settings.precision, settings.batch_invariant,
-      [&](const Execution& execution) { return lstm_backward_workspace_bytes(p, gradients, execution); },
+      [&](const Execution& execution) {
+        streams.lend(p, in.x, execution);
+        return lstm_backward_workspace_bytes(p, gradients, execution);
+      },
       [&](Workspace workspace, const Execution& execution) {
         const auto needed = static_cast<int64_t>(lstm_tape_bytes(p, execution));
         kept.tape = checked(left.tape, "tape", in.x, ScalarType::Byte, {needed});

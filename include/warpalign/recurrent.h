@@ -61,6 +61,9 @@ struct LstmWeights {
 struct LstmStreams {
   void* const* streams = nullptr;  // `count` of cudaStream_t
   int count = 0;
+  // `count` of Execution::matrix_product that enqueue on these streams; null: layers whose steps are such
+  // products run in turn.
+  const MatrixProduct* products = nullptr;
 };
 
 // Pointers live on the execution's device, but for `weights` itself, an array of the host's. Data is aligned

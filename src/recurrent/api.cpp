@@ -226,7 +226,9 @@ std::size_t lstm_workspace_bytes(const LstmProblem& problem, const LstmOutputs& 
                                  const Execution& execution) {
   if (!is_valid(problem, execution)) return 0;
 #if WARPALIGN_HAS_CUDA
-  if (!is_host(execution)) return detail::recurrent::workspace_bytes_cuda(problem, outputs);
+  if (!is_host(execution)) {
+    return detail::recurrent::workspace_bytes_cuda(problem, outputs, execution);
+  }
 #endif
   return detail::recurrent::workspace_bytes_cpu(problem, outputs, execution);
 }

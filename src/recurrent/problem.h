@@ -49,7 +49,7 @@ Status backward_cpu(const LstmProblem&, const LstmKept&, const LstmIncoming&, co
 std::size_t packed_bytes_cuda(const LstmProblem&);
 Status pack_cuda(const LstmProblem&, void* packed, const Execution&);
 std::size_t tape_bytes_cuda(const LstmProblem&);
-std::size_t workspace_bytes_cuda(const LstmProblem&, const LstmOutputs&);
+std::size_t workspace_bytes_cuda(const LstmProblem&, const LstmOutputs&, const Execution&);
 Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Execution&);
 std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&, const Execution&);
 Status backward_cuda(const LstmProblem&, const LstmKept&, const LstmIncoming&, const LstmGradients&,

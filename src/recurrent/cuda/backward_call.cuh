@@ -20,7 +20,7 @@ class BackwardCall {
         out_(gradients),
         queue_(execution),
         arena_(workspace.data),
-        chunk_(steps_of_chunk<T>(p, true)),
+        chunk_(steps_of_chunk<T>(queue_, p, true)),
         chunks_(p),
         in_blocks_(sweeps_in_blocks<T>(p)),
         cells_(chunk_ > 0 ? p.layers : directions_of(p)) {

@@ -172,6 +172,13 @@ const T* multiply_across(Queue& queue, const LstmProblem& p, const CudaCell<T>& 
   return cell.dz_h;
 }
 
+// Whether a plan has so many tiles in turn that steps by products are faster.
+template <class T>
+bool has_too_many_tiles(const Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan) {
+  constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
+  return plan.in_turn >= kTiles * directions_of(p) && takes_products<T>(queue, p);
+}
+
 // Enqueues these steps of a layer's sweep; false: they have to run in another way.
 template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
@@ -184,8 +191,7 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
     } else if (!takes_words(p, step)) {
       return false;
     }
-    constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
-    if (plan.in_turn >= kTiles * directions_of(p) && takes_products<T>(queue, p)) return false;
+    if (has_too_many_tiles(queue, p, plan)) return false;
     ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
     const bool normalises_back = p.layer_norm && backward;
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};

@@ -17,7 +17,7 @@ class ForwardCall {
         out_(out),
         queue_(execution),
         arena_(workspace.data),
-        chunk_(steps_of_chunk<T>(p, false)),
+        chunk_(steps_of_chunk<T>(queue_, p, false)),
         chunks_(p),
         remakes_(p.recompute && out.tape),
         in_blocks_(sweeps_in_blocks<T>(p)),

@@ -26,8 +26,8 @@ std::size_t tape_bytes_cuda(const LstmProblem& p) {
   return with_path(p, [&](auto path) { return path.tape_bytes(p); });
 }
 
-std::size_t workspace_bytes_cuda(const LstmProblem& p, const LstmOutputs& out) {
-  return with_path(p, [&](auto path) { return path.workspace_bytes(p, out); });
+std::size_t workspace_bytes_cuda(const LstmProblem& p, const LstmOutputs& out, const Execution& execution) {
+  return with_path(p, [&](auto path) { return path.workspace_bytes(p, out, execution); });
 }
 
 Status forward_cuda(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,

@@ -32,8 +32,9 @@ std::size_t CudaPath<T>::tape_bytes(const LstmProblem& p) {
 }
 
 template <class T>
-std::size_t CudaPath<T>::workspace_bytes(const LstmProblem& p, const LstmOutputs& out) {
-  return ForwardCall<T>(p, out, {}, {}).bytes();
+std::size_t CudaPath<T>::workspace_bytes(const LstmProblem& p, const LstmOutputs& out,
+                                         const Execution& execution) {
+  return ForwardCall<T>(p, out, execution, {}).bytes();
 }
 
 template <class T>

@@ -12,7 +12,8 @@ struct CudaPath {
   static std::size_t packed_bytes(const LstmProblem& p);
   static Status pack(const LstmProblem& p, void* packed, const Execution& execution);
   static std::size_t tape_bytes(const LstmProblem& p);
-  static std::size_t workspace_bytes(const LstmProblem& p, const LstmOutputs& out);
+  static std::size_t workspace_bytes(const LstmProblem& p, const LstmOutputs& out,
+                                     const Execution& execution);
   static Status forward(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
                         const Execution& execution);
   static std::size_t backward_workspace_bytes(const LstmProblem& p, const LstmGradients& gradients,

@@ -8,9 +8,13 @@
 namespace warpalign::detail::recurrent {
 
 template <class T>
+bool takes_projected_products(const Queue& queue, const LstmProblem& p) {
+  return p.projection > 0 && p.hidden % kWordUnits == 0 && takes_products<T>(queue, p) &&
+         gains_by_products<T>(queue, p);
+}
+template <class T>
 bool takes_projected_products(const Queue& queue, const LstmProblem& p, const StepParams<T>& step) {
-  return p.projection > 0 && takes_products<T>(queue, p) && gains_by_products<T>(queue, p) &&
-         has_words(p, step);
+  return takes_projected_products<T>(queue, p) && has_words(p, step);
 }
 
 // Element n of the rows' h: its other places.

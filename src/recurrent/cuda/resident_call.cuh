@@ -128,21 +128,26 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   return true;
 }
 
+// The sweep of the whole grid that serves a layer on the current device; without a kernel: none.
+template <class T>
+ResidentWay<T> resident_way(Queue& queue, const LstmProblem& p, bool backward) {
+  if constexpr (sizeof(T) == 2) {
+    if (!may_be_resident<T>(p) || has_few_steps(queue, p)) return {};
+    const StepParams<T> any{};
+    return is_plain(p) ? ResidentChoice<T, true>(queue, p, any, backward).choose()
+                       : ResidentChoice<T, false>(queue, p, any, backward).choose();
+  } else {
+    return {};
+  }
+}
+
 // Who hands dz on in a layer's backward sweep on the current device.
 enum class Exchange { kNone, kWholeRows, kRing };
 template <class T>
 Exchange exchange_of(Queue& queue, const LstmProblem& p) {
-  if constexpr (sizeof(T) == 2) {
-    if (!may_be_resident<T>(p) || has_few_steps(queue, p) || plan_clusters<T>(p, true).kernel) {
-      return Exchange::kNone;
-    }
-    const StepParams<T> any{};
-    const ResidentWay<T> way = is_plain(p) ? ResidentChoice<T, true>(queue, p, any, true).choose()
-                                           : ResidentChoice<T, false>(queue, p, any, true).choose();
-    return !way.kernel ? Exchange::kNone : way.cluster > 1 ? Exchange::kRing : Exchange::kWholeRows;
-  } else {
-    return Exchange::kNone;
-  }
+  if (sizeof(T) > 2 || plan_clusters<T>(p, true).kernel) return Exchange::kNone;
+  const ResidentWay<T> way = resident_way<T>(queue, p, true);
+  return !way.kernel ? Exchange::kNone : way.cluster > 1 ? Exchange::kRing : Exchange::kWholeRows;
 }
 
 // Enqueues the sweep of a layer; false: it needs a launch per step.

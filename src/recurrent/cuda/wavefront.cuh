@@ -2,8 +2,8 @@
 // has a stream that the caller lends. Products over the rows of a chunk stay on the execution's own stream.
 //
 // Nobody waits on the device but for stream order, and clusters wait for their own blocks alone. So no order
-// in which the GPU takes the sweeps can hang. Sweeps of a whole grid are left out: two of them might each
-// hold what the other one waits for.
+// in which the GPU takes sweeps or steps can hang, whether or not they find place beside each other. Sweeps
+// of a whole grid are left out: two of them might each hold what the other one waits for.
 #pragma once
 
 #include <cmath>
@@ -18,36 +18,43 @@
 
 namespace warpalign::detail::recurrent {
 
-// How many layers' sweeps the current device holds at once, where layers may run at once.
+// Whether each step of a layer is a launch of its own, or a product and a launch.
 template <class T>
-int layers_at_once(const LstmProblem& p, bool backward) {
-  int device = 0;
-  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 1;
-  const int most_blocks = kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
-  if (sweeps_in_blocks<T>(p)) return most_blocks / p.batch;
-  const auto plan = plan_clusters<T>(p, backward);
-  if (plan.kernel) return plan.resident / plan.clusters;
-  if (may_be_resident<T>(p)) return 1;
-  const int groups_of_block = kTileWarps / CellTask<T>::kSplits;
-  const int blocks = cuda::div_up(p.hidden, groups_of_block) * cuda::div_up(p.batch, kTileRows);
-  return most_blocks / blocks;
+bool has_launches_of_steps(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan, bool backward) {
+  if (sweeps_in_blocks<T>(p)) return false;
+  return plan.kernel ? has_too_many_tiles(queue, p, plan) : !resident_way<T>(queue, p, backward).kernel;
+}
+// Whether those are products that nobody lends to the layers' own streams.
+template <class T>
+bool lacks_products(const Queue& queue, const LstmProblem& p) {
+  return !p.side_streams.products && takes_products<T>(queue, p) && gains_by_products<T>(queue, p);
+}
+// Whether sweeps in one launch of two layers find place beside each other.
+template <class T>
+bool have_place(const Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan) {
+  if (!sweeps_in_blocks<T>(p)) return plan.kernel && plan.resident >= 2 * plan.clusters;
+  const int device = queue.execution().cuda_device;
+  return 2 * p.batch <= kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
 }
 
 // The steps of a chunk; 0: layers run in turn.
 template <class T>
-int steps_of_chunk(const LstmProblem& p, bool backward) {
-  // Steps that take as long as the start of a chunk, and as the product of one layer, which the others'
-  // products wait for. Steps of single blocks are short.
+int steps_of_chunk(Queue& queue, const LstmProblem& p, bool backward) {
+  const bool may_run_at_once = p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm &&
+                               !p.recompute && p.batch > 0 && p.side_streams.count > 0;
+  if (!may_run_at_once || takes_projected_products<T>(queue, p)) return 0;
+  const auto plan = plan_clusters<T>(p, backward);
   const bool in_blocks = sweeps_in_blocks<T>(p);
-  const double start = in_blocks ? 28 + p.batch / 4.0 : 10;
-  const int of_products = in_blocks ? 6 + p.batch / 8 : 6;
-  const bool may_run_at_once =
-      p.layers > 1 && !p.bidirectional && !p.row_starts && !p.layer_norm && !p.recompute;
-  if (p.side_streams.count == 0 || !may_run_at_once || p.batch == 0) return 0;
+  const bool by_launches = has_launches_of_steps(queue, p, plan, backward);
+  if (by_launches ? lacks_products<T>(queue, p) : !have_place(queue, p, plan)) return 0;
+  // The start of a chunk takes as long as so many steps. The layers' products over a chunk share a stream,
+  // and take as long as the fewest steps. Steps of single blocks are short.
+  const double start = in_blocks ? 28 + p.batch / 4.0 : by_launches ? 5 : 10;
+  const int fewest = by_launches ? 16 : (in_blocks ? 6 + p.batch / 8 : 6) / 2 * p.layers * 2;
   // (T / c + L - 1) chunks of c steps and a start each take least with this c.
   const double best = std::sqrt(start * p.steps / (p.layers - 1));
-  const int chunk = std::max(static_cast<int>(best / 2 + .5), of_products / 2 * p.layers) * 2;
-  return 2 * chunk <= p.steps && layers_at_once<T>(p, backward) > 1 ? chunk : 0;
+  const int chunk = std::max(static_cast<int>(best / 2 + .5) * 2, fewest);
+  return 2 * chunk <= p.steps ? chunk : 0;
 }
 
 // The queues of a call's layers beside its main one.
@@ -58,6 +65,7 @@ class Wavefront {
     executions_.assign(static_cast<std::size_t>(count), main.execution());
     for (int n = 0; n < count; ++n) {
       executions_[n].stream = p.side_streams.streams[n];
+      executions_[n].matrix_product = p.side_streams.products ? p.side_streams.products[n] : MatrixProduct{};
       queues_.emplace_back(executions_[n]);
     }
   }

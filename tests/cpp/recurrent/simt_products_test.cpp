@@ -20,11 +20,14 @@ class RecurrentProductsCuda : public ::testing::Test {
 struct Lent {
   int calls = 0;
   std::function<void()> meanwhile;  // what happens to the device
+  void* stream = nullptr;
   static bool run(void* context, const MatrixProductCall& call) {
     auto& lent = *static_cast<Lent*>(context);
     ++lent.calls;
     if (lent.meanwhile) lent.meanwhile();
-    detail::visit_dtype(call.dtype, [&](auto type) { multiply<typename decltype(type)::Type>(call); });
+    simt::enqueue(lent.stream, [call] {
+      detail::visit_dtype(call.dtype, [&](auto type) { multiply<typename decltype(type)::Type>(call); });
+    });
     return true;
   }
   template <class T>
@@ -121,6 +124,40 @@ TEST_F(RecurrentProductsCuda, ProjectedStepsByProducts) {
     EXPECT_EQ(with.out.y, without.out.y);
     EXPECT_EQ(with.out.h_n, without.out.h_n);
     EXPECT_EQ(with.out.h_all, without.out.h_all);
+  }
+}
+
+// Layers at once, each with its steps' products on its own stream, whose work happens as late as it may.
+TEST_F(RecurrentProductsCuda, LayersAtOnceByProducts) {
+  simt::device.late_streams = true;
+  int places[2];
+  void* const streams[] = {&places[0], &places[1]};
+  for (const DType dtype : {DType::kFloat16, DType::kFloat64}) {
+    SCOPED_TRACE(static_cast<int>(dtype));
+    simt::device.multiprocessors = 1;
+    Lstm p = plain(37, 66, 6, 20);
+    p.layers = 2;
+    const LstmCase given(p, dtype, 23, .5);
+    Lent lent;
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.matrix_product = {&Lent::run, &lent};
+    Lent on_streams[2];
+    for (int n = 0; n < 2; ++n) on_streams[n].stream = streams[n];
+    const MatrixProduct products[] = {{&Lent::run, &on_streams[0]}, {&Lent::run, &on_streams[1]}};
+    CudaRunner in_turn(given, execution), at_once(given, execution), without(given, execution);
+    at_once.problem().side_streams = {streams, 2, products};
+    without.problem().side_streams = {streams, 2};
+    for (const bool with_tape : {true, false}) {
+      const LstmRun expected = in_turn.run(with_tape);
+      EXPECT_EQ(without.run(with_tape).bits, expected.bits);
+      EXPECT_EQ(simt::late_work_done(), 0U);
+      const LstmRun run = at_once.run(with_tape);
+      ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+      EXPECT_EQ(run.bits, expected.bits);
+      EXPECT_EQ(on_streams[0].calls, with_tape ? 2 * 37 : 3 * 37);  // each step's, forward and back
+      EXPECT_GT(simt::late_work_done(), 0U);
+      EXPECT_EQ(simt::drop_late_work(), 0U);
+    }
   }
 }
 

@@ -91,6 +91,36 @@ def test_layers_at_once(cuda: torch.device, dtype: torch.dtype) -> None:
     assert all(map(torch.equal, captured, first))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "batch", "hidden"),
+    [(torch.float64, 300, 64), (torch.float32, 1024, 132), (torch.bfloat16, 520, 520)],
+)
+def test_layers_at_once_by_products(cuda: torch.device, dtype: torch.dtype, batch: int, hidden: int) -> None:
+    """Large batches: the products of a layer's steps are on its own stream, eager and in a graph."""
+    torch.manual_seed(4)
+    exact = nn.LSTM(24, hidden, 2, dtype=torch.float64, device=cuda)
+    module = LSTM(24, hidden, 2, dtype=dtype, device=cuda)
+    exact.load_state_dict({name: w.double() for name, w in module.state_dict().items()})
+    x = torch.randn(36, batch, 24, device=cuda).to(dtype)
+
+    def step(of: nn.Module, leaf: Tensor) -> list[Tensor]:
+        leaf = leaf.detach().requires_grad_()
+        y = of(leaf)[0]
+        return [y.detach(), *torch.autograd.grad(y.square().sum(), [leaf, *of.parameters()])]
+
+    expected, eager = step(exact, x.double()), step(module, x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(module, x)
+    graph.replay()
+    with torch.no_grad():
+        without_tape = module(x)[0]
+    limit = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]
+    for results in (eager, captured, [without_tape]):
+        for a, b in zip(results, expected, strict=False):
+            assert relative_error(a, b) <= limit
+
+
 def test_masks_are_the_cpus(cuda: torch.device) -> None:
     torch.manual_seed(2)
     inputs = torch.randn(6, 5, 4, dtype=torch.float64)
