@@ -94,8 +94,10 @@ SINGLE_STEPS = [
 # a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
     Size(36, 100, 8, 520, dtype="float16"),
-    *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("", "lengths")),
+    *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("high", "high lengths")),
     *(Size(2, 96, 8, 132, dtype="float64", options=options) for options in ("", "lengths")),
+    # Forward by tiles of 32 and of 64 rows.
+    *(Size(3, 131, 8, hidden, dtype="float32", options="lengths") for hidden in (321, 1100)),
     # Clusters in float32, which serve no calls that are invariant.
     Size(3, 9, 8, 116, 1, 2, dtype="float32"),
     # A launch per step by lanes.

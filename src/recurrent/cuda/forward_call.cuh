@@ -5,6 +5,7 @@
 #include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_params.cuh"
+#include "recurrent/cuda/tiled_steps.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -259,6 +260,9 @@ class ForwardCall {
       if (chunk_ == 0 && params.cell[0].h_rows && takes_projected_products(queue, p_, params)) {
         return sweep_by_projected_products(queue, p_, params);
       }
+    }
+    if constexpr (sizeof(T) == 4) {
+      if (takes_tiles<T>(queue, p_)) return sweep_by_tiles(queue, p_, params, places);
     }
     if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
       return sweep_by_products(queue, p_, params, places);

@@ -22,6 +22,9 @@ constexpr int kRowsOfFloatUnits = 8, kTurnsOfFloatLanes = 2;
 template <class T>
 constexpr int kUnitsOfWideBlocks = sizeof(T) == 2 ? 480 : 240;
 
+// Forward steps of float32 are by tiles from so many rows on.
+constexpr int kRowsOfTiles = 128;
+
 // The most rows of a single step in one launch for each layer: by lanes, and on the matrix units. One row of
 // 16-bit elements is on the matrix units from so many units on.
 constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kUnitsOfSingleRow = 768;

@@ -99,6 +99,29 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }
 
+// Large batches of float32, forward. Units, rows of the batch and columns end within tiles.
+TEST_F(Devices, TilesOfFloat32) {
+  const struct {
+    int multiprocessors, batch, hidden;
+    bool has_more;
+    const char* kernel;
+  } cases[] = {{16, 130, 100, false, "tiles of 32 rows, cell"},
+               {8, 130, 101, true, "tiles of 64 rows, cell"},
+               {30, 140, 131, true, "tiles of 64 rows, cell"},
+               {40, 128, 132, false, "tiles of 32 rows, cell"}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.multiprocessors << " " << c.batch << " " << c.hidden);
+    simt::device.multiprocessors = c.multiprocessors;
+    reference::Lstm p = plain(3, c.batch, 4, c.hidden);
+    p.bidirectional = c.has_more;
+    if (c.hidden < 128) p.resets.assign(3 * c.batch, 0), p.resets[c.batch + 5] = 1;  // no clusters then
+    for (int b = 0; b < c.batch && c.has_more; ++b) p.lengths.push_back(b % 4);
+    const int before = launches(c.kernel, DType::kFloat32);
+    check(p, DType::kFloat32);
+    EXPECT_EQ(launches(c.kernel, DType::kFloat32) - before, 3);
+  }
+}
+
 // So much depth that clusters share it.
 TEST_F(Devices, ClustersShareTheDepthOfAStep) {
   simt::device.multiprocessors = 40;
