@@ -72,7 +72,7 @@ def check_options(
         check_probability(rw_dropout, "rw_dropout"),
         hidden,
         cell,
-        check_precision(precision),
+        None if precision is None else check_precision(precision),
         check_flag(batch_invariant, "batch_invariant"),
     )
 

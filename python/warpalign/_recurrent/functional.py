@@ -220,7 +220,7 @@ def run(
         "training": training,
         "float32_cell": check_state_dtype(state_dtype, x),
         "recompute": recompute and needs_grad,
-        **options._asdict(),
+        **options.of_call(),
     }
     with naming_arguments():
         if needs_grad and not torch.compiler.is_compiling():

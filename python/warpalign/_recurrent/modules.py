@@ -90,7 +90,8 @@ def plan_of(module: Any) -> Plan:
     names = tuple(parameter_name(field) + suffix for suffix in module.suffixes() for field in fields)
     defaults = {"bidirectional": False, "bias": True, "projection": False, "layer_norm": False}
     settings = {name: value for name, value in kinds.items() if value != defaults[name]}
-    return Plan(names, settings | changed(module.checked), module.checked.draws_masks())
+    options: Options = module.checked
+    return Plan(names, settings | changed(options), options.draws_masks(), options.precision is None)
 
 
 def reset_own(module: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import is_autocast
+from warpalign._core.checks import check_precision, is_autocast
 from warpalign._core.torch_internals import apply_unbound, below_autograd
 from warpalign._core.transforms import is_traced
 from warpalign._recurrent import ops
@@ -21,16 +21,27 @@ class Plan(NamedTuple):
 
     names: tuple[str, ...]
     """The parameters' names, in the operator's order."""
-    settings: dict[str, Any]
-    """Those that differ from the operator's defaults: each one that is passed takes time."""
+    fixed: dict[str, Any]
+    """The settings that differ from the operator's defaults: each one that is passed takes time."""
     draws_masks: bool
     """Whether a training call does."""
+    follows_torch: bool
+    """Whether the precision is that of torch's own float32 products when a call is made."""
+
+    def settings(self) -> dict[str, Any]:
+        """Of a call that is made now."""
+        precision = check_precision(None) if self.follows_torch else 0
+        return self.fixed | {"precision": precision} if precision else self.fixed
 
 
 def changed(options: Options) -> dict[str, Any]:
-    """The options that differ from the operator's defaults, which are those of :class:`Options`."""
+    """The options that differ from the operator's defaults, which are those of :class:`Options`; no precision that torch says."""
     defaults = Options()._asdict()
-    return {name: value for name, value in options._asdict().items() if value != defaults[name]}
+    return {
+        name: value
+        for name, value in options._asdict().items()
+        if value != defaults[name] and value is not None
+    }
 
 
 def call_without_gradients(
@@ -76,10 +87,10 @@ def run_planned(
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     try:
         if needs_grad:
-            others = ((None, None, None, None), False, plan.settings)
+            others = ((None, None, None, None), False, plan.settings())
             y, h_n, c_n, *_ = apply_unbound(EagerLSTM, x, h0, c0, others, *weights)
         else:
-            y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings)
+            y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings())
     except (RuntimeError, TypeError, ValueError):
         return None
     return y.transpose(0, 1) if batch_first else y, h_n, c_n

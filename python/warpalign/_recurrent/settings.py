@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
+
+from warpalign._core.checks import check_precision
 
 LSTMActivation = Literal["soft", "hard"]
 ACTIVATIONS: tuple[LSTMActivation, ...] = ("soft", "hard")  # by their numbers in the operators
@@ -56,8 +58,15 @@ class Options(NamedTuple):
     weight_dropout: float = 0.0
     zoneout_hidden: float = 0.0
     zoneout_cell: float = 0.0
-    precision: int = 0
+    precision: int | None = 0
+    """None: that of torch's own float32 products when a call is made."""
     batch_invariant: bool = False
+
+    def of_call(self) -> dict[str, Any]:
+        """As the operators take them now."""
+        return self._asdict() | {
+            "precision": check_precision(None) if self.precision is None else self.precision
+        }
 
     def draws_masks(self) -> bool:
         """Whether a training call needs random numbers."""

@@ -59,7 +59,7 @@ class LSTMStream:
             "layer_norm": first.ln_ih is not None,
         }
         self._packed = ops.pack(self._weights, **kinds)
-        self._settings = module.plan.settings
+        self._plan = module.plan
         cell = torch.float32 if like.dtype in HALF else like.dtype
         shape = (module.num_layers, self.batch_size)
         self.h = like.new_zeros(*shape, module.proj_size or module.hidden_size)
@@ -78,7 +78,12 @@ class LSTMStream:
                 f"x: expected {self.h.dtype} on {self.h.device}, as the weights, got {x.dtype} on {x.device}"
             )
         y, self.h, self.c = call_without_gradients(
-            x if x.dim() == 3 else x.unsqueeze(0), self._weights, self.h, self.c, self._packed, self._settings
+            x if x.dim() == 3 else x.unsqueeze(0),
+            self._weights,
+            self.h,
+            self.c,
+            self._packed,
+            self._plan.settings(),
         )
         return y if x.dim() == 3 else y.squeeze(0)
 

@@ -1,0 +1,38 @@
+"""Which precision of float32 products the LSTM's calls ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from warpalign._recurrent import ops
+from warpalign.recurrent import LSTM, LSTMCell, LSTMWeights, lstm
+
+
+def test_it_is_that_of_torch_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls with gradients, without, with lengths, of cells, of streams and of the function; but with one of the module's own."""
+    seen: list[int] = []
+    operator = ops.lstm
+
+    def spy(*arguments: Any, **settings: Any) -> Any:
+        seen.append(settings.get("precision", 0))
+        return operator(*arguments, **settings)
+
+    monkeypatch.setattr(ops, "lstm", spy)
+    module, cell, own = LSTM(3, 4), LSTMCell(3, 4), LSTM(3, 4, precision="highest")
+    stream = module.eval().stream(2)
+    weights = [LSTMWeights(module.weight_ih_l0, module.weight_hh_l0)]
+    x = torch.randn(5, 2, 3)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("high", "highest"):
+            torch.set_float32_matmul_precision(precision)
+            module(x), module(x, lengths=torch.tensor([5, 2])), cell(x[0]), stream.step(x[0])
+            lstm(x, weights), own(x)
+            with torch.no_grad():
+                module(x)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == [1, 1, 1, 1, 1, 0, 1] + [0] * 7
