@@ -215,9 +215,10 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     race = tool == "racecheck"
     # racecheck ends with an exception at kernels of bulk copies that it leaves out. So it looks at every kernel.
     options = [] if race else ["--kernel-name", "kernel_substring=warpalign", "--error-exitcode", "99"]
+    limit_s = 540 if race else 150
     status, output = command(
         [program, "--tool", tool, *options, "--print-limit", "100000" if race else "5", *script],
-        240 if race else 150,
+        limit_s,
         SANITIZER=tool,
         PYTORCH_NO_CUDA_MEMORY_CACHING="1",  # every tensor is its own allocation: memcheck then sees its end
     )
@@ -230,13 +231,10 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     if status != 0 or not summary:  # without a summary the tool has seen nothing
         tail(output, 40)
         keep(output, logs / f"{tool}-{suite.name}.txt")
-        return check(
-            tool,
-            "failed",
-            summary[-1] if summary else f"exit status {status}: {last_line(output)}",
-            start,
-            suite.name,
+        ended = (
+            f"stopped after {limit_s} s" if status == 124 else f"exit status {status}: {last_line(output)}"
         )
+        return check(tool, "failed", summary[-1] if summary else ended, start, suite.name)
     return check(tool, "passed", summary[-1], start, suite.name)
 
 
