@@ -1,4 +1,5 @@
 // On CUDA the execution is the tensor's device and torch's current stream on it, and torch multiplies.
+#include <cuda_runtime.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h>
 
@@ -40,26 +41,36 @@ bool matrix_of(const void* data, const int64_t (&sizes)[2], const int64_t (&stri
   return true;
 }
 
-// Makes a stream torch's current one while it lives.
+// Makes a stream torch's current one while it lives. torch's own guard brings back the very stream that was
+// current: torch knows a stream of its pool by more than its handle.
 class CurrentStream {
  public:
-  CurrentStream(void* stream, int32_t device) : device_(device) {
-    ok_ = aoti_torch_get_current_cuda_stream(device, &before_) == AOTI_TORCH_SUCCESS;
-    switches_ = ok_ && stream != before_;
-    if (switches_) ok_ = torch_set_current_cuda_stream(stream, device) == AOTI_TORCH_SUCCESS;
+  CurrentStream(void* stream, int32_t device) {
+    void* current = nullptr;
+    ok_ = aoti_torch_get_current_cuda_stream(device, &current) == AOTI_TORCH_SUCCESS;
+    if (!ok_ || stream == current) return;
+    ok_ = aoti_torch_create_cuda_stream_guard(stream, device, &guard_) == AOTI_TORCH_SUCCESS;
   }
   CurrentStream(const CurrentStream&) = delete;
   CurrentStream& operator=(const CurrentStream&) = delete;
   ~CurrentStream() {
-    if (switches_) torch_set_current_cuda_stream(before_, device_);
+    if (guard_) aoti_torch_delete_cuda_stream_guard(guard_);
   }
   [[nodiscard]] bool ok() const { return ok_; }
 
  private:
-  int32_t device_;
-  void* before_ = nullptr;
-  bool ok_, switches_;
+  CUDAStreamGuardHandle guard_ = nullptr;
+  bool ok_;
 };
+
+bool is_captured(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) == cudaSuccess) {
+    return status == cudaStreamCaptureStatusActive;
+  }
+  cudaGetLastError();  // the null stream, while another one is captured: torch should not find the error
+  return false;
+}
 
 // cuBLAS by torch.mm, with the user's settings, on the current device and the stream that is the context.
 bool multiply(void* stream, const MatrixProductCall& call) {
@@ -93,22 +104,30 @@ Placement::Placement(const Tensor& tensor, Precision precision, bool batch_invar
 std::vector<void*> side_streams_of(const Tensor& tensor, int count) {
   // As many as a GPU serves at once, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
   constexpr std::size_t kMost = 8;
-  // A thread keeps its streams: cuBLAS keeps memory for each stream that it has multiplied on. One of them
-  // may be the current one, as torch's pool hands streams out in turn.
-  thread_local std::map<std::int32_t, std::vector<void*>> of_devices;
+  // A thread keeps its streams: cuBLAS keeps memory for each stream that it has multiplied on. Captured calls
+  // have others than eager ones, because a graph may be replayed beside eager calls.
+  struct Streams {
+    std::vector<void*> eager, captured;
+  };
+  thread_local std::map<std::int32_t, Streams> of_devices;
   const std::int32_t device = tensor.get_device_index();
-  std::vector<void*>& own = of_devices[device];
-  while (own.size() <= kMost) {
-    void* stream = nullptr;
-    TORCH_ERROR_CODE_CHECK(torch_get_cuda_stream_from_pool(false, device, &stream));
-    own.push_back(stream);
-  }
   void* current = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &current));
-  std::vector<void*> streams = own;
-  std::erase(streams, current);
-  streams.resize(std::min({streams.size(), static_cast<std::size_t>(count), kMost}));
-  return streams;
+  Streams& streams = of_devices[device];
+  std::vector<void*>& own = is_captured(current) ? streams.captured : streams.eager;
+  const auto has = [](const std::vector<void*>& in, void* stream) {
+    return std::find(in.begin(), in.end(), stream) != in.end();
+  };
+  // torch's pool hands out 32 streams in turn. The current one may be among them.
+  for (int draws = 0; own.size() <= kMost && draws < 64; ++draws) {
+    void* stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(torch_get_cuda_stream_from_pool(false, device, &stream));
+    if (!has(streams.eager, stream) && !has(streams.captured, stream)) own.push_back(stream);
+  }
+  std::vector<void*> lent = own;
+  std::erase(lent, current);
+  lent.resize(std::min({lent.size(), static_cast<std::size_t>(count), kMost}));
+  return lent;
 }
 
 }  // namespace warpalign::torch_binding

@@ -59,7 +59,7 @@ class BackwardCall {
     for (int d = 0; d < directions_of(p_); ++d) {
       part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_);
       if (k > 0) part.cell[d].c0 = chunks_.kept_c(all.cell[d], k);
-      if (p_.recompute) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
+      if (p_.recompute && rows > 0) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
     }
     if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps}, layer);
     for (int d = 0; d < directions_of(p_); ++d) {

@@ -96,7 +96,7 @@ def test_layers_at_once(cuda: torch.device, dtype: torch.dtype) -> None:
     [(torch.float64, 300, 72), (torch.float32, 1024, 132), (torch.bfloat16, 520, 520)],
 )
 def test_layers_at_once_by_products(cuda: torch.device, dtype: torch.dtype, batch: int, hidden: int) -> None:
-    """Large batches: the products of a layer's steps are on its own stream, eager and in a graph."""
+    """Large batches: the products of a layer's steps are on its own stream, eager, on another stream and in a graph."""
     torch.manual_seed(4)
     exact = nn.LSTM(24, hidden, 2, dtype=torch.float64, device=cuda)
     module = LSTM(24, hidden, 2, dtype=dtype, device=cuda)
@@ -109,6 +109,12 @@ def test_layers_at_once_by_products(cuda: torch.device, dtype: torch.dtype, batc
         return [y.detach(), *torch.autograd.grad(y.square().sum(), [leaf, *of.parameters()])]
 
     expected, eager = step(exact, x.double()), step(module, x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        beside = step(module, x)
+        assert torch.cuda.current_stream() == side  # what the products' streams give back
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = step(module, x)
@@ -116,7 +122,7 @@ def test_layers_at_once_by_products(cuda: torch.device, dtype: torch.dtype, batc
     with torch.no_grad():
         without_tape = module(x)[0]
     limit = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]
-    for results in (eager, captured, [without_tape]):
+    for results in (eager, beside, captured, [without_tape]):
         for a, b in zip(results, expected, strict=False):
             assert relative_error(a, b) <= limit
 
