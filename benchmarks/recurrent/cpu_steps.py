@@ -1,13 +1,14 @@
-"""One step of an LSTM on a CPU beside torch's: `python -m benchmarks.recurrent.cpu_steps --threads 1 2 -o FILE`.
+"""An LSTM on a CPU beside torch's: `python -m benchmarks.recurrent.cpu_steps --threads 1 2 --steps 1 100 -o FILE`.
 
-float32, I = H, without gradients and as a training step of that one step. Every program runs a few times in a row, as an
-application would call it, then comes the next one. The least time counts, because other work on the machine only adds to
-it.
+float32, I = H, without gradients and as a training step; one step of streams and cells, too. Every program runs a few
+times in a row, as an application would call it, then comes the next one. The least time counts, because other work on the
+machine only adds to it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,41 +18,30 @@ import torch
 from benchmarks.harness.results import Row, cpu_name, current_commit, stamp, write_rows
 from warpalign.recurrent import LSTM, LSTMCell
 
-RUNS_IN_A_ROW = 12
 
-
-def least_us(programs: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+def least_us(
+    programs: dict[str, Callable[[], object]], runs_in_a_row: int, seconds: float
+) -> dict[str, float]:
     """The least time of each program in microseconds, of as many rounds as fit."""
     least = dict.fromkeys(programs, float("inf"))
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for name, run in programs.items():
-            for _ in range(RUNS_IN_A_ROW):
+            for _ in range(runs_in_a_row):
                 begin = time.perf_counter()
                 run()
                 least[name] = min(least[name], time.perf_counter() - begin)
     return {name: round(1e6 * s, 1) for name, s in least.items()}
 
 
-def measure(hidden: int, batch: int, seconds: float) -> Row:
+def measure(steps: int, hidden: int, batch: int, seconds: float) -> Row:
     theirs, their_cell = torch.nn.LSTM(hidden, hidden).eval(), torch.nn.LSTMCell(hidden, hidden).eval()
     ours, our_cell = LSTM(hidden, hidden).eval(), LSTMCell(hidden, hidden).eval()
     ours.load_state_dict(theirs.state_dict())
     our_cell.load_state_dict(their_cell.state_dict())
     stream = ours.stream(batch)
-    x, h, c = torch.randn(3, 1, batch, hidden)
+    x, (h, c) = torch.randn(steps, batch, hidden), torch.randn(2, 1, batch, hidden)
     rows, states = x[0], (h[0], c[0])
-    with torch.no_grad():
-        found = least_us(
-            {
-                "torch_lstm_us": lambda: theirs(x, (h, c)),
-                "lstm_us": lambda: ours(x, (h, c)),
-                "stream_us": lambda: stream.step(rows),
-                "torch_cell_us": lambda: their_cell(rows, states),
-                "cell_us": lambda: our_cell(rows, states),
-            },
-            seconds,
-        )
 
     def trained(
         module: torch.nn.Module, input: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]
@@ -59,22 +49,36 @@ def measure(hidden: int, batch: int, seconds: float) -> Row:
         module.zero_grad()
         return module(input, states)[0].sum().backward()
 
-    found |= least_us(
-        {
-            "torch_lstm_train_us": lambda: trained(theirs, x, (h, c)),
-            "lstm_train_us": lambda: trained(ours, x, (h, c)),
+    forward: dict[str, Callable[[], object]] = {
+        "torch_lstm_us": lambda: theirs(x, (h, c)),
+        "lstm_us": lambda: ours(x, (h, c)),
+    }
+    training: dict[str, Callable[[], object]] = {
+        "torch_lstm_train_us": lambda: trained(theirs, x, (h, c)),
+        "lstm_train_us": lambda: trained(ours, x, (h, c)),
+    }
+    if steps == 1:
+        forward |= {
+            "stream_us": lambda: stream.step(rows),
+            "torch_cell_us": lambda: their_cell(rows, states),
+            "cell_us": lambda: our_cell(rows, states),
+        }
+        training |= {
             "torch_cell_train_us": lambda: trained(their_cell, rows, states),
             "cell_train_us": lambda: trained(our_cell, rows, states),
-        },
-        seconds,
-    )
-    sizes = {"op": "lstm_step", "device": cpu_name(), "T": 1, "B": batch, "I": hidden, "H": hidden}
+        }
+    in_a_row = 12 if steps == 1 else 2
+    with torch.no_grad():
+        found = least_us(forward, in_a_row, seconds)
+    found |= least_us(training, in_a_row, seconds)
+    sizes = {"op": "lstm_step", "device": cpu_name(), "T": steps, "B": batch, "I": hidden, "H": hidden}
     return {**sizes, "dtype": "float32", "threads": torch.get_num_threads(), **found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--steps", type=int, nargs="+", default=[1])
     parser.add_argument("--hidden", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--seconds", type=float, default=1.0, help="for each size")
@@ -82,19 +86,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     rows = []
-    for threads in options.threads:
+    for threads, steps, hidden, batch in itertools.product(
+        options.threads, options.steps, options.hidden, options.batch
+    ):
         torch.set_num_threads(threads)
-        for hidden in options.hidden:
-            for batch in options.batch:
-                row = measure(hidden, batch, options.seconds)
-                print(
-                    f"{threads} threads, B {batch}, H {hidden}: torch's LSTM {row['torch_lstm_us']}, "
-                    f"LSTM {row['lstm_us']}, stream {row['stream_us']}; torch's cell {row['torch_cell_us']}, "
-                    f"cell {row['cell_us']} us; trained {row['torch_lstm_train_us']}, {row['lstm_train_us']}; "
-                    f"{row['torch_cell_train_us']}, {row['cell_train_us']} us",
-                    flush=True,
-                )
-                rows.append(row | stamp(current_commit()))
+        row = measure(steps, hidden, batch, options.seconds)
+        times = ", ".join(f"{name.removesuffix('_us')} {row[name]}" for name in row if name.endswith("_us"))
+        print(f"{threads} threads, T {steps}, B {batch}, H {hidden}: {times} us", flush=True)
+        rows.append(row | stamp(current_commit()))
     if options.output:
         write_rows(rows, options.output)
 
