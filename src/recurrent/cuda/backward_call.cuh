@@ -238,7 +238,7 @@ class BackwardCall {
 
   void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
     const int directions = directions_of(p_);
-    if constexpr (kMostBlockHidden < T >> 0) {
+    if constexpr (kMostBlockHidden<T> != 0) {
       if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
     }
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);

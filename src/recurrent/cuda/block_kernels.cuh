@@ -7,7 +7,8 @@
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kFewRows = 1, kManyRows = 4;  // of the batch, of a block
+// Rows of the batch that a block has.
+constexpr int kFewRows = 1, kManyRows = 4;
 
 // By depth / 32 - 1, whether rows are many, and whether calls have options.
 constexpr const char* kBlockNames[3][2][2] = {

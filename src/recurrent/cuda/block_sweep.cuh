@@ -1,9 +1,10 @@
 // Whole sweeps in one launch, of layers so small that one block holds R in its registers: float32 and
 // float64. Blocks share the rows of the batch and never meet, so that nothing travels between them.
 //
-// A unit has four neighbouring threads. Forward each of them has a quarter of the depth for the four gates
-// of the unit; backward the 16 threads of four units share the depth, four gates of a unit at a time. Lanes
-// then exchange their sums in one order for any number of rows: a row has the same bits in every batch.
+// A unit has four neighbouring threads. Forward each thread multiplies a quarter of the depth, H, for the
+// four gates of the unit. Backward the depth is the 4H gates, and the 16 threads of four units share it: each
+// thread has the four gates of every 16th unit. Then the threads exchange their sums, in one order for any
+// number of rows. So a row has the same bits in every batch.
 #pragma once
 
 #include "cuda/warp.cuh"

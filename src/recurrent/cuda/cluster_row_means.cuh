@@ -16,7 +16,7 @@ namespace warpalign::detail::recurrent {
 struct alignas(8) RowPair {
   float first, second;
 };
-// Of a tile's 8 rows, from each rank; and the mailbox that counts them.
+// What each rank sends of a tile's 8 rows, and the mailbox that counts its bytes.
 template <int kRanks>
 struct alignas(16) RowMail {
   RowPair of_rank[kRanks][8];
@@ -27,7 +27,8 @@ struct alignas(16) WarpPairs {
   RowPair of_warp[2][kClusterWarps][8];
 };
 
-constexpr int kMailBytes = 8 * static_cast<int>(sizeof(RowPair));  // of a rank
+// Bytes that a rank sends to each block for a tile.
+constexpr int kMailBytes = 8 * static_cast<int>(sizeof(RowPair));
 
 // All threads open a tile's mail. Absent ranks send nothing.
 template <int kRanks>
@@ -141,7 +142,7 @@ class RowMeans {
   WarpPairs* shared_;
   int warp_, unit_, row_, bytes_;
   int turn_ = 0;
-  int warps_;  // of the block, that have units
+  int warps_;  // so many warps of the block have units
   float share_of_warp_, shares_[kOfLane];
   bool sends_;
   cuda::ClusterAddress to_, box_;

@@ -65,8 +65,8 @@ constexpr int kChunkPieces = 4;
 template <class T, int kRowTiles, int kTiles>
 struct SingleRing {
   static constexpr int kWeightRows = 16 * kRowTiles, kUnits = 4 * kRowTiles, kUnitRows = 8 * kTiles;
-  static constexpr int kRows = kWeightRows + kUnitRows;  // of a place
-  static constexpr int kPlace = kRows * kChunkPieces;    // in pieces
+  // A place of the ring has a chunk of so many rows, and so many pieces.
+  static constexpr int kRows = kWeightRows + kUnitRows, kPlace = kRows * kChunkPieces;
   // Two blocks find place on a multiprocessor, one of them of the next layer; one where it has 100 KiB.
   static constexpr int kMostBytes = 96 * 1024, kFewestStages = 3, kMostStages = 8;
   static constexpr int kPlaces = kMostBytes / (kPlace * 16);  // of all warps
