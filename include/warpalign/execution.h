@@ -31,12 +31,13 @@ enum class Device { kHost, kCuda };
 //   sinkhorn(), squared distances of 5 features on    two binary16 numbers of a   one binary16 number of a
 //                                                     coordinate: three products  coordinate
 //   transducer_joint() and its gradient, products     three products of TF32      one product of TF32
+//   lstm(), one step of 2 rows on without a tape      one product of TF32         the same
 //
 // TF32 has float32's exponents and 11 bits of mantissa, as binary16 has. sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
   kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh
-  kHigh,     // by three products of halves of a number: rounding errors of float32's class
+  kHigh,     // by three products of halves of a number: errors of float32's class; lstm(): as kMedium
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };
 

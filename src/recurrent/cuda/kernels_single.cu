@@ -6,6 +6,21 @@
 
 namespace warpalign::detail::recurrent {
 
+// kernels_single_tf32.cu compiles it.
+extern template bool launch_single_units<1>(Queue&, const SingleStepParams<float>&,
+                                            const cuda::LaunchConfig&);
+
+// On the matrix units.
+template <class T>
+bool run_on_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
+  if constexpr (sizeof(T) == 4) {
+    if (queue.execution().precision == Precision::kHighest) {
+      return launch_single_units<3>(queue, step, config);
+    }
+  }
+  return launch_single_units<1>(queue, step, config);
+}
+
 template <class T>
 bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<T>& step, bool with_tape,
                      bool follows) {
@@ -25,7 +40,7 @@ bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<
   config.programmatic = follows && knows_programmatic_launches();
   if constexpr (kHasUnits<T>) {
     const bool by_lanes = p.batch == 1 && (sizeof(T) > 2 || p.hidden < kUnitsOfSingleRow);
-    if (!by_lanes && launch_single_units(queue, step, config)) return true;
+    if (!by_lanes && run_on_units(queue, step, config)) return true;
     if (p.batch > 1) return false;
   } else if (p.batch > 1) {
     launch_single_lanes<kTileRows>(queue, p, step, config);

@@ -11,58 +11,15 @@
 #pragma once
 
 #include "cuda/copy_line.cuh"
-#include "cuda/mma.cuh"
 #include "cuda/shared.cuh"
-#include "cuda/tf32.cuh"
+#include "recurrent/cuda/single_operands.cuh"
 #include "recurrent/cuda/single_step.cuh"
 
 namespace warpalign::detail::recurrent {
 
-// Operands of the matrix units, of words as they are read from shared memory.
-template <class T, int kWords>
-struct UnitOperand {
-  std::uint32_t words[kWords];
-
-  __device__ __forceinline__ void take(const std::uint32_t* from) {
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) words[k] = from[k];
-  }
-};
-// Of float32, in two parts of TF32.
-template <int kWords>
-struct UnitOperand<float, kWords> {
-  float hi[kWords], lo[kWords];
-
-  __device__ __forceinline__ void take(const std::uint32_t* from) {
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) {
-      const auto parts = cuda::split_tf32(__int_as_float(static_cast<int>(from[k])));
-      hi[k] = parts.hi, lo[k] = parts.lo;
-    }
-  }
-};
-// sums[i] += a[i] b. Products that follow each other have different sums: none waits for the one before.
-template <class T, int kCount>
-__device__ __forceinline__ void multiply(const UnitOperand<T, 4> (&a)[kCount], const UnitOperand<T, 2>& b,
-                                         float (&sums)[kCount][4]) {
-  if constexpr (sizeof(T) == 2) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_half<T>(sums[i], a[i].words, b.words);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].lo, b.hi);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.lo);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.hi);
-  }
-}
-
-// A chunk of a row: so many pieces of 16 bytes. The four lanes of a row in a product read two of them.
-constexpr int kChunkPieces = 4;
-
-// kRowTiles: of 16 rows of weights, of a block. kTiles: of 8 rows of the batch.
-template <class T, int kRowTiles, int kTiles>
+// kProducts: of TF32, for one of float32. kRowTiles: of 16 rows of weights, of a block. kTiles: of 8 rows of
+// the batch.
+template <class T, int kProducts, int kRowTiles, int kTiles>
 struct SingleRing {
   static constexpr int kWeightRows = 16 * kRowTiles, kUnits = 4 * kRowTiles, kUnitRows = 8 * kTiles;
   // A place of the ring has a chunk of so many rows, and so many pieces.
@@ -118,12 +75,6 @@ struct SingleRing {
             (depth / Piece<T>::kSize + kChunkPieces - 1) / kChunkPieces};
   }
 
-  // Where piece `piece` of row `row` of a place lies. Eight rows' pieces of one number lie in different
-  // banks.
-  [[nodiscard]] __device__ __forceinline__ static int place_of(int row, int piece) {
-    return row * kChunkPieces + (piece ^ (row / 2 % kChunkPieces));
-  }
-
   // Asks for an item's weights, and for its rows of the batch.
   __device__ __forceinline__ void ask(int item, bool weights, bool rows) {
     if (item >= items) return;
@@ -166,7 +117,7 @@ struct SingleRing {
     }
 #pragma unroll
     for (int k = 0; k < kChunkPieces / 2; ++k) {
-      UnitOperand<T, 4> weights[kRowTiles];
+      UnitOperand<T, kProducts, 4> weights[kRowTiles];
 #pragma unroll
       for (int i = 0; i < kRowTiles; ++i) {
         std::uint32_t words[4];
@@ -175,7 +126,7 @@ struct SingleRing {
       }
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        UnitOperand<T, 2> of_row;
+        UnitOperand<T, kProducts, 2> of_row;
         of_row.take(rows[n] + 2 * k);
         multiply(weights, of_row, sums[n]);
       }
@@ -185,10 +136,10 @@ struct SingleRing {
 
 // What does not depend on the layer below is done while that one still runs: R h0, and reading W, the biases
 // and c0. groups: of a batch's rows.
-template <class T, int kRowTiles, int kTiles>
-__global__ void __launch_bounds__(SingleRing<T, kRowTiles, kTiles>::kThreads, 2)
+template <class T, int kProducts, int kRowTiles, int kTiles>
+__global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::kThreads, 2)
     single_ring_kernel(SingleStepParams<T> p, int groups) {
-  using Ring = SingleRing<T, kRowTiles, kTiles>;
+  using Ring = SingleRing<T, kProducts, kRowTiles, kTiles>;
   constexpr int kWarps = Ring::kWarps, kThreads = Ring::kThreads, kStages = Ring::kStages;
   constexpr int kUnits = Ring::kUnits, kUnitRows = Ring::kUnitRows;
   constexpr int kEach = (kUnits * kUnitRows + kThreads - 1) / kThreads;  // items of a thread
@@ -271,19 +222,25 @@ __global__ void __launch_bounds__(SingleRing<T, kRowTiles, kTiles>::kThreads, 2)
   }
 }
 
-template <class T, int kRowTiles, int kTiles>
-inline const cuda::Kernel kSingleRing{
-    kKernels,
-    kRowTiles == 4 ? kTiles == 4 ? "single step on wide units, 32 rows" : "single step on wide units, 64 rows"
-    : kTiles == 1  ? "single step on units, 8 rows"
-    : kTiles == 2  ? "single step on units, 16 rows"
-                   : "single step on units, 32 rows",
-    cuda::type_name<T>(), single_ring_kernel<T, kRowTiles, kTiles>};
+template <class T, int kProducts>
+constexpr const char* ring_name(bool is_wide, int rows) {
+  constexpr bool kTf32 = sizeof(T) == 4 && kProducts == 1;
+  if (is_wide && rows > 32)
+    return kTf32 ? "single step on wide units, 64 rows, TF32" : "single step on wide units, 64 rows";
+  if (is_wide) return "single step on wide units, 32 rows";
+  if (rows == 8) return kTf32 ? "single step on units, 8 rows, TF32" : "single step on units, 8 rows";
+  if (rows == 16) return kTf32 ? "single step on units, 16 rows, TF32" : "single step on units, 16 rows";
+  return kTf32 ? "single step on units, 32 rows, TF32" : "single step on units, 32 rows";
+}
+template <class T, int kProducts, int kRowTiles, int kTiles>
+inline const cuda::Kernel kSingleRing{kKernels, ring_name<T, kProducts>(kRowTiles == 4, 8 * kTiles),
+                                      cuda::type_name<T>(),
+                                      single_ring_kernel<T, kProducts, kRowTiles, kTiles>};
 
 // Enqueues a layer's step; false: a block of the device has too little shared memory.
-template <int kRowTiles, int kTiles, class T>
+template <int kProducts, int kRowTiles, int kTiles, class T>
 bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConfig config) {
-  using Ring = SingleRing<T, kRowTiles, kTiles>;
+  using Ring = SingleRing<T, kProducts, kRowTiles, kTiles>;
   const int device = queue.execution().cuda_device;
   const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   if (Ring::kSharedBytes > most - cuda::kStaticSharedBytes) return false;
@@ -291,26 +248,28 @@ bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConf
   config.blocks = cuda::div_up(step.cell.hidden, Ring::kUnits) * groups;
   config.threads = Ring::kThreads;
   config.shared_bytes = Ring::kSharedBytes;
-  queue.launch(kSingleRing<T, kRowTiles, kTiles>, config, step, groups);
+  queue.launch(kSingleRing<T, kProducts, kRowTiles, kTiles>, config, step, groups);
   return true;
 }
 
 // The same; false also where the device has no such matrix units.
-template <class T>
+template <int kProducts, class T>
 bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
   constexpr int kFirstWithUnits = 8;
   const int device = queue.execution().cuda_device;
   if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstWithUnits) return false;
   const int batch = step.cell.at.batch;
-  if (batch <= 8) return launch_ring<2, 1>(queue, step, config);
-  if (batch <= 16) return launch_ring<2, 2>(queue, step, config);
-  if (batch <= 32) return launch_ring<2, 4>(queue, step, config);
+  if (batch <= 8) return launch_ring<kProducts, 2, 1>(queue, step, config);
+  if (batch <= 16) return launch_ring<kProducts, 2, 2>(queue, step, config);
+  if (batch <= 32) return launch_ring<kProducts, 2, 4>(queue, step, config);
   const int units = step.cell.hidden / cuda::attribute(cudaDevAttrMultiProcessorCount, device);
-  if constexpr (sizeof(T) == 2) {
-    if (units >= kUnitsOfWideRows) return launch_ring<4, 8>(queue, step, config);
+  if constexpr (kProducts == 1) {
+    if (units >= kUnitsOfWideRows) return launch_ring<kProducts, 4, 8>(queue, step, config);
   }
-  if (units >= kUnitsOfWideGroups<T>) return launch_ring<4, 4>(queue, step, config);
-  return launch_ring<2, 4>(queue, step, config);
+  if constexpr (sizeof(T) == 2 || kProducts == 3) {
+    if (units >= kUnitsOfWideGroups<T>) return launch_ring<kProducts, 4, 4>(queue, step, config);
+  }
+  return launch_ring<kProducts, 2, 4>(queue, step, config);
 }
 
 }  // namespace warpalign::detail::recurrent

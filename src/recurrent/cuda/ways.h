@@ -29,7 +29,8 @@ constexpr int kRowsOfTiles = 128;
 // 16-bit elements is on the matrix units from so many units on.
 constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kUnitsOfSingleRow = 768;
 // More than 32 rows are in groups of 32. From so many units for each multiprocessor on, blocks have twice the
-// units, and of 16-bit elements from so many on they have all rows besides.
+// units; and where a product is one of the matrix units, from so many on they have all rows besides. Float32
+// by one product of TF32 has no such groups of twice the units.
 template <class T>
 constexpr int kUnitsOfWideGroups = sizeof(T) == 2 ? 7 : 11;
 constexpr int kUnitsOfWideRows = 11;

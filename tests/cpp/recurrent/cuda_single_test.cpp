@@ -2,6 +2,13 @@
 // units. What the step is compared with has a tape, and so takes another way.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include "cuda_fixture.h"
 #if WARPALIGN_SIMT
 #include "simt.h"
@@ -18,13 +25,17 @@ class SingleStep : public RecurrentCuda {
   void TearDown() override { simt::device = {}; }
 #endif
 
-  static void check(const Lstm& p, DType dtype, bool with_states) {
+  static void check(const Lstm& p, DType dtype, bool with_states, Precision precision = Precision::kHighest) {
     LstmCase given(p, dtype, 23, .5);
     given.with_states = with_states;
     CudaRunner runner(given);
-    const LstmRun with = runner.run(), without = runner.run(false);
+    CudaRunner without_tape(given, Execution::cuda(0, nullptr, precision));
+    const LstmRun with = runner.run(), without = without_tape.run(false);
     ASSERT_TRUE(without.status.ok()) << to_string(without.status);
-    const double tolerance = dtype == DType::kBFloat16 ? 0x1p-6 : dtype == DType::kFloat16 ? 0x1p-9 : 1e-6;
+    const bool is_tf32 = dtype == DType::kFloat32 && precision != Precision::kHighest;
+    const double tolerance = dtype == DType::kBFloat16             ? 0x1p-6
+                             : dtype == DType::kFloat16 || is_tf32 ? 0x1p-9
+                                                                   : 1e-6;
     expect_near(without.out.y, with.out.y, tolerance);
     expect_near(without.out.h_n, with.out.h_n, tolerance);
     expect_near(without.out.c_n, with.out.c_n, tolerance);
@@ -67,12 +78,66 @@ TEST_F(SingleStep, Depth) {
   }
 }
 
+// Float32 as TF32 has it: to the nearest, of two equally near ones to the larger one.
+std::vector<double> as_tf32(std::vector<double> values) {
+  for (double& v : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(v));
+    v = std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu);
+  }
+  return values;
+}
+
+// Below the highest precision both factors of a product are rounded to TF32, and nothing else is.
+TEST_F(SingleStep, Tf32) {
+  for (const auto& [input, hidden] : {std::pair{520, 264}, {72, 44}, {16, 1456}}) {
+    for (const int batch : {1, 2, 9, 17, 40, 64}) {
+      if (hidden > 264 && batch != 40) continue;
+#if WARPALIGN_SIMT
+      if (hidden == 264) simt::device.multiprocessors = 20;
+#endif
+      for (const Precision precision : {Precision::kHighest, Precision::kHigh, Precision::kMedium}) {
+        if (hidden > 264 && precision != Precision::kHigh) continue;  // the reference takes long
+        SCOPED_TRACE(testing::Message()
+                     << input << " " << hidden << " " << batch << " " << static_cast<int>(precision));
+        LstmCase given(plain(1, batch, input, hidden), DType::kFloat32, 31);
+        const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, precision)).run(false);
+        ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+        // One row goes by lanes, in float32.
+        if (precision != Precision::kHighest && batch > 1) {
+          reference::Weights& w = given.inputs.weights[0];
+          for (auto* values : {&given.inputs.x, &given.inputs.h0, &w.ih, &w.hh}) *values = as_tf32(*values);
+        }
+        const reference::Outputs expected = reference::forward(given.problem, given.inputs);
+        EXPECT_LE(relative_error(run.out.y, expected.y), 2e-6);
+        EXPECT_LE(relative_error(run.out.c_n, expected.c_n), 2e-6);
+      }
+    }
+  }
+}
+
+// What is not finite stays so where factors are rounded: the matrix units do not see a NaN's last bits.
+TEST_F(SingleStep, Tf32OfWhatIsNotFinite) {
+  LstmCase given(plain(1, 3, 16, 24), DType::kFloat32, 33);
+  given.inputs.x[16] = kNan;
+  given.inputs.x[32] = std::numeric_limits<double>::infinity();
+  const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, Precision::kHigh)).run(false);
+  ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+  for (int unit = 0; unit < 24; ++unit) {
+    EXPECT_TRUE(std::isfinite(run.out.y[unit])) << unit;
+    EXPECT_TRUE(std::isnan(run.out.y[24 + unit])) << unit;
+    EXPECT_TRUE(std::isfinite(run.out.y[48 + unit])) << unit;  // gates are 0 or 1
+  }
+}
+
 // The rows of a larger batch have the bits that they have in a small one.
 TEST_F(SingleStep, RowsOfOtherBatches) {
-  for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+  for (const auto& [dtype, precision] : {std::pair{DType::kFloat16, Precision::kHighest},
+                                         {DType::kFloat32, Precision::kHighest},
+                                         {DType::kFloat32, Precision::kHigh}}) {
     const int most = 31, input = 72, hidden = 40;
     LstmCase given(plain(1, most, input, hidden), dtype, 29);
-    const LstmRun all = CudaRunner(given).run(false);
+    const Execution execution = Execution::cuda(0, nullptr, precision);
+    const LstmRun all = CudaRunner(given, execution).run(false);
     ASSERT_TRUE(all.status.ok()) << to_string(all.status);
     for (const int batch : {2, 9, 17}) {
       SCOPED_TRACE(batch);
@@ -84,7 +149,7 @@ TEST_F(SingleStep, RowsOfOtherBatches) {
                          &part.incoming.c_all}) {
         rows->resize(batch * hidden);
       }
-      const LstmRun some = CudaRunner(part).run(false);
+      const LstmRun some = CudaRunner(part, execution).run(false);
       ASSERT_TRUE(some.status.ok()) << to_string(some.status);
       for (int k = 0; k < batch * hidden; ++k) {
         ASSERT_EQ(some.out.y[k], all.out.y[k]) << k;
@@ -98,12 +163,12 @@ TEST_F(SingleStep, RowsOfOtherBatches) {
 // Every kernel on the matrix units. The last block has fewer units, and the last group fewer rows.
 TEST_F(SingleStep, Blocks) {
   const auto check_is = [](const std::string& name, int multiprocessors, int batch, DType dtype,
-                           int hidden = 0) {
+                           int hidden = 0, Precision precision = Precision::kHighest) {
     SCOPED_TRACE(name);
     simt::device.multiprocessors = multiprocessors;
     const auto before = launches_of("single step on " + name);
     if (hidden == 0) hidden = dtype == DType::kFloat32 ? 44 : 40;  // whole pieces
-    check(plain(1, batch, 72, hidden), dtype, true);
+    check(plain(1, batch, 72, hidden), dtype, true, precision);
     EXPECT_EQ(launches_of("single step on " + name), before + 1);
   };
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
@@ -114,6 +179,12 @@ TEST_F(SingleStep, Blocks) {
     if (dtype == DType::kFloat32) {
       check_is("units, 32 rows", 5, 61, dtype);
       check_is("wide units, 32 rows", 4, 61, dtype);
+      const Precision high = Precision::kHigh, medium = Precision::kMedium;
+      check_is("units, 8 rows, TF32", 20, 2, dtype, 0, high);
+      check_is("units, 16 rows, TF32", 20, 16, dtype, 0, medium);
+      check_is("units, 32 rows, TF32", 20, 31, dtype, 0, high);
+      check_is("units, 32 rows, TF32", 5, 61, dtype, 0, medium);
+      check_is("wide units, 64 rows, TF32", 4, 61, dtype, 0, high);
     } else {
       check_is("wide units, 32 rows", 5, 61, dtype);
       check_is("wide units, 64 rows", 3, 61, dtype);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,6 +194,51 @@ def test_error_is_at_most_twice_the_plain_loops(
     floor = {torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}[dtype]
     for ours, naive, exact in zip(is_, run(plain_lstm, dtype), expected, strict=True):
         assert relative_error(ours, exact) <= 2 * relative_error(naive, exact) + floor
+
+
+def as_tf32(t: Tensor) -> Tensor:
+    """To the nearest number with 11 bits of mantissa."""
+    bits = (t.view(torch.int32) + 0x1000) & ~0x1FFF
+    return bits.view(torch.float32)
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+@pytest.mark.parametrize("hidden", [72, 1024, 1536])
+def test_steps_by_tf32(cuda: torch.device, precision: str, hidden: int) -> None:
+    """Below the highest precision steps of streams and of calls round factors to TF32, but those of one row."""
+    torch.manual_seed(7)
+    module = LSTM(40, hidden, 2, device=cuda, precision=precision).eval()
+    weights = [
+        LSTMWeights(*(getattr(module, f"{name}_l{k}") for name in ("weight_ih", "weight_hh")))
+        for k in range(2)
+    ]
+    biases = [
+        {f"bias_{n}": getattr(module, f"bias_{n}_l{k}").double() for n in ("ih", "hh")} for k in range(2)
+    ]
+    for batch in (1, 2, 9, 17, 40, 64):
+        x, h0, c0 = (torch.randn(shape, device=cuda) for shape in ((1, batch, 40), *[(2, batch, hidden)] * 2))
+
+        def run(
+            change: Callable[[Tensor], Tensor], given: tuple[Tensor, Tensor, Tensor]
+        ) -> tuple[Tensor, ...]:
+            x, h0, c0 = given
+            changed = [
+                LSTMWeights(change(w.ih).double(), change(w.hh).double())._replace(**bias)
+                for w, bias in zip(weights, biases, strict=True)
+            ]
+            return plain_lstm(change(x).double(), changed, change(h0).double(), c0.double())
+
+        with torch.no_grad():
+            exact = run(lambda t: t, (x, h0, c0))
+            naive = run(as_tf32, (x, h0, c0)) if batch > 1 else exact
+            stream = module.stream(batch)
+            stream.h.copy_(h0), stream.c.copy_(c0)
+            y = stream.step(x[0])
+            for is_ in ((y[None], stream.h, stream.c), (module(x, (h0, c0))[0], *module(x, (h0, c0))[1][:2])):
+                for ours, plain, expected in zip(is_, naive, exact, strict=True):
+                    error = relative_error(ours, expected)
+                    assert error <= 2 * relative_error(plain, expected) + 2e-6
+                    assert error > 2e-6 or batch == 1
 
 
 def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
