@@ -96,7 +96,7 @@ SINGLE_STEPS = [
 # So many rows (of 132 multiprocessors) that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
 # a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
-    Size(36, 100, 8, 520, dtype="float16"),
+    Size(36, 70, 8, 560, dtype="float16"),
     *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("high", "high lengths")),
     *(Size(2, 96, 8, 132, dtype="float64", options=options) for options in ("", "lengths")),
     # Forward by tiles of 32 and of 64 rows.

@@ -52,11 +52,9 @@ class ResidentChoice {
     if (queue_.execution().batch_invariant || p_.hidden % kEntriesOfTwoWords != 0) return in_turn;
     const int groups = directions_of(p_) * std::min(all_tiles, most_groups_);
     if (backward_ && major >= kFirstMajorOfClusters && tiles >= kTilesOfSplit && !p_.row_starts) {
-      for (const int split : {4, 2}) {
-        const auto way = ResidentWays<T, kPlain>::split(p_.hidden, split);
-        const int clusters = cuda::div_up(ranks(), split);  // so many hold a group
-        if (way.kernel && resident_blocks(way, 2) >= groups * clusters * split) return way;
-      }
+      const auto way = ResidentWays<T, kPlain>::split(p_.hidden);
+      const int clusters = cuda::div_up(ranks(), way.cluster);  // so many hold a group
+      if (resident_blocks(way, 2) >= groups * clusters * way.cluster) return way;
     }
     const auto pairs = ResidentWays<T, kPlain>::in_pairs(p_.hidden, backward_);
     const bool takes = takes_words(p_, step_) && has_aligned_h(p_, step_, sizeof(cuda::TwoWords));

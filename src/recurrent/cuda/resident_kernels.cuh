@@ -39,9 +39,8 @@ inline const cuda::Kernel kPairBackward{
 template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
 inline const cuda::Kernel kSplitBackward{
     kKernels,
-    kSplit == 2 ? (kPlain ? "grid of 2 back" : "grid of 2 back, options")
-    : kShares   ? (kPlain ? "grid of 4 back, shared memory" : "grid of 4 back, shared memory, options")
-                : (kPlain ? "grid of 4 back" : "grid of 4 back, options"),
+    kShares ? (kPlain ? "grid of 4 back, shared memory" : "grid of 4 back, shared memory, options")
+            : (kPlain ? "grid of 2 back" : "grid of 2 back, options"),
     cuda::type_name<T>(), split_backward_kernel<T, kSplit, kSteps, kShares, kPlain>};
 
 template <class T>
@@ -98,15 +97,12 @@ struct ResidentWays {
     if (backward) return pairs<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
     return pairs<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
   }
-  // Backward, by `split` blocks that share units: 4, or 2 where registers hold the weights.
-  static ResidentWay<T> split(int hidden, int split) {
-    constexpr int kSteps = 8, kSharing = 6, kStepsOfTwo = 16;
-    const bool shares = hidden > kMostHiddenInRegisters;
-    if (split == 2) {
-      if (shares) return {};
-      return clusters<2>(pairs<2>(&kSplitBackward<T, 2, kStepsOfTwo, false, kPlain>, 0));
+  // Backward, by blocks that share units: 4, or 2 where registers hold the weights.
+  static ResidentWay<T> split(int hidden) {
+    constexpr int kSteps = 16, kSharing = 6;
+    if (hidden <= kMostHiddenInRegisters) {
+      return clusters<2>(pairs<2>(&kSplitBackward<T, 2, kSteps, false, kPlain>, 0));
     }
-    if (!shares) return clusters<4>(pairs<4>(&kSplitBackward<T, 4, kSteps, false, kPlain>, 0));
     return clusters<4>(
         pairs<4>(&kSplitBackward<T, 4, kSharing, true, kPlain>, even_steps(hidden) - kSharing));
   }

@@ -54,7 +54,7 @@ TEST_F(RecurrentTapesCuda, LongSweepsUseSlotsAgain) {
   simt::device.largest_cluster = 8;  // too few for a sweep on clusters
   const Case cases[] = {{44, 17, 264}};
 #else
-  const Case cases[] = {{33, 65, 520}, {41, 65, 520}};  // the reference takes seconds for them
+  const Case cases[] = {{33, 65, 560}, {41, 65, 560}};  // the reference takes seconds for them
 #endif
   for (const Case& c : cases) {
     SCOPED_TRACE(testing::Message() << c.steps << " " << c.batch << " " << c.hidden);

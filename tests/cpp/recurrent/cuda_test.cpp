@@ -164,25 +164,25 @@ TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
 #endif
 }
 
-// Blocks of a cluster that share units of the whole grid's backward sweep: four of them, or two where four
-// find no place; several pairs of tiles, of which the last one is not full, and a block without units.
+// Blocks of a cluster that share units of the whole grid's backward sweep: two, or four where registers do
+// not hold the weights; several pairs of tiles, of which the last one is not full, and blocks without units.
 TEST_F(RecurrentCuda, SweepsOfSharedUnits) {
-  for (const int multiprocessors : {40, 35}) {
-    SCOPED_TRACE(multiprocessors);
+  for (const bool wide : {false, true}) {
+    SCOPED_TRACE(wide);
 #if WARPALIGN_SIMT
-    simt::device.multiprocessors = multiprocessors;
+    simt::device.multiprocessors = wide ? 68 : 34;  // of one group
+    const int hidden = wide ? 1032 : 520, batch = 18;
 #else
-    if (multiprocessors == 35) continue;  // as many as there are
+    const int hidden = wide ? 1536 : 560, batch = wide ? 18 : 50;
 #endif
-    const bool ragged = multiprocessors == 40;
-    Lstm p = plain(3, 18, 6, 520);
-    if (ragged) {
+    Lstm p = plain(3, batch, 6, hidden);
+    if (!wide) {
       for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 4);
-      p.resets.assign(3 * 18, 0), p.resets[2 * 18 + 7] = p.resets[18 + 3] = 1;
+      p.resets.assign(3 * batch, 0), p.resets[2 * batch + 7] = p.resets[batch + 3] = 1;
       p.zoneout_hidden = .25, p.zoneout_cell = .1;
     }
     const LstmCase given(p, DType::kFloat16, 25, .5);
-    const std::string kernel = multiprocessors == 40 ? "grid of 4 back" : "grid of 2 back";
+    const std::string kernel = wide ? "grid of 4 back" : "grid of 2 back";
     [[maybe_unused]] const unsigned long long before = launches_of(kernel);
     expect_close(given, CudaRunner(given).run(), 0x1p-8);
 #if WARPALIGN_SIMT
