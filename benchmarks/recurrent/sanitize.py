@@ -97,6 +97,9 @@ SINGLE_STEPS = [
 # a step is products of the front end's and a kernel by words or by elements; on GPUs alone.
 LARGE_BATCHES = [
     Size(36, 70, 8, 560, dtype="float16"),
+    # Two layers at a time, and the last one alone.
+    Size(65, 3, 8, 516, 3, dtype="float16"),
+    Size(65, 3, 8, 516, 3, dtype="bfloat16", options="lengths"),
     *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("high", "high lengths")),
     *(Size(2, 96, 8, 132, dtype="float64", options=options) for options in ("", "lengths")),
     # Forward by tiles of 32 and of 64 rows.

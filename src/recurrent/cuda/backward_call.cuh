@@ -1,9 +1,10 @@
 // A call of the backward pass: layer after layer from the last one, the directions in the same launches, or
-// layers at once. Without a tape a layer goes by chunks of steps, from the last one.
+// layers at once, or two layers at a time. Without a tape a layer goes by chunks of steps, from the last one.
 #pragma once
 
 #include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/remake.cuh"
+#include "recurrent/cuda/two_layers.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 #include "recurrent/cuda/weight_gradients.cuh"
 
@@ -21,12 +22,18 @@ class BackwardCall {
         queue_(execution),
         arena_(workspace.data),
         chunk_(steps_of_chunk<T>(queue_, p, true)),
+        two_chunk_(chunk_ > 0 ? 0 : steps_of_two_layers<T>(queue_, p, true)),
         chunks_(p),
+        two_chunks_(p, two_chunk_ > 0 ? two_chunk_ : p.steps, true),
         in_blocks_(sweeps_in_blocks<T>(p)),
-        cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
+        cells_(chunk_ > 0       ? p.layers
+               : two_chunk_ > 0 ? 2
+                                : directions_of(p)) {
     const CudaSizes<T> s(p);
     input_ = take_input<T>(p, chunks_.most_rows(), arena_);
-    lengths_ = take_if<std::int32_t>(chunks_.has_lengths(), arena_, p.batch);
+    for (std::int32_t*& lengths : lengths_) {
+      lengths = take_if<std::int32_t>(chunks_.has_lengths() || two_chunks_.has_lengths(), arena_, p.batch);
+    }
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
     h_before_ = take_if<T>(!has_every_row(p), arena_, chunks_.most_rows() * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
@@ -37,6 +44,7 @@ class BackwardCall {
 
   Status run() {
     if (chunk_ > 0) return run_at_once();
+    if (two_chunk_ > 0) return run_two_at_a_time();
     for (int layer = p_.layers - 1; layer >= 0; --layer) {
       StepParams<T> all{};
       for (int d = 0; d < directions_of(p_); ++d) {
@@ -54,10 +62,10 @@ class BackwardCall {
   void run_chunk(int layer, int k, const StepParams<T>& all) {
     const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
     const InputRows<T> input = input_of_layer(layer, first, rows);
-    chunks_.write_lengths(queue_, k, all.cell[0], lengths_);
+    chunks_.write_lengths(queue_, k, all.cell[0], lengths_[0]);
     StepParams<T> part{};
     for (int d = 0; d < directions_of(p_); ++d) {
-      part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_);
+      part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_[0]);
       if (k > 0) part.cell[d].c0 = chunks_.kept_c(all.cell[d], k);
       if (p_.recompute && rows > 0) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
     }
@@ -78,6 +86,56 @@ class BackwardCall {
     const T* const h0 = part_of<T>(p_.h0, index * p_.batch * cell.output);
     recurrent::remake(queue_, p_, w, cell, part, input, input_of(p_, layer), hh, stride, h0, first, rows,
                       h_before_);
+  }
+
+  // A launch has chunks of two layers, the lower one's behind the upper one's.
+  Status run_two_at_a_time() {
+    CudaCell<T> all[2];  // of the layers that are under way; by layer in turn
+    const auto layer_of = [&](const LayerChunk& begun) { return p_.layers - 1 - begun.n; };
+    const auto chunk_of = [&](const LayerChunk& begun) { return two_chunks_.last() - begun.chunk; };
+    for_two_layers(p_.layers, two_chunks_.count(), [&](const LayerChunk* list, int count) {
+      StepParams<T> part{};
+      for (int n = 0; n < count; ++n) {
+        const int layer = layer_of(list[n]), k = chunk_of(list[n]);
+        CudaCell<T>& of_layer = all[layer % 2];
+        if (k == two_chunks_.last()) {
+          of_layer = cell(layer, 0);
+          begin(layer, 0, of_layer);
+        }
+        two_chunks_.write_lengths(queue_, k, of_layer, lengths_[layer % 2]);
+        part.cell[n] = two_chunks_.part_of(of_layer, k, lengths_[layer % 2]);
+        take_first_c(layer, k, of_layer);
+      }
+      if (!run_resident(queue_, p_, part, true, {count, 2})) {
+        for (int n = 0; n < count; ++n) {
+          StepParams<T> one{};
+          one.cell[0] = part.cell[n];
+          sweep(queue_, one, {0, one.cell[0].at.steps});
+        }
+      }
+      for (int n = 0; n < count; ++n) {
+        const int layer = layer_of(list[n]), k = chunk_of(list[n]);
+        const CudaCell<T>& of_layer = all[layer % 2];
+        multiply_back(layer, part.cell[n], part.cell[n].dz_x, two_chunks_.first_row(k), two_chunks_.rows(k));
+        if (k > 0) continue;
+        const Offset rows = rows_of(p_);
+        add_weight_gradients(layer, 0, of_layer, of_layer, input_of_layer(layer, 0, rows), {0, rows, false});
+        end(layer, 0, of_layer);
+      }
+    });
+    return queue_.status();
+  }
+  // c before chunk k, in the place of c0.
+  void take_first_c(int layer, int k, CudaCell<T> cell) {
+    const CudaSizes<T> s(p_);
+    const void* c = bytes_at(p_.c0, layer * s.batch * s.hidden, size_of(p_.cell_dtype));
+    if (k > 0) {
+      c = cell.tape_c + (two_chunks_.first_row(k) - p_.batch) * p_.hidden;
+      cell.wide_cells = false;  // as the tape has it
+    }
+    cell.c = const_cast<Sum<T>*>(cell.c0);
+    cell.output_stride = 0;  // nothing of h
+    queue_.for_each(s.batch * s.hidden, kFirstState<T>, StateParams<T>{cell, nullptr, c});
   }
 
   // Each layer on a chunk of steps behind the one of the layer above.
@@ -134,7 +192,8 @@ class BackwardCall {
     cell.dc = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
-    const Exchange exchange = chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_);
+    const SweptCells cells = two_chunk_ > 0 ? SweptCells{2, 2} : directions_at_once(p_);
+    const Exchange exchange = chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_, cells);
     in_place_ = (out_.spent_tape || p_.recompute) && !p_.layer_norm && exchange != Exchange::kWholeRows &&
                 s.gates_stride == 4 * s.hidden;
     cell.dz = take_if<T>(!in_place_, arena_, rows * s.gates_stride);
@@ -162,7 +221,7 @@ class BackwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     CudaCell<T> cell = taped(layer, d);
-    const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : d];
+    const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : two_chunk_ > 0 ? layer % 2 : d];
     if (p_.recompute) {
       cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
@@ -243,7 +302,7 @@ class BackwardCall {
     }
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
     if (run_on_clusters(queue, p_, *plan_, params, true, places)) return;
-    if (chunk_ == 0 && run_resident(queue, p_, params, true)) return;
+    if (chunk_ == 0 && run_resident(queue, p_, params, true, directions_at_once(p_))) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && takes_projected_products(queue, p_, params)) {
         return sweep_back_by_projected_products(queue, p_, params);
@@ -313,8 +372,9 @@ class BackwardCall {
   const LstmGradients& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;  // steps, where layers run at once; 0: they run in turn
-  StepChunks chunks_;
+  int chunk_;      // steps, where layers run at once; else 0
+  int two_chunk_;  // steps, where two layers run at a time; else 0
+  StepChunks chunks_, two_chunks_;
   bool in_blocks_;         // layers sweep in single blocks
   bool in_place_ = false;  // dz takes the gates' place
   std::vector<CudaCell<T>> cells_;
@@ -322,7 +382,7 @@ class BackwardCall {
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
-  std::int32_t* lengths_;               // rows' lengths within a chunk
+  std::int32_t* lengths_[2];            // rows' lengths within a chunk; by layer in turn
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

@@ -1,6 +1,6 @@
-// The chunks of steps of a call that keeps c before each of them, and not a tape (LstmProblem::recompute).
-// A sweep of a chunk is one of fewer steps: its cell has its own gates and c, and the chunk's part of all
-// other rows.
+// The chunks of steps of a call that keeps c before each of them, and not a tape (LstmProblem::recompute), or
+// that sweeps two layers at a time (two_layers.cuh). A sweep of a chunk is one of fewer steps: its cell has
+// the chunk's part of all rows. Without a tape it has gates and c of its own.
 #pragma once
 
 #include "recurrent/cuda/memory.cuh"
@@ -12,7 +12,10 @@ class StepChunks {
  public:
   // A chunk's rows are the host's to know, and it has one first state for all rows and directions.
   explicit StepChunks(const LstmProblem& p)
-      : p_(p), steps_(steps_of_chunks(p, !p.recompute || p.bidirectional || p.row_starts || p.resets)) {}
+      : StepChunks(p, steps_of_chunks(p, !p.recompute || p.bidirectional || p.row_starts || p.resets),
+                   false) {}
+  // Chunks of so many steps. has_tape: gates, c and dz are those of all rows, too.
+  StepChunks(const LstmProblem& p, int steps, bool has_tape) : p_(p), steps_(steps), has_tape_(has_tape) {}
 
   [[nodiscard]] int count() const { return cuda::div_up(p_.steps, steps_); }
   [[nodiscard]] int last() const { return count() - 1; }
@@ -41,6 +44,10 @@ class StepChunks {
     const std::size_t cells = first * part.hidden, size = size_of(p_.cell_dtype);
     part.c_all = bytes_at(part.c_all, cells, size);
     part.dc_all = bytes_at(part.dc_all, cells, size);
+    if (!has_tape_) return part;
+    part.gates += cells * 4;
+    part.tape_c += cells;
+    if (part.dz) part.dz = part.dz_x = part.dz_h = part.dz + first * part.gates_stride;
     return part;
   }
   // c before chunk k > 0.
@@ -58,6 +65,7 @@ class StepChunks {
  private:
   const LstmProblem& p_;
   int steps_;
+  bool has_tape_;
 };
 
 // use(row, rows, h, stride of h) for parts of rows first ... first + rows - 1 whose h before is at hand.

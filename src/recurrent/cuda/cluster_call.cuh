@@ -188,7 +188,7 @@ bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& p
     if constexpr (sizeof(T) == 4) {
       // Calls with options are made of launches, whose bits are others.
       if (queue.execution().batch_invariant) return false;
-    } else if (!takes_words(p, step)) {
+    } else if (!takes_words(directions_of(p), step)) {
       return false;
     }
     if (has_too_many_tiles(queue, p, plan)) return false;

@@ -1,11 +1,12 @@
 // A call of the forward pass: layer after layer, the directions of a layer in the same launches, or layers at
-// once.
+// once, or two layers at a time.
 #pragma once
 
 #include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_params.cuh"
 #include "recurrent/cuda/tiled_steps.cuh"
+#include "recurrent/cuda/two_layers.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -19,13 +20,18 @@ class ForwardCall {
         queue_(execution),
         arena_(workspace.data),
         chunk_(steps_of_chunk<T>(queue_, p, false)),
-        chunks_(p),
+        two_chunk_(chunk_ > 0 ? 0 : steps_of_two_layers<T>(queue_, p, false)),
+        chunks_(two_chunk_ > 0 ? StepChunks(p, two_chunk_, out.tape != nullptr) : StepChunks(p)),
         remakes_(p.recompute && out.tape),
         in_blocks_(sweeps_in_blocks<T>(p)),
-        cells_(chunk_ > 0 ? p.layers : directions_of(p)) {
-    const std::size_t rows = remakes_ ? chunks_.most_rows() : rows_of(p);
-    input_ = take_input<T>(p, rows, arena_);
-    lengths_ = take_if<std::int32_t>(remakes_ && chunks_.has_lengths(), arena_, p.batch);
+        cells_(chunk_ > 0       ? p.layers
+               : two_chunk_ > 0 ? 2
+                                : directions_of(p)) {
+    const bool by_chunks = remakes_ || two_chunk_ > 0;
+    input_ = take_input<T>(p, by_chunks ? chunks_.most_rows() : rows_of(p), arena_);
+    for (std::int32_t*& lengths : lengths_) {
+      lengths = take_if<std::int32_t>(by_chunks && chunks_.has_lengths(), arena_, p.batch);
+    }
     for (std::size_t n = 0; n < cells_.size(); ++n) take_cell(static_cast<int>(n), cells_[n]);
   }
 
@@ -34,6 +40,7 @@ class ForwardCall {
   Status run() {
     if (remakes_) return run_by_chunks();
     if (chunk_ > 0) return run_at_once();
+    if (two_chunk_ > 0) return run_two_at_a_time();
     const T* below[2] = {};
     for (int layer = 0; layer < p_.layers; ++layer) {
       const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
@@ -73,16 +80,14 @@ class ForwardCall {
       for (int k = 0; k < chunks_.count(); ++k) {
         const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
         const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
-        chunks_.write_lengths(queue_, k, all.cell[0], lengths_);
+        chunks_.write_lengths(queue_, k, all.cell[0], lengths_[0]);
         for (int d = 0; d < directions_of(p_); ++d) {
-          part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_);
+          part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_[0]);
           multiply_input(layer, part.cell[d], input, 0, rows);
         }
         if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
         if (k == chunks_.last()) break;
-        const CudaSizes<T> s(p_);
-        queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kNextChunk<T>, part.cell[0],
-                        chunks_.kept_c(all.cell[0], k + 1));
+        go_on(part.cell[0], chunks_.kept_c(all.cell[0], k + 1));
       }
       for (int d = 0; d < directions_of(p_); ++d) {
         end(layer, d, part.cell[d]);
@@ -90,6 +95,54 @@ class ForwardCall {
       }
     }
     return queue_.status();
+  }
+
+  // What chunk `part` has left becomes what the next one starts from, and c goes to `kept`, too.
+  void go_on(const CudaCell<T>& part, Sum<T>* kept) {
+    const CudaSizes<T> s(p_);
+    queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kNextChunk<T>, part, kept);
+  }
+
+  // A launch has chunks of two layers, the upper one's behind the lower one's.
+  Status run_two_at_a_time() {
+    CudaCell<T> all[2];  // of the layers that are under way; by layer in turn
+    for_two_layers(p_.layers, chunks_.count(), [&](const LayerChunk* list, int count) {
+      StepParams<T> part{};
+      for (int n = 0; n < count; ++n) {
+        const int layer = list[n].n, chunk = list[n].chunk;
+        CudaCell<T>& of_layer = all[layer % 2];
+        if (chunk == 0) {
+          of_layer = cell(layer, 0);
+          begin(layer, 0, of_layer);
+        }
+        part.cell[n] = chunk_of(layer, chunk, of_layer);
+      }
+      if (!run_resident(queue_, p_, part, false, {count, 2})) {
+        for (int n = 0; n < count; ++n) {
+          StepParams<T> one{};
+          one.cell[0] = part.cell[n];
+          sweep(queue_, one, {0, one.cell[0].at.steps});
+        }
+      }
+      for (int n = 0; n < count; ++n) {
+        CudaCell<T>& cell = part.cell[n];
+        if (list[n].chunk < chunks_.last()) {
+          go_on(cell, const_cast<Sum<T>*>(cell.c0));
+        } else {
+          end(list[n].n, 0, cell);
+        }
+      }
+    });
+    return queue_.status();
+  }
+  // A layer's chunk, with its W x.
+  CudaCell<T> chunk_of(int layer, int chunk, const CudaCell<T>& all) {
+    const Offset first = chunks_.first_row(chunk), rows = chunks_.rows(chunk);
+    const T* const below[2] = {layer > 0 ? cell(layer - 1, 0).h_rows : nullptr};
+    chunks_.write_lengths(queue_, chunk, all, lengths_[layer % 2]);
+    const CudaCell<T> part = chunks_.part_of(all, chunk, lengths_[layer % 2]);
+    multiply_input(layer, part, layer_input(queue_, p_, layer, below, input_, first, rows), 0, rows);
+    return part;
   }
 
   // Each layer on a chunk of steps behind the one of the layer below.
@@ -127,7 +180,7 @@ class ForwardCall {
     return reinterpret_cast<T*>(address - first * 4 * p_.hidden * sizeof(T));
   }
 
-  // n: the layer, where layers run at once.
+  // n: the layer, where layers run at once; its number mod 2, where two do at a time.
   void take_cell(int n, Memory& own) {
     const CudaSizes<T> s(p_);
     CudaCell<T>& cell = own.cell;
@@ -147,8 +200,9 @@ class ForwardCall {
       own.h_rows[0] = own.h_rows[1] = take_if<T>(keeps_h(n), arena_, s.rows * s.output);
       return;
     }
-    take_steps(p_, s.rows, false, cell, arena_);
+    take_steps(p_, two_chunk_ > 0 ? chunks_.most_rows() : s.rows, false, cell, arena_);
     for (int turn = 0; turn < 2; ++turn) {
+      if (two_chunk_ > 0 && turn != n) continue;
       own.h_rows[turn] = take_if<T>(keeps_h(turn), arena_, s.rows * s.output);
     }
   }
@@ -166,7 +220,7 @@ class ForwardCall {
     const CudaSizes<T> s(p_);
     const int index = layer * directions_of(p_) + d;
     CudaCell<T> cell = plain_cell<T>(p_, layer, d);
-    const Memory& memory = cells_[chunk_ > 0 ? layer : d];
+    const Memory& memory = cells_[chunk_ > 0 ? layer : two_chunk_ > 0 ? layer % 2 : d];
     const CudaCell<T>& own = memory.cell;
     cell.hh = own.hh, cell.hr = own.hr;
     if (p_.packed_weights) {
@@ -255,7 +309,7 @@ class ForwardCall {
     }
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
     if (run_on_clusters(queue, p_, *plan_, params, false, places)) return;
-    if (chunk_ == 0 && run_resident(queue, p_, params, false)) return;
+    if (chunk_ == 0 && run_resident(queue, p_, params, false, directions_at_once(p_))) return;
     if constexpr (sizeof(T) == 2) {
       if (chunk_ == 0 && params.cell[0].h_rows && takes_projected_products(queue, p_, params)) {
         return sweep_by_projected_products(queue, p_, params);
@@ -293,13 +347,14 @@ class ForwardCall {
   const LstmOutputs& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;  // steps, where layers run at once; 0: they run in turn
+  int chunk_;      // steps, where layers run at once; else 0
+  int two_chunk_;  // steps, where two layers run at a time; else 0
   StepChunks chunks_;
   bool remakes_;    // the backward pass makes the tape, from what is kept by chunks
   bool in_blocks_;  // layers sweep in single blocks
   std::vector<Memory> cells_;
   T* input_;
-  std::int32_t* lengths_;               // rows' lengths within a chunk
+  std::int32_t* lengths_[2];            // rows' lengths within a chunk; by layer in turn
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

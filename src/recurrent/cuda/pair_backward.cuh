@@ -8,7 +8,7 @@ namespace warpalign::detail::recurrent {
 template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) pair_backward_kernel(ResidentParams<T> p) {
   const PairPlace at(p);
-  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
   const int steps = cell.at.steps, depth = cell.gates_stride, pairs = (p.tiles + 1) / 2;
   const int thread = static_cast<int>(threadIdx.x);

@@ -8,7 +8,7 @@ namespace warpalign::detail::recurrent {
 template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(ResidentParams<T> p) {
   const PairPlace at(p);
-  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, steps = cell.at.steps;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;

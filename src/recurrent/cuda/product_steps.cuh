@@ -41,21 +41,22 @@ inline bool has_few_steps(const Queue& queue, const LstmProblem& p) {
   return p.steps < kFewSteps && !queue.execution().batch_invariant;
 }
 
-// Whether rows of h can be read and written by so many bytes at a time. y may lie anywhere.
+// Whether rows of h of the first `cells` cells can be read and written by so many bytes at a time. y may lie
+// anywhere.
 template <class T>
-bool has_aligned_h(const LstmProblem& p, const StepParams<T>& step, std::size_t bytes) {
-  for (int d = 0; d < directions_of(p); ++d) {
-    if (reinterpret_cast<std::uintptr_t>(step.cell[d].h_rows) % bytes != 0) return false;
+bool has_aligned_h(int cells, const StepParams<T>& step, std::size_t bytes) {
+  for (int n = 0; n < cells; ++n) {
+    if (reinterpret_cast<std::uintptr_t>(step.cell[n].h_rows) % bytes != 0) return false;
   }
   return true;
 }
-// Whether results can be written by words.
+// Whether their results can be written by words.
 template <class T>
-bool takes_words(const LstmProblem& p, const StepParams<T>& step) {
-  for (int d = 0; d < directions_of(p); ++d) {
-    if (reinterpret_cast<std::uintptr_t>(step.cell[d].h_all) % sizeof(cuda::Word) != 0) return false;
+bool takes_words(int cells, const StepParams<T>& step) {
+  for (int n = 0; n < cells; ++n) {
+    if (reinterpret_cast<std::uintptr_t>(step.cell[n].h_all) % sizeof(cuda::Word) != 0) return false;
   }
-  return has_aligned_h(p, step, sizeof(cuda::Word));
+  return has_aligned_h(cells, step, sizeof(cuda::Word));
 }
 
 // Element n of the directions' units of all rows. The gates hold W x + R h.

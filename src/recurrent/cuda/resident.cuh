@@ -17,12 +17,12 @@ namespace warpalign::detail::recurrent {
 
 template <class T>
 struct ResidentParams {
-  CudaCell<T> cell[2];
-  int ranks;         // blocks of a group
-  int groups;        // of a direction
-  int tiles;         // of 8 rows, of a group
-  int first_tile;    // of the first group: a large batch takes several launches
-  int shared_steps;  // of the weights
+  CudaCell<T> cell[2];  // a layer's directions, or two layers
+  int ranks;            // blocks of a group
+  int groups;           // of a cell
+  int tiles;            // of 8 rows, of a group
+  int first_tile;       // of the first group: a large batch takes several launches
+  int shared_steps;     // of the weights
 };
 
 // Partial sums of a warp: [kTiles][8 columns][20], of which 16 are rows. Distances keep banks apart.
@@ -119,14 +119,14 @@ class ResidentWeights : public BlockWeights<T, kTiles, kSteps, kShares, 1> {
 // Who a thread is. Threads 2 p and 2 p + 1 finish unit p % 16 of row p / 16: both compute the same, and share
 // the writing.
 struct ResidentPlace {
-  int direction, group, rank, unit, row, half;
+  int cell, group, rank, unit, row, half;
 
   template <class T>
   __device__ __forceinline__ explicit ResidentPlace(const ResidentParams<T>& p) {
     const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     rank = block % p.ranks;
     group = block / p.ranks % p.groups;
-    direction = block / p.ranks / p.groups;
+    cell = block / p.ranks / p.groups;
     unit = rank * kOwnUnits + thread / 2 % kOwnUnits;
     row = thread / 32;
     half = thread % 2;
@@ -190,7 +190,7 @@ __device__ __forceinline__ const T* state_before(const CudaCell<T>& cell, const 
 template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
-  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(R
 template <class T, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(ResidentParams<T> p) {
   const ResidentPlace at(p);
-  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, batch = cell.at.batch, steps = cell.at.steps, depth = cell.gates_stride;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;

@@ -21,14 +21,22 @@ std::size_t ring_entries(const LstmProblem& p) {
 }
 inline std::size_t most_groups(const LstmProblem& p) { return cuda::div_up(p.batch, 8); }
 
-// Chooses the way of a layer's sweep on the current device.
+// The cells that a launch sweeps: a layer's directions, or layers.
+struct SweptCells {
+  int count;
+  int most;  // of the launches of a call, whose way is that of so many cells
+};
+inline SweptCells directions_at_once(const LstmProblem& p) { return {directions_of(p), directions_of(p)}; }
+
+// Chooses the way of a sweep of so many cells on the current device.
 template <class T, bool kPlain>
 class ResidentChoice {
  public:
-  ResidentChoice(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward)
-      : queue_(queue), p_(p), step_(step), backward_(backward) {}
+  ResidentChoice(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
+                 SweptCells cells)
+      : queue_(queue), p_(p), step_(step), backward_(backward), cells_(cells) {}
 
-  // The most groups of all directions together have so many blocks; 0: none is resident.
+  // So many groups of each of the most cells are resident at once.
   [[nodiscard]] int most_groups() const { return most_groups_; }
   [[nodiscard]] int ranks() const { return cuda::div_up(p_.hidden, kOwnUnits); }
 
@@ -42,22 +50,23 @@ class ResidentChoice {
     // A block gets all of it, so that it has a multiprocessor to itself.
     most_bytes_ = static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
     const auto in_turn = ResidentWays<T, kPlain>::in_turn(p_.hidden, backward_);
-    most_groups_ = resident_blocks(in_turn, 1) / (directions_of(p_) * ranks());
+    most_groups_ = resident_blocks(in_turn, 1) / (cells_.most * ranks());
     if (most_groups_ == 0) return {};
     const int all_tiles = cuda::div_up(p_.batch, 8), tiles = cuda::div_up(all_tiles, most_groups_);
-    // Directions sweep at once, and their products come one after the other.
-    const int most_tiles = kTilesOfProducts * directions_of(p_) * most_groups_;
+    // Cells sweep at once, and their products come one after the other.
+    const int most_tiles = kTilesOfProducts * cells_.most * most_groups_;
     if (all_tiles >= most_tiles && takes_products<T>(queue_, p_)) return {};
     // A row's bits depend on the way, so that one way has to serve all batches where they must not.
     if (queue_.execution().batch_invariant || p_.hidden % kEntriesOfTwoWords != 0) return in_turn;
-    const int groups = directions_of(p_) * std::min(all_tiles, most_groups_);
+    const int groups = cells_.most * std::min(all_tiles, most_groups_);
     if (backward_ && major >= kFirstMajorOfClusters && tiles >= kTilesOfSplit && !p_.row_starts) {
       const auto way = ResidentWays<T, kPlain>::split(p_.hidden);
       const int clusters = cuda::div_up(ranks(), way.cluster);  // so many hold a group
       if (resident_blocks(way, 2) >= groups * clusters * way.cluster) return way;
     }
     const auto pairs = ResidentWays<T, kPlain>::in_pairs(p_.hidden, backward_);
-    const bool takes = takes_words(p_, step_) && has_aligned_h(p_, step_, sizeof(cuda::TwoWords));
+    const bool takes =
+        takes_words(cells_.count, step_) && has_aligned_h(cells_.count, step_, sizeof(cuda::TwoWords));
     const bool is_fast = (backward_ || tiles >= kTilesOfPairs) && takes;
     return is_fast && resident_blocks(pairs, 2) >= groups * ranks() ? pairs : in_turn;
   }
@@ -83,21 +92,24 @@ class ResidentChoice {
   const LstmProblem& p_;
   const StepParams<T>& step_;
   const bool backward_;
+  const SweptCells cells_;
   std::size_t most_bytes_ = 0;
   int most_groups_ = 0;
 };
 
 template <class T, bool kPlain>
-bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
-  ResidentChoice<T, kPlain> choice(queue, p, step, backward);
+bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
+                     SweptCells cells) {
+  ResidentChoice<T, kPlain> choice(queue, p, step, backward, cells);
   const ResidentWay<T> way = choice.choose();
   const bool by_ring = backward && way.cluster > 1,
              in_place = backward && step.cell[0].dz == step.cell[0].gates;
   if (!way.kernel || by_ring != (step.cell[0].dz_ring != nullptr) || (in_place && !by_ring)) return false;
-  const int directions = directions_of(p), all_tiles = cuda::div_up(p.batch, 8);
+  const int all_tiles = cuda::div_up(p.batch, 8),
+            most_groups = choice.most_groups() * cells.most / cells.count;
   const int ranks = cuda::div_up(choice.ranks(), way.cluster) * way.cluster;
   ResidentParams<T> params{{step.cell[0], step.cell[1]}, ranks, 0, 0, 0, way.shared_steps};
-  for (int d = 0; d < directions; ++d) {  // all one-bits: nothing is there yet
+  for (int d = 0; d < cells.count; ++d) {  // all one-bits: nothing is there yet
     const CudaCell<T>& cell = params.cell[d];
     if (by_ring) {
       queue.fill(cell.dz_ring, 0xff, ring_entries<T>(p) * sizeof(T));
@@ -111,11 +123,11 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   config.cluster = way.cluster;
   while (params.first_tile < all_tiles) {
     const int left = all_tiles - params.first_tile;
-    params.tiles = std::min(cuda::div_up(left, choice.most_groups()), choice.most_tiles(way));
-    params.groups = std::min(cuda::div_up(left, params.tiles), choice.most_groups());
+    params.tiles = std::min(cuda::div_up(left, most_groups), choice.most_tiles(way));
+    params.groups = std::min(cuda::div_up(left, params.tiles), most_groups);
     config.shared_bytes = way.bytes(params.tiles);
-    config.blocks = directions * params.groups * ranks;
-    for (int d = 0; d < directions && by_ring; ++d) {
+    config.blocks = cells.count * params.groups * ranks;
+    for (int d = 0; d < cells.count && by_ring; ++d) {
       queue.clear(params.cell[d].ring_arrivals, params.groups * sizeof(int));
     }
     const Status status = queue.launch_cooperative(*way.kernel, config, params);
@@ -126,36 +138,44 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
   return true;
 }
 
-// The sweep of the whole grid that serves a layer on the current device; without a kernel: none.
+// The sweep of the whole grid that serves so many cells on the current device; without a kernel: none.
+// groups: of each cell.
 template <class T>
-ResidentWay<T> resident_way(Queue& queue, const LstmProblem& p, bool backward) {
+ResidentWay<T> resident_way(Queue& queue, const LstmProblem& p, bool backward, SweptCells cells,
+                            int* groups = nullptr) {
   if constexpr (sizeof(T) == 2) {
     if (!may_be_resident<T>(p) || has_few_steps(queue, p)) return {};
     const StepParams<T> any{};
-    return is_plain(p) ? ResidentChoice<T, true>(queue, p, any, backward).choose()
-                       : ResidentChoice<T, false>(queue, p, any, backward).choose();
+    const auto choose = [&](auto choice) {
+      const ResidentWay<T> way = choice.choose();
+      if (groups) *groups = choice.most_groups();
+      return way;
+    };
+    return is_plain(p) ? choose(ResidentChoice<T, true>(queue, p, any, backward, cells))
+                       : choose(ResidentChoice<T, false>(queue, p, any, backward, cells));
   } else {
     return {};
   }
 }
 
-// Who hands dz on in a layer's backward sweep on the current device.
+// Who hands dz on in the backward sweep of so many cells on the current device.
 enum class Exchange { kNone, kWholeRows, kRing };
 template <class T>
-Exchange exchange_of(Queue& queue, const LstmProblem& p) {
+Exchange exchange_of(Queue& queue, const LstmProblem& p, SweptCells cells) {
   if (sizeof(T) > 2 || plan_clusters<T>(p, true).kernel) return Exchange::kNone;
-  const ResidentWay<T> way = resident_way<T>(queue, p, true);
+  const ResidentWay<T> way = resident_way<T>(queue, p, true, cells);
   return !way.kernel ? Exchange::kNone : way.cluster > 1 ? Exchange::kRing : Exchange::kWholeRows;
 }
 
-// Enqueues the sweep of a layer; false: it needs a launch per step.
+// Enqueues the sweep of these cells; false: they have to run in another way.
 template <class T>
-bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward) {
+bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
+                  SweptCells cells) {
   if constexpr (sizeof(T) == 2) {
     if (!may_be_resident<T>(p) || !queue.status().ok() || has_few_steps(queue, p)) return false;
-    if (!backward && !has_aligned_h(p, step, sizeof(cuda::Word))) return false;
-    if (is_plain(p)) return run_resident_as<T, true>(queue, p, step, backward);
-    return run_resident_as<T, false>(queue, p, step, backward);
+    if (!backward && !has_aligned_h(cells.count, step, sizeof(cuda::Word))) return false;
+    if (is_plain(p)) return run_resident_as<T, true>(queue, p, step, backward, cells);
+    return run_resident_as<T, false>(queue, p, step, backward, cells);
   } else {
     return false;
   }

@@ -13,7 +13,7 @@ constexpr std::size_t kPairBytes = kResidentThreads * sizeof(OwnState);
 
 // Who a thread is: it finishes unit lane / 2 of the block, of row `row` of each pair of tiles.
 struct PairPlace {
-  int direction, group, rank, unit, row;
+  int cell, group, rank, unit, row;
   int first_row, end_row;  // of the group's slice
 
   template <class T>
@@ -21,7 +21,7 @@ struct PairPlace {
     const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     rank = block % p.ranks;
     group = block / p.ranks % p.groups;
-    direction = block / p.ranks / p.groups;
+    cell = block / p.ranks / p.groups;
     unit = rank * kOwnUnits + thread / 2 % kOwnUnits;
     row = thread / 32 + thread % 2 * 8;
     first_row = (p.first_tile + group * p.tiles) * 8;

@@ -27,7 +27,7 @@ struct alignas(16) SplitPair {
 template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
 __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(ResidentParams<T> p) {
   const PairPlace at(p);
-  const CudaCell<T> cell = cell_of(p.cell, at.direction);
+  const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, steps = cell.at.steps, stride = cell.gates_stride;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;

@@ -3,7 +3,8 @@
 //
 // Nobody waits on the device but for stream order, and clusters wait for their own blocks alone. So no order
 // in which the GPU takes sweeps or steps can hang, whether or not they find place beside each other. Sweeps
-// of a whole grid are left out: two of them might each hold what the other one waits for.
+// of a whole grid are left out: two of them might each hold what the other one waits for. two_layers.cuh has
+// both in one launch.
 #pragma once
 
 #include <cmath>
@@ -22,7 +23,8 @@ namespace warpalign::detail::recurrent {
 template <class T>
 bool has_launches_of_steps(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan, bool backward) {
   if (sweeps_in_blocks<T>(p)) return false;
-  return plan.kernel ? has_too_many_tiles(queue, p, plan) : !resident_way<T>(queue, p, backward).kernel;
+  return plan.kernel ? has_too_many_tiles(queue, p, plan)
+                     : !resident_way<T>(queue, p, backward, directions_at_once(p)).kernel;
 }
 // Whether those are products that nobody lends to the layers' own streams.
 template <class T>

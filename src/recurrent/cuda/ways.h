@@ -8,6 +8,8 @@ namespace warpalign::detail::recurrent {
 // blocks that share units backward, and in place of sweeps the front end's products; these in place of sweeps
 // on clusters in float32.
 constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8, kTilesOfFloatProducts = 12;
+// Two layers sweep side by side where a group then has so many of them at most, from so many steps on.
+constexpr int kTilesOfTwoLayers = 6, kStepsOfTwoLayers = 64;
 
 // The fewest rows of a batch whose steps are products of the front end's and a kernel. From so many units of
 // all rows on, for each multiprocessor, they are taken in layers with a projection, in float32 and in

@@ -128,6 +128,46 @@ def test_layers_at_once_by_products(cuda: torch.device, dtype: torch.dtype, batc
             assert relative_error(a, b) <= limit
 
 
+@pytest.mark.parametrize("batch", [6, 40])  # single tiles of rows; and several, whose blocks share units
+@pytest.mark.parametrize("given", ["all steps", "lengths", "masks"])
+def test_two_layers_at_a_time(cuda: torch.device, given: str, batch: int) -> None:
+    """A chunk of steps of each in a launch: beside layers in turn, which resets ask for; eager, and in a graph."""
+    torch.manual_seed(6)
+    options: dict[str, Any] = {"dropout": 0.2, "zoneout": 0.1} if given == "masks" else {}
+    module = LSTM(24, 520, 3, dtype=torch.float16, device=cuda, **options)
+    exact = LSTM(24, 520, 3, dtype=torch.float64, device=cuda, **options)
+    exact.load_state_dict(module.state_dict())
+    x = torch.randn(140, batch, 24, device=cuda).half()
+    more = {"lengths": torch.arange(batch, device=cuda) * 140 // (batch - 1)} if given == "lengths" else {}
+    no_resets = torch.zeros(140, batch, dtype=torch.bool, device=cuda)
+
+    def step(of: LSTM, leaf: Tensor, **given: Any) -> list[Tensor]:
+        torch.manual_seed(3)
+        return step_of_seed(of, leaf, **given)
+
+    def step_of_seed(of: LSTM, leaf: Tensor, **given: Any) -> list[Tensor]:
+        leaf = leaf.detach().requires_grad_()
+        y, (h_n, c_n) = of(leaf, **given)
+        loss = y.float().square().sum() + h_n.sum() + c_n.sum()
+        return [y.detach(), h_n.detach(), c_n.detach(), *torch.autograd.grad(loss, [leaf, *of.parameters()])]
+
+    expected = step(exact, x.double(), **more)
+    in_turn = step(module, x, resets=no_resets, **more)
+    eager = step(module, x, **more)
+    for ours, theirs, right in zip(eager, in_turn, expected, strict=True):
+        assert relative_error(ours, right) <= 2 * relative_error(theirs, right) + 2**-11
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step_of_seed(module, x, **more)
+    torch.cuda.synchronize()  # see test_a_graph_replays_with_new_masks()
+    torch.manual_seed(3)
+    graph.replay()
+    with torch.no_grad():
+        torch.manual_seed(3)
+        without_tape = module(x, **more)[0]
+    assert all(map(torch.equal, captured, eager)) and torch.equal(without_tape, eager[0])
+
+
 def test_masks_are_the_cpus(cuda: torch.device) -> None:
     torch.manual_seed(2)
     inputs = torch.randn(6, 5, 4, dtype=torch.float64)

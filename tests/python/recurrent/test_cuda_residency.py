@@ -22,16 +22,17 @@ extern "C" __global__ void spin(int ns) {
   do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now < end);
 }
 """
-# Up to 512 units run on clusters, more on the whole grid.
-HIDDEN = [64, 512, 1024]
+# Units and layers. Up to 512 units run on clusters, more on the whole grid, two layers at a time.
+SHAPES = [(64, 1), (512, 1), (1024, 1), (1024, 2)]
 
 
-def training_step(hidden: int, device: torch.device) -> Callable[[], list[Tensor]]:
+def training_step(hidden: int, device: torch.device, layers: int = 1) -> Callable[[], list[Tensor]]:
     """A training step: its outputs and gradients."""
     torch.manual_seed(hidden)
-    module = LSTM(16, hidden, device=device, dtype=torch.bfloat16)
-    x = torch.randn(5, 40, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
-    factor = torch.randn(5, 40, hidden, device=device, dtype=torch.bfloat16)
+    steps = 5 if layers == 1 else 64
+    module = LSTM(16, hidden, layers, device=device, dtype=torch.bfloat16)
+    x = torch.randn(steps, 30, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
+    factor = torch.randn(steps, 30, hidden, device=device, dtype=torch.bfloat16)
 
     def step() -> list[Tensor]:
         y = module(x)[0]
@@ -57,12 +58,12 @@ def check_equal(results: list[Tensor], expected: list[Tensor]) -> None:
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("hidden", HIDDEN)
-def test_another_streams_kernel_holds_half_of_the_gpu(cuda: torch.device, hidden: int) -> None:
+@pytest.mark.parametrize(("hidden", "layers"), SHAPES)
+def test_another_streams_kernel_holds_half_of_the_gpu(cuda: torch.device, hidden: int, layers: int) -> None:
     compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
     if compile_kernel is None:
         pytest.skip("needs torch.cuda._compile_kernel for a kernel that spins")
-    step = training_step(hidden, cuda)
+    step = training_step(hidden, cuda, layers)
     expected = step()
     step()  # the allocator then has memory for one more, and does not ask the driver, which may wait
     wait_for_device()
@@ -81,8 +82,8 @@ def test_another_streams_kernel_holds_half_of_the_gpu(cuda: torch.device, hidden
 
 
 def test_ten_thousand_sweeps(cuda: torch.device) -> None:
-    for hidden, replays in ((64, 3000), (1024, 2000)):  # two sweeps in each
-        step = training_step(hidden, cuda)
+    for hidden, layers, replays in ((64, 1, 3000), (1024, 1, 1500), (1024, 2, 100)):  # sweeps: 2, 2 and 6
+        step = training_step(hidden, cuda, layers)
         expected = step()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -94,11 +95,11 @@ def test_ten_thousand_sweeps(cuda: torch.device) -> None:
 
 
 def test_two_streams_at_once(cuda: torch.device) -> None:
-    steps = [training_step(hidden, cuda) for hidden in (1024, 512)]
+    steps = [training_step(1024, cuda), training_step(512, cuda), training_step(1024, cuda, layers=2)]
     expected = [step() for step in steps]
     torch.cuda.synchronize()
     streams = [torch.cuda.Stream() for _ in steps]
-    results: list[list[Tensor]] = [[], []]
+    results: list[list[Tensor]] = [[] for _ in steps]
     for _ in range(50):
         for n, (stream, step) in enumerate(zip(streams, steps, strict=True)):
             with torch.cuda.stream(stream):
