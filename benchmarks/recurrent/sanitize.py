@@ -17,6 +17,7 @@ from benchmarks.recurrent.sizes import Size
 _DTYPES = ("float64", "float32", "float16", "bfloat16")
 # Layers whose R one block holds, for each of its kernels.
 _BLOCKS = [("float32", 21), ("float32", 52), ("float32", 68), ("float64", 21), ("float64", 52)]
+_BLOCKS += [(dtype, hidden) for dtype in _DTYPES[2:] for hidden in (21, 52, 68, 101)]
 CASES = [
     # Sweeps on clusters of few and of many blocks, and of the whole grid, with R in registers alone or in shared memory
     # too; with options and without. Units that no block fills, and several slices of the batch.
@@ -24,9 +25,9 @@ CASES = [
         size._replace(dtype=dtype)
         for dtype in _DTYPES[2:]
         for size in (
-            Size(3, 9, 5, 20),
-            Size(3, 17, 8, 36, 1, 2),
-            Size(3, 9, 5, 20, options="lengths"),
+            Size(3, 9, 5, 132),
+            Size(3, 17, 8, 164, 1, 2),
+            Size(3, 9, 5, 132, options="lengths"),
             Size(3, 3, 8, 260),
             Size(3, 3, 8, 260, options="lengths"),
             Size(3, 3, 8, 516),
@@ -47,7 +48,7 @@ CASES = [
         for options in ("recompute", "recompute lengths")
     ),
     # Layers at once.
-    Size(40, 3, 5, 20, 2, dtype="float16"),
+    Size(40, 3, 5, 132, 2, dtype="float16"),
     # Launches per step.
     *(
         size._replace(dtype=dtype)
@@ -59,7 +60,7 @@ CASES = [
     ),
     *(
         Size(3, 9, 5, hidden, 2, 2, dtype=dtype, activation="hard")
-        for dtype, hidden in zip(_DTYPES, (69, 101, 21, 21), strict=True)
+        for dtype, hidden in zip(_DTYPES, (69, 101, 131, 131), strict=True)
     ),
     # Sweeps in single blocks.
     *(
@@ -81,7 +82,11 @@ CASES = [
 # Masks are drawn anew in each call: these have no reference.
 RANDOM_CASES = [
     *(Size(3, 4, 5, 21, dtype=dtype, options="weight_dropout") for dtype in _DTYPES),
-    *(Size(3, 9, 5, hidden, dtype=dtype, options="zoneout") for dtype in _DTYPES[2:] for hidden in (20, 260)),
+    *(
+        Size(3, 9, 5, hidden, dtype=dtype, options="zoneout")
+        for dtype in _DTYPES[2:]
+        for hidden in (132, 260)
+    ),
 ]
 # One step without gradients, as streams take it.
 SINGLE_STEPS = [

@@ -66,12 +66,16 @@ struct Activation {
       soft_gates(z, values);
     }
   }
-  // One of them, g where it squashes, and its derivative; types that are summed in themselves. Nothing here
-  // branches: lanes with different gates compute side by side, and other work goes on meanwhile.
+  // One of them, g where it squashes, u(c), and a derivative. Nothing here branches: lanes with different
+  // gates compute side by side, and other work goes on meanwhile.
   __device__ __forceinline__ Real gate(Real z, bool squashes) const {
-    static_assert(std::is_same_v<T, Real>);
     const Real soft = soft_gate(z, squashes);
-    const Real squashed = hard_squash(z), gated = hard_gate(z), sharp = squashes ? squashed : gated;
+    const Real squashed = beside_rails(hard_squash(z)), gated = hard_gate(z);
+    const Real sharp = squashes ? squashed : gated;
+    return hard ? sharp : soft;
+  }
+  __device__ __forceinline__ Real flat_squash(Real c) const {
+    const Real soft = soft_gate(c, true), sharp = hard_squash(c);
     return hard ? sharp : soft;
   }
   __device__ __forceinline__ Real slope_of(Real value, bool squashes) const {
@@ -103,10 +107,14 @@ struct Activation {
  private:
   __device__ __forceinline__ void hard_gates(const Real (&z)[4], Real (&values)[4]) const {
     values[0] = hard_gate(z[0]), values[1] = hard_gate(z[1]), values[3] = hard_gate(z[3]);
-    values[2] = hard_squash(z[2]);
-    constexpr Real kMost = BesideRails<T>::kOne;  // what is stored, and not on a rail
-    if (values[2] > kMost && values[2] < 1) values[2] = kMost;
-    if (values[2] < -kMost && values[2] > -1) values[2] = -kMost;
+    values[2] = beside_rails(hard_squash(z[2]));
+  }
+  // What is stored of g, which is on a rail only where it was.
+  static __device__ __forceinline__ Real beside_rails(Real g) {
+    constexpr Real kMost = BesideRails<T>::kOne;
+    if (sizeof(T) > 2) return g;
+    g = g > kMost && g < 1 ? kMost : g;
+    return g < -kMost && g > -1 ? -kMost : g;
   }
   static __device__ __forceinline__ void soft_gates(const Real (&z)[4], Real (&values)[4]) {
     values[0] = logistic(z[0]), values[1] = logistic(z[1]), values[3] = logistic(z[3]);

@@ -193,9 +193,9 @@ class BackwardCall {
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
     const SweptCells cells = two_chunk_ > 0 ? SweptCells{2, 2} : directions_at_once(p_);
-    const Exchange exchange = chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_, cells);
+    const Exchange exchange = in_blocks_ || chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_, cells);
     in_place_ = (out_.spent_tape || p_.recompute) && !p_.layer_norm && exchange != Exchange::kWholeRows &&
-                s.gates_stride == 4 * s.hidden;
+                (in_blocks_ || s.gates_stride == 4 * s.hidden);
     cell.dz = take_if<T>(!in_place_, arena_, rows * s.gates_stride);
     cell.dz_ring = take_if<T>(exchange == Exchange::kRing, arena_, ring_entries<T>(p_));
     cell.ring_arrivals = take_if<int>(exchange == Exchange::kRing, arena_, most_groups(p_));
@@ -221,6 +221,7 @@ class BackwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     CudaCell<T> cell = taped(layer, d);
+    if (in_blocks_) cell.gates_stride = 4 * cell.hidden;  // their own products read dz elsewhere
     const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : two_chunk_ > 0 ? layer % 2 : d];
     if (p_.recompute) {
       cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales;
@@ -259,7 +260,7 @@ class BackwardCall {
       pack_matrix(queue_, p_, cell.masks, w.hr, p_.hidden, cell.output, true, false, cell.hr_across);
       if (s.output_stride != s.output) queue_.clear(cell.dh_new, rows * s.output_stride * sizeof(T));
     }
-    if (s.gates_stride != 4 * s.hidden) {  // what pads dz
+    if (cell.gates_stride != 4 * p_.hidden) {  // what pads dz
       queue_.clear(cell.dz, rows * s.gates_stride * sizeof(T));
       if (p_.layer_norm) queue_.clear(cell.dz_h, rows * s.gates_stride * sizeof(T));
     }
@@ -282,24 +283,25 @@ class BackwardCall {
       const CudaCell<T>& cell = params.cell[d];
       const std::size_t first =
           (static_cast<std::size_t>(layer) * directions_of(p_) + d) * s.batch * s.hidden;
+      const std::size_t cell_size = size_of(p_.cell_dtype);
       ends[d] = {part_of<T>(in_.h_n, first),
-                 part_of<T>(in_.c_n, first),
-                 part_of<T>(p_.c0, first),
+                 bytes_at(in_.c_n, first, cell_size),
+                 bytes_at(p_.c0, first, cell_size),
                  part_of<T>(out_.h0, first),
-                 part_of<T>(out_.c0, first),
+                 bytes_at(out_.c0, first, cell_size),
                  nullptr,
-                 nullptr};
+                 nullptr,
+                 false,
+                 cell.wide_cells};
       if (takes_ends()) continue;
-      ends[d] = {cell.dh, cell.dc, cell.c0, cell.dh, cell.dc, cell.dh0, cell.dc0};
+      ends[d] = {cell.dh, cell.dc, cell.c0, cell.dh, cell.dc, cell.dh0, cell.dc0, true, true};
     }
     BlockSweeps<T>::backward(queue, p_, params.cell, ends, places);
   }
 
   void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
     const int directions = directions_of(p_);
-    if constexpr (kMostBlockHidden<T> != 0) {
-      if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
-    }
+    if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
     if (run_on_clusters(queue, p_, *plan_, params, true, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, true, directions_at_once(p_))) return;

@@ -2,52 +2,51 @@
 #pragma once
 
 #include "recurrent/cuda/backward.cuh"
-#include "recurrent/cuda/block_sweep.cuh"
+#include "recurrent/cuda/block_lanes.cuh"
+#include "recurrent/cuda/block_units.cuh"
 
 namespace warpalign::detail::recurrent {
+
+// Neighbouring elements, at once where they are a word.
+template <class T, int kCount>
+__device__ __forceinline__ void put_gradients(const T (&dz)[kCount], T* to) {
+  if constexpr (sizeof(T) == 2 && kCount == 4) {
+    cuda::Word word = 0;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) word |= static_cast<cuda::Word>(dz[k].bits) << 16 * k;
+    *reinterpret_cast<cuda::Word*>(to) = word;
+  } else {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) to[k] = dz[k];
+  }
+}
 
 // kDepth, kRows, kPlain: as block_forward_kernel() has them.
 template <class T, int kDepth, int kRows, bool kPlain>
 __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>)
     block_backward_kernel(const __grid_constant__ BlockParams<T, BackwardEnds> p) {
-  constexpr int kLanes = 16, kOutputs = 4, kLaneUnits = kDepth / kLanes;
-  constexpr int kSize = Piece<T>::kSize;
+  using Real = Sum<T>;
+  using Product = std::conditional_t<sizeof(T) == 2, UnitProductBack<T, kDepth, kRows>,
+                                     LaneProductBack<T, kDepth, kRows>>;
+  constexpr bool kHoldsSums = std::is_same_v<T, Real>;
   constexpr int kAhead = 2;  // steps whose tape is asked for; even
-  __shared__ __align__(16) T gradients[2][kRows][4 * kDepth + kBlockRowPad];
+  __shared__ __align__(16) T gradients[2][kRows][4 * kDepth + Product::kRowPad];
   const BlockPlace<kRows> at(p.slices);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const BackwardEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
   const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, b = at.b, unit = at.unit, begin = p.places.begin, end = p.places.end;
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes;
   const bool has_unit = unit < hidden, is_own = has_unit && b < cell.at.batch;
   const Offset index = static_cast<Offset>(b) * hidden + unit;
 
-  // Of R's columns of the four units of these lanes, the rows of every 16th unit.
-  T weights[kOutputs][4 * kLaneUnits];
-#pragma unroll
-  for (int n = 0; n < kLaneUnits; ++n) {
-    const int from_unit = n * kLanes + lane;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      const T* const from = cell.hh + (static_cast<Offset>(gate) * hidden + from_unit) * cell.output_stride;
-#pragma unroll
-      for (int k = 0; k < kOutputs / kSize; ++k) {
-        const int piece = thread / kLanes * (kOutputs / kSize) + k;
-        const bool is_there = from_unit < hidden && piece * kSize < hidden;
-        const Piece<T> read = is_there ? read_piece(from, piece) : Piece<T>{};
-#pragma unroll
-        for (int e = 0; e < kSize; ++e) weights[k * kSize + e][n * 4 + gate] = read.entries[e];
-      }
-    }
+  Product product(cell, at);
+  for (int n = static_cast<int>(threadIdx.x); n < 2 * kRows * 4 * kDepth; n += static_cast<int>(blockDim.x)) {
+    gradients[n / (kRows * 4 * kDepth)][n / (4 * kDepth) % kRows][n % (4 * kDepth)] = T{};
   }
-  for (int n = thread; n < 2 * kRows * 4 * kDepth; n += static_cast<int>(blockDim.x)) {
-    gradients[n / (kRows * 4 * kDepth)][n / (4 * kDepth) % kRows][n % (4 * kDepth)] = 0;
-  }
-  T dc = is_own && ends.dc ? ends.dc[index] : T(0);
-  T carried = is_own && ends.dh ? ends.dh[index] : T(0);  // beside what dz gives
-  const T c0 = is_own && ends.c0 ? ends.c0[index] : T(0);
-  T reset_dh = 0, reset_dc = 0;
+  Real dc = is_own ? read_end<T>(ends.dc, ends.wide, index) : Real(0);
+  Real carried = is_own ? read_end<T>(ends.dh, ends.wide_h, index) : Real(0);  // beside what dz gives
+  const Real c0 = is_own ? read_end<T>(ends.c0, ends.wide, index) : Real(0);
+  Real reset_dh = 0, reset_dc = 0;
   bool was_reset = false;
   __syncthreads();
 
@@ -55,7 +54,8 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   const int first_gate = at.part * kRows % 4;
   const bool has_more = cell.dh_all || cell.dc_all || cell.dropout.factor != 0;
   struct Asked {
-    T gates[4], before, dy;
+    T gates[4], before, dy;  // c of the step before
+    bool begins;             // that is c0, which T may not hold
   };
   Asked asked[kAhead] = {};
   const auto ask = [&](int place, int ahead, Asked& to) {
@@ -67,21 +67,13 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     for (int gate = 0; gate < 4; ++gate) to.gates[gate] = from[static_cast<Offset>(gate) * hidden];
     if (cell.dy) to.dy = cell.dy[walk.other(place, ahead)];
     const bool goes_on = kPlain ? place + 1 < rows.steps : rows.holds(last, b) && !rows.resets_at(t, b);
-    to.before = goes_on ? cell.tape_c[walk.entry(place + 1, ahead + 1)] : c0;
+    to.begins = !goes_on;
+    if constexpr (kHoldsSums) to.before = c0;
+    if (goes_on) to.before = cell.tape_c[walk.entry(place + 1, ahead + 1)];
   };
 #pragma unroll
   for (int n = 0; n < kAhead; ++n) ask(begin + n, n + 1, asked[n]);
-  // The first row of dz is asked for before everything else behind a barrier.
-  constexpr int kPieces = 4 * kLaneUnits / kSize;
-  Piece<T> operands[kPieces];
-  const auto read_row = [&](int buffer, int r, Piece<T>(&to)[kPieces]) {
-#pragma unroll
-    for (int k = 0; k < kPieces; ++k) {
-      to[k] =
-          read_piece(gradients[buffer][r], (k * kSize / 4 * kLanes + lane) * (4 / kSize) + k % (4 / kSize));
-    }
-  };
-  read_row(0, 0, operands);
+  product.ask(gradients[0]);  // here and behind each barrier before everything else
 
   // What a step leaves is written in the next one, among work that others wait for. exists: it has a place.
   // Rows of dz are 4 H long, so that entry e of a row has 4 e here.
@@ -96,40 +88,27 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       if (place > end) break;
       const Offset entry = walk.entry(place - 1, 0);
       const Activation<T>& a = cell.activation;
-      const T i = asked[n].gates[0], f = asked[n].gates[1], g = asked[n].gates[2], o = asked[n].gates[3];
-      const T before = asked[n].before;
-      T dy = asked[n].dy;
+      const Real i = cuda::widen(asked[n].gates[0]), f = cuda::widen(asked[n].gates[1]);
+      const Real g = cuda::widen(asked[n].gates[2]), o = cuda::widen(asked[n].gates[3]);
+      const Real before = !kHoldsSums && asked[n].begins ? c0 : cuda::widen(asked[n].before);
+      Real dy = cuda::widen(asked[n].dy);
       const bool holds = place < end && is_own && (kPlain || rows.holds(t, b));
-      T dc_in = dc;
+      Real dc_in = dc;
       if (has_more && holds) {
         const Offset here = walk.entry(place, 1);
         if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
-        if (cell.dh_all) dy += cell.dh_all[here];
-        if (cell.dc_all) dc_in += static_cast<const T*>(cell.dc_all)[here];
+        if (cell.dh_all) dy += cuda::widen(cell.dh_all[here]);
+        if (cell.dc_all) dc_in += cell.read_cell(cell.dc_all, here);
       }
-      T sums[kOutputs * kRows] = {};
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        if (r > 0) read_row(n % 2, r, operands);
-#pragma unroll
-        for (int k = 0; k < kPieces; ++k) {
-#pragma unroll
-          for (int e = 0; e < kSize; ++e) {
-#pragma unroll
-            for (int to = 0; to < kOutputs; ++to) {
-              sums[to * kRows + r] += weights[to][k * kSize + e] * operands[k].entries[e];
-            }
-          }
-        }
-      }
-      const T squashed = a.gate(fma(f, before, i * g), true);
-      const T to_cell = o * a.slope_of(squashed, true);
-      T factors[kRows];  // of this thread's gates
+      product.multiply(gradients[n % 2]);
+      const Real squashed = a.flat_squash(fma(f, before, i * g));
+      const Real to_cell = o * a.slope_of(squashed, true);
+      Real factors[kRows];  // of this thread's gates
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         const int gate = first_gate + k;
-        const T value = gate == 0 ? i : gate == 1 ? f : gate == 2 ? g : o;
-        const T beside = gate == 0 ? g : gate == 1 ? before : gate == 2 ? i : squashed;
+        const Real value = gate == 0 ? i : gate == 1 ? f : gate == 2 ? g : o;
+        const Real beside = gate == 0 ? g : gate == 1 ? before : gate == 2 ? i : squashed;
         factors[k] = beside * a.slope_of(value, gate == 2);
       }
 #pragma unroll
@@ -138,8 +117,7 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       }
       ask(place + kAhead, kAhead + 1, asked[n]);
       walk.go_on();
-      share_sums<kLanes, kOutputs * kRows>(sums);
-      T dh = carried + sums[0];
+      Real dh = carried + product.finish();
       if constexpr (!kPlain) {
         if (was_reset) reset_dh += dh, dh = 0;
         was_reset = false;
@@ -149,10 +127,10 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
         carried = dh;
         break;
       }
-      T dm = dh + dy, dcell = 0, keep_c = 0;
+      Real dm = dh + dy, dcell = 0, keep_c = 0;
       if constexpr (!kPlain) {
         if (holds) {
-          const T keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
+          const Real keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
           keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
           carried = keep_h * dm, dm = (1 - keep_h) * dm;
         } else {
@@ -163,9 +141,9 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         const int gate = first_gate + k;
-        dz[k] = holds ? (gate == 3 ? dm : dcell) * factors[k] : T(0);
-        gradients[1 - n % 2][at.row][unit * 4 + gate] = dz[k];
+        dz[k] = holds ? cuda::narrow<T>((gate == 3 ? dm : dcell) * factors[k]) : T{};
       }
+      put_gradients(dz, &gradients[1 - n % 2][at.row][unit * 4 + first_gate]);
       exists = is_own && (kPlain || rows.has_row(t, b));
       if (holds) {
         dc = kPlain ? dcell * f : fma(dcell, f, keep_c * dc_in);
@@ -175,7 +153,7 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
         }
       }
       __syncthreads();
-      read_row(1 - n % 2, 0, operands);
+      product.ask(gradients[1 - n % 2]);
     }
   }
   if (!is_own || !at.is_first()) return;
@@ -184,8 +162,8 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   } else {
     carried += reset_dh, dc += reset_dc;
   }
-  if (ends.dh_last) ends.dh_last[index] = carried;
-  if (ends.dc_last) ends.dc_last[index] = dc;
+  write_end<T>(ends.dh_last, ends.wide_h, index, carried);
+  write_end<T>(ends.dc_last, ends.wide, index, dc);
 }
 
 }  // namespace warpalign::detail::recurrent

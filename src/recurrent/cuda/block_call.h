@@ -6,19 +6,21 @@
 
 namespace warpalign::detail::recurrent {
 
-// The most units whose R the registers of a block hold; 0: the type has no such sweeps.
+// The most units whose R the registers of a block hold.
 template <class T>
-constexpr int kMostBlockHidden = sizeof(T) == 4   ? 96
-                                 : sizeof(T) == 8 ? 64
-                                                  : 0;
+constexpr int kMostBlockHidden = sizeof(T) == 2   ? 128
+                                 : sizeof(T) == 4 ? 96
+                                                  : 64;
 
 // Blocks of a small sweep, or of a step's kernel, that a multiprocessor works on at once.
 constexpr int kBlocksOfMultiprocessor = 2;
 
-// Whether a layer sweeps in single blocks: all calls do whose layers are so small.
+// Whether a layer sweeps in single blocks on the current device: all calls do whose layers are so small.
 template <class T>
 bool sweeps_in_blocks(const LstmProblem& p) {
-  return p.hidden <= kMostBlockHidden<T> && !p.layer_norm && p.projection == 0;
+  constexpr int kFirstMajor = 8;  // with matrix instructions for 16-bit types
+  if (p.hidden > kMostBlockHidden<T> || p.layer_norm || p.projection > 0) return false;
+  return sizeof(T) > 2 || major_of_device() >= kFirstMajor;
 }
 
 template <class T>

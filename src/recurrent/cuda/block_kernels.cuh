@@ -11,14 +11,16 @@ namespace warpalign::detail::recurrent {
 constexpr int kFewRows = 1, kManyRows = 4;
 
 // By depth / 32 - 1, whether rows are many, and whether calls have options.
-constexpr const char* kBlockNames[3][2][2] = {
+constexpr const char* kBlockNames[4][2][2] = {
     {{"block of 32", "block of 32, options"}, {"rows of 32", "rows of 32, options"}},
     {{"block of 64", "block of 64, options"}, {"rows of 64", "rows of 64, options"}},
-    {{"block of 96", "block of 96, options"}, {"rows of 96", "rows of 96, options"}}};
-constexpr const char* kBlockNamesBack[3][2][2] = {
+    {{"block of 96", "block of 96, options"}, {"rows of 96", "rows of 96, options"}},
+    {{"block of 128", "block of 128, options"}, {"rows of 128", "rows of 128, options"}}};
+constexpr const char* kBlockNamesBack[4][2][2] = {
     {{"block of 32 back", "block of 32 back, options"}, {"rows of 32 back", "rows of 32 back, options"}},
     {{"block of 64 back", "block of 64 back, options"}, {"rows of 64 back", "rows of 64 back, options"}},
-    {{"block of 96 back", "block of 96 back, options"}, {"rows of 96 back", "rows of 96 back, options"}}};
+    {{"block of 96 back", "block of 96 back, options"}, {"rows of 96 back", "rows of 96 back, options"}},
+    {{"block of 128 back", "block of 128 back, options"}, {"rows of 128 back", "rows of 128 back, options"}}};
 
 template <class T, int kDepth, int kRows, bool kPlain>
 inline const cuda::Kernel kBlockForward{kKernels, kBlockNames[kDepth / 32 - 1][kRows == kManyRows][!kPlain],
@@ -41,7 +43,10 @@ const BlockKernel<T, Ends>& block_kernel(bool is_plain) {
 }
 template <class T, template <class> class Ends, int kRows>
 const BlockKernel<T, Ends>& block_kernel(const LstmProblem& p) {
-  if constexpr (sizeof(T) == 4) {
+  if constexpr (sizeof(T) == 2) {
+    if (p.hidden > 96) return block_kernel<T, Ends, 128, kRows>(is_plain(p));
+  }
+  if constexpr (sizeof(T) <= 4) {
     if (p.hidden > 64) return block_kernel<T, Ends, 96, kRows>(is_plain(p));
   }
   if (p.hidden > 32) return block_kernel<T, Ends, 64, kRows>(is_plain(p));
@@ -55,15 +60,18 @@ inline int block_threads(const LstmProblem& p) {
 }
 
 // Whether a block has many rows: where blocks of few would be too many to run at once.
-inline bool has_many_rows(const Queue& queue, const LstmProblem& p) {
+template <class T>
+bool has_many_rows(const Queue& queue, const LstmProblem& p) {
   const int count = cuda::attribute(cudaDevAttrMultiProcessorCount, queue.execution().cuda_device);
-  return static_cast<Offset>(p.batch) * directions_of(p) > kBlocksOfMultiprocessor * count;
+  const bool is_alone = sizeof(T) == 2 && p.hidden >= kUnitsOfLoneBlocks;
+  const int most = is_alone ? 1 : kBlocksOfMultiprocessor;
+  return static_cast<Offset>(p.batch) * directions_of(p) > most * count;
 }
 
 template <class T, template <class> class Ends>
 void launch_blocks(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
                    const Ends<T> (&ends)[2], Places places) {
-  const bool many = has_many_rows(queue, p);
+  const bool many = has_many_rows<T>(queue, p);
   const int slices = cuda::div_up(p.batch, many ? kManyRows : kFewRows);
   const BlockParams<T, Ends> params{{cells[0], cells[1]}, {ends[0], ends[1]}, slices, places};
   queue.launch(many ? block_kernel<T, Ends, kManyRows>(p) : block_kernel<T, Ends, kFewRows>(p),

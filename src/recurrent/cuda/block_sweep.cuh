@@ -1,10 +1,9 @@
-// Whole sweeps in one launch, of layers so small that one block holds R in its registers: float32 and
-// float64. Blocks share the rows of the batch and never meet, so that nothing travels between them.
+// Whole sweeps in one launch, of layers so small that one block holds R in its registers. Blocks share the
+// rows of the batch and never meet, so that nothing travels between them.
 //
-// A unit has four neighbouring threads. Forward each thread multiplies a quarter of the depth, H, for the
-// four gates of the unit. Backward the depth is the 4H gates, and the 16 threads of four units share it: each
-// thread has the four gates of every 16th unit. Then the threads exchange their sums, in one order for any
-// number of rows. So a row has the same bits in every batch.
+// A unit has four neighbouring threads. Products are by multiply-adds (block_lanes.cuh), or on the matrix
+// units (block_units.cuh). Each has one order of sums for any number of rows, so that a row has the same bits
+// in every batch.
 #pragma once
 
 #include "cuda/warp.cuh"
@@ -16,26 +15,47 @@ namespace warpalign::detail::recurrent {
 constexpr int kUnitThreads = 4;
 // Blocks of a multiprocessor: kernels leave registers for so many.
 template <class T, int kDepth>
-constexpr int kBlocksAtOnce = sizeof(T) == 4 ? 128 / kDepth : 1;
+constexpr int kBlocksAtOnce = sizeof(T) <= 4 ? 128 / kDepth : 1;
 constexpr int kBlockRowPad = 8;  // elements behind a row in shared memory: keeps banks apart
 
 // Where a direction's sweep takes its states from, and where it leaves them. Rows of h lie h_stride elements
-// apart, rows of c and of all that is left H elements.
+// apart, rows of c and of all that is left H elements. wide: c is of Sum<T>, and not of T.
 template <class T>
 struct ForwardEnds {
-  const T *h, *c;    // before the first step; null: 0
-  const T *h0, *c0;  // where a reset begins again; null: 0
-  T *h_last, *c_last;
+  const T* h;  // before the first step; null: 0
+  const void* c;
+  const T* h0;  // where a reset begins again; null: 0
+  const void* c0;
+  T* h_last;
+  void* c_last;
   int h_stride;
+  bool wide;
 };
 // The same of gradients. dh0, dc0: what resets have handed to the first states is added to it.
 template <class T>
 struct BackwardEnds {
-  const T *dh, *dc;  // behind the last step; null: 0
-  const T* c0;       // c before the first step; null: 0
-  T *dh_last, *dc_last;
-  T *dh0, *dc0;  // null: dh_last and dc_last get the sums
+  const void *dh, *dc;  // behind the last step; null: 0
+  const void* c0;       // c before the first step; null: 0
+  void *dh_last, *dc_last;
+  Sum<T>*dh0, *dc0;  // null: dh_last and dc_last get the sums
+  bool wide_h, wide;
 };
+// Entries of such arrays; of none 0.
+template <class T>
+__device__ __forceinline__ Sum<T> read_end(const void* states, bool wide, Offset index) {
+  if (!states) return 0;
+  if (sizeof(T) == 2 && wide) return static_cast<const Sum<T>*>(states)[index];
+  return cuda::widen(static_cast<const T*>(states)[index]);
+}
+template <class T>
+__device__ __forceinline__ void write_end(void* states, bool wide, Offset index, Sum<T> v) {
+  if (!states) return;
+  if (sizeof(T) == 2 && wide) {
+    static_cast<Sum<T>*>(states)[index] = v;
+  } else {
+    static_cast<T*>(states)[index] = cuda::narrow<T>(v);
+  }
+}
 
 template <class T, template <class> class Ends>
 struct BlockParams {
@@ -106,24 +126,5 @@ class BlockWalk {
   Offset other_stride_;
   Offset entry_ = 0, other_ = 0, step_ = 0, other_step_ = 0;
 };
-
-// Sums over kLanes neighbouring lanes: lanes hand on halves of the sums, until each has one. Lanes with the
-// upper half of the sums are those with the bit kLanes / 2. Where sums are few, all lanes get the last one.
-template <int kLanes, int kCount, class Real, int kAll>
-__device__ __forceinline__ void share_sums(Real (&sums)[kAll]) {
-  constexpr int kHalf = kLanes / 2;
-  const bool is_upper = threadIdx.x & kHalf;
-  if constexpr (kCount > 1) {
-#pragma unroll
-    for (int k = 0; k < kCount / 2; ++k) {
-      const Real sent = is_upper ? sums[k] : sums[k + kCount / 2];
-      const Real kept = is_upper ? sums[k + kCount / 2] : sums[k];
-      sums[k] = kept + cuda::shuffle_xor(sent, kHalf);
-    }
-  } else {
-    sums[0] += cuda::shuffle_xor(sums[0], kHalf);
-  }
-  if constexpr (kHalf > 1) share_sums<kHalf, (kCount > 1 ? kCount / 2 : 1)>(sums);
-}
 
 }  // namespace warpalign::detail::recurrent

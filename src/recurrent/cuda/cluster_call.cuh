@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/cluster_launch.h"
+#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/cluster_backward.cuh"
 #include "recurrent/cuda/cluster_backward_float32.cuh"
 #include "recurrent/cuda/cluster_forward.cuh"
@@ -131,7 +132,8 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
 template <class T>
 const std::uint8_t* take_kept(const LstmProblem& p, Offset rows, Arena& arena) {
   const bool may_be_on_clusters = sizeof(T) == 2 && !p.layer_norm && p.projection == 0 &&
-                                  p.hidden % kWarpUnits == 0 && p.hidden <= kMostRanks * kBlockUnits;
+                                  p.hidden % kWarpUnits == 0 && p.hidden > kMostBlockHidden<T> &&
+                                  p.hidden <= kMostRanks * kBlockUnits;
   return take_if<std::uint8_t>(may_be_on_clusters && draws_zoneout(p), arena, rows * p.hidden / kWarpUnits);
 }
 

@@ -212,7 +212,7 @@ class ForwardCall {
   [[nodiscard]] bool keeps_h(int layer) const {
     if (!is_last(p_, layer)) return layer < p_.layers;
     const bool by_products = p_.projection > 0 && may_take_products<T>(p_);
-    return !out_.y && (may_be_resident<T>(p_) || by_products);
+    return !out_.y && ((may_be_resident<T>(p_) && !in_blocks_) || by_products);
   }
 
   // Layer `layer` in direction d.
@@ -294,19 +294,26 @@ class ForwardCall {
       const CudaCell<T>& cell = params.cell[d];
       const std::size_t first =
           (static_cast<std::size_t>(layer) * directions_of(p_) + d) * s.batch * s.hidden;
-      const T *const h0 = part_of<T>(p_.h0, first), *const c0 = part_of<T>(p_.c0, first);
-      ends[d] = {h0, c0, h0, c0, part_of<T>(out_.h_n, first), part_of<T>(out_.c_n, first), p_.hidden};
+      const T* const h0 = part_of<T>(p_.h0, first);
+      const void* const c0 = bytes_at(p_.c0, first, size_of(p_.cell_dtype));
+      ends[d] = {h0,
+                 c0,
+                 h0,
+                 c0,
+                 part_of<T>(out_.h_n, first),
+                 bytes_at(out_.c_n, first, size_of(p_.cell_dtype)),
+                 p_.hidden,
+                 cell.wide_cells};
       if (takes_ends()) continue;
-      ends[d] = {cell.h[0], cell.c, cell.h0, cell.c0, cell.h[places.end % 2], cell.c, cell.output_stride};
+      T* const h_last = cell.h[places.end % 2];
+      ends[d] = {cell.h[0], cell.c, cell.h0, cell.c0, h_last, cell.c, cell.output_stride, true};
     }
     BlockSweeps<T>::forward(queue, p_, params.cell, ends, places);
   }
 
   void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
     const int directions = directions_of(p_);
-    if constexpr (kMostBlockHidden<T> != 0) {
-      if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
-    }
+    if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
     if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
     if (run_on_clusters(queue, p_, *plan_, params, false, places)) return;
     if (chunk_ == 0 && run_resident(queue, p_, params, false, directions_at_once(p_))) return;

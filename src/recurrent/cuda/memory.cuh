@@ -166,12 +166,16 @@ inline bool is_plain(const LstmProblem& p) {
   return has_every_row(p) && p.zoneout_hidden == 0 && p.zoneout_cell == 0;
 }
 
+// The current device's compute capability, without the part behind the point; 0: it is not known.
+inline int major_of_device() {
+  int device = 0;
+  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 0;
+  return cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
+}
 // Whether the current device has programmatic launches.
 inline bool knows_programmatic_launches() {
   constexpr int kFirstMajor = 9;
-  int device = 0;
-  return cuda::to_status(cudaGetDevice(&device)).ok() &&
-         cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) >= kFirstMajor;
+  return major_of_device() >= kFirstMajor;
 }
 
 // The launches of a call. After the first one that fails nothing is enqueued.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/resident_call.cuh"
 
@@ -15,7 +16,7 @@ template <class T>
 int steps_of_two_layers(Queue& queue, const LstmProblem& p, bool backward) {
   const bool is_left_out = p.layers < 2 || p.bidirectional || p.row_starts || p.resets || p.recompute ||
                            p.batch == 0 || p.steps < kStepsOfTwoLayers || queue.execution().batch_invariant;
-  if (is_left_out || plan_clusters<T>(p, backward).kernel) return 0;
+  if (is_left_out || sweeps_in_blocks<T>(p) || plan_clusters<T>(p, backward).kernel) return 0;
   int groups = 0, groups_in_turn = 0;
   const ResidentWay<T> way = resident_way<T>(queue, p, backward, {2, 2}, &groups);
   if (!way.kernel || !resident_way<T>(queue, p, backward, {1, 1}, &groups_in_turn).kernel) return 0;

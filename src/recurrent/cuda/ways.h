@@ -11,6 +11,10 @@ constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8, kTiles
 // Two layers sweep side by side where a group then has so many of them at most, from so many steps on.
 constexpr int kTilesOfTwoLayers = 6, kStepsOfTwoLayers = 64;
 
+// Single blocks on the matrix units get several rows from so many units on as soon as a multiprocessor would
+// have two blocks.
+constexpr int kUnitsOfLoneBlocks = 33;
+
 // The fewest rows of a batch whose steps are products of the front end's and a kernel. From so many units of
 // all rows on, for each multiprocessor, they are taken in layers with a projection, in float32 and in
 // float64; the larger number where float32 products are not those of TF32.

@@ -1,4 +1,4 @@
-// The LSTM's CUDA path where one block holds R and some rows of the batch: float32 and float64.
+// The LSTM's CUDA path where one block holds R and some rows of the batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,12 @@ class RecurrentBlocksCuda : public RecurrentCuda {
   void TearDown() override { simt::device = {}; }
 #endif
 
-  static double tolerance_of(DType dtype) { return dtype == DType::kFloat32 ? 2e-6 : kFloat64Tolerance; }
+  // Of a few steps of numbers around 1.
+  static double tolerance_of(DType dtype) {
+    if (dtype == DType::kFloat16) return 0x1p-8;
+    if (dtype == DType::kBFloat16) return 0x1p-5;
+    return dtype == DType::kFloat32 ? 2e-6 : kFloat64Tolerance;
+  }
 
   // So many rows that a block has several.
   static int many_rows() {
@@ -47,7 +52,16 @@ TEST_F(RecurrentBlocksCuda, Sizes) {
                {2, 2, 65, false, true, DType::kFloat32, "block of 96"},
                {6, 1, 96, false, false, DType::kFloat32, "block of 96"},
                {5, 2, 31, true, false, DType::kFloat64, "block of 32"},
-               {4, 2, 64, false, false, DType::kFloat64, "block of 64"}};
+               {4, 2, 64, false, false, DType::kFloat64, "block of 64"},
+               {1, 1, 1, false, false, DType::kFloat16, "block of 32"},
+               {7, 3, 7, true, false, DType::kFloat16, "block of 32"},
+               {5, 2, 32, false, true, DType::kBFloat16, "block of 32"},
+               {6, 1, 33, true, false, DType::kFloat16, "block of 64"},
+               {5, 2, 64, false, false, DType::kBFloat16, "block of 64"},
+               {3, 2, 67, false, false, DType::kFloat16, "block of 96"},
+               {6, 1, 96, true, false, DType::kFloat16, "block of 96"},
+               {3, 2, 97, false, false, DType::kBFloat16, "block of 128"},
+               {6, 1, 128, false, false, DType::kFloat16, "block of 128"}};
   for (const auto& c : cases) {
     SCOPED_TRACE(testing::Message() << c.steps << " " << c.batch << " " << c.hidden);
     Lstm p = plain(c.steps, c.batch, 9, c.hidden);
@@ -74,11 +88,11 @@ TEST_F(RecurrentBlocksCuda, ARowsBitsDependOnNoOtherRow) {
     int hidden;
     DType dtype;
     const char* kernel;
-  } cases[] = {{24, DType::kFloat32, "rows of 32"},
-               {52, DType::kFloat32, "rows of 64"},
-               {71, DType::kFloat32, "rows of 96"},
-               {20, DType::kFloat64, "rows of 32"},
-               {36, DType::kFloat64, "rows of 64"}};
+  } cases[] = {{24, DType::kFloat32, "rows of 32"},  {52, DType::kFloat32, "rows of 64"},
+               {71, DType::kFloat32, "rows of 96"},  {20, DType::kFloat64, "rows of 32"},
+               {36, DType::kFloat64, "rows of 64"},  {24, DType::kFloat16, "rows of 32"},
+               {52, DType::kBFloat16, "rows of 64"}, {71, DType::kFloat16, "rows of 96"},
+               {116, DType::kFloat16, "rows of 128"}};
   for (const bool has_options : {false, true}) {
     for (const auto& c : cases) {
       SCOPED_TRACE(testing::Message() << c.hidden << " " << has_options);
@@ -131,22 +145,50 @@ TEST_F(RecurrentBlocksCuda, ARowsBitsDependOnNoOtherRow) {
 TEST_F(RecurrentBlocksCuda, LengthsChangeNoBit) {
   Execution execution = Execution::cuda(0, nullptr);
   execution.batch_invariant = true;
-  Lstm p = plain(6, 5, 4, 44);
-  p.bidirectional = true;
-  LstmCase given(p, DType::kFloat32, 73, .5);
-  const LstmRun plain_run = CudaRunner(given, execution).run();
-  given.problem.lengths = {6, 6, 6, 6, 6};
-  const LstmRun full = CudaRunner(given, execution).run();
-  EXPECT_EQ(full.out.y, plain_run.out.y);
-  EXPECT_EQ(full.gradients.x, plain_run.gradients.x);
-  given.problem.lengths = {6, 4, 4, 1, 0};
-  const LstmRun padded = CudaRunner(given, execution).run();
-  given.packed = true;
-  const LstmRun packed = CudaRunner(given, execution).run();
-  EXPECT_EQ(packed.out.y, padded.out.y);
-  EXPECT_EQ(packed.gradients.x, padded.gradients.x);
-  EXPECT_EQ(packed.gradients.h0, padded.gradients.h0);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    Lstm p = plain(6, 5, 4, 44);
+    p.bidirectional = true;
+    LstmCase given(p, dtype, 73, .5);
+    const LstmRun plain_run = CudaRunner(given, execution).run();
+    given.problem.lengths = {6, 6, 6, 6, 6};
+    const LstmRun full = CudaRunner(given, execution).run();
+    EXPECT_EQ(full.out.y, plain_run.out.y);
+    EXPECT_EQ(full.gradients.x, plain_run.gradients.x);
+    given.problem.lengths = {6, 4, 4, 1, 0};
+    const LstmRun padded = CudaRunner(given, execution).run();
+    given.packed = true;
+    const LstmRun packed = CudaRunner(given, execution).run();
+    EXPECT_EQ(packed.out.y, padded.out.y);
+    EXPECT_EQ(packed.gradients.x, padded.gradients.x);
+    EXPECT_EQ(packed.gradients.h0, padded.gradients.h0);
+  }
 }
+
+// c, and the gradient by it, in the type itself and in float32.
+TEST_F(RecurrentBlocksCuda, CellsOfBothTypes) {
+  for (const DType cell_dtype : {DType::kFloat16, DType::kFloat32}) {
+    Lstm p = plain(5, 3, 4, 20);
+    p.lengths = {5, 0, 3};
+    p.resets.assign(15, 0), p.resets[6] = p.resets[8] = 1;
+    LstmCase given(p, DType::kFloat16, 74, .5);
+    given.cell_dtype = cell_dtype;
+    given.inputs.c0 = rounded(cell_dtype, given.inputs.c0);
+    const LstmRun run = CudaRunner(given).run();
+    expect_close(given, run, tolerance_of(DType::kFloat16));
+    EXPECT_EQ(run.out.c_n == rounded(DType::kFloat16, run.out.c_n), cell_dtype == DType::kFloat16);
+  }
+}
+
+// A device before sm_80 has no products of matrices for these types.
+#if WARPALIGN_SIMT
+TEST_F(RecurrentBlocksCuda, WithoutMatrixInstructions) {
+  simt::device.compute_capability_major = 7;
+  const LstmCase given(plain(3, 2, 4, 20), DType::kFloat16, 75, .5);
+  const unsigned long long before = launches_of("block of 32");
+  expect_close(given, CudaRunner(given).run(), tolerance_of(DType::kFloat16));
+  EXPECT_EQ(launches_of("block of 32"), before);
+}
+#endif
 
 }  // namespace
 }  // namespace warpalign::test

@@ -13,7 +13,7 @@ class Devices : public ::testing::Test {
   void TearDown() override { simt::device = {}; }
 
   static void check() {
-    reference::Lstm p = plain(3, 5, 12, 64);
+    reference::Lstm p = plain(3, 5, 12, 132);
     p.bidirectional = true;
     check(p);
   }
@@ -60,14 +60,14 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     const char* kernel;
     bool resets = false;
     DType dtype = DType::kFloat16;
-  } cases[] = {{9, 64, false, "clusters of up to 8"},
-               {9, 64, true, "clusters of up to 8, lengths"},
-               {9, 64, true, "clusters of up to 8, options", true},
+  } cases[] = {{9, 132, false, "clusters of up to 8"},
+               {9, 132, true, "clusters of up to 8, lengths"},
+               {9, 132, true, "clusters of up to 8, options", true},
                {9, 260, false, "clusters of up to 16"},
                {9, 260, true, "clusters of up to 16, lengths"},
                {9, 260, true, "clusters of up to 16, options", true},
-               {8, 68, false, "grid"},  // rows are no whole 16 bytes
-               {8, 68, true, "grid, options"},
+               {8, 140, false, "grid"},  // rows are no whole 16 bytes
+               {8, 140, true, "grid, options"},
                {9, 516, false, "grid"},
                {9, 128, false, "clusters of up to 4", false, DType::kFloat32},
                {9, 132, false, "step, cell", false, DType::kFloat32},
@@ -76,6 +76,8 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
                {7, 96, false, "block of 96", false, DType::kFloat32},
                {9, 64, true, "block of 64, options", false, DType::kFloat32},
                {9, 64, true, "block of 64, options", true, DType::kFloat32},
+               {8, 128, false, "block of 128"},
+               {9, 97, true, "block of 128, options"},
                {7, 64, false, "step, cell"}};
   simt::device.multiprocessors = 40;
   for (const auto& c : cases) {
@@ -166,9 +168,10 @@ TEST_F(Devices, LayersAtOnce) {
     int steps, batch, hidden, layers, projection, streams;
     bool has_options;
     std::vector<int> lengths;  // of rows that end in, between, before and behind chunks of 18 steps
-  } cases[] = {{DType::kFloat16, 40, 2, 24, 2, 0, 3, false, {}},
-               {DType::kFloat16, 37, 3, 16, 3, 0, 3, true, {37, 35, 33}},
-               {DType::kFloat16, 37, 11, 16, 3, 0, 3, false, {18, 0, 17, 37, 19, 1, 36, 5, 18, 35, 20}},
+  } cases[] = {{DType::kFloat16, 40, 2, 132, 2, 0, 3, false, {}},
+               {DType::kFloat16, 37, 3, 132, 3, 0, 3, true, {37, 35, 33}},
+               {DType::kFloat16, 37, 11, 132, 3, 0, 3, false, {18, 0, 17, 37, 19, 1, 36, 5, 18, 35, 20}},
+               {DType::kFloat16, 120, 2, 24, 2, 0, 2, true, {120, 33}},
                {DType::kFloat32, 120, 2, 24, 2, 0, 2, false, {}},
                {DType::kFloat32, 40, 2, 12, 2, 5, 1, true, {40, 38}}};
   unsigned seed = 30;

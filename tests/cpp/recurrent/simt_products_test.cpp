@@ -74,7 +74,7 @@ TEST_F(RecurrentProductsCuda, StepsByProducts) {
                              : dtype == DType::kFloat32 ? 5e-6
                                                         : kFloat64Tolerance;
     const int batch = dtype == DType::kFloat16 ? 70 : 130;
-    Lstm p = plain(4, batch, 6, dtype == DType::kFloat16 ? 20 : 100);
+    Lstm p = plain(4, batch, 6, dtype == DType::kFloat16 ? 132 : 100);
     p.bidirectional = true;
     if (ragged) {
       for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 5);
@@ -136,7 +136,7 @@ TEST_F(RecurrentProductsCuda, LayersAtOnceByProducts) {
   for (const DType dtype : {DType::kFloat16, DType::kFloat64}) {
     SCOPED_TRACE(static_cast<int>(dtype));
     simt::device.multiprocessors = 1;
-    Lstm p = plain(37, 66, 6, dtype == DType::kFloat64 ? 68 : 20);  // wider than single blocks
+    Lstm p = plain(37, 66, 6, dtype == DType::kFloat64 ? 68 : 132);  // wider than single blocks
     p.layers = 2;
     const LstmCase given(p, dtype, 23, .5);
     Lent lent;
@@ -182,7 +182,7 @@ TEST_F(RecurrentProductsCuda, ProductsAreLent) {
 // The device refuses clusters after the host has asked whether they fit, as it may where others share it. The
 // same call goes on with a sweep of the whole grid, or with a launch per step.
 TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
-  Lstm p = plain(5, 9, 8, 64);
+  Lstm p = plain(5, 9, 8, 132);
   p.bidirectional = true, p.layers = 2;
   const LstmCase given(p, DType::kFloat16, 6, .5);
   for (const bool backward : {false, true}) {

@@ -55,13 +55,15 @@ def test_both_devices_agree(cuda: torch.device, name: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
-def test_layers_at_once(cuda: torch.device, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("hidden", "dtype"), [(40, torch.float64), (40, torch.float16), (136, torch.float16)]
+)
+def test_layers_at_once(cuda: torch.device, hidden: int, dtype: torch.dtype) -> None:
     """Stacks of enough steps run on streams of their own: eager, in a graph, and beside a busy stream."""
     torch.manual_seed(1)
-    module = LSTM(13, 40, 4, dtype=dtype, return_all_states=True, batch_invariant=True).eval()
+    module = LSTM(13, hidden, 4, dtype=dtype, return_all_states=True, batch_invariant=True).eval()
     x, lengths = torch.randn(70, 5, 13).to(dtype), torch.tensor([70, 0, 33, 69, 12])
-    hx = torch.randn(4, 5, 40).to(dtype), torch.randn(4, 5, 40).to(dtype)
+    hx = torch.randn(4, 5, hidden).to(dtype), torch.randn(4, 5, hidden).to(dtype)
     expected = results_of(module.double(), x.double(), tuple(s.double() for s in hx), lengths=lengths)  # type: ignore[arg-type]
     theirs = module.to(dtype).to(cuda)
     of_device = x.to(cuda), (hx[0].to(cuda), hx[1].to(cuda))
@@ -199,7 +201,7 @@ def test_masks_are_the_cpus(cuda: torch.device) -> None:
         (10, 33, 64, 256),
         (10, 40, 32, 768),  # clusters that share units
         (6, 456, 32, 512),  # a product for each step
-        (20, 300, 16, 90),  # in float32 single blocks of four rows
+        (20, 300, 16, 90),  # single blocks of four rows
     ],
 )
 @pytest.mark.parametrize("normalised", [False, True])
@@ -317,7 +319,7 @@ def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
 
 @pytest.mark.parametrize(
     ("hidden", "projection", "dtype"),
-    [(40, 0, torch.bfloat16), (272, 136, torch.bfloat16), (72, 0, torch.float32)],
+    [(40, 0, torch.bfloat16), (136, 0, torch.bfloat16), (272, 136, torch.bfloat16), (72, 0, torch.float32)],
 )
 def test_a_row_has_its_bits_in_every_batch(
     cuda: torch.device, hidden: int, projection: int, dtype: torch.dtype

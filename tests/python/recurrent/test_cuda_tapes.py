@@ -45,7 +45,7 @@ def results_of(module: LSTM, x: Tensor, **given: Any) -> list[Tensor]:
     return [t.detach().double().cpu() for t in (y, h_n, c_n, *gradients)]
 
 
-@pytest.mark.parametrize("hidden", [64, 512])
+@pytest.mark.parametrize("hidden", [64, 136, 512])
 def test_lengths_and_both_directions(cuda: torch.device, hidden: int) -> None:
     """Against the CPU path in float64."""
     torch.manual_seed(1)
@@ -83,7 +83,7 @@ def test_memory_and_graphs(cuda: torch.device) -> None:
     assert own_peak(module, x, factor) <= 6 * factor.nbytes  # of them 5 in the tape: h is y
 
 
-@pytest.mark.parametrize("hidden", [64, 520])
+@pytest.mark.parametrize("hidden", [64, 136, 520])
 @pytest.mark.parametrize("given", ["all steps", "lengths", "masks", "layer norm", "both directions"])
 def test_recompute(cuda: torch.device, hidden: int, given: str) -> None:
     """Against float64, and beside the same module with a tape. 520 units are more than clusters have."""
