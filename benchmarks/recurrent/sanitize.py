@@ -87,6 +87,7 @@ RANDOM_CASES = [
         for dtype in _DTYPES[2:]
         for hidden in (132, 260)
     ),
+    *(Size(3, 9, 5, 21, dtype=dtype, options="zoneout") for dtype in _DTYPES),
 ]
 # One step without gradients, as streams take it.
 SINGLE_STEPS = [

@@ -296,6 +296,7 @@ class BackwardCall {
       if (takes_ends()) continue;
       ends[d] = {cell.dh, cell.dc, cell.c0, cell.dh, cell.dc, cell.dh0, cell.dc0, true, true};
     }
+    for (int d = 0; d < directions_of(p_); ++d) draw_kept(queue, params.cell[d], true, places);
     BlockSweeps<T>::backward(queue, p_, params.cell, ends, places);
   }
 

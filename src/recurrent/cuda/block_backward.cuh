@@ -34,7 +34,6 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   const BlockPlace<kRows> at(p.slices);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const BackwardEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
-  const auto rows = rows_of<kPlain>(cell.at);
   const int hidden = cell.hidden, b = at.b, unit = at.unit, begin = p.places.begin, end = p.places.end;
   const bool has_unit = unit < hidden, is_own = has_unit && b < cell.at.batch;
   const Offset index = static_cast<Offset>(b) * hidden + unit;
@@ -50,26 +49,33 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   bool was_reset = false;
   __syncthreads();
 
-  BlockWalk<kPlain> walk(cell, begin - 1, true, b, unit, cell.dy_stride);  // at the step before
+  BlockWalk walk(cell, begin - 1, true, b, unit, cell.dy_stride);  // at the step before
+  Offset last_row = 0;                                             // the same with options
   const int first_gate = at.part * kRows % 4;
   const bool has_more = cell.dh_all || cell.dc_all || cell.dropout.factor != 0;
   struct Asked {
     T gates[4], before, dy;  // c of the step before
     bool begins;             // that is c0, which T may not hold
+    AskedOptions options;
   };
   Asked asked[kAhead] = {};
   const auto ask = [&](int place, int ahead, Asked& to) {
     if (place >= end || !is_own) return;
     const int t = cell.step_back_at(place), last = cell.reverse ? t + 1 : t - 1;
-    if (!kPlain && !rows.holds(t, b)) return;
-    const T* const from = cell.gates + (4 * walk.entry(place, ahead) - 3 * unit);
+    if constexpr (!kPlain) {
+      to.options = asked_options(cell, t, b, unit);
+      if (!to.options.holds) return;
+    }
+    const Offset row = to.options.row;
+    const T* const from = cell.gates + 4 * (kPlain ? walk.entry(ahead) : row * hidden + unit) - 3 * unit;
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) to.gates[gate] = from[static_cast<Offset>(gate) * hidden];
-    if (cell.dy) to.dy = cell.dy[walk.other(place, ahead)];
-    const bool goes_on = kPlain ? place + 1 < rows.steps : rows.holds(last, b) && !rows.resets_at(t, b);
+    if (cell.dy) to.dy = cell.dy[kPlain ? walk.other(ahead) : row * cell.dy_stride + unit];
+    const bool goes_on = kPlain ? place + 1 < cell.at.steps : cell.at.holds(last, b) && !to.options.resets;
     to.begins = !goes_on;
     if constexpr (kHoldsSums) to.before = c0;
-    if (goes_on) to.before = cell.tape_c[walk.entry(place + 1, ahead + 1)];
+    if (!goes_on) return;
+    to.before = cell.tape_c[kPlain ? walk.entry(ahead + 1) : (cell.at.first(last) + b) * hidden + unit];
   };
 #pragma unroll
   for (int n = 0; n < kAhead; ++n) ask(begin + n, n + 1, asked[n]);
@@ -86,16 +92,17 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     for (int n = 0; n < kAhead; ++n) {
       const int place = first + n, t = cell.step_back_at(place);
       if (place > end) break;
-      const Offset entry = walk.entry(place - 1, 0);
+      const Offset entry = kPlain ? walk.entry(0) : last_row * hidden + unit;
       const Activation<T>& a = cell.activation;
       const Real i = cuda::widen(asked[n].gates[0]), f = cuda::widen(asked[n].gates[1]);
       const Real g = cuda::widen(asked[n].gates[2]), o = cuda::widen(asked[n].gates[3]);
       const Real before = !kHoldsSums && asked[n].begins ? c0 : cuda::widen(asked[n].before);
       Real dy = cuda::widen(asked[n].dy);
-      const bool holds = place < end && is_own && (kPlain || rows.holds(t, b));
+      [[maybe_unused]] const AskedOptions options = asked[n].options;
+      const bool holds = place < end && is_own && (kPlain || options.holds);
       Real dc_in = dc;
       if (has_more && holds) {
-        const Offset here = walk.entry(place, 1);
+        const Offset here = kPlain ? walk.entry(1) : options.row * hidden + unit;
         if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
         if (cell.dh_all) dy += cuda::widen(cell.dh_all[here]);
         if (cell.dc_all) dc_in += cell.read_cell(cell.dc_all, here);
@@ -116,11 +123,11 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
         if (exists) own_dz[4 * entry + static_cast<Offset>(k) * hidden] = dz[k];
       }
       ask(place + kAhead, kAhead + 1, asked[n]);
-      walk.go_on();
+      walk.go_on(), last_row = options.row;
       Real dh = carried + product.finish();
       if constexpr (!kPlain) {
-        if (was_reset) reset_dh += dh, dh = 0;
-        was_reset = false;
+        reset_dh += was_reset ? dh : Real(0), dh = was_reset ? Real(0) : dh;
+        was_reset = holds && options.resets;
       }
       carried = 0;
       if (place == end) {
@@ -129,13 +136,9 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       }
       Real dm = dh + dy, dcell = 0, keep_c = 0;
       if constexpr (!kPlain) {
-        if (holds) {
-          const Real keep_h = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
-          keep_c = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
-          carried = keep_h * dm, dm = (1 - keep_h) * dm;
-        } else {
-          carried = dh;
-        }
+        const KeptShares<Real> keep = kept_shares(cell, options.kept, unit % kKeptUnits);
+        keep_c = keep.c;
+        carried = holds ? keep.h * dm : dh, dm = (1 - keep.h) * dm;
       }
       dcell = fma(dm, to_cell, kPlain ? dc_in : (1 - keep_c) * dc_in);
 #pragma unroll
@@ -144,13 +147,12 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
         dz[k] = holds ? cuda::narrow<T>((gate == 3 ? dm : dcell) * factors[k]) : T{};
       }
       put_gradients(dz, &gradients[1 - n % 2][at.row][unit * 4 + first_gate]);
-      exists = is_own && (kPlain || rows.has_row(t, b));
-      if (holds) {
-        dc = kPlain ? dcell * f : fma(dcell, f, keep_c * dc_in);
-        if constexpr (!kPlain) {
-          was_reset = rows.resets_at(t, b);
-          if (was_reset) reset_dc += dc, dc = 0;
-        }
+      exists = is_own && (kPlain || options.exists);
+      if constexpr (kPlain) {
+        if (holds) dc = dcell * f;
+      } else {
+        const Real dc_before = holds ? fma(dcell, f, keep_c * dc_in) : dc;
+        reset_dc += was_reset ? dc_before : Real(0), dc = was_reset ? Real(0) : dc_before;
       }
       __syncthreads();
       product.ask(gradients[1 - n % 2]);

@@ -6,11 +6,13 @@
 
 namespace warpalign::detail::recurrent {
 
-// The most units whose R the registers of a block hold.
+// The most units whose R the registers of a block hold; and of calls with options, which need more of them.
 template <class T>
 constexpr int kMostBlockHidden = sizeof(T) == 2   ? 128
                                  : sizeof(T) == 4 ? 96
                                                   : 64;
+template <class T>
+constexpr int kMostBlockHiddenOfOptions = sizeof(T) <= 4 ? 96 : 64;
 
 // Blocks of a small sweep, or of a step's kernel, that a multiprocessor works on at once.
 constexpr int kBlocksOfMultiprocessor = 2;
@@ -19,7 +21,8 @@ constexpr int kBlocksOfMultiprocessor = 2;
 template <class T>
 bool sweeps_in_blocks(const LstmProblem& p) {
   constexpr int kFirstMajor = 8;  // with matrix instructions for 16-bit types
-  if (p.hidden > kMostBlockHidden<T> || p.layer_norm || p.projection > 0) return false;
+  const int most = is_plain(p) ? kMostBlockHidden<T> : kMostBlockHiddenOfOptions<T>;
+  if (p.hidden > most || p.layer_norm || p.projection > 0) return false;
   return sizeof(T) > 2 || major_of_device() >= kFirstMajor;
 }
 

@@ -33,13 +33,20 @@ inline const cuda::Kernel kBlockBackward{
 template <class T, template <class> class Ends>
 using BlockKernel = cuda::Kernel<BlockParams<T, Ends>>;
 
+template <class T, template <class> class Ends, int kDepth, int kRows, bool kPlain>
+const BlockKernel<T, Ends>& block_kernel() {
+  if constexpr (std::is_same_v<Ends<T>, ForwardEnds<T>>) {
+    return kBlockForward<T, kDepth, kRows, kPlain>;
+  } else {
+    return kBlockBackward<T, kDepth, kRows, kPlain>;
+  }
+}
 template <class T, template <class> class Ends, int kDepth, int kRows>
 const BlockKernel<T, Ends>& block_kernel(bool is_plain) {
-  if constexpr (std::is_same_v<Ends<T>, ForwardEnds<T>>) {
-    return is_plain ? kBlockForward<T, kDepth, kRows, true> : kBlockForward<T, kDepth, kRows, false>;
-  } else {
-    return is_plain ? kBlockBackward<T, kDepth, kRows, true> : kBlockBackward<T, kDepth, kRows, false>;
+  if constexpr (kDepth <= kMostBlockHiddenOfOptions<T>) {
+    if (!is_plain) return block_kernel<T, Ends, kDepth, kRows, false>();
   }
+  return block_kernel<T, Ends, kDepth, kRows, true>();
 }
 template <class T, template <class> class Ends, int kRows>
 const BlockKernel<T, Ends>& block_kernel(const LstmProblem& p) {

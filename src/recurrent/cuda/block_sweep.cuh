@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/warp.cuh"
+#include "recurrent/cuda/kept.cuh"
 #include "recurrent/cuda/params.cuh"
 #include "recurrent/cuda/tile.cuh"
 
@@ -82,49 +83,50 @@ struct BlockPlace {
   [[nodiscard]] __device__ __forceinline__ bool is_first() const { return part * kRows % kUnitThreads == 0; }
 };
 
-// Where a thread's unit is in arrays of rows, place after place. Plain rows lie at one distance, so that
-// nothing is multiplied.
-template <bool kPlain>
+// What options say about a step of a row, asked for ahead as its numbers are.
+struct AskedOptions {
+  bool exists = false, holds = false, resets = false;  // resets: before a step that the row has
+  unsigned kept = 0;                                   // zoneout's bits
+  Offset row = 0;                                      // in memory, where it exists
+};
+template <class T>
+__device__ __forceinline__ AskedOptions asked_options(const CudaCell<T>& cell, int t, int b, int unit) {
+  const StepRows& rows = cell.at;
+  AskedOptions asked;
+  asked.exists = rows.has_row(t, b);
+  if (!asked.exists) return asked;
+  asked.row = rows.first(t) + b, asked.holds = !rows.lengths || t < __ldg(rows.lengths + b);
+  if (!asked.holds) return asked;
+  asked.resets = rows.resets && __ldg(rows.resets + asked.row);
+  if (cell.kept && unit < cell.hidden) {
+    asked.kept = __ldg(cell.kept + asked.row * kept_words(cell.hidden) + unit / kKeptUnits);
+  }
+  return asked;
+}
+
+// Where a thread's unit is in arrays of rows, place after place, where all rows have all steps: rows lie at
+// one distance, so that nothing is multiplied.
 class BlockWalk {
  public:
   // other_stride: from row to row of an array whose rows have an entry of the unit at `unit`.
   template <class T>
   __device__ __forceinline__ BlockWalk(const CudaCell<T>& cell, int place, bool backward, int b, int unit,
-                                       Offset other_stride)
-      : rows_(rows_of<kPlain>(cell.at)),
-        b_(b),
-        unit_(unit),
-        hidden_(cell.hidden),
-        falls_(cell.reverse != backward),
-        other_stride_(other_stride) {
-    const Offset row = row_of(place), step = (falls_ ? -1 : 1) * static_cast<Offset>(rows_.batch);
-    if (!kPlain) return;
-    entry_ = row * hidden_ + unit, other_ = row * other_stride + unit;
-    step_ = step * hidden_, other_step_ = step * other_stride;
+                                       Offset other_stride) {
+    const bool falls = cell.reverse != backward;  // t, from place to place
+    const Offset batch = cell.at.batch, row = (falls ? cell.at.steps - 1 - place : place) * batch + b;
+    const Offset step = falls ? -batch : batch;
+    entry_ = row * cell.hidden + unit, other_ = row * other_stride + unit;
+    step_ = step * cell.hidden, other_step_ = step * other_stride;
   }
-  // Among rows of H entries, at a place `ahead` of this one; and in the other array.
-  [[nodiscard]] __device__ __forceinline__ Offset entry(int place, int ahead) const {
-    return kPlain ? entry_ + ahead * step_ : row_of(place) * hidden_ + unit_;
+  // Among rows of H entries, `ahead` places from here; and in the other array.
+  [[nodiscard]] __device__ __forceinline__ Offset entry(int ahead) const { return entry_ + ahead * step_; }
+  [[nodiscard]] __device__ __forceinline__ Offset other(int ahead) const {
+    return other_ + ahead * other_step_;
   }
-  [[nodiscard]] __device__ __forceinline__ Offset other(int place, int ahead) const {
-    return kPlain ? other_ + ahead * other_step_ : row_of(place) * other_stride_ + unit_;
-  }
-  __device__ __forceinline__ void go_on() {
-    if (kPlain) entry_ += step_, other_ += other_step_;
-  }
+  __device__ __forceinline__ void go_on() { entry_ += step_, other_ += other_step_; }
 
  private:
-  // Of places that are none: that of step 0.
-  [[nodiscard]] __device__ __forceinline__ Offset row_of(int place) const {
-    const int t = falls_ ? rows_.steps - 1 - place : place;
-    return rows_.first(kPlain || (t >= 0 && t < rows_.steps) ? t : 0) + b_;
-  }
-
-  decltype(rows_of<kPlain>(StepRows{})) rows_;
-  int b_, unit_, hidden_;
-  bool falls_;  // t, from place to place
-  Offset other_stride_;
-  Offset entry_ = 0, other_ = 0, step_ = 0, other_step_ = 0;
+  Offset entry_, other_, step_, other_step_;
 };
 
 }  // namespace warpalign::detail::recurrent

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       a.slopes(gates, slopes);
       const float to_cell = o * a.squash_slope(squashed), to_o = squashed * slopes[3];
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
-      KeptShares keep{};
+      KeptShares<float> keep{};
       [[maybe_unused]] bool restarts = false;
       if constexpr (kAll) {
         keep = kept_shares(cell, here.kept, lanes.unit);

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "cuda/cluster_launch.h"
-#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/cluster_backward.cuh"
 #include "recurrent/cuda/cluster_backward_float32.cuh"
 #include "recurrent/cuda/cluster_forward.cuh"
 #include "recurrent/cuda/cluster_forward_float32.cuh"
 #include "recurrent/cuda/cluster_norm.cuh"
+#include "recurrent/cuda/kept_call.cuh"
 #include "recurrent/cuda/product_steps.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -125,35 +125,6 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
   } else {
     return {};
   }
-}
-
-// Memory for zoneout's bits of so many rows, where sweeps on clusters may serve the layer. The same for every
-// device, since memory is laid out by it.
-template <class T>
-const std::uint8_t* take_kept(const LstmProblem& p, Offset rows, Arena& arena) {
-  const bool may_be_on_clusters = sizeof(T) == 2 && !p.layer_norm && p.projection == 0 &&
-                                  p.hidden % kWarpUnits == 0 && p.hidden > kMostBlockHidden<T> &&
-                                  p.hidden <= kMostRanks * kBlockUnits;
-  return take_if<std::uint8_t>(may_be_on_clusters && draws_zoneout(p), arena, rows * p.hidden / kWarpUnits);
-}
-
-// Draws the bits of these steps.
-template <class T>
-void draw_kept(Queue& queue, const CudaCell<T>& cell, bool backward, Places places) {
-  if (!cell.kept) return;
-  const int steps = cell.at.steps, count = places.end - places.begin, words = cell.hidden / kWarpUnits;
-  const Offset first = cell.reverse == backward ? places.begin : steps - places.end;
-  // Packed rows are swept as a whole.
-  const Offset rows = count == steps ? cell.at.rows : static_cast<Offset>(count) * cell.at.batch;
-  const KeptParams params{cell.at,
-                          cell.masks,
-                          cell.zoneout_hidden.threshold,
-                          cell.zoneout_cell.threshold,
-                          words,
-                          first * cell.at.batch,
-                          rows,
-                          const_cast<std::uint8_t*>(cell.kept)};
-  queue.for_each(static_cast<std::size_t>(rows) * words, kKept<T>, params);
 }
 
 // R^T of R h normalised, of all rows, in the place of the gradient by R h, which comes behind the sweep.

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       }
 
       // What options ask for is found out before the wait too.
-      [[maybe_unused]] KeptShares keep{};
+      [[maybe_unused]] KeptShares<float> keep{};
       [[maybe_unused]] bool restarts = false;
       if constexpr (kAll) {
         keep = kept_shares(cell, next_kept, lanes.unit);

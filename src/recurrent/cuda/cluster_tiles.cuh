@@ -6,6 +6,7 @@
 #pragma once
 
 #include "recurrent/cuda/cluster_sweep.cuh"
+#include "recurrent/cuda/kept.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -230,16 +231,5 @@ class EndingTiles {
 
 template <SweepOptions kOptions>
 using TilesOf = std::conditional_t<kOptions == SweepOptions::kNone, EvenTiles, EndingTiles>;
-
-// The shares of h and c that a unit keeps.
-struct KeptShares {
-  float h, c;
-};
-// From the drawn bits of its word: those of h, and above them those of c.
-template <class T>
-__device__ __forceinline__ KeptShares kept_shares(const CudaCell<T>& cell, unsigned bits, int unit) {
-  if (!cell.kept) return {cell.zoneout_hidden.probability, cell.zoneout_cell.probability};
-  return {bits >> unit & 1 ? 1.0f : 0.0f, bits >> (4 + unit) & 1 ? 1.0f : 0.0f};
-}
 
 }  // namespace warpalign::detail::recurrent

@@ -308,6 +308,7 @@ class ForwardCall {
       T* const h_last = cell.h[places.end % 2];
       ends[d] = {cell.h[0], cell.c, cell.h0, cell.c0, h_last, cell.c, cell.output_stride, true};
     }
+    for (int d = 0; d < directions_of(p_); ++d) draw_kept(queue, params.cell[d], false, places);
     BlockSweeps<T>::forward(queue, p_, params.cell, ends, places);
   }
 

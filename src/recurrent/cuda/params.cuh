@@ -144,7 +144,7 @@ struct CudaCell {
   Activation<T> activation;
   MaskWords masks;
   Zoneout<Real> zoneout_hidden, zoneout_cell;
-  const std::uint8_t* kept;     // (rows, H/4): zoneout's bits of h, then of c. Sweeps on clusters; null: none
+  const std::uint8_t* kept;     // (rows, H/4): zoneout's bits of h, then of c; null: none are drawn ahead
   OutputDropout<Real> dropout;  // of this layer's output; backward only
   Real eps;
 

@@ -77,7 +77,9 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
                {9, 64, true, "block of 64, options", false, DType::kFloat32},
                {9, 64, true, "block of 64, options", true, DType::kFloat32},
                {8, 128, false, "block of 128"},
-               {9, 97, true, "block of 128, options"},
+               {9, 93, true, "block of 96, options"},
+               {9, 100, true, "clusters of up to 8, lengths"},
+               {9, 100, true, "clusters of up to 8, options", true},
                {7, 64, false, "step, cell"}};
   simt::device.multiprocessors = 40;
   for (const auto& c : cases) {
