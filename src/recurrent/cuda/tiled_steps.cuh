@@ -5,8 +5,9 @@
 // has 32 by 32 results. As there are fewer such parts than warps, warps share the depth. Sums of 8 products
 // are made by the matrix units, which round down, and are added in float32.
 //
-// Stages of the depth are copied ahead. A stage has slabs of 16 columns, and a slab has the rows' 64 bytes
-// one behind the other: so 8 lanes that read pieces of 16 bytes of two rows meet no bank twice.
+// Stages of the depth are copied ahead. A stage has all rows one behind the other. A row has slabs of 16
+// columns, and odd rows have neighbouring slabs in turned order: so 8 lanes that read pieces of 16 bytes of a
+// slab of two rows meet no bank twice, and neither do 8 that write a row.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,11 @@ struct StepTile {
   static constexpr int kPitch = kWeights + 4;  // of the sums of a row of the batch: keeps banks apart
   static constexpr std::size_t kBytes =
       std::max(kStages * kStageEntries, kSlabs* kBatch* kPitch) * sizeof(float);
+
+  // Where a row has a slab.
+  __device__ __forceinline__ static int slab_place(int row, int slab) {
+    return (slab ^ row % 2) * kSlabColumns;
+  }
 };
 using SquareTile = StepTile<64>;
 using FlatTile = StepTile<32>;
@@ -43,7 +49,7 @@ class StageCopies {
       : row_(static_cast<int>(threadIdx.x) / kPieces), depth_(cell.output_stride) {
     const int piece = static_cast<int>(threadIdx.x) % kPieces, last = 4 * cell.hidden - 1;
     column_ = piece * 4;
-    to_ = stages + (piece / 4 * Tile::kRows + row_) * Tile::kSlabColumns + piece % 4 * 4;
+    to_ = stages + row_ * Tile::kColumns + Tile::slab_place(row_, piece / 4) + piece % 4 * 4;
 #pragma unroll
     for (int n = 0; n < kWeightCopies; ++n) {
       weights_[n] = CellTask<float>::weight(cell, min(4 * first_unit + row_ + n * kStep, last));
@@ -72,7 +78,7 @@ class StageCopies {
   __device__ __forceinline__ void copy(const float* row, int stage, int slot, int below) const {
     const int column = stage * Tile::kColumns + column_;
     const bool exists = column < depth_;
-    float* const to = to_ + slot * Tile::kStageEntries + below * Tile::kSlabColumns;
+    float* const to = to_ + slot * Tile::kStageEntries + below * Tile::kColumns;
     cuda::copy_async_l2_or_zero(reinterpret_cast<Piece<float>*>(to),
                                 reinterpret_cast<const Piece<float>*>(row + (exists ? column : 0)), exists);
   }
@@ -87,8 +93,9 @@ struct PartSums {
   float of[2][4][4] = {};
 
   // Adds the products of a slab. weights, factors: this lane's piece of its first rows.
+  template <int kColumns>
   __device__ __forceinline__ void add(const float* weights, const float* factors) {
-    constexpr int kEightRows = 8 * 16;
+    constexpr int kEightRows = 8 * kColumns;
     OperandPiece<float> a[4], b[4];
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
@@ -154,8 +161,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
 
   const int part = warp % Tile::kParts, slab = warp / Tile::kParts, g = lane / 4, t = lane % 4;
   const int weight = part % 2 * 32, row = part / 2 * 32;
-  const float* const entries =
-      shared + (slab * Tile::kRows + g) * Tile::kSlabColumns + t * 4 + weight * Tile::kSlabColumns;
+  const float* const entries = shared + (weight + g) * Tile::kColumns + Tile::slab_place(g, slab) + t * 4;
   PartSums sums;
   for (int stage = 0, slot = 0; stage < count; ++stage, slot = (slot + 1) % kStages) {
     cuda::await_copy_groups<kStages - 2>();
@@ -167,7 +173,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
     }
     cuda::close_copies();
     const float* const of_stage = entries + slot * Tile::kStageEntries;
-    sums.add(of_stage, of_stage + (Tile::kWeights - weight + row) * Tile::kSlabColumns);
+    sums.template add<Tile::kColumns>(of_stage, of_stage + (Tile::kWeights - weight + row) * Tile::kColumns);
   }
   cuda::await_copies();
   __syncthreads();  // the sums take the stages' place
