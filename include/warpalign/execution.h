@@ -31,7 +31,10 @@ enum class Device { kHost, kCuda };
 //   sinkhorn(), squared distances of 5 features on    two binary16 numbers of a   one binary16 number of a
 //                                                     coordinate: three products  coordinate
 //   transducer_joint() and its gradient, products     three products of TF32      one product of TF32
-//   lstm(), one step of 2 rows on without a tape      one product of TF32         the same
+//   lstm(), steps on matrix units                     one product of TF32         the same
+//
+// lstm() takes kHigh as PyTorch does, whose own products are one of TF32 there. With batch_invariant its
+// steps stay those of kHighest.
 //
 // TF32 has float32's exponents and 11 bits of mantissa, as binary16 has. sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.

@@ -155,7 +155,8 @@ class LSTM(nn.RNNBase):
         return_all_states: calls return (h_all, c_all) too.
         recompute: less memory and more time in training, as in :func:`warpalign.recurrent.lstm`.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
-        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`.
+        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`; but "high" is one product of TF32, as in
+            torch's own products.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
 
     Raises:

@@ -324,7 +324,10 @@ class ForwardCall {
       }
     }
     if constexpr (sizeof(T) == 4) {
-      if (takes_tiles<T>(queue, p_)) return sweep_by_tiles(queue, p_, params, places);
+      if (takes_tiles<T>(queue, p_)) {
+        return queue.by_tf32() ? sweep_by_tiles<1>(queue, p_, params, places)
+                               : sweep_by_tiles<3>(queue, p_, params, places);
+      }
     }
     if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
       return sweep_by_products(queue, p_, params, places);

@@ -244,6 +244,14 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
 #endif
   return cell;
 }
+// The same again, for what comes behind a loop: its pointers take no registers meanwhile.
+template <class T>
+__device__ __forceinline__ CudaCell<T> cell_again(const CudaCell<T> (&cells)[2], int direction) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(direction));  // the compiler no longer knows that the cell is the one it has
+#endif
+  return cell_of(cells, direction);
+}
 // The memory of h before step `place` of the forward sweep, and behind the last one. No index at run time:
 // the cell stays in registers.
 template <class T>

@@ -1,9 +1,10 @@
 // Forward steps of float32 for large batches: R h by tiles with both factors in shared memory, and the cell,
-// in one launch. Each product is three products of TF32.
+// in one launch. Each product is three products of TF32, or one of rounded factors (kProducts).
 //
-// A block has 64 rows of weights, which are the four gates of 16 units, by 64 or 32 rows of the batch. A warp
-// has 32 by 32 results. As there are fewer such parts than warps, warps share the depth. Sums of 8 products
-// are made by the matrix units, which round down, and are added in float32.
+// A block has 64 rows of weights, which are the four gates of 16 units, by 64 or 32 rows of the batch. With
+// one product it may have 32 by 32. A warp has 32 by 32 results. As there are fewer such parts than warps,
+// warps share the depth. With three products sums of 8 are made by the matrix units, which round down, and
+// are added in float32. With one the units sum all: what they round is far below the factors' rounding.
 //
 // Stages of the depth are copied ahead. A stage has all rows one behind the other. A row has slabs of 16
 // columns, and odd rows have neighbouring slabs in turned order: so 8 lanes that read pieces of 16 bytes of a
@@ -18,9 +19,9 @@
 
 namespace warpalign::detail::recurrent {
 
-template <int kBatchRows>
+template <int kWeightRows, int kBatchRows>
 struct StepTile {
-  static constexpr int kWeights = 64, kBatch = kBatchRows, kRows = kWeights + kBatch;
+  static constexpr int kWeights = kWeightRows, kBatch = kBatchRows, kRows = kWeights + kBatch;
   static constexpr int kUnits = kWeights / 4;
   static constexpr int kParts = kWeights / 32 * (kBatch / 32);  // of 32 by 32
   static constexpr int kSlabs = kTileWarps / kParts;            // of a stage: a warp has one of them
@@ -36,8 +37,9 @@ struct StepTile {
     return (slab ^ row % 2) * kSlabColumns;
   }
 };
-using SquareTile = StepTile<64>;
-using FlatTile = StepTile<32>;
+using SquareTile = StepTile<64, 64>;
+using FlatTile = StepTile<64, 32>;
+using SmallTile = StepTile<32, 32>;  // by one product
 
 // A thread's copies of a stage: pieces of one column of some rows.
 template <class Tile>
@@ -89,6 +91,7 @@ class StageCopies {
 };
 
 // Sums of 32 rows of weights by 32 rows of the batch, in the places of mma_tf32().
+template <int kProducts>
 struct PartSums {
   float of[2][4][4] = {};
 
@@ -102,6 +105,17 @@ struct PartSums {
       a[n] = *reinterpret_cast<const OperandPiece<float>*>(weights + n * kEightRows);
       b[n] = *reinterpret_cast<const OperandPiece<float>*>(factors + n * kEightRows);
     }
+    if constexpr (kProducts == 1) {
+      add_rounded(a, b);
+    } else {
+      add_split(a, b);
+    }
+  }
+
+ private:
+  using Pieces = OperandPiece<float>[4];
+
+  __device__ __forceinline__ void add_split(const Pieces& a, const Pieces& b) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
       float a_hi[2][4], a_lo[2][4];
@@ -132,9 +146,26 @@ struct PartSums {
       }
     }
   }
+  __device__ __forceinline__ void add_rounded(const Pieces& a, const Pieces& b) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      float rounded[2][4];
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) rounded[m][n] = cuda::tf32_factor(a[2 * m + n % 2].of[k + n / 2]);
+      }
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float factors[2] = {cuda::tf32_factor(b[n].of[k]), cuda::tf32_factor(b[n].of[k + 1])};
+#pragma unroll
+        for (int m = 0; m < 2; ++m) cuda::mma_tf32(of[m][n], rounded[m], factors);
+      }
+    }
+  }
 };
 
-template <class Tile>
+template <class Tile, int kProducts>
 __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<float> p, int stacks) {
   using Task = CellTask<float>;
   constexpr int kStages = Tile::kStages, kUnits = Tile::kUnits;
@@ -144,12 +175,30 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
   const int first_unit = index % stacks * kUnits, first_row = index / stacks * Tile::kBatch;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int count = (cell.output_stride + Tile::kColumns - 1) / Tile::kColumns;  // stages
+  constexpr int kEach = kUnits * Tile::kBatch / kTileThreads;
+  const int own_unit = thread % kUnits, unit = first_unit + own_unit;
+  const auto row_of = [&](int n) { return n * (kTileThreads / kUnits) + thread / kUnits; };
+  const auto exists = [&](int n) { return unit < cell.hidden && first_row + row_of(n) < cell.at.batch; };
+  Task::Ahead ahead[kEach]{};
+  const auto ask = [&] {
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      if (exists(n)) Task::ask(cell, p.place, first_row + row_of(n), unit, ahead[n]);
+    }
+  };
+  const auto ask_state = [&] {
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      if (exists(n)) Task::ask_state(cell, p.place, first_row + row_of(n), unit, ahead[n]);
+    }
+  };
 
   StageCopies<Tile> copies(cell, first_unit, shared);
 #pragma unroll
   for (int n = 0; n < kStages - 1; ++n) {
     if (n < count) copies.copy_weights(n, n);
   }
+  if constexpr (kProducts == 1) ask();  // else registers are few
   cuda::let_next_launch_begin();
   cuda::wait_for_launch_before();
   copies.set_factors(h_before(cell, p.place), first_row, cell.at.batch);
@@ -158,11 +207,13 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
     if (n < count) copies.copy_factors(n, n);
     cuda::close_copies();
   }
+  if constexpr (kProducts == 1) ask_state();
 
+  constexpr int kAcross = Tile::kWeights / 32;  // parts
   const int part = warp % Tile::kParts, slab = warp / Tile::kParts, g = lane / 4, t = lane % 4;
-  const int weight = part % 2 * 32, row = part / 2 * 32;
+  const int weight = part % kAcross * 32, row = part / kAcross * 32;
   const float* const entries = shared + (weight + g) * Tile::kColumns + Tile::slab_place(g, slab) + t * 4;
-  PartSums sums;
+  PartSums<kProducts> sums;
   for (int stage = 0, slot = 0; stage < count; ++stage, slot = (slot + 1) % kStages) {
     cuda::await_copy_groups<kStages - 2>();
     __syncthreads();  // the stage is there, and nobody reads the one before
@@ -188,18 +239,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
       }
     }
   }
-  constexpr int kEach = kUnits * Tile::kBatch / kTileThreads;
-  const int own_unit = thread % kUnits, unit = first_unit + own_unit;
-  const auto row_of = [&](int n) { return n * (kTileThreads / kUnits) + thread / kUnits; };
-  const auto exists = [&](int n) { return unit < cell.hidden && first_row + row_of(n) < cell.at.batch; };
-  Task::Ahead ahead[kEach]{};
-#pragma unroll
-  for (int n = 0; n < kEach; ++n) {
-    if (!exists(n)) continue;
-    Task::ask(cell, p.place, first_row + row_of(n), unit, ahead[n]);
-    Task::ask_state(cell, p.place, first_row + row_of(n), unit, ahead[n]);
-  }
+  if constexpr (kProducts != 1) ask(), ask_state();
   __syncthreads();
+  const CudaCell<float> own = kProducts == 1 ? cell_again(p.cell, block / p.blocks_of_direction) : cell;
 #pragma unroll
   for (int n = 0; n < kEach; ++n) {
     if (!exists(n)) continue;
@@ -211,13 +253,17 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
 #pragma unroll
       for (int gate = 0; gate < 4; ++gate) z[gate] += more.of[gate];
     }
-    Task::finish(cell, p.place, first_row + row_of(n), unit, z, ahead[n]);
+    Task::finish(own, p.place, first_row + row_of(n), unit, z, ahead[n]);
   }
 }
-template <class Tile>
-inline const cuda::Kernel kTiledCell{kKernels,
-                                     Tile::kBatch == 64 ? "tiles of 64 rows, cell" : "tiles of 32 rows, cell",
-                                     cuda::type_name<float>(), tiled_cell_kernel<Tile>};
+template <class Tile, int kProducts>
+constexpr const char* kTiledName = Tile::kBatch == 64     ? "tiles of 64 rows, cell"
+                                   : kProducts == 3       ? "tiles of 32 rows, cell"
+                                   : Tile::kWeights == 64 ? "tiles of 32 rows, cell, TF32"
+                                                          : "small tiles, cell, TF32";
+template <class Tile, int kProducts>
+inline const cuda::Kernel kTiledCell{kKernels, kTiledName<Tile, kProducts>, cuda::type_name<float>(),
+                                     tiled_cell_kernel<Tile, kProducts>};
 
 // How many blocks a step has in tiles.
 template <class Tile>
@@ -225,42 +271,62 @@ int blocks_of_tiles(const LstmProblem& p) {
   return directions_of(p) * cuda::div_up(p.hidden, Tile::kUnits) * cuda::div_up(p.batch, Tile::kBatch);
 }
 
+// Whether so many blocks of a step by one product are too few for the larger tiles. Layers at once share the
+// GPU.
+inline bool takes_small_tiles(const LstmProblem& p, int multiprocessors) {
+  const int blocks = blocks_of_tiles<FlatTile>(p);
+  const int layers = p.side_streams.count > 0 ? p.layers : 1;
+  return 10 * blocks < 7 * multiprocessors && 2 * blocks * layers < 3 * multiprocessors;
+}
+// Whether the front end's products of TF32 are faster than tiles by one product.
+template <class T>
+bool loses_to_products(const Queue& queue, const LstmProblem& p, int multiprocessors) {
+  if (!takes_products<T>(queue, p) || !gains_by_products<T>(queue, p)) return false;
+  return blocks_of_tiles<FlatTile>(p) > 2 * multiprocessors ||
+         (p.hidden > kMostUnitsOfTiles && !takes_small_tiles(p, multiprocessors));
+}
+
 // Whether steps of float32 go by tiles, where no sweep in one launch serves the call: on GPUs whose matrix
-// units are many times as fast as others. A row's bits depend on the batch then. Products of TF32 are faster.
+// units are many times as fast as others. A row's bits depend on the batch then.
 template <class T>
 bool takes_tiles(const Queue& queue, const LstmProblem& p) {
   constexpr int kFirstMajor = 9, kLastMajor = 10;
   const Execution& execution = queue.execution();
-  if (sizeof(T) != 4 || p.layer_norm || p.projection > 0 || p.batch < kRowsOfTiles) return false;
-  const bool by_tf32 = execution.precision != Precision::kHighest && takes_products<T>(queue, p) &&
-                       gains_by_products<T>(queue, p);
+  const int rows = queue.by_tf32() ? kRowsOfTf32Tiles : kRowsOfTiles;
+  if (sizeof(T) != 4 || p.layer_norm || p.projection > 0 || p.batch < rows) return false;
   const int device = execution.cuda_device;
   const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
-  if (by_tf32 || execution.batch_invariant || major < kFirstMajor || major > kLastMajor) return false;
+  if (execution.batch_invariant || major < kFirstMajor || major > kLastMajor) return false;
+  const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, device);
   const int bytes = cuda::limits_of(device).shared_bytes_per_block;
-  return bytes >= static_cast<int>(FlatTile::kBytes) &&
-         4 * blocks_of_tiles<FlatTile>(p) >= 3 * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+  if (bytes < static_cast<int>(std::max(FlatTile::kBytes, SmallTile::kBytes))) return false;
+  if (queue.by_tf32()) return !loses_to_products<T>(queue, p, multiprocessors);
+  return 4 * blocks_of_tiles<FlatTile>(p) >= 3 * multiprocessors;
 }
 
 // These steps of a layer's forward sweep.
-inline void sweep_by_tiles(Queue& queue, const LstmProblem& p, StepParams<float>& params, Places places) {
+template <int kProducts>
+void sweep_by_tiles(Queue& queue, const LstmProblem& p, StepParams<float>& params, Places places) {
   const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, queue.execution().cuda_device);
-  const auto sweep = [&](auto tile, const auto& kernel) {
+  const auto sweep = [&](auto tile) {
     using Tile = decltype(tile);
     cuda::LaunchConfig config{.blocks = blocks_of_tiles<Tile>(p), .threads = kTileThreads};
     config.shared_bytes = Tile::kBytes;
     params.blocks_of_direction = config.blocks / directions_of(p);
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       config.programmatic = params.place > places.begin;
-      queue.launch(kernel, config, params, cuda::div_up(p.hidden, Tile::kUnits));
+      queue.launch(kTiledCell<Tile, kProducts>, config, params, cuda::div_up(p.hidden, Tile::kUnits));
     }
   };
-  // Two blocks of a multiprocessor hide each other's waits.
-  if (2 * blocks_of_tiles<SquareTile>(p) >= 3 * multiprocessors) {
-    sweep(SquareTile{}, kTiledCell<SquareTile>);
-  } else {
-    sweep(FlatTile{}, kTiledCell<FlatTile>);
+  if constexpr (kProducts == 1) {
+    if (takes_small_tiles(p, multiprocessors)) return sweep(SmallTile{});
+  } else if (2 * blocks_of_tiles<SquareTile>(p) >= 3 * multiprocessors) {
+    return sweep(SquareTile{});  // two blocks of a multiprocessor hide each other's waits
   }
+  sweep(FlatTile{});
 }
+// kernels_tf32.cu compiles it.
+extern template void sweep_by_tiles<1>(Queue& queue, const LstmProblem& p, StepParams<float>& params,
+                                       Places places);
 
 }  // namespace warpalign::detail::recurrent

@@ -19,7 +19,8 @@ constexpr int kUnitsOfLoneBlocks = 33;
 // all rows on, for each multiprocessor, they are taken in layers with a projection, in float32 and in
 // float64; the larger number where float32 products are not those of TF32.
 constexpr int kRowsOfProducts = 16;
-constexpr int kUnitsOfProducts = 480, kUnitsOfFloat32Products = 960, kUnitsOfFloat64Products = 88;
+constexpr int kUnitsOfProjectedProducts = 480, kUnitsOfTf32Products = 480, kUnitsOfFloat32Products = 960,
+              kUnitsOfFloat64Products = 88;
 
 // A launch per step in float32 is on the matrix units from so many rows on, where blocks by lanes take more
 // than so many turns. A block of a launch on matrix units has more rows from so many units of all rows on,
@@ -28,8 +29,9 @@ constexpr int kRowsOfFloatUnits = 8, kTurnsOfFloatLanes = 2;
 template <class T>
 constexpr int kUnitsOfWideBlocks = sizeof(T) == 2 ? 480 : 240;
 
-// Forward steps of float32 are by tiles from so many rows on.
-constexpr int kRowsOfTiles = 128;
+// Forward steps of float32 are by tiles from so many rows on: by three products of TF32, and by one. With one
+// a layer of more units is better off with the front end's products, where these gain at all.
+constexpr int kRowsOfTiles = 128, kRowsOfTf32Tiles = 32, kMostUnitsOfTiles = 768;
 
 // The most rows of a single step in one launch for each layer: by lanes, and on the matrix units. One row of
 // 16-bit elements is on the matrix units from so many units on.

@@ -1,8 +1,10 @@
 // Matrix units: products of 16-bit and TF32 blocks, and blocks loaded from shared memory.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/mma.cuh"
 #include "cuda/shared.cuh"
+#include "cuda/tf32.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {
@@ -133,6 +136,43 @@ TEST(Tf32ProductCuda, IsTheProductOfTenBitsOfMantissa) {
         size += std::abs(static_cast<double>(a[i * 8 + k]) * b[k * 8 + j]);
       }
       EXPECT_NEAR(got[i * 8 + j], exact, 0x1p-9 * size) << i << ", " << j;  // two cut factors
+    }
+  }
+}
+
+__global__ void factor_kernel(const float* from, float* to) {
+  to[threadIdx.x] = cuda::tf32_factor(from[threadIdx.x]);
+}
+
+// What the units see of a factor: its upper 19 bits.
+float seen(float v) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & ~0x1fffu); }
+
+TEST(Tf32FactorCuda, IsATf32NextToTheNumber) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // NaN of all bits is what a GPU makes of 0 / 0.
+  std::vector<float> values{0,          -0.0f,        1,         0x1.002p0f, -0x1.002p0f,
+                            0x1.001p0f, 0x1.ffffp-3f, kInfinity, -kInfinity};
+  for (const std::uint32_t nan : {0x7fffffffu, 0xffffffffu, 0x7fc00000u})
+    values.push_back(std::bit_cast<float>(nan));
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  while (values.size() < 64) values.push_back(normal(random));
+  const DeviceBuffer from(values), to(64 * sizeof(float));
+  ASSERT_TRUE(cuda::launch(factor_kernel, {1, 64}, static_cast<const float*>(from.data()),
+                           static_cast<float*>(to.data()))
+                  .ok());
+  const auto factors = to.read<float>(64);
+  for (int k = 0; k < 64; ++k) {
+    const float v = values[k], is = seen(factors[k]);
+    if (std::isnan(v)) {
+      EXPECT_TRUE(std::isnan(is)) << k;
+    } else if (std::isinf(v)) {
+      EXPECT_EQ(is, v);
+    } else {
+      const float place = 0x1p-10f * std::exp2(std::floor(std::log2(std::abs(v))));  // the last one of a TF32
+      EXPECT_LE(std::abs(is - v), 0.71f * place) << v;
+      EXPECT_TRUE(is == v || seen(v) != v) << v;
     }
   }
 }

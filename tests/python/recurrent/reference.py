@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,26 @@ def normalised(v: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> T
     return v if gamma is None else layer_norm(v, v.shape[-1:], gamma, beta)
 
 
+def rounded_tf32(v: Tensor) -> Tensor:
+    """float32 numbers, each as the nearest one of 11 bits of mantissa."""
+    return ((v.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+class Tf32Product(torch.autograd.Function):
+    """A product of matrices whose factors are rounded to TF32, and so are those of its gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return rounded_tf32(a) @ rounded_tf32(b)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = map(rounded_tf32, ctx.saved_tensors)
+        gradient = rounded_tf32(gradient)
+        return gradient @ b.T, a.T @ gradient
+
+
 def plain_lstm(
     x: Tensor,
     weights: Sequence[LSTMWeights],
@@ -31,6 +51,7 @@ def plain_lstm(
     *,
     hard: bool = False,
     directions: int = 1,
+    product: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x (T, B, I) -> y, h_n, c_n."""
     squash: Any = hardtanh if hard else torch.tanh
@@ -42,13 +63,13 @@ def plain_lstm(
             h, c = h0[layer * directions + direction], c0[layer * directions + direction]
             steps: list[Tensor] = []
             for t in range(len(x)) if direction == 0 else reversed(range(len(x))):
-                z = normalised(x[t] @ w.ih.T, w.ln_ih) + normalised(h @ w.hh.T, w.ln_hh)
+                z = normalised(product(x[t], w.ih.T), w.ln_ih) + normalised(product(h, w.hh.T), w.ln_hh)
                 if w.bias_ih is not None and w.bias_hh is not None:
                     z = z + (w.bias_ih + w.bias_hh)
                 i, f, g, o = gates(z, hard)
                 c = f * c + i * g
                 h = o * squash(normalised(c, w.ln_cell, w.ln_cell_bias))
-                h = h if w.hr is None else h @ w.hr.T
+                h = h if w.hr is None else product(h, w.hr.T)
                 steps.append(h)
             outputs.append(torch.stack(steps if direction == 0 else steps[::-1]))
             finals.append((h, c))

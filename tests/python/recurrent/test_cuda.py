@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.python.recurrent.reference import plain_lstm, relative_error
+from tests.python.recurrent.reference import Tf32Product, plain_lstm, relative_error, rounded_tf32
 from warpalign.recurrent import LSTM, LSTMWeights, lstm
 
 pytestmark = pytest.mark.gpu
@@ -238,12 +239,6 @@ def test_error_is_at_most_twice_the_plain_loops(
         assert relative_error(ours, exact) <= 2 * relative_error(naive, exact) + floor
 
 
-def as_tf32(t: Tensor) -> Tensor:
-    """To the nearest number with 11 bits of mantissa."""
-    bits = (t.view(torch.int32) + 0x1000) & ~0x1FFF
-    return bits.view(torch.float32)
-
-
 @pytest.mark.parametrize("precision", ["high", "medium"])
 @pytest.mark.parametrize("hidden", [72, 1024, 1536])
 def test_steps_by_tf32(cuda: torch.device, precision: str, hidden: int) -> None:
@@ -272,7 +267,7 @@ def test_steps_by_tf32(cuda: torch.device, precision: str, hidden: int) -> None:
 
         with torch.no_grad():
             exact = run(lambda t: t, (x, h0, c0))
-            naive = run(as_tf32, (x, h0, c0)) if batch > 1 else exact
+            naive = run(rounded_tf32, (x, h0, c0)) if batch > 1 else exact
             stream = module.stream(batch)
             stream.h.copy_(h0), stream.c.copy_(c0)
             y = stream.step(x[0])
@@ -281,6 +276,71 @@ def test_steps_by_tf32(cuda: torch.device, precision: str, hidden: int) -> None:
                     error = relative_error(ours, expected)
                     assert error <= 2 * relative_error(plain, expected) + 2e-6
                     assert error > 2e-6 or batch == 1
+
+
+@pytest.mark.parametrize("by_torch", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "batch", "hidden", "layers", "output", "normalised"),
+    [
+        (12, 40, 264, 1, 264, False),  # small tiles forward
+        (12, 24, 516, 1, 516, False),
+        (9, 300, 200, 2, 140, False),
+        (9, 300, 132, 1, 132, True),
+        (20, 64, 516, 1, 516, False),
+        (9, 200, 260, 2, 260, False),  # larger tiles
+        (9, 300, 520, 1, 520, False),  # a product for each step, as torch makes it
+    ],
+)
+def test_tf32_error_is_at_most_twice_that_of_rounded_factors(
+    cuda: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: int,
+    batch: int,
+    hidden: int,
+    layers: int,
+    output: int,
+    normalised: bool,
+    by_torch: bool,
+) -> None:
+    """Steps by one product of TF32, asked for by torch and for its own products too, or of these steps alone."""
+    torch.manual_seed(6)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", by_torch)
+    sizes = [32] + [output] * (layers - 1)
+    weights = [
+        LSTMWeights(
+            *(torch.randn(4 * hidden, n, device=cuda) / n**0.5 for n in (size, output)),
+            hr=torch.randn(output, hidden, device=cuda) / hidden**0.5 if output < hidden else None,
+            ln_ih=torch.rand(4 * hidden, device=cuda) + 0.5 if normalised else None,
+            ln_hh=torch.rand(4 * hidden, device=cuda) + 0.5 if normalised else None,
+            ln_cell=torch.rand(hidden, device=cuda) + 0.5 if normalised else None,
+            ln_cell_bias=torch.randn(hidden, device=cuda) / 4 if normalised else None,
+        )
+        for size in sizes
+    ]
+    x = torch.randn(steps, batch, sizes[0], device=cuda)
+    states = [torch.randn(layers, batch, n, device=cuda) for n in (output, hidden)]
+    factor = torch.randn(steps, batch, output, device=cuda)
+
+    def run(function: Any, dtype: torch.dtype) -> list[Tensor]:
+        leaf, h0, c0 = leaves = [t.detach().to(dtype).requires_grad_() for t in (x, *states)]
+        own = [
+            LSTMWeights(*(None if t is None else t.detach().to(dtype).requires_grad_() for t in w))
+            for w in weights
+        ]
+        y, h_n, c_n = function(leaf, own, h0, c0)
+        loss = (y * factor.to(dtype)).sum() + h_n.sum() + c_n.sum()
+        leaves += [t for w in own for t in w if t is not None]
+        return [y, h_n, c_n, *torch.autograd.grad(loss, leaves)]
+
+    precision: Any = None if by_torch else "medium"
+    is_ = run(lambda x, w, h0, c0: lstm(x, w, (h0, c0), precision=precision)[:3], torch.float32)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    rounded = run(partial(plain_lstm, product=Tf32Product.apply), torch.float32)
+    exact = run(plain_lstm, torch.float64)
+    for ours, naive, expected in zip(is_, rounded, exact, strict=True):
+        assert relative_error(ours, expected) <= 2 * relative_error(naive, expected) + 1e-6
+    if by_torch or hidden < 520:  # the steps have no more bits than that either
+        assert relative_error(is_[0], exact[0]) >= relative_error(rounded[0], exact[0]) / 4
 
 
 def test_a_graph_replays_with_new_masks(cuda: torch.device) -> None:
