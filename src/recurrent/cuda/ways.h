@@ -19,7 +19,7 @@ constexpr int kUnitsOfLoneBlocks = 33;
 // all rows on, for each multiprocessor, they are taken in layers with a projection, in float32 and in
 // float64; the larger number where float32 products are not those of TF32.
 constexpr int kRowsOfProducts = 16;
-constexpr int kUnitsOfProjectedProducts = 480, kUnitsOfTf32Products = 480, kUnitsOfFloat32Products = 960,
+constexpr int kUnitsOfProjectedProducts = 480, kUnitsOfTf32Products = 360, kUnitsOfFloat32Products = 960,
               kUnitsOfFloat64Products = 88;
 
 // A launch per step in float32 is on the matrix units from so many rows on, where blocks by lanes take more
