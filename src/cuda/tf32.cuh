@@ -19,9 +19,15 @@ __device__ __forceinline__ Tf32Parts split_tf32(float v) {
 // split_tf32(v).hi; NaN where v is not finite, because a NaN of all bits would overflow to 0 there.
 __device__ __forceinline__ float rounded_tf32(float v) { return split_tf32(v).hi + (v - v); }
 
-// v as a factor of mma_tf32(), which sees the upper 19 bits alone: they are those of the TF32 nearest to v,
-// or of the other neighbour where v is near their middle. One multiplication adds 0.7 to 1.4 halves of a
-// TF32's last place, so that cutting rounds. NaN and infinite numbers stay what they are.
-__device__ __forceinline__ float tf32_factor(float v) { return v * 1.000345267f; }
+// v as a factor of mma_tf32(), which sees the upper 19 bits alone: they are those of the TF32 nearest to v.
+// NaN and infinite numbers stay what they are.
+__device__ __forceinline__ float tf32_factor(float v) {
+  const bool is_finite = fabsf(v) < __int_as_float(0x7f800000);
+  return is_finite ? __int_as_float(__float_as_int(v) + 0x1000) : v;
+}
+
+// The same in one instruction: the TF32 nearest to v, or the other neighbour where v is near their middle.
+// The multiplication adds 0.7 to 1.4 halves of a TF32's last place, so that cutting rounds.
+__device__ __forceinline__ float near_tf32_factor(float v) { return v * 1.000345267f; }
 
 }  // namespace warpalign::cuda

@@ -153,11 +153,11 @@ struct PartSums {
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
 #pragma unroll
-        for (int n = 0; n < 4; ++n) rounded[m][n] = cuda::tf32_factor(a[2 * m + n % 2].of[k + n / 2]);
+        for (int n = 0; n < 4; ++n) rounded[m][n] = cuda::near_tf32_factor(a[2 * m + n % 2].of[k + n / 2]);
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
-        const float factors[2] = {cuda::tf32_factor(b[n].of[k]), cuda::tf32_factor(b[n].of[k + 1])};
+        const float factors[2] = {cuda::near_tf32_factor(b[n].of[k]), cuda::near_tf32_factor(b[n].of[k + 1])};
 #pragma unroll
         for (int m = 0; m < 2; ++m) cuda::mma_tf32(of[m][n], rounded[m], factors);
       }

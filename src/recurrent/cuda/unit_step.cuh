@@ -87,9 +87,9 @@ struct alignas(16) OperandPiece<float> {
  private:
   __device__ __forceinline__ static void multiply_rounded(const float (&a)[4], const float (&b)[2],
                                                           float (&sums)[4]) {
-    const float weights[4] = {cuda::tf32_factor(a[0]), cuda::tf32_factor(a[1]), cuda::tf32_factor(a[2]),
-                              cuda::tf32_factor(a[3])};
-    const float factors[2] = {cuda::tf32_factor(b[0]), cuda::tf32_factor(b[1])};
+    const float weights[4] = {cuda::near_tf32_factor(a[0]), cuda::near_tf32_factor(a[1]),
+                              cuda::near_tf32_factor(a[2]), cuda::near_tf32_factor(a[3])};
+    const float factors[2] = {cuda::near_tf32_factor(b[0]), cuda::near_tf32_factor(b[1])};
     cuda::mma_tf32(sums, weights, factors);
   }
   __device__ __forceinline__ static void multiply_split(const float (&a)[4], const float (&b)[2],

@@ -141,7 +141,7 @@ TEST(Tf32ProductCuda, IsTheProductOfTenBitsOfMantissa) {
 }
 
 __global__ void factor_kernel(const float* from, float* to) {
-  to[threadIdx.x] = cuda::tf32_factor(from[threadIdx.x]);
+  to[threadIdx.x] = cuda::near_tf32_factor(from[threadIdx.x]);
 }
 
 // What the units see of a factor: its upper 19 bits.
