@@ -40,8 +40,8 @@ class Problem:
             options["rw_dropout"] = 0.1
         if "recompute" in names:
             options["recompute"] = True
-        if "high" in names:
-            options["precision"] = "high"
+        if "medium" in names:
+            options["precision"] = "medium"
         self.shape: dict[str, Any] = {
             "num_layers": size.layers,
             "bidirectional": size.dirs == 2,

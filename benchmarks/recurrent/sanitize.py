@@ -93,10 +93,10 @@ RANDOM_CASES = [
 SINGLE_STEPS = [
     *(Size(1, rows, 16, 24, 2, dtype=dtype) for dtype in _DTYPES for rows in (1, 3, 9, 17, 40)),
     # By one product of TF32.
-    *(Size(1, rows, 16, 24, 2, dtype="float32", options="high") for rows in (3, 9, 17, 40)),
+    *(Size(1, rows, 16, 24, 2, dtype="float32", options="medium") for rows in (3, 9, 17, 40)),
     # Wide blocks (of 132 multiprocessors).
     *(Size(1, 40, 16, 1456, dtype=dtype) for dtype in _DTYPES[1:]),
-    Size(1, 40, 16, 1456, dtype="float32", options="high"),
+    Size(1, 40, 16, 1456, dtype="float32", options="medium"),
     *(Size(1, 40, 16, 928, dtype=dtype) for dtype in _DTYPES[2:]),
 ]
 # So many rows (of 132 multiprocessors) that the grid works on pairs of tiles, by blocks alone or by clusters of 2 or of 4 that share units, or that
@@ -106,7 +106,7 @@ LARGE_BATCHES = [
     # Two layers at a time, and the last one alone.
     Size(65, 3, 8, 516, 3, dtype="float16"),
     Size(65, 3, 8, 516, 3, dtype="bfloat16", options="lengths"),
-    *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("high", "high lengths")),
+    *(Size(2, 968, 8, 132, dtype="float32", options=options) for options in ("medium", "medium lengths")),
     *(Size(2, 96, 8, 132, dtype="float64", options=options) for options in ("", "lengths")),
     # Forward by tiles of 32 and of 64 rows.
     *(Size(3, 131, 8, hidden, dtype="float32", options="lengths") for hidden in (321, 1100)),
@@ -156,7 +156,7 @@ LARGE_BATCHES = [
 
 def limit(size: Size) -> float:
     """The largest error that is not wrong."""
-    return 5e-3 if "high" in size.options.split() else WRONG[size.dtype]
+    return 5e-3 if "medium" in size.options.split() else WRONG[size.dtype]
 
 
 def wrong(size: Size, device: torch.device, invariant: bool = True) -> str | None:

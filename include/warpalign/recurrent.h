@@ -70,8 +70,8 @@ struct LstmStreams {
 // to the size of its elements.
 struct LstmProblem {
   // Half types have half operands, and float32 sums, gates and cells. h is rounded to dtype at each step. On
-  // CUDA a step of float32 may be three products of TF32, whose errors are of float32's class. Below
-  // Precision::kHighest it may be one.
+  // CUDA a step of float32 may be three products of TF32, whose errors are of float32's class. With
+  // Precision::kMedium it may be one, but not with batch_invariant.
   DType dtype = DType::kFloat32;
   std::int32_t steps = 1;       // T >= 1
   std::int32_t batch = 0;       // B >= 0

@@ -129,8 +129,8 @@ def lstm(
             again, for a quarter of the steps at a time: with packed input, resets or two directions, and on the CPU with
             dropout or zoneout in training, for all steps. A GPU keeps h of all layers for it, and its gates differ from
             the forward pass' by the rounding of a product.
-        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`; but "high" is one product of TF32, as in
-            torch's own products.
+        precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
+            of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
 
     Returns:

@@ -155,8 +155,8 @@ class LSTM(nn.RNNBase):
         return_all_states: calls return (h_all, c_all) too.
         recompute: less memory and more time in training, as in :func:`warpalign.recurrent.lstm`.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
-        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`; but "high" is one product of TF32, as in
-            torch's own products.
+        precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
+            of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
         batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
 
     Raises:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_precision, is_autocast
+from warpalign._core.checks import is_autocast
 from warpalign._core.torch_internals import apply_unbound, below_autograd
 from warpalign._core.transforms import is_traced
 from warpalign._recurrent import ops
 from warpalign._recurrent.autograd import EagerLSTM
-from warpalign._recurrent.settings import Options
+from warpalign._recurrent.settings import Options, precision_of_torch
 
 
 class Plan(NamedTuple):
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
     def settings(self) -> dict[str, Any]:
         """Of a call that is made now."""
-        precision = check_precision(None) if self.follows_torch else 0
+        precision = precision_of_torch() if self.follows_torch else 0
         return self.fixed | {"precision": precision} if precision else self.fixed
 
 

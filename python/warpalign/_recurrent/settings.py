@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from warpalign._core.checks import check_precision
+from warpalign._core.checks import PRECISIONS
+from warpalign._core.torch_internals import matmul_precision
 
 LSTMActivation = Literal["soft", "hard"]
 ACTIVATIONS: tuple[LSTMActivation, ...] = ("soft", "hard")  # by their numbers in the operators
@@ -47,6 +48,11 @@ NAMES = LSTMWeights(
 """What the modules call them."""
 
 
+def precision_of_torch() -> int:
+    """That of torch's own float32 products now, which are of TF32 ("medium") with torch's "high", too."""
+    return PRECISIONS.index("highest" if matmul_precision() == "highest" else "medium")
+
+
 class Options(NamedTuple):
     """What an LSTM may be told besides its sizes: checked, and as the operators take it."""
 
@@ -65,7 +71,7 @@ class Options(NamedTuple):
     def of_call(self) -> dict[str, Any]:
         """As the operators take them now."""
         return self._asdict() | {
-            "precision": check_precision(None) if self.precision is None else self.precision
+            "precision": precision_of_torch() if self.precision is None else self.precision
         }
 
     def draws_masks(self) -> bool:

@@ -14,7 +14,7 @@ extern template bool launch_single_units<1>(Queue&, const SingleStepParams<float
 template <class T>
 bool run_on_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
   if constexpr (sizeof(T) == 4) {
-    if (queue.execution().precision == Precision::kHighest) {
+    if (queue.execution().precision != Precision::kMedium) {
       return launch_single_units<3>(queue, step, config);
     }
   }

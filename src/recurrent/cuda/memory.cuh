@@ -188,7 +188,7 @@ class Queue {
   [[nodiscard]] const Execution& execution() const { return execution_; }
   // Whether one product of TF32 stands for one of float32 in steps on matrix units.
   [[nodiscard]] bool by_tf32() const {
-    return execution_.precision != Precision::kHighest && !execution_.batch_invariant;
+    return execution_.precision == Precision::kMedium && !execution_.batch_invariant;
   }
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(execution_.stream); }
   void fail(Status status) {
@@ -272,12 +272,11 @@ class Queue {
         const int rows = 8 * (is_wide ? kWideRowTiles : kRowTiles);
         params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, rows);
         config.cluster = share.blocks;
-        if constexpr (sizeof(T) == 4) {
-          if (by_tf32())
-            return launch_with(unit_step<1, Task, T>(is_wide), config, directions, params, share);
-        }
-        return launch_with(unit_step < sizeof(T) == 4 ? 3 : 1, Task, T > (is_wide), config, directions,
-                           params, share);
+        constexpr int kProducts = sizeof(T) == 4 ? 3 : 1;
+        const bool is_rounded = kProducts == 3 && by_tf32();
+        const auto& kernel =
+            is_rounded ? unit_step<1, Task, T>(is_wide) : unit_step<kProducts, Task, T>(is_wide);
+        return launch_with(kernel, config, directions, params, share);
       }
     }
     params.blocks_of_direction = blocks;

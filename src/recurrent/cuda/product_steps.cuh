@@ -25,11 +25,11 @@ bool takes_products(const Queue& queue, const LstmProblem& p) {
 template <class T>
 bool gains_by_products(const Queue& queue, const LstmProblem& p) {
   if (sizeof(T) == 2 && p.projection == 0) return true;  // then sweeps had too many tiles
-  const bool is_highest = queue.execution().precision == Precision::kHighest;
+  const bool is_tf32 = queue.execution().precision == Precision::kMedium;
   const Offset units = sizeof(T) == 8   ? kUnitsOfFloat64Products
                        : sizeof(T) == 2 ? kUnitsOfProjectedProducts
-                       : is_highest     ? kUnitsOfFloat32Products
-                                        : kUnitsOfTf32Products;
+                       : is_tf32        ? kUnitsOfTf32Products
+                                        : kUnitsOfFloat32Products;
   const int device = queue.execution().cuda_device;
   return static_cast<Offset>(p.batch) * p.hidden >=
          units * cuda::attribute(cudaDevAttrMultiProcessorCount, device);

@@ -53,12 +53,18 @@ __device__ __forceinline__ void multiply(const UnitOperand<T, kProducts, 4> (&a)
 #pragma unroll
     for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].of, b.of);
   } else {
+    float products[kCount][4] = {};  // the units round sums down
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].lo, b.hi);
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(products[i], a[i].lo, b.hi);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.lo);
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(products[i], a[i].hi, b.lo);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(sums[i], a[i].hi, b.hi);
+    for (int i = 0; i < kCount; ++i) cuda::mma_tf32(products[i], a[i].hi, b.hi);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) sums[i][k] += products[i][k];
+    }
   }
 }
 

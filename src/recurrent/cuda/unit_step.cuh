@@ -105,9 +105,12 @@ struct alignas(16) OperandPiece<float> {
       const auto parts = cuda::split_tf32(b[n]);
       b_hi[n] = parts.hi, b_lo[n] = parts.lo;
     }
-    cuda::mma_tf32(sums, a_lo, b_hi);
-    cuda::mma_tf32(sums, a_hi, b_lo);
-    cuda::mma_tf32(sums, a_hi, b_hi);
+    float products[4] = {};  // the units round sums down
+    cuda::mma_tf32(products, a_lo, b_hi);
+    cuda::mma_tf32(products, a_hi, b_lo);
+    cuda::mma_tf32(products, a_hi, b_hi);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) sums[n] += products[n];
   }
 };
 

@@ -32,7 +32,7 @@ class SingleStep : public RecurrentCuda {
     CudaRunner without_tape(given, Execution::cuda(0, nullptr, precision));
     const LstmRun with = runner.run(), without = without_tape.run(false);
     ASSERT_TRUE(without.status.ok()) << to_string(without.status);
-    const bool is_tf32 = dtype == DType::kFloat32 && precision != Precision::kHighest;
+    const bool is_tf32 = dtype == DType::kFloat32 && precision == Precision::kMedium;
     const double tolerance = dtype == DType::kBFloat16             ? 0x1p-6
                              : dtype == DType::kFloat16 || is_tf32 ? 0x1p-9
                                                                    : 1e-6;
@@ -87,7 +87,7 @@ std::vector<double> as_tf32(std::vector<double> values) {
   return values;
 }
 
-// Below the highest precision both factors of a product are rounded to TF32, and nothing else is.
+// With medium precision both factors of a product are rounded to TF32, and nothing else is.
 TEST_F(SingleStep, Tf32) {
   for (const auto& [input, hidden] : {std::pair{520, 264}, {72, 44}, {16, 1456}}) {
     for (const int batch : {1, 2, 9, 17, 40, 64}) {
@@ -96,14 +96,14 @@ TEST_F(SingleStep, Tf32) {
       if (hidden == 264) simt::device.multiprocessors = 20;
 #endif
       for (const Precision precision : {Precision::kHighest, Precision::kHigh, Precision::kMedium}) {
-        if (hidden > 264 && precision != Precision::kHigh) continue;  // the reference takes long
+        if (hidden > 264 && precision != Precision::kMedium) continue;  // the reference takes long
         SCOPED_TRACE(testing::Message()
                      << input << " " << hidden << " " << batch << " " << static_cast<int>(precision));
         LstmCase given(plain(1, batch, input, hidden), DType::kFloat32, 31);
         const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, precision)).run(false);
         ASSERT_TRUE(run.status.ok()) << to_string(run.status);
         // One row goes by lanes, in float32.
-        if (precision != Precision::kHighest && batch > 1) {
+        if (precision == Precision::kMedium && batch > 1) {
           reference::Weights& w = given.inputs.weights[0];
           for (auto* values : {&given.inputs.x, &given.inputs.h0, &w.ih, &w.hh}) *values = as_tf32(*values);
         }
@@ -120,7 +120,7 @@ TEST_F(SingleStep, Tf32OfWhatIsNotFinite) {
   LstmCase given(plain(1, 3, 16, 24), DType::kFloat32, 33);
   given.inputs.x[16] = kNan;
   given.inputs.x[32] = std::numeric_limits<double>::infinity();
-  const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, Precision::kHigh)).run(false);
+  const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, Precision::kMedium)).run(false);
   ASSERT_TRUE(run.status.ok()) << to_string(run.status);
   for (int unit = 0; unit < 24; ++unit) {
     EXPECT_TRUE(std::isfinite(run.out.y[unit])) << unit;
@@ -133,7 +133,7 @@ TEST_F(SingleStep, Tf32OfWhatIsNotFinite) {
 TEST_F(SingleStep, RowsOfOtherBatches) {
   for (const auto& [dtype, precision] : {std::pair{DType::kFloat16, Precision::kHighest},
                                          {DType::kFloat32, Precision::kHighest},
-                                         {DType::kFloat32, Precision::kHigh}}) {
+                                         {DType::kFloat32, Precision::kMedium}}) {
     const int most = 31, input = 72, hidden = 40;
     LstmCase given(plain(1, most, input, hidden), dtype, 29);
     const Execution execution = Execution::cuda(0, nullptr, precision);
@@ -179,12 +179,12 @@ TEST_F(SingleStep, Blocks) {
     if (dtype == DType::kFloat32) {
       check_is("units, 32 rows", 5, 61, dtype);
       check_is("wide units, 32 rows", 4, 61, dtype);
-      const Precision high = Precision::kHigh, medium = Precision::kMedium;
-      check_is("units, 8 rows, TF32", 20, 2, dtype, 0, high);
+      const Precision medium = Precision::kMedium;
+      check_is("units, 8 rows, TF32", 20, 2, dtype, 0, medium);
       check_is("units, 16 rows, TF32", 20, 16, dtype, 0, medium);
-      check_is("units, 32 rows, TF32", 20, 31, dtype, 0, high);
+      check_is("units, 32 rows, TF32", 20, 31, dtype, 0, medium);
       check_is("units, 32 rows, TF32", 5, 61, dtype, 0, medium);
-      check_is("wide units, 64 rows, TF32", 4, 61, dtype, 0, high);
+      check_is("wide units, 64 rows, TF32", 4, 61, dtype, 0, medium);
     } else {
       check_is("wide units, 32 rows", 5, 61, dtype);
       check_is("wide units, 64 rows", 3, 61, dtype);
