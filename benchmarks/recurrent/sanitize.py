@@ -130,13 +130,13 @@ LARGE_BATCHES = [
     ),
     # The same of float32 by one product of TF32, in blocks of both kinds.
     *(
-        Size(2, batch, 8, hidden, P=width, dtype="float32", options=f"high {options}")
+        Size(2, batch, 8, hidden, P=width, dtype="float32", options=f"medium {options}")
         for batch, hidden, width in ((265, 118, 114), (488, 132, 130))
         for options in ("lengths", "layer_norm")
     ),
     # Small tiles of it, and larger ones.
     *(
-        Size(3, batch, 8, hidden, dtype="float32", options="high lengths")
+        Size(3, batch, 8, hidden, dtype="float32", options="medium lengths")
         for batch, hidden in ((40, 132), (131, 321))
     ),
 ] + [
