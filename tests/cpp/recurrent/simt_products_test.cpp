@@ -208,18 +208,18 @@ TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
 
 // Two layers find place beside each other no longer: chunks go on one by one, or with a launch per step.
 TEST_F(RecurrentProductsCuda, TwoLayersFindNoPlace) {
-  Lstm p = plain(64, 3, 6, 24);
+  Lstm p = plain(64, 3, 6, 132);
   p.layers = 2;
   const LstmCase given(p, DType::kFloat16, 7, .5);
   const struct {
     bool backward;
-    int multiprocessors;  // that are left behind a pass' first launch; a layer's group has 2 blocks
+    int multiprocessors;  // that are left behind a pass' first launch; a layer's group has 9 blocks
     int launches;         // 3 of a pass, or one and 3 chunks on their own; in turn one of each layer
-  } cases[] = {{false, 8, 3 + 3}, {false, 2, 4 + 2}, {false, 1, 1},
-               {true, 8, 3 + 3},  {true, 2, 3 + 4},  {true, 1, 3 + 1}};
+  } cases[] = {{false, 36, 3 + 3}, {false, 9, 4 + 2}, {false, 8, 1},
+               {true, 36, 3 + 3},  {true, 9, 3 + 4},  {true, 8, 3 + 1}};
   for (const auto& c : cases) {
     SCOPED_TRACE(testing::Message() << c.backward << " " << c.multiprocessors);
-    simt::device = {.multiprocessors = 8, .compute_capability_major = 8};
+    simt::device = {.multiprocessors = 36, .compute_capability_major = 8};
     Lent lent;
     lent.meanwhile = [&] {  // W x of the chunks in the second launch, or dx of the chunk in the first one
       if (lent.calls >= (c.backward ? 5 : 2)) simt::device.multiprocessors = c.multiprocessors;
