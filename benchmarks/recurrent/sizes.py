@@ -20,7 +20,7 @@ class Size(NamedTuple):
     dtype: str = "bfloat16"
     activation: str = "soft"
     options: str = ""
-    """Names of `OPTIONS` with blanks between them, or `STREAM`, or `FORWARD`. In sanitizer cases `high` is a precision."""
+    """Names of `OPTIONS` with blanks between them, or `STREAM`, or `FORWARD`. In sanitizer cases `medium` is a precision."""
 
     @property
     def name(self) -> str:
