@@ -90,7 +90,8 @@ class BackwardCall {
 
   // A launch has chunks of two layers, the lower one's behind the upper one's.
   Status run_two_at_a_time() {
-    CudaCell<T> all[2];  // of the layers that are under way; by layer in turn
+    // The cells of the two layers that are under way. A layer of an even number has the first place.
+    CudaCell<T> all[2];
     const auto layer_of = [&](const LayerChunk& begun) { return p_.layers - 1 - begun.n; };
     const auto chunk_of = [&](const LayerChunk& begun) { return two_chunks_.last() - begun.chunk; };
     for_two_layers(p_.layers, two_chunks_.count(), [&](const LayerChunk* list, int count) {
@@ -106,13 +107,9 @@ class BackwardCall {
         part.cell[n] = two_chunks_.part_of(of_layer, k, lengths_[layer % 2]);
         take_first_c(layer, k, of_layer);
       }
-      if (!run_resident(queue_, p_, part, true, {count, 2})) {
-        for (int n = 0; n < count; ++n) {
-          StepParams<T> one{};
-          one.cell[0] = part.cell[n];
-          sweep(queue_, one, {0, one.cell[0].at.steps});
-        }
-      }
+      sweep_beside(queue_, p_, part, count, true, [&](StepParams<T>& alone) {
+        sweep(queue_, alone, {0, alone.cell[0].at.steps});
+      });
       for (int n = 0; n < count; ++n) {
         const int layer = layer_of(list[n]), k = chunk_of(list[n]);
         const CudaCell<T>& of_layer = all[layer % 2];
@@ -385,7 +382,7 @@ class BackwardCall {
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
-  std::int32_t* lengths_[2];            // rows' lengths within a chunk; by layer in turn
+  std::int32_t* lengths_[2];            // rows' lengths within a chunk, of even and of odd layers
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

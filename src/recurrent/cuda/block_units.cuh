@@ -10,7 +10,8 @@
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kWarpColumns = 8;  // of a product of the matrix units
+// A product of the matrix units has so many columns.
+constexpr int kWarpColumns = 8;
 
 // A lane's operands of two products: 8 elements of 16 bits.
 struct alignas(16) TwoOperands {

@@ -105,7 +105,8 @@ class ForwardCall {
 
   // A launch has chunks of two layers, the upper one's behind the lower one's.
   Status run_two_at_a_time() {
-    CudaCell<T> all[2];  // of the layers that are under way; by layer in turn
+    // The cells of the two layers that are under way. A layer of an even number has the first place.
+    CudaCell<T> all[2];
     for_two_layers(p_.layers, chunks_.count(), [&](const LayerChunk* list, int count) {
       StepParams<T> part{};
       for (int n = 0; n < count; ++n) {
@@ -117,13 +118,9 @@ class ForwardCall {
         }
         part.cell[n] = chunk_of(layer, chunk, of_layer);
       }
-      if (!run_resident(queue_, p_, part, false, {count, 2})) {
-        for (int n = 0; n < count; ++n) {
-          StepParams<T> one{};
-          one.cell[0] = part.cell[n];
-          sweep(queue_, one, {0, one.cell[0].at.steps});
-        }
-      }
+      sweep_beside(queue_, p_, part, count, false, [&](StepParams<T>& alone) {
+        sweep(queue_, alone, {0, alone.cell[0].at.steps});
+      });
       for (int n = 0; n < count; ++n) {
         CudaCell<T>& cell = part.cell[n];
         if (list[n].chunk < chunks_.last()) {
@@ -365,7 +362,7 @@ class ForwardCall {
   bool in_blocks_;  // layers sweep in single blocks
   std::vector<Memory> cells_;
   T* input_;
-  std::int32_t* lengths_[2];            // rows' lengths within a chunk; by layer in turn
+  std::int32_t* lengths_[2];            // rows' lengths within a chunk, of even and of odd layers
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };
 

@@ -6,7 +6,8 @@
 
 namespace warpalign::detail::recurrent {
 
-constexpr int kKeptUnits = 4;  // of a byte
+// A byte has the bits of so many units.
+constexpr int kKeptUnits = 4;
 
 __host__ __device__ constexpr int kept_words(int hidden) { return (hidden + kKeptUnits - 1) / kKeptUnits; }
 

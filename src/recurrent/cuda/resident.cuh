@@ -19,9 +19,9 @@ template <class T>
 struct ResidentParams {
   CudaCell<T> cell[2];  // a layer's directions, or two layers
   int ranks;            // blocks of a group
-  int groups;           // of a cell
+  int groups;           // each cell has so many
   int tiles;            // of 8 rows, of a group
-  int first_tile;       // of the first group: a large batch takes several launches
+  int first_tile;       // the first group begins here: a large batch takes several launches
   int shared_steps;     // of the weights
 };
 

@@ -31,6 +31,18 @@ int steps_of_two_layers(Queue& queue, const LstmProblem& p, bool backward) {
   return cuda::div_up(p.steps, 2 * chunks) * 2;
 }
 
+// Sweeps chunks of so many layers side by side. Where they find no place, sweep_alone(step) sweeps each one.
+template <class T, class Sweep>
+void sweep_beside(Queue& queue, const LstmProblem& p, const StepParams<T>& chunks, int count, bool backward,
+                  const Sweep& sweep_alone) {
+  if (run_resident(queue, p, chunks, backward, {count, 2})) return;
+  for (int n = 0; n < count; ++n) {
+    StepParams<T> alone{};
+    alone.cell[0] = chunks.cell[n];
+    sweep_alone(alone);
+  }
+}
+
 // A chunk of the n-th layer to begin.
 struct LayerChunk {
   int n, chunk;
