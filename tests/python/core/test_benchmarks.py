@@ -276,3 +276,26 @@ def test_options_of_many_features_are_those_of_todays_path() -> None:
     assert not tables.stays_in_tiles("l1", 32, 2048)
     assert "| bandwidth 64 | 32 | 512 × 512 | 64 |" in tables.panel_options_table()
     assert "| none | 32 | 2048² | 64 |" not in tables.options_table()
+
+
+def test_the_best_peer_is_that_of_all_committed_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slower run of the same package beside a newer row of ours hides no faster one."""
+    size = {
+        "op": "soft_dtw",
+        "B": 2,
+        "N": 8,
+        "M": 8,
+        "D": 128,
+        "gamma": 1.0,
+        "device": "GPU",
+        "torch": "2.11",
+    }
+    ours = size | {"dtype": "float32", "precision": "highest", "step_ms": 1.0, "mib": 1.0, "err_gx": 1e-7}
+    older = ours | {"commit": "a", "date": "2026-01-01", "pysdtw_step_ms": 3.0}
+    newer = ours | {"commit": "b", "date": "2026-01-02", "pysdtw_step_ms": 5.0}
+    recorded = size | {"impl": "other", "step_ms": 4.0, "mib": 8.0, "err_gx": 1e-3}
+    files = {"nvidia-*/*.json": [older, newer], "peers/*.json": [recorded]}
+    monkeypatch.setattr(harness, "load", files.__getitem__)
+    assert "| 2 | 8 × 8 | 128 | 1 | **1** | 3 | 3.0 × | **1** | 8 | **1e-7** | 1e-3 |" in tables.gpu_table(
+        None
+    )
