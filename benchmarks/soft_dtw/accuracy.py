@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Errors of soft-DTW on data that are hard for float32, for each precision, against float64.
 
-    python -m benchmarks.soft_dtw.accuracy [--device cuda] [--features 64]
+    python -m benchmarks.soft_dtw.accuracy [--device cuda] [--features 64] [--out DIR]
 
-Prints a table in Markdown. Value: the largest relative error of 4 pairs of 200 x 170 steps. Gradient: the relative L2 error of
-the gradients by x and y together. "plain float32" is the recursion as one would write it, on costs from torch.cdist and torch's
+Writes <device>/<date>-<commit>-accuracy.json, a row for each problem and precision. Value: the largest relative error of 4 pairs of 200 x 170 steps. Gradient: the relative L2 error of
+the gradients by x and y together. "plain" is the recursion as one would write it, on costs from torch.cdist and torch's
 own products, differentiated by autograd.
 """
 
@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 import warpalign
-from benchmarks.harness.tables import markdown
+from benchmarks.harness.results import (
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
 
 PAIRS, N, M = 4, 200, 170
 PRECISIONS = ("highest", "high", "medium")
@@ -83,31 +91,37 @@ def plain_step(x: Tensor, y: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     return value.detach().double().cpu(), torch.cat([g.double().cpu().flatten() for g in gradients])
 
 
-def errors(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> list[str]:
+def errors(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> Row:
     value = ((found[0] - exact[0]) / exact[0]).abs().max().item()
     gradient = ((found[1] - exact[1]).norm() / exact[1].norm()).item()
-    return [f"{value:.0e}", f"{gradient:.0e}"]
+    return {"err_value": rounded(value, 2), "err_gradient": rounded(gradient, 2)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     parser.add_argument("--features", type=int, default=64)
+    add_arguments(parser)
     options = parser.parse_args()
-    precisions = PRECISIONS if options.device != "cpu" else PRECISIONS[:1]  # on a CPU all are the same
-    header = ["data"]
-    for name in (*precisions, "plain float32"):
-        header += [f"{name}: value", "gradient"]
-    body = []
-    for name, (x, y, gamma) in problems(options.features).items():
+    device: torch.device = options.device
+    name = device_name(device)
+    path, commit = result_path(options, name, "-accuracy")
+    precisions = PRECISIONS if device.type != "cpu" else PRECISIONS[:1]  # on a CPU all are the same
+    rows: list[Row] = []
+    for data, (x, y, gamma) in problems(options.features).items():
         exact = step(x.double(), y.double(), gamma, "highest")
-        x, y = x.to(options.device), y.to(options.device)
-        found = [step(x, y, gamma, precision) for precision in precisions]
-        found.append(plain_step(x, y, gamma))
-        body.append([name, *(cell for one in found for cell in errors(one, exact))])
-    print(markdown(header, body))
+        x, y = x.to(device), y.to(device)
+        found = {precision: step(x, y, gamma, precision) for precision in precisions}
+        found["plain"] = plain_step(x, y, gamma)
+        for precision, one in found.items():
+            row: Row = {"op": "soft_dtw_accuracy", "data": data, "device": name, "precision": precision}
+            row |= {"B": PAIRS, "N": N, "M": M, "D": options.features, "gamma": gamma, **errors(one, exact)}
+            print({key: value for key, value in row.items() if key != "op"}, flush=True)
+            rows.append(row | stamp(commit))
+    write_rows(rows, path)
+    print(path)
 
 
 if __name__ == "__main__":
