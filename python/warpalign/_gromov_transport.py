@@ -43,7 +43,7 @@ class GromovTransport(DomainTransport):
             :func:`warpalign.transport.gromov_wasserstein_sampled`; restarts and tol have no meaning then.
         out_of_sample: how new samples move. "continuous": to the average of target samples that their own row of the last
             linearised cost gives; it needs the exact gradient. "nearest": as the fitted sample that is nearest to them.
-        device: where to compute, "cuda" for instance. None: the CPU. Graphs are searched on CPUs.
+        device: where to compute, "cuda" for instance. None: the CPU.
 
     Attributes:
         plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt).

@@ -180,7 +180,7 @@ def gromov_wasserstein(
     The plan T (N, M) minimises (1 − w) Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] + w ⟨F, T⟩ + epsilon KL(T | a bᵀ), w being
     feature_weight, with the terms of :func:`warpalign.transport.sinkhorn` for the sums of rows and columns. Each step takes
     the plan of the objective's gradient as cost. The objective is not convex: what is found depends on the start. N × N,
-    M × M and N × M matrices are stored, on the tensors' device; graphs are searched on CPUs.
+    M × M and N × M matrices are stored, on the tensors' device, where graphs are built and searched too.
 
     Sources: Peyré, Cuturi & Solomon, "Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016; Vayer et al.,
     "Optimal transport for structured data with application on graphs", ICML 2019 (features); Chapel et al., "Partial optimal

@@ -83,7 +83,7 @@ def sampled_gw(
         alpha: the share of the newest plan in what anchors are drawn from.
         epsilon: the original's; it starts at ten times as much and shrinks.
         min_iter_before_converge: steps, at least.
-        device: where to compute; None: where the tensors are. Graphs are searched on CPUs.
+        device: where to compute; None: where the tensors are.
         verbose, verbose_every: print the linearised cost every so many steps.
         log: a dict follows: "err_list" (the linearised cost of each step), "n_iter", "gw_cost".
         differentiable: the plan has gradients by C_linear, through the last linearisation; exactly at fgw_alpha = 1.

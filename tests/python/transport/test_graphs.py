@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from tests.python.transport.clouds import clusters, spiral, swiss_roll
+from warpalign import GromovTransport
+from warpalign.compat.torchgw import sampled_gw
 from warpalign.transport import (
     NeighborGraph,
     connected_components,
     farthest_landmarks,
+    gromov_wasserstein,
     knn_graph,
     shortest_paths,
 )
@@ -144,6 +147,13 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     one = _all(x)
     torch.set_num_threads(4)
     assert all(torch.equal(a, b) for a, b in zip(one, _all(x), strict=True))
+
+
+@pytest.mark.parametrize("of", [gromov_wasserstein, GromovTransport, sampled_gw])
+def test_no_docstring_denies_graphs_on_a_gpu(of: object) -> None:
+    """test_graphs_cuda.py has the searches themselves."""
+    assert "on cpus" not in str(of.__doc__).lower()
+    assert gromov_wasserstein.__doc__ and "where graphs are built and searched" in gromov_wasserstein.__doc__
 
 
 def test_operators_of_torch() -> None:

@@ -42,6 +42,7 @@ def test_as_on_a_cpu(name: str) -> None:
     x, k = CLOUDS[name]
     expected = knn_graph(x, k)
     graph = knn_graph(x.cuda(), k)
+    assert all(part.is_cuda for part in (*graph, shortest_paths(graph, [0])))
     assert_tensors_equal((graph.indptr.cpu(), graph.indices.cpu()), (expected.indptr, expected.indices))
     torch.testing.assert_close(graph.weights.cpu(), expected.weights, rtol=1e-7, atol=0)
     bare = knn_graph(x, k, stitch=False)
