@@ -19,7 +19,7 @@ from benchmarks.harness.results import ROOT
 from benchmarks.harness.suite import operators
 from benchmarks.harness.tables import check_table
 
-PAGES = [ROOT / page for page in ("README.md", "docs/benchmarks.md", "docs/howto/gromov.md")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IMAGES = ROOT / "docs" / "images"
 MODULES = [import_module(f"benchmarks.{operator}.tables") for operator in operators("tables")]
 

@@ -37,14 +37,19 @@ def layers(size: Size) -> str:
     return ", ".join([str(size.layers), *extra])
 
 
-def gpu_table() -> str:
-    """Training steps on a GPU next to cuDNN's."""
+def newest_steps() -> dict[Size, Row]:
+    """The newest row of each size that was measured next to cuDNN."""
     rows = [
         row
         for row in tables.load("nvidia-*/*.json")
         if row["op"] == "recurrent" and row.keys() >= {*Size._fields, "cudnn_graph_step_ms"}
     ]
-    known = {size_of(row): row for row in newest(rows, "device", *Size._fields)}
+    return {size_of(row): row for row in newest(rows, "device", *Size._fields)}
+
+
+def gpu_table() -> str:
+    """Training steps on a GPU next to cuDNN's."""
+    known = newest_steps()
     shown = [(size, known[size]) for size in SHORT if size in known]
     if not shown:
         return NOTHING

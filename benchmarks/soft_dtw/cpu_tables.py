@@ -1,4 +1,4 @@
-"""Soft-DTW's tables of CPUs."""
+"""Soft-DTW's tables of CPUs, and of accuracy."""
 
 from __future__ import annotations
 
@@ -148,3 +148,43 @@ def estimator_table() -> str:
         "both. Losses and inertias are sums of soft-DTW values: lower is better, and they can be negative."
     )
     return f"{markdown(header, body)}\n\n{note}"
+
+
+def second_order_table() -> str:
+    """Hessian-vector products on one core of a CPU, next to the first-order step."""
+    rows = newest(tables.load("*/*-second-order.json"), "device", "B", "N", "D", "dtype")
+    if not rows:
+        return NOTHING
+    header = ["pairs", "N × M", "D", "dtype", "step", "product", "product / step", "forward mode alone"]
+    body = [
+        [
+            *(str(row["B"]), f"{row['N']} × {row['N']}", str(row["D"]), row["dtype"]),
+            *(number(row["step_ns"]), number(row["product_ns"])),
+            *(times(row["product_ns"] / row["step_ns"]), number(row["forward_mode_ns"])),
+        ]
+        for row in rows
+    ]
+    note = (
+        "`benchmarks/soft_dtw/second_order.py`: ns per cell, the least CPU time of one thread, gamma = 1. Step: the value and "
+        "both gradients."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
+def accuracy_table() -> str:
+    """Errors on data that are hard for float32, by device and precision."""
+    rows = newest(tables.load("*/*-accuracy.json"), "device", "data", "precision", "D")
+    if not rows:
+        return NOTHING
+    columns = dict.fromkeys((row["device"], row["precision"]) for row in rows)
+    cells = {(row["data"], row["device"], row["precision"]): row for row in rows}
+    body = [
+        [data, f"{gamma:g}"]
+        + [
+            f"{power(row['err_value'])}, {power(row['err_gradient'])}" if row else "–"
+            for row in (cells.get((data, *column)) for column in columns)
+        ]
+        for data, gamma in dict.fromkeys((row["data"], row["gamma"]) for row in rows)
+    ]
+    header = ["data", "gamma", *(f"{device}, {precision}" for device, precision in columns)]
+    return f"{markdown(header, body)}\n\n{origin(rows)}. `benchmarks/soft_dtw/accuracy.py`."

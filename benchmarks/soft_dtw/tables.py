@@ -9,10 +9,12 @@ from benchmarks.harness import tables
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import NOTHING, OURS, markdown, newest, number, origin, power, times
 from benchmarks.soft_dtw.cpu_tables import (
+    accuracy_table,
     band_table,
     cpu_table,
     estimator_table,
     one_pair_table,
+    second_order_table,
     shape_cells,
     size_of,
 )
@@ -275,25 +277,33 @@ def options_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
-def panel_options_table() -> str:
-    """What options cost with many features, next to a step without options."""
+def panel_option_rows() -> list[tuple[Row, float]]:
+    """Steps with options and many features, each with the time of the same step without options, ms."""
 
-    def cells(row: Row) -> tuple[str, str, str]:
-        return str(row["B"]), f"{row['N']} × {row['M']}", str(row["D"])
+    def size(row: Row) -> tuple[object, ...]:
+        return tuple(row[key] for key in ("device", "B", "N", "M", "D"))
 
     rows = [row for row in tables.load("nvidia-*/*-programs.json") if row["op"] == "soft_dtw_panel"]
     rows = [row for row in rows if row.get("dtype") == "float32" and row.get("graph_step_ms")]
-    plain = {cells(row): row for row in rows if row.get("precision") == "highest"}
-    body = []
+    plain = {size(row): row["graph_step_ms"] for row in rows if row.get("precision") == "highest"}
     rows = [row for row in rows if "option" in row and not stays_in_tiles(row["option"], row["B"], row["N"])]
-    for row in newest(rows, "device", "option", "B", "N", "M", "D"):
-        none = plain[cells(row)]["graph_step_ms"]
-        step = row["graph_step_ms"]
-        body.append([row["option"], *cells(row), number(step), number(none), times(step / none)])
-    if not body:
+    return [(row, plain[size(row)]) for row in newest(rows, "device", "option", "B", "N", "M", "D")]
+
+
+def panel_options_table() -> str:
+    """What options cost with many features, next to a step without options."""
+    rows = panel_option_rows()
+    if not rows:
         return NOTHING
+    body = [
+        [
+            *(row["option"], str(row["B"]), f"{row['N']} × {row['M']}", str(row["D"])),
+            *(number(row["graph_step_ms"]), number(none), times(row["graph_step_ms"] / none)),
+        ]
+        for row, none in rows
+    ]
     header = ["option", "pairs", "N × M", "D", "step, ms", "without, ms", "of it"]
-    note = f"{origin(rows)}. float32, one step inside a CUDA graph: value and the gradients of both series."
+    note = f"{origin([row for row, _ in rows])}. float32, one step inside a CUDA graph: value and the gradients of both series."
     return f"{markdown(header, body)}\n\n{note}"
 
 
@@ -380,5 +390,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bands": band_table,
     "one-pair": one_pair_table,
     "estimators": estimator_table,
+    "second-order": second_order_table,
+    "accuracy": accuracy_table,
     "images": images,
 }

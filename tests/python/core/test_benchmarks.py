@@ -14,7 +14,16 @@ import torch
 from benchmarks import gpu_check, report
 from benchmarks.harness import tables as harness
 from benchmarks.harness.kernels import launches
-from benchmarks.soft_dtw import cdist_scaling, cpu_cells, cpu_tables, sanitize, sweep, tables
+from benchmarks.soft_dtw import (
+    accuracy,
+    cdist_scaling,
+    cpu_cells,
+    cpu_tables,
+    sanitize,
+    second_order,
+    sweep,
+    tables,
+)
 from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.peers import PEERS, peer_steps
 from benchmarks.soft_dtw.plots import draw_sweep
@@ -268,6 +277,27 @@ def test_peers_that_are_not_installed_leave_no_row_and_errors_are_told(
 
     monkeypatch.setitem(sys.modules, "pysdtw", SimpleNamespace(SoftDTW=refuses))  # type: ignore[arg-type]
     assert peer_steps(x, y, 0.5, 0.01) == {"pysdtw_error": "refused with gamma 0.5, True"}
+
+
+def test_accuracy_and_second_order_on_the_cpu(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y, gamma = accuracy.problems(2)["x, y ~ N(0, 1)"]
+    monkeypatch.setattr(accuracy, "problems", lambda features: {"normal": (x, y, gamma)})
+    monkeypatch.setattr(second_order, "SIZES", ((2, 16, 1),))
+    monkeypatch.setattr(second_order.torch, "set_num_threads", lambda count: None)
+    for program in (accuracy, second_order):
+        assert run(program, "--commit", "test", "--out", str(tmp_path))[0] in (0, None)
+    (errors,) = [json.loads(file.read_text()) for file in tmp_path.glob("*/*-test-accuracy.json")]
+    (times,) = [json.loads(file.read_text()) for file in tmp_path.glob("*/*-test-second-order.json")]
+    assert [row["precision"] for row in errors] == ["highest", "plain"]
+    assert all(0 < row["err_value"] < 1e-5 and row["err_gradient"] < 1e-3 for row in errors)
+    assert [row["dtype"] for row in times] == ["float32", "float64"]
+    assert all(row["product_ns"] > row["forward_mode_ns"] > 0 for row in times)
+
+    monkeypatch.setattr(harness, "load", lambda pattern: errors if "accuracy" in pattern else times)
+    assert cpu_tables.accuracy_table().count("| normal | 1 |") == 1
+    assert cpu_tables.second_order_table().count("| 2 | 16 × 16 | 1 | float") == 2
 
 
 def test_options_of_many_features_are_those_of_todays_path() -> None:

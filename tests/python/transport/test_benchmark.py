@@ -1,11 +1,12 @@
 """The transport benchmark runs on the CPU."""
 
 import sys
+from multiprocessing import Pipe
 
 import pytest
 import torch
 
-from benchmarks.transport import cpu_peers, sanitize
+from benchmarks.transport import cpu_peers, gromov_cpu, sanitize
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
 from benchmarks.transport.suite import SUITE
@@ -23,6 +24,18 @@ def test_measures_a_row(size: Size | GromovSize) -> None:
 def test_measures_a_core(features: int) -> None:
     row = cpu_peers.measured(cpu_peers.Size(40, 30, features, "float32", 200), 3)
     assert row["iteration_ns"] > 0 and row["around_ms"] > 0
+
+
+def test_measures_a_sampled_solve() -> None:
+    threads = torch.get_num_threads()
+    here, there = Pipe(duplex=False)
+    try:
+        gromov_cpu.measured(gromov_cpu.OURS, 80, 90, 5e-3, there)
+    finally:
+        torch.set_num_threads(threads)
+    row = here.recv()
+    assert row["seconds"] > 0 and row["mib"] >= 0
+    assert 0 < row["distortion"] < 0.1
 
 
 def test_results_are_reproducible() -> None:

@@ -1,0 +1,191 @@
+"""The source of every measured figure in the sentences of README.md and docs/, by page, in the page's order.
+
+`at` is one number of a result file, relative to benchmarks/results; text and number must agree to the digits that the page
+shows. `Given` is a number that is no measurement: it names the file that sets it and what that file says. Tables of
+measurements are written by benchmarks/report.py. docs/kernels/ is a record of development: its figures are those that the
+runs it describes gave, and are not looked up.
+
+    python -m benchmarks.figures    says what does not agree, and exits with 1
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.harness.figures import Given, at, faults, rows_of
+from benchmarks.harness.results import ROOT
+from benchmarks.recurrent.tables import newest_steps
+from benchmarks.soft_dtw.cpu_tables import size_of
+from benchmarks.soft_dtw.tables import gpu_rows, panel_option_rows
+
+Named = list[tuple[str, float | Given]]
+
+FULL = "nvidia-h200/2026-11-23-4fe2db0.json"
+TRANSPORT = "nvidia-h200/2026-11-23-01889da.json"
+OPTIONS = "nvidia-h200/2026-11-22-3b88c3405d-options.json"
+MAP = "nvidia-h200/2026-11-23-ca709d5-lstm-map.json"
+JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
+SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
+
+
+def pages() -> list[Path]:
+    """The pages whose figures are looked up: all but the record of development."""
+    docs = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "kernels"]
+    return [ROOT / "README.md", *docs]
+
+
+def _sampled(column: str, points: int) -> float:
+    return at(TRANSPORT, "transport", column, method="landmark", N=points)
+
+
+def _sinkhorn_iteration(dtype: str) -> float:
+    problem = {"N": 10001, "dtype": dtype, "kind": "balanced", "updates": "alternating", "half": False}
+    return at(TRANSPORT, "transport", "solve_ms", **problem, iterations=100) / 100
+
+
+def _option(case: str) -> float:
+    """How much longer a step of 32 pairs of 2048 x 2048 with one feature takes."""
+    size = {"B": 32, "n": 2048, "D": 1}
+    return at(OPTIONS, "soft_dtw_options", "step_ms", case=case, **size) / at(
+        OPTIONS, "soft_dtw_options", "step_ms", case="none", **size
+    )
+
+
+def _many_features(features: int) -> float:
+    """How much faster a step in a CUDA graph is than softdtw-cuda-torch's."""
+    size = {"B": 32, "N": 256, "M": 256, "D": features, "precision": "highest"}
+    return at(FULL, "soft_dtw", "softdtw_cuda_torch_graph_step_ms", **size) / at(
+        FULL, "soft_dtw", "graph_step_ms", **size
+    )
+
+
+def _largest_gain_of_high() -> float:
+    highest, high = (
+        {size_of(row)[:5]: row["graph_step_ms"] for row in gpu_rows(name) if row["D"] >= 17}
+        for name in ("highest", "high")
+    )
+    return float(max(1 - high[size] / highest[size] for size in highest.keys() & high.keys()))
+
+
+def _joint(column: str, dtype: str = "bfloat16", family: str = "rnnt", frames: int = 400) -> float:
+    problem = {"T": frames, "V": 1024, "dtype": dtype, "family": family, "ragged": False, "align": False}
+    return at(FULL, "transducer", column, **problem, H=640, beams=0)
+
+
+def _joint_cpu(column: str) -> float:
+    return at(JOINT_CPU, "transducer_joint", column, B=16, dtype="float32")
+
+
+def _lstm() -> list[float]:
+    """Steps in 16-bit types by cuDNN's, the least first."""
+    rows = [row for size, row in newest_steps().items() if size.dtype.endswith("float16")]
+    return sorted(
+        row["graph_step_ms"] / row["cudnn_graph_step_ms"] for row in rows if row["cudnn_graph_step_ms"]
+    )
+
+
+def _lstm_losses() -> list[float]:
+    """By how much less time cuDNN takes where it is faster, the least first."""
+    rows = rows_of(MAP, "lstm_map")
+    pairs = [(row.get(name), row.get(f"cudnn_{name}")) for row in rows for name in ("ms", "ms_tf32")]
+    ratios = [cudnn / ours for ours, cudnn in pairs if ours and cudnn]
+    if len(ratios) != 309:
+        raise ValueError(f"{MAP}: README.md says 309 comparisons, there are {len(ratios)}")
+    return sorted(1 - ratio for ratio in ratios if ratio < 1)
+
+
+def _product(dtype: str) -> list[float]:
+    """Hessian-vector products by first-order steps on a CPU, the least first."""
+    rows = rows_of(SECOND_ORDER, "soft_dtw_second_order", dtype=dtype)
+    return sorted(row["product_ns"] / row["step_ns"] for row in rows)
+
+
+def _readme() -> Named:
+    losses, lstm = _lstm_losses(), _lstm()
+    if len(losses) != 5:
+        raise ValueError(f"{MAP}: README.md says that cuDNN is faster in five cases, it is in {len(losses)}")
+    few_bytes = Given("src/soft_dtw/cuda/select.h", "std::size_t{256} << 20")
+    shared = Given("src/soft_dtw/cuda/cuda_call.cu", "and 83")
+    return [
+        ("35 ms", _sampled("solve_ms", 4000)),
+        ("14 MiB", _sampled("mib", 4000)),
+        ("0.47 s", _sampled("solve_ms", 50000)),
+        ("133 MiB", _sampled("mib", 50000)),
+        ("1.8 times", max(row["graph_step_ms"] / none for row, none in panel_option_rows())),
+        ("1.3 times", _option("step_penalty")),
+        ("2.2 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
+        ("256 MiB", few_bytes),
+        ("6.5 times", _many_features(128)),
+        ("2.4 times", _many_features(1024)),
+        ("17 %", _largest_gain_of_high()),
+        ("83 KiB", shared),
+        ("8.4 ms", _joint("step_ms")),
+        ("62 MiB", _joint("mib")),
+        ("7.2 ms", _joint("materialised_step_ms")),
+        ("3.1 GiB", _joint("materialised_mib")),
+        ("32 ms", _joint("step_ms", frames=1500)),
+        ("120 MiB", _joint("mib", frames=1500)),
+        ("39 ms", _joint("materialised_step_ms", frames=1500)),
+        ("16 GiB", _joint("materialised_mib", frames=1500)),
+        ("13.0 ms", _joint("step_ms", family="multi_blank")),
+        ("7.7 ms", _joint("materialised_step_ms", family="multi_blank")),
+        ("1.8 times", _joint("step_ms", "float32") / _joint("materialised_step_ms", "float32")),
+        ("0.18 ms", _sinkhorn_iteration("float32")),
+        ("0.59 ms", _sinkhorn_iteration("float64")),
+        ("15 %", lstm[0]),
+        ("99 %", lstm[-1]),
+        ("15 %", losses[-1]),
+        ("1.5 %", losses[0]),
+        ("1.8 %", losses[-2]),
+    ]
+
+
+def named() -> dict[str, Named]:
+    """The figures of every page that has any."""
+    floats, doubles = _product("float32"), _product("float64")
+    exact = {"method": "exact", "N": 4000, "iterations": 5, "precision": "medium"}
+    return {
+        "README.md": _readme(),
+        "docs/architecture.md": [
+            ("2.20 s", _joint_cpu("step_ms")),
+            ("2.56 s", _joint_cpu("materialised_step_ms")),
+        ],
+        "docs/howto/gromov.md": [("48 ms", at(TRANSPORT, "transport", "solve_ms", **exact))],
+        "docs/howto/second-order.md": [
+            ("1.6 times", doubles[0]),
+            ("2.4 times", doubles[-1]),
+            ("3.9 times", floats[0]),
+            ("5.6 times", floats[-1]),
+            (
+                "79 times",
+                at(OPTIONS, "soft_dtw_options", "product_ms", n=2048, D=1)
+                / at(OPTIONS, "soft_dtw_options", "step_ms", case="none", n=2048, D=1),
+            ),
+        ],
+        "docs/numerics.md": [("100 times", Given("docs/numerics.md", "or that jump by more than 100 times"))],
+        "docs/topics/speech.md": [
+            ("0.01 times", Given("docs/topics/speech.md", "Values to start from: gamma 0.01")),
+            ("0.1 times", Given("docs/topics/speech.md", "to 0.1 times the mean cost")),
+        ],
+    }
+
+
+def all_faults() -> list[str]:
+    """What does not agree on any page."""
+    known, told = named(), []
+    for page in pages():
+        name = str(page.relative_to(ROOT))
+        told += faults(name, page.read_text(), known.pop(name, []))
+    return [*told, *(f"benchmarks/figures.py: there is no page {name}" for name in known)]
+
+
+def main() -> int:
+    told = all_faults()
+    for fault in told:
+        print(fault)
+    return 1 if told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
