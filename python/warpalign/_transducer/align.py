@@ -20,8 +20,10 @@ from warpalign._transducer.checks import (
     check_durations,
     check_flag,
     check_inputs,
+    check_joined_columns,
     check_logits,
     check_settings,
+    explained,
 )
 from warpalign._transducer.settings import Settings, as_keywords
 
@@ -90,7 +92,8 @@ def transducer_align(
 
     Args:
         logits, targets, logit_lengths, target_lengths: as in :func:`transducer_loss`.
-        duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D); as in :func:`tdt_loss`, with ``durations``.
+        duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D), with ``durations``. None: they are the last
+            D columns of ``logits``, as in :func:`tdt_loss`.
         durations: D numbers of frames. None: the model has none.
         posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
         all others: blank, big_blank_durations, big_blank_ids, sigma, delay_penalty, eos_id, eos_penalty, star_id,
@@ -116,6 +119,10 @@ def transducer_align(
     packed = check_flag(packed, "packed")
     wanted = check_flag(posteriors, "posteriors")
     logits = check_logits(logits, "logits", packed)
+    durations_given = () if durations is None else check_durations(durations)
+    if durations is not None and duration_logits is None:
+        joined, columns = logits, check_joined_columns(logits, durations_given, "logits")
+        logits, duration_logits = joined[..., :columns], joined[..., columns:]
     columns = logits.shape[-1]
     lengths, ids = check_big_blanks(
         big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
@@ -128,8 +135,8 @@ def transducer_align(
             raise ValueError(f"big_blank_durations: expected none with durations, got {lengths}")
         if star_id is not None:
             raise ValueError(f"star_id: expected None with durations, got {star_id}")
-        lengths = check_durations(durations)
-        duration_logits = check_duration_logits(duration_logits, logits, lengths, packed)
+        lengths = durations_given
+        duration_logits = check_duration_logits(duration_logits, logits, lengths, packed, "logits")
     settings = check_settings(
         columns=columns,
         blank=blank,
@@ -148,8 +155,13 @@ def transducer_align(
         packed=packed,
     )
     inputs, unbatched = check_inputs(logits, duration_logits, targets, logit_lengths, target_lengths, packed)
-    with naming_arguments():
-        score, frames, label_frames, blanks, *parts = _aligned(inputs, settings, wanted)
+    try:
+        with naming_arguments():
+            score, frames, label_frames, blanks, *parts = _aligned(inputs, settings, wanted)
+    except ValueError as error:
+        # Packed logits have rows and columns alone.
+        rows = (0, 1) if packed else inputs.logits.shape[1:3]
+        raise explained(error, settings, *rows, columns) from None
     found = _posteriors(parts, durations is not None, packed) if wanted else None
     result = TransducerAlignment(score, frames, label_frames, blanks, found)
     return _of_one_utterance(result) if unbatched else result

@@ -144,7 +144,7 @@ def transducer_beam_decode(
     Examples:
         >>> from warpalign.decoding import JointWeights
         >>> class LastToken(torch.nn.Embedding):
-        ...     def initial_state(self, batch): return torch.zeros(batch, 0)
+        ...     def initial_state(self, batch): return self.weight.new_zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state
         >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
         >>> weights = JointWeights(joint.weight, joint.bias)

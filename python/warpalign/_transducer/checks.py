@@ -6,19 +6,25 @@ turns what they say into a ValueError.
 
 from __future__ import annotations
 
+import functools
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_number, shape_of
+from warpalign._core.lengths import lengths_tensor
 from warpalign._core.torch_internals import is_transforming
 from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.settings import Settings, TransducerReduction
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
@@ -51,15 +57,59 @@ def check_logits(logits: object, name: str, packed: bool) -> Tensor:
     return logits
 
 
-def check_duration_logits(given: object, logits: Tensor, durations: Sequence[int], packed: bool) -> Tensor:
+def check_whole(given: object, axes: int, name: str, part: str | None = None) -> None:
+    """Raises where FSDP has left a parameter in parts. Its module gathers it in its own forward alone.
+
+    FSDP2 leaves a DTensor; FSDP1 a flat tensor, or one whose memory it has freed. part: of the argument, as messages name it.
+    """
+    if not isinstance(given, Tensor) or torch.compiler.is_compiling() or is_transforming():
+        return
+    # Where it is not imported there are no DTensors, and importing it takes long.
+    distributed = sys.modules.get("torch.distributed.tensor")
+    if distributed is not None and isinstance(given, distributed.DTensor):
+        came = f"a DTensor sharded as {given.placements}"
+    elif type(given) not in (Tensor, torch.nn.Parameter) or given.layout != torch.strided:
+        return
+    elif given.numel() and not given.untyped_storage().size():
+        came = "a tensor without memory"
+    elif given.dim() < axes and dist.is_available() and dist.is_initialized():
+        came = f"a flat one of shape {shape_of(given)}"
+    else:
+        return
+    raise ValueError(
+        f"{name}: expected a whole {part or 'tensor'}, got {came}: apply FSDP to the module that calls this function, not to "
+        "the output layer alone, or gather the layer before (FSDP2: layer.unshard(); FSDP1: summon_full_params())"
+    )
+
+
+def keyword_only(most: int, remedy: str) -> Callable[[_Function], _Function]:
+    """A function whose arguments beyond the first so many are given by name, and whose error says what to write."""
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > most:
+                raise TypeError(
+                    f"{function.__name__}: expected at most {most} positional arguments, got {len(args)}: {remedy}"
+                )
+            return function(*args, **kwargs)
+
+        call.__kwdefaults__ = function.__kwdefaults__  # modules read the defaults there
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def check_duration_logits(
+    given: object, logits: Tensor, durations: Sequence[int], packed: bool, name: str = "label_logits"
+) -> Tensor:
+    """name: of the labels' logits, whose dtype, device and shape the durations' must have."""
     tensor = check_logits(given, "duration_logits", packed)
     if tensor.dtype != logits.dtype:
-        raise TypeError(
-            f"duration_logits: expected the dtype of label_logits, {logits.dtype}, got {tensor.dtype}"
-        )
+        raise TypeError(f"duration_logits: expected the dtype of {name}, {logits.dtype}, got {tensor.dtype}")
     if tensor.device != logits.device:
         raise ValueError(
-            f"duration_logits: expected the device of label_logits, {logits.device}, got {tensor.device}"
+            f"duration_logits: expected the device of {name}, {logits.device}, got {tensor.device}"
         )
     shape = (*logits.shape[:-1], len(durations))
     if tensor.shape != shape:
@@ -67,12 +117,12 @@ def check_duration_logits(given: object, logits: Tensor, durations: Sequence[int
     return tensor
 
 
-def check_joined_columns(logits: Tensor, durations: Sequence[int]) -> int:
+def check_joined_columns(logits: Tensor, durations: Sequence[int], name: str = "label_logits") -> int:
     """The number of labels' columns, which stand before those of the durations."""
     columns = logits.shape[-1] - len(durations)
     if columns < 1:
         raise ValueError(
-            f"label_logits: expected columns of labels besides those of {len(durations)} durations, as duration_logits "
+            f"{name}: expected columns of labels besides those of {len(durations)} durations, as duration_logits "
             f"is None, got {logits.shape[-1]}"
         )
     return columns
@@ -82,7 +132,10 @@ def check_integers(
     given: object, name: str, logits: Tensor, shape_text: str, whose: str = "the logits"
 ) -> Tensor:
     if not isinstance(given, Tensor):
-        raise TypeError(f"{name}: expected an integer tensor {shape_text}, got {type(given).__name__}")
+        remedy = f": write torch.tensor({name})" if isinstance(given, (list, tuple)) else ""
+        raise TypeError(
+            f"{name}: expected an integer tensor {shape_text}, got {type(given).__name__}{remedy}"
+        )
     if given.dtype not in INTEGERS:
         raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {given.dtype}")
     if given.device != logits.device:
@@ -100,20 +153,20 @@ def narrowed(tensor: Tensor) -> Tensor:
 def check_lengths(
     given: object,
     name: str,
-    logits: Tensor,
-    batch: int | None,
-    unbatched: bool,
+    device: torch.device,
+    count: int | None,
+    most: int | None,
+    most_name: str,
+    *,
+    unbatched: bool = False,
     whose: str = "the logits",
 ) -> Tensor | None:
-    if given is None:
-        return None
-    lengths = check_integers(given, name, logits, "(B,)", whose)
-    if unbatched and lengths.dim() == 0:
-        lengths = lengths.unsqueeze(0)
-    if lengths.dim() != 1 or (batch is not None and lengths.shape[0] != batch):
-        shape = "(B,)" if batch is None else f"({batch},)"
-        raise ValueError(f"{name}: expected shape {shape}, one length per utterance, got {shape_of(lengths)}")
-    return narrowed(lengths)
+    """Lengths of 0 to most, one for each of count utterances; of one utterance without a batch axis a number, too."""
+    if unbatched and isinstance(given, Tensor) and given.dim() == 0:
+        given = given.unsqueeze(0)
+    return lengths_tensor(
+        given, name, count, most, device, maximum_name=most_name, whose=whose, unit="utterance"
+    )
 
 
 def check_inputs(
@@ -129,30 +182,81 @@ def check_inputs(
     if unbatched:
         logits = logits.unsqueeze(0)
         duration_logits = None if duration_logits is None else duration_logits.unsqueeze(0)
-    batch = None if packed else logits.shape[0]
-    lengths = check_lengths(logit_lengths, "logit_lengths", logits, batch, unbatched)
+    batch, frames, most = (None, None, None) if packed else logits.shape[:3]
+    device = logits.device
+    lengths = check_lengths(logit_lengths, "logit_lengths", device, batch, frames, "T", unbatched=unbatched)
     if packed:
         if lengths is None:
-            raise ValueError("logit_lengths: expected a tensor (B,) with packed=True, got None")
+            raise ValueError("logit_lengths: expected integers (B,) with packed=True, got None")
         batch = lengths.shape[0]
-    counts = check_lengths(target_lengths, "target_lengths", logits, batch, unbatched)
+    counts = check_lengths(
+        target_lengths, "target_lengths", device, batch, most and most - 1, "U", unbatched=unbatched
+    )
     if packed and counts is None:
-        raise ValueError("target_lengths: expected a tensor (B,) with packed=True, got None")
+        raise ValueError("target_lengths: expected integers (B,) with packed=True, got None")
     labels = check_integers(targets, "targets", logits, "(B, U)")
     if unbatched and labels.dim() == 1:
         labels = labels.unsqueeze(0)
     if labels.dim() == 1:
         if counts is None:
             raise ValueError(
-                "target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None"
+                "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None"
             )
     else:
         states = labels.shape[-1] + 1 if packed else logits.shape[2]
         if labels.shape != (batch, states - 1):
-            raise ValueError(
-                f"targets: expected shape ({batch}, {states - 1}), (B, U), or one axis, got {shape_of(labels)}"
+            whole = logits[0] if unbatched else logits
+            remedy = f": or the axes of logits are not ({'T' if unbatched else 'B, T'}, U+1, V)"
+            if not packed and labels.shape == (batch, logits.shape[1] - 1):
+                axes = "0, 1" if unbatched else "1, 2"
+                remedy = f": the axes T and U+1 of logits are swapped: write logits.transpose({axes})"
+            raise wrong_labels(
+                labels, unbatched, int(batch or 0), states, f"logits {shape_of(whole)} have", remedy
             )
     return Inputs(logits, duration_logits, narrowed(labels), lengths, counts, None), unbatched
+
+
+def wrong_labels(
+    labels: Tensor, unbatched: bool, batch: int, states: int, source: str, remedy: str
+) -> ValueError:
+    """The error of labels whose shape is not (batch, states - 1). source: "logits (2, 6, 3, 5) have", where U + 1 comes from."""
+    if labels.shape == (states - 1, batch):
+        remedy = ": write targets.T"
+    elif labels.shape == (batch, states):
+        remedy = f": the predictor reads a start symbol before the {states} labels, which makes U + 1 = {states + 1} states"
+    shape = f"({states - 1},)" if unbatched else f"({batch}, {states - 1}), (B, U), or one axis"
+    came = shape_of(labels[0] if unbatched and labels.shape[0] == 1 else labels)
+    return ValueError(f"targets: expected shape {shape}, as {source} U + 1 = {states}, got {came}{remedy}")
+
+
+_BAD_LABEL = re.compile(
+    r"targets: expected columns of the logits that are no blank's, got (-?\d+)( at index \d+)"
+)
+
+
+def explained(error: ValueError, settings: Settings, frames: int, states: int, columns: int) -> ValueError:
+    """What the operators say of lengths and labels, with the numbers that the caller knows. Packed logits show no T and U.
+
+    Lengths come this far only where Python cannot read them, as under torch.func.vmap.
+    """
+    text = str(error)
+    if not settings.packed:
+        text = text.replace("0 to T frames", f"lengths from 0 to T = {frames}")
+        text = text.replace("0 to U labels", f"lengths from 0 to U = {states - 1}")
+    found = _BAD_LABEL.fullmatch(text)
+    if not found:
+        return ValueError(text)
+    label, ids = int(found[1]), settings.big_blank_ids
+    others = f" other than blank = {settings.blank}" + (f" and big_blank_ids = {ids}" if ids else "")
+    padding = "target_lengths= if it is padding"
+    reason = f": write {padding}" if label < 0 else ""
+    if label == settings.blank:
+        reason = f", which is blank: write blank= if another column is, or {padding}"
+    elif label in ids:
+        reason = f", which is big_blank_ids[{ids.index(label)}]: write big_blank_ids= if other columns are"
+    return ValueError(
+        f"targets: expected labels from 0 to {columns - 1}{others}, got {label}{found[2]}{reason}"
+    )
 
 
 def check_column(given: object, name: str, columns: int) -> int:
@@ -214,6 +318,11 @@ def check_durations(given: object) -> tuple[int, ...]:
             raise ValueError(f"durations: expected 0 to {_LONGEST} frames each, got {value}")
     if not any(durations):
         raise ValueError(f"durations: expected one at least above 0, got {durations}")
+    if len(set(durations)) < len(durations):
+        raise ValueError(
+            f"durations: expected different numbers of frames, got {durations}: write each duration once, with one column "
+            "of duration logits"
+        )
     return durations
 
 

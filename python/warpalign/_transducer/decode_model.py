@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from warpalign._core import library
-from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of
-from warpalign._transducer.checks import INTEGERS, check_big_blanks, check_column, check_durations
+from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of, warn_once
+from warpalign._transducer.checks import (
+    check_big_blanks,
+    check_column,
+    check_durations,
+    check_lengths,
+    check_whole,
+)
 from warpalign._transducer.decode_ops import scores as scores_operator
 
 Activation = Literal["relu", "tanh"]
@@ -117,7 +123,10 @@ class Model(NamedTuple):
         return self.step(tokens, state)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        result = self.predictor.step(tokens, state)
+        try:
+            result = self.predictor.step(tokens, state)
+        except IndexError as error:
+            raise IndexError(self._why_no_token(tokens, error)) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(
                 f"{self.name}: expected step() to return rows and a state, got {type(result).__name__}"
@@ -141,6 +150,16 @@ class Model(NamedTuple):
                     f"{self.name}: expected states with {count} hypotheses on axis {self.batch_axis} (batch_axis), got shape {shape_of(leaf)}"
                 )
         return (row.to(self.encoder.dtype).contiguous() if self._feeds_kernels else row), state
+
+    def _why_no_token(self, tokens: Tensor, error: IndexError) -> str:
+        """A predictor that has no row for a token most often belongs to a TDT model that is decoded as RNN-T."""
+        columns = "joint's" if self.columns is None else f"joint's {self.columns}"
+        came = f" for tokens up to {int(tokens.max())}" if tokens.device.type == "cpu" else ""
+        remedy = "" if self.arcs.tdt else ": write durations= if joint's last columns are TDT's durations"
+        return (
+            f"{self.name}: expected step() to read the labels of {columns} columns, of which blank is {self.arcs.blank}, "
+            f"and start_id = {self.start}, got IndexError{came} ({error}){remedy}"
+        )
 
     @property
     def _feeds_kernels(self) -> bool:
@@ -246,24 +265,6 @@ def _check_encoder(encoder: object) -> Tensor:
     return encoder if encoder.stride(2) == 1 else encoder.contiguous()
 
 
-def _check_lengths(lengths: object, encoder: Tensor) -> Tensor | None:
-    if lengths is None:
-        return None
-    if not isinstance(lengths, Tensor):
-        raise TypeError(f"lengths: expected an integer tensor (B,) or None, got {type(lengths).__name__}")
-    if lengths.dtype not in INTEGERS:
-        raise TypeError(f"lengths: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
-    if lengths.device != encoder.device:
-        raise ValueError(f"lengths: expected the device of encoder, {encoder.device}, got {lengths.device}")
-    if lengths.shape != encoder.shape[:1]:
-        raise ValueError(f"lengths: expected shape ({encoder.shape[0]},), got {shape_of(lengths)}")
-    return (
-        lengths.clamp(max=2**31 - 1).to(torch.int32).contiguous()
-        if lengths.dtype == torch.int64
-        else lengths.int()
-    )
-
-
 def _check_joint(joint: object, encoder: Tensor, durations: int) -> tuple[Joint, int | None]:
     """The joint network and its columns of labels."""
     if not isinstance(joint, JointWeights):
@@ -274,6 +275,8 @@ def _check_joint(joint: object, encoder: Tensor, durations: int) -> tuple[Joint,
     if activation not in get_args(Activation):
         raise ValueError(f'joint: expected the activation "relu" or "tanh", got {activation!r}')
     hidden = encoder.shape[2]
+    check_whole(weight, 2, "joint", "weight")
+    check_whole(bias, 1, "joint", "bias")
     if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[1] != hidden:
         came = f"shape {shape_of(weight)}" if isinstance(weight, Tensor) else type(weight).__name__
         raise ValueError(f"joint: expected a weight (columns, {hidden}), as encoder has it, got {came}")
@@ -299,6 +302,20 @@ def _check_reader(reader: Any, name: str) -> Predictor:
 
 def _axis_of(reader: Any, name: str) -> int:
     return check_count(getattr(reader, "batch_axis", 0), f"{name}.batch_axis", 0)
+
+
+def _warn_of_few_embeddings(model: Model) -> None:
+    """On a GPU a token beyond the embedding ends the process: what can be seen of a module is said before."""
+    if model.columns is None or model.arcs.tdt or not isinstance(model.predictor, nn.Module):
+        return
+    rows = [m.num_embeddings for m in model.predictor.modules() if isinstance(m, nn.Embedding)]
+    blanks = (model.arcs.blank, *model.arcs.big_blank_ids)
+    most = max((label for label in range(model.columns) if label not in blanks), default=-1)
+    if rows and max(rows) <= most:
+        warn_once(
+            f"predictor: expected an Embedding of more than {most} rows, because joint has {model.columns} columns of labels, "
+            f"got {max(rows)}: write durations= if joint's last columns are TDT's durations"
+        )
 
 
 def check_model(
@@ -337,4 +354,9 @@ def check_model(
     arcs = Arcs(tdt, column, frames or big, ids, min(most, 2**29))
     reader = _check_reader(predictor, "predictor")
     axis = _axis_of(predictor, "predictor")
-    return Model(rows, _check_lengths(lengths, rows), reader, checked, labels, arcs, start, axis)
+    counts = check_lengths(
+        lengths, "lengths", rows.device, rows.shape[0], rows.shape[1], "T", whose="encoder"
+    )
+    model = Model(rows, counts, reader, checked, labels, arcs, start, axis)
+    _warn_of_few_embeddings(model)
+    return model

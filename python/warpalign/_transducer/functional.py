@@ -24,11 +24,16 @@ from warpalign._transducer.checks import (
     check_omega,
     check_reduction,
     check_settings,
+    explained,
+    keyword_only,
 )
 from warpalign._transducer.reduction import Lengths, reduced
 from warpalign._transducer.settings import Settings, TransducerReduction
 
 
+@keyword_only(
+    4, "write blank=, or use warpalign.compat.torchaudio.rnnt_loss, which has torchaudio's order of arguments"
+)
 def transducer_loss(
     logits: Tensor,
     targets: Tensor,
@@ -228,9 +233,12 @@ def tdt_loss(
 def _reduced_losses(
     inputs: Inputs, settings: Settings, in_place: bool, reduction: TransducerReduction, unbatched: bool
 ) -> Tensor:
-    with naming_arguments():
-        losses = autograd.losses(inputs, settings, in_place)
     # Packed logits have lengths: their sizes are not looked at.
     frames, states = (0, 1) if settings.packed else inputs.logits.shape[1:3]
+    try:
+        with naming_arguments():
+            losses = autograd.losses(inputs, settings, in_place)
+    except ValueError as error:
+        raise explained(error, settings, frames, states, inputs.logits.shape[-1]) from None
     lengths = Lengths(inputs.logit_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, lengths, reduction, unbatched)

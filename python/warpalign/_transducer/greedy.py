@@ -102,7 +102,7 @@ def transducer_greedy_decode(
 
     Examples:
         >>> class LastToken(torch.nn.Embedding):
-        ...     def initial_state(self, batch): return torch.zeros(batch, 0)
+        ...     def initial_state(self, batch): return self.weight.new_zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state
         >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
         >>> found = transducer_greedy_decode(encoder, None, LastToken(30, 16), JointWeights(joint.weight, joint.bias))
@@ -224,7 +224,7 @@ def _search_cpu(model: Model, state: GreedyState) -> tuple[Tensor, GreedyState]:
         elif max(labels) >= 0:
             rows, predictor = _read(model, place, tokens, found)
         place = _Place(rows, predictor, walk, log_prob)
-    return _behind(torch.stack(walks) if walks else place.walk[None, :0], place, state, limits)
+    return _behind(torch.stack(walks) if walks else place.walk[None][:0], place, state, limits)
 
 
 def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -> tuple[Tensor, GreedyState]:
@@ -242,7 +242,7 @@ def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -
 
     place = _Place(*state[:4])
     if _nothing_to_do(model):
-        return _behind(place.walk[None, :0], place, state, limits)
+        return _behind(place.walk[None][:0], place, state, limits)
     place, (walks, goes_on) = run(place)
     all_walks, graph = [walks], None
     while bool(goes_on):

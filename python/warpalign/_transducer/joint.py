@@ -19,6 +19,7 @@ from warpalign._transducer.checks import (
     check_omega,
     check_reduction,
     check_settings,
+    explained,
 )
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
 from warpalign._transducer.joint_checks import check_activation, check_joint_inputs, check_layer
@@ -166,9 +167,13 @@ def transducer_loss_from_joint(
     if drop > 0:
         seed = torch.randint(2**62, (), generator=generator, device=inputs.encoder.device)
         inputs = inputs._replace(seed=seed)
-    with naming_arguments():
-        losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, units, settings))
-    counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, inputs.predictor.shape[1] - 1)
+    states = inputs.predictor.shape[1]
+    try:
+        with naming_arguments():
+            losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, units, settings))
+    except ValueError as error:
+        raise explained(error, settings, frames, states, columns) from None
+    counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, counts, reduction, unbatched)
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_device, shape_of
-from warpalign._transducer.checks import check_integers, check_lengths, narrowed
+from warpalign._transducer.checks import (
+    check_integers,
+    check_lengths,
+    check_whole,
+    narrowed,
+    wrong_labels,
+)
 from warpalign._transducer.joint_autograd import JointInputs
 
 ACTIVATIONS = ("relu", "tanh")
@@ -32,6 +40,7 @@ def check_layer(dtype: object, device: object) -> None:
 def _check_floats(given: object, name: str, dims: tuple[int, ...], axes: str) -> Tensor:
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
+    check_whole(given, max(dims), name)
     if given.dtype not in DTYPES:
         raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {given.dtype}")
     if given.layout != torch.strided or given.is_nested:
@@ -100,21 +109,23 @@ def check_joint_inputs(
             raise TypeError(f"{name}: expected the dtype of encoder, {encoder.dtype}, got {tensor.dtype}")
         if tensor is not None and tensor.device != encoder.device:
             raise ValueError(f"{name}: expected the device of encoder, {encoder.device}, got {tensor.device}")
-    frames = check_lengths(encoder_lengths, "encoder_lengths", encoder, batch, unbatched, "encoder")
-    counts = check_lengths(target_lengths, "target_lengths", encoder, batch, unbatched, "encoder")
+    options: Any = {"unbatched": unbatched, "whose": "encoder"}
+    device, steps, states = encoder.device, encoder.shape[1], predictor.shape[1]
+    frames = check_lengths(encoder_lengths, "encoder_lengths", device, batch, steps, "T", **options)
+    counts = check_lengths(target_lengths, "target_lengths", device, batch, states - 1, "U", **options)
     labels = check_integers(targets, "targets", encoder, "(B, U)", "encoder")
     if unbatched and labels.dim() == 1:
         labels = labels.unsqueeze(0)
-    states = predictor.shape[1]
     if labels.dim() == 1:
         if counts is None:
             raise ValueError(
-                "target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None"
+                "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None"
             )
     elif labels.shape != (batch, states - 1):
-        raise ValueError(
-            f"targets: expected shape ({batch}, {states - 1}), (B, U), or one axis, got {shape_of(labels)}"
-        )
+        whole = predictor[0] if unbatched else predictor
+        swapped = labels.shape == (batch, encoder.shape[1] - 1)
+        remedy = ": exchange encoder and predictor" if swapped else ""
+        raise wrong_labels(labels, unbatched, batch, states, f"predictor {shape_of(whole)} has", remedy)
     inputs = JointInputs(
         _rows(encoder),
         _rows(predictor),

@@ -35,7 +35,6 @@ SMALL = {
     "big blanks beyond the end": (Family(1, (2, 5, 3), max_symbols=1), 2),
     "tdt": (Family(1, durations=(0, 1, 2), max_symbols=2), 2),
     "tdt-without-0": (Family(1, durations=(2, 1)), 4),
-    "tdt, equal durations": (Family(1, durations=(1, 1, 2)), 3),
 }
 
 

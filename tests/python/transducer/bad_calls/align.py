@@ -32,10 +32,15 @@ CALLS: BadCalls = {
         for name, call in functional.shared(align, "transducer_align").items()
         if not name.split(": ")[1].startswith(OF_LOSSES)
     },
-    "transducer_align: durations without logits": align(
+    "transducer_align: no columns besides those of durations": align(
+        durations=(0, 1, 2, 3, 4, 5),
+        message="logits: expected columns of labels besides those of 6 durations, as duration_logits is None, got 6",
+    ),
+    "transducer_align: dtype of duration_logits": align(
         durations=(0, 1),
+        duration_logits=lambda g: logits(g, 3, 5, 3, 2).double(),
         error=TypeError,
-        message="duration_logits: expected a torch.Tensor, got NoneType",
+        message="duration_logits: expected the dtype of logits, torch.float32, got torch.float64",
     ),
     "transducer_align: duration_logits alone": align(
         duration_logits=lambda g: logits(g, 3, 5, 3, 2),

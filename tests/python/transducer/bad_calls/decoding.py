@@ -10,9 +10,23 @@ from torch import Tensor
 
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
+from tests.python.transducer.bad_calls.joint import FSDP, freed
 from warpalign.decoding import JointWeights
 
 DTYPES = "dtype float64, float32, float16 or bfloat16"
+
+
+class Embedded:
+    """Rows of 6 tokens."""
+
+    def __init__(self) -> None:
+        self.rows = torch.nn.Embedding(6, 4)
+
+    def initial_state(self, batch: int) -> Tensor:
+        return torch.zeros(batch, 1)
+
+    def step(self, tokens: Tensor, state: Tensor) -> Any:
+        return self.rows(tokens), state
 
 
 class LastToken:
@@ -88,19 +102,49 @@ def shared(
         "axes of encoder": bad(
             "encoder: expected (B, T, H) with H >= 1, got shape (5, 4)", encoder=lambda g: encoder(g)[0]
         ),
-        "lengths no tensor": bad(
-            "lengths: expected an integer tensor (B,) or None, got list", TypeError, lengths=[1, 2, 3]
+        "lengths no list": bad(
+            "lengths: expected integers (B,) as a tensor, list, tuple or array, got int", TypeError, lengths=5
         ),
-        "lengths of floats": bad(
-            "lengths: expected dtype int64, int32, int16, int8 or uint8, got torch.float32",
+        "lengths as fractions": bad(
+            "lengths: expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions "
+            "in [0, 1] by the number of steps, T = 5, and round to integers, (lengths * T).round().long()",
             TypeError,
             lengths=lambda g: torch.ones(3, device=g.device),
         ),
-        "shape of lengths": bad("lengths: expected shape (3,), got (2,)", lengths=lambda g: g.ints(1, 2)),
+        "shape of lengths": bad(
+            "lengths: expected shape (3,), one length per utterance, got (2,)", lengths=lambda g: g.ints(1, 2)
+        ),
         "lengths out of range": bad(
-            "lengths: expected between 0 and T, got 6 at index 2",
+            "lengths: expected lengths from 0 to T = 5, got 6 at index 2",
             cpu_only=True,
             lengths=lambda g: g.ints(1, 2, 6),
+        ),
+        "a list of lengths out of range": bad(
+            "lengths: expected lengths from 0 to T = 5, got 6 at index 2", lengths=[1, 2, 6]
+        ),
+        "durations left out": bad(
+            "predictor: expected step() to read the labels of joint's 8 columns, of which blank is 7, and start_id = 7, got "
+            "IndexError for tokens up to 7 (index out of range in self): write durations= if joint's last columns are TDT's "
+            "durations",
+            IndexError,
+            cpu_only=True,
+            predictor=Embedded(),
+            joint=lambda g: weights(g, 8),
+        ),
+        "durations left out of a function": bad(
+            "predictor: expected step() to read the labels of joint's columns, of which blank is 5, and start_id = 6, got "
+            "IndexError for tokens up to 6 (index out of range in self): write durations= if joint's last columns are TDT's "
+            "durations",
+            IndexError,
+            cpu_only=True,
+            predictor=Embedded(),
+            joint_function=lambda x, g: torch.zeros(len(x), 8),
+            blank=5,
+            start_id=6,
+        ),
+        "joint's weight of FSDP1": bad(
+            f"joint: expected a whole weight, got a tensor without memory: {FSDP}",
+            joint=lambda g: JointWeights(freed(torch.zeros(6, 4, device=g.device))),
         ),
         "predictor without step": bad(
             "predictor: expected a method initial_state(), got int without it", TypeError, predictor=1

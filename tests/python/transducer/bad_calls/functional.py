@@ -12,6 +12,7 @@ from torch import Tensor
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
 
+U_OF_LOGITS = "as logits (3, 5, 3, 6) have U + 1 = 3"
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 INTEGERS = "dtype int64, int32, int16, int8 or uint8"
 
@@ -120,7 +121,9 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
             message=f"{first}: expected a last axis of stride 1, as a copy would double the largest tensor, got strides (90, 18, 1, 3)",
         ),
         f"{name}: targets no tensor": function(
-            targets=[[1, 2]], error=TypeError, message="targets: expected an integer tensor (B, U), got list"
+            targets=[[1, 2]],
+            error=TypeError,
+            message="targets: expected an integer tensor (B, U), got list: write torch.tensor(targets)",
         ),
         f"{name}: targets of floats": function(
             targets=lambda g: targets(g).float(),
@@ -129,16 +132,44 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
         ),
         f"{name}: shape of targets": function(
             targets=lambda g: targets(g)[:, :1],
-            message="targets: expected shape (3, 2), (B, U), or one axis, got (3, 1)",
+            message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_LOGITS}, got (3, 1)"
+            ": or the axes of logits are not (B, T, U+1, V)",
+        ),
+        f"{name}: T and U + 1 swapped": function(
+            targets=lambda g: targets(g).repeat(1, 2),
+            message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_LOGITS}, got (3, 4)"
+            ": the axes T and U+1 of logits are swapped: write logits.transpose(1, 2)",
+        ),
+        f"{name}: targets transposed": function(
+            targets=lambda g: targets(g).T,
+            message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_LOGITS}, got (2, 3)"
+            ": write targets.T",
+        ),
+        f"{name}: logits without the start symbol's state": function(
+            targets=lambda g: g.ints([1, 2, 1], [2, 1, 1], [3, 1, 1]),
+            message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_LOGITS}, got (3, 3)"
+            ": the predictor reads a start symbol before the 3 labels, which makes U + 1 = 4 states",
         ),
         f"{name}: blank as a label": function(
             targets=lambda g: g.ints([1, 2], [2, 5], [3, 1]),
-            message="targets: expected columns of the logits that are no blank's, got 5 at index 1",
+            message="targets: expected labels from 0 to 5 other than blank = 5, got 5 at index 1, which is blank: "
+            "write blank= if another column is, or target_lengths= if it is padding",
+            cpu_only=True,
+        ),
+        f"{name}: padding as a label": function(
+            targets=lambda g: g.ints([1, 2], [2, -1], [3, 1]),
+            message="targets: expected labels from 0 to 5 other than blank = 5, got -1 at index 1: "
+            "write target_lengths= if it is padding",
+            cpu_only=True,
+        ),
+        f"{name}: a label beyond": function(
+            targets=lambda g: g.ints([1, 2], [2, 6], [3, 1]),
+            message="targets: expected labels from 0 to 5 other than blank = 5, got 6 at index 1",
             cpu_only=True,
         ),
         f"{name}: flat targets without lengths": function(
             targets=lambda g: targets(g).flatten(),
-            message="target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None",
+            message="target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None",
         ),
         f"{name}: too few flat targets": function(
             targets=lambda g: g.ints(1, 2, 3),
@@ -146,10 +177,20 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
             message="targets: expected as many labels as target_lengths say, got 3",
             cpu_only=True,
         ),
-        f"{name}: logit_lengths no tensor": function(
-            logit_lengths=[5, 5, 5],
+        f"{name}: logit_lengths no list": function(
+            logit_lengths=5,
             error=TypeError,
-            message="logit_lengths: expected an integer tensor (B,), got list",
+            message="logit_lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
+        ),
+        f"{name}: logit_lengths as fractions": function(
+            logit_lengths=[1.0, 0.5, 1.0],
+            error=TypeError,
+            message="logit_lengths: expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply "
+            "fractions in [0, 1] by the number of steps, T = 5, and round to integers, (logit_lengths * T).round().long()",
+        ),
+        f"{name}: a list of logit_lengths too long": function(
+            logit_lengths=[5, 4, 6],
+            message="logit_lengths: expected lengths from 0 to T = 5, got 6 at index 2",
         ),
         f"{name}: shape of logit_lengths": function(
             logit_lengths=lambda g: g.ints(5, 5),
@@ -157,18 +198,19 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
         ),
         f"{name}: logit_lengths too long": function(
             logit_lengths=lambda g: g.ints(5, 4, 6),
-            message="logit_lengths: expected 0 to T frames, got 6 at index 2",
+            message="logit_lengths: expected lengths from 0 to T = 5, got 6 at index 2",
             cpu_only=True,
         ),
         f"{name}: target_lengths too long": function(
             target_lengths=lambda g: g.ints(2**40, 0, 1),
-            message="target_lengths: expected 0 to U labels, got 2147483647 at index 0",
+            message="target_lengths: expected lengths from 0 to U = 2, got 1099511627776 at index 0",
             cpu_only=True,
         ),
         f"{name}: target_lengths of floats": function(
             target_lengths=lambda g: g.ints(1, 1, 1).float(),
             error=TypeError,
-            message=f"target_lengths: expected {INTEGERS}, got torch.float32",
+            message=f"target_lengths: expected integers of {INTEGERS}, got torch.float32: multiply fractions in [0, 1] by the "
+            "number of steps, U = 2, and round to integers, (target_lengths * U).round().long()",
         ),
         f"{name}: blank no int": function(
             blank=1.5, error=TypeError, message="blank: expected an int, got float"
@@ -217,6 +259,26 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
 CALLS: BadCalls = {
     **shared(rnnt, "transducer_loss"),
     **shared(tdt, "tdt_loss"),
+    "transducer_loss: one utterance's axes swapped": rnnt(
+        logits=lambda g: logits(g, 5, 3, 6),
+        targets=lambda g: g.ints(1, 2, 3, 4),
+        message="targets: expected shape (2,), as logits (5, 3, 6) have U + 1 = 3, got (4,): "
+        "the axes T and U+1 of logits are swapped: write logits.transpose(0, 1)",
+    ),
+    "transducer_loss: positional blank": BadCall(
+        lambda g: warpalign.transducer_loss(logits(g), targets(g), None, None, 5),  # type: ignore[misc]
+        TypeError,
+        "transducer_loss: expected at most 4 positional arguments, got 5: write blank=, or use "
+        "warpalign.compat.torchaudio.rnnt_loss, which has torchaudio's order of arguments",
+    ),
+    "transducer_loss: lengths out of range under vmap": BadCall(
+        lambda g: torch.func.vmap(
+            lambda x, t: warpalign.transducer_loss(x[None], targets(g)[:1], t[None]), in_dims=(0, 0)
+        )(logits(g), g.ints(5, 6, 5)),
+        ValueError,
+        "logit_lengths: expected lengths from 0 to T = 5, got 6 at index 1",
+        cpu_only=True,
+    ),
     "transducer_loss: nested logits": rnnt(
         logits=lambda g: torch.nested.nested_tensor([logits(g, 2, 3)]),
         error=TypeError,
@@ -225,13 +287,13 @@ CALLS: BadCalls = {
     "transducer_loss: packed without logit_lengths": rnnt(
         logits=lambda g: logits(g, 45, 6),
         packed=True,
-        message="logit_lengths: expected a tensor (B,) with packed=True, got None",
+        message="logit_lengths: expected integers (B,) with packed=True, got None",
     ),
     "transducer_loss: packed without target_lengths": rnnt(
         logits=lambda g: logits(g, 45, 6),
         packed=True,
         logit_lengths=lambda g: g.ints(5, 5, 5),
-        message="target_lengths: expected a tensor (B,) with packed=True, got None",
+        message="target_lengths: expected integers (B,) with packed=True, got None",
     ),
     "transducer_loss: axes of packed logit_lengths": rnnt(
         logits=lambda g: logits(g, 45, 6),
@@ -250,7 +312,8 @@ CALLS: BadCalls = {
     "transducer_loss: a big blank as a label": rnnt(
         big_blank_durations=(2,),
         targets=lambda g: g.ints([1, 2], [2, 1], [4, 1]),
-        message="targets: expected columns of the logits that are no blank's, got 4 at index 2",
+        message="targets: expected labels from 0 to 5 other than blank = 5 and big_blank_ids = (4,), got 4 at index 2, "
+        "which is big_blank_ids[0]: write big_blank_ids= if other columns are",
         cpu_only=True,
     ),
     "transducer_loss: big_blank_durations no sequence": rnnt(
@@ -349,6 +412,11 @@ CALLS: BadCalls = {
     "tdt_loss: no durations": tdt(durations=(), message="durations: expected 1 to 16, got 0"),
     "tdt_loss: durations of 0": tdt(
         durations=(0, 0), message="durations: expected one at least above 0, got (0, 0)"
+    ),
+    "tdt_loss: a duration twice": tdt(
+        durations=(1, 1, 2),
+        message="durations: expected different numbers of frames, got (1, 1, 2): write each duration once, with one column of "
+        "duration logits",
     ),
     "tdt_loss: durations as text": tdt(
         durations="01", error=TypeError, message="durations: expected a sequence of ints, got str"

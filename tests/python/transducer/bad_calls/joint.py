@@ -12,12 +12,24 @@ from torch import Tensor
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
 
+U_OF_PREDICTOR = "as predictor (3, 3, 4) has U + 1 = 3"
+WHOLE = "expected a whole tensor"
+FSDP = (
+    "apply FSDP to the module that calls this function, not to the output layer alone, or gather the layer before "
+    "(FSDP2: layer.unshard(); FSDP1: summon_full_params())"
+)
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 INTEGERS = "dtype int64, int32, int16, int8 or uint8"
 
 
 def zeros(given: Given, *shape: int, **options: Any) -> Tensor:
     return torch.zeros(shape, device=given.device, **options)
+
+
+def freed(tensor: Tensor) -> Tensor:
+    """Its memory given back, as FSDP1 leaves parameters between calls of their module."""
+    tensor.untyped_storage().resize_(0)
+    return tensor
 
 
 def good(given: Given) -> dict[str, Any]:
@@ -174,30 +186,40 @@ CALLS: BadCalls = {
     ),
     f"{NAME}: shape of targets": joint(
         targets=lambda g: g.ints([1], [2], [3]),
-        message="targets: expected shape (3, 2), (B, U), or one axis, got (3, 1)",
+        message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_PREDICTOR}, got (3, 1)",
+    ),
+    f"{NAME}: encoder and predictor exchanged": joint(
+        targets=lambda g: g.ints([1, 2, 1, 1], [2, 1, 1, 1], [3, 1, 1, 1]),
+        message=f"targets: expected shape (3, 2), (B, U), or one axis, {U_OF_PREDICTOR}, got (3, 4)"
+        ": exchange encoder and predictor",
+    ),
+    f"{NAME}: a weight of FSDP1": joint(
+        weight=lambda g: freed(zeros(g, 6, 4)),
+        message=f"weight: {WHOLE}, got a tensor without memory: {FSDP}",
     ),
     f"{NAME}: blank as a label": joint(
         targets=lambda g: g.ints([1, 2], [2, 5], [3, 1]),
-        message="targets: expected columns of the logits that are no blank's, got 5 at index 1",
+        message="targets: expected labels from 0 to 5 other than blank = 5, got 5 at index 1, which is blank: "
+        "write blank= if another column is, or target_lengths= if it is padding",
         cpu_only=True,
     ),
     f"{NAME}: flat targets without lengths": joint(
         targets=lambda g: g.ints(1, 2, 3, 1),
-        message="target_lengths: expected a tensor (B,) with targets of one axis, all labels behind each other, got None",
+        message="target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None",
     ),
     f"{NAME}: encoder_lengths too long": joint(
         encoder_lengths=lambda g: g.ints(5, 4, 6),
-        message="encoder_lengths: expected 0 to T frames, got 6 at index 2",
+        message="encoder_lengths: expected lengths from 0 to T = 5, got 6 at index 2",
         cpu_only=True,
     ),
-    f"{NAME}: encoder_lengths no tensor": joint(
-        encoder_lengths=[5, 5, 5],
+    f"{NAME}: encoder_lengths no list": joint(
+        encoder_lengths=5,
         error=TypeError,
-        message="encoder_lengths: expected an integer tensor (B,), got list",
+        message="encoder_lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
     ),
     f"{NAME}: target_lengths too long": joint(
         target_lengths=lambda g: g.ints(3, 0, 1),
-        message="target_lengths: expected 0 to U labels, got 3 at index 0",
+        message="target_lengths: expected lengths from 0 to U = 2, got 3 at index 0",
         cpu_only=True,
     ),
     f"{NAME}: big blanks and durations": joint(
