@@ -50,8 +50,9 @@ def _loss(
     batch_offset: Tensor | None,
     max_f_len: int | None,
     debug_list: list[Any] | None,
-    delay_penalty: float = 0.0,
+    **penalties: Any,
 ) -> Tensor:
+    """penalties: those of transducer_loss, for drop-ins that have them."""
     if packed and (batch_offset is None or max_f_len is None):
         raise ValueError("Please specify batch_offset and max_f_len when packing is enabled")
     if debug_list is not None:
@@ -64,15 +65,20 @@ def _loss(
         f_len,
         y_len,
         blank=blank_idx,
-        delay_penalty=delay_penalty,
         packed=packed,
         reduction="none",
+        **penalties,
     )
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 class TransducerJoint(nn.Module):
     """f (B, T, H) + g (B, U+1, H), with ReLU and dropout if wanted: (B, T, U+1, H), or packed (packed_batch, H).
 
+    Without ``pack_output`` the padding is -1, and its gradient is 0. Gradients are summed in float32 for half types, too.
     ``opt`` and ``fwd_tile_size`` change nothing. With ``probe_mask`` the mask of ReLU and dropout is appended to
     ``mask_probe``.
     """
@@ -111,9 +117,16 @@ class TransducerJoint(nn.Module):
             utterance = torch.searchsorted(batch_offset, row, right=True)
             states = g_len.long()[utterance]
             within = row - (batch_offset - f_len * g_len)[utterance]
-            h = f[utterance, within // states] + g[utterance, within % states]
-        else:
-            h = f[:, :, None] + g[:, None]
+            # Autograd adds the rows' gradients in the dtype that was indexed: each addition in a half type rounds.
+            h = _wide(f)[utterance, within // states] + _wide(g)[utterance, within % states]
+            return self._activated(h.to(f.dtype))
+        h = self._activated(f[:, :, None] + g[:, None])
+        is_frame = torch.arange(f.shape[1], device=f.device) < f_len[:, None]
+        is_state = torch.arange(g.shape[1], device=f.device) < g_len[:, None]
+        return h.masked_fill_(~(is_frame[:, :, None] & is_state[:, None])[..., None], -1)
+
+    def _activated(self, h: Tensor) -> Tensor:
+        """With ReLU and dropout."""
         if not (self.relu or self.dropout):
             return h
         mask = h > 0 if self.relu else torch.ones_like(h, dtype=torch.bool)
