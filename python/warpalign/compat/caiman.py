@@ -1,4 +1,4 @@
-"""CAIMAN-ASR: ``rnnt_ext.transducer.loss.TransducerLoss``, apex's with a delay penalty, and ``rnnt_ext.custom_lstm``'s CustomLSTM.
+"""CAIMAN-ASR: ``rnnt_ext.transducer.loss.TransducerLoss``, apex's with penalties, and ``rnnt_ext.custom_lstm``'s CustomLSTM.
 
 What differs in the loss is what differs from :mod:`warpalign.compat.apex`; lengths are not read back from a GPU.
 """
@@ -28,14 +28,33 @@ class TransducerLoss(nn.Module):
         f_len: Tensor,
         y_len: Tensor,
         blank_idx: int,
+        eos_idx: int | None = None,
+        star_idx: int | None = None,
         batch_offset: Tensor | None = None,
         max_f_len: int | None = None,
         debug_list: list[Any] | None = None,
         delay_penalty: float = 0.0,
+        eos_penalty: float = 0.0,
+        star_penalty: float = 1.0,
     ) -> Tensor:
-        """x (B, T, U+1, V), or packed (N, V); label (B, U)."""
+        """x (B, T, U+1, V), or packed (N, V); label (B, U).
+
+        Labels that are ``eos_idx`` have ``eos_penalty`` besides ``delay_penalty``. ``star_idx`` is a wildcard: its arc has no
+        score, and the blanks after it have the probability ``star_penalty``. None, or a number below 0: there is none.
+        """
         arguments = (x, label, f_len, y_len, blank_idx, batch_offset, max_f_len, debug_list)
-        return _loss(self.packed_input, *arguments, delay_penalty=delay_penalty)
+        eos, star = (None if index is None or index < 0 else index for index in (eos_idx, star_idx))
+        if eos == blank_idx:
+            raise ValueError(f"eos_idx: expected another column than blank_idx = {blank_idx}, got {eos}")
+        return _loss(
+            self.packed_input,
+            *arguments,
+            delay_penalty=delay_penalty,
+            eos_id=eos,
+            eos_penalty=eos_penalty,
+            star_id=star,
+            star_penalty=star_penalty,
+        )
 
 
 class CustomLSTM(LSTM):
