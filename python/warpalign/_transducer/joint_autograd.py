@@ -169,8 +169,9 @@ class _JointLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         none = (None,) * 7
-        if grad_loss is None:
-            return (None,) * 4 + none
+        if grad_loss is None:  # an operation after the loss has no gradient to hand on
+            given = zip(ctx.saved_tensors[:4], ctx.needs_input_grad[:4], strict=True)
+            return *(torch.zeros_like(t) if wanted else None for t, wanted in given), *none
         *inputs, saved = ctx.saved_tensors
         needs = tuple(ctx.needs_input_grad[:4])
         if not may_write_in_place(grad_loss):

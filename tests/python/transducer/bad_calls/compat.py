@@ -6,7 +6,7 @@ import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transducer.bad_calls.functional import logits, targets
-from warpalign.compat import apex, torchaudio, transformers, warp_rnnt
+from warpalign.compat import apex, caiman, torchaudio, transformers, warp_rnnt
 
 
 def lengths(given: Given) -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,6 +38,16 @@ CALLS: BadCalls = {
         lambda g: apex.TransducerLoss()(logits(g), targets(g), *lengths(g), 5, debug_list=[]),
         NotImplementedError,
         "debug_list: expected None, as there is no alpha and no beta here, got a list",
+    ),
+    "caiman: eos_idx": BadCall(
+        lambda g: caiman.TransducerLoss()(logits(g), targets(g), *lengths(g), 5, 5),
+        ValueError,
+        "eos_idx: expected another column than blank_idx = 5, got 5",
+    ),
+    "caiman: star_idx": BadCall(
+        lambda g: caiman.TransducerLoss()(logits(g), targets(g), *lengths(g), 5, 4, 4),
+        ValueError,
+        "star_id: expected neither eos_id nor a blank's id, got 4",
     ),
     "apex: packed joint without offsets": BadCall(
         lambda g: apex.TransducerJoint(pack_output=True)(logits(g, 3, 5, 4), logits(g, 3, 3, 4), *lengths(g)),
