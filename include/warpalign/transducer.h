@@ -60,12 +60,13 @@ struct TransducerLattice {
   // an error unless 0 <= T_b <= T and 0 <= U_b <= U. CUDA execution never reads lengths back: it clamps them.
   const std::int32_t* logit_lengths = nullptr;
   const std::int32_t* target_lengths = nullptr;
-  // y_{u+1} of utterance b is targets[b * target_stride + u]. With flat_targets, all labels stand one
-  // behind the other, U_b for utterance b. A label lies in [0, V) and is not blank's or a big blank's id;
-  // star may lie outside [0, V). Host execution returns an error for any other label. CUDA execution sets
-  // that utterance's loss and gradients to NaN. What is beyond U_b is never read.
+  // y_{u+1} of utterance b is targets[b * target_stride + u]. target_stride -1: targets are a contiguous
+  // (B, U), so that it is U = states - 1; 0: all utterances have the same labels. With flat_targets, all
+  // labels stand one behind the other, U_b for utterance b. A label lies in [0, V) and is not blank's or a
+  // big blank's id; star may lie outside [0, V). Host execution returns an error for any other label. CUDA
+  // execution sets that utterance's loss and gradients to NaN. What is beyond U_b is never read.
   const std::int32_t* targets = nullptr;
-  std::int64_t target_stride = 0;
+  std::int64_t target_stride = -1;
   bool flat_targets = false;
   std::int64_t target_count = 0;  // flat_targets: how many labels targets holds; none beyond is read
 
@@ -73,7 +74,8 @@ struct TransducerLattice {
   std::int32_t blank = 0;  // its column in [0, V)
   // RNN-T: number of big blanks, 0 to kTransducerBigBlanks, with durations of 2 to kTransducerLongestArc
   // frames and their columns in [0, V), all different and not blank's. TDT: D, 1 to kTransducerDurations,
-  // with durations of 0 to kTransducerLongestArc frames of which one at least is not 0; id is not looked at.
+  // with different durations of 0 to kTransducerLongestArc frames; one at least is not 0; id is not looked
+  // at.
   std::int32_t durations = 0;
   std::int32_t duration[kTransducerDurations] = {};
   std::int32_t id[kTransducerDurations] = {};

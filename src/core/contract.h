@@ -2,6 +2,8 @@
 // violation with the argument's name.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -45,14 +47,25 @@ inline Status check_execution(const Execution& execution) {
   return {};
 }
 
-inline double address_of(const void* data) {
-  return static_cast<double>(reinterpret_cast<std::uintptr_t>(data));
+// What check_aligned() expects, for a power of two up to the largest workspace_alignment(). Status keeps no
+// text of its own.
+constexpr const char* alignment_text(std::size_t alignment) {
+  constexpr const char* kTexts[] = {
+      "an address 0 bytes past a multiple of 1",   "an address 0 bytes past a multiple of 2",
+      "an address 0 bytes past a multiple of 4",   "an address 0 bytes past a multiple of 8",
+      "an address 0 bytes past a multiple of 16",  "an address 0 bytes past a multiple of 32",
+      "an address 0 bytes past a multiple of 64",  "an address 0 bytes past a multiple of 128",
+      "an address 0 bytes past a multiple of 256",
+  };
+  static_assert(workspace_alignment(Device::kCuda) <= 256 && workspace_alignment(Device::kHost) <= 256);
+  return kTexts[std::countr_zero(alignment)];
 }
 
-// A null pointer is aligned.
+// A null pointer is aligned. The value of the status is how many bytes the address lies past a multiple.
 inline Status check_aligned(const char* name, const void* data, std::size_t alignment) {
   if (is_aligned(data, alignment)) return {};
-  return Status::invalid(name, "a pointer aligned to the size of its elements", address_of(data));
+  return Status::invalid(name, alignment_text(alignment),
+                         static_cast<double>(reinterpret_cast<std::uintptr_t>(data) % alignment));
 }
 
 inline Status check_not_null(const char* name, const void* data) {
@@ -87,7 +100,9 @@ inline Status check_written(std::span<const WrittenMemory> all) {
     for (const WrittenMemory& other : all.first(one.data ? k : 0)) {
       const auto other_begin = reinterpret_cast<std::uintptr_t>(other.data);
       if (other.data && begin < other_begin + other.bytes && other_begin < begin + one.bytes) {
-        return Status::invalid(one.name, "memory that no other output uses", address_of(one.data));
+        const auto shared =
+            std::min(begin + one.bytes, other_begin + other.bytes) - std::max(begin, other_begin);
+        return Status::invalid(one.name, "0 bytes in common with other outputs", static_cast<double>(shared));
       }
     }
   }
@@ -100,11 +115,7 @@ inline Status check_workspace(Workspace workspace, std::size_t needed, Device de
     return Status::invalid("workspace", "as many bytes as its workspace function says",
                            static_cast<double>(workspace.bytes));
   }
-  if (!is_aligned(workspace.data, workspace_alignment(device))) {
-    return Status::invalid("workspace", "memory aligned to workspace_alignment(device) bytes",
-                           address_of(workspace.data));
-  }
-  return {};
+  return check_aligned("workspace", workspace.data, workspace_alignment(device));
 }
 
 }  // namespace warpalign::detail

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "core/contract.h"
+#include "transducer/contract.h"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
 
@@ -95,7 +96,8 @@ Status check_decoding(const TransducerDecoding& d) {
       }
       advances |= d.duration[i] > 0;
     }
-    return advances ? Status{} : Status::invalid("durations", "one duration at least above 0", 0);
+    if (!advances) return Status::invalid("durations", "one duration at least above 0", 0);
+    return detail::transducer::check_different(d.duration, d.durations);
   }
   if (Status s =
           check_range("big_blank_durations", d.durations, 0, kTransducerBigBlanks, "at most 8 big blanks");

@@ -13,6 +13,11 @@ namespace warpalign::detail::transducer {
 
 inline constexpr std::int32_t kMostArcs = 2 * kTransducerDurations;
 
+// Where the labels of utterance b begin, but for flat targets.
+WARPALIGN_ANYWHERE inline std::int64_t first_target(const TransducerLattice& lattice, std::int64_t b) {
+  return b * (lattice.target_stride < 0 ? lattice.states - 1 : lattice.target_stride);
+}
+
 // The slots of every node.
 struct ArcTable {
   std::int32_t blanks = 0;  // slots 0 .. blanks - 1

@@ -1,5 +1,6 @@
 #include "transducer/contract.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/contract.h"
@@ -58,6 +59,7 @@ Status check_durations(const TransducerLattice& l) {
     advances |= l.duration[d] > 0;
   }
   if (!advances) return Status::invalid("durations", "one duration at least above 0", 0);
+  if (Status s = check_different(l.duration, l.durations); !s.ok()) return s;
   if (l.star >= 0) return Status::invalid("star_id", "none with durations", l.star);
   return {};
 }
@@ -83,7 +85,7 @@ Status check_host_values(const TransducerLattice& l, std::int32_t columns, std::
     const std::int64_t frames = l.logit_lengths ? l.logit_lengths[b] : l.frames;
     const std::int64_t count = l.target_lengths ? l.target_lengths[b] : l.states - 1;
     *rows += frames * (count + 1);
-    const std::int64_t first = l.flat_targets ? labels : b * l.target_stride;
+    const std::int64_t first = l.flat_targets ? labels : first_target(l, b);
     labels += count;
     if (l.flat_targets && labels > l.target_count) break;
     for (std::int64_t u = 0; u < count; ++u) {
@@ -100,6 +102,14 @@ Status check_host_values(const TransducerLattice& l, std::int32_t columns, std::
 }
 
 }  // namespace
+
+Status check_different(const std::int32_t* durations, std::int32_t count) {
+  for (std::int32_t d = 1; d < count; ++d) {
+    if (std::find(durations, durations + d, durations[d]) == durations + d) continue;
+    return Status::invalid("durations", "different durations", durations[d]);
+  }
+  return {};
+}
 
 std::size_t loss_size(DType dtype) { return dtype == DType::kFloat64 ? sizeof(double) : sizeof(float); }
 
@@ -188,8 +198,9 @@ Status check_lattice(const TransducerLattice& l, std::int32_t columns, bool need
   for (const auto& vector : integers) {
     if (Status s = check_aligned(vector.name, vector.data, sizeof(std::int32_t)); !s.ok()) return s;
   }
-  if (!l.flat_targets && l.target_stride < 0) {
-    return Status::invalid("targets", "a stride of at least 0", static_cast<double>(l.target_stride));
+  if (!l.flat_targets && l.target_stride < -1) {
+    return Status::invalid("targets", "a stride of at least 0, or -1 for contiguous ones",
+                           static_cast<double>(l.target_stride));
   }
   return execution.device == Device::kHost ? check_host_values(l, columns, rows) : Status{};
 }

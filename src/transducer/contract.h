@@ -12,6 +12,9 @@ namespace warpalign::detail::transducer {
 // Bytes of a loss or a score for logits of this type.
 std::size_t loss_size(DType dtype);
 
+// TDT's durations: two columns of one duration would share a meaning.
+Status check_different(const std::int32_t* durations, std::int32_t count);
+
 // Sizes and types, which workspace sizes follow from: of a lattice, and of logits with their lattice.
 Status check_lattice_extents(const TransducerLattice& lattice);
 Status check_extents(const TransducerProblem& problem);

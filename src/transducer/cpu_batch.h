@@ -86,7 +86,7 @@ class Batch {
     std::int64_t nodes = 0, targets = 0;
     for (int b = 0; b < l_.batch; ++b) {
       first_node_[b] = nodes;
-      first_target_[b] = l_.flat_targets ? targets : b * l_.target_stride;
+      first_target_[b] = l_.flat_targets ? targets : first_target(l_, b);
       nodes += static_cast<std::int64_t>(frames_of(b)) * (labels_of(b) + 1);
       targets += labels_of(b);
       longest_ = std::max(longest_, frames_of(b));

@@ -72,7 +72,7 @@ __device__ __forceinline__ Utterance utterance_at(const Batch& p, int b) {
   u.row = static_cast<std::int64_t>(b) * l.frames * l.states;
   u.slot = b * p.slots_of_utterance;
   u.border = static_cast<std::int64_t>(b) * (p.panels - 1) * l.frames;
-  u.targets = l.targets + b * l.target_stride;
+  u.targets = l.targets + first_target(l, b);
   if (p.places) {
     const Place& place = p.places[b];
     if (l.flat_targets) {

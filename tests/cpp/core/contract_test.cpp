@@ -42,7 +42,9 @@ TEST(Contract, WrittenMemoryMustNotOverlap) {
   EXPECT_TRUE(first_error(16, 8).ok());
   EXPECT_STREQ(first_error(8, 8).argument, "b");
   EXPECT_STREQ(first_error(0, 64).argument, "b");
-  EXPECT_STREQ(first_error(20, 8).message, "a pointer aligned to the size of its elements");
+  EXPECT_STREQ(first_error(20, 8).message, "an address 0 bytes past a multiple of 8");
+  EXPECT_EQ(first_error(20, 8).value, 4);
+  EXPECT_EQ(to_string(first_error(8, 16)), "b: expected 0 bytes in common with other outputs, got 8");
 }
 
 TEST(Contract, WorkspaceMustBeLargeEnoughAndAligned) {
@@ -53,7 +55,10 @@ TEST(Contract, WorkspaceMustBeLargeEnoughAndAligned) {
   EXPECT_STREQ(check_workspace({nullptr, 100}, 100, Device::kHost).argument, "workspace");
   EXPECT_TRUE(check_workspace({memory + 64, 100}, 100, Device::kHost).ok());
   EXPECT_FALSE(check_workspace({memory + 64, 100}, 100, Device::kCuda).ok());
-  EXPECT_FALSE(check_workspace({memory + 32, 100}, 100, Device::kHost).ok());
+  EXPECT_EQ(to_string(check_workspace({memory + 32, 100}, 100, Device::kHost)),
+            "workspace: expected an address 0 bytes past a multiple of 64, got 32");
+  EXPECT_EQ(to_string(check_workspace({memory + 4, 100}, 100, Device::kCuda)),
+            "workspace: expected an address 0 bytes past a multiple of 256, got 4");
 }
 
 TEST(Contract, ExecutionsEnumerationsAreChecked) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,7 @@ void expect_refused(const Status& status, const std::string& argument, double va
 
 struct Violation {
   const char* argument;
-  double value;  // NaN: an address, or NaN itself
+  double value;  // NaN: NaN itself, or any number
   std::function<void(Call&)> make;
   int batch_index = -1;
 };
@@ -113,6 +114,7 @@ std::vector<Violation> violations_of_the_problem() {
       {"durations", 17, tdt([](Call& c) { c.p.lattice.durations = 17; })},
       {"durations", -1, tdt([](Call& c) { c.p.lattice.duration[0] = -1; })},
       {"durations", 0, tdt([](Call& c) { c.p.lattice.duration[1] = 0; })},
+      {"durations", 1, tdt([](Call& c) { c.p.lattice.duration[0] = 1; })},
       {"star_id", 4, tdt([](Call& c) { c.p.lattice.star = 4; })},
       {"sigma", kInf, [](Call& c) { c.p.lattice.sigma = kInf; }},
       {"fastemit_lambda", -1, [](Call& c) { c.p.lattice.fastemit = -1; }},
@@ -125,7 +127,7 @@ std::vector<Violation> violations_of_the_problem() {
       {"star_id", 0, [](Call& c) { c.p.lattice.star = 0; }},
       {"star_id", 4, [](Call& c) { c.p.lattice.star = c.p.lattice.eos = 4; }},
       {"logits", 0, [](Call& c) { c.p.logits.data = nullptr; }},
-      {"logits", kNan, [](Call& c) { c.p.logits.data = reinterpret_cast<const char*>(c.logits.data()) + 1; }},
+      {"logits", 1, [](Call& c) { c.p.logits.data = reinterpret_cast<const char*>(c.logits.data()) + 1; }},
       {"logits", -5, [](Call& c) { c.p.logits.stride[2] = -5; }},
       {"logits", 2, [](Call& c) { c.p.logits.stride[3] = 2; }},
       {"duration_logits", 0, tdt([](Call& c) { c.p.duration_logits.data = nullptr; })},
@@ -176,6 +178,26 @@ TEST(TransducerApi, GoodCallsPass) {
   EXPECT_TRUE(in_place.run_gradient().ok());
 }
 
+TEST(TransducerApi, TargetsAreContiguousUnlessAStrideIsGiven) {
+  const auto losses = [](Call& c) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (float& x : c.logits) x = normal(random);
+    EXPECT_TRUE(c.run().ok());
+    return std::vector<float>{static_cast<float*>(c.out.loss)[0], static_cast<float*>(c.out.loss)[1]};
+  };
+  Call plain, given, wide, same;
+  plain.p.lattice.target_stride = TransducerLattice{}.target_stride;
+  EXPECT_EQ(losses(plain), losses(given));
+  wide.targets = {1, 2, 9, 9, 2, 3};
+  wide.p.lattice.targets = wide.targets.data();
+  wide.p.lattice.target_stride = 4;
+  EXPECT_EQ(losses(wide), losses(given));
+  same.p.lattice.target_stride = 0;  // both have the first one's labels
+  EXPECT_EQ(losses(same)[0], losses(given)[0]);
+  EXPECT_NE(losses(same)[1], losses(given)[1]);
+}
+
 TEST(TransducerApi, EveryViolationIsRefusedAndNothingIsWritten) {
   for (const Violation& violation : violations_of_the_problem()) {
     SCOPED_TRACE(::testing::Message() << violation.argument << " " << violation.value);
@@ -190,12 +212,12 @@ TEST(TransducerApi, EveryViolationIsRefusedAndNothingIsWritten) {
 TEST(TransducerApi, OutputsAndWorkspace) {
   const std::vector<Violation> of_forward = {
       {"loss", 0, [](Call& c) { c.out.loss = nullptr; }},
-      {"loss", kNan, [](Call& c) { c.out.loss = static_cast<char*>(c.out.loss) + 2; }},
-      {"saved", kNan, [](Call& c) { c.out.saved = static_cast<char*>(c.out.saved) + 4; }},
-      {"saved", kNan, [](Call& c) { c.out.loss = c.out.saved; }},
+      {"loss", 2, [](Call& c) { c.out.loss = static_cast<char*>(c.out.loss) + 2; }},
+      {"saved", 4, [](Call& c) { c.out.saved = static_cast<char*>(c.out.saved) + 4; }},
+      {"saved", 8, [](Call& c) { c.out.loss = c.out.saved; }},
       {"workspace", 8, [](Call& c) { c.workspace.bytes = 8; }},
       {"workspace", 1 << 16, [](Call& c) { c.workspace.data = nullptr; }},
-      {"workspace", kNan, [](Call& c) { c.workspace.data = static_cast<char*>(c.workspace.data) + 1; }},
+      {"workspace", 1, [](Call& c) { c.workspace.data = static_cast<char*>(c.workspace.data) + 1; }},
   };
   for (const Violation& violation : of_forward) {
     Call c;
@@ -204,7 +226,7 @@ TEST(TransducerApi, OutputsAndWorkspace) {
   }
   const std::vector<Violation> of_gradient = {
       {"saved", 0, [](Call& c) { c.g.saved = nullptr; }},
-      {"saved", kNan, [](Call& c) { c.g.saved = static_cast<const char*>(c.g.saved) + 4; }},
+      {"saved", 4, [](Call& c) { c.g.saved = static_cast<const char*>(c.g.saved) + 4; }},
       {"grad_loss", 0, [](Call& c) { c.g.grad_loss = nullptr; }},
       {"grad_logits", 0, [](Call& c) { c.g.logits = nullptr; }},
       {"grad_logits", 0, [](Call& c) { c.g.logits_stride[0] = 0; }},

@@ -209,7 +209,6 @@ class BatchMemory {
       l.target_lengths = static_cast<const std::int32_t*>(target_lengths_.data());
     }
     l.targets = static_cast<const std::int32_t*>(targets_.data());
-    l.target_stride = batch.states - 1;
     l.flat_targets = batch.flat_targets;
     l.target_count = static_cast<std::int64_t>(vectors.targets.size());
     if (l.tdt) l.without_durations = static_cast<const std::uint8_t*>(without_durations_.data());
