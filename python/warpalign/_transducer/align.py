@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
+from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import is_forward_mode, is_transforming
 from warpalign._core.transforms import Dim, apply, unfold
 from warpalign._transducer import ops
@@ -63,8 +64,8 @@ class TransducerAlignment(NamedTuple):
 def transducer_align(
     logits: Tensor,
     targets: Tensor,
-    logit_lengths: Tensor | None = None,
-    target_lengths: Tensor | None = None,
+    logit_lengths: Lengths | None = None,
+    target_lengths: Lengths | None = None,
     *,
     duration_logits: Tensor | None = None,
     durations: Sequence[int] | None = None,

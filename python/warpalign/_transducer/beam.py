@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
+from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
     Joint,
@@ -85,7 +86,7 @@ class _Search(NamedTuple):
 @torch.no_grad()
 def transducer_beam_decode(
     encoder: Tensor,
-    lengths: Tensor | None,
+    lengths: Lengths | None,
     predictor: Predictor,
     joint: Joint,
     *,
@@ -136,6 +137,7 @@ def transducer_beam_decode(
 
     Raises:
         TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        IndexError: as :func:`warpalign.transducer_greedy_decode`.
         RuntimeError: a step of the predictor, the language model or the joint function cannot be captured.
 
     An arc whose weight is −inf or NaN does not exist. With ``JointWeights`` no number depends on the rest of the batch, as

@@ -68,7 +68,7 @@ def check_whole(given: object, axes: int, name: str, part: str | None = None) ->
     distributed = sys.modules.get("torch.distributed.tensor")
     if distributed is not None and isinstance(given, distributed.DTensor):
         came = f"a DTensor sharded as {given.placements}"
-    elif type(given) not in (Tensor, torch.nn.Parameter) or given.layout != torch.strided:
+    elif type(given) not in (Tensor, torch.nn.Parameter) or given.layout != torch.strided or given.is_nested:
         return
     elif given.numel() and not given.untyped_storage().size():
         came = "a tensor without memory"

@@ -154,7 +154,7 @@ class Model(NamedTuple):
     def _why_no_token(self, tokens: Tensor, error: IndexError) -> str:
         """A predictor that has no row for a token most often belongs to a TDT model that is decoded as RNN-T."""
         columns = "joint's" if self.columns is None else f"joint's {self.columns}"
-        came = f" for tokens up to {int(tokens.max())}" if tokens.device.type == "cpu" else ""
+        came = f" for tokens up to {max(tokens.tolist(), default=0)}" if tokens.device.type == "cpu" else ""
         remedy = "" if self.arcs.tdt else ": write durations= if joint's last columns are TDT's durations"
         return (
             f"{self.name}: expected step() to read the labels of {columns} columns, of which blank is {self.arcs.blank}, "
@@ -310,7 +310,7 @@ def _warn_of_few_embeddings(model: Model) -> None:
         return
     rows = [m.num_embeddings for m in model.predictor.modules() if isinstance(m, nn.Embedding)]
     blanks = (model.arcs.blank, *model.arcs.big_blank_ids)
-    most = max((label for label in range(model.columns) if label not in blanks), default=-1)
+    most = next((label for label in reversed(range(model.columns)) if label not in blanks), -1)
     if rows and max(rows) <= most:
         warn_once(
             f"predictor: expected an Embedding of more than {most} rows, because joint has {model.columns} columns of labels, "

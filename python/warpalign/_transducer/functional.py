@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
+from warpalign._core.series import Lengths
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.checks import (
@@ -27,7 +28,7 @@ from warpalign._transducer.checks import (
     explained,
     keyword_only,
 )
-from warpalign._transducer.reduction import Lengths, reduced
+from warpalign._transducer.reduction import BatchLengths, reduced
 from warpalign._transducer.settings import Settings, TransducerReduction
 
 
@@ -37,8 +38,8 @@ from warpalign._transducer.settings import Settings, TransducerReduction
 def transducer_loss(
     logits: Tensor,
     targets: Tensor,
-    logit_lengths: Tensor | None = None,
-    target_lengths: Tensor | None = None,
+    logit_lengths: Lengths | None = None,
+    target_lengths: Lengths | None = None,
     *,
     blank: int = -1,
     big_blank_durations: Sequence[int] = (),
@@ -72,9 +73,10 @@ def transducer_loss(
             but the last, which is 1. Half types are read as they are and summed in float32.
         targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels behind each other, which needs
             ``target_lengths``. Any integer type. A label lies in [0, V) and is no blank's id.
-        logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
+        logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
+            an array. None: all T.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. What lies beyond the lengths is never read,
-            and its gradient is 0. Lengths on a GPU are not read back but clamped into their range.
+            and its gradient is 0. BatchLengths on a GPU are not read back but clamped into their range.
         blank: the blank's column; below 0 it counts from V.
         big_blank_durations: frames that each big blank consumes, 2 to 64; at most 8 of them. (2, 4, 8) with sigma = 0.05 is
             the paper's setting.
@@ -144,8 +146,8 @@ def tdt_loss(
     label_logits: Tensor,
     duration_logits: Tensor | None,
     targets: Tensor,
-    logit_lengths: Tensor | None = None,
-    target_lengths: Tensor | None = None,
+    logit_lengths: Lengths | None = None,
+    target_lengths: Lengths | None = None,
     *,
     durations: Sequence[int],
     blank: int = -1,
@@ -176,7 +178,7 @@ def tdt_loss(
         duration_logits: the same with D columns. None: they are the last D columns of ``label_logits``, (..., V+D), and so
             is their gradient. Parts that torch.split() has made are not copied in forward, but its backward copies both
             gradients together.
-        durations: D numbers of frames, 0 to 64, one of them above 0; at most 16.
+        durations: D different numbers of frames, 0 to 64, one of them above 0; at most 16.
         omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
             of 0 by its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
             ``randomness`` says.
@@ -240,5 +242,5 @@ def _reduced_losses(
             losses = autograd.losses(inputs, settings, in_place)
     except ValueError as error:
         raise explained(error, settings, frames, states, inputs.logits.shape[-1]) from None
-    lengths = Lengths(inputs.logit_lengths, frames, inputs.target_lengths, states - 1)
+    lengths = BatchLengths(inputs.logit_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, lengths, reduction, unbatched)

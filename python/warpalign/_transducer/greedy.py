@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, naming_arguments
+from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
     Joint,
@@ -50,7 +51,7 @@ class GreedyState(NamedTuple):
 @torch.no_grad()
 def transducer_greedy_decode(
     encoder: Tensor,
-    lengths: Tensor | None,
+    lengths: Lengths | None,
     predictor: Predictor,
     joint: Joint,
     *,
@@ -73,7 +74,8 @@ def transducer_greedy_decode(
 
     Args:
         encoder: (B, T, H) rows of the encoder; float64, float32, float16 or bfloat16. Half types are widened to float32.
-        lengths: (B,) true numbers of frames, 0 to T, any integer type. None: all T. On a GPU they are not read back.
+        lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the encoder's device, a list, a tuple or an
+            array. None: all T. A tensor on a GPU is not read back.
         predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.decoding.Predictor`.
         joint: :class:`warpalign.decoding.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
             returns scores (N, V), with TDT's durations in D more columns.
@@ -94,6 +96,7 @@ def transducer_greedy_decode(
 
     Raises:
         TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        IndexError: the predictor has no row for a label, as where a TDT model is decoded without ``durations``.
         RuntimeError: a step of the predictor or of the joint function cannot be captured.
 
     Ties go to the lowest column. NaN counts as −inf. A frame without any score above −inf counts as a blank. A blank or a

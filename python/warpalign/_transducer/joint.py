@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
+from warpalign._core.series import Lengths
 from warpalign._transducer.checks import (
     check_big_blanks,
     check_column,
@@ -23,7 +24,7 @@ from warpalign._transducer.checks import (
 )
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
 from warpalign._transducer.joint_checks import check_activation, check_joint_inputs, check_layer
-from warpalign._transducer.reduction import Lengths, reduced
+from warpalign._transducer.reduction import BatchLengths, reduced
 from warpalign._transducer.settings import TransducerReduction
 
 TransducerActivation = Literal["relu", "tanh"]
@@ -37,8 +38,8 @@ def transducer_loss_from_joint(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    encoder_lengths: Tensor | None = None,
-    target_lengths: Tensor | None = None,
+    encoder_lengths: Lengths | None = None,
+    target_lengths: Lengths | None = None,
     *,
     activation: TransducerActivation = "relu",
     blank: int = -1,
@@ -77,10 +78,10 @@ def transducer_loss_from_joint(
         bias: (V,) or (V + D,). None: 0.
         targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels behind each other, which needs
             ``target_lengths``. Any integer type.
-        encoder_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
+        encoder_lengths: (B,) true numbers of frames T_b, 0 to T, as in :func:`transducer_loss`. None: all T.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
         activation: "relu" or "tanh".
-        durations: TDT's D numbers of frames, 0 to 64, at most 16. None: RNN-T.
+        durations: TDT's D different numbers of frames, 0 to 64, at most 16. None: RNN-T.
         omega: as in :func:`tdt_loss`; with ``durations`` only.
         dropout: the probability that a hidden number h[t, u, j] becomes 0; others are divided by 1 - dropout. Forward
             and backward make the same mask, which is never in memory.
@@ -103,7 +104,7 @@ def transducer_loss_from_joint(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument does not fit, or FSDP has sharded the weight alone.
         NotImplementedError: the gradient is differentiated again.
 
     Examples:
@@ -173,7 +174,7 @@ def transducer_loss_from_joint(
             losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, units, settings))
     except ValueError as error:
         raise explained(error, settings, frames, states, columns) from None
-    counts = Lengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)
+    counts = BatchLengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, counts, reduction, unbatched)
 
 
@@ -264,8 +265,8 @@ class TransducerJointLoss(nn.Module):
         encoder: Tensor,
         predictor: Tensor,
         targets: Tensor,
-        encoder_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
+        encoder_lengths: Lengths | None = None,
+        target_lengths: Lengths | None = None,
     ) -> Tensor:
         """encoder (B, T, H), predictor (B, U+1, H), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
         options = self.options if self.training else self.options | {"omega": 0.0, "dropout": 0.0}

@@ -40,7 +40,6 @@ def check_layer(dtype: object, device: object) -> None:
 def _check_floats(given: object, name: str, dims: tuple[int, ...], axes: str) -> Tensor:
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
-    check_whole(given, max(dims), name)
     if given.dtype not in DTYPES:
         raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {given.dtype}")
     if given.layout != torch.strided or given.is_nested:
@@ -78,6 +77,7 @@ def check_joint_inputs(
     unbatched = encoder.dim() == 2
     axes = "(U+1, H)" if unbatched else "(B, U+1, H)"
     predictor = _check_floats(predictor, "predictor", (2,) if unbatched else (3,), axes)
+    check_whole(weight, 2, "weight")
     weight = _check_floats(weight, "weight", (2,), "(V, H)")
     if encoder.is_cuda and not library.has_cuda:
         raise ValueError(
@@ -99,6 +99,7 @@ def check_joint_inputs(
             f"weight: expected shape (V, {hidden}), by encoder's last axis, got {shape_of(weight)}"
         )
     if bias is not None:
+        check_whole(bias, 1, "bias")
         bias = _check_floats(bias, "bias", (1,), "(V,)")
         if bias.shape != weight.shape[:1]:
             raise ValueError(f"bias: expected shape ({weight.shape[0]},), by weight, got {shape_of(bias)}")

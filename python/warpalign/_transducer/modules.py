@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from warpalign._core.series import Lengths
 from warpalign._transducer.checks import check_reduction
 from warpalign._transducer.functional import tdt_loss, transducer_loss
 from warpalign._transducer.settings import TransducerReduction
@@ -72,8 +73,8 @@ class TransducerLoss(_Loss):
         self,
         logits: Tensor,
         targets: Tensor,
-        logit_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
+        logit_lengths: Lengths | None = None,
+        target_lengths: Lengths | None = None,
     ) -> Tensor:
         """logits (B, T, U+1, V), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
         return transducer_loss(logits, targets, logit_lengths, target_lengths, **self.options)
@@ -123,8 +124,8 @@ class TDTLoss(_Loss):
         label_logits: Tensor,
         duration_logits: Tensor | None,
         targets: Tensor,
-        logit_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
+        logit_lengths: Lengths | None = None,
+        target_lengths: Lengths | None = None,
     ) -> Tensor:
         """Logits (B, T, U+1, V) and (B, T, U+1, D), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
         options = self.options if self.training else self.options | {"omega": 0.0}

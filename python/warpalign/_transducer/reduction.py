@@ -9,7 +9,7 @@ from torch import Tensor
 from warpalign._transducer.settings import TransducerReduction
 
 
-class Lengths(NamedTuple):
+class BatchLengths(NamedTuple):
     """(B,) lengths, or where there are none the length of all."""
 
     of_frames: Tensor | None
@@ -18,7 +18,7 @@ class Lengths(NamedTuple):
     labels: int
 
 
-def reduced(losses: Tensor, lengths: Lengths, reduction: TransducerReduction, unbatched: bool) -> Tensor:
+def reduced(losses: Tensor, lengths: BatchLengths, reduction: TransducerReduction, unbatched: bool) -> Tensor:
     """The reduction of (B,) losses. unbatched: the call had one utterance without a batch axis."""
     if reduction == "none":
         return losses.squeeze(0) if unbatched else losses

@@ -199,6 +199,9 @@ def test_an_output_layer_that_is_sharded_alone_is_refused(group: None) -> None:
         warpalign.transducer_greedy_decode(given[0], None, Embedded(6), joint)
     alone.output.unshard()
     assert torch.equal(alone(*given), expected)
+    assert (
+        alone(given[0][0], given[1][0], given[2][0]).dim() == 0
+    )  # one utterance has two axes, and nothing is sharded
     above = Model()
     fully_shard(above)
     assert torch.equal(above(*given), expected)
