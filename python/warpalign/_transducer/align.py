@@ -161,8 +161,8 @@ def transducer_align(
             score, frames, label_frames, blanks, *parts = _aligned(inputs, settings, wanted)
     except ValueError as error:
         # Packed logits have rows and columns alone.
-        rows = (0, 1) if packed else inputs.logits.shape[1:3]
-        raise explained(error, settings, *rows, columns) from None
+        frames_of, states = (0, 1) if packed else inputs.logits.shape[1:3]
+        raise explained(error, settings, frames_of, states, columns) from None
     found = _posteriors(parts, durations is not None, packed) if wanted else None
     result = TransducerAlignment(score, frames, label_frames, blanks, found)
     return _of_one_utterance(result) if unbatched else result

@@ -149,8 +149,8 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         none = (None,) * 7
         if grad_loss is None:  # an operation after the loss has no gradient to hand on
-            given = zip(ctx.saved_tensors[:2], ctx.needs_input_grad[:2], strict=True)
-            return *(torch.zeros_like(t) if wanted else None for t, wanted in given), *none
+            both = zip(ctx.saved_tensors[:2], ctx.needs_input_grad[:2], strict=True)
+            return *(torch.zeros_like(tensor) if wanted else None for tensor, wanted in both), *none
         if ctx.in_place:
             if ctx.is_used:
                 raise RuntimeError(

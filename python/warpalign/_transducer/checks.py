@@ -94,7 +94,8 @@ def keyword_only(most: int, remedy: str) -> Callable[[_Function], _Function]:
                 )
             return function(*args, **kwargs)
 
-        call.__kwdefaults__ = function.__kwdefaults__  # modules read the defaults there
+        # Modules read the defaults there.
+        call.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate

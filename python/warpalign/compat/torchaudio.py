@@ -24,7 +24,7 @@ def rnnt_loss(
     fused_log_softmax: bool = True,
 ) -> Tensor:
     """RNN-T loss of logits (B, T, U+1, V); with ``fused_log_softmax=False`` of log-probabilities, and the gradient by them."""
-    if torch.jit.is_scripting():
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
         result: Tensor = torch.ops.warpalign.torchaudio_rnnt_loss(
             logits, targets, logit_lengths, target_lengths, blank, clamp, reduction, fused_log_softmax
         )

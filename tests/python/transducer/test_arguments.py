@@ -197,7 +197,7 @@ def test_an_output_layer_that_is_sharded_alone_is_refused(group: None) -> None:
     with pytest.raises(ValueError, match=r"^joint: expected a whole weight, got a DTensor"):
         joint = JointWeights(alone.output.weight, alone.output.bias)
         warpalign.transducer_greedy_decode(given[0], None, Embedded(6), joint)
-    alone.output.unshard()
+    alone.output.unshard()  # type: ignore[operator]
     assert torch.equal(alone(*given), expected)
     assert (
         alone(given[0][0], given[1][0], given[2][0]).dim() == 0
