@@ -182,6 +182,11 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
             error=TypeError,
             message="logit_lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
         ),
+        f"{name}: logit_lengths of text": function(
+            logit_lengths=["5", "4", "3"],
+            error=TypeError,
+            message="logit_lengths: expected integers (B,), got list of other values",
+        ),
         f"{name}: logit_lengths as fractions": function(
             logit_lengths=[1.0, 0.5, 1.0],
             error=TypeError,
