@@ -1,7 +1,8 @@
 """The LSTM with soft and hard activations: a drop-in for torch.nn.LSTM with zoneout, layer norm, weight dropout and more."""
 
+from warpalign._recurrent.conversion import replace_lstm, restore_lstm
 from warpalign._recurrent.functional import LSTMResult, lstm
-from warpalign._recurrent.modules import LSTM, HardLSTM, LSTMCell, replace_lstm
+from warpalign._recurrent.modules import LSTM, HardLSTM, LSTMCell
 from warpalign._recurrent.settings import LSTMWeights
 from warpalign._recurrent.stream import LSTMStream
 
@@ -14,4 +15,5 @@ __all__ = [
     "LSTMWeights",
     "lstm",
     "replace_lstm",
+    "restore_lstm",
 ]

@@ -40,18 +40,17 @@ DEFAULTS: dict[str, Any] = {
 _NORMS = ("ln_ih", "ln_hh", "ln_cell", "ln_cell_bias")
 
 
-def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
-    """Gives a module of torch.nn the options of ours, and the parameters of layer norm."""
+def checked_options(options: dict[str, Any], dropout: float, bias: bool) -> Options:
+    """The options of a module, once they are known to fit."""
     check_flag(options["layer_norm"], "layer_norm")
     check_flag(options["return_all_states"], "return_all_states")
     check_flag(options["recompute"], "recompute")
     check_dtype(options["state_dtype"])
     if options["forget_bias"] is not None:
         check_number(options["forget_bias"], "forget_bias", -float("inf"))
-        if not module.bias:
+        if not bias:
             raise ValueError("forget_bias: expected None without bias, got a number")
-    module.options = options
-    module.checked = check_options(
+    return check_options(
         dropout=dropout,
         **{
             name: options[name]
@@ -67,6 +66,12 @@ def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
             )
         },
     )
+
+
+def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
+    """Gives a module of torch.nn the options of ours, and the parameters of layer norm."""
+    module.checked = checked_options(options, dropout, module.bias)
+    module.options = options
     if options["layer_norm"]:
         for suffix in module.suffixes():
             like = getattr(module, f"weight_ih{suffix}")
@@ -136,8 +141,8 @@ class LSTM(nn.RNNBase):
     """torch.nn.LSTM with hard activations, zoneout, layer norm, weight dropout, lengths and resets.
 
     The first ten arguments, the parameters' names and their initial values are torch.nn.LSTM's, and so is the state_dict,
-    both ways. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing. A checkpoint does not say
-    which activation it was trained with. :func:`warpalign.recurrent.lstm` has the equations.
+    both ways. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing.
+    :func:`warpalign.recurrent.lstm` has the equations.
 
     It is a torch.nn.RNNBase and no torch.nn.LSTM, because torch.compile refuses every instance of that class.
 
@@ -407,38 +412,3 @@ class LSTMCell(nn.LSTMCell):
 
     def extra_repr(self) -> str:
         return super().extra_repr() + changed_options(self.options, DEFAULTS)
-
-
-def replace_lstm(model: nn.Module, **options: Any) -> nn.Module:
-    """Makes every torch.nn.LSTM within a model an :class:`LSTM`, in place, with the same parameters and hooks.
-
-    Optimizers, tied parameters and the state_dict stay what they are. Modules of subclasses of torch.nn.LSTM, :class:`LSTM`
-    and parametrized ones among them, are left as they are.
-
-    Args:
-        model: any module; a torch.nn.LSTM itself too.
-        options: keyword arguments of :class:`LSTM` for all of them: activation, zoneout, ...
-
-    Returns:
-        The model.
-
-    Raises:
-        TypeError: the model is no module, or :class:`LSTM` has no such option.
-
-    Examples:
-        >>> model = torch.nn.Sequential(torch.nn.LSTM(40, 128))
-        >>> replace_lstm(model, activation="hard")
-        Sequential(
-          (0): LSTM(40, 128, activation='hard')
-        )
-    """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    unknown = sorted(set(options) - set(DEFAULTS))
-    if unknown:
-        raise TypeError(f"options: expected options of LSTM ({', '.join(DEFAULTS)}), got {unknown[0]}")
-    for module in model.modules():
-        if type(module) is nn.LSTM:
-            module.__class__ = LSTM  # type: ignore[assignment]
-            configure(module, DEFAULTS | options, module.dropout)
-    return model

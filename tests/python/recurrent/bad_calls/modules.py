@@ -20,6 +20,7 @@ from warpalign.recurrent import (
     LSTMWeights,
     lstm,
     replace_lstm,
+    restore_lstm,
 )
 
 INTEGERS = "dtype int64, int32, int16, int8 or uint8"
@@ -373,6 +374,22 @@ CALLS: BadCalls = {
         TypeError,
         "options: expected options of LSTM (activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, "
         "layer_norm_eps, forget_bias, return_all_states, recompute, state_dtype, precision, batch_invariant), got slope",
+    ),
+    "restore_lstm: model": BadCall(
+        lambda g: restore_lstm(None),  # type: ignore[arg-type]
+        TypeError,
+        "model: expected a torch.nn.Module, got NoneType",
+    ),
+    "restore_lstm: unsupported": BadCall(
+        lambda g: restore_lstm(LSTM(2, 4), unsupported="skip"),  # type: ignore[arg-type]
+        ValueError,
+        'unsupported: expected "raise" or "leave", got \'skip\'',
+    ),
+    "restore_lstm: model of hard modules": BadCall(
+        lambda g: restore_lstm(torch.nn.Sequential(LSTM(2, 4), HardLSTM(4, 4, zoneout=0.1))),
+        ValueError,
+        "model: expected modules that torch.nn.LSTM can express, got 1 (activation='hard', zoneout=0.1): "
+        'unsupported="leave" leaves them as they are',
     ),
     "caiman: quantize": BadCall(
         lambda g: CustomLSTM(2, 4, quantize=True),
