@@ -172,9 +172,13 @@ _warned: set[str] = set()
 @constant_when_compiled
 def warn_once(message: str) -> None:
     """A warning that comes once in a process, at the line of the caller's own code; in a compiled graph when it is traced."""
-    if message in _warned:
-        return
-    _warned.add(message)
+    if message not in _warned:
+        _warned.add(message)
+        warn_caller(message)
+
+
+def warn_caller(message: str) -> None:
+    """A warning at the line of the caller's own code."""
     package, torch_package = str(Path(__file__).parents[1]), str(Path(torch.__file__).parent)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith((package, torch_package)):

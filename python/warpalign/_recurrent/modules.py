@@ -20,6 +20,7 @@ from warpalign._recurrent.checks import (
 )
 from warpalign._recurrent.functional import LSTMResult, run
 from warpalign._recurrent.planned import Plan, changed, run_planned
+from warpalign._recurrent.recorded import Recorded
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, suffixes
 
 DEFAULTS: dict[str, Any] = {
@@ -137,12 +138,15 @@ def changed_options(options: dict[str, Any], defaults: dict[str, Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in options.items() if value != defaults[name])
 
 
-class LSTM(nn.RNNBase):
+class LSTM(Recorded, nn.RNNBase):
     """torch.nn.LSTM with hard activations, zoneout, layer norm, weight dropout, lengths and resets.
 
     The first ten arguments, the parameters' names and their initial values are torch.nn.LSTM's, and so is the state_dict,
     both ways. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing.
     :func:`warpalign.recurrent.lstm` has the equations.
+
+    The metadata of the state_dict hold the activation. Loading weights of another activation warns, and so does loading the
+    state_dict of a torch.nn.LSTM into a hard module. A plain dict has no metadata and loads without that check.
 
     It is a torch.nn.RNNBase and no torch.nn.LSTM, because torch.compile refuses every instance of that class.
 
@@ -340,7 +344,7 @@ class HardLSTM(LSTM):
         return DEFAULTS | {"activation": "hard"}
 
 
-class LSTMCell(nn.LSTMCell):
+class LSTMCell(Recorded, nn.LSTMCell):
     """torch.nn.LSTMCell with the options of :class:`LSTM`: one step.
 
     Args:

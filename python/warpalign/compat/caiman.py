@@ -64,6 +64,8 @@ class CustomLSTM(LSTM):
     ``quantize=True`` is refused.
     """
 
+    unrecorded_is_soft = False  # the original's checkpoints do not say which activation they belong to
+
     def __init__(
         self,
         input_size: int,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
+from warpalign._core import checks
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, replace_lstm, restore_lstm
 
 
@@ -187,3 +188,22 @@ def test_what_torch_cannot_express_is_refused_or_left(name: str, caplog: pytest.
     assert type(model["plain"]) is nn.LSTM and type(model[name]) is type(unlike)
     assert messages(caplog, logging.WARNING) == [f"restore_lstm: left as they are: {name} ({reason})"]
     assert isinstance(model[name], (LSTM, LSTMCell)) and model[name].options == unlike.options
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_dynamic_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It converts torch.nn.LSTM alone, by its class: of ours it says that they stay."""
+    monkeypatch.setattr(checks, "_warned", set())
+    torch.manual_seed(3)
+    model, x = replace_lstm(Model()).eval(), torch.randn(3, 6, 5)
+    with pytest.warns(
+        UserWarning, match=r"^torch.ao.quantization: expected torch.nn.LSTM, got warpalign's LSTM"
+    ):
+        left = torch.ao.quantization.quantize_dynamic(model, {nn.LSTM, nn.Linear})
+    assert type(left.encoder) is LSTM and not hasattr(left.encoder, "qconfig")
+    torch.testing.assert_close(left.encoder(x)[0], model.encoder(x)[0])
+    plain = nn.Sequential(LSTM(5, 7)).eval()
+    quantized = torch.ao.quantization.quantize_dynamic(restore_lstm(copy.deepcopy(plain)), {nn.LSTM})
+    assert isinstance(quantized[0], torch.ao.nn.quantized.dynamic.LSTM)
+    error = (quantized(x.transpose(0, 1))[0] - plain(x.transpose(0, 1))[0]).abs().max()
+    assert 0 < error < 0.02  # eight bits of weights up to 0.4
