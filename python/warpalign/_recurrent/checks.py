@@ -5,7 +5,10 @@ Values that lie on a device are not read. On the CPU the operator itself checks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,9 +26,35 @@ from warpalign._core.checks import (
 )
 from warpalign._recurrent.settings import ACTIVATIONS, NAMES, LSTMWeights, Options
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _BIG = 2**31 - 1
 HALF = (torch.float16, torch.bfloat16)
+
+
+class ShapeError(ValueError, RuntimeError):
+    """A shape that does not fit: a RuntimeError too, which torch.nn.LSTM raises for it."""
+
+
+class DtypeError(TypeError, ValueError):
+    """A dtype that does not fit: a ValueError too, which torch.nn.LSTM raises for it."""
+
+
+def quiet_when_traced(function: Function) -> Function:
+    """Without torch.jit.trace's warnings of Python's comparisons, which only check shapes: the operator checks them in each call.
+
+    Of packed rows it warns: how many there are in a step becomes a constant.
+    """
+
+    @functools.wraps(function)
+    def quiet(given: object, *arguments: Any, **keywords: Any) -> Any:
+        if not torch.jit.is_tracing() or isinstance(given, PackedSequence):
+            return function(given, *arguments, **keywords)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            return function(given, *arguments, **keywords)
+
+    return quiet  # type: ignore[return-value]
 
 
 def check_probability(value: object, name: str) -> float:
@@ -98,6 +127,14 @@ def check_input(given: object) -> Tensor:
     return given
 
 
+def check_steps(x: Tensor) -> Tensor:
+    """x (T, B, I) has a step: without one there is no output that has a gradient, and torch.nn.LSTM refuses it too."""
+    if x.shape[0] == 0:
+        raise ShapeError("input: expected at least one time step, got none")
+    return x
+
+
+@quiet_when_traced
 def check_input_of_module(given: object, weight: Tensor) -> None:
     """The last axis and the dtype, by the first layer's weight (4H, I): a module's caller gave the input, not the weights."""
     x = given.data if isinstance(given, PackedSequence) else given
@@ -105,11 +142,11 @@ def check_input_of_module(given: object, weight: Tensor) -> None:
         return  # the call itself says so
     features = weight.shape[1]
     if x.shape[-1] != features:
-        raise ValueError(
+        raise ShapeError(
             f"input: expected {features} features on the last axis, as input_size, got shape {shape_of(x)}"
         )
     if x.dtype != weight.dtype and not is_autocast(x):
-        raise TypeError(
+        raise DtypeError(
             f"input: expected the dtype of the module, {weight.dtype}, got {x.dtype}: write input.to({weight.dtype})"
         )
 
@@ -200,7 +237,7 @@ def check_state(
         expected = " or ".join(str(dtype) for dtype in dtypes)
         raise TypeError(f"{name}: expected dtype {expected}, got {given.dtype}")
     if given.shape != shape:
-        raise ValueError(f"{name}: expected shape {shape}, got {shape_of(given)}")
+        raise ShapeError(f"{name}: expected shape {shape}, got {shape_of(given)}")
     return given
 
 

@@ -25,7 +25,9 @@ from warpalign._recurrent.checks import (
     check_resets,
     check_state,
     check_state_dtype,
+    check_steps,
     check_weights,
+    quiet_when_traced,
 )
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, directions
 
@@ -62,8 +64,8 @@ def _call_of(given: object, batch_first: bool) -> _Call:
         return _Call(x, int(given.batch_sizes[0]), starts, given, False)
     x = as_autocast(check_input(given))
     if x.dim() == 2:
-        return _Call(x.unsqueeze(1), 1, None, None, True)
-    x = x.transpose(0, 1) if batch_first else x
+        return _Call(check_steps(x.unsqueeze(1)), 1, None, None, True)
+    x = check_steps(x.transpose(0, 1) if batch_first else x)
     return _Call(x, x.shape[1], None, None, False)
 
 
@@ -137,8 +139,9 @@ def lstm(
         :class:`LSTMResult`.
 
     Raises:
-        TypeError, ValueError: an argument that does not fit, by its name.
-        NotImplementedError: a second derivative.
+        TypeError, ValueError: an argument that does not fit, by its name. Shapes of input and hx, and inputs without a step,
+            raise an error that is a RuntimeError too, and the input's dtype in a module one that is a ValueError too, which
+            torch.nn.LSTM raises.
 
     Examples:
         >>> weights = [LSTMWeights(torch.randn(4 * 20, 10), torch.randn(4 * 20, 20))]
@@ -173,6 +176,7 @@ def lstm(
     )
 
 
+@quiet_when_traced
 def run(
     input: object,
     weights: Sequence[LSTMWeights],
@@ -201,7 +205,10 @@ def run(
     seed = torch.randint(2**62, (), device=x.device) if needs_seed else None
     flat = [tensor for cell in cells for tensor in cell]
     tensors = (x, *flat, h0, c0)
-    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    # torch.jit.trace compares graphs of both grad modes: a traced one is for both. Functions of autograd differ in each graph.
+    is_tracing = torch.jit.is_tracing()
+    is_enabled = torch.is_grad_enabled() or is_tracing
+    needs_grad = is_enabled and any(t is not None and t.requires_grad for t in tensors)
     inputs = (
         x,
         flat,
@@ -224,7 +231,7 @@ def run(
         **options.of_call(),
     }
     with naming_arguments():
-        if needs_grad and not torch.compiler.is_compiling():
+        if needs_grad and not (torch.compiler.is_compiling() or is_tracing):
             others = (inputs[4:], return_all_states, settings)
             y, h_n, c_n, h_all, c_all = apply_unbound(EagerLSTM, x, h0, c0, others, *flat)
         else:

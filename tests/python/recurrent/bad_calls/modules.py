@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
+from warpalign._recurrent.checks import DtypeError, ShapeError
 from warpalign.compat import haste
 from warpalign.compat.caiman import CustomLSTM
 from warpalign.recurrent import (
@@ -168,7 +169,9 @@ CALLS: BadCalls = {
         message="input: expected 3 axes, or 2 of one sequence without a batch, got shape (1, 5, 3, 2)",
     ),
     "lstm: input without steps": call(
-        input=lambda g: series(g, 0, 3, 2), message="steps: expected 1 to 2^28 steps, got 0"
+        input=lambda g: series(g, 0, 3, 2),
+        error=ShapeError,
+        message="input: expected at least one time step, got none",
     ),
     "lstm: input without features": call(
         input=lambda g: series(g, 5, 3, 0),
@@ -183,25 +186,25 @@ CALLS: BadCalls = {
     "lstm: weights none": call(weights=[], message="weights: expected at least one, got 0"),
     "LSTM: input of other features": BadCall(
         lambda g: LSTM(2, 4, batch_first=True)(series(g, 3, 5, 3)),
-        ValueError,
+        ShapeError,
         "input: expected 2 features on the last axis, as input_size, got shape (3, 5, 3)",
         True,
     ),
     "LSTM: packed input of other features": BadCall(
         lambda g: LSTM(3, 4)(packed(g)),
-        ValueError,
+        ShapeError,
         "input: expected 3 features on the last axis, as input_size, got shape (9, 2)",
         True,
     ),
     "LSTM: input of another dtype": BadCall(
         lambda g: LSTM(2, 4, dtype=torch.float64)(series(g)),
-        TypeError,
+        DtypeError,
         "input: expected the dtype of the module, torch.float64, got torch.float32: write input.to(torch.float64)",
         True,
     ),
     "LSTMCell: input of other features": BadCall(
         lambda g: LSTMCell(2, 4)(series(g, 3, 5)),
-        ValueError,
+        ShapeError,
         "input: expected 2 features on the last axis, as input_size, got shape (3, 5)",
         True,
     ),
@@ -245,7 +248,9 @@ CALLS: BadCalls = {
         hx=([], []), error=TypeError, message="hx[0]: expected a torch.Tensor, got list"
     ),
     "lstm: hx of another shape": call(
-        hx=lambda g: (states(g), states(g, 2, 3, 4)), message="hx[1]: expected shape (1, 3, 4), got (2, 3, 4)"
+        hx=lambda g: (states(g), states(g, 2, 3, 4)),
+        error=ShapeError,
+        message="hx[1]: expected shape (1, 3, 4), got (2, 3, 4)",
     ),
     "lstm: hx of another dtype": call(
         hx=lambda g: (states(g).double(), states(g)),
