@@ -60,6 +60,19 @@ def is_legacy_batched(tensor: Tensor) -> bool:
     return batched
 
 
+def without_legacy_batch(tensor: Tensor) -> tuple[int, Tensor]:
+    """The level of a tensor that is_grads_batched=True made a batch of, and the whole batch with its axis in front."""
+    level = 1
+    while is_legacy_batched(whole := torch._remove_batch_dim(tensor, level, 1, 0)):
+        level += 1  # it has no such level: torch gave it one more axis
+    return level, whole
+
+
+def with_legacy_batch(tensor: Tensor, level: int) -> Tensor:
+    """The way back."""
+    return torch._add_batch_dim(tensor, 0, level)
+
+
 @constant_when_compiled
 def is_forward_mode() -> bool:
     """Inputs may carry tangents, of torch.func.jvp or of torch.autograd.forward_ad."""

@@ -101,8 +101,8 @@ def lstm(
     "soft": s is the logistic function, u = tanh. "hard": s(z) = min(1, max(0, slope z + offset)), u(z) = min(1, max(-1, z));
     their derivatives are slope and 1 strictly inside the rails, 0 at the rails and beyond.
 
-    Gradients flow to the input, all weights and hx, from all results. They are not differentiable in their turn. No
-    value is read back from a device.
+    Gradients flow to the input, all weights and hx, from all results. Second and higher derivatives are made of torch's own
+    operations, one step after the other. No value is read back from a device.
 
     Sources: Hochreiter and Schmidhuber, "Long short-term memory", 1997; projection: arXiv 1402.1128; zoneout: arXiv
     1606.01305; layer norm: arXiv 1607.06450; weight dropout: arXiv 1708.02182.
@@ -142,6 +142,8 @@ def lstm(
         TypeError, ValueError: an argument that does not fit, by its name. Shapes of input and hx, and inputs without a step,
             raise an error that is a RuntimeError too, and the input's dtype in a module one that is a ValueError too, which
             torch.nn.LSTM raises.
+        NotImplementedError: a second derivative with dropout, rw_dropout or zoneout in training; forward mode and transforms
+            of torch.func.
 
     Examples:
         >>> weights = [LSTMWeights(torch.randn(4 * 20, 10), torch.randn(4 * 20, 20))]

@@ -124,7 +124,6 @@ UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
-    "_recurrent/autograd.py": {"no_derivative"},
     "_recurrent/checks.py": {"without its CUDA operators", "expected the device of"},
     "_recurrent/functional.py": {"no_derivative"},
     "_transducer/autograd.py": {"under a vmap"},

@@ -27,6 +27,8 @@ from warpalign._core.torch_internals import (
     keeps_graph,
     matmul_precision,
     matmul_precision_of,
+    with_legacy_batch,
+    without_legacy_batch,
 )
 
 X = torch.arange(3.0)
@@ -119,6 +121,23 @@ def test_batched_gradients_are_seen() -> None:
     assert torch.equal(got, torch.eye(3)) and answers == [True]
     torch.autograd.grad(Identity.apply(x).sum(), x)
     assert answers == [True, False] and not is_legacy_batched(X)
+
+
+def test_a_batch_of_gradients_is_taken_apart() -> None:
+    class Weighted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            level, batch = without_legacy_batch(grad)
+            assert batch.shape == (2, 3) and not is_legacy_batched(batch)
+            return with_legacy_batch(batch * torch.tensor([[1.0], [5.0]]), level)
+
+    x = X.clone().requires_grad_()
+    (got,) = torch.autograd.grad(Weighted.apply(x), x, torch.ones(2, 3), is_grads_batched=True)
+    assert torch.equal(got, torch.tensor([[1.0] * 3, [5.0] * 3]))
 
 
 def test_forward_mode_is_seen() -> None:
