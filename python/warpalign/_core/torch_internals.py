@@ -32,6 +32,13 @@ def is_transforming() -> bool:
     return active
 
 
+@constant_when_compiled
+def is_jit_tracing() -> bool:
+    """Whether torch.jit.trace records what is called."""
+    tracing: bool = torch._C._is_tracing()
+    return tracing
+
+
 def keeps_graph() -> bool:
     """Whether the backward pass that runs here was called with retain_graph=True, or with create_graph=True."""
     keeps: bool = torch._C._autograd._get_current_graph_task_keep_graph()

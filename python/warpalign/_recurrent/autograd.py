@@ -110,7 +110,7 @@ def _backward_of_samples(info: Any, in_dims: Any, *given: Any, **settings: Any) 
 
 def _backward_of_batched(*given: Any, **settings: Any) -> tuple[Any, ...]:
     """The same for torch.autograd.grad(..., is_grads_batched=True), which batches incoming gradients alone."""
-    level, size, plain, dims = None, 0, [], []
+    level, size, plain, dims = 0, 0, [], []
     for one in given:
         level_of_one, tensor = (None, one)
         if isinstance(one, Tensor) and is_legacy_batched(one):

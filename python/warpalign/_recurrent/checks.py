@@ -24,6 +24,7 @@ from warpalign._core.checks import (
     is_autocast,
     shape_of,
 )
+from warpalign._core.torch_internals import is_jit_tracing
 from warpalign._recurrent.settings import ACTIVATIONS, NAMES, LSTMWeights, Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -48,10 +49,10 @@ def quiet_when_traced(function: Function) -> Function:
 
     @functools.wraps(function)
     def quiet(given: object, *arguments: Any, **keywords: Any) -> Any:
-        if not torch.jit.is_tracing() or isinstance(given, PackedSequence):
+        if not is_jit_tracing() or isinstance(given, PackedSequence):
             return function(given, *arguments, **keywords)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
             return function(given, *arguments, **keywords)
 
     return quiet  # type: ignore[return-value]

@@ -181,9 +181,10 @@ def composite_lstm(
         [one[3] for one in found],
     )
     y = torch.cat(h_all[-directions:], -1)
-    h_n, h_all = torch.stack(h_n), torch.stack(h_all)
-    c_n, c_all = torch.stack(c_n), torch.stack(c_all)
-    return y.to(dtype), h_n.to(dtype), c_n.to(cell_dtype), h_all.to(dtype), c_all.to(cell_dtype)
+    hidden_states = (torch.stack(states).to(dtype) for states in (h_n, h_all))
+    cell_states = (torch.stack(states).to(cell_dtype) for states in (c_n, c_all))
+    (last_h, every_h), (last_c, every_c) = hidden_states, cell_states
+    return y.to(dtype), last_h, last_c, every_h, every_c
 
 
 class Derivable(NamedTuple):
@@ -211,7 +212,11 @@ def second_derivatives(
 
     with torch.enable_grad():
         x, h0, c0, weights, incoming = Derivable(
-            *map(source, given[:3]), list(map(source, given.weights)), list(map(source, given.incoming))
+            source(given.x),
+            source(given.h0),
+            source(given.c0),
+            list(map(source, given.weights)),
+            list(map(source, given.incoming)),
         )
         outputs = composite_lstm(x, weights, h0, c0, others, settings)  # type: ignore[arg-type]
         into = [(output, by) for output, by in zip(outputs, incoming, strict=True) if by is not None]
@@ -247,4 +252,6 @@ def second_derivatives(
         )
     )
     second = [None if t is None else next(found) for t in flat]
-    return Derivable(*second[:3], second[3 : 3 + len(weights)], second[3 + len(weights) :])
+    return Derivable(
+        second[0], second[1], second[2], second[3 : 3 + len(weights)], second[3 + len(weights) :]
+    )

@@ -119,7 +119,8 @@ def restore_lstm(model: nn.Module, *, unsupported: Unsupported = "raise") -> nn.
     for module in restored.values():
         for attribute in ("options", "checked", "plan"):
             delattr(module, attribute)
-        module.__class__ = nn.LSTMCell if isinstance(module, LSTMCell) else nn.LSTM
+        kind: Any = nn.LSTMCell if isinstance(module, LSTMCell) else nn.LSTM
+        module.__class__ = kind
         if isinstance(module, nn.LSTM):
             module.flatten_parameters()
     if restored:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_flag, naming_arguments
-from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_transforming
+from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_jit_tracing, is_transforming
 from warpalign._core.transforms import no_derivative
 from warpalign._recurrent import ops
 from warpalign._recurrent.autograd import EagerLSTM
@@ -208,7 +208,7 @@ def run(
     flat = [tensor for cell in cells for tensor in cell]
     tensors = (x, *flat, h0, c0)
     # torch.jit.trace compares graphs of both grad modes: a traced one is for both. Functions of autograd differ in each graph.
-    is_tracing = torch.jit.is_tracing()
+    is_tracing = is_jit_tracing()
     is_enabled = torch.is_grad_enabled() or is_tracing
     needs_grad = is_enabled and any(t is not None and t.requires_grad for t in tensors)
     inputs = (

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.jit import is_tracing
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_number
+from warpalign._core.torch_internals import is_jit_tracing
 from warpalign._core.transforms import not_compiled
 from warpalign._recurrent.checks import (
     check_dtype,
@@ -251,7 +251,13 @@ class LSTM(Recorded, nn.RNNBase):
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
         recomputes = self.options["recompute"] and torch.is_grad_enabled()
-        if lengths is None and resets is None and self._is_plain() and not recomputes and not is_tracing():
+        if (
+            lengths is None
+            and resets is None
+            and self._is_plain()
+            and not recomputes
+            and not is_jit_tracing()
+        ):
             found = run_planned(self, input, hx, self.batch_first)
             if found is not None:
                 return found[0], found[1:]
@@ -408,7 +414,7 @@ class LSTMCell(Recorded, nn.LSTMCell):
         if isinstance(hx, (tuple, list)):
             hx = tuple(s.unsqueeze(0) if isinstance(s, Tensor) else s for s in hx)  # type: ignore[assignment]
         x = input.unsqueeze(0)
-        found = None if is_tracing() else run_planned(self, x, hx)
+        found = None if is_jit_tracing() else run_planned(self, x, hx)
         if found is not None:
             return found[1].squeeze(0), found[2].squeeze(0)
         check_input_of_module(input, self.weight_ih)

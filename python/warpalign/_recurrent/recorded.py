@@ -23,7 +23,7 @@ class Recorded(nn.Module):
     """A base of the modules. The activation stands in a state_dict's metadata, which have no key: keys stay torch.nn's."""
 
     options: dict[str, Any]
-    unrecorded_is_soft = True
+    _unrecorded_is_soft = True
     """Whether a state_dict of modules without the record is taken for that of a torch.nn.LSTM."""
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -52,7 +52,7 @@ class Recorded(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *arguments)
 
     def _doubts_unrecorded(self) -> bool:
-        return self.unrecorded_is_soft and self.options["activation"] == "hard"
+        return self._unrecorded_is_soft and self.options["activation"] == "hard"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "qconfig":  # torch.ao.quantization sets it on every module, whichever it will convert

@@ -64,7 +64,7 @@ class CustomLSTM(LSTM):
     ``quantize=True`` is refused.
     """
 
-    unrecorded_is_soft = False  # the original's checkpoints do not say which activation they belong to
+    _unrecorded_is_soft = False  # the original's checkpoints do not say which activation they belong to
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from warpalign._core.torch_internals import (
     compiler_is_loaded,
     constant_when_compiled,
     is_forward_mode,
+    is_jit_tracing,
     is_legacy_batched,
     is_second_order,
     is_transforming,
@@ -121,6 +122,18 @@ def test_batched_gradients_are_seen() -> None:
     assert torch.equal(got, torch.eye(3)) and answers == [True]
     torch.autograd.grad(Identity.apply(x).sum(), x)
     assert answers == [True, False] and not is_legacy_batched(X)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tracing_is_seen() -> None:
+    told = []
+
+    def function(x: Tensor) -> Tensor:
+        told.append(is_jit_tracing())
+        return x * 2
+
+    torch.jit.trace(function, (X,), check_trace=False)
+    assert told == [True] and not is_jit_tracing()
 
 
 def test_a_batch_of_gradients_is_taken_apart() -> None:

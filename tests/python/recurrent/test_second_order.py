@@ -101,8 +101,9 @@ def test_second_derivatives_are_those_of_the_plain_loop() -> None:
         "weight_ln_ih",
         "weight_ln_hh",
         "weight_ln_c",
+        "bias_ln_c",
     )
-    weights = LSTMWeights(*(name and getattr(module, f"{name}_l0") for name in fields), module.bias_ln_c_l0)
+    weights = LSTMWeights(*(name and getattr(module, f"{name}_l0") for name in fields))
     leaves = [x, h0, c0, *module.parameters()]
     y, (h_n, c_n) = module(x, (h0, c0))
     plain = plain_lstm(x, [weights], h0, c0, hard=True)
