@@ -3,6 +3,7 @@
 from warpalign._recurrent.conversion import replace_lstm, restore_lstm
 from warpalign._recurrent.functional import LSTMResult, lstm
 from warpalign._recurrent.modules import LSTM, HardLSTM, LSTMCell
+from warpalign._recurrent.onnx import onnx_translations
 from warpalign._recurrent.settings import LSTMWeights
 from warpalign._recurrent.stream import LSTMStream
 
@@ -14,6 +15,7 @@ __all__ = [
     "LSTMStream",
     "LSTMWeights",
     "lstm",
+    "onnx_translations",
     "replace_lstm",
     "restore_lstm",
 ]

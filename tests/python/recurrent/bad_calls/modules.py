@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from warpalign._recurrent.checks import DtypeError, ShapeError
+from warpalign._recurrent.onnx import _lstm
 from warpalign.compat import haste
 from warpalign.compat.caiman import CustomLSTM
 from warpalign.recurrent import (
@@ -406,6 +407,11 @@ CALLS: BadCalls = {
         lambda g: second_derivative(LSTM(2, 4, zoneout=0.1)),
         NotImplementedError,
         "warpalign: second derivatives of the LSTM with zoneout in training are not available",
+    ),
+    "onnx_translations: resets": BadCall(
+        lambda g: _lstm(None, [], resets=series(g)),
+        NotImplementedError,
+        "onnx_translations: expected a soft LSTM without options, got resets, which ONNX's LSTM does not have",
     ),
     "caiman: quantize": BadCall(
         lambda g: CustomLSTM(2, 4, quantize=True),
