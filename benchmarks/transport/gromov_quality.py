@@ -65,7 +65,7 @@ class Truth:
         self.of = Objective(tables[0], tables[1], True, None, 0.0)
 
     def distortion(self, plan: TransportPlan) -> float:
-        table = plan.dense().double()
+        table = plan.to_dense().double()
         # The objective's factor 1 is that of plans whose mass is 1.
         return float(self.of.distortion((table / table.sum())[None]))
 

@@ -80,7 +80,7 @@ def read_off(problem: Problem) -> dict[str, Tensor]:
     gradients = torch.autograd.grad(loss, leaves)
     with torch.no_grad():
         return {
-            "dense": plan.dense(),
+            "dense": plan.to_dense(),
             "apply": plan.apply(wave(b, n, 3), transpose=True),
             "topk": plan.topk(count)[0],
             "sample": plan.sample(70, seed=1).sum().to(found.f),

@@ -63,7 +63,7 @@ def _matched(
     result = gromov_wasserstein(
         distances=(distances[0], distances[1]), epsilon=EPSILON, step=STEP, restarts=5
     )
-    matched = _one_to_one(result.plan.dense().cpu())
+    matched = _one_to_one(result.plan.to_dense().cpu())
     edges = copy.nonzero()
     kept = adjacency[matched[edges[:, 0]], matched[edges[:, 1]]].mean()
     return float(kept), float((matched == order).float().mean())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import check_device
+from warpalign._transport.labels import UNLABELLED, label_places
 from warpalign.transport import TransportPlan
 
 optional.load("sklearn", "warpalign.adaptation", "cluster")
@@ -29,7 +30,6 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-UNLABELLED = -1
 
 
 class DomainTransport(BaseEstimator):  # type: ignore[misc]
@@ -41,19 +41,24 @@ class DomainTransport(BaseEstimator):  # type: ignore[misc]
     device: Any
 
     def transform_labels(self, ys: Any) -> Array:
-        """(nt, classes): what share of each target sample's mass comes from source samples of each label, in np.unique's order."""
+        """(nt, classes): what share of each target sample's mass comes from source samples of each class, in sorted order.
+
+        Args:
+            ys: (ns,) ints or names: an array, list, tensor, or pandas Series or Categorical. A sample is unlabelled where its label is
+                −1, "-1", None, NaN or missing in pandas. Its mass belongs to no class: shares may add up to less than 1.
+        """
         check_is_fitted(self, "plan_")
         return self._labels(ys, "ys", self.plan_, len(self.xs_))
 
     def inverse_transform_labels(self, yt: Any) -> Array:
-        """(ns, classes): the same for source samples, from labels of the target's."""
+        """(ns, classes): the same for source samples, from labels (nt,) of the target's."""
         check_is_fitted(self, "plan_")
         return self._labels(yt, "yt", self.plan_.T, len(self.xt_))
 
     @property
     def coupling_(self) -> Array:
         check_is_fitted(self, "plan_")
-        return as_array(self.plan_.dense())
+        return as_array(self.plan_.to_dense())
 
     def _array(self, X: Any, name: str, features: int | None = None) -> Array:
         """X in float32 or float64; of a fitted model in its dtype, with so many features."""
@@ -88,23 +93,32 @@ class DomainTransport(BaseEstimator):  # type: ignore[misc]
         return torch.cat([torch.cdist(part, fitted).argmin(1) for part in x.split(4096)])
 
     def _labels(self, y: Any, name: str, plan: TransportPlan, count: int) -> Array:
-        classes, places = np.unique(label_row(y, name, count), return_inverse=True)
-        labels = torch.from_numpy(places.reshape(-1)).to(plan.f.device)
-        return as_array(plan.transfer_labels(labels, len(classes)))
+        places, classes = label_places(y, name, count)
+        if not classes:
+            raise ValueError(
+                f"{name}: expected a sample that has a label, got none: −1, None and NaN say that there is none"
+            )
+        return as_array(plan.transfer_labels(torch.from_numpy(places), len(classes)))
 
 
 def differing_labels(ys: Any, yt: Any, sizes: tuple[int, int]) -> Tensor:
     """(ns, nt) bool: whether both samples have a label, and not the same."""
-    source, target = label_row(ys, "ys", sizes[0]), label_row(yt, "yt", sizes[1])
+    source, source_classes = label_places(ys, "ys", sizes[0])
+    target, target_classes = label_places(yt, "yt", sizes[1])
+    kinds = [
+        {isinstance(label, (str, bytes)) for label in classes} for classes in (source_classes, target_classes)
+    ]
+    if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
+        names = ["names" if True in kind else "ints" for kind in kinds]
+        raise TypeError(
+            f"yt: expected {names[0]}, as ys has, got {names[1]}: no label of one domain is one of the other"
+        )
+    # The target's classes by the source's numbers; those that the source lacks get numbers of their own.
+    number = {label: place for place, label in enumerate(source_classes)}
+    common = np.array([number.setdefault(label, len(number)) for label in target_classes] + [UNLABELLED])
+    target = common[target]
     known = (source[:, None] != UNLABELLED) & (target != UNLABELLED)
     return torch.from_numpy((source[:, None] != target) & known)
-
-
-def label_row(y: Any, name: str, count: int) -> Array:
-    row: Array = column_or_1d(y, input_name=name)
-    if len(row) != count:
-        raise ValueError(f"{name}: expected {count} labels, one per sample, got {len(row)}")
-    return row
 
 
 def as_array(tensor: Tensor) -> Array:

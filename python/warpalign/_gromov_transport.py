@@ -114,9 +114,9 @@ class GromovTransport(DomainTransport):
 
         Args:
             Xs: (ns, d) source samples.
-            ys: (ns,) labels of the source, −1 where there is none. Used with yt alone.
+            ys: (ns,) labels of the source, ints or names; −1, "-1", None, NaN or missing in pandas: unlabelled. Used with yt alone.
             Xt: (nt, e) target samples.
-            yt: (nt,) labels of the target, −1 where there is none.
+            yt: (nt,) labels of the target, of the same kind.
             a: (ns,) weights >= 0 of the source samples; None: 1 / ns each.
             b: (nt,) weights of the target samples.
         """
@@ -227,7 +227,7 @@ class GromovTransport(DomainTransport):
         else:
             kind = COSTS.index(self.geometry)
             distances = pair_costs(kind, x[None], fitted[None])[0] / self._sizes[own]
-        table, dense = self._tables[other], plan.dense()
+        table, dense = self._tables[other], plan.to_dense()
         cost = table.square() @ plan.marginal(0) - 2 * distances @ (dense @ table.mT)
         weights = (self._b, self._a)[own]
         logits = (plan.g - 2 * self._share * cost) / plan.epsilon

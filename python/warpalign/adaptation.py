@@ -117,9 +117,9 @@ class SinkhornTransport(DomainTransport):
 
         Args:
             Xs: (ns, d) source samples.
-            ys: (ns,) labels of the source, −1 where there is none. Used with yt alone.
+            ys: (ns,) labels of the source, ints or names; −1, "-1", None, NaN or missing in pandas: unlabelled. Used with yt alone.
             Xt: (nt, d) target samples.
-            yt: (nt,) labels of the target, −1 where there is none.
+            yt: (nt,) labels of the target, of the same kind.
             a: (ns,) weights >= 0 of the source samples; None: 1 / ns each.
             b: (nt,) weights of the target samples.
         """

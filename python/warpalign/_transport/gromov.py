@@ -372,7 +372,7 @@ def _start(of: Objective, weights: Inputs, course: Course, init: object) -> Tens
     """(B, N, M)"""
     batch, n, m = of.cx.shape[0], of.cx.shape[1], of.cy.shape[1]
     if isinstance(init, (Tensor, TransportPlan)):
-        plan = init.dense() if isinstance(init, TransportPlan) else init
+        plan = init.to_dense() if isinstance(init, TransportPlan) else init
         plan = widened(check_table(plan, "init", "N, M")).detach()
         if plan.shape not in ((n, m), (1, n, m), (batch, n, m)):
             raise ValueError(f"init: expected a plan ({n}, {m}) or ({batch}, {n}, {m}), got {shape_of(plan)}")

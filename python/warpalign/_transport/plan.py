@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments, shape_of
-from warpalign._core.series import widened
+from warpalign._core import optional
+from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments
 from warpalign._core.transforms import replaced
 from warpalign._transport import plan_autograd, plan_ops
 from warpalign._transport.costs import row_blocks
+from warpalign._transport.labels import check_labels
+from warpalign._transport.plan_checks import (
+    Places,
+    check_columns,
+    check_copy,
+    check_dim,
+    check_index,
+    check_one,
+    check_sparsity,
+    compressed_rows,
+    from_array,
+    place_of_problem,
+    places_of,
+)
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, as_keywords
 
-Axis = Literal[0, 1]
+Dim = Literal[0, 1]
 
 
 class PlanTop(NamedTuple):
@@ -30,13 +45,26 @@ class PlanTop(NamedTuple):
 class TransportPlan:
     """The plan P of a transport problem, (B, N, M), or (N, M) of a single problem, by its potentials.
 
-    P[i, j] = R[i, j] exp((f[i] + g[j] − C[i, j]) / epsilon). Every function makes the entries again as it needs them;
-    :meth:`dense` alone stores N × M numbers. Behind true lengths the plan is 0. Products, marginals, maps, rows and
-    :meth:`dense` are differentiable in the problem's inputs: implicitly through the potentials, and once. ``axis`` is 0
-    or 1, the axis of (N, M) that is summed over or searched along, whether or not there is a batch.
+    P[i, j] = R[i, j] exp((f[i] + g[j] − C[i, j]) / epsilon). Every function computes the entries again as it needs them;
+    only :meth:`to_dense`, ``np.asarray(plan)`` and ``plan[:]`` store N × M numbers. Padding has entries 0. Products, marginals, maps,
+    rows, ``plan[...]`` and :meth:`to_dense` are differentiable once in the problem's inputs: implicitly, through the potentials. ``dim``
+    is 0 or 1, the dimension of (N, M) that is summed over or searched along, whether or not there is a batch.
 
-    :func:`warpalign.transport.sinkhorn` makes plans; they are not made by hand.
+    A plan behaves as the matrix it stands for:
+
+    ================================== ========================================================================================
+    ``plan.shape``, ``len(plan)``      (N, M) or (B, N, M), and its first number
+    ``plan.T``                         the transposed plan, (M, N) or (B, M, N), without a copy
+    ``plan @ y``, ``u @ plan``         products with tensors or arrays, as :meth:`apply`; a batch multiplies problem by problem
+    ``plan[rows]``, ``plan[:, cols]``  entries of a single plan: an int, a slice, ints (k,) or a mask (N,) in each place
+    ``plan[k]``, ``for one in plan``   of a batch: the plan of problem k, a TransportPlan
+    ``np.asarray(plan)``               all entries as an array, detached and on the CPU
+    ================================== ========================================================================================
+
+    :func:`warpalign.transport.sinkhorn` and the Gromov-Wasserstein functions return plans; users do not construct them.
     """
+
+    __array_ufunc__ = None  # NumPy leaves array @ plan to __rmatmul__
 
     def __init__(self, problem: Problem, f: Tensor, g: Tensor, *, transposed: bool = False) -> None:
         self._problem = problem
@@ -51,6 +79,45 @@ class TransportPlan:
     def shape(self) -> torch.Size:
         n, m = self._sizes
         return torch.Size((n, m) if self._problem.unbatched else (self._of.first.shape[0], n, m))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __matmul__(self, y: Any) -> Tensor:
+        return self.apply(y)
+
+    def __rmatmul__(self, u: Any) -> Tensor:
+        rows = u if isinstance(u, Tensor) else from_array(u, "u", self._of.first)
+        if rows.dim() == (1 if self._problem.unbatched else 2):
+            return self.apply(rows, transpose=True)
+        return self.apply(rows.mT, transpose=True).mT
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        check_copy(copy)
+        array = self.to_dense().detach().cpu().numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Entries of a single plan, as of a tensor (N, M): one index gives rows (k, M), a pair gives rows and columns.
+
+        An index is an int, which drops its dimension, a slice, ints (k,) as a tensor, array or list, or a mask (N,). Negative ints count
+        from the end. A pair may have one list of places: with two, write plan[rows][:, columns]. Of a batch, plan[k] is the plan of
+        problem k, a TransportPlan that stores nothing either. Ints on a GPU are not checked.
+
+        Raises:
+            IndexError: a place is outside of the plan.
+            TypeError: an index is of another type, or a batch is indexed by anything else than an int.
+        """
+        if not self._problem.unbatched:
+            return self._of_problem(place_of_problem(index, tuple(self.shape)))
+        rows, columns = places_of(index, self._sizes, self._of.first.device)
+        block = self._block(rows, columns)
+        if columns.single:
+            block = block.squeeze(1)
+        return block.squeeze(0) if rows.single else block
 
     @property
     def epsilon(self) -> float | Tensor:
@@ -74,25 +141,28 @@ class TransportPlan:
         f, g = self._potentials
         return TransportPlan(self._problem, f, g, transposed=not self._transposed)
 
-    def apply(self, v: Tensor, transpose: bool = False) -> Tensor:
-        """The product P v, or Pᵀ v.
+    def apply(self, v: Any, transpose: bool = False) -> Tensor:
+        """The product P v, or Pᵀ v; ``plan @ v`` is plan.apply(v).
 
         Args:
-            v: (B, M, K) or (B, M), of a single problem (M, K) or (M,); transposed with N in the place of M. The plan's dtype.
+            v: (B, M, K) or (B, M), of a single problem (M, K) or (M,); transposed with N in the place of M. A tensor of the plan's
+                dtype and device, or an array, which is converted to them.
 
         Returns:
-            (B, N, K) or the like.
+            (B, N, K) or the like, differentiable in v, too.
         """
         n, m = self._sizes
-        columns = self._columns(v, "v", n if transpose else m)
+        values, columns = check_columns(
+            v, "v", n if transpose else m, self._of.first, self._problem.unbatched
+        )
         result = self._product(columns, transpose)
         return self._problem.squeezed(
-            result if v.dim() == columns.dim() - self._problem.unbatched else result[..., 0]
+            result if values.dim() == columns.dim() - self._problem.unbatched else result[..., 0]
         )
 
-    def marginal(self, axis: Axis) -> Tensor:
-        """Sums over an axis: 1 gives those of the rows, (B, N), 0 those of the columns, (B, M)."""
-        rows_summed = _check_axis(axis) == 1
+    def marginal(self, dim: Dim) -> Tensor:
+        """Sums over a dimension: 1 gives those of the rows, (B, N), 0 those of the columns, (B, M)."""
+        rows_summed = check_dim(dim) == 1
         ones = self._of.first.new_ones(self._of.first.shape[0], self._sizes[1 if rows_summed else 0], 1)
         return self._problem.squeezed(self._product(ones, not rows_summed)[..., 0])
 
@@ -100,11 +170,11 @@ class TransportPlan:
         """(B,): the sum of all entries."""
         return self.marginal(1).sum(-1)
 
-    def barycentric_map(self, y: Tensor) -> Tensor:
+    def barycentric_map(self, y: Any) -> Tensor:
         """Where each row's mass goes on average: (P y) / (P 1), 0 for rows without mass.
 
         Args:
-            y: (B, M, D) values of the columns, of a single problem (M, D).
+            y: (B, M, D) values of the columns, of a single problem (M, D): a tensor or an array.
 
         Returns:
             (B, N, D).
@@ -112,41 +182,37 @@ class TransportPlan:
         mass = self.marginal(1)[..., None]
         return self.apply(y) / mass.where(mass > 0, 1.0)
 
-    def transfer_labels(self, labels: Tensor, num_classes: int | None = None) -> Tensor:
+    def transfer_labels(self, labels: Any, num_classes: int | None = None) -> Tensor:
         """What share of each column's mass comes from rows of each label.
 
         Args:
-            labels: (B, N) integers from 0 on, of a single problem (N,).
-            num_classes: None: the largest label and 1, which waits for the device.
+            labels: (B, N) ints from 0 on, of a single problem (N,): a tensor, array or list. −1: the row is unlabelled. Its mass
+                belongs to no class, so that the shares of a column may add up to less than 1. Names, None and NaN become such
+                ints by ``pandas.factorize(labels)[0]``; the estimators' ``transform_labels`` takes them as they are.
+            num_classes: None: the largest label and 1, which waits for the device. On a GPU, labels beyond belong to no class.
 
         Returns:
             (B, M, num_classes); 0 for columns without mass.
         """
-        if not isinstance(labels, Tensor):
-            raise TypeError(f"labels: expected a torch.Tensor, got {type(labels).__name__}")
-        if labels.is_floating_point() or labels.is_complex() or labels.shape != self.shape[:-1]:
-            raise ValueError(
-                f"labels: expected integers of shape {tuple(self.shape[:-1])}, got {labels.dtype} of shape {shape_of(labels)}"
-            )
-        classes = -1 if num_classes is None else check_count(num_classes, "num_classes")
-        one_hot = torch.nn.functional.one_hot(labels.long(), classes).to(self._of.first.dtype)
-        return self.T.barycentric_map(one_hot)
+        known, classes = check_labels(labels, num_classes, self.shape[:-1], self._of.first.device)
+        one_hot = known[..., None] == torch.arange(classes, device=known.device)
+        return self.T.barycentric_map(one_hot.to(self._of.first.dtype))
 
-    def topk(self, k: int, axis: Axis = 1) -> PlanTop:
-        """The k largest entries of each row (axis 1), or of each column (axis 0); equal ones by index. No gradient."""
-        along_rows = _check_axis(axis) == 1
+    def topk(self, k: int, dim: Dim = 1) -> PlanTop:
+        """The k largest entries of each row (dim 1), or of each column (dim 0); equal ones by index. No gradient."""
+        along_rows = check_dim(dim) == 1
         count, most = check_count(k, "k"), self._sizes[1 if along_rows else 0]
         if count > most:
-            raise ValueError(f"k: expected at most {most}, the length of axis {axis}, got {k}")
+            raise ValueError(f"k: expected at most {most}, the length of dimension {dim}, got {k}")
         with naming_arguments(), torch.no_grad():
             values, indices = plan_ops.topk(
                 *self._of, count, self._transposed == along_rows, **self._keywords
             )
         return PlanTop(self._problem.squeezed(values), self._problem.squeezed(indices.long()))
 
-    def argmax(self, axis: Axis = 1) -> Tensor:
-        """int64 (B, N): the column of each row's largest entry (axis 1), or (B, M): the row of each column's (axis 0)."""
-        return self.topk(1, axis).indices[..., 0]
+    def argmax(self, dim: Dim = 1) -> Tensor:
+        """int64 (B, N): the column of each row's largest entry (dim 1), or (B, M): the row of each column's (dim 0)."""
+        return self.topk(1, dim).indices[..., 0]
 
     def sample(self, count: int, *, seed: int = 0) -> Tensor:
         """Independent pairs (i, j), drawn with probability P[i, j] / sum P. No gradient.
@@ -169,8 +235,7 @@ class TransportPlan:
 
     def rows(self, index: Tensor | list[int]) -> Tensor:
         """Some rows of the plan, (B, len(index), M)."""
-        part = self._of.first.new_empty(0)
-        chosen = _check_index(index, self._sizes[0], part)
+        chosen = check_index(index, self._sizes[0], self._of.first.device)
         if self._transposed:
             return self._problem.squeezed(self._part(None, chosen).transpose(1, 2))
         return self._problem.squeezed(self._part(chosen, None))
@@ -179,39 +244,46 @@ class TransportPlan:
         """Some columns of the plan, (B, N, len(index))."""
         return self.T.rows(index).transpose(-1, -2)
 
-    def sparse(self, *, k: int | None = None, threshold: float | None = None) -> Tensor:
-        """The largest entries of a single problem's plan as a sparse CSR tensor (N, M), without a gradient.
-
-        Args:
-            k: the k largest of each row.
-            threshold: those above it. Either k or threshold is given.
-
-        Raises:
-            ValueError: the plan is a batch.
-        """
-        if not self._problem.unbatched:
-            raise ValueError(
-                f"sparse: expected the plan of one problem (N, M), got shape {tuple(self.shape)}"
-            )
-        if (k is None) == (threshold is None):
-            raise ValueError(
-                f"threshold: expected a number or None, the other one than k = {k}, got {threshold}"
-            )
-        with torch.no_grad():
-            rows, columns, values = self._largest(k) if threshold is None else self._above(threshold)
-        n, m = self._sizes
-        counts = torch.bincount(rows, minlength=n)
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return torch.sparse_csr_tensor(starts, columns, values, (n, m), check_invariants=True)
-
-    def dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """All entries, (B, N, M): the one function that stores them."""
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """All entries, (B, N, M), which are stored."""
         if dtype is not None and dtype not in DTYPES:
             raise TypeError(f"dtype: expected float64, float32, float16 or bfloat16, got {dtype}")
         with naming_arguments():
             plan = plan_autograd.dense(self._of, self._settings)
         plan = self._problem.squeezed(plan.transpose(1, 2) if self._transposed else plan)
         return plan if dtype is None else plan.to(dtype)
+
+    def to_sparse(self, *, k: int | None = None, threshold: float | None = None) -> Tensor:
+        """The largest entries of a single plan as a sparse CSR tensor (N, M), without a gradient.
+
+        Args:
+            k: the k largest of each row.
+            threshold: those above it. Without k and threshold: all that are not 0.
+
+        Raises:
+            ValueError: the plan is a batch (write plan[k].to_sparse() for one of its problems), or both k and threshold are given.
+        """
+        check_one("to_sparse", self._problem.unbatched, tuple(self.shape))
+        return compressed_rows(*self._entries(k, threshold), self._sizes)
+
+    def to_scipy(self, *, k: int | None = None, threshold: float | None = None) -> Any:
+        """The largest entries of a single plan as a ``scipy.sparse.csr_array`` (N, M) on the CPU. It needs SciPy.
+
+        AnnData writes SciPy's matrices to .h5ad, and does not write sparse tensors: ``adata.obsp["plan"] = plan.to_scipy(k=10)``.
+
+        Args:
+            k, threshold: as in :meth:`to_sparse`.
+
+        Raises:
+            ValueError: as in :meth:`to_sparse`.
+        """
+        check_one("to_scipy", self._problem.unbatched, tuple(self.shape))
+        optional.load("scipy", "TransportPlan.to_scipy", "cluster")
+        from scipy.sparse import csr_array
+
+        sparse = compressed_rows(*self._entries(k, threshold), self._sizes)
+        parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
+        return csr_array(tuple(part.cpu().numpy() for part in parts), shape=self._sizes)
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -228,27 +300,26 @@ class TransportPlan:
     def _keywords(self) -> dict[str, object]:
         return as_keywords(self._settings)
 
-    def _columns(self, v: object, name: str, length: int) -> Tensor:
-        """(B, length, K) of the plan's dtype."""
-        first, unbatched = self._of.first, self._problem.unbatched
-        if not isinstance(v, Tensor):
-            raise TypeError(f"{name}: expected a torch.Tensor, got {type(v).__name__}")
-        axes = ("(M, K) or (M,)" if unbatched else "(B, M, K) or (B, M)") + f" with M = {length}"
-        wide = widened(v)
-        if wide.dtype != first.dtype or v.device != first.device:
-            raise TypeError(
-                f"{name}: expected {first.dtype} on {first.device}, as the plan, got {v.dtype} on {v.device}"
-            )
-        batched = wide.unsqueeze(0) if unbatched else wide
-        if batched.dim() == 2:
-            batched = batched.unsqueeze(-1)
-        if batched.dim() != 3 or batched.shape[:2] != (first.shape[0], length) or batched.shape[2] == 0:
-            raise ValueError(f"{name}: expected {axes}, got shape {shape_of(v)}")
-        return batched
-
     def _product(self, columns: Tensor, transpose: bool) -> Tensor:
         with naming_arguments():
             return plan_autograd.product(columns, self._of, transpose != self._transposed, self._settings)
+
+    def _of_problem(self, k: int) -> TransportPlan:
+        """The plan of one problem of a batch."""
+        of = Inputs(*(None if t is None else t[k : k + 1] for t in self._of))
+        f, g = (t[k : k + 1] for t in self._potentials)
+        problem = self._problem._replace(of=of, unbatched=True, points=None)
+        return TransportPlan(problem, f, g, transposed=self._transposed)
+
+    def _block(self, rows: Places, columns: Places) -> Tensor:
+        """(k, l) entries of a single plan."""
+        if 0 in (rows.count, columns.count):
+            return self._of.first.new_empty(rows.count, columns.count)
+        if rows.index is None and columns.index is None:
+            return self.to_dense()
+        if self._transposed:
+            return self._part(columns.index, rows.index)[0].T
+        return self._part(rows.index, columns.index)[0]
 
     def _part(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """(B, rows, columns) of the plan as it was solved; None: all of them."""
@@ -278,8 +349,13 @@ class TransportPlan:
             plan = plan * a[:, :, None] * b[:, None, :]
         return plan.masked_fill(~exists, 0.0)
 
-    def _largest(self, k: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        assert k is not None
+    @torch.no_grad()
+    def _entries(self, k: int | None, threshold: float | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, columns and values of the largest entries, row by row, in rising order of the columns."""
+        check_sparsity(k, threshold)
+        return self._above(0.0 if threshold is None else threshold) if k is None else self._largest(k)
+
+    def _largest(self, k: int) -> tuple[Tensor, Tensor, Tensor]:
         top = self.topk(k)
         indices, order = top.indices.sort(-1)
         rows = torch.arange(self._sizes[0], device=indices.device).repeat_interleave(top.indices.shape[-1])
@@ -292,7 +368,7 @@ class TransportPlan:
         for of_block in row_blocks(1, n, m):
             index = torch.arange(of_block.start, of_block.stop, device=self._of.first.device)
             block = self.rows(index)
-            rows, columns = (block > least).nonzero(as_tuple=True)
+            rows, columns = (~(block <= least)).nonzero(as_tuple=True)  # NaN stays
             found.append((rows + of_block.start, columns, block[rows, columns]))
         rows, columns, values = (torch.cat(parts) for parts in zip(*found, strict=True))
         return rows, columns, values
@@ -307,25 +383,3 @@ def _weights(weights: Tensor | None, lengths: Tensor | None, potential: Tensor) 
         counts = exists.sum(1, keepdim=True).to(potential.dtype)
         return (1 / counts).expand(batch, length), exists
     return weights, exists
-
-
-def _check_axis(axis: object) -> int:
-    if axis not in (0, 1) or isinstance(axis, bool):
-        raise ValueError(f"axis: expected 0 or 1, an axis of (N, M), got {axis!r}")
-    return int(axis)
-
-
-def _check_index(index: object, length: int, like: Tensor) -> Tensor:
-    """(k,) int64 on the plan's device, from 0 to length - 1."""
-    if not isinstance(index, (Tensor, list)):
-        raise TypeError(f"index: expected a tensor or list of ints, got {type(index).__name__}")
-    chosen = index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.int64)
-    if chosen.dim() != 1 or chosen.dtype.is_floating_point or chosen.dtype in (torch.bool, torch.complex64):
-        raise ValueError(f"index: expected ints (k,), got {chosen.dtype} of shape {shape_of(chosen)}")
-    if chosen.device.type == "cpu" and chosen.numel():
-        low, high = int(chosen.min()), int(chosen.max())
-        if low < 0 or high >= length:
-            raise ValueError(f"index: expected places from 0 to {length - 1}, got {low if low < 0 else high}")
-    if not chosen.numel():
-        raise ValueError("index: expected at least one place, got none")
-    return chosen.to(like.device, torch.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, get_args
 
@@ -140,11 +139,9 @@ def matches(found: SinkhornResult) -> torch.Tensor:
 
 def write_plan(path: Path, found: SinkhornResult, top: int) -> None:
     if path.suffix == ".npy":
-        io.write_array(path, found.plan.dense().cpu().numpy())
+        io.write_array(path, found.plan.to_dense().cpu().numpy())
         return
-    with warnings.catch_warnings():  # torch's, on sparse tensors in general
-        warnings.simplefilter("ignore", UserWarning)
-        sparse = found.plan.sparse(k=min(top, found.plan.shape[1]))
+    sparse = found.plan.to_sparse(k=min(top, found.plan.shape[1]))
     parts = {
         "data": sparse.values(),
         "indices": sparse.col_indices().int(),

@@ -168,7 +168,7 @@ def sampled_gw(
         }
         if differentiable and costs is not None and fgw_alpha > 0:
             plan = _with_gradients(found, fgw_alpha * factor * costs)
-    dense = plan.dense().double()
+    dense = plan.to_dense().double()
     return (dense, record) if log else dense
 
 

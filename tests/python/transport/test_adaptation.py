@@ -85,7 +85,7 @@ def test_fitted_samples_go_where_the_plan_sends_them() -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(len(xs)))
     for options in ({}, {"rho_a": 1.0, "rho_b": 0.5}, {"mass": 0.7}, {"reference": "counting", "rho_b": 2.0}):
         model = SinkhornTransport(0.5, tol=1e-12, max_iter=5000, **options).fit(xs, Xt=xt, a=weights)
-        plan = model.plan_.dense().numpy()
+        plan = model.plan_.to_dense().numpy()
         np.testing.assert_array_equal(model.coupling_, plan)
         np.testing.assert_allclose(model.transform(xs), plan @ xt / plan.sum(1, keepdims=True), rtol=1e-8)
         expected = plan.T @ xs / plan.sum(0)[:, None]
@@ -114,7 +114,7 @@ def test_labels_of_both_domains_forbid_pairs() -> None:
     model = SinkhornTransport(0.3, limit_max=1.5).fit(xs, ys, xt, known)
     costs = np.square(xs[:, None] - xt).sum(-1)
     costs = np.where(forbidden, np.maximum(costs, 1.5 * costs.max()), costs)
-    expected = sinkhorn(cost_matrix=torch.from_numpy(costs), epsilon=0.3).plan.dense().numpy()
+    expected = sinkhorn(cost_matrix=torch.from_numpy(costs), epsilon=0.3).plan.to_dense().numpy()
     np.testing.assert_allclose(model.coupling_, expected, rtol=1e-9)
 
 
@@ -142,6 +142,65 @@ def test_scale_is_that_of_the_fit() -> None:
     assert model.scale_ == pytest.approx(largest, rel=1e-12)
     same = SinkhornTransport(0.05 * largest).fit(xs, Xt=xt)
     np.testing.assert_allclose(model.transform(xs[:3]), same.transform(xs[:3]), rtol=1e-6)
+
+
+def as_labels(kind: str, labels: list[int]) -> Any:
+    """Labels 0, 1, 2, and −1 where a sample has none, as users have them."""
+    names: list[Any] = [("a", "b", "c", None)[label] for label in labels]
+    if kind in ("categories", "a nullable column", "a column of names"):
+        pandas = pytest.importorskip("pandas")
+        if kind == "categories":
+            return pandas.Categorical(names)
+        if kind == "a nullable column":
+            return pandas.array([pandas.NA if label < 0 else label for label in labels], dtype="Int64")
+        return pandas.Series(names, dtype="string")
+    return {
+        "a list": labels,
+        "a tensor": torch.tensor(labels),
+        "floats with NaN": np.where(np.array(labels) < 0, np.nan, labels),
+        "names with None": np.array(names, dtype=object),
+        "names and NaN": [np.nan if name is None else name for name in names],
+        "names and −1": np.array([-1 if name is None else name for name in names]),  # NumPy makes it "-1"
+    }[kind]
+
+
+KINDS = (
+    "a list", "a tensor", "floats with NaN", "names with None", "names and NaN", "names and −1", "categories",
+    "a nullable column", "a column of names",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_all_kinds(kind: str) -> None:
+    """Also of :class:`warpalign.GromovTransport`, which shares the code."""
+    xs, ys = blobs(0, 0.0, 12)
+    xt, yt = blobs(1, 0.7, 12)
+    some, known = list(ys), list(yt)
+    some[0] = some[5] = known[3] = -1
+    options: dict[str, Any] = {"limit_max": 2.0, "max_iter": 20000}
+    expected = SinkhornTransport(0.3, **options).fit(xs, np.array(some), xt, np.array(known))
+    model = SinkhornTransport(0.3, **options).fit(xs, as_labels(kind, some), xt, as_labels(kind, known))
+    np.testing.assert_array_equal(model.coupling_, expected.coupling_)
+    shares = model.transform_labels(as_labels(kind, some))
+    assert shares.shape == (len(xt), 3)
+    of_classes = np.stack([np.array(some) == label for label in range(3)], 1)
+    plan = model.coupling_
+    np.testing.assert_allclose(shares, plan.T @ of_classes / plan.sum(0)[:, None], rtol=1e-9)
+    assert shares.sum(1).min() < 0.99  # the unlabelled samples' mass
+    back = model.inverse_transform_labels(as_labels(kind, known))
+    np.testing.assert_allclose(back, model.plan_.T.transfer_labels(known).numpy(), rtol=1e-9)
+
+
+def test_labels_of_plans() -> None:
+    plan = sinkhorn(torch.randn(4, 2), torch.randn(3, 2), epsilon=0.5).plan
+    labels = torch.tensor([1, -1, 0, 1])
+    dense = plan.to_dense()
+    expected = torch.stack([dense[2], dense[0] + dense[3]], 1) / dense.sum(0)[:, None]
+    for given in (labels, labels.int(), labels.tolist(), labels.numpy()):
+        torch.testing.assert_close(plan.transfer_labels(given), expected)
+    wide = plan.transfer_labels(labels, num_classes=4)
+    torch.testing.assert_close(wide, torch.nn.functional.pad(expected, (0, 2)))
+    assert not plan.transfer_labels([-1] * 4, num_classes=2).any()
 
 
 @pytest.mark.gpu

@@ -45,7 +45,7 @@ def test_transport(capsys: pytest.CaptureFixture[str], sets: tuple[Path, Path], 
         "epsilon": 0.5,
     }
     assert got["iterations"] == int(expected.iterations) and got["error"] <= 1e-5
-    dense = expected.plan.dense().numpy()
+    dense = expected.plan.to_dense().numpy()
     np.testing.assert_array_equal(np.load(plan), dense)
     matches = np.loadtxt(out, delimiter=",")
     np.testing.assert_array_equal(matches[:, 0], dense.argmax(1))

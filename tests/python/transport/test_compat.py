@@ -140,7 +140,7 @@ def test_pots_empirical_functions_make_no_table(monkeypatch: pytest.MonkeyPatch)
     lazy = pot.bregman.empirical_sinkhorn(cases.X, cases.Y, 1.0, isLazy=True, log=True)[2]["lazy_plan"]
     assert lazy.shape == (7, 5)
     result = pot.solve_sample(cases.X, cases.Y, reg=1.0)
-    np.testing.assert_allclose(result.plan, result.lazy_plan.dense().numpy())
+    np.testing.assert_allclose(result.plan, result.lazy_plan.to_dense().numpy())
     assert result.sparse_plan.shape == (7, 5)
     assert result.marginal_a == pytest.approx(np.full(7, 1 / 7), rel=1e-6)
 

@@ -92,7 +92,7 @@ def test_plans_are_those_of_gromov_wasserstein() -> None:
         distances=(torch.from_numpy(cases.C1), torch.from_numpy(cases.C2)),
         epsilon=0.02, scale=None, init="product", epsilon_start=None, sinkhorn_iters=2000, polish_iters=2000, tol=1e-9,
     )  # fmt: skip
-    np.testing.assert_allclose(plan, result.plan.dense().numpy(), atol=1e-7)
+    np.testing.assert_allclose(plan, result.plan.to_dense().numpy(), atol=1e-7)
 
 
 def test_unbalanced_plans_of_equal_spaces() -> None:

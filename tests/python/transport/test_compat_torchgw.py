@@ -125,8 +125,8 @@ def test_slack_changes_nothing_where_masses_are_equal() -> None:
     a, b = torch.full((7,), 1 / 6).double(), torch.full((8,), 1 / 7).double()
     a[-1] = b[-1] = 0.4
     options: dict[str, Any] = {"epsilon": 0.05, "tol": 1e-10, "max_iter": 5000}
-    balanced = sinkhorn(cost_matrix=costs, **options).plan.dense()
-    slack = sinkhorn(cost_matrix=padded, a=a, b=b, **options).plan.dense()
+    balanced = sinkhorn(cost_matrix=costs, **options).plan.to_dense()
+    slack = sinkhorn(cost_matrix=padded, a=a, b=b, **options).plan.to_dense()
     torch.testing.assert_close(slack[:-1, :-1], balanced, rtol=1e-6, atol=1e-12)
 
 
@@ -149,7 +149,7 @@ def test_costs_count(share: float) -> None:
     plan = torchgw.sampled_gw(circle, turned, C_linear=costs, fgw_alpha=share, k=4, epsilon=0.01)
     assert torch.equal(plan.argmax(1), order)
     if share == 1:
-        expected = sinkhorn(cost_matrix=costs, epsilon=0.01).plan.dense()
+        expected = sinkhorn(cost_matrix=costs, epsilon=0.01).plan.to_dense()
         torch.testing.assert_close(plan, expected, rtol=1e-5, atol=1e-12)
 
 

@@ -40,7 +40,9 @@ def check_half_costs(table: torch.Tensor, draw: random.Random, options: dict[str
         options["mass"] = min(options["mass"], 0.9)
     got = sinkhorn(cost_matrix=draw.choice((table, strided)), storage="half", **options)
     expected = sinkhorn(cost_matrix=half.float(), **options)
-    assert torch.equal(got.value, expected.value) and torch.equal(got.plan.dense(), expected.plan.dense())
+    assert torch.equal(got.value, expected.value) and torch.equal(
+        got.plan.to_dense(), expected.plan.to_dense()
+    )
 
 
 def check(seed: int) -> None:
@@ -75,7 +77,7 @@ def check(seed: int) -> None:
     if dtype != torch.float64 and bad is None and draw.random() < 0.3:
         tables = [reference.costs(u.double(), v.double(), cost) for u, v in zip(x, y, strict=True)]
         check_half_costs(torch.stack(tables).float(), draw, options)
-    plans = got.plan.dense()
+    plans = got.plan.to_dense()
     limit = 1e-8 if dtype == torch.float64 else 2e-5
     for k in range(batch):
         rows, columns = int(lengths[0][k]), int(lengths[1][k])

@@ -43,7 +43,7 @@ def solve(of: pot_gromov.Given, device: torch.device, **options: Any) -> GromovR
 
 
 def value_of_pot(result: GromovResult, of: pot_gromov.Given) -> float:
-    plan = result.plan.dense().cpu().numpy()
+    plan = result.plan.to_dense().cpu().numpy()
     features = 0.0 if of.features is None else float((of.features * plan).sum())
     return (1 - of.weight) * float(result.distortion) + of.weight * features
 
@@ -53,7 +53,7 @@ def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
     of = pot_gromov.PROBLEMS[name]
     result = solve(of, device, **({"max_iter": 200, "tol": 1e-9} if of.steps == 30 else {}))
     expected = torch.tensor(ANSWERS[name]["plan"], dtype=torch.float64)
-    plan = result.plan.dense().cpu()
+    plan = result.plan.to_dense().cpu()
     # POT's inner problems of the smallest epsilon end before they have converged.
     tolerance = 1e-4 if name == "gauss" else 1e-6
     torch.testing.assert_close(plan, expected, rtol=0, atol=tolerance * float(expected.max()))
@@ -67,7 +67,7 @@ def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
     cx, cy = (tensor(c, device) for c in pot_gromov.gauss(20, 1))
     result = gromov_wasserstein(distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, scale=None, max_iter=400)
     expected = torch.eye(20, dtype=torch.float64).flip(0) / 20
-    torch.testing.assert_close(result.plan.dense().cpu(), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(result.plan.to_dense().cpu(), expected, rtol=0, atol=1e-4)
     assert bool(result.converged)
 
 
@@ -185,7 +185,7 @@ def test_value_is_the_objective_and_its_gradient_that_of_the_minimum(kind: str, 
     result = found(leaves)
     assert bool(result.converged)
     expected = objective(
-        cx, cy, inputs["features"], w, inputs["a"], inputs["b"], inputs["epsilon"], result.plan.dense().detach(),
+        cx, cy, inputs["features"], w, inputs["a"], inputs["b"], inputs["epsilon"], result.plan.to_dense().detach(),
         (options.get("rho_a"), options.get("rho_b")),
     )  # fmt: skip
     torch.testing.assert_close(result.value.detach(), expected, rtol=1e-9, atol=1e-12)
@@ -248,10 +248,10 @@ def test_plan_of_features_alone_is_that_of_sinkhorn(device: torch.device) -> Non
         distances=(cx, cy), feature_cost=features, feature_weight=1.0, epsilon=0.1, polish_iters=20000
     )
     expected = sinkhorn(cost_matrix=features, epsilon=0.1, tol=1e-9, max_iter=20000)
-    torch.testing.assert_close(result.plan.dense(), expected.plan.dense(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(result.plan.to_dense(), expected.plan.to_dense(), rtol=1e-5, atol=0)
     along = torch.rand(8, 9, dtype=torch.float64, device=device)
     gradients = [
-        torch.autograd.grad((plan.dense() * along).sum(), features)[0]
+        torch.autograd.grad((plan.to_dense() * along).sum(), features)[0]
         for plan in (result.plan, expected.plan)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-9)
@@ -272,7 +272,7 @@ def test_a_batch_is_its_problems(kind: str, device: torch.device) -> None:
         )
         assert float(together.value[k]) <= float(alone.value) + 1e-9
         # A batch's sums may have another order.
-        torch.testing.assert_close(single.plan.dense()[k], alone.plan.dense(), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(single.plan.to_dense()[k], alone.plan.to_dense(), rtol=1e-9, atol=1e-12)
         assert int(single.iterations[k]) == int(alone.iterations)
 
 
@@ -302,21 +302,22 @@ def test_partial_and_relaxed_sides(device: torch.device) -> None:
     balanced = gromov_wasserstein(**options)
     for rho, near in ((1e5, True), (0.01, False)):
         relaxed = gromov_wasserstein(rho_a=rho, rho_b=rho, **options)
-        same = torch.allclose(relaxed.plan.dense(), balanced.plan.dense(), rtol=0, atol=1e-4)
+        same = torch.allclose(relaxed.plan.to_dense(), balanced.plan.to_dense(), rtol=0, atol=1e-4)
         assert same == near
 
 
 def test_invariances(device: torch.device) -> None:
     """Scales of distances change nothing, permutations commute, transposed sides give the transposed plan."""
     cx, cy = (geodesics(z).to(device) for z in (spiral(60, 0), swiss_roll(70, 1)))
-    first = gromov_wasserstein(distances=(cx, cy)).plan.dense()
-    scaled = gromov_wasserstein(distances=(1e6 * cx, 1e-6 * cy)).plan.dense()
+    first = gromov_wasserstein(distances=(cx, cy)).plan.to_dense()
+    scaled = gromov_wasserstein(distances=(1e6 * cx, 1e-6 * cy)).plan.to_dense()
     torch.testing.assert_close(scaled, first, rtol=1e-6, atol=1e-12)
     order = torch.randperm(60, device=device)
-    permuted = gromov_wasserstein(distances=(cx[order][:, order], cy)).plan.dense()
+    permuted = gromov_wasserstein(distances=(cx[order][:, order], cy)).plan.to_dense()
     torch.testing.assert_close(permuted, first[order], rtol=1e-6, atol=1e-9)
     again, same = (
-        gromov_wasserstein(distances=(cx, cy), restarts=2, seed=4, max_iter=10).plan.dense() for _ in range(2)
+        gromov_wasserstein(distances=(cx, cy), restarts=2, seed=4, max_iter=10).plan.to_dense()
+        for _ in range(2)
     )
     assert torch.equal(again, same)
 
@@ -337,12 +338,12 @@ def test_geometries() -> None:
     by_graph = gromov_wasserstein(graphs=graphs)
     by_points = gromov_wasserstein(x, y, geometry="geodesic", k=6)
     by_matrix = gromov_wasserstein(distances=(shortest_paths(graphs[0]), shortest_paths(graphs[1])))
-    assert torch.equal(by_graph.plan.dense(), by_points.plan.dense())
-    assert torch.equal(by_graph.plan.dense(), by_matrix.plan.dense())
+    assert torch.equal(by_graph.plan.to_dense(), by_points.plan.to_dense())
+    assert torch.equal(by_graph.plan.to_dense(), by_matrix.plan.to_dense())
     distances = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist")
     mixed = gromov_wasserstein(x, None, distances=(None, distances), geometry=("euclidean", "matrix"))
     both = gromov_wasserstein(x, y)
-    torch.testing.assert_close(mixed.plan.dense(), both.plan.dense(), rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(mixed.plan.to_dense(), both.plan.to_dense(), rtol=1e-4, atol=1e-7)
     for scale in (None, "mean"):
         gromov_wasserstein(x, y, scale=scale)
 
@@ -357,33 +358,33 @@ def test_rounded_distances_are_symmetric() -> None:
     assert found._of.symmetric
     noise = (noise + noise.mT) / 2
     even = gromov_wasserstein(distances=(cx + noise, (cy + cy.mT) / 2), **options)
-    torch.testing.assert_close(found.plan.dense(), even.plan.dense(), rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(found.plan.to_dense(), even.plan.to_dense(), rtol=1e-3, atol=1e-6)
     assert not gromov_wasserstein(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._of.symmetric
 
 
 def test_extremes(device: torch.device) -> None:
     """One point, weights of 0, many more points on one side, NaN in one problem, float32 and half types."""
     one = torch.zeros(1, 1, device=device)
-    assert gromov_wasserstein(one, one).plan.dense().tolist() == [[1.0]]
+    assert gromov_wasserstein(one, one).plan.to_dense().tolist() == [[1.0]]
     x = torch.randn(100, 2, device=device)
     torch.testing.assert_close(
-        gromov_wasserstein(x, one).plan.dense(), torch.full((100, 1), 0.01, device=device)
+        gromov_wasserstein(x, one).plan.to_dense(), torch.full((100, 1), 0.01, device=device)
     )
     a = torch.full((100,), 1 / 60, device=device)
     a[60:] = 0
-    padded = gromov_wasserstein(x, x[:30], a=a, epsilon=0.01).plan.dense()
-    alone = gromov_wasserstein(x[:60], x[:30], epsilon=0.01, scale=None, epsilon_start=None).plan.dense()
+    padded = gromov_wasserstein(x, x[:30], a=a, epsilon=0.01).plan.to_dense()
+    alone = gromov_wasserstein(x[:60], x[:30], epsilon=0.01, scale=None, epsilon_start=None).plan.to_dense()
     assert (
         float(padded[60:].abs().max()) == 0 and bool(padded.isfinite().all()) and bool(alone.isfinite().all())
     )
     cx, cy = (c.to(device) for c in random_sides(0, 2, 6, 7))
     cx[1, 0, 0] = torch.nan
     result = gromov_wasserstein(distances=(cx, cy), scale=None, epsilon=0.1)
-    assert bool(result.plan.dense()[0].isfinite().all()) and bool(result.value[1].isnan())
+    assert bool(result.plan.to_dense()[0].isfinite().all()) and bool(result.value[1].isnan())
     single = gromov_wasserstein(distances=(cx[0], cy[0]), scale=None, epsilon=0.1)
-    torch.testing.assert_close(result.plan.dense()[0], single.plan.dense(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(result.plan.to_dense()[0], single.plan.to_dense(), rtol=1e-9, atol=1e-12)
     assert not bool(result.converged[1])
-    assert gromov_wasserstein(x.half(), x.half()).plan.dense().dtype == torch.float32
+    assert gromov_wasserstein(x.half(), x.half()).plan.to_dense().dtype == torch.float32
     with torch.no_grad():
         start = gromov_wasserstein(x, x, epsilon=0.01)
     warm = gromov_wasserstein(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
@@ -396,7 +397,7 @@ def test_a_block_of_forbidden_pairs(device: torch.device) -> None:
     features[:12, 5:] = torch.inf
     options: dict[str, Any] = {"feature_cost": features, "feature_weight": 0.1, "epsilon": 0.01, "rho_b": 0.0}
     for solve_one in (gromov_wasserstein, gromov_wasserstein_sampled):
-        plan = solve_one(x, y, max_iter=30, **options).plan.dense()
+        plan = solve_one(x, y, max_iter=30, **options).plan.to_dense()
         assert float(plan[:12, 5:].abs().max()) == 0
         # Sums of float32 rows.
         torch.testing.assert_close(plan.sum(1), torch.full((30,), 1 / 30, device=device), rtol=1e-4, atol=0)

@@ -28,7 +28,7 @@ def test_a_coarse_start_is_no_worse() -> None:
     truth = Objective(tables[0][None], tables[1][None], True, None, 0.0)
 
     def distortion(plan: TransportPlan) -> float:
-        return float(truth.distortion(plan.dense()[None]))
+        return float(truth.distortion(plan.to_dense()[None]))
 
     plain = gromov_wasserstein(distances=tables)
     coarse = gromov_wasserstein(distances=tables, init="multiscale")
@@ -60,15 +60,15 @@ def test_coarse_starts_of_a_batch(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     a = a / a.sum(1, keepdim=True)
     options: dict[str, Any] = {"epsilon": 0.02, "init": "multiscale"} | KINDS[kind]
     features = torch.rand(2, 23, 19, generator=generator, dtype=torch.float64)
-    together = gromov_wasserstein(x, y, a=a, feature_cost=features, **options).plan.dense()
+    together = gromov_wasserstein(x, y, a=a, feature_cost=features, **options).plan.to_dense()
     assert bool(together.isfinite().all()) and float(together[1, :15].abs().max()) == 0
     for k in range(2):
-        alone = gromov_wasserstein(x[k], y[k], a=a[k], feature_cost=features[k], **options).plan.dense()
+        alone = gromov_wasserstein(x[k], y[k], a=a[k], feature_cost=features[k], **options).plan.to_dense()
         torch.testing.assert_close(together[k], alone, rtol=1e-9, atol=1e-12)
         sampled = gromov_wasserstein_sampled(
             x[k], y[k], a=a[k], feature_cost=features[k], max_iter=10, **options
         )
-        assert bool(sampled.plan.dense().isfinite().all())
+        assert bool(sampled.plan.to_dense().isfinite().all())
 
 
 def test_a_start_of_all_points_is_the_answer() -> None:
@@ -78,7 +78,7 @@ def test_a_start_of_all_points_is_the_answer() -> None:
     plain = gromov_wasserstein(x, y, **options)
     coarse = gromov_wasserstein(x, y, init="multiscale", **options)
     assert bool(plain.converged) and bool(coarse.converged)
-    torch.testing.assert_close(coarse.plan.dense(), plain.plan.dense(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(coarse.plan.to_dense(), plain.plan.to_dense(), rtol=0, atol=1e-5)
 
 
 def test_mixing_finds_a_limit_and_does_not_run_away() -> None:
@@ -103,14 +103,14 @@ def test_weight_0_forbids_nothing() -> None:
     x, y = spiral(20, 0), swiss_roll(25, 1)
     features = torch.rand(20, 25)
     features[0, 0] = torch.inf
-    plain = gromov_wasserstein(x, y).plan.dense()
+    plain = gromov_wasserstein(x, y).plan.to_dense()
     for init in ("eccentricity", "product", "multiscale"):
         with_features = gromov_wasserstein(x, y, feature_cost=features, init=init)  # type: ignore[arg-type]
         assert bool(with_features.value.isfinite())
         if init == "eccentricity":
-            assert torch.equal(with_features.plan.dense(), plain)
+            assert torch.equal(with_features.plan.to_dense(), plain)
     forbidden = gromov_wasserstein(x, y, feature_cost=features, feature_weight=0.1, restarts=2)
-    assert float(forbidden.plan.dense()[0, 0]) == 0 and bool(forbidden.value.isfinite())
+    assert float(forbidden.plan.to_dense()[0, 0]) == 0 and bool(forbidden.value.isfinite())
 
 
 def test_infinite_distances_are_those_of_one_problem() -> None:
@@ -119,7 +119,7 @@ def test_infinite_distances_are_those_of_one_problem() -> None:
     tables[0][1, 0, 1] = tables[0][1, 1, 0] = torch.inf
     result = gromov_wasserstein(distances=(tables[0], tables[1]), epsilon=0.1)
     alone = gromov_wasserstein(distances=(tables[0][0], tables[1][0]), epsilon=0.1)
-    torch.testing.assert_close(result.plan.dense()[0], alone.plan.dense(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(result.plan.to_dense()[0], alone.plan.to_dense(), rtol=1e-9, atol=1e-12)
     assert bool(result.value[1].isnan()) and not bool(result.converged[1])
 
 
@@ -164,10 +164,10 @@ def test_random_calls() -> None:
         if draw.random() < 0.5:
             plan = gromov_wasserstein_sampled(
                 x, y, a=a, b=b, n_anchors=draw.choice([1, 40]), **options
-            ).plan.dense()
+            ).plan.to_dense()
         else:
             result = gromov_wasserstein(x, y, a=a, b=b, step=draw.choice([1.0, 0.5]), **options)
-            plan = result.plan.dense()
+            plan = result.plan.to_dense()
             assert bool(result.value.isfinite()), seed
         assert bool(plan.isfinite().all()) and float(plan.min()) >= 0, seed
         assert float(plan[a == 0].sum()) == 0 and float(plan[:, b == 0].sum()) == 0, seed
@@ -185,5 +185,5 @@ def test_partial_mass_at_costs_far_above_epsilon() -> None:
     for constant in (1.0, 50.0):
         for updates in ("alternating", "symmetric"):
             high = sinkhorn(cost_matrix=cost + constant, updates=updates, **given)
-            torch.testing.assert_close(high.plan.dense(), low.plan.dense(), rtol=1e-4, atol=1e-7)
+            torch.testing.assert_close(high.plan.to_dense(), low.plan.to_dense(), rtol=1e-4, atol=1e-7)
             assert float(high.value) == pytest.approx(float(low.value) + 0.6 * constant, rel=1e-6)

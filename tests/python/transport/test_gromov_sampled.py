@@ -32,7 +32,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
     graphs = (knn_graph(x, 5), knn_graph(y, 5))
     result = gromov_wasserstein_sampled(graphs=graphs, seed=seed)
     assert result.converged and result.iterations <= 45  # 22 of them shrink epsilon
-    plan = result.plan.dense()
+    plan = result.plan.to_dense()
     cx, cy = (geodesics(z).float()[None] for z in (x, y))
     distortion = float(Objective(cx, cy, True, None, 0.0).distortion(plan[None]))
     assert distortion <= 2.0e-3
@@ -49,7 +49,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
 def test_the_seed_alone_decides(device: torch.device) -> None:
     x, y = spiral(60, 0).to(device), swiss_roll(70, 1).to(device)
     one, again, other = (
-        gromov_wasserstein_sampled(x, y, seed=seed, max_iter=30).plan.dense() for seed in (1, 1, 2)
+        gromov_wasserstein_sampled(x, y, seed=seed, max_iter=30).plan.to_dense() for seed in (1, 1, 2)
     )
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -72,7 +72,7 @@ def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
     stored = gromov_wasserstein_sampled(x, y, **options | OPTIONS[kind])
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
     made = gromov_wasserstein_sampled(x, y, **options | OPTIONS[kind])
-    torch.testing.assert_close(made.plan.dense(), stored.plan.dense(), rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(made.plan.to_dense(), stored.plan.to_dense(), rtol=1e-6, atol=1e-12)
     torch.testing.assert_close(made.history, stored.history, rtol=1e-6, atol=1e-12)
     mass = float(made.plan.mass())
     assert mass == pytest.approx(OPTIONS[kind].get("mass", 1.0), rel=1e-4) or kind == "unbalanced"
@@ -93,7 +93,7 @@ def test_last_iterations_find_the_plan_of_their_costs(kind: str, monkeypatch: py
         of.x[0], of.y[0], cost_scale=scale, epsilon=0.02, max_iter=20000, tol=1e-9, **kept
     ).plan
     # The last one changes no sum by more than 2e-4 of it.
-    assert float((plan.dense() - expected.dense()).abs().sum()) <= 1e-3 * float(expected.mass())
+    assert float((plan.to_dense() - expected.to_dense()).abs().sum()) <= 1e-3 * float(expected.mass())
 
 
 def test_landmarks_stand_for_geodesics() -> None:
@@ -117,8 +117,8 @@ def test_landmarks_stand_for_geodesics() -> None:
     assert float(eight.amin(0).amax()) <= 1.5 * float(nearest.max())
     of_graphs = gromov_wasserstein_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
     assert torch.equal(of_graphs.plan.f, result.plan.f)
-    exactly = gromov_wasserstein(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.dense()
-    geodesic = gromov_wasserstein(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.dense()
+    exactly = gromov_wasserstein(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.to_dense()
+    geodesic = gromov_wasserstein(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.to_dense()
     torch.testing.assert_close(exactly, geodesic, rtol=1e-2, atol=1e-6)
 
 
@@ -130,7 +130,7 @@ def test_a_gpu_rounds_and_agrees(cuda: torch.device) -> None:
     for seed in range(3):
         result = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, seed=seed, polish_iters=200)
         assert result.converged and result.plan.f.is_cuda
-        plan = result.plan.dense().cpu()
+        plan = result.plan.to_dense().cpu()
         assert float(Objective(*table, True, None, 0.0).distortion(plan[None])) <= 2.0e-3
         assert float((plan.sum(1) * 400 - 1).abs().max()) <= 1e-3
         assert float((plan.sum(0) * 500 - 1).abs().max()) <= 2e-2
@@ -164,7 +164,7 @@ def test_options_on_a_gpu(kind: str, cuda: torch.device) -> None:
         **kept,
     ).plan
     assert float(plan.mass()) == pytest.approx(float(expected.mass()), rel=1e-3)
-    difference = float((plan.dense().cpu().double() - expected.dense()).abs().sum())
+    difference = float((plan.to_dense().cpu().double() - expected.to_dense()).abs().sum())
     assert difference <= 1e-2 * float(expected.mass())
 
 
@@ -252,9 +252,9 @@ def test_geometries_and_few_points() -> None:
     for options in ({"distances": distances}, {"x": x, "y": y, "geometry": "geodesic", "k": 4}):
         assert gromov_wasserstein_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
     one = torch.zeros(1, 2)
-    assert gromov_wasserstein_sampled(one, one).plan.dense().tolist() == [[1.0]]
+    assert gromov_wasserstein_sampled(one, one).plan.to_dense().tolist() == [[1.0]]
     for many, few in ((x, one), (one, x)):
-        plan = gromov_wasserstein_sampled(many, few, n_anchors=1, step=1.0, max_iter=3).plan.dense()
+        plan = gromov_wasserstein_sampled(many, few, n_anchors=1, step=1.0, max_iter=3).plan.to_dense()
         torch.testing.assert_close(plan, torch.full(plan.shape, 1 / 30))
 
 
@@ -265,7 +265,7 @@ def test_a_table_of_features_is_their_squared_distances() -> None:
     options: dict[str, Any] = {"feature_weight": 0.4, "epsilon": 0.01, "max_iter": 12}
     by_table = gromov_wasserstein_sampled(x, y, feature_cost=table, **options)
     by_features = gromov_wasserstein_sampled(x, y, features=(of_x, of_y), **options)
-    torch.testing.assert_close(by_table.plan.dense(), by_features.plan.dense(), rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(by_table.plan.to_dense(), by_features.plan.to_dense(), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["table", "plan"])
@@ -288,10 +288,12 @@ def test_weights_may_have_any_sum() -> None:
     x, y = spiral(30, 0).double(), swiss_roll(25, 1).double()
     options: dict[str, Any] = {"epsilon_start": None, "max_iter": 8, "sinkhorn_iters": 2000}
     start = torch.ones(30, 25, dtype=torch.float64)
-    ones = gromov_wasserstein_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.dense()
+    ones = gromov_wasserstein_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.to_dense()
     a, b = torch.full((30,), 0.1).double(), torch.full((25,), 0.12).double()
     # The objective's first part has the square of the mass, KL has it once.
-    three = gromov_wasserstein_sampled(x, y, a=a, b=b, epsilon=0.06, init=start / 250, **options).plan.dense()
+    three = gromov_wasserstein_sampled(
+        x, y, a=a, b=b, epsilon=0.06, init=start / 250, **options
+    ).plan.to_dense()
     torch.testing.assert_close(three / 3, ones, rtol=1e-6, atol=1e-12)
 
 
@@ -331,8 +333,8 @@ def test_patience_ends_when_noise_hides_the_fall() -> None:
 def test_scales_of_distances_change_nothing() -> None:
     x, y = spiral(40, 0).double(), swiss_roll(30, 1).double()
     options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 12}
-    first = gromov_wasserstein_sampled(x, y, **options).plan.dense()
-    scaled = gromov_wasserstein_sampled(1e6 * x, 1e-6 * y, **options).plan.dense()
+    first = gromov_wasserstein_sampled(x, y, **options).plan.to_dense()
+    scaled = gromov_wasserstein_sampled(1e6 * x, 1e-6 * y, **options).plan.to_dense()
     torch.testing.assert_close(scaled, first, rtol=1e-5, atol=1e-10)
 
 

@@ -25,7 +25,7 @@ def table(*shape: int, seed: int = 1) -> Tensor:
 def read_off(result: SinkhornResult, columns: Tensor) -> tuple[Tensor, ...]:
     plan = result.plan
     rows = plan.rows([0, 2])
-    return (*result[:4], plan.dense(), plan.apply(columns), plan.topk(2).values, plan.T.argmax(0), rows)
+    return (*result[:4], plan.to_dense(), plan.apply(columns), plan.topk(2).values, plan.T.argmax(0), rows)
 
 
 @pytest.mark.parametrize("shape", [(2, 9, 14), (1, 6, 7)])

@@ -50,8 +50,8 @@ def test_dense_is_the_optimal_plan(name: str, dtype: torch.dtype, device: torch.
     truth = reference.solve(table, a.double(), b.double(), 0.5, **options).plan.to(device)
     x, y, a, b = (t.to(device) for t in (x, y, a, b))
     plan = sinkhorn(x, y, a=a, b=b, epsilon=0.5, tol=0, max_iter=500, **options).plan
-    dense = plan.dense()
-    assert dense.dtype == dtype and plan.dense(torch.float16).dtype == torch.float16
+    dense = plan.to_dense()
+    assert dense.dtype == dtype and plan.to_dense(torch.float16).dtype == torch.float16
     # float32: logits of some 60 are rounded to 4e-6.
     tolerance = 1e-9 if dtype == torch.float64 else 1e-5
     large = truth > 1e-6 * truth.max()
@@ -61,7 +61,7 @@ def test_dense_is_the_optimal_plan(name: str, dtype: torch.dtype, device: torch.
 @pytest.mark.parametrize("name", PLANS)
 def test_every_operation_is_that_of_the_dense_plan(name: str, device: torch.device) -> None:
     plan = PLANS[name](device)
-    dense = plan.dense()
+    dense = plan.to_dense()
     _, n, m = plan.shape
     close = torch.testing.assert_close
     assert dense.shape == plan.shape and bool(dense.isfinite().all())
@@ -73,7 +73,7 @@ def test_every_operation_is_that_of_the_dense_plan(name: str, device: torch.devi
     close(plan.marginal(1), dense.sum(2))
     close(plan.marginal(0), dense.sum(1))
     close(plan.mass(), dense.sum((1, 2)))
-    close(plan.T.dense(), dense.transpose(1, 2))
+    close(plan.T.to_dense(), dense.transpose(1, 2))
     mass = dense.sum(2, keepdim=True)
     close(plan.barycentric_map(v), (dense @ v) / mass.where(mass > 0, 1.0))
     labels = torch.randint(0, 3, (2, n), device=device)
@@ -82,12 +82,12 @@ def test_every_operation_is_that_of_the_dense_plan(name: str, device: torch.devi
         plan.transfer_labels(labels),
         shares / shares.sum(2, keepdim=True).where(shares.sum(2, keepdim=True) > 0, 1.0),
     )
-    for axis in (0, 1):
-        values, indices = plan.topk(3, axis)
-        along = dense if axis == 1 else dense.transpose(1, 2)
+    for dim in (0, 1):
+        values, indices = plan.topk(3, dim)
+        along = dense if dim == 1 else dense.transpose(1, 2)
         close(values, along.topk(3, -1).values)
         close(along.gather(-1, indices), values)
-        assert torch.equal(plan.argmax(axis), indices[..., 0])
+        assert torch.equal(plan.argmax(dim), indices[..., 0])
     index = [3, 0, 3]
     close(plan.rows(index), dense[:, index])
     close(plan.columns(torch.tensor(index, device=device)), dense[:, :, index])
@@ -96,11 +96,11 @@ def test_every_operation_is_that_of_the_dense_plan(name: str, device: torch.devi
 def test_sparse_plans(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warpalign._transport.costs._MOST_ENTRIES", 50)  # several blocks
     plan = sinkhorn(randn(9, 2, seed=1, device=device), randn(20, 2, seed=2, device=device), epsilon=0.1).plan
-    dense = plan.dense()
-    kept = plan.sparse(threshold=1e-3)
+    dense = plan.to_dense()
+    kept = plan.to_sparse(threshold=1e-3)
     assert kept.layout == torch.sparse_csr and kept.shape == (9, 20)
     torch.testing.assert_close(kept.to_dense(), dense.where(dense > 1e-3, 0.0))
-    top = plan.T.sparse(k=2).to_dense()
+    top = plan.T.to_sparse(k=2).to_dense()
     assert ((top > 0).sum(1) == 2).all()
     torch.testing.assert_close(top.sum(1), dense.T.topk(2).values.sum(1))
 
@@ -113,7 +113,7 @@ def test_samples_follow_the_plan(device: torch.device) -> None:
     for b in range(2):
         counts = torch.zeros(9, 7, device=device, dtype=torch.float64)
         counts.index_put_(tuple(pairs[b].T), torch.ones(40000, device=device).double(), accumulate=True)
-        share = plan.dense()[b] / plan.mass()[b]
+        share = plan.to_dense()[b] / plan.mass()[b]
         # Standard deviations of binomial counts; the largest of 63 stays below 5 of them.
         deviation = (counts - 40000 * share) / (40000 * share * (1 - share)).sqrt().clamp(min=1)
         assert float(deviation.abs().max()) < 5
@@ -128,7 +128,7 @@ def test_gradcheck_of_what_is_read_off(name: str, device: torch.device) -> None:
         given = dict(zip(of, tensors, strict=True))
         a, b = kept_balanced(given, options)
         plan = sinkhorn(given["x"], given["y"], a=a, b=b, epsilon=given["epsilon"], **EXACT, **options).plan
-        return plan.barycentric_map(target), plan.T.rows([1, 0]), plan.dense()[:, 1]
+        return plan.barycentric_map(target), plan.T.rows([1, 0]), plan.to_dense()[:, 1]
 
     assert gradcheck(read, (target, *of.values()))
 
@@ -213,8 +213,8 @@ def test_compiled_code_that_reads_values_of_a_plan(device: torch.device) -> None
     x, y = randn(5, 2, seed=1, device=device), randn(4, 2, seed=2, device=device)
     labels = torch.tensor([0, 2, 1, 0, 2], device=device)
     functions: list[Callable[[TransportPlan], Tensor]] = [
-        lambda plan: plan.sparse(k=2).values(),
-        lambda plan: plan.sparse(threshold=0.01).values(),
+        lambda plan: plan.to_sparse(k=2).values(),
+        lambda plan: plan.to_sparse(threshold=0.01).values(),
         lambda plan: plan.transfer_labels(labels),
     ]
     for function in functions:

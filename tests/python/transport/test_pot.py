@@ -35,7 +35,7 @@ def test_plans_of_random_problems(
 ) -> None:
     of = pot.random_problem(*arguments)
     expected = torch.tensor(ANSWERS[f"random {arguments[0]}"][name], dtype=torch.float64)
-    plan = solve(of, device, **pot.PROBLEMS[name]).plan.dense().cpu()
+    plan = solve(of, device, **pot.PROBLEMS[name]).plan.to_dense().cpu()
     # POT's scaling vectors stop at a change of 1e-15 of their sum, with sums in the kernel's range.
     torch.testing.assert_close(plan, expected, rtol=0, atol=1e-9 * float(expected.max()))
     if name == "partial":
@@ -76,7 +76,7 @@ def test_both_references_of_an_unbalanced_problem(
         rho_b=1.0,
         reference=reference,  # type: ignore[arg-type]
         tol=1e-7,
-    ).plan.dense()
+    ).plan.to_dense()
     # Both potentials are u: u = -(1/2) ln(sum of the row without them / a), so P = c exp(2 u) with
     # c = 1/4 (product) or 1, and sum (1 + 1/e) c exp(u) = exp(-u)/2.
     share = 0.25 if reference == "product" else 1.0

@@ -49,7 +49,7 @@ def test_transposition_exchanges_the_potentials(name: str, given: Given) -> None
     other = solve(given.cost.T, given.b, given.a, **exchanged)
     assert_close(other.value, one.value)
     assert_close(other.linear, one.linear)
-    assert_close(other.plan.dense(), one.plan.dense().T)
+    assert_close(other.plan.to_dense(), one.plan.to_dense().T)
     if name == "unbalanced":  # else potentials have an open constant
         assert_close(other.f, one.g)
         assert_close(other.g, one.f)
@@ -65,14 +65,14 @@ def test_points_may_come_in_any_order(name: str, given: Given) -> None:
     assert_close(other.value, one.value)
     assert_close(other.f, one.f[rows])
     assert_close(other.g, one.g[columns])
-    assert_close(other.plan.dense(), one.plan.dense()[rows][:, columns])
+    assert_close(other.plan.to_dense(), one.plan.to_dense()[rows][:, columns])
 
 
 def test_constants_of_rows_move_their_potentials_alone(given: Given) -> None:
     """Of balanced problems: the constants cost the same whatever the plan."""
     constants = randn(N, seed=8, dtype=torch.float64).to(given.cost.device)
     one, other = solve(*given), solve(given.cost + constants[:, None], given.a, given.b)
-    assert_close(other.plan.dense(), one.plan.dense())
+    assert_close(other.plan.to_dense(), one.plan.to_dense())
     assert_close(other.value, one.value + given.a @ constants)
     moved = other.f - one.f - constants
     assert_close(moved, moved.mean().expand(N))  # the open constant
@@ -88,7 +88,7 @@ def test_scales_of_costs_and_epsilon_scale_the_value(name: str, given: Given) ->
         other = solve(factor * given.cost, given.a, given.b, **scaled, epsilon=factor * EPSILON, tol=1e-13)
         assert_close(other.value / factor, one.value)
         assert_close(other.f / factor, one.f)
-        assert_close(other.plan.dense(), one.plan.dense())
+        assert_close(other.plan.to_dense(), one.plan.to_dense())
 
 
 @pytest.mark.parametrize("reference", ["product", "counting"])
@@ -96,7 +96,7 @@ def test_the_slope_by_epsilon_is_the_divergence_from_the_reference(reference: st
     epsilon = torch.tensor(EPSILON, dtype=torch.float64, device=given.cost.device, requires_grad=True)
     found = solve(*given, epsilon=epsilon, rho_a=0.7, reference=reference)
     (slope,) = torch.autograd.grad(found.value, epsilon)
-    plan = found.plan.dense().detach()
+    plan = found.plan.to_dense().detach()
     measure = given.a[:, None] * given.b if reference == "product" else torch.ones_like(plan)
     assert_close(slope, (torch.special.xlogy(plan, plan / measure) - plan + measure).sum())
     assert slope >= 0
@@ -118,8 +118,8 @@ def test_moves_never_grow(name: str, updates: str, given: Given) -> None:
 
 
 def test_strong_sides_are_balanced_and_weak_ones_are_not(given: Given) -> None:
-    balanced = solve(*given).plan.dense()
-    assert_close(solve(*given, rho_a=1e9, rho_b=1e9).plan.dense(), balanced, atol=1e-8)
+    balanced = solve(*given).plan.to_dense()
+    assert_close(solve(*given, rho_a=1e9, rho_b=1e9).plan.to_dense(), balanced, atol=1e-8)
     relaxed = solve(*given, rho_a=0.1, rho_b=0.1).plan
     assert float((relaxed.marginal(1) - given.a).abs().max()) > 5e-3
 

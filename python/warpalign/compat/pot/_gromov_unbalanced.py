@@ -120,7 +120,7 @@ def fused_unbalanced_gromov_wasserstein(
                 threshold=tol_ot,
             )
             duals[which] = (result.f / (detached.epsilon * mass), result.g / (detached.epsilon * mass))
-            plan = result.plan.dense()
+            plan = result.plan.to_dense()
             if not bool(plan.isfinite().all()):
                 raise ValueError(
                     "There is NaN in coupling. Adjust the relaxation or regularization parameters."

@@ -203,7 +203,7 @@ def _solve(
     reg = check_reg(reg)
     if column.dim() == 1:
         solved = _one(row, column, costs, reg, kind, method, max_iter, threshold, warn, warmstart, extra)
-        main = solved.result.plan.dense() if plan else solved.result.linear
+        main = solved.result.plan.to_dense() if plan else solved.result.linear
         return (kind.out(main), _record(solved, column, reg, kind, method)) if log else kind.out(main)
     starts = [None] * column.shape[1] if warmstart is None else list(warmstart)
     several = of_columns(column, lambda one: one)

@@ -46,21 +46,19 @@ class OTResult:
     def plan(self) -> Any:
         """(n, m), or (B, n, m)."""
         if self._plan is None:
-            return None if self.lazy_plan is None else self._kind.out(self.lazy_plan.dense())
+            return None if self.lazy_plan is None else self._kind.out(self.lazy_plan.to_dense())
         return self._kind.out(self._plan)
 
     @property
     def sparse_plan(self) -> Any:
-        """All entries as a sparse matrix: of SciPy for arrays, else a sparse CSR tensor."""
+        """All entries that are not 0 as a sparse matrix: of SciPy for arrays, else a sparse CSR tensor."""
         if self.lazy_plan is None:
             return None
-        sparse = self.lazy_plan.dense().detach().to_sparse_csr()
         if self._kind.is_torch:
-            return sparse
-        from scipy.sparse import csr_matrix
+            return self.lazy_plan.to_sparse()
+        from scipy.sparse import csr_matrix  # POT's own type, not the newer csr_array
 
-        parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
-        return csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(sparse.shape))
+        return csr_matrix(self.lazy_plan.to_scipy())
 
     @property
     def potential_a(self) -> Any:

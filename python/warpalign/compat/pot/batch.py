@@ -68,7 +68,7 @@ def solve_batch(
         max_iter=max(int(max_iter), 1),
         tol=tolerance_of(tol, kind),
     )
-    plan = result.plan.dense()
+    plan = result.plan.to_dense()
     linear = (plan * costs).sum((1, 2))
     reference = row[:, :, None] * column[:, None, :] if reg_type == "kl" else torch.ones_like(plan)
     value = linear + strength * (plan * (plan / reference.detach() + 1e-16).log()).sum((1, 2))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,12 +124,12 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
         return self._out(self._model.inverse_transform(_as_array(Xt)))
 
     def transform_labels(self, ys: Any = None) -> Any:
-        """(nt, classes): shares of the source's labels in each target sample's mass."""
-        return self._out(self._model.transform_labels(_as_array(ys)))
+        """(nt, classes): shares of the source's labels in each target sample's mass; −1 is a class, as in POT."""
+        return self._out(self._model.transform_labels(_all_classes(ys)))
 
     def inverse_transform_labels(self, yt: Any = None) -> Any:
-        """(ns, classes): shares of the target's labels in each source sample's mass."""
-        return self._out(self._model.inverse_transform_labels(_as_array(yt)))
+        """(ns, classes): shares of the target's labels in each source sample's mass; −1 is a class, as in POT."""
+        return self._out(self._model.inverse_transform_labels(_all_classes(yt)))
 
     @property
     def coupling_(self) -> Any:
@@ -173,3 +174,8 @@ def _median(costs: Tensor) -> Tensor:
 
 def _as_array(given: Any) -> Any:
     return given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+
+
+def _all_classes(labels: Any) -> Any:
+    """Numbers from 0 on of labels in rising order, of −1 too: POT's propagation has no unlabelled samples."""
+    return np.unique(_as_array(labels), return_inverse=True)[1].reshape(-1)

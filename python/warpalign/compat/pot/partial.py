@@ -44,7 +44,7 @@ def entropic_partial_wasserstein(
         max_iter=max(int(numItermax), 1),
         tol=tolerance_of(stopThr, kind),
     )
-    plan = result.plan.dense()
+    plan = result.plan.to_dense()
     if not log:
         return kind.out(plan)
     record = {"err": [result.error.detach()], "partial_w_dist": result.linear}

@@ -79,7 +79,7 @@ def solve(
         max_iter=1000 if max_iter is None else max_iter,
         threshold=1e-9 if tol is None else tol,
     )
-    plan = result.plan.dense()
+    plan = result.plan.to_dense()
     reference = row[:, None] * column if given is None else given
     return OTResult(
         kind,

@@ -263,7 +263,7 @@ def _solve(
         record: dict[str, Any] = {"err": errors} | dict(zip(("logu", "logv"), sides, strict=True))
         return (losses, in_kind(kind, record)) if log else losses
     result = one(column)
-    plan = result.plan.dense()
+    plan = result.plan.to_dense()
     if not log:
         return kind.out(plan)
     reference = torch.ones_like(costs) if counting else row[:, None] * column if given is None else given

@@ -22,8 +22,8 @@ def fitted(
     return BadCall(lambda given: SinkhornTransport(**options).fit(**arguments), error, message, cpu_only=True)
 
 
-def after(call: Any, message: str) -> BadCall:
-    return BadCall(lambda given: call(SinkhornTransport().fit(XS, Xt=XT)), ValueError, message, cpu_only=True)
+def after(call: Any, message: str, error: type[BaseException] = ValueError) -> BadCall:
+    return BadCall(lambda given: call(SinkhornTransport().fit(XS, Xt=XT)), error, message, cpu_only=True)
 
 
 SHARED = ("epsilon", "cost", "cost_scale", "epsilon_start", "epsilon_factor", "max_iter", "tol")
@@ -69,6 +69,35 @@ CALLS: BadCalls = {
     ),
     "SinkhornTransport: new samples of other features": after(
         lambda model: model.transform(XS[:, :1]), "Xs: expected 2 features as in fit, got 1"
+    ),
+    "SinkhornTransport: names and ints": fitted(
+        TypeError,
+        "yt: expected names, as ys has, got ints: no label of one domain is one of the other",
+        {"ys": ["a", "b", None, "a"], "yt": YT},
+    ),
+    "SinkhornTransport: labels of two axes": fitted(
+        ValueError,
+        "ys: expected 4 labels, one per sample, got an array of shape (4, 2)",
+        {"ys": np.zeros((4, 2)), "yt": YT},
+    ),
+    "SinkhornTransport: measured labels": after(
+        lambda model: model.transform_labels([0.5, 1.0, 2.0, np.nan]),
+        "ys: expected labels of classes, ints or names, got the number 0.5: round numbers, or divide them into classes, before "
+        "they are labels",
+    ),
+    "SinkhornTransport: labels that are tuples": after(
+        lambda model: model.inverse_transform_labels(np.array([(1, 2), None, None], dtype=object)),
+        "yt: expected labels of classes, ints or names, got tuple: write yt.astype(str)",
+        TypeError,
+    ),
+    "SinkhornTransport: names among ints": after(
+        lambda model: model.transform_labels([0, "a", None, 1]),
+        "ys: expected ints or names, got both: write [str(label) for label in ys], which keeps −1 unlabelled",
+        TypeError,
+    ),
+    "SinkhornTransport: no sample has a label": after(
+        lambda model: model.transform_labels([None, -1, "-1", np.nan]),
+        "ys: expected a sample that has a label, got none: −1, None and NaN say that there is none",
     ),
     "SinkhornTransport: labels of the other domain": after(
         lambda model: model.transform_labels(YT), "ys: expected 4 labels, one per sample, got 3"

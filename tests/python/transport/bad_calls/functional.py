@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from warpalign.transport import SinkhornDivergence, TransportPlan, sinkhorn, sinkhorn_divergence
 
+INTS = "expected ints from 0 on, and −1 where a row has no label"
+NAMES = "write pandas.factorize(labels)[0], or give names to transform_labels of SinkhornTransport or GromovTransport"
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 
 
@@ -55,46 +58,78 @@ def of_plan(
     )
 
 
-def of_one_plan(call: Callable[[TransportPlan], object], *, message: str) -> BadCall:
-    return BadCall(
-        lambda given: call(sinkhorn(cost_matrix=given.cost[0], epsilon=0.5).plan), ValueError, message
-    )
+def of_one_plan(
+    call: Callable[[TransportPlan], object], *, error: type[BaseException] = ValueError, message: str
+) -> BadCall:
+    return BadCall(lambda given: call(sinkhorn(cost_matrix=given.cost[0], epsilon=0.5).plan), error, message)
 
 
 PLANS: BadCalls = {
-    "TransportPlan: applied to a list": of_plan(
-        lambda plan, given: plan.apply([1.0] * 6),  # type: ignore[arg-type]
+    "TransportPlan: applied to names": of_plan(
+        lambda plan, given: plan.apply(["a"] * 6),
         error=TypeError,
-        message="v: expected a torch.Tensor, got list",
+        message="v: expected a torch.Tensor or an array of numbers, got list",
     ),
     "TransportPlan: applied to another dtype": of_plan(
         lambda plan, given: plan.apply(given.y.double()),
         error=TypeError,
-        message="v: expected torch.float32 on DEVICE, as the plan, got torch.float64 on DEVICE",
+        message="v: expected torch.float32 on DEVICE, as the plan, got torch.float64 on DEVICE: write v.to(plan.f)",
     ),
     "TransportPlan: applied to rows": of_plan(
         lambda plan, given: plan.apply(given.x),
         message="v: expected (B, M, K) or (B, M) with M = 6, got shape (3, 5, 2)",
     ),
-    "TransportPlan: one plan applied to a batch": of_one_plan(
-        lambda plan: plan.apply(torch.zeros(3, 6, 2, device=plan.f.device)),
+    "TransportPlan: one plan times a batch": of_one_plan(
+        lambda plan: plan @ torch.zeros(3, 6, 2, device=plan.f.device),
         message="v: expected (M, K) or (M,) with M = 6, got shape (3, 6, 2)",
-    ),
-    "TransportPlan: labels in a list": of_plan(
-        lambda plan, given: plan.transfer_labels([1]),  # type: ignore[arg-type]
-        error=TypeError,
-        message="labels: expected a torch.Tensor, got list",
     ),
     "TransportPlan: labels of columns": of_plan(
         lambda plan, given: plan.transfer_labels(given.ints(1, 2)),
-        message="labels: expected integers of shape (3, 5), got torch.int64 of shape (2,)",
+        message="labels: expected ints of shape (3, 5), one per row, got torch.int64 of shape (2,)",
     ),
-    "TransportPlan: axis 2": of_plan(
+    "TransportPlan: no labels": of_one_plan(
+        lambda plan: plan.transfer_labels(None),
+        error=TypeError,
+        message=f"labels: {INTS}, got NoneType: {NAMES}",
+    ),
+    "TransportPlan: labels that are names": of_one_plan(
+        lambda plan: plan.transfer_labels(["b", "a", "b", "b", "a"]),
+        error=TypeError,
+        message=f"labels: {INTS}, got values of type str: {NAMES}",
+    ),
+    "TransportPlan: labels with None": of_one_plan(
+        lambda plan: plan.transfer_labels([0, 1, None, 0, 1]),
+        error=TypeError,
+        message=f"labels: {INTS}, got values of type int: {NAMES}",
+    ),
+    "TransportPlan: labels with NaN": of_one_plan(
+        lambda plan: plan.transfer_labels(np.array([0, 1, np.nan, 0, 1])),
+        error=TypeError,
+        message=f"labels: {INTS}, got values of type float64: {NAMES}",
+    ),
+    "TransportPlan: labels that are floats": of_one_plan(
+        lambda plan: plan.transfer_labels(torch.zeros(5)),
+        error=TypeError,
+        message=f"labels: {INTS}, got torch.float32: {NAMES}",
+    ),
+    "TransportPlan: a label below −1": of_one_plan(
+        lambda plan: plan.transfer_labels([0, 1, -2, 0, 1]),
+        message="labels: expected ints from 0, or −1 where a row has no label, got -2",
+    ),
+    "TransportPlan: a label beyond the classes": of_one_plan(
+        lambda plan: plan.transfer_labels([0, 1, 3, -1, 1], num_classes=3),
+        message="labels: expected ints from 0 to 2, or −1 where a row has no label, got 3",
+    ),
+    "TransportPlan: no row has a label": of_one_plan(
+        lambda plan: plan.transfer_labels([-1] * 5),
+        message="labels: expected a row that has a label, got −1 for every row: write num_classes= for a result of zeros",
+    ),
+    "TransportPlan: dimension 2": of_plan(
         lambda plan, given: plan.argmax(2),  # type: ignore[arg-type]
-        message="axis: expected 0 or 1, an axis of (N, M), got 2",
+        message="dim: expected 0 or 1, a dimension of (N, M), got 2",
     ),
     "TransportPlan: seven of six": of_plan(
-        lambda plan, given: plan.topk(7), message="k: expected at most 6, the length of axis 1, got 7"
+        lambda plan, given: plan.topk(7), message="k: expected at most 6, the length of dimension 1, got 7"
     ),
     "TransportPlan: a seed that is no int": of_plan(
         lambda plan, given: plan.sample(3, seed=1.5),  # type: ignore[arg-type]
@@ -106,15 +141,55 @@ PLANS: BadCalls = {
         message="seed: expected an int from 0 to 2^63 − 1, got -1",
     ),
     "TransportPlan: sparse plans": of_plan(
-        lambda plan, given: plan.sparse(k=1),
-        message="sparse: expected the plan of one problem (N, M), got shape (3, 5, 6)",
+        lambda plan, given: plan.to_sparse(k=1),
+        message="to_sparse: expected the plan of one problem (N, M), got a batch (3, 5, 6): write plan[k].to_sparse(), or "
+        "[one.to_sparse() for one in plan]",
     ),
-    "TransportPlan: sparse by nothing": of_one_plan(
-        lambda plan: plan.sparse(),
-        message="threshold: expected a number or None, the other one than k = None, got None",
+    "TransportPlan: SciPy's plans": of_plan(
+        lambda plan, given: plan.to_scipy(),
+        message="to_scipy: expected the plan of one problem (N, M), got a batch (3, 5, 6): write plan[k].to_scipy(), or "
+        "[one.to_scipy() for one in plan]",
+    ),
+    "TransportPlan: sparse by two": of_one_plan(
+        lambda plan: plan.to_sparse(k=1, threshold=0.1),
+        message="threshold: expected None with k = 1, got 0.1: give one of both",
+    ),
+    "TransportPlan: no copy": of_one_plan(
+        lambda plan: np.asarray(plan, copy=False),
+        message="copy: expected None or True, because the plan's entries are computed, got False",
+    ),
+    "TransportPlan: rows of a batch": of_plan(
+        lambda plan, given: plan[:2],
+        error=TypeError,
+        message="index: expected an int, the number of a problem, for a batch of plans (3, 5, 6), got slice: "
+        "write plan.rows(index) for rows of every problem, or plan[k][index] for those of problem k",
+    ),
+    "TransportPlan: a problem that is not there": of_plan(
+        lambda plan, given: plan[3], error=IndexError, message="index: expected places from -3 to 2, got 3"
+    ),
+    "TransportPlan: an index of three": of_one_plan(
+        lambda plan: plan[0, 1, 2],
+        error=IndexError,
+        message="index: expected at most two, of rows and of columns, got 3: plan.to_dense() takes any index",
+    ),
+    "TransportPlan: two lists of places": of_one_plan(
+        lambda plan: plan[[0, 1], [1, 2]],
+        error=TypeError,
+        message="index: expected at most one list of places, because two of a tensor are read in pairs, got two: "
+        "write plan[rows][:, columns], or plan.to_dense()[rows, columns] for pairs",
+    ),
+    "TransportPlan: an index that is a name": of_one_plan(
+        lambda plan: plan["a"],
+        error=TypeError,
+        message="index: expected an int, a slice, ints (k,) or a mask, got str",
+    ),
+    "TransportPlan: a mask of another length": of_one_plan(
+        lambda plan: plan[[True, False]],
+        error=TypeError,
+        message="index: expected an int, a slice, ints (k,) or a mask (5,), got torch.bool of shape (2,)",
     ),
     "TransportPlan: dense integers": of_plan(
-        lambda plan, given: plan.dense(torch.int32),
+        lambda plan, given: plan.to_dense(torch.int32),
         error=TypeError,
         message="dtype: expected float64, float32, float16 or bfloat16, got torch.int32",
     ),
