@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from warpalign.compat.pot import batch, bregman, gromov, partial, unbalanced
-from warpalign.compat.pot._common import costs_of, kind_of
+from warpalign.compat.pot._common import kind_of
+from warpalign.compat.pot._dist import dist
 from warpalign.compat.pot._solve_gromov import solve_gromov
 from warpalign.compat.pot.bregman import sinkhorn, sinkhorn2
 from warpalign.compat.pot.solvers import solve, solve_sample
@@ -34,16 +35,6 @@ __all__ = [
     "unbalanced",
     "unif",
 ]
-
-
-def dist(x1: Any, x2: Any = None, metric: str = "sqeuclidean") -> Any:
-    """Costs (n, m) of points (n, d) and (m, d), by default of x1 and itself.
-
-    metric: "sqeuclidean", "euclidean", "cityblock" or "cosine".
-    """
-    kind = kind_of(x1, x2)
-    x = kind.tensor(x1)
-    return kind.out(costs_of(metric, x, x if x2 is None else kind.tensor(x2)))
 
 
 def unif(n: int, type_as: Any = None) -> Any:

@@ -125,6 +125,7 @@ def balanced(
         tol=tolerance_of(threshold, kind),
         **options,
     )
+    warn_of_numbers(kind, result.linear)
     if warn:
         warn_unless_converged(result, kind, threshold)
     return Solved(result, result.f / reg + a.log(), result.g / reg + b.log())
@@ -134,6 +135,16 @@ def warn_unless_converged(result: SinkhornResult, kind: Kind, threshold: float) 
     """Waits for the device."""
     if not float(result.error.max()) <= tolerance_of(threshold, kind):
         warnings.warn(NOT_CONVERGED, stacklevel=5)
+
+
+def warn_of_numbers(kind: Kind, *costs: Tensor) -> None:
+    """As POT, whatever ``warn`` says; of tensors on a GPU nothing is read."""
+    if kind.device.type == "cpu" and not all(bool(cost.isfinite().all()) for cost in costs):
+        warnings.warn(
+            "Numerical errors: the cost of the plan is not finite. Expected finite costs M in which every point with weight "
+            "reaches another one, and weights without NaN",
+            stacklevel=6,
+        )
 
 
 def error_of(result: SinkhornResult, b: Tensor) -> Tensor:

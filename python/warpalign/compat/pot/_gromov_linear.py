@@ -6,9 +6,11 @@ ICML 2019; Vincent-Cuaz et al., "Semi-relaxed Gromov-Wasserstein divergence", IC
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +19,6 @@ from warpalign.compat.pot._gromov_problem import Problem, problem
 from warpalign.compat.pot._gromov_semirelaxed import record_of, start_of
 
 _TIES = 1e-15
-_Oracle = Callable[[Tensor], Tensor]
 
 
 def gromov_wasserstein(
@@ -45,9 +46,12 @@ def gromov_wasserstein(
         tol_rel, tol_abs: steps end when the loss changes by less.
         log: a dict follows, with "loss" (of every step) and "gw_dist", but not with POT's dual variables.
         all others: as in :func:`warpalign.compat.pot.gromov.entropic_gromov_wasserstein`.
+
+    Integers of C1 are computed in float64, with a warning: POT rounds the plan to integers.
     """
+    _warn_of_integers(C1, "C1")
     given = problem(C1, C2, p, q, loss_fun, symmetric)
-    return _descend(given, _assignments(given), G0, max_iter, tol_rel, tol_abs, log, ("gw_dist",))
+    return _descend(given, _Assignments(given), G0, max_iter, tol_rel, tol_abs, log, ("gw_dist",))
 
 
 def gromov_wasserstein2(
@@ -65,11 +69,16 @@ def gromov_wasserstein2(
     tol_abs: float = 1e-9,
     **kwargs: Any,
 ) -> Any:
-    """The loss of :func:`gromov_wasserstein`; the dict has the plan as "T"."""
-    plan, record = gromov_wasserstein(
-        C1, C2, p, q, loss_fun, symmetric, True, armijo, G0, max_iter, tol_rel, tol_abs
-    )
+    """The loss of :func:`gromov_wasserstein`; the dict has the plan as "T".
+
+    It is differentiable in C1 and C2 at the plan, and in p and q by the potentials of the linear problem there, less their mean.
+    """
+    _warn_of_integers(C1, "C1")
+    given = problem(C1, C2, p, q, loss_fun, symmetric)
+    oracle = _Assignments(given)
+    plan, record = _descend(given, oracle, G0, max_iter, tol_rel, tol_abs, True, ("gw_dist",))
     record["T"] = plan
+    _differentiate(record, "gw_dist", given, oracle, plan)
     return (record["gw_dist"], record) if log else record["gw_dist"]
 
 
@@ -91,8 +100,9 @@ def fused_gromov_wasserstein(
     **kwargs: Any,
 ) -> Any:
     """:func:`gromov_wasserstein` with 1 − alpha times costs M (n, n); the dict has "loss" and "fgw_dist"."""
+    _warn_of_integers(M, "M")
     given = problem(C1, C2, p, q, loss_fun, symmetric, M, alpha)
-    return _descend(given, _assignments(given), G0, max_iter, tol_rel, tol_abs, log, ("fgw_dist",))
+    return _descend(given, _Assignments(given), G0, max_iter, tol_rel, tol_abs, log, ("fgw_dist",))
 
 
 def fused_gromov_wasserstein2(
@@ -112,11 +122,17 @@ def fused_gromov_wasserstein2(
     tol_abs: float = 1e-9,
     **kwargs: Any,
 ) -> Any:
-    """The losses of :func:`fused_gromov_wasserstein`; the dict has "T", "lin_loss" and "quad_loss"."""
+    """The losses of :func:`fused_gromov_wasserstein`; the dict has "T", "lin_loss" and "quad_loss".
+
+    "fgw_dist" is differentiable as :func:`gromov_wasserstein2`, in M, and in alpha, which may be a tensor.
+    """
+    _warn_of_integers(M, "M")
     given = problem(C1, C2, p, q, loss_fun, symmetric, M, alpha)
     names = ("fgw_dist", "lin_loss", "quad_loss")
-    plan, record = _descend(given, _assignments(given), G0, max_iter, tol_rel, tol_abs, True, names)
+    oracle = _Assignments(given)
+    plan, record = _descend(given, oracle, G0, max_iter, tol_rel, tol_abs, True, names)
     record["T"] = plan
+    _differentiate(record, "fgw_dist", given, oracle, plan)
     return (record["fgw_dist"], record) if log else record["fgw_dist"]
 
 
@@ -139,7 +155,7 @@ def semirelaxed_gromov_wasserstein(
     G0 and random_state are as in :func:`warpalign.compat.pot.gromov.entropic_semirelaxed_gromov_wasserstein`.
     """
     given = problem(C1, C2, p, None, loss_fun, symmetric)
-    return _descend(given, _cheapest(given), start_of(G0), max_iter, tol_rel, tol_abs, log, ("srgw_dist",))
+    return _descend(given, _Cheapest(given), start_of(G0), max_iter, tol_rel, tol_abs, log, ("srgw_dist",))
 
 
 def semirelaxed_gromov_wasserstein2(
@@ -156,11 +172,15 @@ def semirelaxed_gromov_wasserstein2(
     random_state: Any = 0,
     **kwargs: Any,
 ) -> Any:
-    """The loss of :func:`semirelaxed_gromov_wasserstein`; the dict has the plan as "T"."""
-    plan, record = semirelaxed_gromov_wasserstein(
-        C1, C2, p, loss_fun, symmetric, True, G0, max_iter, tol_rel, tol_abs
-    )
+    """The loss of :func:`semirelaxed_gromov_wasserstein`; the dict has the plan as "T".
+
+    It is differentiable in C1 and C2 at the plan, and in p, in which POT's is not, by each row's lowest cost there.
+    """
+    given = problem(C1, C2, p, None, loss_fun, symmetric)
+    oracle = _Cheapest(given)
+    plan, record = _descend(given, oracle, start_of(G0), max_iter, tol_rel, tol_abs, True, ("srgw_dist",))
     record["T"] = plan
+    _differentiate(record, "srgw_dist", given, oracle, plan)
     return (record["srgw_dist"], record) if log else record["srgw_dist"]
 
 
@@ -183,7 +203,7 @@ def semirelaxed_fused_gromov_wasserstein(
     """:func:`semirelaxed_gromov_wasserstein` with 1 − alpha times costs M; the dict has "srfgw_dist", "lin_loss", "quad_loss"."""
     given = problem(C1, C2, p, None, loss_fun, symmetric, M, alpha)
     names = ("lin_loss", "quad_loss", "srfgw_dist")
-    return _descend(given, _cheapest(given), start_of(G0), max_iter, tol_rel, tol_abs, log, names)
+    return _descend(given, _Cheapest(given), start_of(G0), max_iter, tol_rel, tol_abs, log, names)
 
 
 def semirelaxed_fused_gromov_wasserstein2(
@@ -202,47 +222,107 @@ def semirelaxed_fused_gromov_wasserstein2(
     random_state: Any = 0,
     **kwargs: Any,
 ) -> Any:
-    """The losses of :func:`semirelaxed_fused_gromov_wasserstein`; the dict has the plan as "T"."""
-    plan, record = semirelaxed_fused_gromov_wasserstein(
-        M, C1, C2, p, loss_fun, symmetric, alpha, G0, True, max_iter, tol_rel, tol_abs
-    )
+    """The losses of :func:`semirelaxed_fused_gromov_wasserstein`; the dict has the plan as "T".
+
+    "srfgw_dist" is differentiable as :func:`semirelaxed_gromov_wasserstein2`, in M, and in alpha, which may be a tensor.
+    """
+    given = problem(C1, C2, p, None, loss_fun, symmetric, M, alpha)
+    oracle = _Cheapest(given)
+    names = ("lin_loss", "quad_loss", "srfgw_dist")
+    plan, record = _descend(given, oracle, start_of(G0), max_iter, tol_rel, tol_abs, True, names)
     record["T"] = plan
+    _differentiate(record, "srfgw_dist", given, oracle, plan)
     return (record["srfgw_dist"], record) if log else record["srfgw_dist"]
 
 
-def _assignments(given: Problem) -> _Oracle:
+class _Assignments:
     """The cheapest plan (1, n, n) of costs: a permutation, by Crouse's form of the Hungarian algorithm."""
-    p, q = given.p.detach(), given.q.detach()
-    if p.shape != q.shape or not all(bool(torch.isclose(w, p[0, 0], rtol=1e-6).all()) for w in (p, q)):
-        raise NotImplementedError(
-            "p, q: expected as many points with equal weights on both sides, because warpalign has no network simplex, "
-            f"got {p.shape[1]} and {q.shape[1]} points: entropic_gromov_wasserstein with solver='PPA' takes them"
-        )
-    optional.load("scipy", "ot.gromov without entropy", "cluster")
-    from scipy.optimize import linear_sum_assignment
 
-    def cheapest(cost: Tensor) -> Tensor:
-        rows, columns = (torch.from_numpy(part) for part in linear_sum_assignment(cost[0].cpu().numpy()))
+    def __init__(self, given: Problem) -> None:
+        p, q = given.p.detach(), given.q.detach()
+        if p.shape != q.shape or not all(bool(torch.isclose(w, p[0, 0], rtol=1e-6).all()) for w in (p, q)):
+            raise NotImplementedError(
+                "p, q: expected as many points with equal weights on both sides, because warpalign has no network simplex, "
+                f"got {p.shape[1]} and {q.shape[1]} points: entropic_gromov_wasserstein with solver='PPA' takes them"
+            )
+        optional.load("scipy", "ot.gromov without entropy", "cluster")
+        self._mass = p[0, 0]
+
+    def __call__(self, cost: Tensor) -> Tensor:
+        rows, columns = self._assigned(cost)
         plan = torch.zeros_like(cost)
-        plan[0, rows, columns] = p[0, 0]
+        plan[0, rows, columns] = self._mass
         return plan
 
-    return cheapest
+    def potentials(self, cost: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of the rows and of the columns, with u[i] + v[j] <= cost[i, j], equal where the plan has mass, and means 0.
+
+        u are shortest paths in the graph of the costs of an exchange (Bellman and Ford). A permutation leaves a range of them:
+        these are the middle between the largest ones below 0 and the smallest ones above.
+        """
+        rows, columns = self._assigned(cost)
+        chosen = cost[0].cpu()[:, columns]  # the costs of row i in the column of row k; rows are in order
+        exchange = chosen - chosen.diagonal()
+        below, above = chosen.new_zeros(len(rows)), chosen.new_zeros(len(rows))
+        for _ in range(len(rows)):
+            lower = (below + exchange).amin(1)
+            upper = (above[:, None] - exchange).amax(0)
+            if torch.equal(lower, below) and torch.equal(upper, above):
+                break
+            below, above = lower, upper
+        u = (below + above) / 2
+        v = torch.empty_like(u)
+        v[columns] = chosen.diagonal() - u
+        return (u - u.mean()).to(cost.device), (v - v.mean()).to(cost.device)
+
+    def _assigned(self, cost: Tensor) -> tuple[Tensor, Tensor]:
+        from scipy.optimize import linear_sum_assignment
+
+        rows, columns = (torch.from_numpy(part) for part in linear_sum_assignment(cost[0].cpu().numpy()))
+        return rows, columns
 
 
-def _cheapest(given: Problem) -> _Oracle:
+class _Cheapest:
     """All of a row's mass at its lowest costs."""
 
-    def cheapest(cost: Tensor) -> Tensor:
-        plan = (cost <= cost.amin(2, keepdim=True) + _TIES).to(cost.dtype)
-        return plan * (given.p.detach() / plan.sum(2))[..., None]
+    def __init__(self, given: Problem) -> None:
+        self._p = given.p.detach()
 
-    return cheapest
+    def __call__(self, cost: Tensor) -> Tensor:
+        plan = (cost <= cost.amin(2, keepdim=True) + _TIES).to(cost.dtype)
+        return plan * (self._p / plan.sum(2))[..., None]
+
+    def potentials(self, cost: Tensor) -> tuple[Tensor, Tensor]:
+        """u + 0 <= cost, equal where the plan has mass. Weights that sum to 1 give u up to a constant: its mean is 0."""
+        u = cost[0].amin(1)
+        return u - u.mean(), cost.new_zeros(cost.shape[2])
+
+
+def _differentiate(
+    record: dict[str, Any], name: str, given: Problem, oracle: _Assignments | _Cheapest, plan: Any
+) -> None:
+    """Gives a loss its gradients by the weights: the potentials of the problem that is linear at the plan, as POT's."""
+    if not (given.p.requires_grad or given.q.requires_grad):
+        return
+    cost = given.of.detached().cost(plan.detach()[None])
+    for weights, potential in zip((given.p, given.q), oracle.potentials(cost), strict=True):
+        if weights.requires_grad:
+            record[name] = record[name] + ((weights - weights.detach()) * potential).sum()
+
+
+def _warn_of_integers(given: Any, name: str) -> None:
+    dtype = given.dtype if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given)).dtype
+    if not dtype.is_floating_point:
+        warnings.warn(
+            f"{name}: expected floating-point numbers, got {dtype}: the plan is computed in float64, where POT rounds it to "
+            f"integers, which loses it. Write {name}.astype(float) to say that this is meant.",
+            stacklevel=3,
+        )
 
 
 def _descend(
     given: Problem,
-    cheapest: _Oracle,
+    cheapest: Callable[[Tensor], Tensor],
     G0: Any,
     max_iter: float,
     tol_rel: float,

@@ -32,7 +32,8 @@ class Objective(NamedTuple):
     symmetric: bool
     features: Tensor | None
     """M (B, n, m)"""
-    alpha: float
+    alpha: float | Tensor
+    """A tensor, where the caller asks for its gradient; the descent takes its number."""
 
     def _tensor_product(self, plan: Tensor, *, transposed: bool = False) -> Tensor:
         f1, h1, f2, h2 = (t.mT if transposed else t for t in (self.f1, self.h1, self.f2, self.h2))
@@ -60,8 +61,9 @@ class Objective(NamedTuple):
 
     def detached(self) -> Objective:
         features = None if self.features is None else self.features.detach()
+        alpha = self.alpha.item() if isinstance(self.alpha, Tensor) else self.alpha
         f1, h1, f2, h2 = (t.detach() for t in (self.f1, self.h1, self.f2, self.h2))
-        return Objective(f1, h1, f2, h2, self.symmetric, features, self.alpha)
+        return Objective(f1, h1, f2, h2, self.symmetric, features, alpha)
 
 
 class Problem(NamedTuple):
@@ -76,7 +78,7 @@ class Problem(NamedTuple):
 
 
 def objective(
-    C1: Tensor, C2: Tensor, M: Tensor | None, loss_fun: str, symmetric: bool | None, alpha: float
+    C1: Tensor, C2: Tensor, M: Tensor | None, loss_fun: str, symmetric: bool | None, alpha: float | Tensor
 ) -> Objective:
     """The objective on batches C1 (B, n, n), C2 (B, m, m) and M (B, n, m)."""
     if loss_fun not in LOSSES:
@@ -91,12 +93,13 @@ def objective(
 
 
 def problem(
-    C1: Any, C2: Any, p: Any, q: Any, loss_fun: str, symmetric: bool | None, M: Any = None, alpha: float = 1.0
+    C1: Any, C2: Any, p: Any, q: Any, loss_fun: str, symmetric: bool | None, M: Any = None, alpha: Any = 1.0
 ) -> Problem:
     kind = kind_of(*(one for one in (C1, C2, M, p, q) if one is not None))
     first, second = kind.tensor(C1), kind.tensor(C2)
     features = None if M is None else kind.tensor(M)[None]
-    of = objective(first[None], second[None], features, loss_fun, symmetric, float(alpha))
+    share = alpha if isinstance(alpha, Tensor) and alpha.requires_grad and kind.is_torch else float(alpha)
+    of = objective(first[None], second[None], features, loss_fun, symmetric, share)
     return Problem(kind, of, weights_of(p, len(first), kind)[None], weights_of(q, len(second), kind)[None])
 
 

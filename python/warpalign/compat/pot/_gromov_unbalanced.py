@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -87,7 +88,7 @@ def fused_unbalanced_gromov_wasserstein(
         wx, wy: weights (n,), (m,); None: uniform.
         reg_marginals: strengths of KL, a number or two; inf: sums are exact.
         epsilon: > 0; other solvers than Sinkhorn's are not here.
-        divergence: "kl".
+        divergence: "kl". "l2" with a solver of Sinkhorn's is "kl" with a warning, as in POT.
         unbalanced_solver: changes nothing.
         alpha: the factor of costs M (n, m).
         init_duals: logarithms of the scaling vectors to start from.
@@ -185,10 +186,15 @@ def _problem(
     alpha: float,
     M: Any,
 ) -> _Problem:
-    if divergence != "kl":
-        raise NotImplementedError(f'divergence: expected "kl", got {divergence!r}')
     if unbalanced_solver not in _SOLVERS:
         raise NotImplementedError(f'Unknown method="{unbalanced_solver}"')
+    if divergence == "l2" and unbalanced_solver in ("sinkhorn", "sinkhorn_log"):
+        warnings.warn(
+            'divergence: expected "kl" with Sinkhorn\'s algorithm, got "l2": it is set to "kl", as in POT',
+            stacklevel=3,
+        )
+    elif divergence != "kl":
+        raise NotImplementedError(f'divergence: expected "kl", got {divergence!r}')
     if not epsilon > 0:
         raise NotImplementedError(
             f"epsilon: expected a number > 0, because Sinkhorn's is the only solver, got {epsilon}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from warpalign.compat.pot._common import check_reg, in_kind, kind_of, tolerance_of, weights_of
@@ -67,11 +68,11 @@ def entropic_partial_wasserstein_logscale(
 
 
 def mass_of(m: float | None, a: Tensor, b: Tensor) -> float:
-    """m, by default the smaller sum of weights."""
+    """m, by default the smaller sum of weights. Rounding of the sums is no reason to refuse m = 1."""
     most = min(float(a.sum()), float(b.sum()))
     mass = most if m is None else float(m)
     if mass < 0:
         raise ValueError("Problem infeasible. Parameter m should be greater than 0.")
-    if mass > most:
+    if mass > most * (1 + max(a.shape[-1], b.shape[-1]) * torch.finfo(a.dtype).eps):
         raise ValueError("Problem infeasible. Parameter m should lower or equal than min(|a|_1, |b|_1).")
-    return mass
+    return min(mass, most)

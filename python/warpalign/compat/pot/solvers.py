@@ -52,7 +52,7 @@ def solve(
         unbalanced: strengths of KL on the sums, a number or two; None: the sums are exact.
         unbalanced_type: "KL".
         potentials_init: logarithms of the scaling vectors of an unbalanced problem.
-        grad: "detach": without gradients. All other modes have the converged solution's.
+        grad: "detach": without gradients. All other modes have the converged solution's; "last_step" needs max_iter > 0.
         method, n_threads, plan_init, verbose: change nothing.
     """
     kind = kind_of(M, a, b)
@@ -60,6 +60,8 @@ def solve(
     row, column = weights_of(a, costs.shape[0], kind), weights_of(b, costs.shape[1], kind)
     strength = check_reg(reg)
     name, relaxed = _checked_types(reg_type, unbalanced, unbalanced_type)
+    if grad == "last_step" and max_iter == 0 and not relaxed:
+        raise ValueError('max_iter: expected at least 1 with grad="last_step", which is a step, got 0')
     if grad == _DETACHED:
         costs, row, column = (one.detach() for one in (costs, row, column))
     if not relaxed:

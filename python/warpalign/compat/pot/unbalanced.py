@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from warpalign.compat.pot._common import (
     kind_of,
     of_columns,
     tolerance_of,
+    warn_of_numbers,
     weights_of,
 )
 from warpalign.transport import SinkhornResult
@@ -57,7 +59,7 @@ def sinkhorn_unbalanced(
             has the last error alone.
         verbose, kwargs: change nothing. All methods find the same plan.
     """
-    _check_method(method)
+    _check_method(method, f"Unknown method '{method}'.")
     return _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, log)
 
 
@@ -79,8 +81,7 @@ def sinkhorn_unbalanced2(
     **kwargs: Any,
 ) -> Any:
     """The loss of :func:`sinkhorn_unbalanced`: "linear" ⟨M, P⟩, or "total"; for b (m, k) the k linear ones."""
-    if method.lower() not in _METHODS:
-        raise ValueError(f"Unknown method {method}.")
+    _check_method(method, f"Unknown method {method}.")
     found = _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, True)
     if len(getattr(b, "shape", ())) > 1:
         return found if log else found[0]
@@ -212,9 +213,14 @@ def _kl(p: Tensor, q: Tensor) -> Tensor:
     return (p * (p / q + 1e-16).log()).sum()
 
 
-def _check_method(method: str) -> None:
+def _check_method(method: str, message: str) -> None:
     if method.lower() not in _METHODS:
-        raise ValueError(f"Unknown method '{method}'.")
+        raise ValueError(message)
+    if method.lower() == "sinkhorn_reg_scaling":
+        warnings.warn(
+            f'method: "{method}" is not implemented, nor is it in POT: the plan is that of "sinkhorn"',
+            stacklevel=3,
+        )
 
 
 def _solve(
@@ -260,10 +266,12 @@ def _solve(
         losses = kind.out(torch.stack([each.linear for each in found]))
         sides = (torch.stack([(each.f, each.g)[side] for each in found], 1) / reg for side in (0, 1))
         errors = [each.error.detach() for each in found]
+        warn_of_numbers(kind, *(each.linear for each in found))
         record: dict[str, Any] = {"err": errors} | dict(zip(("logu", "logv"), sides, strict=True))
         return (losses, in_kind(kind, record)) if log else losses
     result = one(column)
     plan = result.plan.to_dense()
+    warn_of_numbers(kind, result.linear)
     if not log:
         return kind.out(plan)
     reference = torch.ones_like(costs) if counting else row[:, None] * column if given is None else given

@@ -54,9 +54,19 @@ POT: BadCalls = {
         "debias: expected a bool, got 'split'",
         NotImplementedError,
     ),
+    "pot.solve_sample: metric": of(
+        lambda: pot.solve_sample(X, Y, reg=1, metric="jaccard"),
+        f"metric: expected one of {METRICS}, got 'jaccard'",
+        NotImplementedError,
+    ),
+    "pot.solve: a last step of none": of(
+        lambda: pot.solve(M, reg=1, grad="last_step", max_iter=0),
+        'max_iter: expected at least 1 with grad="last_step", which is a step, got 0',
+    ),
     "pot.dist: metric": of(
         lambda: pot.dist(X, Y, "jaccard"),
-        f"metric: expected one of {METRICS}, got 'jaccard'",
+        'metric: expected one of "sqeuclidean", "euclidean", "cityblock", "cosine", "minkowski", "correlation" for tensors, got '
+        "'jaccard': with backend=\"scipy\" SciPy computes it, without gradients",
         NotImplementedError,
     ),
     "pot.unbalanced: method": of(

@@ -43,8 +43,8 @@ CALLS: BadCalls = {
         NotImplementedError,
     ),
     "pot.gromov: divergence": of(
-        lambda: GW.fused_unbalanced_gromov_wasserstein(C, D, epsilon=1, divergence="l2"),
-        "divergence: expected \"kl\", got 'l2'",
+        lambda: GW.fused_unbalanced_gromov_wasserstein(C, D, epsilon=1, divergence="tv"),
+        "divergence: expected \"kl\", got 'tv'",
         NotImplementedError,
     ),
     "pot.gromov: unbalanced solver": of(
