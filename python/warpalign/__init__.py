@@ -1,8 +1,8 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, optimal transport, and the LSTM.
 
 Modules are loaded when they are first named. Some need further packages: the estimators SoftDTWKMeans,
-SoftDTWKNeighborsClassifier, SoftDTWKNeighborsRegressor, SinkhornTransport and GromovTransport need scikit-learn,
-warpalign.plot needs matplotlib. warpalign.metrics takes torchmetrics where it is installed.
+SoftDTWKNeighborsClassifier, SoftDTWKNeighborsRegressor, SinkhornTransport, GromovTransport and DomainAdaptationClassifier
+need scikit-learn, warpalign.plot needs matplotlib. warpalign.metrics takes torchmetrics where it is installed.
 """
 
 from importlib import import_module
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from warpalign import plot as plot
     from warpalign import recurrent as recurrent
     from warpalign import transport as transport
+    from warpalign.adaptation import DomainAdaptationClassifier as DomainAdaptationClassifier
     from warpalign.adaptation import GromovTransport as GromovTransport
     from warpalign.adaptation import SinkhornTransport as SinkhornTransport
     from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
 _LAZY = {
+    "DomainAdaptationClassifier": "adaptation",
     "GromovTransport": "adaptation",
     "SinkhornTransport": "adaptation",
     "SoftDTWKMeans": "cluster",

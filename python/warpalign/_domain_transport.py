@@ -25,6 +25,7 @@ __all__ = [
     "ConvergenceWarning",
     "DomainTransport",
     "as_array",
+    "as_given_labels",
     "check_is_fitted",
     "differing_labels",
 ]
@@ -119,6 +120,11 @@ def differing_labels(ys: Any, yt: Any, sizes: tuple[int, int]) -> Tensor:
     target = common[target]
     known = (source[:, None] != UNLABELLED) & (target != UNLABELLED)
     return torch.from_numpy((source[:, None] != target) & known)
+
+
+def as_given_labels(places: Array, classes: list[Any]) -> Array:
+    """The labels behind places among the classes, as an array of ints or names."""
+    return np.asarray(classes)[places]  # type: ignore[no-any-return]
 
 
 def as_array(tensor: Tensor) -> Array:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from warpalign._core.checks import check_number
 from warpalign._core.costs import Cost, CostFunction, check_cost
+from warpalign._domain_classifier import DomainAdaptationClassifier
 from warpalign._domain_transport import (
     Array,
     ConvergenceWarning,
@@ -26,14 +27,15 @@ from warpalign._transport.problem import problem
 from warpalign._transport.softmin import mapped
 from warpalign.transport import TransportPlan, sinkhorn
 
-__all__ = ["GromovTransport", "SinkhornTransport"]
+__all__ = ["DomainAdaptationClassifier", "GromovTransport", "SinkhornTransport"]
 
 
 class SinkhornTransport(DomainTransport):
     """Moves samples of a source domain onto a target domain by entropic optimal transport.
 
-    A model that is trained on moved source samples with the source's labels then fits the target domain. Names are those of POT's
-    ``ot.da.SinkhornTransport``; :class:`warpalign.compat.pot.da.SinkhornTransport` has its signature too.
+    A model that is trained on moved source samples with the source's labels then fits the target domain:
+    :class:`warpalign.DomainAdaptationClassifier` does both. Within a scikit-learn ``Pipeline`` the transport would move the target samples
+    again that the model predicts. Names are those of POT's ``ot.da.SinkhornTransport``; :class:`warpalign.compat.pot.da.SinkhornTransport` has its signature too.
 
     Sources: Courty et al., "Optimal transport for domain adaptation", TPAMI 2017; Pooladian & Niles-Weed, "Entropic estimation
     of optimal transport maps", arXiv 2109.12004 ("continuous"); Ferradans et al., "Regularized discrete optimal transport", SIAM

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
 
-from tests.python.bad_calls import BadCall, BadCalls
+from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transport.bad_calls.functional import OF_BOTH
-from warpalign import SinkhornTransport
+from warpalign import DomainAdaptationClassifier, SinkhornTransport
 
 XS, XT = np.zeros((4, 2)), np.ones((3, 2))
 YS, YT = [0, 1, 0, 1], [0, 1, -1]
@@ -24,6 +25,21 @@ def fitted(
 
 def after(call: Any, message: str, error: type[BaseException] = ValueError) -> BadCall:
     return BadCall(lambda given: call(SinkhornTransport().fit(XS, Xt=XT)), error, message, cpu_only=True)
+
+
+def adapted(
+    message: str,
+    fit: dict[str, Any] | None = None,
+    *,
+    error: type[BaseException] = ValueError,
+    **options: Any,
+) -> BadCall:
+    arguments: dict[str, Any] = {"Xs": XS, "ys": YS, "Xt": XT} | (fit or {})
+
+    def call(given: Given) -> object:
+        return DomainAdaptationClassifier(KNeighborsClassifier(1), **options).fit(**arguments)
+
+    return BadCall(call, error, message, cpu_only=True)
 
 
 SHARED = ("epsilon", "cost", "cost_scale", "epsilon_start", "epsilon_factor", "max_iter", "tol")
@@ -101,5 +117,21 @@ CALLS: BadCalls = {
     ),
     "SinkhornTransport: labels of the other domain": after(
         lambda model: model.transform_labels(YT), "ys: expected 4 labels, one per sample, got 3"
+    ),
+    "DomainAdaptationClassifier: no labels": adapted(
+        "ys: expected labels (ns,) of the source samples, got None", {"ys": None}
+    ),
+    "DomainAdaptationClassifier: no target": adapted(
+        "Xt: expected target samples (nt, d), got None: write fit(Xs, ys, Xt), or params={'Xt': Xt} in cross_validate",
+        {"Xt": None},
+    ),
+    "DomainAdaptationClassifier: no sample has a label": adapted(
+        "ys: expected a sample that has a label, got none: −1, None and NaN say that there is none",
+        {"ys": [-1, None, -1, -1]},
+    ),
+    "DomainAdaptationClassifier: a transport that moves nothing": adapted(
+        "transport: expected SinkhornTransport, GromovTransport or an estimator alike, got KNeighborsClassifier",
+        transport=KNeighborsClassifier(),
+        error=TypeError,
     ),
 }
