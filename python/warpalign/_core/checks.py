@@ -53,11 +53,15 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
-def check_table(tensor: object, name: str, axes: str) -> Tensor:
-    """A floating-point tensor of 2 (unbatched) or 3 axes, of which only the batch may be empty."""
+def check_table(tensor: object, name: str, axes: str, *, series: bool = True) -> Tensor:
+    """A floating-point tensor of 2 (unbatched) or 3 axes, of which only the batch may be empty.
+
+    Args:
+        series: whether messages speak of series, or of sets of points.
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(
-            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}{_as_tensor(tensor, name)}"
+            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}{_as_tensor(tensor, name, series)}"
         )
     if tensor.dtype not in DTYPES:
         remedy = "" if tensor.is_complex() else f": write {name}.float()"
@@ -74,7 +78,7 @@ def check_table(tensor: object, name: str, axes: str) -> Tensor:
         )
     if tensor.dim() not in (2, 3):
         remedy = (
-            f": write {name}[:, None] for one univariate series"
+            f": write {name}[:, None] for {'one univariate series' if series else 'points of one feature'}"
             if tensor.dim() == 1 and axes[-1] == "D"
             else ""
         )
@@ -84,8 +88,10 @@ def check_table(tensor: object, name: str, axes: str) -> Tensor:
     return tensor
 
 
-def _as_tensor(given: object, name: str) -> str:
+def _as_tensor(given: object, name: str, series: bool) -> str:
     """What to write instead of something that is no tensor."""
+    if isinstance(given, (list, tuple)) and not series:
+        return f": write torch.as_tensor({name})"
     if isinstance(given, (list, tuple)):
         return (
             f": write torch.as_tensor({name}), or, of unequal series, torch.nn.utils.rnn.pad_sequence({name}, "
@@ -114,11 +120,11 @@ def of_one_dtype(x: Tensor, y: Tensor, first: str, name: str) -> tuple[Tensor, T
     return x.to(dtype), y.to(dtype)
 
 
-def check_pair(x: object, y: object, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
-    """Two series, or batches of them, that can be aligned, of one dtype."""
+def check_pair(x: object, y: object, names: tuple[str, str], *, series: bool = True) -> tuple[Tensor, Tensor]:
+    """Two series or sets of points, or batches of them, that can be aligned, of one dtype."""
     first, name = names
-    x = check_table(x, first, "N, D")
-    y = check_table(y, name, "M, D")
+    x = check_table(x, first, "N, D", series=series)
+    y = check_table(y, name, "M, D", series=series)
     if x.device != y.device:
         raise ValueError(
             f"{name}: expected the device of {first}, {x.device}, got {y.device}: write {name}.to({first}.device)"
@@ -126,15 +132,17 @@ def check_pair(x: object, y: object, names: tuple[str, str]) -> tuple[Tensor, Te
     x, y = of_one_dtype(x, y, first, name)
     if x.dim() != y.dim():
         single, other = (first, name) if x.dim() == 2 else (name, first)
+        remedy = f"{single}[None] to pair one set of points with each of {other}"
+        if series:
+            remedy = f"{single}[None] to pair one series with each of {other}, or {single}[..., None] for a batch of univariate ones"
         raise ValueError(
-            f"{name}: expected as many axes as {first}, which has shape {shape_of(x)}, got shape {shape_of(y)}: write "
-            f"{single}[None] to pair one series with each of {other}, or {single}[..., None] for a batch of univariate ones"
+            f"{name}: expected as many axes as {first}, which has shape {shape_of(x)}, got shape {shape_of(y)}: write {remedy}"
         )
     if x.shape[-1] != y.shape[-1]:
         remedy = f": write {first}[..., None] and {name}[..., None] for batches of univariate series"
         raise ValueError(
             f"{name}: expected D = {x.shape[-1]} features as in {first}, got shape {shape_of(y)}"
-            + (remedy if x.dim() == 2 and x.shape[-1] > 1 and y.shape[-1] > 1 else "")
+            + (remedy if series and x.dim() == 2 and x.shape[-1] > 1 and y.shape[-1] > 1 else "")
         )
     if x.dim() == 3 and x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0]):
         raise ValueError(

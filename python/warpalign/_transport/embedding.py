@@ -141,7 +141,7 @@ def _check_data(data: object, anchor: object) -> dict[str, Tensor]:
         raise ValueError(f"data: expected two sets or more, got {len(data)}")
     sets = {}
     for name, given in data.items():
-        x = check_table(given, f"data[{name!r}]", "N, D")
+        x = check_table(given, f"data[{name!r}]", "N, D", series=False)
         if x.dim() != 2:
             raise ValueError(f"data[{name!r}]: expected one set (N, D), got shape {shape_of(x)}")
         wide = x.detach().double()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,31 +14,9 @@ from warpalign._core.checks import check_count, check_flag, check_table, naming_
 from warpalign._core.series import widened
 from warpalign._core.transforms import not_compiled
 from warpalign._transport import graph_ops
-
-
-class NeighborGraph(NamedTuple):
-    """A graph as a square matrix of edge lengths in compressed rows. An edge of length 0 is an edge."""
-
-    indptr: Tensor
-    """(N + 1,) int64: the edges of node i are those from indptr[i] to indptr[i + 1]."""
-    indices: Tensor
-    """(edges,) int32: the nodes that edges lead to."""
-    weights: Tensor
-    """(edges,) float32 or float64: lengths >= 0."""
-
-
-@runtime_checkable
-class SparseMatrix(Protocol):
-    """SciPy's matrices in compressed rows."""
-
-    indptr: object
-    indices: object
-    data: object
-    shape: tuple[int, int]
-
+from warpalign._transport.graph_forms import Graph, NeighborGraph, compressed
 
 _PARTS = {"row_begins": "indptr", "neighbors": "indices", "lengths": "weights"}
-Graph = NeighborGraph | SparseMatrix | Tensor
 
 
 class Landmarks(NamedTuple):
@@ -75,7 +53,7 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
         >>> shortest_paths(graph, [0, 1]).shape
         torch.Size([2, 100])
     """
-    given = check_table(x, "x", "N, D")
+    given = check_table(x, "x", "N, D", series=False)
     points = on_known_device(given, "x")
     if points.dim() != 2:
         raise ValueError(f"x: expected the points of one set (N, D), got shape {shape_of(x)}")
@@ -105,8 +83,10 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
     "Δ-stepping: a parallelizable shortest path algorithm", J. Algorithms 2003; each thread does its own sources.
 
     Args:
-        graph: of :func:`knn_graph`, a torch.sparse_csr tensor, or a SciPy matrix in compressed rows. An inf is no edge.
-        sources: (S,) nodes; None: all of them.
+        graph: of :func:`knn_graph`, a sparse tensor or SciPy matrix (N, N) of any layout and type of numbers, a NetworkX graph, whose
+            nodes are numbered in the order of ``graph.nodes`` and whose edges without "weight" have length 1, or a dense square
+            matrix: a tensor, array or DataFrame, in which 0 is no edge. An inf is no edge. Integers become float64.
+        sources: (S,) nodes, a tensor, array or list; None: all of them.
 
     Returns:
         (S, N) of the weights' dtype, on the graph's device; inf where there is no path. No gradient.
@@ -123,9 +103,13 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
     if sources is None:
         places = torch.arange(nodes, dtype=torch.int32, device=device)
     else:
-        if not isinstance(sources, (Tensor, list)):
-            raise TypeError(f"sources: expected a tensor or list of ints, got {type(sources).__name__}")
-        given = sources if isinstance(sources, Tensor) else torch.tensor(sources, dtype=torch.int64)
+        if not isinstance(sources, (Tensor, list)) and not hasattr(sources, "__array__"):
+            raise TypeError(
+                f"sources: expected a tensor, array or list of ints, got {type(sources).__name__}"
+            )
+        given = torch.tensor(sources, dtype=torch.int64) if isinstance(sources, list) else sources
+        if not isinstance(given, Tensor):
+            given = torch.tensor(given.__array__())
         known = _whole_numbers(on_known_device(given, "sources"), "sources")
         if device.type == "cuda" and not known.is_cuda:
             check_nodes(known, nodes, "sources")
@@ -176,37 +160,18 @@ def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
 
 def check_graph(graph: object, name: str) -> NeighborGraph:
     """The operators' arguments, on one device. The core checks their values on a CPU."""
-    if isinstance(graph, Tensor):
-        if graph.layout != torch.sparse_csr or graph.dim() != 2 or graph.shape[0] != graph.shape[1]:
-            raise ValueError(
-                f"{name}: expected a square sparse tensor (layout torch.sparse_csr), got layout {graph.layout} "
-                f"of shape {shape_of(graph)}"
-            )
-        parts: tuple[Tensor, ...] = (graph.crow_indices(), graph.col_indices(), graph.values())
-    elif isinstance(graph, NeighborGraph):
-        parts = tuple(graph)
-    elif isinstance(graph, SparseMatrix):
-        if getattr(graph, "format", "csr") != "csr" or graph.shape[0] != graph.shape[1]:
-            raise ValueError(
-                f"{name}: expected a square matrix in compressed rows, got one of shape {graph.shape}: write .tocsr()"
-            )
-        parts = tuple(torch.as_tensor(part) for part in (graph.indptr, graph.indices, graph.data))
-    else:
-        raise TypeError(
-            f"{name}: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, "
-            f"got {type(graph).__name__}"
-        )
-    indptr, indices, weights = (on_known_device(part, name).detach() for part in parts)
+    indptr, indices, weights = (on_known_device(part, name).detach() for part in compressed(graph, name))
     if not indptr.device == indices.device == weights.device:
         raise ValueError(
             f"{name}: expected parts on one device, got {indptr.device}, {indices.device} and {weights.device}"
         )
-    if weights.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name}: expected weights of float32 or float64, got {weights.dtype}")
+    if weights.is_complex():
+        raise TypeError(f"{name}: expected real weights, got {weights.dtype}")
+    whole = not weights.is_floating_point()
     return NeighborGraph(
         _whole_numbers(indptr, name).to(torch.int64).contiguous(),
         _whole_numbers(indices, name).to(torch.int32).contiguous(),
-        weights.contiguous(),
+        (weights.double() if whole else widened(weights)).contiguous(),
     )
 
 

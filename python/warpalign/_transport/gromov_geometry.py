@@ -162,7 +162,7 @@ def _side(
         )
     if points is None:
         raise ValueError(f'{name}: expected points with the geometry "{kind}", got None')
-    table = widened(check_table(points, name, "N, D"))
+    table = widened(check_table(points, name, "N, D", series=False))
     return Side(kind, name, table, None, table.device)
 
 

@@ -6,15 +6,17 @@ category that is missing. Plans take ints alone, with −1; the estimators take 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from warpalign._core.checks import check_count, shape_of
 from warpalign._core.torch_internals import is_transforming
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 UNLABELLED = -1
 _REMEDY = "write pandas.factorize(labels)[0], or give names to transform_labels of SinkhornTransport or GromovTransport"
@@ -52,20 +54,23 @@ def check_labels(
     return given.to(device), classes
 
 
-def _ints(labels: object) -> Tensor:
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu":
-        kind = type(labels).__name__ if labels is None else f"values of type {_type_of(array)}"
-        raise TypeError(
-            f"labels: expected ints from 0 on, and −1 where a row has no label, got {kind}: {_REMEDY}"
-        )
-    return torch.as_tensor(array.astype(np.int64))
-
-
-def _type_of(array: NDArray[Any]) -> str:
-    if array.dtype.kind == "O" and array.size:
-        return type(array.flat[0]).__name__
-    return {"U": "str", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))
+def _ints(labels: Any) -> Tensor:
+    """Of an array or list. All else is an error, whatever torch would make of it."""
+    array = labels.__array__() if hasattr(labels, "__array__") else labels
+    kind = type(labels).__name__
+    if hasattr(array, "dtype"):
+        if array.dtype.kind in "iu":
+            return torch.tensor(array.astype("int64"))
+        kind = f"values of type {array.dtype}"
+    elif isinstance(labels, (list, tuple)):
+        try:
+            return torch.tensor(labels)
+        except (TypeError, ValueError, RuntimeError):
+            others = [type(label).__name__ for label in labels if not isinstance(label, int)]
+            kind = f"values of type {others[0]}" if others else kind
+    raise TypeError(
+        f"labels: expected ints from 0 on, and −1 where a row has no label, got {kind}: {_REMEDY}"
+    )
 
 
 def label_places(y: Any, name: str, count: int) -> tuple[NDArray[np.int64], list[Any]]:
@@ -74,6 +79,8 @@ def label_places(y: Any, name: str, count: int) -> tuple[NDArray[np.int64], list
     Args:
         y: (count,) ints, names, or both kinds of missing ones; a pandas Series or Categorical, too.
     """
+    import numpy as np  # plans do without
+
     given = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
     row = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
     if row.ndim == 2 and row.shape[1] == 1:

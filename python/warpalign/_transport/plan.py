@@ -52,14 +52,14 @@ class TransportPlan:
 
     A plan behaves as the matrix it stands for:
 
-    ================================== ========================================================================================
-    ``plan.shape``, ``len(plan)``      (N, M) or (B, N, M), and its first number
-    ``plan.T``                         the transposed plan, (M, N) or (B, M, N), without a copy
-    ``plan @ y``, ``u @ plan``         products with tensors or arrays, as :meth:`apply`; a batch multiplies problem by problem
-    ``plan[rows]``, ``plan[:, cols]``  entries of a single plan: an int, a slice, ints (k,) or a mask (N,) in each place
-    ``plan[k]``, ``for one in plan``   of a batch: the plan of problem k, a TransportPlan
-    ``np.asarray(plan)``               all entries as an array, detached and on the CPU
-    ================================== ========================================================================================
+    | written | stands for |
+    | --- | --- |
+    | ``plan.shape``, ``len(plan)`` | (N, M) or (B, N, M), and its first number |
+    | ``plan.T`` | the transposed plan, (M, N) or (B, M, N), without a copy |
+    | ``plan @ y``, ``u @ plan`` | products with tensors or arrays, as :meth:`apply`; a batch multiplies problem by problem |
+    | ``plan[rows]``, ``plan[:, columns]`` | entries of a single plan: an int, a slice, ints (k,) or a mask in each place |
+    | ``plan[k]``, ``for one in plan`` | of a batch: the plan of problem k, a TransportPlan |
+    | ``np.asarray(plan)`` | all entries as an array, detached and on the CPU |
 
     :func:`warpalign.transport.sinkhorn` and the Gromov-Wasserstein functions return plans; users do not construct them.
     """

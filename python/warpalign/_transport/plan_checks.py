@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from warpalign._core.checks import shape_of
 from warpalign._core.series import widened
 from warpalign._core.transforms import not_compiled
 
+_INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _PLACES = "an int, a slice, ints (k,) or a mask"
 
 
@@ -44,12 +45,15 @@ def check_columns(v: object, name: str, length: int, first: Tensor, unbatched: b
     return values, batched
 
 
-def from_array(v: object, name: str, first: Tensor) -> Tensor:
+def from_array(v: Any, name: str, first: Tensor) -> Tensor:
     """An array or list of numbers with the dtype and device of `first`."""
-    array = np.asarray(v)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: expected a torch.Tensor or an array of numbers, got {type(v).__name__}")
-    return torch.as_tensor(array, dtype=first.dtype, device=first.device)
+    array = v.__array__() if hasattr(v, "__array__") else v
+    try:
+        return torch.tensor(array, dtype=first.dtype, device=first.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"{name}: expected a torch.Tensor or an array of numbers, got {type(v).__name__}"
+        ) from None
 
 
 def check_copy(copy: object) -> None:
@@ -116,9 +120,14 @@ def _places(index: Any, length: int, device: torch.device) -> Places:
         if chosen == range(length):
             return Places(None, length, False)
         return Places(torch.tensor(chosen, dtype=torch.int64, device=device), len(chosen), False)
-    if not isinstance(index, (Tensor, np.ndarray, list)):
+    if isinstance(index, list):
+        given = torch.tensor(index, dtype=None if index else torch.int64)
+    elif isinstance(index, Tensor):
+        given = index
+    elif hasattr(index, "__array__") and index.__array__().dtype.kind in "iub":
+        given = torch.tensor(index.__array__())
+    else:
         raise TypeError(f"index: expected {_PLACES}, got {type(index).__name__}")
-    given = index if isinstance(index, Tensor) else torch.as_tensor(np.asarray(index, dtype=_dtype_of(index)))
     if given.dtype == torch.bool and given.shape == (length,):
         places = given.to(device).nonzero()[:, 0]
         return Places(places, len(places), False)
@@ -139,15 +148,10 @@ def _places(index: Any, length: int, device: torch.device) -> Places:
     return Places(torch.where(places < 0, places + length, places), len(places), False)
 
 
-def _dtype_of(index: Any) -> Any:
-    """NumPy makes an empty list one of floats."""
-    return np.int64 if isinstance(index, list) and not index else None
-
-
 def _is_int(index: object) -> bool:
-    if isinstance(index, (Tensor, np.ndarray)):  # without axes: a number
-        return index.ndim == 0 and "int" in str(index.dtype)
-    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+    if isinstance(index, Tensor):  # without axes: a number
+        return index.dim() == 0 and index.dtype in _INTS
+    return isinstance(index, Integral) and not isinstance(index, bool)
 
 
 def _place(index: Any, length: int) -> int:

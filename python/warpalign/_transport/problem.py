@@ -66,7 +66,7 @@ def _matrix(given: object, half_costs: bool) -> _Tables:
 
 
 def _points(given_x: object, given_y: object) -> _Tables:
-    x, y = check_pair(given_x, given_y, ("x", "y"))
+    x, y = check_pair(given_x, given_y, ("x", "y"), series=False)
     unbatched = x.dim() == 2
     if unbatched:
         x, y = x.unsqueeze(0), y.unsqueeze(0)

@@ -100,7 +100,7 @@ PLANS: BadCalls = {
     "TransportPlan: labels with None": of_one_plan(
         lambda plan: plan.transfer_labels([0, 1, None, 0, 1]),
         error=TypeError,
-        message=f"labels: {INTS}, got values of type int: {NAMES}",
+        message=f"labels: {INTS}, got values of type NoneType: {NAMES}",
     ),
     "TransportPlan: labels with NaN": of_one_plan(
         lambda plan: plan.transfer_labels(np.array([0, 1, np.nan, 0, 1])),
@@ -261,7 +261,17 @@ DIVERGENCES: BadCalls = {
     ),
     "sinkhorn_divergence: y of one axis": divergence(
         y=lambda given: given.y[0, :, 0],
-        message="y: expected (B, M, D) or (M, D), got shape (6,): write y[:, None] for one univariate series",
+        message="y: expected (B, M, D) or (M, D), got shape (6,): write y[:, None] for points of one feature",
+    ),
+    "sinkhorn_divergence: one set and a batch": divergence(
+        y=lambda given: given.y[0],
+        message="y: expected as many axes as x, which has shape (3, 5, 2), got shape (6, 2): write y[None] to pair one set of points "
+        "with each of x",
+    ),
+    "sinkhorn_divergence: other features": divergence(
+        x=lambda given: torch.zeros(5, 3, device=given.device),
+        y=lambda given: given.y[0],
+        message="y: expected D = 3 features as in x, got shape (6, 2)",
     ),
     "sinkhorn_divergence: too few weights": divergence(
         a=lambda given: given.x[:, :2, 0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls
@@ -30,18 +31,21 @@ def paths(message: str, graph: object, *arguments: Any, error: type[BaseExceptio
     return BadCall(lambda given: shortest_paths(graph, *arguments), error, message)  # type: ignore[arg-type]
 
 
-class Columns:
-    """As SciPy's matrices in compressed columns."""
+class Frame:
+    """As a DataFrame of pandas."""
 
-    format = "csc"
-    indptr = indices = data = ()
-    shape = (2, 2)
+    index, columns = (0, 1), (1, 0)
+
+    def to_numpy(self) -> Any:
+        return np.ones((2, 2))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.ones((2, 2))
 
 
 CALLS: BadCalls = {
     "knn_graph: points in a list": knn(
-        "x: expected a torch.Tensor, got list: write torch.as_tensor(x), or, of unequal series, "
-        "torch.nn.utils.rnn.pad_sequence(x, batch_first=True) and give their lengths",
+        "x: expected a torch.Tensor, got list: write torch.as_tensor(x)",
         [[1.0]],
         error=TypeError,
     ),
@@ -63,21 +67,29 @@ CALLS: BadCalls = {
     "knn_graph: half a neighbour": knn("k: expected an int, got float", k=0.5, error=TypeError),
     "knn_graph: stitch a number": knn("stitch: expected a bool, got int", stitch=1, error=TypeError),
     "shortest_paths: of a list": paths(
-        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got list",
+        "graph: expected a NeighborGraph, a sparse tensor, a SciPy matrix, a NetworkX graph or a square matrix, got list",
         [],
         error=TypeError,
     ),
-    "shortest_paths: of a dense tensor": paths(
-        "graph: expected a square sparse tensor (layout torch.sparse_csr), got layout torch.strided of shape (2, 2)",
-        torch.zeros(2, 2),
+    "shortest_paths: of a batch": paths(
+        "graph: expected a square matrix (N, N), got shape (1, 2, 2)", torch.zeros(1, 2, 2)
     ),
-    "shortest_paths: of compressed columns": paths(
-        "graph: expected a square matrix in compressed rows, got one of shape (2, 2): write .tocsr()",
-        Columns(),
+    "shortest_paths: of a table that is not square": paths(
+        "graph: expected a square matrix (N, N), got shape (2, 3)", np.zeros((2, 3))
     ),
-    "shortest_paths: weights that are integers": paths(
-        "graph: expected weights of float32 or float64, got torch.int64",
-        NeighborGraph(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1])),
+    "shortest_paths: of names": paths(
+        "graph: expected a square matrix of real numbers, got <U1",
+        np.array([["a", "b"]] * 2),
+        error=TypeError,
+    ),
+    "shortest_paths: of a frame with other columns": paths(
+        "graph: expected a DataFrame whose columns are the nodes of its rows, in their order, got other names: write "
+        "graph.to_numpy() if only the order counts",
+        Frame(),
+    ),
+    "shortest_paths: complex weights": paths(
+        "graph: expected real weights, got torch.complex64",
+        NeighborGraph(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1j])),
         error=TypeError,
     ),
     "shortest_paths: indices that are no integers": paths(
@@ -101,7 +113,7 @@ CALLS: BadCalls = {
         "sources: expected nodes from 0 to N - 1, got 2 at index 1", graph_of(), [0, 2]
     ),
     "shortest_paths: one source": paths(
-        "sources: expected a tensor or list of ints, got int", graph_of(), 0, error=TypeError
+        "sources: expected a tensor, array or list of ints, got int", graph_of(), 0, error=TypeError
     ),
     "knn_graph: under vmap": BadCall(
         lambda given: torch.func.vmap(lambda x: knn_graph(x, 2).weights)(given.x),
@@ -111,12 +123,12 @@ CALLS: BadCalls = {
     "connected_components: of nothing": BadCall(
         lambda given: connected_components(None),  # type: ignore[arg-type]
         TypeError,
-        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got NoneType",
+        "graph: expected a NeighborGraph, a sparse tensor, a SciPy matrix, a NetworkX graph or a square matrix, got NoneType",
     ),
     "farthest_landmarks: of nothing": BadCall(
         lambda given: farthest_landmarks(None, 1),  # type: ignore[arg-type]
         TypeError,
-        "graph: expected a NeighborGraph, a torch.sparse_csr tensor or a SciPy matrix in compressed rows, got NoneType",
+        "graph: expected a NeighborGraph, a sparse tensor, a SciPy matrix, a NetworkX graph or a square matrix, got NoneType",
     ),
     "farthest_landmarks: more than nodes": BadCall(
         lambda given: farthest_landmarks(graph_of(), 3),

@@ -40,8 +40,7 @@ CALLS: BadCalls = {
     "gromov_wasserstein: points in a list": bad(
         y=[[1.0]],
         error=TypeError,
-        message="y: expected a torch.Tensor, got list: write torch.as_tensor(y), or, of unequal series, "
-        "torch.nn.utils.rnn.pad_sequence(y, batch_first=True) and give their lengths",
+        message="y: expected a torch.Tensor, got list: write torch.as_tensor(y)",
     ),
     "gromov_wasserstein: one set beside a batch": bad(
         y=zeros(6, 2), message="y: expected as many axes as x, which gives (3, 5, 5), got (6, 6)"
