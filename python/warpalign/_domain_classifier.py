@@ -48,6 +48,7 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     Examples:
         >>> import numpy as np
         >>> from sklearn.linear_model import LogisticRegression
+        >>> from warpalign import SinkhornTransport
         >>> random = np.random.default_rng(0)
         >>> Xs, ys = random.normal(size=(40, 2)), np.arange(40) % 2
         >>> Xs[:, 0] += 6 * ys
