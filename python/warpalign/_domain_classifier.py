@@ -110,13 +110,13 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(Xt)  # type: ignore[no-any-return]
 
-    @_has("predict_proba")
+    @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, Xt: Any) -> Array:
         """(n, classes): probabilities of target samples' classes, if the classifier has them."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(Xt)  # type: ignore[no-any-return]
 
-    @_has("decision_function")
+    @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, Xt: Any) -> Array:
         """(n,) or (n, classes): the classifier's decision function, if it has one."""
         check_is_fitted(self, "estimator_")

@@ -124,7 +124,8 @@ def differing_labels(ys: Any, yt: Any, sizes: tuple[int, int]) -> Tensor:
 
 def as_given_labels(places: Array, classes: list[Any]) -> Array:
     """The labels behind places among the classes, as an array of ints or names."""
-    return np.asarray(classes)[places]  # type: ignore[no-any-return]
+    row: Array = np.asarray(classes)[places]
+    return row
 
 
 def as_array(tensor: Tensor) -> Array:

@@ -14,7 +14,9 @@ from warpalign._core.checks import check_count, check_flag, check_table, naming_
 from warpalign._core.series import widened
 from warpalign._core.transforms import not_compiled
 from warpalign._transport import graph_ops
-from warpalign._transport.graph_forms import Graph, NeighborGraph, compressed
+from warpalign._transport.graph_forms import Graph as Graph
+from warpalign._transport.graph_forms import NeighborGraph as NeighborGraph
+from warpalign._transport.graph_forms import compressed
 
 _PARTS = {"row_begins": "indptr", "neighbors": "indices", "lengths": "weights"}
 

@@ -313,13 +313,13 @@ class TransportPlan:
 
     def _block(self, rows: Places, columns: Places) -> Tensor:
         """(k, l) entries of a single plan."""
-        if 0 in (rows.count, columns.count):
-            return self._of.first.new_empty(rows.count, columns.count)
-        if rows.index is None and columns.index is None:
+        if 0 in (rows.length, columns.length):
+            return self._of.first.new_empty(rows.length, columns.length)
+        if rows.at is None and columns.at is None:
             return self.to_dense()
         if self._transposed:
-            return self._part(columns.index, rows.index)[0].T
-        return self._part(rows.index, columns.index)[0]
+            return self._part(columns.at, rows.at)[0].T
+        return self._part(rows.at, columns.at)[0]
 
     def _part(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """(B, rows, columns) of the plan as it was solved; None: all of them."""

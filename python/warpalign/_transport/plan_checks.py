@@ -20,9 +20,9 @@ _PLACES = "an int, a slice, ints (k,) or a mask"
 class Places(NamedTuple):
     """What an index picks along a dimension."""
 
-    index: Tensor | None
+    at: Tensor | None
     """(k,) int64 on the plan's device; None: all places."""
-    count: int
+    length: int
     single: bool
     """An int was given: the dimension is dropped."""
 
