@@ -64,7 +64,7 @@ def described(path: str, value: Any) -> Iterator[str]:
             continue
         if isinstance(member, property):
             yield f"  {path}.{name}: property"
-        elif callable(member) or isinstance(member, (classmethod, staticmethod)):
+        elif callable(getattr(value, name)):  # of scikit-learn's available_if, too
             yield f"  {path}.{name}{signature(getattr(value, name))}"
         else:
             yield f"  {path}.{name} = {member!r}"
