@@ -8,6 +8,10 @@
 //   rho = inf   r = a exactly (balanced)              rho = 0   nothing (semi-relaxed)
 //   otherwise   rho KL(r | a) (unbalanced)            mass      r <= a and sum P = mass (partial transport)
 //
+// Balanced transport needs weights with equal sums: within 1e-4 of the larger sum, which rounding in float32
+// stays below up to some millions of points. A larger difference leaves no plan, and potentials that never
+// come to rest. Write a / sum(a) and b / sum(b), or relax a side by its strength.
+//
 // D_b does the same for the columns. The minimum is P[i,j] = R[i,j] exp((f[i] + g[j] + lambda - C[i,j]) /
 // epsilon); lambda is 0 unless mass is given. f and g are the fixed point of one update per row (columns
 // alike):
@@ -90,6 +94,9 @@ struct SinkhornProblem {
 // Where results go, contiguous, aligned as inputs are; null: not wanted. No output may overlap another one,
 // the inputs or the workspace. Behind true lengths 0 is written. A problem with a NaN among its costs gets
 // NaN everywhere. A hard side with a weight that every cost forbids gets value inf and potential inf there.
+// Where epsilon is so small that exponents C / epsilon exceed what the dtype can tell apart (epsilon below
+// about 1e-11 of the largest cost in float32, 1e-15 in float64), value and error are inf or NaN, or error is
+// large.
 struct SinkhornOutputs {
   void* f = nullptr;       // (B, N); with mass, lambda is part of it
   void* g = nullptr;       // (B, M)
@@ -103,7 +110,9 @@ struct SinkhornOutputs {
   void* grad_b = nullptr;              // (B, M)
   void* grad_epsilon = nullptr;        // (B,): KL(P | R)
   std::int32_t* iterations = nullptr;  // (B,): at the final epsilon
-  void* error = nullptr;  // (B,): how far the last update would still move a potential, over epsilon
+  // (B,): how far a further update would move a potential, over epsilon. inf or NaN where value, linear or
+  // grad_epsilon is not finite: an error at or below the tolerance stands for a solution.
+  void* error = nullptr;
 };
 
 // Bytes of workspace that sinkhorn() needs. Only which pointers are null is looked at. O(N + M) per problem
@@ -112,7 +121,9 @@ std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const Sinkh
                                      const Execution& execution);
 
 // On any status but ok nothing has been written. On CUDA lengths are held within their
-// range, and a problem whose epsilon is not finite and > 0 becomes NaN. Costs with a stride of 1 along rows
+// range, and a problem becomes NaN whose epsilon is not finite and > 0, whose balanced weights differ in sum,
+// or whose mass exceeds a sum of weights. (Precision::kMedium with outputs.error null does not look at sums.)
+// Costs with a stride of 1 along rows
 // or along columns are read at full speed; half ones if all other strides are even, and cost is aligned to 4
 // bytes.
 Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, Workspace workspace,

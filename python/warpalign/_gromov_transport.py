@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal, get_args
 
 import torch
@@ -9,7 +10,14 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
 from warpalign._core.costs import COSTS
-from warpalign._domain_transport import Array, DomainTransport, as_array, check_is_fitted, differing_labels
+from warpalign._domain_transport import (
+    Array,
+    ConvergenceWarning,
+    DomainTransport,
+    as_array,
+    check_is_fitted,
+    differing_labels,
+)
 from warpalign._transport.checks import check_scale
 from warpalign._transport.costs import Scale, pair_costs
 from warpalign.transport import (
@@ -49,7 +57,7 @@ class GromovTransport(DomainTransport):
         plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt).
         coupling_: the plan as an array (ns, nt), made when it is asked for.
         cost_: the distortion, a float: an estimate with n_anchors.
-        n_iter_: steps.
+        n_iter_: steps. scikit-learn's ConvergenceWarning says where they have not converged.
         xs_, xt_: the fitted samples.
         n_features_in_: the source's number of features.
         n_features_out_: the target's.
@@ -190,6 +198,7 @@ class GromovTransport(DomainTransport):
             **options,
         )
         self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.distortion), int(result.iterations)
+        self._warn_unless(bool(result.converged))
         self._share = 1 - options.get("feature_weight", 0.0)
 
     def _fit_sampled(self, x: Tensor, y: Tensor, n_anchors: int, options: dict[str, Any]) -> None:
@@ -197,6 +206,15 @@ class GromovTransport(DomainTransport):
             x, y, geometry=self.geometry, k=self.k, n_anchors=n_anchors, **options
         )
         self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.estimate), result.iterations
+        self._warn_unless(result.converged)
+
+    def _warn_unless(self, converged: bool) -> None:
+        if not converged:
+            warnings.warn(
+                f"GromovTransport: not converged after n_iter_ = {self.n_iter_} steps: write a larger max_iter, epsilon or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _distances(self, x: Tensor) -> Tensor:
         """(n, n), not divided."""

@@ -1,6 +1,11 @@
 """Entropic optimal transport: soft matchings of weighted point sets, and the graphs whose distances they compare."""
 
-from warpalign._transport.divergence import SinkhornDivergence, sinkhorn_divergence
+from warpalign._core.convergence import ConvergenceWarning
+from warpalign._transport.divergence import (
+    SinkhornDivergence,
+    SinkhornDivergenceResult,
+    sinkhorn_divergence,
+)
 from warpalign._transport.embedding import joint_embedding
 from warpalign._transport.functional import SinkhornResult, sinkhorn
 from warpalign._transport.graphs import (
@@ -16,12 +21,14 @@ from warpalign._transport.gromov_sampled import SampledGromovResult, gromov_wass
 from warpalign._transport.plan import PlanTop, TransportPlan
 
 __all__ = [
+    "ConvergenceWarning",
     "GromovResult",
     "Landmarks",
     "NeighborGraph",
     "PlanTop",
     "SampledGromovResult",
     "SinkhornDivergence",
+    "SinkhornDivergenceResult",
     "SinkhornResult",
     "TransportPlan",
     "connected_components",

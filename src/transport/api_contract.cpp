@@ -9,6 +9,7 @@
 
 #include "core/contract.h"
 #include "transport/contract.h"
+#include "transport/update.h"
 
 namespace warpalign::detail::transport {
 namespace {
@@ -114,8 +115,7 @@ Status check_values(const SinkhornProblem& p) {
       if (sum == 0) return Status::invalid(name, "weights with a sum > 0", 0, k);
       least = std::min(least, sum);
     }
-    // Sums of weights are rounded: a mass that equals one may lie a few units in the last place above it.
-    if (p.mass > least * (1 + 64 * std::numeric_limits<Real>::epsilon())) {
+    if (p.mass > least * (1 + sum_slack<Real>())) {
       return Status::invalid("mass", "at most the smaller sum of weights", p.mass, k);
     }
     if (!p.epsilons) continue;
@@ -126,7 +126,38 @@ Status check_values(const SinkhornProblem& p) {
   return {};
 }
 
+template <class Real>
+double sum_of_weights(const TransportSide& side, int length, int problem) {
+  if (!side.weights) return 1;
+  const Real* const weights =
+      static_cast<const Real*>(side.weights) + static_cast<std::int64_t>(problem) * length;
+  double sum = 0;
+  for (int i = 0; i < (side.lengths ? side.lengths[problem] : length); ++i)
+    sum += static_cast<double>(weights[i]);
+  return sum;
+}
+
+template <class Real>
+Status check_equal_sums(const SinkhornProblem& p) {
+  const bool balanced = p.mass == 0 && std::isinf(p.a.strength) && std::isinf(p.b.strength);
+  for (int k = 0; balanced && k < p.batch; ++k) {
+    const double a = sum_of_weights<Real>(p.a, p.n, k), b = sum_of_weights<Real>(p.b, p.m, k);
+    if (sums_agree(a, b)) continue;
+    // The side that is farther from a distribution is to blame.
+    if (std::abs(a - 1) >= std::abs(b - 1)) {
+      return Status::invalid("a", "the sum of b (write a / a.sum(), or give rho_a or rho_b)", a, k);
+    }
+    return Status::invalid("b", "the sum of a (write b / b.sum(), or give rho_a or rho_b)", b, k);
+  }
+  return {};
+}
+
 }  // namespace
+
+Status check_sums(const SinkhornProblem& p, const Execution& execution) {
+  if (execution.device == Device::kCuda) return {};
+  return p.dtype == DType::kFloat64 ? check_equal_sums<double>(p) : check_equal_sums<float>(p);
+}
 
 bool has_sizes(const SinkhornProblem& p) { return p.batch > 0 && check_extents(p).ok(); }
 

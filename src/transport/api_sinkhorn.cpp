@@ -89,6 +89,7 @@ Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, 
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
   if (Status s = check_kinds(problem, outputs); !s.ok()) return s;
   if (problem.batch == 0) return {};
+  if (Status s = check_sums(problem, execution); !s.ok()) return s;
   const std::size_t needed = sinkhorn_workspace_bytes(problem, outputs, execution);
   if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(problem, outputs, workspace, needed); !s.ok()) return s;

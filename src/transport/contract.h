@@ -13,6 +13,9 @@ bool has_sizes(const SinkhornProblem& problem);
 // Everything that concerns the problem alone. A build without a CUDA path refuses CUDA executions.
 Status check_problem(const SinkhornProblem& problem, const Execution& execution);
 
+// That balanced weights have equal sums: what solves a problem asks, what reads a plan does not.
+Status check_sums(const SinkhornProblem& problem, const Execution& execution);
+
 // For functions without a CUDA path.
 Status check_on_host(const Execution& execution);
 

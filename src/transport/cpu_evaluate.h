@@ -82,9 +82,9 @@ class CpuEvaluation {
     double largest = 0;
     for (const CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
       for (int i = 0; i < side->count; ++i) {
-        if (!(side->free[i] > 0) || !std::isfinite(side->w[i])) continue;
-        const double free = side->w[i] + side->target[i] - std::log2(side->free[i]);
-        largest = std::max(largest, std::abs(side->marginal.updated(free, s_.epsilon) - side->w[i]));
+        const double move = side->marginal.move_left(side->w[i], side->target[i], side->free[i], s_.epsilon);
+        largest = move > largest || std::isnan(move) ? move : largest;
+        if (std::isnan(largest)) return largest;
       }
     }
     return largest / kLog2E<double>;

@@ -82,7 +82,11 @@ class Solve {
     set(out_.shift, s_.is_nan() ? value : s_.epsilon / kLog2E<double> * s_.lambda);
     set(out_.linear, totals.linear);
     set(out_.grad_epsilon, totals.kl);
-    set(out_.error, s_.is_nan() ? value : evaluation.error());
+    double error = s_.is_nan() ? value : evaluation.error();
+    for (const double v : {value, totals.linear, totals.kl}) {
+      error = error_beside(static_cast<double>(static_cast<Real>(v)), error);
+    }
+    set(out_.error, error);
     if (out_.iterations) out_.iterations[b_] = iterations;
     write_side(evaluation, s_.rows, s_.columns, n, out_.f, out_.grad_a, s_.lambda);
     write_side(evaluation, s_.columns, s_.rows, m, out_.g, out_.grad_b, 0);

@@ -19,6 +19,27 @@ namespace warpalign::detail::transport {
   return top + std::log2(std::exp2(a - top) + std::exp2(b - top));
 }
 
+// The sums of the weights of balanced transport agree within this share of the larger one. Rounding of
+// float32 weights, and of their sum in any order, stays below it up to some millions of points: n weights of
+// 1 / n differ from 1 by 2^-24 at most, normalised ones by about sqrt(n) 2^-24.
+constexpr double kSumTolerance = 1e-4;
+
+// false with NaN.
+[[nodiscard]] WARPALIGN_ANYWHERE inline bool sums_agree(double a, double b) {
+  return std::abs(a - b) <= kSumTolerance * std::max(a, b);
+}
+
+// A mass that equals a sum of weights may lie a few units in the last place above it.
+template <class Real>
+constexpr double sum_slack() {
+  return 64 * static_cast<double>(std::numeric_limits<Real>::epsilon());
+}
+
+// The error of a result that contains the number v: infinite or NaN if v is.
+[[nodiscard]] WARPALIGN_ANYWHERE inline double error_beside(double v, double error) {
+  return std::isfinite(v) ? error : std::abs(v);
+}
+
 // How a side is tied to its weights.
 struct Marginal {
   bool partial = false;  // sums at most the weights
@@ -30,6 +51,19 @@ struct Marginal {
     if (std::isinf(strength)) return free;
     return strength == 0 ? 0.0 : strength / (strength + epsilon) * free;
   }
+
+  // How far a further update would move w, in bits. sum: of the plan, over its own weight in the reference;
+  // target: log2(weight / that weight). A point with an infinite potential has no sum. A sum of 0 is too
+  // small for its format: on a relaxed side that may be right, on a hard one the potential is far from its
+  // place.
+  [[nodiscard]] WARPALIGN_ANYWHERE double move_left(double w, double target, double sum,
+                                                    double epsilon) const {
+    if (std::isinf(w)) return 0.0;
+    if (sum == 0) return is_hard() ? std::numeric_limits<double>::infinity() : 0.0;
+    return std::abs(updated(w + target - std::log2(sum), epsilon) - w);
+  }
+
+  [[nodiscard]] WARPALIGN_ANYWHERE bool is_hard() const { return !partial && std::isinf(strength); }
 
   // Whether sums far from the weights matter: where they do not, a sum may be too small for its number
   // format.

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
-from warpalign._core.series import widened
+from warpalign._core.series import is_half, widened
 from warpalign._transport.costs import Scale
 from warpalign._transport.settings import Reference, Settings, Updates
+
+_EQUAL_SUMS = 1e-4  # as the core's: sums may differ by this share
+_ROUNDED_SUMS = 2**-6  # the relative difference of sums of half weights that is taken for rounding
 
 
 def check_name(given: object, name: str, names: Any) -> int:
@@ -82,6 +85,15 @@ def check_descent(precision: object = None, **given: object) -> Settings:
     )
 
 
+def weight_of_features(weight: object, features: str | None) -> float:
+    """The number behind feature_weight. features: the argument that gives features, if any does."""
+    if weight is None and features is not None:
+        raise ValueError(
+            f"feature_weight: expected a number with {features}, got None: write feature_weight=0.5, or leave {features} away"
+        )
+    return 0.0 if weight is None else check_number(weight, "feature_weight")
+
+
 def check_step(step: object) -> float:
     """The share of the way to the new plan that a step of the descent takes."""
     share = check_number(step, "step", None)
@@ -114,18 +126,23 @@ def check_epsilon(epsilon: object, table: Tensor, name: str) -> tuple[float, Ten
 def check_rows(given: object, name: str, table: Tensor, first: str, length: int) -> Tensor | None:
     """A number per point, as the operators want it: (B, length), contiguous, of the table's dtype.
 
+    Arrays, lists and integers are taken, and floating-point numbers that lose no digits.
+
     Args:
         table: the problem's points or costs, (B, ...), float64 or float32; first is their name.
     """
     if given is None:
         return None
     if not isinstance(given, Tensor):
-        raise TypeError(f"{name}: expected a torch.Tensor or None, got {type(given).__name__}")
+        given = _numbers(given, name).to(table.device, table.dtype)
+    if given.dtype not in DTYPES and not given.is_complex():  # counts
+        given = given.to(table.dtype)
     if given.dtype not in DTYPES:
         raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {given.dtype}")
     if given.device != table.device:
         raise ValueError(f"{name}: expected the device of {first}, {table.device}, got {given.device}")
     rows = widened(given)
+    rows = rows.to(torch.promote_types(rows.dtype, table.dtype))
     if rows.dtype != table.dtype:
         raise TypeError(
             f"{name}: expected {table.dtype}, as {first} has, got {given.dtype}: write {name}.to({first}.dtype)"
@@ -136,6 +153,60 @@ def check_rows(given: object, name: str, table: Tensor, first: str, length: int)
             f"{name}: expected shape ({length},) or ({batch}, {length}), one number per point, got {shape_of(rows)}"
         )
     return rows.expand(batch, length).contiguous()
+
+
+def _numbers(given: object, name: str) -> Tensor:
+    """Arrays and sequences of real numbers, which have no gradient, as a tensor on the CPU."""
+    if hasattr(given, "__array__") or isinstance(given, (list, tuple)):
+        import numpy as np  # only for those who bring no tensors
+
+        array = np.asarray(given)
+        if array.dtype.kind in "fiub":
+            return torch.tensor(array.tolist() if array.dtype.kind == "b" else array)
+    raise TypeError(
+        f"{name}: expected a torch.Tensor, an array or a list of numbers, or None, got {type(given).__name__}"
+    )
+
+
+def without_padding(weights: Tensor, lengths: Tensor | None) -> Tensor:
+    """(B, N) weights, 0 after the true lengths (B,)."""
+    if lengths is None:
+        return weights
+    points = torch.arange(weights.shape[1], device=weights.device)
+    return weights.where(points < lengths[:, None], 0.0)
+
+
+def with_equal_sums(
+    given: tuple[object, object],
+    weights: tuple[Tensor | None, Tensor | None],
+    lengths: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Weights of balanced transport, of which those that came as a half type sum to what the other side's do.
+
+    A half type rounds sums by up to 2^-9 of their size. Sums that differ by more than 2^-6 are left for the operator to refuse.
+    """
+    found = list(weights)
+    for side in (1, 0):
+        own, other = found[side], found[1 - side]
+        if own is None or not (isinstance(given[side], Tensor) and is_half(given[side])):
+            continue
+        wanted: Tensor | float = 1.0
+        if other is not None:
+            wanted = without_padding(other, lengths[1 - side]).sum(1)
+        ratio = wanted / without_padding(own, lengths[side]).sum(1)
+        found[side] = own * ratio.where((ratio - 1).abs() < _ROUNDED_SUMS, 1.0)[:, None]
+    return found[0], found[1]
+
+
+def check_sums(weights: tuple[Tensor | None, Tensor | None]) -> None:
+    """Refuses weights (1, N) and (1, M) of balanced transport with other sums, as the core does on a CPU. Waits for a GPU."""
+    sums = [1.0 if rows is None else float(rows.sum(dtype=torch.float64)) for rows in weights]
+    if not abs(sums[0] - sums[1]) <= _EQUAL_SUMS * max(sums):
+        name, other = "ab" if abs(sums[0] - 1) >= abs(sums[1] - 1) else "ba"
+        raise ValueError(
+            f"{name}: expected the sum of {other} (write {name} / {name}.sum(), or give rho_a or rho_b), got "
+            f"{sums['ab'.index(name)]:g} at index 0"
+        )
 
 
 def check_init(

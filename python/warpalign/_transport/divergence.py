@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import reduce
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,33 @@ from warpalign._core.checks import (
 from warpalign._core.costs import Cost, CostFunction, check_cost
 from warpalign._core.series import Lengths
 from warpalign._transport import autograd
-from warpalign._transport.checks import check_settings, check_strength
+from warpalign._transport.checks import check_settings, check_strength, without_padding
+from warpalign._transport.convergence import has_converged, warn_unless_converged
 from warpalign._transport.problem import Problem, problem
 from warpalign._transport.settings import Settings, Updates
 
 
+class SinkhornDivergenceResult(NamedTuple):
+    """What :func:`sinkhorn_divergence` returns with ``return_result=True``; without the batch axis for unbatched input."""
+
+    value: Tensor
+    """(B,): the divergences, or their mean or sum."""
+    error: Tensor
+    """(B,): the largest of the errors of a divergence's problems, as in :class:`SinkhornResult`."""
+    iterations: Tensor
+    """(B,) int32: the most iterations of one of them."""
+    converged: Tensor
+    """(B,) bool: whether all of them have converged."""
+
+
+@overload
+def sinkhorn_divergence(
+    x: Tensor, y: Tensor, *, epsilon: float | Tensor, return_result: Literal[False] = ..., **options: Any
+) -> Tensor: ...
+@overload
+def sinkhorn_divergence(
+    x: Tensor, y: Tensor, *, epsilon: float | Tensor, return_result: Literal[True], **options: Any
+) -> SinkhornDivergenceResult: ...
 def sinkhorn_divergence(
     x: Tensor,
     y: Tensor,
@@ -45,7 +68,8 @@ def sinkhorn_divergence(
     reduction: Reduction = "none",
     precision: Precision | None = None,
     batch_invariant: bool = False,
-) -> Tensor:
+    return_result: bool = False,
+) -> Tensor | SinkhornDivergenceResult:
     """Sinkhorn divergence between weighted point sets: OT(x, y) − OT(x, x)/2 − OT(y, y)/2, and ε/2 (Σa − Σb)² with rho.
 
     OT is the value of :func:`warpalign.transport.sinkhorn`, on its own not the smallest for equal sets. The divergence is 0
@@ -63,12 +87,16 @@ def sinkhorn_divergence(
         debias: False: OT(x, y) alone.
         updates: "symmetric" by default, with which problems between a set and itself converge fast.
         reduction: "none" for one value per problem, or their "mean" or "sum".
+        return_result: True: errors and iterations, too, as a SinkhornDivergenceResult.
         all others: cost, cost_scale, a, b, x_lengths, y_lengths, epsilon_start, epsilon_factor, max_iter, tol, precision
             and batch_invariant are as in :func:`warpalign.transport.sinkhorn`.
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction; float64 for float64 input, else float32. Differentiable
-        twice in points, weights and epsilon.
+        twice in points, weights and epsilon. With return_result SinkhornDivergenceResult(value, error, iterations, converged).
+
+    Warns:
+        ConvergenceWarning: as :func:`warpalign.transport.sinkhorn`, once for the three problems.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`warpalign.transport.sinkhorn`.
@@ -103,16 +131,28 @@ def sinkhorn_divergence(
             batch_invariant=batch_invariant,
         ),
     )
+    full = check_flag(return_result, "return_result")
     with naming_arguments():
-        value = _value(of)
+        solutions = [autograd.sinkhorn(of.of, of.settings)]
         if with_itself:
-            value = value - (_value(of.with_itself(0)) + _value(of.with_itself(1))) / 2
+            own = (of.with_itself(side) for side in (0, 1))
+            solutions += [autograd.sinkhorn(one.of, one.settings) for one in own]
+    value = solutions[0].value
+    if with_itself:
+        value = value - (solutions[1].value + solutions[2].value) / 2
     if with_itself and rho is not None:
         value = value + _of_masses(of)
+    error, iterations = (
+        reduce(torch.maximum, (getattr(one, name) for one in solutions)) for name in ("error", "iterations")
+    )
+    converged = has_converged(error, of.settings)
+    warn_unless_converged("sinkhorn_divergence", converged, error, of.settings, of.of.epsilons)
     value = of.squeezed(value)
-    if reduction == "mean":
-        return value.mean()
-    return value.sum() if reduction == "sum" else value
+    if reduction != "none":
+        value = value.mean() if reduction == "mean" else value.sum()
+    if not full:
+        return value
+    return SinkhornDivergenceResult(value, *map(of.squeezed, (error, iterations, converged)))
 
 
 def _settings(*, rho: object, **options: Any) -> Settings:
@@ -120,26 +160,15 @@ def _settings(*, rho: object, **options: Any) -> Settings:
     return check_settings(rho_a=rho, rho_b=rho, mass=None, reference="product", **options)
 
 
-def _value(of: Problem) -> Tensor:
-    return autograd.sinkhorn(of.of, of.settings).value
-
-
 def _of_masses(of: Problem) -> Tensor:
     """(B,): epsilon / 2 (sum a − sum b)²; uniform weights sum to 1."""
     first = of.of.first
     masses = [
-        first.new_ones(first.shape[0]) if weights is None else _without_padding(weights, lengths).sum(1)
+        first.new_ones(first.shape[0]) if weights is None else without_padding(weights, lengths).sum(1)
         for weights, lengths in ((of.of.a, of.of.x_lengths), (of.of.b, of.of.y_lengths))
     ]
     epsilon = of.settings.epsilon if of.of.epsilons is None else of.of.epsilons
     return epsilon / 2 * (masses[0] - masses[1]).square()
-
-
-def _without_padding(weights: Tensor, lengths: Tensor | None) -> Tensor:
-    if lengths is None:
-        return weights
-    points = torch.arange(weights.shape[1], device=weights.device)
-    return weights.where(points < lengths[:, None], 0.0)
 
 
 class SinkhornDivergence(nn.Module):

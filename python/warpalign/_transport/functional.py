@@ -12,6 +12,7 @@ from warpalign._core.series import Lengths
 from warpalign._core.transforms import replaced
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
+from warpalign._transport.convergence import has_converged, warn_unless_converged
 from warpalign._transport.costs import Scale
 from warpalign._transport.half import check_storage
 from warpalign._transport.plan import TransportPlan
@@ -35,7 +36,10 @@ class SinkhornResult(NamedTuple):
     iterations: Tensor
     """(B,) int32: iterations at the final epsilon."""
     error: Tensor
-    """(B,): how far another update would move a potential, over epsilon. On a hard side: max \\|ln(sum / weight)\\|."""
+    """(B,): how far another update would move a potential, over epsilon. On a hard side: max \\|ln(sum / weight)\\|. inf or NaN
+    where the value is not finite."""
+    converged: Tensor
+    """(B,) bool: whether the error is at most tol, up to rounding."""
 
 
 def sinkhorn(
@@ -83,7 +87,8 @@ def sinkhorn(
             1 is repeated.
         y: (B, M, D) or (M, D).
         epsilon: the factor of KL in the objective, as POT's ``reg``, in units of the cost: a number > 0, or a tensor () or
-            (B,), which may require a gradient.
+            (B,), which may require a gradient. Below about 1e-11 of the largest cost in float32, and 1e-15 in float64,
+            exponents C / epsilon have no digits left: the result's error is then large, inf or NaN.
         cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", as in :func:`warpalign.soft_dtw`,
             or a function of x and y that returns (B, N, M).
         cost_matrix: (B, N, M) or (N, M), in the place of x and y. inf forbids a pair.
@@ -91,7 +96,11 @@ def sinkhorn(
         scale: "max" or "mean": costs are first divided by the largest or the mean finite one of their problem, which is taken as
             a constant. epsilon, rho and all results are in units of the divided costs. None: they stay as they are. A named cost
             is "sqeuclidean", "euclidean" or "l1".
-        a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Weights are not normalised.
+        a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Numbers of any kind and arrays are taken where no
+            gradient is asked for. Weights are not normalised: with rho_a, rho_b and mass None (balanced transport) the sums of a
+            and b must agree within 1e-4 of the larger one, which rounding in float32 stays below. float16 and bfloat16 weights,
+            whose rounding is larger, are divided by what their sums differ by. On a GPU sums are not read by the host: a
+            problem with other sums becomes NaN, with ``converged`` False.
         b: (M,) or (B, M) weights of the columns.
         x_lengths: (B,) true numbers of points in x, from 1 to N; None: all N. What lies behind influences nothing.
         y_lengths: (B,) true numbers of points in y.
@@ -115,13 +124,17 @@ def sinkhorn(
         batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
 
     Returns:
-        SinkhornResult(value, linear, f, g, plan, iterations, error); float64 for float64 input, else float32.
+        SinkhornResult(value, linear, f, g, plan, iterations, error, converged); float64 for float64 input, else float32.
         value, linear, f and g are differentiable in points, costs, weights and epsilon, as the converged solution is, and the
         value twice. The value's gradient comes with it (envelope theorem). The others, and second derivatives, take a linear
         system by conjugate gradients, of at most max_iter steps (implicit differentiation); no N × M table is made. Where a
         constant between f and g is open (balanced transport), gradients are those of the pair with equal means. A potential of
         a point without weight has no gradient. A problem with NaN among its costs gets NaN for itself alone. Where a point
         with weight can reach nothing, the value is inf.
+
+    Warns:
+        ConvergenceWarning: on a CPU, where problems have not converged, or their result is not finite; once per line that
+            calls, outside of torch.compile and torch.func. On a GPU look at ``converged``.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
@@ -168,7 +181,9 @@ def sinkhorn(
     )
     with naming_arguments():
         s = autograd.sinkhorn(of.of, of.settings)
-    value, linear, f, g, iterations, error = map(
-        of.squeezed, (s.value, s.linear, s.f, s.g, s.iterations, s.error)
+    converged = has_converged(s.error, of.settings)
+    warn_unless_converged("sinkhorn", converged, s.error, of.settings, of.of.epsilons)
+    value, linear, f, g, iterations, error, converged = map(
+        of.squeezed, (s.value, s.linear, s.f, s.g, s.iterations, s.error, converged)
     )
-    return SinkhornResult(value, linear, f, g, TransportPlan(of, s.f, s.g), iterations, error)
+    return SinkhornResult(value, linear, f, g, TransportPlan(of, s.f, s.g), iterations, error, converged)

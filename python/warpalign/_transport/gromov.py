@@ -11,11 +11,11 @@ from torch import Tensor
 from warpalign._core.checks import (
     Precision,
     check_count,
-    check_number,
     check_table,
     naming_arguments,
     shape_of,
 )
+from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
 from warpalign._core.transforms import apply, no_derivative, not_compiled
@@ -27,7 +27,10 @@ from warpalign._transport.checks import (
     check_rows,
     check_scale,
     check_step,
+    weight_of_features,
+    with_equal_sums,
 )
+from warpalign._transport.convergence import is_known, of_problems
 from warpalign._transport.costs import Scale
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_coarse import Course, coarse_start
@@ -50,7 +53,9 @@ class GromovResult:
     plan: TransportPlan
     """T, by its potentials and the last linearised cost. Differentiable in features through that cost alone."""
     converged: Tensor
-    """(B,) bool: whether the share of the mass that moves has come below tol."""
+    """(B,) bool: whether the share of the mass that moves has come below tol, and the plan is finite."""
+    error: Tensor
+    """(B,): that of the transport problem of the plan, as in :class:`SinkhornResult`; inf or NaN where the plan is not finite."""
     iterations: Tensor
     """(B,) int32: steps."""
     history: Tensor
@@ -59,9 +64,9 @@ class GromovResult:
     def __init__(self, of: Objective, problem: Problem, solution: autograd.Solution, state: State) -> None:
         self._of, self._problem, self._solution = of, problem, solution
         self.plan = TransportPlan(problem, solution.f, solution.g)
-        self.converged, self.iterations = (
-            problem.squeezed(state.converged),
-            problem.squeezed(state.iterations),
+        self.converged, self.error, self.iterations = map(
+            problem.squeezed,
+            (state.converged & solution.error.isfinite(), solution.error, state.iterations),
         )
         history = torch.stack(state.moved)
         self.history = history[:, 0] if problem.unbatched else history
@@ -158,7 +163,7 @@ def gromov_wasserstein(
     n_landmarks: int = 50,
     scale: Scale | None = "max",
     feature_cost: Tensor | None = None,
-    feature_weight: float = 0.0,
+    feature_weight: float | None = None,
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
@@ -206,8 +211,9 @@ def gromov_wasserstein(
         n_landmarks: with the geometry "landmark".
         scale: "max" or "mean": each side's distances are divided by their largest or their mean, a constant for gradients.
             None: they are taken as they are.
-        feature_cost: F (B, N, M) or (N, M), for fused transport.
-        feature_weight: w, from 0 (inner distances alone) to 1 (features alone).
+        feature_cost: F (B, N, M) or (N, M), for fused transport; with feature_weight. If its dtype has more digits than the
+            distances have, all is computed in that dtype.
+        feature_weight: w, from 0 (inner distances alone) to 1 (features alone). None: no features.
         rho_a: the strength of KL on the row sums. None: sums are exact; 0: sums are free (semi-relaxed).
         rho_b: the same for the column sums.
         mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
@@ -231,14 +237,19 @@ def gromov_wasserstein(
             the mass that moves (B,).
 
     Returns:
-        GromovResult with plan, value, distortion, converged, iterations and history. The value is differentiable in points,
+        GromovResult with plan, value, distortion, converged, error, iterations and history. The value is differentiable in points,
         distances, features, weights and epsilon, once. Results are float64 for float64 input, else float32. A batch gives
         what its problems give alone.
 
+    Warns:
+        ConvergenceWarning: on a CPU, where problems have not converged, or their plan is not finite; once per line that calls.
+            On a GPU look at ``converged``.
+        UserWarning: x and y look like matrices of distances, as POT's function takes them in their place.
+
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
-        ValueError: shapes, devices, values or combinations do not fit. Messages name the argument, what was expected and
-            what came.
+        ValueError: shapes, devices, values or combinations do not fit; distances are infinite; sums of balanced weights
+            differ. Messages name the argument, what was expected and what came.
         NotImplementedError: for second derivatives.
 
     Examples:
@@ -311,7 +322,28 @@ def gromov_wasserstein(
             of=problem.of._replace(cost=cost, f0=state.f.contiguous(), g0=state.g.contiguous())
         )
         solution = autograd.sinkhorn(problem.of, problem.settings)
-    return GromovResult(of, problem, solution, state)
+    result = GromovResult(of, problem, solution, state)
+    _warn_unless_converged(result, settings)
+    return result
+
+
+def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
+    converged, error = result.converged.reshape(-1), result.error.detach().reshape(-1)
+    if not is_known(converged) or bool(converged.all()):
+        return
+    counts = of_problems(~converged)
+    if not bool(error.isfinite().all()):
+        warn_of_convergence(
+            f"gromov_wasserstein: expected a finite plan, got NaN or infinity{counts}: points, distances or features contain "
+            f"NaN, or epsilon = {result.plan.epsilon} is too small beside the squared distances: write a larger epsilon, or "
+            'scale="max"'
+        )
+        return
+    warn_of_convergence(
+        f"gromov_wasserstein: expected less than tol = {settings.tolerance:g} of the mass to move in a step, got more in the last "
+        f"of max_iter = {settings.max_iterations} steps{counts}: write a larger max_iter, epsilon or tol, or a smaller "
+        "epsilon_factor or step"
+    )
 
 
 def _parts_of(precision: Precision | None) -> int:
@@ -322,7 +354,7 @@ def _parts_of(precision: Precision | None) -> int:
 
 
 def _objective_of(table: Distances, feature_cost: object, feature_weight: object) -> Objective:
-    weight = check_number(feature_weight, "feature_weight")
+    weight = weight_of_features(feature_weight, None if feature_cost is None else "feature_cost")
     if weight > 1:
         raise ValueError(f"feature_weight: expected a number from 0 to 1, got {feature_weight}")
     if feature_cost is None:
@@ -331,14 +363,15 @@ def _objective_of(table: Distances, feature_cost: object, feature_weight: object
         return Objective(table.x, table.y, table.symmetric, None, weight)
     shape = (table.x.shape[0], table.x.shape[1], table.y.shape[1])
     features = widened(check_table(feature_cost, "feature_cost", "N, M"))
-    if features.dtype != table.x.dtype or features.device != table.x.device:
-        raise TypeError(
-            f"feature_cost: expected {table.x.dtype} on {table.x.device}, as {table.names[0]}, got {features.dtype} on "
-            f"{features.device}"
+    if features.device != table.x.device:
+        raise ValueError(
+            f"feature_cost: expected the device of {table.names[0]}, {table.x.device}, got {features.device}"
         )
     if features.shape[-2:] != shape[1:] or (features.dim() == 3 and features.shape[0] not in (1, shape[0])):
         raise ValueError(f"feature_cost: expected shape {shape} or {shape[1:]}, got {shape_of(features)}")
-    return Objective(table.x, table.y, table.symmetric, features.expand(shape), weight)
+    dtype = torch.promote_types(features.dtype, table.x.dtype)
+    x, y, features = (t.to(dtype) for t in (table.x, table.y, features))
+    return Objective(x, y, table.symmetric, features.expand(shape), weight)
 
 
 def _weighted(features: Tensor, weight: float) -> Tensor:
@@ -357,6 +390,9 @@ def _problem(
         rows = check_rows(given, name, of.cx, table.names[0], length)
         weights.append(of.cx.new_full((of.cx.shape[0], length), 1 / length) if rows is None else rows)
     inputs = Inputs(None, None, None, weights[0], weights[1], epsilons, None, None, None, None)
+    if settings.is_balanced:
+        sides = with_equal_sums((a, b), (weights[0], weights[1]), (None, None))
+        inputs = inputs._replace(a=sides[0], b=sides[1])
     return Problem(inputs, settings._replace(epsilon=number), table.unbatched, None, None)
 
 

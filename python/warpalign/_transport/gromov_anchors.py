@@ -217,6 +217,9 @@ def _seed(generator: torch.Generator) -> int:
 class Descent:
     """The state of a solve. `plans` are the newest ones, which the current plan is a mixture of."""
 
+    error: float
+    """How far the last iteration of finish() moved a potential, and rounding may move it, over epsilon."""
+
     def __init__(
         self,
         sides: tuple[PointSet, PointSet],
@@ -330,6 +333,9 @@ class Descent:
             if not mixing.moved > _STANDS * epsilon:
                 break
             point = image if settings.mass > 0 else following
+        # Where epsilon is small beside the potentials, their rounding alone moves the sums.
+        largest = max(float(t.abs().amax()) for t in (plan.of.f0, plan.of.g0) if t is not None)
+        self.error = (mixing.moved + torch.finfo(point.dtype).eps * largest) / epsilon
         return plan
 
     def estimate(self, plan: Gibbs, count: int) -> tuple[Tensor, Tensor]:

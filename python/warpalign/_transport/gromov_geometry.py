@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_table, shape_of
+from warpalign._core.checks import check_table, shape_of, warn_once
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
+from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import Scale, pair_costs, size_of_costs
 from warpalign._transport.graphs import (
     NeighborGraph,
@@ -72,7 +73,7 @@ def inner_distances(
         )
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     x, y = (_scaled(z, scale) for z in (x, y))
-    (x, of_x), (y, of_y) = _symmetric(first.kind, x), _symmetric(second.kind, y)
+    (x, of_x), (y, of_y) = _symmetric(first.kind, x, x_name), _symmetric(second.kind, y, y_name)
     x, y = (z.expand(batch, -1, -1) for z in (x, y))
     return Distances(x, y, of_x and of_y, unbatched, (x_name, y_name))
 
@@ -119,6 +120,8 @@ def of_sides(
 ) -> tuple[Side, Side]:
     """Both sets by their arguments and geometries."""
     kinds = _kinds(geometry)
+    if geometry == "auto":
+        _warn_of_tables(points)
     given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
 
     def of_side(side: int) -> Side:
@@ -187,8 +190,12 @@ def _geodesic(name: str, side: int, kind: str, points: object, graph: object, k:
     if points is not None:
         raise ValueError(f"{name}: expected None beside {argument}, got {type(points).__name__}")
     of = check_graph(graph, argument)
-    if int(connected_components(of).max()) > 0:
-        raise ValueError(f"{argument}: expected a graph with a path between all nodes, got one without")
+    components = int(connected_components(of).max()) + 1
+    if components > 1:
+        raise ValueError(
+            f"{argument}: expected a graph with a path between all nodes, got {components} components: write knn_graph with more "
+            "neighbours k or stitch=True, or match each component alone"
+        )
     return Side("geodesic", argument, None, of, device_of(graph))  # type: ignore[arg-type]
 
 
@@ -252,8 +259,8 @@ def _distances(side: Side) -> Tensor:
     return table if side.table.dim() == 3 else table[0]
 
 
-def _symmetric(kind: str, table: Tensor) -> tuple[Tensor, bool]:
-    """Distances (B, N, N), and whether they are symmetric. A device is asked once.
+def _symmetric(kind: str, table: Tensor, name: str) -> tuple[Tensor, bool]:
+    """Distances (B, N, N), and whether they are symmetric; none may be infinite. A device is asked once.
 
     Distances that were rounded differ from their transposes: by 1e-7 of the largest one along paths, by the root of that
     between close points where they are roots of products. Those become the mean of both. Antisymmetric parts enter the
@@ -264,8 +271,45 @@ def _symmetric(kind: str, table: Tensor) -> tuple[Tensor, bool]:
     fixed = table.detach()
     differences = (fixed - fixed.mT).abs_().amax((1, 2))
     most = _ROUNDED * torch.finfo(table.dtype).eps ** 0.5 * fixed.abs().amax((1, 2))
-    equal, near = torch.stack([(differences == 0).all(), (differences <= most).all()]).tolist()
+    answers = (differences == 0).all(), (differences <= most).all(), fixed.isinf().any()
+    equal, near, infinite = torch.stack(answers).tolist()
+    if infinite:
+        raise infinite_distances(fixed, name)
     return table if equal or not near else (table + table.mT) / 2, near
+
+
+def infinite_distances(table: Tensor, name: str) -> ValueError:
+    """The error of distances (B, N, N), of which some are infinite."""
+    place = int(table.isinf().any((1, 2)).nonzero()[0])
+    finite = table[place].isfinite().cpu()
+    edges, nodes = finite.nonzero()[:, 1], finite.shape[0]
+    begins = torch.cat([torch.zeros(1, dtype=torch.int64), finite.sum(1).cumsum(0)])
+    graph = NeighborGraph(begins, edges.to(torch.int32), torch.ones(len(edges)))
+    count = int(connected_components(graph).max()) + 1
+    which = f" in problem {place}" if table.shape[0] > 1 else ""
+    return ValueError(
+        f"{name}: expected finite distances, got infinite ones between {count} components of {nodes} points{which}: "
+        f"write shortest_paths(knn_graph(points, k)) with more neighbours k, which joins them, or match each component alone"
+    )
+
+
+def _warn_of_tables(points: tuple[object, object]) -> None:
+    """POT's order of arguments has matrices of distances where points are here."""
+    if all(isinstance(z, Tensor) and is_known(z) and _is_table_of_distances(z) for z in points):
+        warn_once(
+            "x: expected points (N, D), got a square symmetric matrix with a zero diagonal, and y alike: did you mean "
+            'distances=(x, y)? geometry="euclidean" says that they are points, and silences this.'
+        )
+
+
+def _is_table_of_distances(table: Tensor) -> bool:
+    shape = table.shape
+    if not table.is_floating_point() or table.dim() not in (2, 3) or shape[-1] != shape[-2] or shape[-1] < 2:
+        return False
+    near = _ROUNDED * torch.finfo(table.dtype).eps ** 0.5 * table.abs().amax()
+    return bool(
+        (table.diagonal(dim1=-2, dim2=-1).abs() <= near).all() and ((table - table.mT).abs() <= near).all()
+    )
 
 
 def _scaled(table: Tensor, scale: Scale | None) -> Tensor:

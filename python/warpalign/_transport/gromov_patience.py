@@ -36,6 +36,10 @@ class Patience:
                 ready.synchronize()
             self._costs.append(float(seen))
 
+    def is_finite(self) -> bool:
+        """Of the costs that have been looked at."""
+        return all(map(math.isfinite, self._costs))
+
     def is_over(self) -> bool:
         steps = self._steps
         if len(self._costs) < 2 * steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
@@ -10,22 +11,39 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
+from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
 from warpalign._core.transforms import not_compiled
 from warpalign._transport.anchor_ops import DISTANCES
-from warpalign._transport.checks import check_callback, check_descent, check_rows, check_step
+from warpalign._transport.checks import (
+    check_callback,
+    check_descent,
+    check_rows,
+    check_step,
+    check_sums,
+    weight_of_features,
+    with_equal_sums,
+)
+from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
 from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_coarse import Course, coarse_anchors
-from warpalign._transport.gromov_geometry import Geometry, Side, largest_differences, of_sides
+from warpalign._transport.gromov_geometry import (
+    Geometry,
+    Side,
+    infinite_distances,
+    largest_differences,
+    of_sides,
+)
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Schedule
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 
 _LAST_PAIRS = 1000
+_LARGEST_ERROR = 0.1
 _COARSE_STEPS = 200
 _COARSE_ITERATIONS = 20
 _COARSE_LAST = 500
@@ -43,9 +61,13 @@ class SampledGromovResult(NamedTuple):
     estimate_std: Tensor
     """0-d: its standard deviation, by leaving pairs out (jackknife)."""
     converged: bool
+    """Whether the costs of steps fall no more, and the error is at most 0.1. On a GPU costs are looked at four steps later."""
     iterations: int
     history: Tensor
     """(iterations,): the linearised cost of each step's plan."""
+    error: float
+    """How far the last iteration and rounding move a potential, over epsilon: the plan's sums are off by about this share. NaN where
+    costs are not finite."""
 
 
 @not_compiled
@@ -63,7 +85,7 @@ def gromov_wasserstein_sampled(
     n_landmarks: int = 50,
     features: tuple[Tensor, Tensor] | None = None,
     feature_cost: Tensor | None = None,
-    feature_weight: float = 0.0,
+    feature_weight: float | None = None,
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
@@ -98,8 +120,8 @@ def gromov_wasserstein_sampled(
         y: (M, E) points.
         epsilon: the factor of KL in the objective, in units of the divided squared distances.
         features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
-        feature_cost: F (N, M) itself, in the place of features.
-        feature_weight: from 0 to below 1.
+        feature_cost: F (N, M) itself, in the place of features. Both are taken in the dtype of the points or distances.
+        feature_weight: from 0 to below 1; None: no features.
         init: "eccentricity"; "multiscale", for the plan of 200 drawn points of each set, found as by
             :func:`warpalign.transport.gromov_wasserstein`; or a plan (N, M). The first anchors are drawn from the plan.
         restarts: starts of the problem of drawn points, of which the best result is kept; 1 without "multiscale".
@@ -115,7 +137,10 @@ def gromov_wasserstein_sampled(
             searches paths from the anchors alone.
 
     Returns:
-        SampledGromovResult(plan, estimate, estimate_std, converged, iterations, history).
+        SampledGromovResult(plan, estimate, estimate_std, converged, iterations, history, error).
+
+    Warns:
+        ConvergenceWarning, UserWarning: as :func:`warpalign.transport.gromov_wasserstein`.
 
     Raises:
         TypeError, ValueError: as :func:`warpalign.transport.gromov_wasserstein`.
@@ -160,6 +185,9 @@ def gromov_wasserstein_sampled(
         check_rows(given, name, side.like.view(1, 1), found[0].name, side.size)
         for name, given, side in zip(("a", "b"), (a, b), sides, strict=True)
     )
+    if inner.is_balanced:
+        weights = with_equal_sums((a, b), (weights[0], weights[1]), (None, None))
+        check_sums(weights)
     weight, extra = _features(features, feature_cost is not None, feature_weight, sides)
     table = _feature_table(feature_cost, sides)
     first = _start(init, sides)
@@ -191,7 +219,25 @@ def gromov_wasserstein_sampled(
     plan = TransportPlan(
         Problem(final.of, final.settings._replace(mass=0.0, precision=0), True, None, None), f, g
     )
-    return SampledGromovResult(plan, estimate, deviation, stop.is_over(), len(history), torch.stack(history))
+    error = descent.error if stop.is_finite() else math.nan
+    converged = stop.is_over() and error <= _LARGEST_ERROR
+    if not converged and estimate.device.type == "cpu":
+        _warn(settings.max_iterations, stop.is_over(), error)
+    steps = torch.stack(history)
+    return SampledGromovResult(plan, estimate, deviation, converged, len(history), steps, error)
+
+
+def _warn(max_iter: int, is_over: bool, error: float) -> None:
+    if not math.isfinite(error):
+        expected, got = "finite costs of steps", "NaN or infinity"
+        remedy = "points, distances or features contain NaN or infinity, or epsilon is too small: write a larger epsilon"
+    elif is_over:
+        expected, got = f"a plan of error <= {_LARGEST_ERROR}", f"{error:.3g}"
+        remedy = "write a larger epsilon or polish_iters"
+    else:
+        expected, got = "costs of steps that fall no more", f"falling ones after max_iter = {max_iter} steps"
+        remedy = "write a larger max_iter or epsilon, or a smaller patience"
+    warn_of_convergence(f"gromov_wasserstein_sampled: expected {expected}, got {got}: {remedy}")
 
 
 def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int, seed: int) -> Course:
@@ -225,6 +271,8 @@ def _point_set(side: Side) -> PointSet:
         )
     assert side.table is not None
     table = side.table.detach()
+    if side.kind == "matrix" and table.dim() == 2 and is_known(table) and bool(table.isinf().any()):
+        raise infinite_distances(table[None], side.name)
     if table.dim() != 2:
         raise ValueError(f"{side.name}: expected one set without a batch, got shape {shape_of(table)}")
     like = table[0, 0]
@@ -283,18 +331,21 @@ def _table_of_pairs(given: object, name: str, sides: tuple[PointSet, PointSet]) 
     shape, like = (sides[0].size, sides[1].size), sides[0].like
     if tuple(table.shape) != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {shape_of(table)}")
-    if table.dtype != like.dtype or table.device != like.device:
-        raise TypeError(
-            f"{name}: expected {like.dtype} on {like.device}, got {table.dtype} on {table.device}"
-        )
-    return table
+    return _like(table, name, like)
+
+
+def _like(table: Tensor, name: str, like: Tensor) -> Tensor:
+    if table.device != like.device:
+        raise ValueError(f"{name}: expected a tensor on {like.device}, got one on {table.device}")
+    return table.to(like.dtype)
 
 
 def _features(
     features: object, is_table: bool, feature_weight: object, sides: tuple[PointSet, PointSet]
 ) -> tuple[float, tuple[Tensor, Tensor] | None]:
     """The features' weight, and both sets' features."""
-    weight = check_number(feature_weight, "feature_weight")
+    names = {"feature_cost": is_table, "features": features is not None}
+    weight = weight_of_features(feature_weight, next((name for name, given in names.items() if given), None))
     if weight >= 1:
         raise ValueError(f"feature_weight: expected a number from 0 to below 1, got {feature_weight}")
     if features is not None and is_table:
@@ -314,9 +365,5 @@ def _features(
         if table.dim() != 2 or table.shape[0] != side.size or (found and table.shape[1] != found[0].shape[1]):
             width = found[0].shape[1] if found else "F"
             raise ValueError(f"{name}: expected shape ({side.size}, {width}), got {shape_of(table)}")
-        if table.dtype != side.like.dtype or table.device != side.like.device:
-            raise TypeError(
-                f"{name}: expected {side.like.dtype} on {side.like.device}, got {table.dtype} on {table.device}"
-            )
-        found.append(table)
+        found.append(_like(table, name, side.like))
     return weight, (found[0], found[1])

@@ -11,7 +11,13 @@ from warpalign._core.checks import check_lengths, check_pair, check_table
 from warpalign._core.costs import CostFunction, check_cost, without_padding
 from warpalign._core.series import widened
 from warpalign._core.transforms import replaced
-from warpalign._transport.checks import check_epsilon, check_init, check_rows, check_scale
+from warpalign._transport.checks import (
+    check_epsilon,
+    check_init,
+    check_rows,
+    check_scale,
+    with_equal_sums,
+)
 from warpalign._transport.costs import DEGREES, Scale, pair_costs, size_of_costs
 from warpalign._transport.settings import Inputs, Settings, of_results
 
@@ -157,6 +163,8 @@ def problem(
     m = check_lengths(y_lengths, "y_lengths", "M", other, batch)
     row_weights = check_rows(a, "a", table, tables.name, sizes[0])
     column_weights = check_rows(b, "b", table, tables.name, sizes[1])
+    if settings.is_balanced:
+        row_weights, column_weights = with_equal_sums((a, b), (row_weights, column_weights), (n, m))
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
     settings = replaced(settings, epsilon=number)

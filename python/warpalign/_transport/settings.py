@@ -40,6 +40,11 @@ class Settings(NamedTuple):
     half_costs: bool = False
     """Costs are rounded to float16 before the operators see them (half.py)."""
 
+    @property
+    def is_balanced(self) -> bool:
+        """Whether both sides' sums are exact."""
+        return self.mass == 0 and math.isinf(self.rho_a) and math.isinf(self.rho_b)
+
 
 def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
     """Settings go through Function.apply as a plain tuple, which torch.compile of vmap understands."""

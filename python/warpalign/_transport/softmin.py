@@ -33,7 +33,8 @@ def mapped(of: Problem, g: Tensor, values: Tensor) -> Tensor:
     The weights of row i are b[j] exp((g[j] − C[i, j]) / epsilon), divided by their sum (entropic map: Pooladian & Niles-Weed,
     arXiv 2109.12004, equation 2).
     """
-    hard = of._replace(settings=of.settings._replace(rho_a=float("inf"), rho_b=float("inf"), mass=0.0))
+    # The columns' potentials stay as they are. On a free side the sums of weights need not agree.
+    hard = of._replace(settings=of.settings._replace(rho_a=float("inf"), rho_b=0.0, mass=0.0))
     f, _ = updated(hard, g.new_zeros(hard.of.first.shape[0], hard.of.sizes[0]), g)
     with torch.no_grad():
         return TransportPlan(hard, f, g).barycentric_map(values)

@@ -179,6 +179,7 @@ class Plan {
     params.tolerance = p_.tolerance;
     params.max_iterations = p_.max_iterations;
     params.product = p_.reference == TransportReference::kProduct;
+    params.checks_sums = job_ == Job::kSolve;
     params.symmetric = p_.updates == SinkhornUpdates::kSymmetric;
     params.rows_first = swapped_;
     params.shift = written(out.shift);

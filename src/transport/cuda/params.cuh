@@ -99,10 +99,11 @@ struct SolveParams {
   double mass;
   double tolerance;
   int max_iterations;
-  bool product;     // the reference measure is a b^T
-  bool symmetric;   // updates
-  bool rows_first;  // an iteration updates rows, then columns; else the other way round
-  Real* shift;      // (B,) each; null: not wanted
+  bool product;      // the reference measure is a b^T
+  bool checks_sums;  // of weights: a problem that no plan can solve becomes NaN
+  bool symmetric;    // updates
+  bool rows_first;   // an iteration updates rows, then columns; else the other way round
+  Real* shift;       // (B,) each; null: not wanted
   Real* value;
   Real* linear;
   Real* grad_epsilon;

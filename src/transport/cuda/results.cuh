@@ -50,9 +50,15 @@ class Results {
     if (p_.mass > 0) value += s_.epsilon / kLog2E<double> * s_.lambda * p_.mass;
     set(p_.shift, s_.epsilon / kLog2E<double> * s_.lambda);
     set(p_.value, value);
-    set(p_.linear, p_.cost_scale * all.linear);
-    set(p_.grad_epsilon, all.logits / kLog2E<double> - all.mass + totals);
-    set(p_.error, all.error / kLog2E<double>);
+    const double linear = p_.cost_scale * all.linear;
+    const double kl = all.logits / kLog2E<double> - all.mass + totals;
+    set(p_.linear, linear);
+    set(p_.grad_epsilon, kl);
+    double error = all.error / kLog2E<double>;
+    for (const double v : {value, linear, kl}) {
+      error = error_beside(static_cast<double>(static_cast<Real>(v)), error);
+    }
+    set(p_.error, error);
     if (p_.iterations) p_.iterations[s_.rows.b] = min(s_.iterations, p_.max_iterations);
   }
 
@@ -74,10 +80,7 @@ class Results {
       const double w = side.current()[i], weight = side.weight(i);
       if (adds_mass) mine.mass += side.reference(weight) * sum;
       mine.value += side.marginal.conjugate(bits * w, weight);
-      if (sum > 0 && !isinf(w)) {
-        const double free = w + side.target(weight) - log2(sum);
-        mine.error = larger(mine.error, abs(side.marginal.updated(free, s_.epsilon) - w));
-      }
+      mine.error = larger(mine.error, side.marginal.move_left(w, side.target(weight), sum, s_.epsilon));
       if (potential) potential[i] = result(bits * (w + (side.p.has_lambda ? s_.lambda : 0.0)));
       if (gradient) {
         const double slope = side.marginal.slope(bits * w);

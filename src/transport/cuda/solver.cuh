@@ -62,8 +62,9 @@ class Solver {
     const bool valid = wanted > 0 && !isinf(wanted);
     const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
     epsilon = valid ? max(target, p_.epsilon_start) : target;
-    start();
-    return target;
+    if (start()) return target;
+    epsilon = CUDART_NAN;
+    return epsilon;
   }
 
   // Leaves the potentials of the last iteration.
@@ -146,8 +147,9 @@ class Solver {
 
   struct Start {
     float top[2] = {0, 0};
-    double total[2] = {0, 0};
-    float extent = 0;  // what the costs are to know of their points
+    double total[2] = {0, 0};    // of the reference's weights
+    double weights[2] = {0, 0};  // sums
+    float extent = 0;            // what the costs are to know of their points
     float unused = 0;
 
     __device__ __forceinline__ void join(const Start& other) {
@@ -156,11 +158,13 @@ class Solver {
       for (int k = 0; k < 2; ++k) {
         top[k] = larger(top[k], other.top[k]);
         total[k] += other.total[k];
+        weights[k] += other.weights[k];
       }
     }
   };
 
-  __device__ __forceinline__ void start() {
+  // Whether the weights allow a plan.
+  __device__ __forceinline__ bool start() {
     Start mine;
     mine.extent = costs_.prepare();
     for (Side<Real>* const side : {&rows, &columns}) {
@@ -171,7 +175,9 @@ class Solver {
         const double w = from * (kLog2E<double> / epsilon);
         side->current()[i] = w;
         raise(mine.top[k], w);
-        mine.total[k] += side->reference(side->weight(i));
+        const double weight = side->weight(i);
+        mine.total[k] += side->reference(weight);
+        mine.weights[k] += weight;
       });
     }
     const Start all = team_.joined(mine);
@@ -180,6 +186,12 @@ class Solver {
     columns.top = all.top[1];
     rows.total = all.total[0];
     columns.total = all.total[1];
+    if (!p_.checks_sums) return true;
+    if (p_.mass > 0) {
+      return p_.mass <= min(all.weights[0], all.weights[1]) * (1 + sum_slack<Real>());
+    }
+    return !rows.marginal.is_hard() || !columns.marginal.is_hard() ||
+           sums_agree(all.weights[0], all.weights[1]);
   }
 
   // The potentials stay what they are in units of the cost.

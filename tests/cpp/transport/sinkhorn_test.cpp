@@ -250,6 +250,69 @@ TEST_P(SinkhornPath, RaggedBatchesOfStridedCosts) {
   }
 }
 
+// The error never speaks of a solution beside a result that is none.
+template <class Real>
+void check_errors_beside_what_is_not_finite(SinkhornUpdates updates) {
+  const std::vector<double> cost = normal(30, 51, 2), a = weights(5, 52), b = weights(6, 53);
+  for (const double epsilon : {1e-20, 1e-30}) {
+    for (const SinkhornOptions& sides : {SinkhornOptions{}, SinkhornOptions{.rho_a = 1, .rho_b = 2},
+                                         SinkhornOptions{.rho_b = 0}, SinkhornOptions{.mass = 0.5}}) {
+      SinkhornOptions options = sides;
+      options.epsilon = epsilon;
+      options.updates = updates;
+      options.iterations = 20;
+      const Result r = solve<Real>(cost, a, b, options, 1e-5);
+      ASSERT_TRUE(r.status.ok());
+      const bool finite = std::isfinite(r.value) && std::isfinite(r.linear) && std::isfinite(r.grad_epsilon);
+      EXPECT_TRUE(finite || !std::isfinite(r.error)) << r.value << " with error " << r.error;
+    }
+    SinkhornOptions balanced{.epsilon = epsilon, .iterations = 20};
+    balanced.updates = updates;
+    EXPECT_GT(solve<Real>(cost, a, b, balanced, 1e-5).error, 1) << epsilon;
+  }
+}
+TEST_P(SinkhornPath, TheErrorOfWhatIsNotFiniteIsNotFinite) {
+  for (const SinkhornUpdates updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+    check_errors_beside_what_is_not_finite<float>(updates);
+    check_errors_beside_what_is_not_finite<double>(updates);
+  }
+  // A row without a partner, and numbers beyond float32.
+  std::vector<double> cost = normal(12, 54);
+  for (int j = 0; j < 4; ++j) cost[4 + j] = HUGE_VAL;
+  const std::vector<double> a(3, 1.0 / 3), b(4, 0.25);
+  const Result alone = solve<float>(cost, a, b, {.epsilon = 0.5, .iterations = 5}, 1e-5);
+  EXPECT_EQ(alone.value, HUGE_VAL);
+  EXPECT_FALSE(std::isfinite(alone.error));
+  const Result huge = solve<float>(std::vector<double>(12, 3e38), std::vector<double>(3, 100),
+                                   std::vector<double>(4, 75), {.epsilon = 1e38, .iterations = 5}, 1e-5);
+  EXPECT_FALSE(std::isfinite(huge.value));
+  EXPECT_FALSE(std::isfinite(huge.error));
+}
+
+// Sums that no plan has: an error where the host can read them, else NaN.
+TEST_P(SinkhornPath, BalancedWeightsOfOtherSumsAndTooMuchMass) {
+  const std::vector<double> cost = normal(12, 55), a(3, 1.0 / 3), b(4, 0.25), twice(3, 2.0 / 3);
+  for (const TransportReference reference : {TransportReference::kProduct, TransportReference::kCounting}) {
+    for (const double mass : {0.0, 1.5}) {
+      SinkhornOptions options{.mass = mass, .iterations = 5};
+      options.reference = reference;
+      const Result r = solve<float>(cost, mass > 0 ? a : twice, b, options, 1e-5);
+      if (!r.status.ok()) {
+        EXPECT_STREQ(r.status.argument, mass > 0 ? "mass" : "a");
+        EXPECT_FALSE(GetParam().cuda);
+        continue;
+      }
+      EXPECT_TRUE(GetParam().cuda);
+      for (const double v : {r.value, r.linear, r.error, r.f[0], r.g[3], r.grad_cost[5], r.grad_a[1]}) {
+        EXPECT_TRUE(std::isnan(v)) << v;
+      }
+    }
+    SinkhornOptions relaxed{.rho_a = 1, .iterations = 5};
+    relaxed.reference = reference;
+    EXPECT_TRUE(std::isfinite(solve<float>(cost, twice, b, relaxed, 1e-5).value));
+  }
+}
+
 WARPALIGN_FOR_EVERY(SinkhornPath, all_paths);
 
 }  // namespace

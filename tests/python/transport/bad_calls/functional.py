@@ -256,6 +256,9 @@ DIVERGENCES: BadCalls = {
         for name, bad in OF_BOTH.items()
     },
     **{f"SinkhornDivergence: {name}": module(name, bad) for name, bad in OF_BOTH.items()},
+    "sinkhorn_divergence: return_result": divergence(
+        return_result=1, error=TypeError, message="return_result: expected a bool, got int"
+    ),
     "sinkhorn_divergence: no x": divergence(
         x=None, message="x: expected points, or a cost_matrix in the place of x and y, got None"
     ),
@@ -376,13 +379,25 @@ CALLS: BadCalls = (
         "sinkhorn: a factor of 1": bad(
             epsilon_factor=1.0, message="epsilon_factor: expected a number between 0 and 1, got 1.0"
         ),
-        "sinkhorn: weights in a list": bad(
-            a=[0.2] * 5, error=TypeError, message="a: expected a torch.Tensor or None, got list"
-        ),
-        "sinkhorn: weights of integers": bad(
-            b=lambda given: given.ints(*range(6)),
+        "sinkhorn: weights in a list of strings": bad(
+            a=["0.2"] * 5,
             error=TypeError,
-            message=f"b: expected {DTYPES}, got torch.int64",
+            message="a: expected a torch.Tensor, an array or a list of numbers, or None, got list",
+        ),
+        "sinkhorn: complex weights": bad(
+            b=lambda given: given.ints(*range(6)).to(torch.complex64),
+            error=TypeError,
+            message=f"b: expected {DTYPES}, got torch.complex64",
+        ),
+        "sinkhorn: rows that sum to 5": bad(
+            a=numbers(1.0, 1.0, 1.0, 1.0, 1.0),
+            message="a: expected the sum of b (write a / a.sum(), or give rho_a or rho_b), got 5 at index 0",
+            cpu_only=True,
+        ),
+        "sinkhorn: columns that sum to 6": bad(
+            b=lambda given: torch.ones(6, dtype=torch.int64, device=given.device),
+            message="b: expected the sum of a (write b / b.sum(), or give rho_a or rho_b), got 6 at index 0",
+            cpu_only=True,
         ),
         "sinkhorn: weights of another dtype": bad(
             a=numbers(0.2, 0.2, 0.2, 0.2, 0.2, dtype=torch.float64),

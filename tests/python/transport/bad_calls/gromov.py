@@ -115,7 +115,16 @@ CALLS: BadCalls = {
     "gromov_wasserstein: a graph of two parts": bad(
         x=None,
         graphs=lambda given: (knn_graph(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), 1, stitch=False), None),
-        message="graphs[0]: expected a graph with a path between all nodes, got one without",
+        message="graphs[0]: expected a graph with a path between all nodes, got 2 components: write knn_graph with more neighbours k "
+        "or stitch=True, or match each component alone",
+    ),
+    "gromov_wasserstein: distances of two parts": of_matrices(
+        lambda given: (
+            torch.block_diag(*[torch.ones(2, 2, device=given.device)] * 2).log().neg().expand(3, 4, 4)
+        ),
+        zeros(3, 5, 5),
+        message="distances[0]: expected finite distances, got infinite ones between 2 components of 4 points in problem 0: write "
+        "shortest_paths(knn_graph(points, k)) with more neighbours k, which joins them, or match each component alone",
     ),
     "gromov_wasserstein: no neighbours": bad(k=0, message="k: expected at least 1, got 0"),
     "gromov_wasserstein: an unknown scale": bad(
@@ -133,8 +142,10 @@ CALLS: BadCalls = {
     "gromov_wasserstein: weights of other points": bad(
         a=zeros(6), message="a: expected shape (5,) or (3, 5), one number per point, got (6,)"
     ),
-    "gromov_wasserstein: weights in a list": bad(
-        b=[1.0], error=TypeError, message="b: expected a torch.Tensor or None, got list"
+    "gromov_wasserstein: weights in a list of strings": bad(
+        b=["1"],
+        error=TypeError,
+        message="b: expected a torch.Tensor, an array or a list of numbers, or None, got list",
     ),
     "gromov_wasserstein: features without a weight for them": bad(
         feature_weight=1.5, message="feature_weight: expected a number from 0 to 1, got 1.5"
@@ -142,13 +153,24 @@ CALLS: BadCalls = {
     "gromov_wasserstein: a weight without features": bad(
         feature_weight=0.5, message="feature_cost: expected costs (N, M) with feature_weight = 0.5, got None"
     ),
-    "gromov_wasserstein: features of other points": bad(
-        feature_cost=zeros(3, 5, 5), message="feature_cost: expected shape (3, 5, 6) or (5, 6), got (3, 5, 5)"
+    "gromov_wasserstein: features whose weight is unknown": bad(
+        feature_cost=zeros(3, 5, 6),
+        message="feature_weight: expected a number with feature_cost, got None: write feature_weight=0.5, or leave feature_cost away",
     ),
-    "gromov_wasserstein: features of another dtype": bad(
-        feature_cost=zeros(3, 5, 6, dtype=torch.float64),
-        error=TypeError,
-        message="feature_cost: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
+    "gromov_wasserstein: features of other points": bad(
+        feature_cost=zeros(3, 5, 5),
+        feature_weight=0.5,
+        message="feature_cost: expected shape (3, 5, 6) or (5, 6), got (3, 5, 5)",
+    ),
+    "gromov_wasserstein: features on another device": bad(
+        feature_cost=lambda given: torch.zeros(3, 5, 6, device="meta"),
+        feature_weight=0.5,
+        message="feature_cost: expected the device of x, DEVICE, got meta",
+    ),
+    "gromov_wasserstein: weights of other sums": bad(
+        a=lambda given: torch.ones(5, device=given.device),
+        message="a: expected the sum of b (write a / a.sum(), or give rho_a or rho_b), got 5 at index 0",
+        cpu_only=True,
     ),
     "gromov_wasserstein: rho below 0": bad(
         rho_a=-1.0, message="rho_a: expected a finite number >= 0, got -1.0"
@@ -217,7 +239,9 @@ SAMPLED: BadCalls = {
         a=zeros(6), message="a: expected shape (5,) or (1, 5), one number per point, got (6,)"
     ),
     "weights in a list": bad_sampled(
-        b=[1.0], error=TypeError, message="b: expected a torch.Tensor or None, got list"
+        b=["1"],
+        error=TypeError,
+        message="b: expected a torch.Tensor, an array or a list of numbers, or None, got list",
     ),
     "no landmarks": bad_sampled(
         geometry="landmark",
@@ -242,17 +266,27 @@ SAMPLED: BadCalls = {
     "no neighbours": bad_sampled(k=0, message="k: expected at least 1, got 0"),
     "features of one set": bad_sampled(
         features=zeros(5, 2),
+        feature_weight=0.5,
         error=TypeError,
         message="features: expected a pair, one for x and one for y, got Tensor",
     ),
     "features of other points": bad_sampled(
         features=lambda given: (given.x[0], given.x[0]),
+        feature_weight=0.5,
         message="features[1]: expected shape (6, 2), got (5, 2)",
     ),
-    "features of another dtype": bad_sampled(
-        features=lambda given: (given.x[0], given.y[0].double()),
-        error=TypeError,
-        message="features[1]: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
+    "features on another device": bad_sampled(
+        features=lambda given: (given.x[0], given.y[0].to("meta")),
+        feature_weight=0.5,
+        message="features[1]: expected a tensor on DEVICE, got one on meta",
+    ),
+    "features whose weight is unknown": bad_sampled(
+        features=lambda given: (given.x[0], given.y[0]),
+        message="feature_weight: expected a number with features, got None: write feature_weight=0.5, or leave features away",
+    ),
+    "weights of other sums": bad_sampled(
+        b=lambda given: torch.ones(6, device=given.device),
+        message="b: expected the sum of a (write b / b.sum(), or give rho_a or rho_b), got 6 at index 0",
     ),
     "a weight without features": bad_sampled(
         feature_weight=0.5,
@@ -290,15 +324,13 @@ SAMPLED: BadCalls = {
     "a table beside features": bad_sampled(
         features=lambda given: (given.x[0], given.y[0]),
         feature_cost=zeros(5, 6),
+        feature_weight=0.5,
         message="features: expected None beside feature_cost, got both",
     ),
     "a table of features of other points": bad_sampled(
-        feature_cost=zeros(5, 5), message="feature_cost: expected shape (5, 6), got (5, 5)"
-    ),
-    "a table of features of another dtype": bad_sampled(
-        feature_cost=zeros(5, 6, dtype=torch.float64),
-        error=TypeError,
-        message="feature_cost: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
+        feature_cost=zeros(5, 5),
+        feature_weight=0.5,
+        message="feature_cost: expected shape (5, 6), got (5, 5)",
     ),
     "an unknown start": bad_sampled(
         init="product",
