@@ -266,9 +266,6 @@ void check_errors_beside_what_is_not_finite(SinkhornUpdates updates) {
       const bool finite = std::isfinite(r.value) && std::isfinite(r.linear) && std::isfinite(r.grad_epsilon);
       EXPECT_TRUE(finite || !std::isfinite(r.error)) << r.value << " with error " << r.error;
     }
-    SinkhornOptions balanced{.epsilon = epsilon, .iterations = 20};
-    balanced.updates = updates;
-    EXPECT_GT(solve<Real>(cost, a, b, balanced, 1e-5).error, 1) << epsilon;
   }
 }
 TEST_P(SinkhornPath, TheErrorOfWhatIsNotFiniteIsNotFinite) {
