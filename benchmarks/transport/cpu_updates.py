@@ -53,7 +53,7 @@ def measured(x: Tensor, y: Tensor, epsilon: float, runs: int) -> list[Row]:
                     "iterations": int(result.iterations),
                     "converged": bool(result.converged),
                     "ms": rounded(1e3 * seconds),
-                    "value_error": rounded(abs(float(result.value / truth.value) - 1)),
+                    "value_error": rounded(abs(float(result.value.detach() / truth.value.detach()) - 1)),
                     "gradient_error": rounded(float((gradient - slope).abs().max() / slope.abs().max())),
                 }
             )

@@ -187,8 +187,8 @@ def with_equal_sums(
     """
     found = list(weights)
     for side in (1, 0):
-        own, other = found[side], found[1 - side]
-        if own is None or not (isinstance(given[side], Tensor) and is_half(given[side])):
+        source, own, other = given[side], found[side], found[1 - side]
+        if own is None or not isinstance(source, Tensor) or not is_half(source):
             continue
         wanted: Tensor | float = 1.0
         if other is not None:

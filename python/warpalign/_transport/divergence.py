@@ -47,7 +47,7 @@ def sinkhorn_divergence(
 def sinkhorn_divergence(
     x: Tensor, y: Tensor, *, epsilon: float | Tensor, return_result: Literal[True], **options: Any
 ) -> SinkhornDivergenceResult: ...
-def sinkhorn_divergence(
+def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above stands here one by one
     x: Tensor,
     y: Tensor,
     *,

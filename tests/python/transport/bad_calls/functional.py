@@ -240,7 +240,8 @@ def divergence(
     *, error: type[BaseException] = ValueError, message: str, cpu_only: bool = False, **changed: Any
 ) -> BadCall:
     def call(given: Given) -> object:
-        return sinkhorn_divergence(**{"x": given.x, "y": given.y, "epsilon": 0.5} | made(given, changed))
+        options: dict[str, Any] = {"x": given.x, "y": given.y, "epsilon": 0.5} | made(given, changed)
+        return sinkhorn_divergence(**options)
 
     return BadCall(call, error, message, cpu_only)
 
