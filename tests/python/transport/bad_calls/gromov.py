@@ -280,6 +280,13 @@ SAMPLED: BadCalls = {
         feature_weight=0.5,
         message="features[1]: expected a tensor on DEVICE, got one on meta",
     ),
+    "distances of two parts": bad_sampled(
+        x=None,
+        y=None,
+        distances=lambda given: (torch.block_diag(*[torch.ones(2, 2)] * 2).log().neg(), torch.zeros(5, 5)),
+        message="distances[0]: expected finite distances, got infinite ones between 2 components of 4 points: write "
+        "shortest_paths(knn_graph(points, k)) with more neighbours k, which joins them, or match each component alone",
+    ),
     "features whose weight is unknown": bad_sampled(
         features=lambda given: (given.x[0], given.y[0]),
         message="feature_weight: expected a number with features, got None: write feature_weight=0.5, or leave features away",
