@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import can_be_read, shape_of
+from warpalign._core.torch_internals import by_arguments
 
 _DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _INT32 = torch.iinfo(torch.int32)
@@ -61,8 +62,24 @@ def lengths_tensor(
         _check_range(lengths, name, minimum, maximum, maximum_name)
     if lengths.dtype == torch.int64:  # what is beyond int32 must not come back as a small number
         lengths = lengths.clamp(_INT32.min, _INT32.max)
-    # Such a copy of a few bytes does not wait for the GPU; the source may change once the call has returned.
-    return lengths.to(device, torch.int32, non_blocking=True).contiguous()
+    return on_device(lengths, device).contiguous()
+
+
+def on_device(values: Tensor, device: torch.device) -> Tensor:
+    """int32, on the device. Values of the host are copied there without waiting for it.
+
+    The capture of a CUDA graph takes no copy from pageable memory. Values are arguments of kernels there, and so are
+    constants of the graph.
+    """
+    if (
+        device.type == "cuda"
+        and values.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and torch.cuda.is_current_stream_capturing()
+    ):
+        return by_arguments(values, device)
+    # A copy of a few bytes is staged before the call returns, so that the source may change.
+    return values.to(device, torch.int32, non_blocking=True)
 
 
 def _from_host(value: object, name: str) -> Tensor:

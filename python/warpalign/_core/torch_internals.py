@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn.utils.rnn import pad_packed_sequence
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,6 +24,26 @@ def constant_when_compiled(function: Function) -> Function:
 def compiler_is_loaded() -> bool:
     """Whether anybody has imported torch's compiler; nothing can be compiled before."""
     return "torch._dynamo" in sys.modules
+
+
+def by_arguments(values: Tensor, device: torch.device) -> Tensor:
+    """The host's integers as int32 on a device, by kernels whose arguments they are, some dozens in each launch."""
+    made = torch.zeros(values.shape, dtype=torch.int32, device=device)
+    if values.numel():
+        torch._foreach_add_(list(made.unbind()), values.tolist())
+    return made
+
+
+def padding_breaks_graphs() -> None:
+    """Within torch.compile, pad_packed_sequence runs eagerly from now on, as pack_padded_sequence does.
+
+    The compiler would trace it, and fail, because it reads batch_sizes. Code with torch.nn.LSTM escapes only because the
+    compiler leaves out every function that has one.
+    """
+    if compiler_is_loaded() and not getattr(pad_packed_sequence, "_torchdynamo_disable", False):
+        from torch._dynamo.decorators import skip
+
+        skip(pad_packed_sequence)
 
 
 @constant_when_compiled

@@ -1,6 +1,6 @@
 """Checks of the LSTM's arguments. Messages name the argument, what was expected and what came.
 
-Values that lie on a device are not read. On the CPU the operator itself checks lengths.
+Values that lie on a device are not read.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
@@ -29,7 +30,6 @@ from warpalign._recurrent.settings import ACTIVATIONS, NAMES, LSTMWeights, Optio
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
-_BIG = 2**31 - 1
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -242,26 +242,20 @@ def check_state(
     return given
 
 
+def _looks_like_lengths(given: object) -> bool:
+    """Integers (B,), which are the third argument in other packages' order."""
+    if isinstance(given, (list, tuple)):
+        return len(given) > 0 and all(not isinstance(n, Tensor) and isinstance(n, Integral) for n in given)
+    kind = str(getattr(given, "dtype", ""))
+    return getattr(given, "ndim", 0) == 1 and "int" in kind
+
+
 def check_hx(given: object) -> tuple[object, object]:
+    if _looks_like_lengths(given):
+        raise TypeError("hx: expected a pair (h_0, c_0), got lengths: write lengths=...")
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise TypeError(f"hx: expected a pair (h_0, c_0), got {type(given).__name__}")
     return given[0], given[1]
-
-
-def check_lengths(given: object, x: Tensor, batch: int) -> Tensor | None:
-    if given is None:
-        return None
-    if not isinstance(given, Tensor):
-        raise TypeError(f"lengths: expected an integer tensor (B,), got {type(given).__name__}")
-    if given.dtype not in INTEGERS:
-        raise TypeError(f"lengths: expected dtype int64, int32, int16, int8 or uint8, got {given.dtype}")
-    if given.device != x.device:
-        raise ValueError(f"lengths: expected the device of input, {x.device}, got {given.device}")
-    if given.shape != (batch,):
-        raise ValueError(f"lengths: expected shape ({batch},), one length per row, got {shape_of(given)}")
-    if given.dtype == torch.int64:  # what lies beyond int32 must not come back as a small number
-        given = given.clamp(-_BIG - 1, _BIG)
-    return given.to(torch.int32).contiguous()
 
 
 def check_resets(given: object, x: Tensor, batch_first: bool, unbatched: bool) -> Tensor | None:

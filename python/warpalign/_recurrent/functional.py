@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_flag, naming_arguments
+from warpalign._core.lengths import lengths_tensor
+from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_jit_tracing, is_transforming
-from warpalign._core.transforms import no_derivative
+from warpalign._core.transforms import no_derivative, not_compiled
 from warpalign._recurrent import ops
 from warpalign._recurrent.autograd import EagerLSTM
 from warpalign._recurrent.checks import (
@@ -19,7 +21,6 @@ from warpalign._recurrent.checks import (
     as_autocast,
     check_hx,
     check_input,
-    check_lengths,
     check_no_lengths,
     check_options,
     check_resets,
@@ -29,6 +30,7 @@ from warpalign._recurrent.checks import (
     check_weights,
     quiet_when_traced,
 )
+from warpalign._recurrent.packed import Rows, packed_again, rows_of
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, directions
 
 
@@ -52,21 +54,22 @@ class _Call(NamedTuple):
 
     x: Tensor
     batch: int
-    row_starts: Tensor | None
-    packed: PackedSequence | None
-    unbatched: bool
+    unbatched: bool = False
+    packed: PackedSequence | None = None
+    rows: Rows | None = None
+    """Of a PackedSequence."""
 
 
 def _call_of(given: object, batch_first: bool) -> _Call:
     if isinstance(given, PackedSequence):
         x = as_autocast(check_input(given.data))
-        starts = torch.nn.functional.pad(given.batch_sizes.cumsum(0), (1, 0)).to(x.device, torch.int32)
-        return _Call(x, int(given.batch_sizes[0]), starts, given, False)
+        rows = rows_of(given, x)
+        return _Call(rows.x, rows.batch, False, given, rows)
     x = as_autocast(check_input(given))
     if x.dim() == 2:
-        return _Call(check_steps(x.unsqueeze(1)), 1, None, None, True)
+        return _Call(check_steps(x.unsqueeze(1)), 1, True)
     x = check_steps(x.transpose(0, 1) if batch_first else x)
-    return _Call(x, x.shape[1], None, None, False)
+    return _Call(x, x.shape[1])
 
 
 def lstm(
@@ -74,7 +77,7 @@ def lstm(
     weights: Sequence[LSTMWeights],
     hx: tuple[Tensor, Tensor] | None = None,
     *,
-    lengths: Tensor | None = None,
+    lengths: Lengths | None = None,
     resets: Tensor | None = None,
     bidirectional: bool = False,
     batch_first: bool = False,
@@ -108,13 +111,15 @@ def lstm(
     1606.01305; layer norm: arXiv 1607.06450; weight dropout: arXiv 1708.02182.
 
     Args:
-        input: (T, B, I), with ``batch_first`` (B, T, I); one sequence (T, I); or a PackedSequence. float64, float32,
+        input: (T, B, I), with ``batch_first`` (B, T, I); one sequence (T, I); or a PackedSequence, which a GPU pads for the
+            call, so that it takes the time and the memory of T steps of B rows. float64, float32,
             float16 or bfloat16, any strides. Half types have half operands, and sums, gates and cells in float32.
         weights: one :class:`LSTMWeights` for each layer and direction: layer 0, layer 0 reversed, layer 1, ...
         hx: (h_0, c_0) of shapes (L D, B, P) and (L D, B, H), without B for one sequence. None: 0. c_0 has the input's
             dtype, or float32.
-        lengths: (B,), integers from 0 to T in any order. A row's state stops changing there, and its reverse direction
-            starts there. Padding is never read. On the CPU they are checked; CUDA clamps them.
+        lengths: (B,), integers from 0 to T in any order, as a tensor on the input's device, list, tuple or array. A row's
+            state stops changing there, and its reverse direction starts there. Padding is never read. Values in the host's
+            memory are checked; CUDA clamps those of its tensors.
         resets: bool (T, B), with ``batch_first`` (B, T): before such a step the state is hx again, in either direction.
         bidirectional: a second direction for each layer.
         activation: "soft" or "hard".
@@ -128,7 +133,7 @@ def lstm(
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         return_all_states: return h and c of all layers and steps too.
         recompute: less memory and more time in training. No gates are kept between the passes. The backward pass makes them
-            again, for a quarter of the steps at a time: with packed input, resets or two directions, and on the CPU with
+            again, for a quarter of the steps at a time: with resets or two directions, and on the CPU with packed input and with
             dropout or zoneout in training, for all steps. A GPU keeps h of all layers for it, and its gates differ from
             the forward pass' by the rounding of a product.
         precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
@@ -162,7 +167,8 @@ def lstm(
         precision=precision,
         batch_invariant=batch_invariant,
     )
-    return run(
+    whole = not_compiled(run) if isinstance(input, PackedSequence) else run  # its batch_sizes are read
+    return whole(
         input,
         weights,
         hx,
@@ -216,8 +222,10 @@ def run(
         flat,
         h0,
         c0,
-        check_lengths(lengths, x, call.batch),
-        call.row_starts,
+        call.rows.lengths
+        if call.rows
+        else lengths_tensor(lengths, "lengths", call.batch, x.shape[0], x.device),
+        call.rows.row_starts if call.rows else None,
         check_resets(resets, x, batch_first, call.unbatched),
         seed,
     )
@@ -269,6 +277,13 @@ def _as_input(result: LSTMResult, call: _Call, batch_first: bool) -> LSTMResult:
     assert isinstance(y, Tensor)
     if call.packed is not None:
         packed = call.packed
+        if call.rows is not None and call.rows.places is not None:
+            places = call.rows.places
+            y = packed_again(y, places)
+            h_all, c_all = (None if s is None else packed_again(s, places, 1) for s in (h_all, c_all))
+        elif y.dim() == 3:
+            y = y.flatten(0, 1)
+            h_all, c_all = (None if s is None else s.flatten(1, 2) for s in (h_all, c_all))
         if packed.unsorted_indices is not None:
             h_n, c_n = (s.index_select(1, packed.unsorted_indices) for s in (h_n, c_n))
         rows = PackedSequence(y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_number
+from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import is_jit_tracing
 from warpalign._core.transforms import not_compiled
 from warpalign._recurrent.checks import (
@@ -246,7 +247,7 @@ class LSTM(Recorded, nn.RNNBase):
         input: Tensor | PackedSequence,
         hx: tuple[Tensor, Tensor] | None = None,
         *,
-        lengths: Tensor | None = None,
+        lengths: Lengths | None = None,
         resets: Tensor | None = None,
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""

@@ -39,7 +39,8 @@ def test_int32_is_not_copied() -> None:
 
 def test_none_and_empty_batches() -> None:
     assert lengths_tensor(None, "lengths", 3, 5, CPU) is None
-    for empty in ([], (), np.zeros(0, np.int64), torch.zeros(0, dtype=torch.int64)):
+    given: tuple[Any, ...] = ([], (), np.zeros(0, np.int64), torch.zeros(0, dtype=torch.int64))
+    for empty in given:
         lengths = lengths_tensor(empty, "lengths", 0, 5, CPU)
         assert lengths is not None and lengths.shape == (0,)
 

@@ -16,6 +16,7 @@ from warpalign._core import torch_internals
 from warpalign._core.torch_internals import (
     apply_unbound,
     below_autograd,
+    by_arguments,
     compiler_is_loaded,
     constant_when_compiled,
     is_forward_mode,
@@ -28,6 +29,7 @@ from warpalign._core.torch_internals import (
     keeps_graph,
     matmul_precision,
     matmul_precision_of,
+    padding_breaks_graphs,
     with_legacy_batch,
     without_legacy_batch,
 )
@@ -236,3 +238,51 @@ def test_a_precision_of_torchs_products_for_a_while() -> None:
         with matmul_precision_of(name):
             assert of_products.fp32_precision == expected
         assert of_products.fp32_precision == before
+
+
+def test_padding_packed_rows_breaks_graphs() -> None:
+    """Before, torch's compiler fails. Where it does not any more, padding_breaks_graphs() is not needed."""
+    in_a_new_process(
+        """
+import torch
+import torch._dynamo
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+
+from warpalign._core.torch_internals import padding_breaks_graphs
+
+packed = pack_sequence([torch.ones(3), torch.ones(2)])
+double = torch.compile(lambda rows: pad_packed_sequence(rows)[0] * 2, backend="eager")
+try:
+    double(packed)
+except torch._dynamo.exc.TorchRuntimeError:
+    pass
+else:
+    raise SystemExit("torch traces pad_packed_sequence")
+torch._dynamo.reset()
+for _ in range(2):
+    padding_breaks_graphs()
+    assert double(packed).tolist() == [[2, 2], [2, 2], [2, 0]]
+"""
+    )
+
+
+def test_nothing_breaks_graphs_before_the_compiler_is_loaded() -> None:
+    in_a_new_process(
+        f"""
+import sys
+
+from torch.nn.utils.rnn import pad_packed_sequence
+
+from warpalign._core.torch_internals import {padding_breaks_graphs.__name__}
+
+padding_breaks_graphs()
+assert "torch._dynamo" not in sys.modules
+assert not hasattr(pad_packed_sequence, "_torchdynamo_disable")
+"""
+    )
+
+
+@pytest.mark.parametrize("values", [[], [3], [0, 7, 5, 2**31 - 1], list(range(300))])
+def test_values_as_arguments_of_kernels(values: list[int]) -> None:
+    found = by_arguments(torch.tensor(values, dtype=torch.int64), torch.device("cpu"))
+    assert found.dtype == torch.int32 and found.tolist() == values

@@ -211,6 +211,23 @@ def test_opcheck_of_packed_weights(options: dict[str, Any]) -> None:
     assert torch.equal(ops.lstm(*inputs, packed, False, False, **options)[0], expected[0])
     with pytest.raises(RuntimeError, match="packed: expected a contiguous tensor of shape"):
         ops.lstm(*inputs, packed[1:].clone(), False, False, **options)
+    states = torch.zeros(3, 2, p), torch.zeros(3, 2, h)
+    checks = ("test_schema", "test_faketensor")
+    stream = ops.lstm_stream_.default
+    torch.library.opcheck(stream, (inputs[0], weights, *states, packed), options, test_utils=checks)
+    states = torch.zeros(3, 2, p), torch.zeros(3, 2, h)
+    assert torch.equal(stream(inputs[0], weights, *states, packed, **options), expected[0])
+    assert torch.equal(states[0], expected[1]) and torch.equal(states[1], expected[2])
+
+
+def test_compiled_steps_advance_a_stream() -> None:
+    torch._dynamo.reset()
+    module, x = LSTM(5, 7, 2).eval(), torch.randn(3, 2, 5)
+    eager, stream = module.stream(2), module.stream(2)
+    step = torch.compile(lambda frame: stream.step(frame) * 2, backend="aot_eager", fullgraph=True)
+    for frame in x:
+        torch.testing.assert_close(step(frame), eager.step(frame) * 2)
+        torch.testing.assert_close((stream.h, stream.c), (eager.h, eager.c))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from warpalign._recurrent.checks import DtypeError, ShapeError
@@ -251,6 +252,18 @@ CALLS: BadCalls = {
     "lstm: hx no pair": call(
         hx=lambda g: states(g), error=TypeError, message="hx: expected a pair (h_0, c_0), got Tensor"
     ),
+    **{
+        f"LSTM: lengths in the place of hx, {kind}": BadCall(
+            lambda g, given=given: LSTM(2, 4)(series(g), given),  # type: ignore[misc]
+            TypeError,
+            "hx: expected a pair (h_0, c_0), got lengths: write lengths=...",
+        )
+        for kind, given in (
+            ("a tensor", torch.tensor([5, 3, 1])),
+            ("a list", [5, 3, 1]),
+            ("an array", np.array([5, 3, 1])),
+        )
+    },
     "lstm: hx of lists": call(
         hx=([], []), error=TypeError, message="hx[0]: expected a torch.Tensor, got list"
     ),
@@ -264,26 +277,44 @@ CALLS: BadCalls = {
         error=TypeError,
         message="hx[0]: expected dtype torch.float32, got torch.float64",
     ),
-    "lstm: lengths a list": call(
-        lengths=[5, 3, 1], error=TypeError, message="lengths: expected an integer tensor (B,), got list"
+    "lstm: input of fewer rows than batch_sizes say": call(
+        input=lambda g: PackedSequence(series(g, 5, 2), torch.tensor([3, 3])),
+        message="input: expected the 6 rows that batch_sizes say, got data of shape (5, 2)",
+    ),
+    "lstm: lengths a number": call(
+        lengths=5,
+        error=TypeError,
+        message="lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
+    ),
+    "lstm: lengths of strings": call(
+        lengths=["5", "3", "1"],
+        error=TypeError,
+        message="lengths: expected integers (B,), got list of other values",
     ),
     "lstm: lengths of floats": call(
         lengths=lambda g: series(g, 3),
         error=TypeError,
-        message=f"lengths: expected {INTEGERS}, got torch.float32",
+        message=f"lengths: expected integers of {INTEGERS}, got torch.float32: multiply fractions in [0, 1] by the number of "
+        "steps, T = 5, and round to integers, (lengths * T).round().long()",
+    ),
+    "lstm: lengths of bools": call(
+        lengths=[True, True, False],
+        error=TypeError,
+        message=f"lengths: expected integers of {INTEGERS}, got torch.bool",
     ),
     "lstm: lengths of too many": call(
         lengths=lambda g: g.ints(1, 1), message="lengths: expected shape (3,), one length per row, got (2,)"
     ),
     "lstm: lengths too long": call(
-        lengths=lambda g: g.ints(1, 6, 5), message="lengths: expected between 0 and T, got 6 at index 1"
+        lengths=lambda g: g.ints(1, 6, 5),
+        message="lengths: expected lengths from 0 to T = 5, got 6 at index 1",
     ),
     "lstm: lengths too long for recompute": call(
         input=lambda g: series(g, 40, 3, 2),
         weights=lambda g: weights(g, ih=lambda g: series(g, 16, 2, requires_grad=True)),
         lengths=lambda g: g.ints(1, 41, 5),
         recompute=True,
-        message="lengths: expected between 0 and T, got 41 at index 1",
+        message="lengths: expected lengths from 0 to T = 40, got 41 at index 1",
     ),
     "lstm: lengths beyond int32": call(
         lengths=lambda g: g.ints(1, 2**32 + 1, 5),
