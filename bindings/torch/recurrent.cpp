@@ -223,38 +223,48 @@ class SideStreams {
   std::vector<MatrixProduct> products_;
 };
 
-using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_states, bool want_tape,
-                      const Settings& settings) {
-  Call call(in, settings);
+// Runs a call whose results have their places, but for the tape, which is returned.
+Tensor run_forward(const Inputs& in, Call& call, LstmOutputs& outputs, const MaybeTensor& packed,
+                   bool want_tape, const Settings& settings) {
   LstmProblem& p = call.problem;
   SideStreams streams;
-  const int64_t width = call.output();
-  const Tensor y = allocate(in.x, call.of_rows({}, call.directions() * width), true, call.dtype);
-  const Tensor h_n = allocate(in.x, call.of_state(width), true, call.dtype);
-  const Tensor c_n = allocate(in.x, call.of_state(p.hidden), true, call.cell_dtype);
-  const Tensor h_all = allocate(in.x, call.of_rows({call.cells()}, width), want_states, call.dtype);
-  const Tensor c_all = allocate(in.x, call.of_rows({call.cells()}, p.hidden), want_states, call.cell_dtype);
   Tensor tape;
-  LstmOutputs outputs{y.mutable_data_ptr(), h_n.mutable_data_ptr(), c_n.mutable_data_ptr()};
-  outputs.h_all = data_or_null(h_all, want_states);
-  outputs.c_all = data_or_null(c_all, want_states);
   call_core(
       in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
         streams.lend(p, in.x, execution);
         const auto packed_bytes = static_cast<int64_t>(lstm_packed_bytes(p, execution));
         p.packed_weights = checked_or_null(packed, "packed", in.x, ScalarType::Byte, {packed_bytes});
-        tape = allocate(in.x, {static_cast<int64_t>(lstm_tape_bytes(p, execution))}, want_tape,
-                        ScalarType::Byte);
-        outputs.tape = data_or_null(tape, want_tape);
+        if (want_tape) {
+          tape =
+              allocate(in.x, {static_cast<int64_t>(lstm_tape_bytes(p, execution))}, true, ScalarType::Byte);
+          outputs.tape = data_or_null(tape, true);
+        }
         return lstm_workspace_bytes(p, outputs, execution);
       },
       [&](Workspace workspace, const Execution& execution) {
         return lstm(p, outputs, workspace, execution);
       });
-  return {y, h_n, c_n, h_all, c_all, tape};
+  return tape;
+}
+
+using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+ForwardResult forward(const Inputs& in, const MaybeTensor& packed, bool want_states, bool want_tape,
+                      const Settings& settings) {
+  Call call(in, settings);
+  const LstmProblem& p = call.problem;
+  const int64_t width = call.output();
+  const Tensor y = allocate(in.x, call.of_rows({}, call.directions() * width), true, call.dtype);
+  const Tensor h_n = allocate(in.x, call.of_state(width), true, call.dtype);
+  const Tensor c_n = allocate(in.x, call.of_state(p.hidden), true, call.cell_dtype);
+  const Tensor h_all = allocate(in.x, call.of_rows({call.cells()}, width), want_states, call.dtype);
+  const Tensor c_all = allocate(in.x, call.of_rows({call.cells()}, p.hidden), want_states, call.cell_dtype);
+  LstmOutputs outputs{y.mutable_data_ptr(), h_n.mutable_data_ptr(), c_n.mutable_data_ptr()};
+  outputs.h_all = data_or_null(h_all, want_states);
+  outputs.c_all = data_or_null(c_all, want_states);
+  const Tensor tape = run_forward(in, call, outputs, packed, want_tape, settings);
+  return {y, h_n, c_n, h_all, c_all, want_tape ? tape : allocate(in.x, {0}, false, ScalarType::Byte)};
 }
 
 // What the forward call has left.
@@ -354,6 +364,26 @@ ForwardResult lstm_op(const Tensor& x, const std::vector<Tensor>& weights, const
                   float32_cell, precision, batch_invariant, recompute});
 }
 
+// h and c are the state before the call, and the one after it.
+Tensor lstm_stream_op(const Tensor& x, const std::vector<Tensor>& weights, const Tensor& h, const Tensor& c,
+                      const MaybeTensor& packed, int64_t batch, bool bidirectional, bool bias,
+                      bool projection, bool layer_norm, int64_t activation, double hard_slope,
+                      double hard_offset, double layer_norm_eps, double dropout, double weight_dropout,
+                      double zoneout_hidden, double zoneout_cell, bool training, bool float32_cell,
+                      int64_t precision, bool batch_invariant, bool recompute) {
+  const Settings settings{batch,          bidirectional,   bias,         projection,     layer_norm,
+                          activation,     hard_slope,      hard_offset,  layer_norm_eps, dropout,
+                          weight_dropout, zoneout_hidden,  zoneout_cell, training,       float32_cell,
+                          precision,      batch_invariant, recompute};
+  const MaybeTensor h0 = h, c0 = c, none;
+  const Inputs in{x, weights, h0, c0, none, none, none, none};
+  Call call(in, settings);
+  const Tensor y = allocate(x, call.of_rows({}, call.directions() * call.output()), true, call.dtype);
+  LstmOutputs outputs{y.mutable_data_ptr(), h.mutable_data_ptr(), c.mutable_data_ptr()};
+  run_forward(in, call, outputs, packed, false, settings);
+  return y;
+}
+
 Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool bias, bool projection,
                     bool layer_norm) {
   if (weights.empty()) fail("weights", "at least one layer's", "none");
@@ -398,6 +428,7 @@ BackwardResult lstm_backward_op(
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   using namespace warpalign::torch_binding;  // NOLINT: registration
   library.impl("lstm", TORCH_BOX(&lstm_op));
+  library.impl("lstm_stream_", TORCH_BOX(&lstm_stream_op));
   library.impl("lstm_pack", TORCH_BOX(&lstm_pack_op));
   library.impl("lstm_backward", TORCH_BOX(&lstm_backward_op<false>));
   library.impl("lstm_backward_", TORCH_BOX(&lstm_backward_op<true>));

@@ -34,6 +34,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def("lstm(" WARPALIGN_INPUTS
               ", Tensor? packed, bool want_states, bool want_tape, *, " WARPALIGN_SETTINGS
               ") -> (Tensor y, Tensor h_n, Tensor c_n, Tensor h_all, Tensor c_all, Tensor tape)");
+  // y of x (T, B, I) from the state h and c on, which becomes that after the last step. No gradients.
+  library.def(
+      "lstm_stream_(Tensor x, Tensor[] weights, Tensor(a!) h, Tensor(b!) c, Tensor? packed, "
+      "*, " WARPALIGN_SETTINGS ") -> Tensor y");
   library.def(
       "lstm_pack(Tensor[] weights, *, bool bidirectional=False, bool bias=True, bool projection=False, bool "
       "layer_norm=False) -> Tensor");

@@ -121,7 +121,9 @@ struct LstmProblem {
   const std::uint64_t* seed = nullptr;  // one number; wanted in training if a probability is above 0
 };
 
-// Where results go. Contiguous; null: not wanted. Nothing may overlap. A NaN in x, h0 or c0 stays in its row.
+// Where results go. Contiguous; null: not wanted. Nothing may overlap, but without a tape h_n may be
+// LstmProblem::h0, and c_n LstmProblem::c0: the state is then updated in place. A NaN in x, h0 or c0 stays in
+// its row.
 struct LstmOutputs {
   // (T, B, D P), packed (N, D P), of dtype: h of the last layer; 0 beyond a length. Wanted with a tape.
   void* y = nullptr;
@@ -144,7 +146,7 @@ Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& exec
 // Bytes of LstmOutputs::tape. Depends on the problem's sizes and kinds alone, not on its pointers.
 std::size_t lstm_tape_bytes(const LstmProblem& problem, const Execution& execution);
 
-// Bytes of workspace of lstm(). Outputs matter by whether y, tape and c_all are null.
+// Bytes of workspace of lstm(). Outputs matter by whether y, tape and c_all are null, and whether h_n is h0.
 std::size_t lstm_workspace_bytes(const LstmProblem& problem, const LstmOutputs& outputs,
                                  const Execution& execution);
 

@@ -239,6 +239,12 @@ Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace wo
   if (Status s = check_problem(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (outputs.tape && !outputs.y) return Status::invalid("y", "a pointer to its data, with a tape", 0);
+  if (outputs.tape && outputs.h_n && outputs.h_n == p.h0) {
+    return Status::invalid("h_n", "other memory than h0 with a tape, whose gradients read h0", 1);
+  }
+  if (outputs.tape && outputs.c_n && outputs.c_n == p.c0) {
+    return Status::invalid("c_n", "other memory than c0 with a tape, whose gradients read c0", 1);
+  }
   const std::size_t needed = lstm_workspace_bytes(p, outputs, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   const std::size_t size = size_of(p.dtype), cell_size = size_of(p.cell_dtype);

@@ -277,6 +277,20 @@ def check_resets(given: object, x: Tensor, batch_first: bool, unbatched: bool) -
     return (given.t() if batch_first else given).contiguous()
 
 
+def check_rows(given: object, batch: int) -> Tensor:
+    """Some rows of a batch: a bool mask (B,), or indices as int64."""
+    if not isinstance(given, Tensor) or given.dim() != 1:
+        came = f"shape {shape_of(given)}" if isinstance(given, Tensor) else type(given).__name__
+        raise TypeError(f"rows: expected a bool mask (B,) or a tensor of indices, got {came}")
+    if given.dtype == torch.bool:
+        if given.shape != (batch,):
+            raise ValueError(f"rows: expected a bool mask of shape ({batch},), got shape {shape_of(given)}")
+        return given
+    if given.dtype not in INTEGERS or given.dtype == torch.uint8:  # which is a mask to torch
+        raise TypeError(f"rows: expected a bool mask (B,) or a tensor of indices, got {given.dtype}")
+    return given.long()
+
+
 def check_projection(given: object, hidden_size: object) -> None:
     if isinstance(hidden_size, int) and check_count(given, "proj_size", 0) >= max(hidden_size, 1):
         raise ValueError(f"proj_size: expected less than hidden_size, {hidden_size}, got {given}")

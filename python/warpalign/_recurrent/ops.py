@@ -138,6 +138,14 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::lstm_stream_")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor, weights: list[Tensor], h: Tensor, c: Tensor, packed: Tensor | None, **settings: Any
+) -> Tensor:
+    s = Sizes(x, weights, c, None, **settings)
+    return x.new_empty(*s.rows, s.directions * s.output)
+
+
 @torch.library.register_fake("warpalign::lstm_pack")  # type: ignore[untyped-decorator]
 def _(weights: list[Tensor], **settings: Any) -> Tensor:
     x = weights[0].new_empty(1, 0, weights[0].shape[1])
@@ -181,6 +189,7 @@ def gradient_shapes(
 
 torch.library.register_fake("warpalign::lstm_backward_")(gradient_shapes)
 lstm = torch.ops.warpalign.lstm.default
+stream_ = torch.ops.warpalign.lstm_stream_.default
 pack = torch.ops.warpalign.lstm_pack.default
 backward = torch.ops.warpalign.lstm_backward.default
 backward_ = torch.ops.warpalign.lstm_backward_.default

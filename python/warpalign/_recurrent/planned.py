@@ -60,6 +60,21 @@ def call_without_gradients(
     return y, h_n, c_n
 
 
+def advance(
+    x: Tensor, weights: list[Tensor], h: Tensor, c: Tensor, packed: Tensor, settings: dict[str, Any]
+) -> Tensor:
+    """y of the operator, which updates h and c in place."""
+    y: Tensor
+    if torch.compiler.is_compiling():
+        y = ops.stream_(x, weights, h, c, packed, **settings)
+        return y
+    with below_autograd():
+        y = ops.stream_(x, weights, h, c, packed, **settings)
+    # A graph that has saved the state from before must not take this one for it.
+    torch.autograd.graph.increment_version((h, c))
+    return y
+
+
 def run_planned(
     module: Any, input: object, hx: object, batch_first: bool = False
 ) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count
 from warpalign._recurrent import ops
-from warpalign._recurrent.checks import HALF, check_weights
+from warpalign._recurrent.checks import HALF, check_rows, check_weights
 from warpalign._recurrent.modules import LSTM, weights_of
-from warpalign._recurrent.planned import call_without_gradients
+from warpalign._recurrent.planned import advance
 
 
 class LSTMStream:
@@ -18,6 +18,10 @@ class LSTMStream:
     A stream's outputs equal those of one call on the whole sequence: for float32 and float64 on the CPU bit for bit, and
     for half types too, as c stays in float32. The weights are packed once: they are those of the stream's creation. Nothing
     is differentiable, and the module must be in evaluation mode.
+
+    The state is updated in place: ``stream.h`` and ``stream.c`` are the same memory for the stream's whole life. So a step
+    that was captured in a CUDA graph advances the stream in every replay, and :meth:`reset` acts between replays. Clone
+    them to keep a state; assigning to them copies the values.
 
     Args:
         module: an :class:`LSTM` with one direction.
@@ -33,11 +37,6 @@ class LSTMStream:
         >>> stream.reset(torch.tensor([True, False]))
     """
 
-    h: Tensor
-    """(L, B, P)."""
-    c: Tensor
-    """(L, B, H)."""
-
     def __init__(self, module: LSTM, batch_size: int = 1) -> None:
         if not isinstance(module, LSTM):
             raise TypeError(f"module: expected a warpalign.recurrent.LSTM, got {type(module).__name__}")
@@ -49,6 +48,7 @@ class LSTMStream:
             raise ValueError("module: expected one direction, as the other one starts at the end, got two")
         self.batch_size = check_count(batch_size, "batch_size")
         self.input_size = module.input_size
+        self.batch_first = module.batch_first
         like = module.weight_ih_l0.detach()
         with torch.no_grad():
             cells, first = check_weights(weights_of(module, module.proj_size > 0), like.unsqueeze(0), 1)
@@ -62,39 +62,71 @@ class LSTMStream:
         self._plan = module.plan
         cell = torch.float32 if like.dtype in HALF else like.dtype
         shape = (module.num_layers, self.batch_size)
-        self.h = like.new_zeros(*shape, module.proj_size or module.hidden_size)
-        self.c = like.new_zeros(*shape, module.hidden_size, dtype=cell)
+        with torch.inference_mode(False):  # which would forbid updates outside of it
+            self._h = like.new_zeros(*shape, module.proj_size or module.hidden_size)
+            self._c = like.new_zeros(*shape, module.hidden_size, dtype=cell)
+
+    @property
+    def h(self) -> Tensor:
+        """(L, B, P)."""
+        return self._h
+
+    @h.setter
+    def h(self, value: Tensor) -> None:
+        _copy(value, self._h, "h")
+
+    @property
+    def c(self) -> Tensor:
+        """(L, B, H)."""
+        return self._c
+
+    @c.setter
+    def c(self, value: Tensor) -> None:
+        _copy(value, self._c, "c")
 
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
-        """x (B, I), or several steps (T, B, I) -> h of the last layer (B, P), or (T, B, P)."""
+        """x (B, I) -> h of the last layer (B, P); several steps (T, B, I) -> (T, B, P).
+
+        With ``batch_first=True`` modules several steps are (B, T, I) -> (B, T, P).
+        """
         if not isinstance(x, Tensor):
             raise TypeError(f"x: expected a torch.Tensor, got {type(x).__name__}")
-        if x.dim() not in (2, 3) or x.shape[-2:] != (self.batch_size, self.input_size):
-            shape = f"({self.batch_size}, {self.input_size})"
-            raise ValueError(f"x: expected shape {shape}, or steps of it, got {tuple(x.shape)}")
-        if x.dtype != self.h.dtype or x.device != self.h.device:
-            raise TypeError(
-                f"x: expected {self.h.dtype} on {self.h.device}, as the weights, got {x.dtype} on {x.device}"
+        many = x.dim() == 3
+        steps = x.transpose(0, 1) if many and self.batch_first else x if many else x.unsqueeze(0)
+        if steps.dim() != 3 or steps.shape[1:] != (self.batch_size, self.input_size) or not steps.shape[0]:
+            b, i = self.batch_size, self.input_size
+            several = f"({b}, T, {i})" if self.batch_first else f"(T, {b}, {i})"
+            raise ValueError(
+                f"x: expected shape ({b}, {i}), or {several} of T >= 1 steps, got {tuple(x.shape)}"
             )
-        y, self.h, self.c = call_without_gradients(
-            x if x.dim() == 3 else x.unsqueeze(0),
-            self._weights,
-            self.h,
-            self.c,
-            self._packed,
-            self._plan.settings(),
-        )
-        return y if x.dim() == 3 else y.squeeze(0)
+        if x.dtype != self._h.dtype or x.device != self._h.device:
+            raise TypeError(
+                f"x: expected {self._h.dtype} on {self._h.device}, as the weights, got {x.dtype} on {x.device}"
+            )
+        y = advance(steps, self._weights, self._h, self._c, self._packed, self._plan.settings())
+        return y.squeeze(0) if not many else y.transpose(0, 1) if self.batch_first else y
 
+    @torch.no_grad()
     def reset(self, rows: Tensor | None = None) -> None:
-        """Zeroes the state of these rows: a bool mask (B,) or indices. None: of all."""
+        """Zeroes the state of these rows, in place: a bool mask (B,) or indices. None: of all.
+
+        Within the capture of a CUDA graph the rows have to be on the GPU.
+        """
         if rows is None:
-            self.h, self.c = torch.zeros_like(self.h), torch.zeros_like(self.c)
+            self._h.zero_(), self._c.zero_()
             return
-        if not isinstance(rows, Tensor) or rows.dim() != 1:
-            came = f"shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise TypeError(f"rows: expected a bool mask (B,) or a tensor of indices, got {came}")
-        self.h, self.c = self.h.clone(), self.c.clone()
-        self.h[:, rows] = 0
-        self.c[:, rows] = 0
+        where = check_rows(rows, self.batch_size).to(self._h.device)
+        for state in (self._h, self._c):
+            if where.dtype == torch.bool:
+                state.masked_fill_(where[:, None], 0)
+            else:
+                state.index_fill_(1, where, 0)
+
+
+def _copy(value: object, to: Tensor, name: str) -> None:
+    if not isinstance(value, Tensor) or value.shape != to.shape:
+        came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{name}: expected a tensor of shape {tuple(to.shape)}, got {came}")
+    with torch.no_grad():
+        to.copy_(value)

@@ -2,6 +2,7 @@
 // once, or two layers at a time.
 #pragma once
 
+#include "cuda/copy_memory.cuh"
 #include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_params.cuh"
@@ -33,6 +34,8 @@ class ForwardCall {
       lengths = take_if<std::int32_t>(by_chunks && chunks_.has_lengths(), arena_, p.batch);
     }
     for (std::size_t n = 0; n < cells_.size(); ++n) take_cell(static_cast<int>(n), cells_[n]);
+    const bool is_step_in_place = p.steps == 1 && !p.row_starts && p.h0 && out.h_n == p.h0;
+    fresh_h_ = take_if<T>(is_step_in_place, arena_, p.layers * CudaSizes<T>(p).batch * p.hidden);
   }
 
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
@@ -42,9 +45,13 @@ class ForwardCall {
     if (chunk_ > 0) return run_at_once();
     if (two_chunk_ > 0) return run_two_at_a_time();
     const T* below[2] = {};
+    std::vector<int> stepped_at_once;
     for (int layer = 0; layer < p_.layers; ++layer) {
       const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
-      if (step_at_once(layer, input, below[0])) continue;
+      if (step_at_once(layer, input, below[0])) {
+        if (fresh_h_) stepped_at_once.push_back(layer);
+        continue;
+      }
       StepParams<T> params{};
       for (int d = 0; d < directions_of(p_); ++d) {
         params.cell[d] = cell(layer, d);
@@ -57,6 +64,7 @@ class ForwardCall {
         below[d] = params.cell[d].h_rows;
       }
     }
+    replace_h(stepped_at_once);
     return queue_.status();
   }
 
@@ -255,11 +263,26 @@ class ForwardCall {
     step.ih = static_cast<const T*>(w.ih), step.hh = static_cast<const T*>(w.hh);
     step.h0 = part_of<T>(p_.h0, layer * states);
     step.c0 = bytes_at(p_.c0, layer * states, size_of(p_.cell_dtype));
-    step.h_n = part_of<T>(out_.h_n, layer * states);
+    step.h_n = part_of<T>(fresh_h_ ? fresh_h_ : out_.h_n, layer * states);
     step.c_n = bytes_at(out_.c_n, layer * states, size_of(p_.cell_dtype));
     if (!run_single_step(queue_, p_, step, out_.tape != nullptr, layer > 0)) return false;
     output = step.cell.h_rows;
     return true;
+  }
+
+  // A block of a step at once reads h of all units, and writes that of its own. So in place h is written
+  // beside the state, and replaces it after the last layer, by one copy of adjacent layers. c needs none: a
+  // thread reads what it writes.
+  void replace_h(const std::vector<int>& layers) {
+    const std::size_t states = static_cast<std::size_t>(p_.batch) * p_.hidden;
+    for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+      for (end = begin + 1; end < layers.size() && layers[end] == layers[end - 1] + 1; ++end) {
+      }
+      const std::size_t first = layers[begin] * states;
+      if (!queue_.status().ok()) return;
+      queue_.fail(cuda::copy_memory(static_cast<T*>(out_.h_n) + first, fresh_h_ + first,
+                                    (end - begin) * states * sizeof(T), queue_.stream()));
+    }
   }
 
   // Weights and states.
@@ -362,6 +385,7 @@ class ForwardCall {
   bool in_blocks_;  // layers sweep in single blocks
   std::vector<Memory> cells_;
   T* input_;
+  T* fresh_h_;                          // (L, B, H): of steps at once in place; null: of other calls
   std::int32_t* lengths_[2];            // rows' lengths within a chunk, of even and of odd layers
   std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host_buffer.h"
@@ -156,6 +157,12 @@ TEST(RecurrentApi, RefusesOutputs) {
   EXPECT_STREQ(call.forward().argument, "tape");
   call.outputs.tape = call.tape.data(), call.outputs.y = nullptr;
   EXPECT_STREQ(call.forward().argument, "y");
+  Call in_place;
+  in_place.outputs.tape = in_place.tape.data();
+  in_place.problem.h0 = in_place.problem.c0 = in_place.outputs.h_n = in_place.numbers.data();
+  EXPECT_STREQ(in_place.forward().argument, "h_n");
+  std::swap(in_place.outputs.h_n, in_place.outputs.c_n);
+  EXPECT_STREQ(in_place.forward().argument, "c_n");
   EXPECT_TRUE(call.y.untouched());
 }
 

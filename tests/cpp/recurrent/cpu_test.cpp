@@ -72,6 +72,23 @@ TEST_P(RecurrentPath, WithoutTape) {
   }
 }
 
+// The state after a call takes the place of that before.
+TEST_P(RecurrentPath, InPlace) {
+  for (Lstm p : {plain(1, 5, 9, 21), plain(7, 5, 9, 21)}) {
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+      p.layers = 2;
+      const LstmCase given(p, dtype, 6);
+      LstmRunner apart(given), in_place(given);
+      in_place.in_place = true;
+      const LstmRun expected = apart.run(false), found = in_place.run(false);
+      ASSERT_TRUE(found.status.ok()) << to_string(found.status);
+      EXPECT_EQ(found.out.y, expected.out.y);
+      EXPECT_EQ(found.out.h_n, expected.out.h_n);
+      EXPECT_EQ(found.out.c_n, expected.out.c_n);
+    }
+  }
+}
+
 TEST_P(RecurrentPath, PackedWeightsChangeNoBit) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
     for (const bool more : {false, true}) {

@@ -2,6 +2,7 @@
 // units. What the step is compared with has a tape, and so takes another way.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -57,6 +58,28 @@ TEST_F(SingleStep, Sizes) {
       Lstm p = plain(1, batch, 16, 24);
       p.layers = 2, p.hard = batch == 9;
       check(p, dtype, batch != 3);
+    }
+  }
+}
+
+// The state after a step takes the place of that before, where every block reads all of h. Layers at once, a
+// layer that is no step at once beside them, sweeps in blocks and launches of steps.
+TEST_F(SingleStep, InPlace) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    for (const auto& [steps, batch, hidden] :
+         {std::array{1, 1, 24}, {1, 9, 136}, {1, 9, 18}, {5, 3, 24}, {4, 3, 136}}) {
+      SCOPED_TRACE(testing::Message()
+                   << static_cast<int>(dtype) << " " << steps << " " << batch << " " << hidden);
+      Lstm p = plain(steps, batch, 16, hidden);
+      p.layers = 3;
+      const LstmCase given(p, dtype, 24, .5);
+      CudaRunner apart(given), in_place(given);
+      in_place.in_place = true;
+      const LstmRun expected = apart.run(false), found = in_place.run(false);
+      ASSERT_TRUE(found.status.ok()) << to_string(found.status);
+      EXPECT_EQ(found.out.y, expected.out.y);
+      EXPECT_EQ(found.out.h_n, expected.out.h_n);
+      EXPECT_EQ(found.out.c_n, expected.out.c_n);
     }
   }
 }

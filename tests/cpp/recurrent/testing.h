@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -194,6 +195,7 @@ class LstmRunnerIn {
   bool spends_tape = false;  // the backward pass may write to it
   std::size_t before_y = 0;  // entries in front of y, which then begins within a word
   bool wants_y = true;       // without a tape
+  bool in_place = false;     // without a tape: the state after the call takes the place of that before
   std::function<void()> before_backward;
 
   // Packs the weights for the calls to come.
@@ -231,6 +233,9 @@ class LstmRunnerIn {
         c_all(states ? cells * rows * H * cell_size : 0);
     const Buffer tape(with_tape ? lstm_tape_bytes(problem_, execution_) : 0);
     LstmOutputs out{wants_y ? y : nullptr, h_n.data(), c_n.data()};
+    if (in_place) {
+      out.h_n = const_cast<void*>(problem_.h0), out.c_n = const_cast<void*>(problem_.c0);
+    }
     if (states) out.h_all = h_all.data(), out.c_all = c_all.data();
     if (with_tape) out.tape = tape.data();
     const std::size_t bytes = lstm_workspace_bytes(problem_, out, execution_);
@@ -242,8 +247,8 @@ class LstmRunnerIn {
       v.erase(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(before_y));
       result.out.y = spread(v, 1, P * r.directions());
     }
-    result.out.h_n = take(result, case_.dtype, h_n, cells * B * P);
-    result.out.c_n = take(result, case_.cell_dtype, c_n, cells * B * H);
+    result.out.h_n = take(result, case_.dtype, in_place ? kept_at(out.h_n) : h_n, cells * B * P);
+    result.out.c_n = take(result, case_.cell_dtype, in_place ? kept_at(out.c_n) : c_n, cells * B * H);
     if (states) {
       result.out.h_all = spread(take(result, case_.dtype, h_all, cells * rows * P), cells, P);
       result.out.c_all = spread(take(result, case_.cell_dtype, c_all, cells * rows * H), cells, H);
@@ -254,6 +259,11 @@ class LstmRunnerIn {
   }
 
  private:
+  const Buffer& kept_at(const void* data) const {
+    return **std::find_if(memory_.begin(), memory_.end(),
+                          [&](const auto& one) { return one->data() == data; });
+  }
+
   void backward(LstmRun& result, const LstmKept& kept) {
     const reference::Lstm& r = case_.problem;
     const std::size_t rows = rows_.size(), B = r.batch, H = r.hidden, P = r.output(), cells = r.cells();

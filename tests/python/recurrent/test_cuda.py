@@ -406,6 +406,69 @@ def test_stream_autocast_and_compile(cuda: torch.device) -> None:
     torch.testing.assert_close(half.float(), expected, rtol=5e-2, atol=5e-2)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 40])
+@pytest.mark.parametrize(
+    ("hidden", "options"),
+    [
+        (24, {}),
+        (264, {}),
+        (18, {}),
+        (40, {"layer_norm": True}),
+        (40, {"proj_size": 16}),
+        (256, {"batch_invariant": True}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_graph_of_a_step_advances_the_stream(
+    cuda: torch.device, batch: int, hidden: int, options: dict[str, Any], dtype: torch.dtype, steps: int
+) -> None:
+    """A step in one launch for each layer, by other launches, and pieces of several steps."""
+    torch.manual_seed(8)
+    module = LSTM(16, hidden, 2, device=cuda, dtype=dtype, **options).eval()
+    x = torch.randn(6, steps, batch, 16, device=cuda, dtype=dtype)
+    eager, stream = module.stream(batch), module.stream(batch)
+    rows = torch.arange(batch, device=cuda) % 2 == 0
+    piece = x[0].clone()
+
+    def step() -> Tensor:
+        return stream.step(piece if steps > 1 else piece[0])
+
+    step()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph, resets = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = step()
+    with torch.cuda.graph(resets):
+        stream.reset(rows)
+    stream.reset()
+
+    def check(t: int, graph: torch.cuda.CUDAGraph = graph, y: Tensor = y) -> None:
+        expected = eager.step(x[t] if steps > 1 else x[t, 0])
+        piece.copy_(x[t])
+        graph.replay()
+        assert torch.equal(y, expected)
+        assert torch.equal(stream.h, eager.h) and torch.equal(stream.c, eager.c)
+
+    for t in range(6):
+        check(t)
+    stream.reset(rows), eager.reset(rows)
+    check(0)
+    resets.replay()
+    eager.reset(rows.nonzero()[:, 0])
+    check(1)
+    stream.reset(), eager.reset()
+    check(2)
+    del graph, resets, y, check
+    torch.cuda.empty_cache()
+    found, expected = (s.step(x[3] if steps > 1 else x[3, 0]) for s in (stream, eager))
+    assert torch.equal(found, expected) and torch.equal(stream.h, eager.h) and torch.equal(stream.c, eager.c)
+
+
 @pytest.mark.parametrize("options", [{}, {"layer_norm": True}, {"proj_size": 3}])
 def test_fake_tensors_know_the_tape(cuda: torch.device, options: dict[str, Any]) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode

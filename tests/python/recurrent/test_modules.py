@@ -296,27 +296,40 @@ def test_packed_input_within_compiled_code() -> None:
     torch.testing.assert_close(torch.compile(step, backend="eager")(packed), step(packed))
 
 
-def test_packed_rows_are_left_out_of_compiled_code() -> None:
-    """As the reference says: torch's compiler cannot trace pad_packed_sequence."""
+class Packing(nn.Module):
+    """As code of torch.nn.LSTM is written: packs, sweeps, pads, with layers before and after."""
 
-    class Packing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.lstm = nn.Linear(5, 5), LSTM(5, 7)
+    def __init__(self, kind: type[nn.Module], batch_first: bool = False) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 5), nn.Linear(7, 3)
+        self.lstm = kind(5, 7, 2, batch_first=batch_first)
+        self.batch_first = batch_first
 
-        @torch.compiler.disable  # type: ignore[untyped-decorator]
-        def packed(self, x: Tensor, lengths: Tensor) -> Tensor:
-            rows, _ = self.lstm(pack_padded_sequence(x, lengths, enforce_sorted=False))
-            padded: Tensor = pad_packed_sequence(rows)[0]
-            return padded
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        rows = pack_padded_sequence(self.first(x), lengths, self.batch_first, enforce_sorted=False)
+        rows, (h_n, _) = self.lstm(rows)
+        padded, _ = pad_packed_sequence(rows, self.batch_first)
+        y: Tensor = self.last(padded)
+        return y + h_n.sum()
 
-        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-            return self.packed(self.first(x), lengths) * 2
 
+@pytest.mark.parametrize(("batch_first", "grad"), [(False, True), (True, False)])
+def test_packing_and_padding_within_compiled_code(batch_first: bool, grad: bool) -> None:
     torch._dynamo.reset()
-    module, x, lengths = Packing(), torch.randn(6, 3, 5), torch.tensor([4, 6, 1])
-    found = torch.compile(module, backend="eager")(x, lengths)
-    torch.testing.assert_close(found, module.lstm(module.first(x), lengths=lengths)[0] * 2)
+    torch.manual_seed(9)
+    module, theirs = Packing(LSTM, batch_first).double(), Packing(nn.LSTM, batch_first).double()
+    theirs.load_state_dict(module.state_dict())
+    compiled = torch.compile(module, backend="aot_eager")
+    for lengths in ([4, 6, 1], [2, 3, 5]):
+        n = torch.tensor(lengths)
+        x = torch.randn(*((3, 6) if batch_first else (6, 3)), 5, dtype=torch.float64)
+        with torch.set_grad_enabled(grad):
+            found, expected = compiled(x, n), theirs(x, n)
+        torch.testing.assert_close(found, expected)
+        if grad:
+            of_ours = torch.autograd.grad(found.square().sum(), list(module.parameters()))
+            of_theirs = torch.autograd.grad(expected.square().sum(), list(theirs.parameters()))
+            torch.testing.assert_close(of_ours, of_theirs)
 
 
 def test_compiled_cells_and_exported_modules() -> None:

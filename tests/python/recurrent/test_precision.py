@@ -14,13 +14,16 @@ from warpalign.recurrent import LSTM, LSTMCell, LSTMWeights, lstm
 def test_it_is_that_of_torch_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls with gradients, without, with lengths, of cells, of streams and of the function; but with one of the module's own."""
     seen: list[int] = []
-    operator = ops.lstm
 
-    def spy(*arguments: Any, **settings: Any) -> Any:
-        seen.append(settings.get("precision", 0))
-        return operator(*arguments, **settings)
+    def spy_of(operator: Any) -> Any:
+        def spy(*arguments: Any, **settings: Any) -> Any:
+            seen.append(settings.get("precision", 0))
+            return operator(*arguments, **settings)
 
-    monkeypatch.setattr(ops, "lstm", spy)
+        return spy
+
+    for name in ("lstm", "stream_"):
+        monkeypatch.setattr(ops, name, spy_of(getattr(ops, name)))
     module, cell, own = LSTM(3, 4), LSTMCell(3, 4), LSTM(3, 4, precision="highest")
     stream = module.eval().stream(2)
     weights = [LSTMWeights(module.weight_ih_l0, module.weight_hh_l0)]

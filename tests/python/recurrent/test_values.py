@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -256,17 +258,73 @@ def test_stream_is_one_call(dtype: torch.dtype, batch_first: bool) -> None:
         state_dtype=torch.float32 if dtype == torch.bfloat16 else None,
     ).eval()
     x = torch.randn(7, 2, 5).to(dtype)
+
+    def of_module(time_first: Tensor) -> Tensor:
+        return time_first.transpose(0, 1) if batch_first else time_first
+
     stream = module.stream(2)
-    y, (h_n, c_n) = module(x.transpose(0, 1) if batch_first else x)
-    expected = y.transpose(0, 1) if batch_first else y
-    steps = [stream.step(x[t]) for t in range(4)] + list(stream.step(x[4:]))
+    h, c = stream.h, stream.c
+    y, (h_n, c_n) = module(of_module(x))
+    expected = of_module(y)
+    # Two steps of two rows fit both orders of the axes.
+    steps = [stream.step(x[t]) for t in range(4)]
+    steps += [*of_module(stream.step(of_module(x[4:6]))), *of_module(stream.step(of_module(x[6:])))]
     assert torch.equal(torch.stack(steps), expected)
     assert torch.equal(stream.h, h_n) and torch.equal(stream.c, c_n)
+    assert h is stream.h and c is stream.c
     stream.reset(torch.tensor([True, False]))
     again = stream.step(x[0])
     assert torch.equal(again[0], expected[0, 0]) and not torch.equal(again[1], expected[0, 1])
     stream.reset()
     assert torch.equal(stream.step(x[0]), expected[0])
+
+
+def test_the_state_of_a_stream_stays_in_its_place() -> None:
+    """References to it see every step, as a CUDA graph does; and gradients do not take a new state for an old one."""
+    torch.manual_seed(7)
+    module, x = LSTM(5, 7, 2).eval(), torch.randn(6, 3, 5)
+    stream = module.stream(3)
+    h, c = stream.h, stream.c
+    places = h.data_ptr(), c.data_ptr()
+    for t in range(6):
+        stream.step(x[t])
+        _, (h_n, c_n) = module(x[: t + 1])
+        torch.testing.assert_close((h, c), (h_n, c_n))
+    saved = h.clone(), c.clone()
+    again = copy.deepcopy(stream)
+    stream.reset(torch.tensor([False, True, False]))
+    assert not h[:, 1].any() and not c[:, 1].any() and torch.equal(h[:, ::2], saved[0][:, ::2])
+    stream.reset(torch.tensor([-1, 0], dtype=torch.int32))
+    assert not h.any() and not c.any()
+    assert torch.equal(again.h, saved[0])  # a copy has a state of its own
+    stream.h, stream.c = saved  # values are copied
+    saved[0].zero_()
+    assert torch.equal(stream.step(x[0]), again.step(x[0]))
+    stream.reset()
+    assert not h.any() and not c.any()
+    assert (stream.h.data_ptr(), stream.c.data_ptr()) == (h.data_ptr(), c.data_ptr()) == places
+    scale = torch.ones(1, requires_grad=True)
+    loss = (stream.h * scale).sum()
+    stream.step(x[0])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_streams_of_inference_mode_go_on_outside() -> None:
+    module, x = LSTM(5, 7).eval(), torch.randn(6, 3, 5)
+    with torch.inference_mode():
+        stream = module.stream(3)
+        first = stream.step(x[0])
+    stream.step(x[1])
+    stream.reset()
+    assert torch.equal(stream.step(x[0]), first)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, lambda n: torch.tensor(n, dtype=torch.uint8)])
+def test_lengths_of_any_kind(kind: Any) -> None:
+    module, x = LSTM(5, 7), torch.randn(6, 3, 5)
+    expected, _ = module(x, lengths=torch.tensor([4, 0, 6]))
+    assert torch.equal(module(x, lengths=kind([4, 0, 6]))[0], expected)
 
 
 def test_strides_and_empty_batches() -> None:

@@ -318,7 +318,7 @@ CALLS: BadCalls = {
     ),
     "lstm: lengths beyond int32": call(
         lengths=lambda g: g.ints(1, 2**32 + 1, 5),
-        message="lengths: expected between 0 and T, got 2147483647 at index 1",
+        message="lengths: expected lengths from 0 to T = 5, got 4294967297 at index 1",
     ),
     "lstm: lengths with a PackedSequence": call(
         input=packed,
@@ -395,7 +395,27 @@ CALLS: BadCalls = {
     "LSTMStream: step of another batch": BadCall(
         lambda g: stream(g).step(torch.zeros(2, 2)),
         ValueError,
-        "x: expected shape (3, 2), or steps of it, got (2, 2)",
+        "x: expected shape (3, 2), or (T, 3, 2) of T >= 1 steps, got (2, 2)",
+    ),
+    "LSTMStream: step of time first with batch_first": BadCall(
+        lambda g: stream(g, batch_first=True).step(torch.zeros(5, 3, 2)),
+        ValueError,
+        "x: expected shape (3, 2), or (3, T, 2) of T >= 1 steps, got (5, 3, 2)",
+    ),
+    "LSTMStream: step of no steps": BadCall(
+        lambda g: stream(g).step(torch.zeros(0, 3, 2)),
+        ValueError,
+        "x: expected shape (3, 2), or (T, 3, 2) of T >= 1 steps, got (0, 3, 2)",
+    ),
+    "LSTMStream: h of another shape": BadCall(
+        lambda g: setattr(stream(g), "h", torch.zeros(3, 4)),
+        ValueError,
+        "h: expected a tensor of shape (1, 3, 4), got shape (3, 4)",
+    ),
+    "LSTMStream: c no tensor": BadCall(
+        lambda g: setattr(stream(g), "c", None),
+        ValueError,
+        "c: expected a tensor of shape (1, 3, 4), got NoneType",
     ),
     "LSTMStream: step of another dtype": BadCall(
         lambda g: stream(g).step(torch.zeros(3, 2, dtype=torch.float64)),
@@ -406,6 +426,16 @@ CALLS: BadCalls = {
         lambda g: stream(g).reset([0]),  # type: ignore[arg-type]
         TypeError,
         "rows: expected a bool mask (B,) or a tensor of indices, got list",
+    ),
+    "LSTMStream: reset of floats": BadCall(
+        lambda g: stream(g).reset(torch.zeros(3)),
+        TypeError,
+        "rows: expected a bool mask (B,) or a tensor of indices, got torch.float32",
+    ),
+    "LSTMStream: reset by a mask of another size": BadCall(
+        lambda g: stream(g).reset(torch.tensor([True])),
+        ValueError,
+        "rows: expected a bool mask of shape (3,), got shape (1,)",
     ),
     "replace_lstm: model": BadCall(
         lambda g: replace_lstm("model"),  # type: ignore[arg-type]
