@@ -76,21 +76,30 @@ def minimize(
     return [minima[index] for index in range(len(searches))]
 
 
+_BETAS = (0.9, 0.999)  # of Adam's moving averages of the gradient and of its square
+
+
 def adam(start: Tensor, criterion: Criterion, lr: float) -> Search:
-    """Adam (Kingma & Ba 2015)."""
+    """Algorithm 1 of Kingma & Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+
+    Written out, because the first optimizer of torch.optim imports torch's compiler, which takes seconds.
+    """
     position = start.clone()
-    optimizer = torch.optim.Adam([position], lr=lr)
+    mean, square = torch.zeros_like(start), torch.zeros_like(start)
     losses: list[float] = []
     best = position.clone()
     for iteration in range(criterion.max_iter + 1):
-        loss, position.grad = yield position
+        loss, gradient = yield position
         if not losses or loss < losses[-1]:
             best = position.clone()
         losses.append(min(loss, losses[-1]) if losses else loss)
         if criterion.is_met(losses):
             return Minimum(best, losses, True)
         if iteration < criterion.max_iter:
-            optimizer.step()
+            mean.lerp_(gradient, 1 - _BETAS[0])
+            square.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+            unbiased, scale = (1 - beta ** (iteration + 1) for beta in _BETAS)
+            position.addcdiv_(mean, square.sqrt().div_(math.sqrt(scale)).add_(1e-8), value=-lr / unbiased)
     return Minimum(best, losses, False)
 
 

@@ -346,14 +346,15 @@ def _backward(
             height, width = tile.shape
             pairs = pairs_of(tile, *sides)
             wanted = [block.values.requires_grad_(need) for block, need in zip(pairs, needs, strict=True)]
-            with torch.enable_grad():
-                value = _value(*pairs, job.options)
             weight = weights[tile.rows, tile.columns].to(device, non_blocking=True)
             if tile.is_triangle:
                 i, j = torch.triu_indices(height, width, device=device)
                 weight = weight[i, j]
+            with torch.enable_grad():
+                # Each value's gradient is its weight, exactly. Given to autograd as a tensor, it would make torch import sympy.
+                total_value = (_value(*pairs, job.options) * weight.reshape(-1)).sum()
             inputs = [block for block in wanted if block.requires_grad]
-            found = iter(torch.autograd.grad(value, inputs, weight.reshape(-1)))
+            found = iter(torch.autograd.grad(total_value, inputs))
             for total, tile_places, over in zip(sums, (tile.rows, tile.columns), (1, 0), strict=True):
                 if total is None:
                     continue

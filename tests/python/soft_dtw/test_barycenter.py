@@ -156,6 +156,24 @@ def noisy_copies(count: int = 12, size: int = 40, seed: int = 0) -> Tensor:
     return torch.stack([bumps, -bumps], 2) + 0.05 * randn(count, size, 2, seed=seed + 1)
 
 
+def test_adam_takes_the_steps_of_torch() -> None:
+    start, scales = randn(6, seed=0).double(), torch.tensor([3.0])
+    evaluate = rosenbrock(scales)
+    search, steps = adam(start, Criterion(50, 10, 0.0, 1.0, 1e-16), 0.05), []
+    wanted = start.clone()
+    optimizer = torch.optim.Adam([wanted], lr=0.05)
+    position = next(search)
+    for _ in range(50):
+        steps.append((position - wanted).abs().max())
+        loss, gradient = evaluate([0], position[None])
+        position = search.send((float(loss[0]), gradient[0]))
+        _, gradient = evaluate([0], wanted[None])
+        wanted.grad = gradient[0]
+        optimizer.step()
+    assert max(steps) < 1e-12  # the same operations: rounding alone could differ between releases of torch
+    assert (position - start).abs().max() > 0.5
+
+
 @pytest.mark.parametrize("method", ["lbfgs", "adam"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_local_minimum(device: torch.device, dtype: torch.dtype, method: Any) -> None:
