@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core import optional
 from warpalign._core.checks import check_device
+from warpalign._core.panels import check_panel
 from warpalign._core.series import SeriesSet, as_list, as_series, check_finite, without_mask
 from warpalign._soft_dtw.checks import check_metric_params
 from warpalign._soft_dtw.gamma import gamma_of_set
@@ -56,6 +57,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
             reset: this is the data to fit: remember what its features are.
             like: what was fitted (k, sz, d), whose dtype and d the series must have.
         """
+        check_panel(X, "X")
         X, mask = without_mask(as_list(X), "X")
         if _is_table(X):
             options = {"ensure_all_finite": "allow-nan", "dtype": (np.float64, np.float32)}
@@ -75,7 +77,10 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
         values = series.values.detach()
         if like is not None:
             if values.shape[2] != like.shape[2]:
-                raise ValueError(f"X: expected d = {like.shape[2]} features as in fit, got {values.shape[2]}")
+                remedy = ": if time is the last axis, write X.swapaxes(1, 2)" if values.shape[1] == 1 else ""
+                raise ValueError(
+                    f"X: expected d = {like.shape[2]} features as in fit, got {values.shape[2]}{remedy}"
+                )
             values = values.to(torch.from_numpy(like[:0]).dtype)
         series = series._replace(values=values)
         device = getattr(self, "device", None)

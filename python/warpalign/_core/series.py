@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
 from warpalign._core.checks import check_lengths, check_mask, check_table, of_one_dtype
+from warpalign._core.panels import check_panel, time_comes_first, warn_of_one_step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,8 +77,10 @@ def as_series(
 
     Without `lengths`, time steps at the end of a series whose features are all NaN are padding. Half-precision values
     are widened to float32, integers of arrays and lists become float64. A PackedSequence or a nested tensor has its own lengths.
-    NumPy's masked arrays have their own mask.
+    NumPy's masked arrays have their own mask. Series of one time step with several features bring a warning where neither lengths
+    nor a mask say so; data frames that are no tables of series are refused.
     """
+    check_panel(given, name)
     given, own_mask = without_mask(as_list(given), name)
     mask = one_mask(mask, own_mask, mask_name, name)
     given, lengths = padded(given, lengths, name, lengths_name)
@@ -100,8 +103,13 @@ def as_series(
         assert checked is not None
         known = checked.cpu().long().clamp(1, values.shape[1])  # on a GPU nothing has checked the range
     else:
+        if missing is None:
+            warn_of_one_step(values, given, name)
         known = _lengths_before_padding(values.detach(), name)
-    return SeriesSet(values, None if bool((known == values.shape[1]).all()) else known, missing)
+    _, steps, features = values.shape
+    # One step of several features: soft_dtw warns of that unless it is given lengths, and has been said here.
+    is_full = bool((known == steps).all()) and not steps == 1 < features
+    return SeriesSet(values, None if is_full else known, missing)
 
 
 def without_mask(given: Any, name: str) -> tuple[Any, Any]:
@@ -146,6 +154,7 @@ def as_batch(given: object, lengths: object, name: str, lengths_name: str) -> tu
     """Arrays as tensors of the same axes, lists of series, as in as_series(), as padded batches; with lengths and mask."""
     if isinstance(given, (Tensor, PackedSequence)):
         return given, lengths, None
+    check_panel(given, name, is_set=False)
     given = as_list(given)
     if isinstance(given, (list, tuple)) and all(hasattr(one, "__len__") for one in given):
         series = as_series(given, name, lengths, lengths_name)
@@ -298,6 +307,7 @@ def _stacked(given: list[Any] | tuple[Any, ...], name: str) -> Tensor:
         if part.shape[1] != first.shape[1]:
             raise ValueError(
                 f"{name}[{index}]: expected D = {first.shape[1]} features as in {name}[0], got {part.shape[1]}"
+                + time_comes_first(given, name)
             )
         if part.dtype != first.dtype:
             raise TypeError(

@@ -15,9 +15,11 @@ from warpalign._core.checks import (
     check_pair,
     check_table,
     check_unbatched,
+    warn_once,
 )
 from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
 from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
+from warpalign._core.torch_internals import is_transforming
 from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -122,6 +124,8 @@ def problem(
     x, y = check_pair(padded_x, padded_y, names)
     if unbatched is not None:
         check_unbatched(unbatched, x, y, names)
+    if only_series:
+        _warn_of_one_step(x, y, names)
     is_single = x.dim() == 2
     if is_single:
         x, y = x.unsqueeze(0), y.unsqueeze(0)
@@ -146,12 +150,27 @@ def _as_they_are(x: object, y: object, takes_halves: bool) -> Pairs | None:
         batch == others
         and features == also > 0 < n
         and m > 0
+        and (n > 1 or m > 1 or features == 1)  # else the check has its say
         and dtype == y.dtype
         and (dtype == torch.float32 or dtype == torch.float64 or (takes_halves and x.is_cuda and is_half(x)))
         and x.device == y.device
         and (library.has_cuda or not x.is_cuda)
     )
     return Pairs(x, y) if fit else None
+
+
+def _warn_of_one_step(x: Tensor, y: Tensor, names: tuple[str, str]) -> None:
+    """Says that batches (B, 1, D) are series of one time step, where their caller may have meant (B, channel, time).
+
+    Of one step on both sides there is nothing to align: the value is the cost. A batch whose longest series has one step comes with
+    lengths, or is a rare case in training, where a warning that comes once and can be filtered does no harm.
+    """
+    if x.dim() == 3 and x.shape[1] == y.shape[1] == 1 < x.shape[2] and not is_transforming():
+        first, second = names
+        warn_once(
+            f"{first} and {second}: expected (B, N, D), time before features, got series of one time step with {x.shape[2]} features: if "
+            f"these are {x.shape[2]} time steps, write {first}.swapaxes(1, 2) and {second}.swapaxes(1, 2). Lengths silence this."
+        )
 
 
 def _axes(series: Tensor) -> Sequence[int]:

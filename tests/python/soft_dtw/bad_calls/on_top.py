@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 from sklearn.exceptions import NotFittedError
 
@@ -38,6 +39,10 @@ def with_value(at: tuple[int, ...], value: float) -> torch.Tensor:
     return x
 
 
+# Two series of three time steps below each other.
+PANEL = pandas.DataFrame(
+    {"value": range(6)}, index=pandas.MultiIndex.from_product([range(2), range(3)], names=["case", "time"])
+)
 # Sets of series, whatever takes them; {X} is the argument's name.
 SETS: dict[str, Wrong] = {
     "1 axis": (torch.zeros(4), ValueError, "{X}: " + FORMS + "shape (4,)"),
@@ -54,6 +59,10 @@ SETS: dict[str, Wrong] = {
     "dtypes of a list": ([torch.zeros(5, 2), torch.zeros(4, 2).double()], TypeError, "{X}[1]: expected the dtype of {X}[0], torch.float32, got torch.float64"),
     "devices of a list": ([torch.zeros(5, 2), torch.zeros(4, 2, device="meta")], ValueError, "{X}[1]: expected the device of {X}[0], cpu, got meta"),
     "steps masked in part": (np.ma.masked_array(np.zeros((3, 5, 2)), with_value((1, 2, 0), 1.0).numpy() > 0), ValueError, "{X}: expected time steps that are masked in all features or in none, got some in between"),
+    "channels first in a list": ([torch.zeros(2, 5), torch.zeros(2, 4)], ValueError, "{X}[1]: expected D = 5 features as in {X}[0], got 4: time comes first: write [a.T for a in {X}]"),
+    "a frame with two levels of rows": (PANEL, ValueError, "{X}: expected a row per series, got a data frame with 2 levels of row labels, as sktime's: write [one.to_numpy() for _, one in {X}.groupby(level=0)], or {X}.to_numpy() if each row is a series"),
+    "a long frame": (PANEL.reset_index(), ValueError, "{X}: expected a row per series, got a long data frame, in which 'time' starts again for each 'case': write [one.sort_values('time')[['value']].to_numpy() for _, one in {X}.groupby('case')], or {X}.to_numpy() if each row is a series"),
+    "series in the cells of a frame": (pandas.DataFrame({"a": [pandas.Series([1.0, 2.0])]}), ValueError, "{X}: expected numbers, got a data frame with series in its cells: write [np.stack(row, axis=1) for row in {X}.to_numpy()]"),
     "only NaN": (with_value((1,), math.nan), ValueError, "{X}: expected a time step in every series, got only NaN in series 1"),
 }  # fmt: skip
 # Where arrays have no judge of their own.
