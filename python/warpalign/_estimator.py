@@ -13,7 +13,7 @@ from warpalign._core import optional
 from warpalign._core.checks import check_device
 from warpalign._core.panels import check_panel
 from warpalign._core.series import SeriesSet, as_list, as_series, check_finite, without_mask
-from warpalign._soft_dtw.checks import check_metric_params
+from warpalign._soft_dtw.checks import check_band, check_metric_params
 from warpalign._soft_dtw.gamma import gamma_of_set
 
 optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
@@ -34,6 +34,7 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     gamma: float | Literal["auto"]
     gamma_: float
+    bandwidth: int | None
     metric_params: dict[str, Any] | None
     _has_columns: bool  # fitted on a table
 
@@ -44,10 +45,18 @@ class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _metric(self, fitted: SeriesSet | None = None) -> dict[str, Any]:
-        """What gamma and metric_params are for soft_dtw; the series to fit decide what "auto" is."""
-        given = check_metric_params(self.metric_params)
+        """What gamma, bandwidth and metric_params are for soft_dtw; the series to fit decide what "auto" is."""
+        given = dict(check_metric_params(self.metric_params))
+        if self.bandwidth is not None:
+            if given.get("bandwidth") is not None:
+                raise ValueError(
+                    f"bandwidth: expected None with metric_params={{'bandwidth': {given['bandwidth']!r}}}, got {self.bandwidth!r}"
+                )
+            given["bandwidth"] = self.bandwidth
         if fitted is not None:
-            self.gamma_ = gamma_of_set(self.gamma, fitted, None)
+            band = {name: given.get(name) for name in ("bandwidth", "max_slope")}
+            check_band(**band, band=given.get("band", "sakoe_chiba"))
+            self.gamma_ = gamma_of_set(self.gamma, fitted)
         return {"gamma": self.gamma_, **given}
 
     def _read(self, X: Any, *, reset: bool, like: np.ndarray[Any, Any] | None = None) -> SeriesSet:

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, SeriesEstimator):  # type: ignore[misc]
-    """Clusters of series around soft-DTW barycenters: section 3.2 of Cuturi & Blondel, ICML 2017.
+    """Clusters of series around soft-DTW or, with gamma=0, DTW barycenters: section 3.2 of Cuturi & Blondel, ICML 2017.
 
     Names and defaults are those of tslearn's TimeSeriesKMeans(metric="softdtw"). Different are: labels_ belong to the centers
     that are kept, so that labels_ equals predict(X); inertia_ is the sum of soft-DTW values that k-means lowers (tslearn: the
@@ -33,18 +33,22 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     Args:
         n_clusters: number of clusters k, at most the number of series.
-        gamma: smoothing of soft-DTW, in units of its cost; > 0. "auto": tslearn's heuristic for the series to fit, as in
-            :func:`warpalign.cdist_soft_dtw`.
+        gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, with DTW barycenter averaging (method="dba" of
+            :func:`warpalign.soft_dtw_barycenter`) for the centers, as tslearn's metric="dtw". "auto": tslearn's heuristic for the
+            series to fit, as in :func:`warpalign.cdist_soft_dtw`.
         max_iter: iterations of k-means at most.
         tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one.
         n_init: runs from different starts, of which the one with the least inertia is kept.
-        max_iter_barycenter: iterations of L-BFGS at most, for the centers of one iteration.
+        max_iter_barycenter: iterations of L-BFGS, or of DTW barycenter averaging, at most, for the centers of one iteration.
         init: "k-means++" (greedy; Arthur & Vassilvitskii 2007, with soft-DTW divergences for squared distances), "random" (series of
             X) or an array (k, sz, d) of centers.
         random_state: None, an int or a numpy RandomState, for init.
         verbose: 1 prints the inertia after every iteration.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
-        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and
+            precision. With gamma=0 the cost is "sqeuclidean".
+        bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless
+            metric_params has another band. None: no band, or that of metric_params.
 
     Attributes:
         cluster_centers_: (k, sz, d), sz being the longest series' length or that of init.
@@ -83,6 +87,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         verbose: int = 0,
         device: Any = None,
         metric_params: dict[str, Any] | None = None,
+        bandwidth: int | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.gamma = gamma
@@ -95,11 +100,16 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.verbose = verbose
         self.device = device
         self.metric_params = metric_params
+        self.bandwidth = bandwidth
 
     def fit(self, X: Any, y: Any = None) -> SoftDTWKMeans:
         """Clusters the series X; y is ignored."""
         series = self._read(X, reset=True)
         metric, tol = self._metric(series), check_number(self.tol, "tol")
+        if metric["gamma"] == 0 and metric.get("cost", "sqeuclidean") != "sqeuclidean":
+            raise ValueError(
+                f'metric_params: expected cost "sqeuclidean" with gamma=0, whose centers are means, got {metric["cost"]!r}: write gamma > 0'
+            )
         clusters = check_count(self.n_clusters, "n_clusters")
         for name, least in (("max_iter", 1), ("n_init", 1), ("max_iter_barycenter", 0)):
             check_count(getattr(self, name), name, least)
@@ -144,6 +154,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _run(self, series: SeriesSet, centers: Tensor, metric: dict[str, Any], tol: float) -> _Clustering:
         best = _assigned(series, centers, metric, 0)
+        # Means of what DTW aligns have no gamma, and are not asked for one.
+        search = {"method": "dba", **metric, "gamma": 1.0} if metric["gamma"] == 0 else metric
         for iteration in range(1, self.max_iter + 1):
             centers, labels = _without_empty_clusters(series, best)
             centers = soft_dtw_barycenter(
@@ -153,7 +165,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 mask=series.mask,
                 init=centers,
                 max_iter=self.max_iter_barycenter,
-                **metric,
+                **search,
             ).barycenter
             before, best = best, _assigned(series, centers, metric, iteration)
             if self.verbose:

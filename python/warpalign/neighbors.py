@@ -41,6 +41,7 @@ class _Neighbors(SeriesEstimator):
         normalize: bool = False,
         device: Any = None,
         metric_params: dict[str, Any] | None = None,
+        bandwidth: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.weights = weights
@@ -48,6 +49,7 @@ class _Neighbors(SeriesEstimator):
         self.normalize = normalize
         self.device = device
         self.metric_params = metric_params
+        self.bandwidth = bandwidth
 
     def _fit(self, X: Any, y: Any, check: Callable[[Array], object]) -> Array:
         """Remembers the series; their checked targets (n,)."""
@@ -55,9 +57,9 @@ class _Neighbors(SeriesEstimator):
         check_flag(self.normalize, "normalize")
         if not (callable(self.weights) or self.weights in ("uniform", "distance")):
             raise ValueError(f'weights: expected "uniform", "distance" or a function, got {self.weights!r}')
-        if self.weights == "distance" and not self.normalize:
+        if self.weights == "distance" and not self.normalize and (self.gamma == "auto" or self.gamma != 0):
             raise ValueError(
-                'weights: expected distances that are not negative for "distance", which normalize=True gives'
+                'weights: expected distances that are not negative for "distance", which normalize=True and gamma=0 give'
             )
         series = self._read(X, reset=True)
         self._metric(series)
@@ -141,19 +143,23 @@ class _Neighbors(SeriesEstimator):
 
 
 class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
-    """Class of a series by a vote of the fitted series that are nearest to it under soft-DTW.
+    """Class of a series by a vote of the fitted series that are nearest to it under soft-DTW, or, with gamma=0, under DTW.
 
-    Names and defaults are those of tslearn's KNeighborsTimeSeriesClassifier(metric="softdtw").
+    Names and defaults are those of tslearn's KNeighborsTimeSeriesClassifier(metric="softdtw"). The field's baseline, one nearest
+    neighbour under DTW, is SoftDTWKNeighborsClassifier(1, gamma=0); with a Sakoe-Chiba band, bandwidth=r.
 
     Args:
         n_neighbors: number of neighbours that vote.
         weights: "uniform", "distance" (votes weigh 1 / distance), or a function from distances (n, k) to weights (n, k).
-        gamma: smoothing of soft-DTW, in units of its cost; > 0. "auto": tslearn's heuristic for the series to fit, as in
+        gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, whose values are sums of squared differences, as aeon's
+            are; tslearn's distances are their square roots. "auto": tslearn's heuristic for the series to fit, as in
             :func:`warpalign.cdist_soft_dtw`.
         normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
             of soft-DTW values, which can be; weights="distance" needs it.
         device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
+        bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless
+            metric_params has another band. None: no band, or that of metric_params.
 
     Attributes:
         classes_: (c,) the classes.
@@ -203,12 +209,12 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
 
 
 class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
-    """Number of a series: the weighted mean of those of the fitted series that are nearest to it under soft-DTW.
+    """Number of a series: the weighted mean of those of the fitted series that are nearest to it under soft-DTW or DTW.
 
     Names and defaults are those of tslearn's KNeighborsTimeSeriesRegressor(metric="softdtw").
 
     Args:
-        n_neighbors, weights, gamma, normalize, device, metric_params: as in :class:`warpalign.SoftDTWKNeighborsClassifier`.
+        n_neighbors, weights, gamma, normalize, device, metric_params, bandwidth: as in :class:`warpalign.SoftDTWKNeighborsClassifier`.
 
     Attributes:
         n_samples_fit_: number of fitted series.

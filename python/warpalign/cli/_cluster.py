@@ -51,7 +51,7 @@ from warpalign.cli._series import Reader, reading_options
 @plot_option
 @reading_options
 @alignment_options
-@computing("float64", auto=True)
+@computing("float64", gamma=">= 0, 0 being k-means under DTW", auto=True)
 def cluster(
     x: str,
     clusters: int,

@@ -53,6 +53,9 @@ def one_thread() -> Iterator[None]:
         SoftDTWKNeighborsClassifier(),
         SoftDTWKNeighborsClassifier(weights="distance", normalize=True),
         SoftDTWKNeighborsRegressor(),
+        SoftDTWKNeighborsClassifier(1, gamma=0, bandwidth=2),
+        SoftDTWKNeighborsRegressor(weights="distance", gamma=0, bandwidth=2),
+        SoftDTWKMeans(gamma=0, bandwidth=2),
     ],
     expected_failed_checks=lambda estimator: EXEMPT,
 )
@@ -277,6 +280,94 @@ def test_queries_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for got, whole in zip((model.kneighbors(), model.kneighbors(unequal(X))), expected, strict=True):
         np.testing.assert_array_equal(got[0], whole[0])
         np.testing.assert_array_equal(got[1], whole[1])
+
+
+def traces() -> tuple[Any, Any, Any, Any]:
+    """Training series (20, 92, 1), their classes, and test series, which tslearn ships."""
+    datasets = pytest.importorskip("tslearn.datasets")
+    train, labels, test, test_labels = datasets.CachedDatasets().load_dataset("Trace")
+    return train[::5, ::3], labels[::5], test[::5, ::3], test_labels[::5]
+
+
+@pytest.mark.parametrize("bandwidth", [None, 0, 3, 10])
+def test_one_nearest_neighbour_under_dtw_is_tslearns(bandwidth: int | None) -> None:
+    train, labels, test, _ = traces()
+    from tslearn.neighbors import KNeighborsTimeSeriesClassifier, KNeighborsTimeSeriesRegressor
+
+    params = (
+        {} if bandwidth is None else {"global_constraint": "sakoe_chiba", "sakoe_chiba_radius": bandwidth}
+    )
+    theirs = KNeighborsTimeSeriesClassifier(1, metric="dtw", metric_params=params).fit(train, labels)
+    own = SoftDTWKNeighborsClassifier(1, gamma=0, bandwidth=bandwidth).fit(train, labels)
+    distances, indices = theirs.kneighbors(test)
+    found, places = own.kneighbors(test)
+    np.testing.assert_array_equal(places, indices)
+    np.testing.assert_allclose(np.sqrt(found), distances, rtol=1e-9)
+    np.testing.assert_array_equal(own.predict(test), theirs.predict(test))
+    assert own.gamma_ == 0
+    numbers = np.arange(len(train), dtype=float)
+    regressor = KNeighborsTimeSeriesRegressor(1, metric="dtw", metric_params=params).fit(train, numbers)
+    np.testing.assert_array_equal(
+        SoftDTWKNeighborsRegressor(1, gamma=0, bandwidth=bandwidth).fit(train, numbers).predict(test),
+        regressor.predict(test).ravel(),
+    )
+
+
+def test_digits_as_series_have_tslearns_neighbours_under_dtw() -> None:
+    from sklearn.datasets import load_digits
+
+    neighbors = pytest.importorskip("tslearn.neighbors")
+    X, labels = load_digits(return_X_y=True)
+    X = X.reshape(-1, 8, 8)  # (n, rows, columns)
+    train, test = slice(0, 150), slice(150, 200)
+    theirs = neighbors.KNeighborsTimeSeriesClassifier(1, metric="dtw").fit(X[train], labels[train])
+    own = SoftDTWKNeighborsClassifier(1, gamma=0).fit(X[train], labels[train])
+    np.testing.assert_array_equal(own.predict(X[test]), theirs.predict(X[test]))
+
+
+def test_votes_weigh_by_distances_under_dtw() -> None:
+    X, labels = bumps()
+    Z, _ = bumps(2, seed=1)
+    model = SoftDTWKNeighborsClassifier(3, "distance", gamma=0).fit(X, labels)
+    distances, indices = model.kneighbors(Z)
+    assert (distances >= 0).all()
+    votes = np.zeros((len(Z), 3))
+    np.add.at(votes, (np.arange(len(Z))[:, None], labels[indices]), 1 / distances)
+    np.testing.assert_allclose(model.predict_proba(Z), votes / votes.sum(1, keepdims=True))
+    np.testing.assert_array_equal(model.predict(X), labels)  # equal series have distance 0
+
+
+def test_k_means_under_dtw_has_dba_centers() -> None:
+    X, labels = bumps()
+    model = SoftDTWKMeans(3, gamma=0, bandwidth=12, random_state=0, n_init=3).fit(unequal(X))
+    assert adjusted_rand_score(labels, model.labels_) == 1
+    values = cdist_soft_dtw(unequal(X), model.cluster_centers_, gamma=0, bandwidth=12).numpy()
+    np.testing.assert_array_equal(model.transform(unequal(X)), values)
+    assert model.inertia_ == pytest.approx(values.min(1).sum(), rel=1e-12)
+    members = [series for series, label in zip(unequal(X), model.labels_, strict=True) if label == 0]
+    again = warpalign.soft_dtw_barycenter(
+        members, method="dba", bandwidth=12, init=model.cluster_centers_[0], barycenter_size=30, max_iter=100
+    )
+    assert float(again.losses[-1]) == pytest.approx(values[model.labels_ == 0, 0].sum(), rel=1e-3)
+
+
+def test_bandwidth_is_that_of_metric_params() -> None:
+    X, labels = bumps()
+    for make in (
+        lambda **o: SoftDTWKMeans(3, gamma=0.1, max_iter=2, random_state=0, **o),
+        SoftDTWKNeighborsClassifier,
+    ):
+        direct, params = make(bandwidth=3), make(metric_params={"bandwidth": 3})
+        for model in (direct, params):
+            model.fit(X, labels)
+        np.testing.assert_array_equal(direct.predict(X), params.predict(X))
+        slanted = make(bandwidth=3, metric_params={"band": "slanted", "bandwidth": None}).fit(X, labels)
+        assert slanted.predict(X).shape == (18,)
+        assert clone(direct).bandwidth == 3
+    search = GridSearchCV(SoftDTWKNeighborsClassifier(1, gamma=0), {"bandwidth": [0, 20]}, cv=2).fit(
+        X, labels
+    )
+    assert search.best_params_ == {"bandwidth": 20}
 
 
 @pytest.mark.parametrize("metric", [{"bandwidth": 3}, {"cost": "l1", "step_penalty": 0.2}])

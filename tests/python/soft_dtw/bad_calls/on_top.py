@@ -190,8 +190,17 @@ FINITE: dict[str, Wrong] = {
     "no series": (torch.zeros(0, 5, 2), ValueError, "{X}: expected at least one series, got none"),
 }  # fmt: skip
 
+BANDWIDTH: dict[str, Wrong] = {
+    **OPTIONS,
+    "a bandwidth of float": ({"bandwidth": 0.1}, TypeError, "bandwidth: expected an int or None, got float"),
+    "two bandwidths": ({"bandwidth": 2, "metric_params": {"bandwidth": 3}}, ValueError, "bandwidth: expected None with metric_params={'bandwidth': 3}, got 2"),
+    "a bandwidth with a slope": ({"bandwidth": 2, "metric_params": {"band": "itakura"}}, ValueError, 'bandwidth: expected None with band="itakura", which has max_slope, got 2'),
+    "a band without a bandwidth": ({"metric_params": {"band": "abs"}}, ValueError, 'bandwidth: expected a radius with band="abs", got None'),
+}  # fmt: skip
 KMEANS: dict[str, Wrong] = {
-    **POSITIVE, **METRIC, **not_a_number("tol", ">= 0"),
+    **NOT_NEGATIVE, **METRIC, **BANDWIDTH,
+    "means of another cost": ({"gamma": 0, "metric_params": {"cost": "l1"}}, ValueError, "metric_params: expected cost \"sqeuclidean\" with gamma=0, whose centers are means, got 'l1': write gamma > 0"),
+    **not_a_number("tol", ">= 0"),
     **count("n_clusters", 1, 0), **count("max_iter", 1, 0), **count("n_init", 1, 0), **count("max_iter_barycenter", 0, -1),
     "too many clusters": ({"n_clusters": 4}, ValueError, "n_samples=3 should be >= n_clusters=4."),
     "an unknown init": ({"init": "best"}, ValueError, 'init: expected "k-means++", "random" or an array, got \'best\''),
@@ -200,10 +209,10 @@ KMEANS: dict[str, Wrong] = {
     "a device that torch does not know": ({"device": "tpu"}, ValueError, "device: expected a torch.device, or its name, got 'tpu'"),
 }  # fmt: skip
 NEIGHBORS: dict[str, Wrong] = {
-    **POSITIVE, **count("n_neighbors", 1, 0), **{what: case for what, case in METRIC.items() if "bad" not in what},
+    **NOT_NEGATIVE, **BANDWIDTH, **count("n_neighbors", 1, 0), **{what: case for what, case in METRIC.items() if "bad" not in what},
     "normalize a str": ({"normalize": "no"}, TypeError, "normalize: expected a bool, got str"),
     "unknown weights": ({"weights": "equal"}, ValueError, 'weights: expected "uniform", "distance" or a function, got \'equal\''),
-    "weights of values that can be negative": ({"weights": "distance"}, ValueError, 'weights: expected distances that are not negative for "distance", which normalize=True gives'),
+    "weights of values that can be negative": ({"weights": "distance"}, ValueError, 'weights: expected distances that are not negative for "distance", which normalize=True and gamma=0 give'),
     "a device that torch does not know": ({"device": 3.5}, ValueError, "device: expected a torch.device, or its name, got 3.5"),
 }  # fmt: skip
 
