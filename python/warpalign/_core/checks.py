@@ -310,7 +310,15 @@ def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, ba
     if not lengths.numel() and not is_tensor:
         lengths = lengths.long()  # torch makes an empty list one of floats
     if lengths.dtype not in _LENGTH_DTYPES:
-        raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}")
+        remedy = (
+            f": multiply fractions in [0, 1] by the number of steps, {limit_name} = {table.shape[1]}, and round to integers, "
+            f"({name} * {limit_name}).round().long()"
+            if lengths.is_floating_point()
+            else ""
+        )
+        raise TypeError(
+            f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}{remedy}"
+        )
     if is_tensor and lengths.device != table.device:
         raise ValueError(f"{name}: expected the series' device, {table.device}, got {lengths.device}")
     if lengths.shape != (batch,):

@@ -223,6 +223,52 @@ def test_the_alignment_has_no_gradient_and_the_cost_has() -> None:
     assert gradient.requires_grad and (torch.autograd.grad(gradient[0, 2, 2], x)[0] != 0).any()
 
 
+# Lengths.
+
+
+FORMS_OF_LENGTHS: dict[str, Callable[[list[int]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "int32 array": lambda lengths: np.array(lengths, dtype=np.int32),
+    "list of NumPy's integers": lambda lengths: list(np.array(lengths)),
+    "Series": pandas.Series,
+    "narrow tensor": lambda lengths: torch.tensor(lengths, dtype=torch.uint8),
+}
+
+
+@pytest.mark.parametrize("form", FORMS_OF_LENGTHS)
+def test_lengths_come_in_every_form_a_cpu_has(form: str) -> None:
+    """As getting-started promises, in every function that takes lengths."""
+    make = FORMS_OF_LENGTHS[form]
+    x, y = randn(3, 9, 2, seed=0), randn(3, 7, 2, seed=1)
+    n, m = [9, 4, 1], [3, 7, 5]
+    costs = torch.cdist(x, y).square()
+
+    def metric(**lengths: Any) -> Tensor:
+        total = SoftDTWMetric()
+        total.update(x, y, *lengths.values())
+        return total.compute()
+
+    calls: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
+        (lambda **o: warpalign.soft_dtw(x, y, **o), ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.soft_dtw(x, y, normalize=True, **o), ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.SoftDTW()(x, y, **o), ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.dtw(x, y, **o), ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.dtw_path(x, y, **o).value, ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.soft_dtw_alignment(x, y, **o).alignment, ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.soft_dtw_subsequence(x, y, **o).value, ("query_lengths", "series_lengths")),
+        (lambda **o: warpalign.soft_dtw_cost(costs, **o), ("n_lengths", "m_lengths")),
+        (lambda **o: warpalign.cdist_soft_dtw(x, y, **o), ("x_lengths", "y_lengths")),
+        (lambda **o: warpalign.soft_dtw_barycenter(x, max_iter=1, **o).barycenter, ("lengths",)),
+        (metric, ("preds_lengths", "target_lengths")),
+    ]
+    for call, names in calls:
+        expected = call(**{name: torch.tensor(of) for name, of in zip(names, (n, m), strict=False)})
+        got = call(**{name: make(of) for name, of in zip(names, (n, m), strict=False)})
+        assert torch.equal(got, expected)
+
+
 # Autocast.
 
 

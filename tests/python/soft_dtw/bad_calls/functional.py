@@ -95,13 +95,15 @@ PAIRS: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], 
     "nested without features": (lambda g: (jagged((3,), (4,)), g.y), ValueError, "{x}: expected a nested tensor of series (length, D), got 1 axes"),
 }  # fmt: skip
 
+FRACTIONS = ": multiply fractions in [0, 1] by the number of steps, {limit}, and round to integers, ({name} * {axis}).round().long()"
 LENGTHS: dict[str, Wrong] = {
     "words": (["a", "b", "c"], TypeError, "expected integers (B,), got list of others"),
     "words in an array": (np.array(["a", "b", "c"]), TypeError, "expected integers (B,), got ndarray of others"),
     "an int": (3, TypeError, "expected integers (B,) as a tensor, array or list, got int"),
-    "floats in a list": ([1.0, 2.0, 3.0], TypeError, LENGTH_DTYPES + "torch.float32"),
+    "floats in a list": ([1.0, 2.0, 3.0], TypeError, LENGTH_DTYPES + "torch.float32" + FRACTIONS),
+    "fractions in an array": (np.array([0.5, 1.0, 0.25]), TypeError, LENGTH_DTYPES + "torch.float64" + FRACTIONS),
     "too few in a list": ([1, 2], ValueError, "expected shape (3,), one length per pair, got (2,)"),
-    "floats": (lambda g: g.ints(1, 2, 3).float(), TypeError, LENGTH_DTYPES + "torch.float32"),
+    "floats": (lambda g: g.ints(1, 2, 3).float(), TypeError, LENGTH_DTYPES + "torch.float32" + FRACTIONS),
     "bools": (lambda g: g.ints(1, 1, 1).bool(), TypeError, LENGTH_DTYPES + "torch.bool"),
     "uint64": (lambda g: g.ints(1, 2, 3, dtype=torch.uint64), TypeError, LENGTH_DTYPES + "torch.uint64"),
     "0 axes": (lambda g: g.ints(1)[0], ValueError, "expected shape (3,), one length per pair, got ()"),
@@ -253,7 +255,7 @@ def _series() -> BadCalls:
                     f"{argument} {what}",
                     lambda g, argument=argument, value=value: {argument: made(value, g)},
                     error,
-                    f"{argument}: {message}",
+                    f"{argument}: {message.format(name=argument, limit=limit, axis=limit[0])}",
                 )
             for what, (bad, dtype) in OUT_OF_RANGE.items():
                 lengths = {argument: torch.tensor([1, bad, 2], dtype=dtype)}
@@ -326,6 +328,7 @@ def _own_costs() -> BadCalls:
     for argument, limit in (("n_lengths", "N = 5"), ("m_lengths", "M = 6")):
         for what, (value, error, message) in LENGTHS.items():
             options = lambda g, argument=argument, value=value: {argument: made(value, g)}  # noqa: E731
+            message = message.format(name=argument, limit=limit, axis=limit[0])
             add(f"{argument} {what}", options, error, f"{argument}: {message}")
         for what, (bad, dtype) in OUT_OF_RANGE.items():
             lengths = {argument: torch.tensor([1, bad, 2], dtype=dtype)}
