@@ -57,6 +57,8 @@ def align(
     check_stdin(A=a, B=b)
     x, y = reader.one(a), reader.one(b)
     check_same_features(a, x, b, y)
+    if len(x) == len(y) == 1:
+        reader.say_of_one_step(a, x)
     result: dict[str, Any] = {"n": len(x), "m": len(y), "features": x.shape[1], "gamma": gamma}
     with waiting("aligning"):
         if normalize or (output is None and plot is None):

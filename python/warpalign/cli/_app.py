@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -37,8 +38,11 @@ for command in (align, cdist, barycenter, cluster, transport, bench, info):
 def run(arguments: Sequence[str] | None) -> int:
     """The exit code of a command line."""
     try:
-        # Without standalone mode click raises what it would print in several lines.
-        code = warpalign.main(args=arguments, prog_name="warpalign", standalone_mode=False)
+        with warnings.catch_warnings():
+            # The reader has said so of the file, with the command's remedy.
+            warnings.filterwarnings("ignore", message=".* series of one time step with ")
+            # Without standalone mode click raises what it would print in several lines.
+            code = warpalign.main(args=arguments, prog_name="warpalign", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
         return _say(error.format_message(), WRONG_INPUT)

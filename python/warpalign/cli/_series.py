@@ -13,6 +13,7 @@ import torch
 from warpalign.cli._common import DTYPES, all_of
 from warpalign.cli._progress import waiting
 from warpalign.io import Dataset, Series, _read
+from warpalign.io._series import Layout
 
 SCALES = ("zscore", "minmax")
 
@@ -20,8 +21,7 @@ SCALES = ("zscore", "minmax")
 class Reader(NamedTuple):
     """How the files of one command are read, and into what."""
 
-    header: bool | None
-    transpose: bool
+    layout: Layout
     scale: str | None
     dtype: torch.dtype
     device: torch.device
@@ -32,14 +32,34 @@ class Reader(NamedTuple):
 
     def all(self, source: str) -> tuple[list[torch.Tensor], list[str] | None]:
         """The series (N_i, D) of a file, and their labels if it has them."""
-        return self._taken(source, _read.dataset)
+        found = self._taken(source, _read.dataset)
+        if all(len(series) == 1 for series in found[0]):
+            self.say_of_one_step(source, found[0][0])
+        return found
+
+    def say_of_one_step(self, source: str, series: torch.Tensor) -> None:
+        """A series (1, D), of which nothing can be aligned, may have been meant for one of D steps."""
+        features = series.shape[1]
+        if features > 1 and not self.layout.transpose:
+            click.echo(
+                f"{source}: one time step with {features} features: if these are {features} time steps, add --transpose",
+                err=True,
+            )
 
     def _taken(
-        self, source: str, read: Callable[[str, bool | None, bool], Dataset]
+        self, source: str, read: Callable[[str, Layout], Dataset]
     ) -> tuple[list[torch.Tensor], list[str] | None]:
         with waiting(f"reading {source}"):
-            data = read(source, self.header, self.transpose)
+            data = read(source, self.layout)
         click.echo(f"{source}: {description(data)}", err=True)
+        if data.index is None and self.layout == Layout(self.layout.header) and ".csv" in source:
+            column = data.series[0][:, 0] if read is _read.one else [series[0, 0] for series in data.series]
+            if len(column) > 2 and np.array_equal(column, np.arange(len(column))):
+                click.echo(
+                    f"{source}: the first column counts from 0 to {len(column) - 1}: --index-column passes over an index, "
+                    "--no-index-column says that it is none",
+                    err=True,
+                )
         return [self._tensor(series) for series in data.series], data.labels
 
     def _tensor(self, series: Series) -> torch.Tensor:
@@ -47,12 +67,14 @@ class Reader(NamedTuple):
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """--header, --transpose and --scale; the command gets them as `reader`, with its dtype and device."""
+    """--header, --index-column, --transpose and --scale; the command gets them as `reader`, with its dtype and device."""
 
     @functools.wraps(command)
     def with_reader(**given: Any) -> None:
-        options = {name: given.pop(name) for name in ("header", "transpose", "scale")}
-        reader = Reader(**options, dtype=DTYPES[given.pop("dtype")], device=given.pop("device"))
+        layout = Layout(**{name: given.pop(name) for name in Layout._fields})
+        reader = Reader(
+            layout, given.pop("scale"), dtype=DTYPES[given.pop("dtype")], device=given.pop("device")
+        )
         command(**given, reader=reader)
 
     return all_of(
@@ -61,7 +83,16 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
             default=None,
             help="Whether the first row of a .csv is column names.  [default: guessed]",
         ),
-        click.option("--transpose", is_flag=True, help="The columns of a table are the series."),
+        click.option(
+            "--index-column/--no-index-column",
+            default=None,
+            help="Whether the first column of a .csv is an index, which is passed over.  [default: if it has no name]",
+        ),
+        click.option(
+            "--transpose",
+            is_flag=True,
+            help="The columns of a table are the series; an array of three axes has time last.",
+        ),
         click.option(
             "--scale",
             type=click.Choice(SCALES),
@@ -99,6 +130,8 @@ def description(data: Dataset) -> str:
     if data.labels is not None:
         classes = len(set(data.labels))
         parts.append(f"{classes} label{'s' * (classes > 1)}")
+    if data.index is not None:
+        parts.append(f"first column passed over as an index ({data.index})")
     if data.columns is not None:
         shown = data.columns if len(data.columns) < 5 else [*data.columns[:3], "…", data.columns[-1]]
         parts.append(f"first row taken as column names ({' '.join(shown)})")

@@ -18,7 +18,8 @@ What a file holds:
 A .csv is separated by semicolons, tabs or commas: by the first of these that its first row has. Between semicolons,
 ``1,5`` is 1.5. Its first row is column names if no cell is a number, or if the cells are 0, 1, 2, … as pandas numbers
 columns. (One or two such cells are names only if the row below holds more than integers.) Then a first column without a
-name is an index, as pandas writes it, and is passed over. `header` says it where the guess is wrong.
+name is an index, as pandas writes it, and is passed over. `header` and `index_column` say it where the guess is wrong: pandas
+writes the name of an index that has one, and, without a header, an index that looks like values.
 
 Missing values (NaN, "?", nothing) at a series' end make it shorter, as the archive pads. Elsewhere they are an error, as
 is infinity.
@@ -31,7 +32,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from warpalign.io import _read
-from warpalign.io._series import Dataset, InputError, Series
+from warpalign.io._series import Dataset, InputError, Layout, Series
 from warpalign.io._write import atomic_path, print_table, write_array, write_arrays
 
 __all__ = [
@@ -47,22 +48,38 @@ __all__ = [
 ]
 
 
-def read_dataset(path: str | Path, *, header: bool | None = None, transpose: bool = False) -> Dataset:
+def read_dataset(
+    path: str | Path,
+    *,
+    header: bool | None = None,
+    transpose: bool = False,
+    index_column: bool | None = None,
+) -> Dataset:
     """All series of a file.
 
     Args:
         path: a .npy, .npz, .csv, .ts or .tsv file, ``FILE.npz:NAME``, or ``-`` for stdin. The table above says how it is
             read. ``FILE:INDEX`` is a data set of one series.
         header: whether the first row of a .csv is column names; None: guessed. Other files have none.
-        transpose: the table's columns are the series: a .csv, or an array of two axes.
+        transpose: the table's columns are the series: a .csv, or an array of two axes. Of an array (B, D, N), channels first, the last
+            two axes are exchanged.
+        index_column: whether the first column of a .csv is an index, which is passed over; False: it holds values, with or without
+            a name. None: it is an index if the first row is column names and has none for it.
 
     Raises:
-        InputError: there is no such file, or its contents are not series of numbers with equal numbers of features.
+        InputError: there is no such file, its contents are not series of numbers with equal numbers of features, or index_column is
+            True for what is no .csv or has no other column.
     """
-    return _read.dataset(path, header, transpose)
+    return _read.dataset(path, Layout(header, transpose, index_column))
 
 
-def read_series(source: str | Path, *, header: bool | None = None, transpose: bool = False) -> Series:
+def read_series(
+    source: str | Path,
+    *,
+    header: bool | None = None,
+    transpose: bool = False,
+    index_column: bool | None = None,
+) -> Series:
     """One series (N, D), float64.
 
     Args:
@@ -70,8 +87,9 @@ def read_series(source: str | Path, *, header: bool | None = None, transpose: bo
             is stdin.
         header: as for :func:`read_dataset`.
         transpose: the table has a row per feature and a column per time step. With an index, as for :func:`read_dataset`.
+        index_column: as for :func:`read_dataset`.
 
     Raises:
         InputError: as :func:`read_dataset`, or no series has that key.
     """
-    return _read.one(source, header, transpose).series[0]
+    return _read.one(source, Layout(header, transpose, index_column)).series[0]

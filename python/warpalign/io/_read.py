@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from warpalign.io._arrays import as_dataset, load_npy, load_npz
-from warpalign.io._series import Dataset, InputError, as_series
+from warpalign.io._series import Dataset, InputError, Layout, as_series
 from warpalign.io._text import csv_dataset, csv_series, tsv_dataset
 from warpalign.io._ts import ts_dataset
 
@@ -29,42 +29,42 @@ class _Source(NamedTuple):
     keys: list[str]  # what stands behind colons
 
 
-def dataset(path: str | Path, header: bool | None, transpose: bool) -> Dataset:
+def dataset(path: str | Path, layout: Layout) -> Dataset:
     """All series of a file, of an array of an archive, or of the one series that a key picks."""
-    return _dataset(_opened(path), header, transpose)
+    return _dataset(_opened(path, layout), layout)
 
 
-def one(path: str | Path, header: bool | None, transpose: bool) -> Dataset:
+def one(path: str | Path, layout: Layout) -> Dataset:
     """The one series of a file, or the one that a key picks."""
-    source = _opened(path)
+    source = _opened(path, layout)
     if source.format in _ARRAYS:
         arrays, where, keys = _arrays(source)
         if not keys:
             if len(arrays) > 1:
                 names = ", ".join(arrays)
                 raise InputError(f"{where}: expected one array, or {source.written}:NAME with one of {names}")
-            return Dataset([as_series(next(iter(arrays.values())), where, transpose)], None)
+            return Dataset([as_series(next(iter(arrays.values())), where, layout.transpose)], None)
     elif not source.keys:
         if source.format == ".csv":
-            return csv_series(source.contents, source.name, header, transpose)
+            return csv_series(source.contents, source.name, layout)
         raise InputError(
             f"{source.name}: expected one series, got a data set; {source.written}:INDEX picks one, counted from 0"
         )
-    return _dataset(source, header, transpose)
+    return _dataset(source, layout)
 
 
-def _dataset(source: _Source, header: bool | None, transpose: bool) -> Dataset:
+def _dataset(source: _Source, layout: Layout) -> Dataset:
     where, keys = source.name, source.keys
     if source.format in _ARRAYS:
         arrays, where, keys = _arrays(source)
         if len(arrays) == 1:
-            found = as_dataset(next(iter(arrays.values())), where, transpose)
+            found = as_dataset(next(iter(arrays.values())), where, layout.transpose)
         else:
-            series = [as_series(array, f"{where}:{name}", transpose) for name, array in arrays.items()]
+            series = [as_series(array, f"{where}:{name}", layout.transpose) for name, array in arrays.items()]
             found = Dataset(series, None)
     elif source.format == ".csv":
-        found = csv_dataset(source.contents, where, header, transpose)
-    elif transpose:
+        found = csv_dataset(source.contents, where, layout)
+    elif layout.transpose:
         raise InputError(f"{where}: expected a table to transpose, .csv or .npy, got {source.format}")
     else:
         found = (tsv_dataset if source.format == ".tsv" else ts_dataset)(source.contents, where)
@@ -91,7 +91,7 @@ def _picked(found: Dataset, keys: list[str], where: str) -> Dataset:
     if not key.isdecimal() or int(key) >= len(found.series):
         raise InputError(f"{where}: expected an index from 0 to {len(found.series) - 1}, got {key!r}")
     index = int(key)
-    return Dataset([found.series[index]], found.labels and [found.labels[index]], found.columns)
+    return Dataset([found.series[index]], found.labels and [found.labels[index]], found.columns, found.index)
 
 
 def _arrays(source: _Source) -> tuple[dict[str, NDArray[Any]], str, list[str]]:
@@ -107,7 +107,17 @@ def _arrays(source: _Source) -> tuple[dict[str, NDArray[Any]], str, list[str]]:
     return {name: arrays[name]}, f"{source.name}:{name}", keys
 
 
-def _opened(path: str | Path) -> _Source:
+def _opened(path: str | Path, layout: Layout) -> _Source:
+    source = _found(path)
+    if layout.index_column and source.format != ".csv":
+        raise InputError(
+            f"{source.name}: expected a .csv, as other files have no index column, got {source.format}: leave out --index-column "
+            "(index_column=True)"
+        )
+    return source
+
+
+def _found(path: str | Path) -> _Source:
     written, keys = str(path), list[str]()
     while written != STDIN and _format(written) is None and ":" in written and not Path(written).exists():
         written, _, key = written.rpartition(":")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,16 @@ class Dataset:
     """Class labels as they are written, where the file has them."""
     columns: list[str] | None = None
     """Column names of a .csv file, where its first row was taken for them."""
+    index: str | None = None
+    """Name of the first column of a .csv file, "?" if it has none, where it was passed over as an index."""
+
+
+class Layout(NamedTuple):
+    """What a caller says about a file's table; None: guessed."""
+
+    header: bool | None = None
+    transpose: bool = False
+    index_column: bool | None = None
 
 
 def as_series(array: NDArray[Any], where: str, transpose: bool = False) -> Series:
@@ -40,12 +50,12 @@ def as_series(array: NDArray[Any], where: str, transpose: bool = False) -> Serie
 
 
 def table_of(array: NDArray[Any], where: str, transpose: bool) -> NDArray[Any]:
-    """The array, with its two axes exchanged where that is asked for."""
+    """The array, with its last two axes exchanged where that is asked for."""
     if not transpose:
         return array
-    if array.ndim != 2:
-        raise InputError(f"{where}: expected a table of two axes to transpose, got shape {array.shape}")
-    turned: NDArray[Any] = array.T
+    if array.ndim not in (2, 3):
+        raise InputError(f"{where}: expected two or three axes to transpose, got shape {array.shape}")
+    turned: NDArray[Any] = array.swapaxes(-1, -2)
     return turned
 
 

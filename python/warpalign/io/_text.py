@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from warpalign.io._series import Dataset, InputError, Series, cut
+from warpalign.io._series import Dataset, InputError, Layout, Series, cut
 
 _MISSING = {"", "?", "nan"}
 _QUOTED = re.compile('"[^"]*"')
@@ -29,6 +29,7 @@ class _Table(NamedTuple):
     rows: list[_Row]
     columns: list[str] | None  # their names, where the first row holds them
     decimal_comma: bool
+    index: str | None  # the name of the column that was passed over; None: none was
 
     def values(self, row: _Row) -> list[float]:
         return [
@@ -37,9 +38,9 @@ class _Table(NamedTuple):
         ]
 
 
-def csv_series(contents: bytes, name: str, header: bool | None, transpose: bool) -> Dataset:
+def csv_series(contents: bytes, name: str, layout: Layout) -> Dataset:
     """A row per time step, a column per feature; transposed: the other way round."""
-    table = _csv_table(contents, name, header, transpose)
+    table = _csv_table(contents, name, layout)
     steps: list[list[float]] = []
     for row in table.rows:
         steps.append(table.values(row))
@@ -48,14 +49,14 @@ def csv_series(contents: bytes, name: str, header: bool | None, transpose: bool)
                 f"{row.where}: expected {len(steps[0])} columns, as in the first row, got {len(steps[-1])}"
             )
     values = np.array(steps, dtype=np.float64).reshape(len(steps), -1 if steps else 0)
-    return Dataset([cut(values, name)], None, table.columns)
+    return Dataset([cut(values, name)], None, table.columns, table.index)
 
 
-def csv_dataset(contents: bytes, name: str, header: bool | None, transpose: bool) -> Dataset:
+def csv_dataset(contents: bytes, name: str, layout: Layout) -> Dataset:
     """A row per series of one feature; transposed: a column per series."""
-    table = _csv_table(contents, name, header, transpose)
+    table = _csv_table(contents, name, layout)
     series = [_univariate(table.values(row), row.where) for row in table.rows]
-    return Dataset(series, None, table.columns)
+    return Dataset(series, None, table.columns, table.index)
 
 
 def tsv_dataset(contents: bytes, name: str) -> Dataset:
@@ -113,7 +114,7 @@ def _univariate(values: list[float], where: str) -> Series:
     return cut(np.array(values, dtype=np.float64).reshape(-1, 1), where)
 
 
-def _csv_table(contents: bytes, name: str, header: bool | None, transpose: bool) -> _Table:
+def _csv_table(contents: bytes, name: str, layout: Layout) -> _Table:
     """Every row but empty lines and the column names, without an index."""
     text = decoded(contents, name)
     separator = _separator(text)
@@ -123,23 +124,49 @@ def _csv_table(contents: bytes, name: str, header: bool | None, transpose: bool)
     except csv.Error as error:
         raise InputError(f"{name}: {' '.join(str(error).split())}") from error
     decimal_comma = separator == ";"
-    cells_of = [cells for _, cells in found]
+    header, has_index = layout.header, layout.index_column
     if header is None:
-        header = bool(found) and _is_header(cells_of[0], cells_of[1] if found[1:] else None, decimal_comma)
-    columns, skipped = None, 0
+        cells_of = [cells for _, cells in found[:2]]
+        header = bool(found) and _is_header(
+            cells_of[0], cells_of[1] if cells_of[1:] else None, decimal_comma, bool(has_index)
+        )
+    columns = None
     if header and found:
-        columns = [cell.strip() for cell in cells_of[0]]
-        skipped = int(not columns[0])
+        columns = [cell.strip() for cell in found[0][1]]
+        has_index = not columns[0] if has_index is None else has_index
         found = found[1:]
-    rows = [_Row(f"{name}:{line}", 1 + skipped, cells[skipped:]) for line, cells in found]
-    columns = None if columns is None else columns[skipped:]
-    if transpose:
+    first = int(bool(has_index))
+    rows = [_Row(f"{name}:{line}", 1 + first, cells[first:]) for line, cells in found]
+    if has_index and rows and not rows[0].cells:
+        raise InputError(
+            f"{rows[0].where}: expected values next to the index column, got one column: leave out --index-column (index_column=True)"
+        )
+    if layout.index_column is None and not first:
+        _check_no_index(rows, decimal_comma)
+    index = None if not has_index else (columns or ["?"])[0] or "?"
+    columns = None if columns is None else columns[first:]
+    if layout.transpose:
         turned = zip_longest(*(row.cells for row in rows), fillvalue="")
         rows = [
-            _Row(f"{name}: column {column}", 1, list(cells))
-            for column, cells in enumerate(turned, 1 + skipped)
+            _Row(f"{name}: column {column}", 1, list(cells)) for column, cells in enumerate(turned, 1 + first)
         ]
-    return _Table(rows, columns, decimal_comma)
+    return _Table(rows, columns, decimal_comma, index)
+
+
+def _check_no_index(rows: list[_Row], decimal_comma: bool) -> None:
+    """Refuses a table whose first column alone holds no numbers in any row: dates, or names of the series."""
+
+    def is_number(cell: str) -> bool:
+        return cell.strip().lower() in _MISSING or _value(cell.strip(), decimal_comma) is not None
+
+    if len(rows) > 1 and all(
+        len(row.cells) > 1 and not is_number(row.cells[0]) and all(map(is_number, row.cells[1:]))
+        for row in rows
+    ):
+        raise InputError(
+            f"{rows[0].where}: expected a number in column 1, got {rows[0].cells[0].strip()!r}: if the first column is an index, "
+            "--index-column (index_column=True) passes over it"
+        )
 
 
 def _separator(text: str) -> str:
@@ -149,14 +176,19 @@ def _separator(text: str) -> str:
     return next((separator for separator in ";\t" if separator in unquoted), ",")
 
 
-def _is_header(first: list[str], second: list[str] | None, decimal_comma: bool) -> bool:
-    """Whether a row is column names: words, or pandas' numbers for columns that have none."""
-    cells = [cell.strip() for cell in first]
+def _is_header(
+    first: list[str], second: list[str] | None, decimal_comma: bool, has_index: bool = False
+) -> bool:
+    """Whether a row is column names: words, or pandas' numbers for columns that have none. An index says nothing about it."""
+    cells = [cell.strip() for cell in first[has_index:]]
+    second = second if second is None else second[has_index:]
+    if not cells:
+        return False
     if all(_value(cell, decimal_comma) is None for cell in cells):
         return True
-    has_index = not cells[0]
-    named = cells[has_index:]
+    is_nameless = not cells[0]
+    named = cells[is_nameless:]
     if named != [str(column) for column in range(len(named))] or second is None:
         return False
     # A series may begin with 0, or 0 and 1: of so few cells the row below tells, by a cell that is no integer.
-    return has_index or len(named) > 2 or not all(cell.strip().lstrip("+-").isdecimal() for cell in second)
+    return is_nameless or len(named) > 2 or not all(cell.strip().lstrip("+-").isdecimal() for cell in second)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from matplotlib.axes import Axes
 
@@ -244,3 +245,96 @@ def test_a_terminal_sees_the_pairs_of_cdist(tmp_path: Path) -> None:
 
 def test_series_of_the_library_are_those_of_the_command(numbered: Path) -> None:
     assert np.array_equal(np.stack(io.read_dataset(numbered).series)[..., 0], TABLE)
+
+
+# An index column.
+
+FRAME = pandas.DataFrame(TABLE.round(3), columns=[f"t{i}" for i in range(6)])
+INDEXED: dict[str, tuple[dict[str, Any], str]] = {
+    "named": ({"index_label": "subject"}, "first column passed over as an index (subject), first row taken as"),
+    "nameless": ({}, "first column passed over as an index (?), first row taken as"),
+    "without names": ({"header": False}, "first column passed over as an index (?)\n"),
+    "semicolons": ({"sep": ";", "decimal": ",", "index_label": "subject"}, "first column passed over as an index (subject)"),
+}  # fmt: skip
+
+
+def commands(path: object) -> dict[str, list[object]]:
+    """A call of every command that reads tables."""
+    return {
+        "align": ["align", path, path],
+        "cdist": ["cdist", path],
+        "barycenter": ["barycenter", path, "--max-iter", 1],
+        "cluster": ["cluster", path, "-k", 2, "--max-iter", 1],
+        "transport": ["transport", path, path],
+    }
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_column_is_passed_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    options, said = INDEXED[name]
+    FRAME.to_csv(tmp_path / "plain.csv", index=False)
+    FRAME.to_csv(tmp_path / "indexed.csv", **options)
+    for command, arguments in commands(tmp_path / "indexed.csv").items():
+        code, text, err = run(capsys, *arguments, "--index-column", "--json")
+        assert code == 0 and said in err, err
+        assert text == run(capsys, *commands(tmp_path / "plain.csv")[command], "--json")[1]
+    table = io.read_series(tmp_path / "indexed.csv", index_column=True)
+    np.testing.assert_array_equal(table, FRAME.to_numpy())
+    one = io.read_dataset(f"{tmp_path}/indexed.csv:1", index_column=True)
+    np.testing.assert_array_equal(one.series[0][:, 0], FRAME.to_numpy()[1])
+
+
+def test_dates_and_numbered_columns_beside_an_index(tmp_path: Path) -> None:
+    days = pandas.date_range("2026-01-01", periods=4, name="day")
+    pandas.DataFrame(TABLE.round(3), index=days).to_csv(tmp_path / "days.csv")  # day,0,1,2,3,4,5
+    with pytest.raises(io.InputError, match=r"got 'day': if the first column is an index, --index-column"):
+        io.read_series(tmp_path / "days.csv")
+    for header in (None, True):
+        found = io.read_dataset(tmp_path / "days.csv", header=header, index_column=True)
+        assert found.columns == list("012345") and found.index == "day"
+        np.testing.assert_array_equal(np.stack(found.series)[..., 0], TABLE.round(3))
+    turned = io.read_dataset(tmp_path / "days.csv", transpose=True, index_column=True)
+    np.testing.assert_array_equal(np.stack(turned.series)[..., 0], TABLE.round(3).T)
+
+
+def test_a_first_column_of_values_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "indexed.csv"
+    FRAME.to_csv(path)  # ,t0,...
+    indexed = np.hstack([np.arange(4.0)[:, None], FRAME.to_numpy()])
+    _, text, err = run(capsys, "cdist", path, "--no-index-column", "--json")
+    assert distances(text) == expected(indexed) and err.startswith(f"{path}: 4 series of 7 steps, first row")
+    assert err.count("\n") == 1
+    FRAME.to_csv(path, index_label="subject")
+    _, text, err = run(capsys, "cdist", path, "--json")  # as before, but it is said
+    assert distances(text) == expected(indexed)
+    assert (
+        "the first column counts from 0 to 3: --index-column passes over an index, --no-index-column" in err
+    )
+    _, _, err = run(capsys, "align", path, path, "--json")
+    assert err.count("the first column counts from 0 to 3") == 2
+
+
+# Channels first.
+
+
+def test_channels_first_are_named_with_the_commands_remedy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "first.npy"
+    np.save(path, TABLE[:, None, :])
+    said = f"{path}: one time step with 6 features: if these are 6 time steps, add --transpose\n"
+    for arguments in (
+        ["cdist", path],
+        ["barycenter", path, "--max-iter", 1],
+        ["cluster", path, "-k", 2, "--max-iter", 1],
+    ):
+        code, _, err = run(capsys, *arguments, "--json")
+        assert (code, err) == (0, f"{path}: 4 series of 1 step, 6 features\n{said}")
+    _, _, err = run(capsys, "align", f"{path}:0", f"{path}:1", "--json")
+    assert said.replace(str(path), f"{path}:0") in err
+    code, text, err = run(capsys, "cdist", path, "--transpose", "--json")
+    assert (code, err) == (0, f"{path}: 4 series of 6 steps\n")
+    assert distances(text) == expected(TABLE)
+    np.testing.assert_array_equal(io.read_series(f"{path}:2", transpose=True)[:, 0], TABLE[2])
