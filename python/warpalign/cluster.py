@@ -60,7 +60,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     In every method X is an array or tensor (n, sz, d), a table (n, sz) of univariate series, or a list of series (sz_i, d) or
     (sz_i,), or what else :func:`warpalign.cdist_soft_dtw` takes; NaN at the end of a series is padding, and time steps that a NumPy masked
-    array masks are missing. float32 is computed in float32, all else in float64.
+    array masks are missing. Time comes before features: write X.swapaxes(1, 2) for aeon's and sktime's arrays (n, d, sz). float32 is
+    computed in float32, all else in float64.
 
     Examples:
         >>> import numpy as np

@@ -65,7 +65,9 @@ def cdist_soft_dtw(
             one series); a list of series (N_i, D) or (N_i,) of unequal lengths, an array of such arrays, a
             PackedSequence or a nested tensor. Time steps at a series' end whose
             features are all NaN are padding, as in tslearn; NaN elsewhere is an error. Those that a NumPy masked array masks are
-            missing. float64, float32, float16 or bfloat16; integers in arrays and lists become float64.
+            missing. Time comes before features: write X.swapaxes(1, 2) for aeon's and sktime's arrays (n, D, N). Series of one time
+            step with several features bring a warning, once. A data frame is a table with a row per series. float64, float32,
+            float16 or bfloat16; integers in arrays and lists become float64.
         Y: m series, of the same dtype, device and D. Under torch.autocast the dtypes may differ. None: X itself; then only one
             half is computed, and the result is exactly symmetric.
         gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW. "auto": tslearn's heuristic for the data X, twice
@@ -89,7 +91,8 @@ def cdist_soft_dtw(
         The same bits on any number of devices and processes of one kind.
 
     Raises:
-        TypeError, ValueError: as :func:`warpalign.soft_dtw`; the message names the argument.
+        TypeError, ValueError: as :func:`warpalign.soft_dtw`, and for data frames that hold a time step in each row, or series in
+            cells; the message names the argument, and what to write instead.
         ImportError: progress without tqdm.
         NotImplementedError: as :func:`warpalign.soft_dtw`; on an attempt to differentiate twice.
 
