@@ -30,7 +30,7 @@ def warn_of_one_step(values: Tensor, given: object, name: str) -> None:
 
 def time_comes_first(given: list[Any] | tuple[Any, ...], name: str) -> str:
     """What to write for a list of series whose first axes agree and whose last axes do not."""
-    shapes = [getattr(one, "shape", ()) for one in given]
+    shapes: list[Any] = [getattr(one, "shape", ()) for one in given]
     is_turned = all(len(shape) == 2 and shape[0] == shapes[0][0] for shape in shapes)
     return f": time comes first: write [a.T for a in {name}]" if is_turned else ""
 

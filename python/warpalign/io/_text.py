@@ -29,7 +29,7 @@ class _Table(NamedTuple):
     rows: list[_Row]
     columns: list[str] | None  # their names, where the first row holds them
     decimal_comma: bool
-    index: str | None  # the name of the column that was passed over; None: none was
+    index_name: str | None  # the name of the column that was passed over; None: none was
 
     def values(self, row: _Row) -> list[float]:
         return [
@@ -49,14 +49,14 @@ def csv_series(contents: bytes, name: str, layout: Layout) -> Dataset:
                 f"{row.where}: expected {len(steps[0])} columns, as in the first row, got {len(steps[-1])}"
             )
     values = np.array(steps, dtype=np.float64).reshape(len(steps), -1 if steps else 0)
-    return Dataset([cut(values, name)], None, table.columns, table.index)
+    return Dataset([cut(values, name)], None, table.columns, table.index_name)
 
 
 def csv_dataset(contents: bytes, name: str, layout: Layout) -> Dataset:
     """A row per series of one feature; transposed: a column per series."""
     table = _csv_table(contents, name, layout)
     series = [_univariate(table.values(row), row.where) for row in table.rows]
-    return Dataset(series, None, table.columns, table.index)
+    return Dataset(series, None, table.columns, table.index_name)
 
 
 def tsv_dataset(contents: bytes, name: str) -> Dataset:
