@@ -5,6 +5,9 @@ distances of point i to the S anchors of its set. So every plan is that of a pro
 
 On a GPU coordinates are centred and rounded to binary16, and matrix units make the products. A plan belongs to the rounded
 coordinates. Nothing in a step waits for the GPU.
+
+On a CPU the coordinates of one pair take longer than its exponential, and a step passes over all pairs several times. So a
+step makes the costs once, as a product, in one table that all steps share, up to _SHARED_BYTES. The plan stays one of points.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ _ROWS_AT_ONCE = 80
 _PAIRS_AT_ONCE = 250  # The last estimate takes so many pairs of points at a time.
 _EXTENT_ENTRIES = 1 << 20  # distances that are made at once for a small set's extent
 _STORED_ENTRIES = 1 << 22  # a small table of costs is made once a step, not once an iteration
+_SHARED_BYTES = 1 << 29  # a larger table of costs is not kept on a CPU while its problem is solved
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
 _STEPS_AHEAD = 64  # steps whose random numbers are drawn together
@@ -236,6 +240,8 @@ class Descent:
         self.settings, self.step, self.generator = settings, step, generator
         self.plans: list[Gibbs | Start] = []
         self._last: tuple[Inputs, Settings] | None = None
+        self._shared: Tensor | None = None
+        self._shared_by: Tensor | None = None
         kept = math.ceil(math.log(_LEAST_SHARE) / math.log1p(-step)) if step < 1 else 1
         self._most = min(kept, _MOST_PLANS)
         self._rows_ahead: list[Tensor] = []
@@ -255,7 +261,7 @@ class Descent:
             return
         u, v = self.eccentricities
         problem = self._problem((u, v), 2 * (1 - self.feature_weight), epsilon)
-        self._keep(_solved(*problem, _FIRST_ITERATIONS)[0])
+        self._keep(self._solve(*problem, _FIRST_ITERATIONS)[0])
 
     def advance(self, count: int, epsilon: float) -> Tensor:
         """A step with so many anchors; the linearised cost of its plan."""
@@ -268,7 +274,7 @@ class Descent:
             root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
             points = self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root)
             self._last = self._problem(points, 2 * (1 - self.feature_weight) / count, epsilon)
-            new, linear = _solved(*self._last, self.settings.max_iterations)
+            new, linear = self._solve(*self._last, self.settings.max_iterations)
         self._keep(new)
         return linear
 
@@ -312,7 +318,7 @@ class Descent:
             self._rows_ahead = list(rows.to(self.sides[0].like.device).unbind())
         return self._rows_ahead.pop()
 
-    def finish(self, epsilon: float, iterations: int) -> Gibbs:
+    def finish(self, epsilon: float, iterations: int, after_each: Callable[[], None]) -> Gibbs:
         """The plan of the last anchors, with further iterations, until its sums stand.
 
         Sums are off by no more than what an iteration changes.
@@ -326,13 +332,15 @@ class Descent:
         is_small = math.prod(of.sizes) < _SMALL_PAIRS[point.device.type]
         at_once = _PARTIAL_AT_ONCE if settings.mass > 0 else _SMALL_AT_ONCE if is_small else 1
         for done in range(0, iterations, at_once):
-            plan, _ = _solved(of._replace(f0=point), settings, min(at_once, iterations - done))
+            plan, _ = self._solve(of._replace(f0=point), settings, min(at_once, iterations - done))
             image = plan.of.f0
             assert image is not None
             following = mixing.next(point, image)
+            after_each()
             if not mixing.moved > _STANDS * epsilon:
                 break
             point = image if settings.mass > 0 else following
+        self._shared = self._shared_by = None
         # Where epsilon is small beside the potentials, their rounding alone moves the sums.
         largest = max(float(t.abs().amax()) for t in (plan.of.f0, plan.of.g0) if t is not None)
         self.error = (mixing.moved + torch.finfo(point.dtype).eps * largest) / epsilon
@@ -383,6 +391,27 @@ class Descent:
         """(count, 2) pairs of the mixture."""
         shares = self._shares(count)
         return torch.cat([plan.pairs(number, self.generator, spread=True) for plan, number in shares])
+
+    def _solve(self, of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor]:
+        """_solved(), of points on a CPU by the shared table of their costs."""
+        table = self._table(of)
+        if table is None:
+            return _solved(of, settings, iterations)
+        plan, linear = _solved(of._replace(x=None, y=None, cost=table[None]), settings, iterations)
+        return plan._replace(of=of._replace(f0=plan.of.f0, g0=plan.of.g0)), linear
+
+    def _table(self, of: Inputs) -> Tensor | None:
+        """(N, M): the squared distances of points on a CPU, where they are few enough. The next points overwrite them."""
+        n, m = of.sizes
+        if of.x is None or of.x.is_cuda or n * m * of.x.element_size() > _SHARED_BYTES:
+            return None
+        assert of.y is not None
+        if self._shared is None:
+            self._shared = of.x.new_empty(n, m)
+        if self._shared_by is not of.x:
+            self._shared_by = of.x
+            _squares(of.x[0], of.y[0], out=self._shared)
+        return self._shared
 
     def _keep(self, plan: Gibbs | Start) -> None:
         self.plans = [plan, *self.plans][: self._most]
@@ -436,10 +465,12 @@ def _rounded(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return (u / unit).half().to(u.dtype) * unit, (v / unit).half().to(v.dtype) * unit
 
 
-def _squares(u: Tensor, v: Tensor) -> Tensor:
-    """(N, M): |u_i − v_j|² of centred points, by a product."""
-    table = (u @ v.T).mul_(-2)
-    return table.add_(u.square().sum(1)[:, None]).add_(v.square().sum(1)).clamp_(min=0)
+def _squares(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
+    """(N, M): |u_i − v_j|² of centred points, by one product of points with two more coordinates."""
+    one_u, one_v = u.new_ones(u.shape[0], 1), v.new_ones(v.shape[0], 1)
+    left = torch.cat([-2 * u, u.square().sum(1, keepdim=True), one_u], 1)
+    right = torch.cat([v, one_v, v.square().sum(1, keepdim=True)], 1)
+    return torch.mm(left, right.T, out=out).clamp_(min=0)
 
 
 def _positive(size: Tensor) -> Tensor:

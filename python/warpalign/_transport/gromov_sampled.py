@@ -38,6 +38,7 @@ from warpalign._transport.gromov_geometry import (
     of_sides,
 )
 from warpalign._transport.gromov_patience import Patience
+from warpalign._transport.gromov_progress import steps_shown
 from warpalign._transport.gromov_solver import Schedule
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
@@ -102,10 +103,12 @@ def gromov_wasserstein_sampled(
     min_iter: int = 1,
     seed: int = 0,
     callback: Callback | None = None,
+    progress: bool | None = None,
 ) -> SampledGromovResult:
     """Entropic Gromov-Wasserstein transport with sampled gradients.
 
-    No N × N or M × M table is stored, and an N × M table of costs only up to 2^22 entries or with feature_cost.
+    No N × N or M × M table is stored. A plan has an N × M table of costs only up to 2^22 entries or with feature_cost. On a
+    CPU one table of up to 512 MiB exists besides while the plan is searched.
 
     Each step draws pairs of points (anchors) from the current plan and takes the mean of (Cx[i, k] − Cy[j, l])² over them for
     the cost of (i, j). That is a squared distance of points with n_anchors coordinates, the distances to the anchors. So the
@@ -132,6 +135,9 @@ def gromov_wasserstein_sampled(
         min_iter: steps before that, at least.
         seed: the same seed gives the same result on one device.
         callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
+        progress: True: show a progress bar (needs tqdm), whose last steps are the iterations after the descent. None: on a
+            CPU, beyond 2^22 pairs of points, a bar where stderr is a terminal or a notebook runs, and one warning elsewhere.
+            False: neither.
         all others: a, b, geometry, distances, graphs, k, n_landmarks, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
             sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
             searches paths from the anchors alone.
@@ -144,6 +150,7 @@ def gromov_wasserstein_sampled(
 
     Raises:
         TypeError, ValueError: as :func:`warpalign.transport.gromov_wasserstein`.
+        ImportError: progress=True without tqdm.
 
     Examples:
         >>> x = torch.randn(300, 2)
@@ -196,7 +203,9 @@ def gromov_wasserstein_sampled(
         raise ValueError(f'restarts: expected 1 without init = "multiscale", got {starts}')
     least = check_count(min_iter, "min_iter")
     check_callback(callback)
-    with torch.no_grad(), naming_arguments():
+    sizes, device = (sides[0].size, sides[1].size), sides[0].like.device
+    shown = steps_shown(progress, sizes, device, settings.max_iterations)
+    with torch.no_grad(), naming_arguments(), shown as show:
         descent = Descent(sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator)
         now = max(last, start)
         if is_coarse:
@@ -208,11 +217,12 @@ def gromov_wasserstein_sampled(
             history.append(descent.advance(count, now))
             if callback is not None:
                 callback(len(history), now, history[-1])
+            show("descent", now)
             if now > last:
                 now = max(last, now * settings.epsilon_factor)
             else:
                 stop.add(history[-1])
-        final = descent.finish(last, polish)
+        final = descent.finish(last, polish, lambda: show("last iterations", last))
         estimate, deviation = descent.estimate(final, _LAST_PAIRS)
     f, g = final.of.f0, final.of.g0
     assert f is not None and g is not None

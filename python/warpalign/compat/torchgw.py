@@ -159,6 +159,7 @@ def sampled_gw(
             min_iter=max(min_iter_before_converge, 1),
             seed=seed,
             callback=_printer(verbose_every) if verbose else None,
+            progress=False if verbose else None,
         )
         plan = found.plan
         record = {

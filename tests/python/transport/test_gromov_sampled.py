@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from torch import Tensor
 from tests.python.helpers import assert_tensors_equal
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
-from warpalign._transport import anchor_ops, gromov_anchors, ops
+from warpalign._core import checks
+from warpalign._transport import anchor_ops, gromov_anchors, gromov_progress, ops
 from warpalign._transport.gromov_geometry import _paths_to_landmarks, largest_differences
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
@@ -346,3 +349,87 @@ def test_sums_after_many_last_iterations() -> None:
     balanced = gromov_wasserstein_sampled(x, y, epsilon=2e-3, max_iter=40, polish_iters=2000)
     assert float((balanced.plan.marginal(1) * 60 - 1).abs().max()) <= 1e-3
     assert float((balanced.plan.marginal(0) * 50 - 1).abs().max()) <= 1e-3
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_shared_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs by a product, once a step, and by differences, made anew in each pass."""
+    monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
+    for dtype, share in ((torch.float64, 1e-9), (torch.float32, 2e-3)):
+        x, y = spiral(50, 0).to(dtype), swiss_roll(60, 1).to(dtype)
+        features = tuple(t.to(dtype) for t in OPTIONS[kind].get("features", ()))
+        options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
+        options |= OPTIONS[kind] | ({"features": features} if features else {})
+        monkeypatch.setattr(gromov_anchors, "_SHARED_BYTES", 1 << 20)
+        shared = gromov_wasserstein_sampled(x, y, **options)
+        monkeypatch.setattr(gromov_anchors, "_SHARED_BYTES", 0)
+        made = gromov_wasserstein_sampled(x, y, **options)
+        assert shared.plan._of.cost is None  # The table is not part of the result.
+        difference = float((shared.plan.dense() - made.plan.dense()).abs().sum())
+        assert difference <= share * float(made.plan.mass())
+        torch.testing.assert_close(shared.history, made.history, rtol=share, atol=0)
+
+
+def test_costs_are_made_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All passes of a step, and all last iterations, take them from one table."""
+    monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
+    made: list[Tensor] = []
+    squares = gromov_anchors._squares
+
+    def counted(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
+        assert out is not None and out.shape == (50, 60)
+        made.append(out)
+        return squares(u, v, out)
+
+    monkeypatch.setattr(gromov_anchors, "_squares", counted)
+    result = gromov_wasserstein_sampled(spiral(50, 0), swiss_roll(60, 1), max_iter=7)
+    assert len(made) == 1 + result.iterations  # the start has its own costs
+    assert all(table is made[0] for table in made)
+
+
+def test_progress_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = spiral(50, 0), swiss_roll(60, 1)
+    plain = gromov_wasserstein_sampled(x, y, max_iter=7)
+    assert capsys.readouterr().err == ""
+    shown = gromov_wasserstein_sampled(x, y, max_iter=7, progress=True)
+    bar = capsys.readouterr().err
+    assert "Gromov-Wasserstein" in bar and "last iterations, epsilon" in bar and "step/s" in bar
+    assert torch.equal(shown.plan.f, plain.plan.f)
+
+
+def test_progress_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match=r"progress=True needs tqdm.*pip install 'warpalign\[progress\]'"):
+        gromov_wasserstein_sampled(torch.zeros(2, 1), torch.zeros(2, 1), progress=True)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_long_solve_announces_itself(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a bar where somebody looks, else by one warning; progress=False says that it shall not."""
+    x, y = spiral(50, 0), swiss_roll(60, 1)
+    monkeypatch.setattr(gromov_progress, "LONG_PAIRS", 2999)
+    monkeypatch.setattr(checks, "_warned", set())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+
+    def warned(**options: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gromov_wasserstein_sampled(x, y, max_iter=3, **options)
+        return [str(one.message) for one in caught]
+
+    assert warned(progress=False) == [] and capsys.readouterr().err == ""
+    said = warned()
+    if is_terminal:
+        assert said == [] and "Gromov-Wasserstein" in capsys.readouterr().err
+        return
+    assert said == [
+        "progress: expected True or False in gromov_wasserstein_sampled between 50 and 60 points on a CPU, which takes "
+        "seconds to minutes, got None: progress=True shows a bar, progress=False silences this, and a GPU takes a small "
+        "part of the time"
+    ]
+    assert warned() == []  # once
+    monkeypatch.setattr(gromov_progress, "LONG_PAIRS", 3000)
+    monkeypatch.setattr(checks, "_warned", set())
+    assert warned() == []  # few pairs

@@ -234,6 +234,9 @@ SAMPLED: BadCalls = {
         error=TypeError,
         message="y: expected torch.float32 on DEVICE, as x, got torch.float64 on DEVICE",
     ),
+    "progress as a number": bad_sampled(
+        progress=1, error=TypeError, message="progress: expected a bool, got int"
+    ),
     "epsilon of 0": bad_sampled(epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"),
     "weights of other points": bad_sampled(
         a=zeros(6), message="a: expected shape (5,) or (1, 5), one number per point, got (6,)"
