@@ -61,6 +61,10 @@ struct CpuKernelsOf {
   double (*largest)(const LogitRow<Real>& row);
   // largest[j] = max(largest[j], t[j]).
   void (*raise)(const LogitRow<Real>& row, Real* largest);
+  // The sum of weight[j] e[j], both padded.
+  double (*weighted_sum)(const Real* e, const Real* weight, int m);
+  // The sum of weight[j] e[j] cost[j], where e[j] is not 0. e and weight are padded.
+  double (*weighted_cost)(const Real* e, const Real* weight, const Real* cost, int m);
   // sums[j] += factor e[j].
   void (*accumulate)(const Real* e, Real factor, int m, Real* sums);
   // e[j] becomes the plan's P[j] = factor weight[j] e[j].

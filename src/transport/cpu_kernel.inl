@@ -138,6 +138,41 @@ void raise(const LogitRow<Real>& row, Real* tops) {
             [&](int j, V cost) { store(tops + j, max_or_nan(load(tops + j), logits.at(j, cost))); });
 }
 
+// Two sums side by side, because a multiply-add waits for the one before it.
+template <class Real>
+double weighted_sum(const Real* e, const Real* weight, int m) {
+  using V = typename VectorOf<Real>::Type;
+  constexpr int kStep = kLanes<Real>;
+  double sum = 0;
+  for (int begin = 0; begin < m; begin += kChunk) {
+    const int end = begin + kChunk < m ? begin + kChunk : m;
+    V even{}, odd{};
+    int j = begin;
+    for (; j + 2 * kStep <= end; j += 2 * kStep) {
+      even += load(e + j) * load(weight + j);
+      odd += load(e + j + kStep) * load(weight + j + kStep);
+    }
+    for (; j < end; j += kStep) even += load(e + j) * load(weight + j);
+    sum += sum_of_lanes<Real>(even + odd);
+  }
+  return sum;
+}
+
+template <class Real>
+double weighted_cost(const Real* e, const Real* weight, const Real* cost, int m) {
+  using V = typename VectorOf<Real>::Type;
+  double sum = 0;
+  for (int begin = 0; begin < m; begin += kChunk) {
+    V lanes_sum{};
+    for_costs(cost, begin, begin + kChunk < m ? begin + kChunk : m, [&](int j, V of_pair) {
+      const V p = load(e + j) * load(weight + j);
+      lanes_sum += p == 0 ? V{} : p * of_pair;
+    });
+    sum += sum_of_lanes<Real>(lanes_sum);
+  }
+  return sum;
+}
+
 template <class Real>
 void accumulate(const Real* e, Real factor, int m, Real* sums) {
   for (int j = 0; j < m; j += kLanes<Real>) store(sums + j, load(sums + j) + load(e + j) * factor);
@@ -384,9 +419,10 @@ void gradient_tangent(const PointRow<Real>& row, const PointTangents<Real>& alon
 
 template <class Real>
 constexpr CpuKernelsOf<Real> table() {
-  return {&exponentials<Real>, &largest<Real>,       &raise<Real>,           &accumulate<Real>,
-          &plan<Real>,         &widen<Real>,         &costs<Real>,           &gradient<Real>,
-          &products<Real>,     &cost_tangents<Real>, &gradient_tangent<Real>};
+  return {&exponentials<Real>,    &largest<Real>,    &raise<Real>,    &weighted_sum<Real>,
+          &weighted_cost<Real>,   &accumulate<Real>, &plan<Real>,     &widen<Real>,
+          &costs<Real>,           &gradient<Real>,   &products<Real>, &cost_tangents<Real>,
+          &gradient_tangent<Real>};
 }
 
 }  // namespace

@@ -21,6 +21,12 @@ inline const CpuKernels& selected_kernels() {
 // With so many elements a problem is worth several threads.
 constexpr std::int64_t kElementsWorthThreads = 1 << 16;
 
+// A solve of fewer iterations, or of larger exponentials, keeps none (CpuKept).
+constexpr int kIterationsWorthKeeping = 8;
+constexpr std::int64_t kMostKeptBytes = std::int64_t{1} << 28;
+
+constexpr std::int64_t bytes_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
 // How threads are shared out: over problems, or over the rows of one problem after the other.
 struct Division {
   int problems;  // at once
@@ -28,8 +34,11 @@ struct Division {
 
   Division(const SinkhornProblem& p, const Execution& execution) {
     const int threads_given = execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
-    const bool large = static_cast<std::int64_t>(p.n) * p.m >= kElementsWorthThreads;
-    const bool inside = large && p.batch < 4 * threads_given;
+    const std::int64_t elements = static_cast<std::int64_t>(p.n) * p.m;
+    const bool large = elements >= kElementsWorthThreads;
+    // What problems keep at once stays below kMostKeptBytes.
+    const bool heavy = elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
+    const bool inside = large && (p.batch < 4 * threads_given || heavy);
     problems = inside ? 1 : std::clamp(p.batch, 1, threads_given);
     threads = inside ? std::min(threads_given, kMostBlocks) : 1;
   }
@@ -55,8 +64,11 @@ struct CpuProblem {
   CpuSolver<Real> solver;
   double* block_results;
 
-  CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it)
+  // keeps: whether the solver may keep exponentials. What it does depends on the problem's true size, and
+  // neither on its padding nor on threads, so that its bits do not either.
+  CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it, bool keeps = false)
       : p(problem), threads(threads_of_it) {
+    if (keeps && p.max_iterations >= kIterationsWorthKeeping) lay_out_kept(arena);
     lay_out(arena, p.n, solver.rows);
     lay_out(arena, p.m, solver.columns);
     const int longest = padded(std::max(p.n, p.m));
@@ -92,8 +104,12 @@ struct CpuProblem {
     solver.epsilon = std::max(epsilon(b), p.epsilon_start);
     solver.lambda = 0;
     solver.certified = false;
+    solver.plan_sums = {};
     bind(solver.rows, p.a, p.x, p.n, p.f0, b);
     bind(solver.columns, p.b, p.y, p.m, p.g0, b);
+    solver.all_weigh = weighs(solver.rows) && weighs(solver.columns);
+    solver.kept =
+        bytes_kept(solver.rows.count, solver.columns.count) <= kMostKeptBytes ? kept_ : CpuKept<Real>{};
   }
 
   [[nodiscard]] double epsilon(int b) const {
@@ -108,6 +124,23 @@ struct CpuProblem {
 
  private:
   static constexpr int kBlockResults = 8;  // numbers of one block
+
+  static bool weighs(const Side& side) {
+    return std::find(side.reference, side.reference + side.count, Real(0)) == side.reference + side.count;
+  }
+
+  static std::int64_t bytes_kept(int n, int m) {
+    return static_cast<std::int64_t>(sizeof(Real)) * n * padded(m);
+  }
+  void lay_out_kept(Arena& arena) {
+    // True lengths may be small where the padded ones are not.
+    const std::int64_t bytes = std::min(bytes_kept(p.n, p.m), kMostKeptBytes);
+    if (bytes < bytes_kept(p.n, p.m) && !p.a.lengths && !p.b.lengths) return;
+    kept_.e = arena.take<Real>(static_cast<std::size_t>(bytes) / sizeof(Real));
+    kept_.factors = arena.take<Real>(padded(p.m));
+    kept_.rows_at = arena.take<double>(padded(p.n));
+    kept_.columns_at = arena.take<double>(padded(p.m));
+  }
 
   void lay_out(Arena& arena, int length, Side& side) {
     const std::size_t count = padded(length);
@@ -160,6 +193,8 @@ struct CpuProblem {
       std::fill(side.points + d * stride + side.count, side.points + (d + 1) * stride, Real(0));
     }
   }
+
+  CpuKept<Real> kept_;
 };
 
 // Job<Real>(arena, call, threads) lays out its memory and writes nothing; run(b, team) then does problem b.

@@ -21,12 +21,13 @@ template <class Real>
 class Solve {
  public:
   Solve(Arena& arena, const SolveCall& call, int threads)
-      : p_(call.p), out_(call.out), problem_(arena, call.p, threads), s_(problem_.solver) {}
+      : p_(call.p), out_(call.out), problem_(arena, call.p, threads, true), s_(problem_.solver) {}
 
   void run(int b, const BlockTeam& team) {
     b_ = b;
     problem_.bind(b, team);
     const double epsilon = problem_.epsilon(b);
+    s_.plan_sums.wanted = wants_no_more() && !(p_.mass > 0);
     const int iterations =
         p_.updates == SinkhornUpdates::kSymmetric ? run_symmetric(epsilon) : run_alternating(epsilon);
     write(iterations);
@@ -75,7 +76,8 @@ class Solve {
       if (output) std::fill_n(output, size, Real(0));
     }
     CpuEvaluation<Real> evaluation(s_, problem_.block_results);
-    PlanTotals totals = evaluation.run(grad_x, grad_cost, m);
+    PlanTotals totals = s_.plan_sums.known ? PlanTotals{s_.plan_sums.linear, s_.plan_sums.mass, 0}
+                                           : evaluation.run(grad_x, grad_cost, m);
     double value = evaluation.value(totals);
     if (s_.is_nan()) value = totals.linear = totals.kl = std::numeric_limits<double>::quiet_NaN();
     set(out_.value, value);
@@ -96,6 +98,12 @@ class Solve {
       problem_.exchange_sides();
     }
     if (s_.is_nan()) write_nan();
+  }
+
+  // Whether potentials, the value and <C, P> are all that is wanted.
+  [[nodiscard]] bool wants_no_more() const {
+    return !out_.grad_x && !out_.grad_y && !out_.grad_cost && !out_.grad_a && !out_.grad_b &&
+           !out_.grad_epsilon && !out_.error;
   }
 
   // One NaN among the costs has not come to every output of a solve that it ended early.

@@ -8,64 +8,29 @@
 // A step is one sweep: a row's exponentials are summed, its potential follows, and its share of the column
 // sums is added while the exponentials are in cache. That is one exponential per element. The exponentials
 // stay within range while no potential moves by more than kCertified bits, and moves never grow from one step
-// to the next, because soft-min is non-expansive. Steps before that, and after a change of epsilon, find each
-// row's and column's largest logit first.
+// to the next, because soft-min is non-expansive. Then they may also stay where they are for the next passes
+// (CpuKept), which have two multiply-adds per element.
+//
+// Steps before that, and after a change of epsilon, find each row's largest logit while its costs are in
+// cache. Where that leaves a column's sum out of range, they find the largest logits of rows and columns in
+// passes of their own.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
-#include "transport/cpu_kernel.h"
 #include "transport/cpu_parallel.h"
-#include "transport/update.h"
+#include "transport/cpu_side.h"
 
 namespace warpalign::detail::transport {
 
-constexpr double kCertified = 60;      // bits
-constexpr int kRowsOfPartialSum = 64;  // rows that are summed in Real before they are added in float64
-
-constexpr int padded(int count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
-
-// One of the two sets, rows or columns. Arrays have padded(count) elements; Real ones are 0 behind count.
-template <class Real>
-struct CpuSide {
-  int count = 0;              // true length
-  double* w = nullptr;        // the potential, in bits; inf where every cost forbids the point
-  double* old = nullptr;      // the potential before the step
-  double* free = nullptr;     // of the last pass
-  double* spare = nullptr;    // of columns, symmetric updates
-  double* weight = nullptr;   // a or b
-  double* target = nullptr;   // log2(weight / reference weight)
-  Real* reference = nullptr;  // the weights of R
-  Real* hi = nullptr;         // the potential as a pair
-  Real* lo = nullptr;
-  Real* points = nullptr;   // (dim, padded): the points side by side; null: costs are given
-  Real* lengths = nullptr;  // of the cosine: the points' lengths, by which they have been divided
-  Marginal marginal;
-};
-
-// The costs of a problem: rows of a matrix, or made from points.
-template <class Real>
-struct CpuCosts {
-  const Real* matrix = nullptr;           // null: half, or from points
-  const std::uint16_t* halves = nullptr;  // the matrix as numbers of binary16
-  std::int64_t row_stride = 0;
-  std::int64_t column_stride = 0;
-  CostKind kind = CostKind::kSquaredEuclidean;
-  int dim = 0;
-};
-
-// The scratch memory of one worker.
-template <class Real>
-struct CpuScratch {
-  Real* cost;        // padded
-  Real* e;           // padded
-  Real* point;       // (dim)
-  double* gradient;  // (dim)
-};
+constexpr double kCertified = 60;     // bits
+constexpr double kRoom = 16;          // A row whose range is found on the way may grow by this factor.
+constexpr double kLargestRatio = 40;  // bits by which its new potential may exceed the one of its range
 
 template <class Real>
 struct CpuSolver {
@@ -76,6 +41,7 @@ struct CpuSolver {
   Side rows;
   Side columns;
   CpuCosts<Real> costs;
+  CpuKept<Real> kept;
   const CpuKernelsOf<Real>* kernels = nullptr;
   const BlockTeam* team = nullptr;
   Scratch* scratch = nullptr;      // one per worker
@@ -88,7 +54,16 @@ struct CpuSolver {
   double moved_rows = 0;  // the largest move of the last step, in bits
   double moved_columns = 0;
   double moved_lambda = 0;  // by the last pass
+  double gap = 0;           // how far a followed sum is from its weight, at most
   bool certified = false;
+  bool all_weigh = true;  // no weight of the reference is 0
+  // Of the plan that finish() leaves: <C, P> and its mass, if they are wanted and the last pass made them.
+  struct PlanSums {
+    double linear = 0;
+    double mass = 0;
+    bool wanted = false;  // not of partial transport, whose plan changes after the last pass
+    bool known = false;
+  } plan_sums{};
 
   // What a solve does, in this order: start(), any number of step(), finish().
   void start() {
@@ -99,21 +74,28 @@ struct CpuSolver {
   }
   // Rows, then columns.
   void step() {
+    remember(rows);
+    remember(columns);
     if (certified) {
-      remember(rows);
-      remember(columns);
-      pass(true);
+      certified_pass(true);
+      update(columns, moved_columns);
+    } else if (pass(true, Exponentials::kRanged)) {
       update(columns, moved_columns);
     } else {
-      finish();
+      finish_in_two_passes();
       start();
     }
     certify();
   }
   void finish() {
     remember(rows);
-    find_range_of_rows();
-    pass(false);
+    if (certified && !plan_sums.wanted) {
+      certified_pass(false);
+    } else if (!pass(false, Exponentials::kRanged)) {
+      return finish_in_two_passes();
+    } else {
+      join_plan_sums();
+    }
     update(rows, moved_rows);
   }
 
@@ -122,7 +104,7 @@ struct CpuSolver {
     remember(rows);
     remember(columns);
     if (certified) {
-      pass(false);
+      certified_pass(false);
     } else {
       find_range_of_columns();
       pass(false);
@@ -154,7 +136,7 @@ struct CpuSolver {
     for (int j = 0; j < columns.count; ++j) columns.w[j] *= ratio;
     lambda *= ratio;
     epsilon = to;
-    certified = false;
+    certified = kept.valid = false;
   }
 
   // How far a further step would move a potential, about, in bits.
@@ -200,14 +182,21 @@ struct CpuSolver {
     }
   }
 
-  // Potentials as pairs whose hi parts lie on one grid, so coarse that the sum of two is exact.
-  void split_potentials() {
+  // Potentials as pairs whose hi parts lie on one grid, so coarse that the sum of two is exact; also of two
+  // that are `room` times as large. Returns the grid and the largest such number.
+  struct Grid {
+    double unit;
+    double most;
+  };
+  Grid split_potentials(double room = 1) {
     double largest = 1;
     for (int i = 0; i < rows.count; ++i) largest = std::max(largest, finite(std::abs(rows.w[i] + lambda)));
     for (int j = 0; j < columns.count; ++j) largest = std::max(largest, finite(std::abs(columns.w[j])));
-    const double grid = std::exp2(std::ceil(std::log2(largest)) + 1 - std::numeric_limits<Real>::digits);
-    for (int i = 0; i < rows.count; ++i) split(rows.w[i] + lambda, grid, rows.hi[i], rows.lo[i]);
-    for (int j = 0; j < columns.count; ++j) split(columns.w[j], grid, columns.hi[j], columns.lo[j]);
+    const double most = std::exp2(std::ceil(std::log2(room * largest)));
+    const double unit = 2 * most * std::exp2(-std::numeric_limits<Real>::digits);
+    for (int i = 0; i < rows.count; ++i) split_potential(rows.w[i] + lambda, unit, rows.hi[i], rows.lo[i]);
+    for (int j = 0; j < columns.count; ++j) split_potential(columns.w[j], unit, columns.hi[j], columns.lo[j]);
+    return {unit, most};
   }
 
   void begin_sums(int block) const {
@@ -234,12 +223,6 @@ struct CpuSolver {
 
  private:
   static double finite(double v) { return std::isfinite(v) ? v : 0.0; }
-  static void split(double v, double grid, Real& hi, Real& lo) {
-    if (v == kInf) v = 0;  // all of its costs are inf
-    hi = static_cast<Real>(std::isfinite(v) ? std::round(v / grid) * grid : v);
-    lo = std::isfinite(v) ? static_cast<Real>(v - static_cast<double>(hi)) : Real(0);
-  }
-
   [[nodiscard]] Real* sums_of(int block) const {
     return block_sums + static_cast<std::ptrdiff_t>(block) * padded(columns.count);
   }
@@ -301,31 +284,120 @@ struct CpuSolver {
     }
   }
 
-  // `free` of both sides, by one exponential per element. With updates_rows columns see the new rows.
-  void pass(bool updates_rows) {
-    split_potentials();
+  void finish_in_two_passes() {
+    find_range_of_rows();
+    pass(false);
+    update(rows, moved_rows);
+  }
+
+  // How a pass gets its exponentials: made of the costs, in the potentials' range or, row by row, in the one
+  // that is found on the way; made and kept; or kept by an earlier pass.
+  enum class Exponentials { kMade, kRanged, kStored, kKept };
+
+  // The exponentials of a row, of columns with the reference of their sum, at the row's potential `at`.
+  struct Row {
+    const Real* e;
+    double at;
+    double sum;
+    const Real* cost = nullptr;  // of kRanged
+  };
+
+  // `free` of both sides, by one exponential per element. With updates_rows columns see the new rows. false:
+  // something is out of range, which kRanged alone can be, and only `free` has changed.
+  bool pass(bool updates_rows, Exponentials from = Exponentials::kMade) {
+    const bool ranged = from == Exponentials::kRanged;
+    if (ranged && !all_weigh) return false;
+    Grid grid{};
+    if (from == Exponentials::kKept) {
+      kept.find_factors(columns);
+    } else {
+      grid = split_potentials(ranged ? kRoom : 1);
+    }
+    if (from == Exponentials::kStored) kept.remember(rows, columns, lambda);
+    std::atomic<bool> in_range = true;
     for_blocks([&](int block, const Scratch& own) {
       begin_sums(block);
       for_rows(block, [&](int i) {
-        const double sum = kernels->exponentials(row_at(i, own), columns.reference, own.e);
-        rows.free[i] = free_of(rows, i, std::log2(sum));
-        const double next = updates_rows ? next_of(rows, i) : rows.w[i];
-        const double ratio = std::isinf(next) || std::isinf(rows.w[i]) ? 1.0 : std::exp2(next - rows.w[i]);
-        add_to_sums(block, i, own.e, static_cast<double>(rows.reference[i]) * ratio);
+        const Row row = ranged ? ranged_row(i, own, grid) : exponentials_of(i, own, from);
+        rows.free[i] = free_of(rows, i, row.at, std::log2(row.sum));
+        const double next = ranged || updates_rows ? next_of(rows, i) : rows.w[i];
+        const bool none = std::isinf(next) || std::isinf(row.at);
+        if (ranged && !none && !(next - row.at <= kLargestRatio)) in_range = false;
+        const double ratio = none ? 1.0 : std::exp2(next - row.at);
+        if (ranged && !updates_rows) return add_to_plan_sums(block, i, row, ratio);
+        add_to_sums(block, i, row.e, static_cast<double>(rows.reference[i]) * ratio);
       });
       flush_sums(block);
     });
+    if (ranged && !updates_rows) return in_range;
+    if (ranged && !(in_range && columns_in_range())) return false;
     const double before = lambda;
     if (updates_rows) update(rows, moved_rows);
     for (int j = 0; j < columns.count; ++j) {
-      columns.free[j] = free_of(columns, j, std::log2(joined_sum(j)) + (lambda - before));
+      const double at = from == Exponentials::kKept ? kept.columns_at[j] : columns.w[j];
+      columns.free[j] = free_of(columns, j, at, std::log2(joined_sum(j)) + (lambda - before));
     }
+    return true;
   }
-  // Nothing but forbidden pairs: inf. A weight of 0 that is its own reference (kCounting): -inf.
-  static double free_of(const Side& side, int i, double log2_sum) {
+
+  Row exponentials_of(int i, const Scratch& own, Exponentials from) const {
+    Real* const e = from == Exponentials::kMade ? own.e : kept.row(i, columns.count);
+    if (from != Exponentials::kKept) {
+      return {e, rows.w[i], kernels->exponentials(row_at(i, own), columns.reference, e)};
+    }
+    return {e, kept.rows_at[i] - lambda, kernels->weighted_sum(e, kept.factors, columns.count)};
+  }
+
+  // The last pass has no columns' sums. Those of its plan lie in their place.
+  void add_to_plan_sums(int block, int i, const Row& row, double ratio) const {
+    if (!plan_sums.wanted) return;
+    const double factor = static_cast<double>(rows.reference[i]) * ratio;
+    totals_of(block)[0] += factor * kernels->weighted_cost(row.e, columns.reference, row.cost, columns.count);
+    totals_of(block)[1] += factor * row.sum;
+  }
+  void join_plan_sums() {
+    plan_sums.linear = cost_scale * joined_sum(0);
+    plan_sums.mass = joined_sum(1);
+    plan_sums.known = plan_sums.wanted;
+  }
+
+  // With a potential at which the largest logit is about 0. One beyond the grid becomes NaN.
+  Row ranged_row(int i, const Scratch& own, const Grid& grid) const {
+    LogitRow<Real> row = row_at(i, own);
+    row.w_hi = row.w_lo = 0;
+    const double unit = std::max(grid.unit, 1.0);
+    double at = -std::ceil(kernels->largest(row) / unit) * unit;
+    if (!(std::abs(at) <= grid.most) && at != kInf) at = std::numeric_limits<double>::quiet_NaN();
+    row.w_hi = at == kInf ? Real(0) : static_cast<Real>(at);
+    return {own.e, at - lambda, kernels->exponentials(row, columns.reference, own.e), row.cost};
+  }
+
+  [[nodiscard]] bool columns_in_range() const {
+    for (int j = 0; j < columns.count; ++j) {
+      if (!(std::abs(std::log2(joined_sum(j))) <= kCertified)) return false;
+    }
+    return true;
+  }
+
+  // A pass of which certify() said that exponentials are in range. Those that are kept have lost what was
+  // below the smallest number, 2^-126. It would now count for 2^(-126 + change + move), in sums of at least
+  // 2^-gap or 2^-move. With moves of at most kCertified / 4 bits, digits are lost from the 50th on.
+  void certified_pass(bool updates_rows) {
+    const double moves = moved();
+    if (kept.valid && kept.change(rows, columns, lambda) + moves + gap <= kCertified) {
+      pass(updates_rows, Exponentials::kKept);
+      return;
+    }
+    kept.valid = kept.e && 4 * moves <= kCertified;
+    pass(updates_rows, kept.valid ? Exponentials::kStored : Exponentials::kMade);
+  }
+
+  // Nothing but forbidden pairs: inf. A weight of 0 that is its own reference (kCounting): -inf. The sum is
+  // the one at the potential `at`.
+  static double free_of(const Side& side, int i, double at, double log2_sum) {
     if (side.target[i] == -kInf) return -kInf;
-    if (side.w[i] == kInf || log2_sum == -kInf) return kInf;
-    return side.w[i] + side.target[i] - log2_sum;
+    if (at == kInf || log2_sum == -kInf) return kInf;
+    return at + side.target[i] - log2_sum;
   }
 
   [[nodiscard]] double next_of(const Side& side, int i) const {
@@ -336,7 +408,7 @@ struct CpuSolver {
     moved = 0;
     for (int i = 0; i < side.count; ++i) {
       const double next = next_of(side, i);
-      note(next, side.old[i], moved);
+      note_move(next, side.old[i], moved);
       side.w[i] = next;
     }
     move_mass(side);
@@ -345,14 +417,9 @@ struct CpuSolver {
     moved = 0;
     for (int i = 0; i < side.count; ++i) {
       const double next = next_of(side, i);
-      note(next, side.old[i], moved);
+      note_move(next, side.old[i], moved);
       side.w[i] = std::isfinite(next) ? (side.old[i] + next) / 2 : next;
     }
-  }
-  static void note(double next, double old, double& moved) {
-    if (next == old || std::isnan(moved)) return;  // also where both are infinite
-    const double distance = std::abs(next - old);
-    moved = distance > moved || std::isnan(distance) ? distance : moved;
   }
 
   // Of partial transport: lambda makes the plan's mass right. A side's `free` has the sums that it takes, in
@@ -376,8 +443,8 @@ struct CpuSolver {
   // Sums of the next pass lie within 2^kCertified of the weights: no potential moves far, and none of a
   // relaxed side is far from the one at which its sum would be the weight.
   void certify() {
-    certified = moved_rows <= kCertified && moved_columns <= kCertified && gap_of(rows) <= kCertified &&
-                gap_of(columns) <= kCertified;
+    gap = std::max(gap_of(rows), gap_of(columns));
+    certified = moved_rows <= kCertified && moved_columns <= kCertified && gap <= kCertified;
   }
   static double gap_of(const Side& side) {
     double gap = 0;

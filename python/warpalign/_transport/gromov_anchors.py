@@ -466,11 +466,11 @@ def _rounded(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squares(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
-    """(N, M): |u_i − v_j|² of centred points, by one product of points with two more coordinates."""
+    """(N, M): |u_i − v_j|² of centred points up to rounding, by one product of points with two more coordinates."""
     one_u, one_v = u.new_ones(u.shape[0], 1), v.new_ones(v.shape[0], 1)
     left = torch.cat([-2 * u, u.square().sum(1, keepdim=True), one_u], 1)
     right = torch.cat([v, one_v, v.square().sum(1, keepdim=True)], 1)
-    return torch.mm(left, right.T, out=out).clamp_(min=0)
+    return torch.mm(left, right.T, out=out)
 
 
 def _positive(size: Tensor) -> Tensor:

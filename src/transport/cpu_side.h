@@ -1,0 +1,107 @@
+// What a problem of the batch consists of on a CPU: its sides, its costs, its memory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "transport/cpu_kernel.h"
+#include "transport/update.h"
+
+namespace warpalign::detail::transport {
+
+constexpr int kRowsOfPartialSum = 64;  // rows that are summed in Real before they are added in float64
+
+constexpr int padded(int count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
+
+// One of the two sets, rows or columns. Arrays have padded(count) elements; Real ones are 0 behind count.
+template <class Real>
+struct CpuSide {
+  int count = 0;              // true length
+  double* w = nullptr;        // the potential, in bits; inf where every cost forbids the point
+  double* old = nullptr;      // the potential before the step
+  double* free = nullptr;     // of the last pass
+  double* spare = nullptr;    // of columns, symmetric updates
+  double* weight = nullptr;   // a or b
+  double* target = nullptr;   // log2(weight / reference weight)
+  Real* reference = nullptr;  // the weights of R
+  Real* hi = nullptr;         // the potential as a pair
+  Real* lo = nullptr;
+  Real* points = nullptr;   // (dim, padded): the points side by side; null: costs are given
+  Real* lengths = nullptr;  // of the cosine: the points' lengths, by which they have been divided
+  Marginal marginal;
+};
+
+// The costs of a problem: rows of a matrix, or made from points.
+template <class Real>
+struct CpuCosts {
+  const Real* matrix = nullptr;           // null: half, or from points
+  const std::uint16_t* halves = nullptr;  // the matrix as numbers of binary16
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+  CostKind kind = CostKind::kSquaredEuclidean;
+  int dim = 0;
+};
+
+// The scratch memory of one worker.
+template <class Real>
+struct CpuScratch {
+  Real* cost;        // padded
+  Real* e;           // padded
+  Real* point;       // (dim)
+  double* gradient;  // (dim)
+};
+
+// The largest distance between potentials and old ones; NaN if there is one.
+inline void note_move(double next, double old, double& moved) {
+  if (next == old || std::isnan(moved)) return;  // also where both are infinite
+  const double distance = std::abs(next - old);
+  moved = distance > moved || std::isnan(distance) ? distance : moved;
+}
+
+// A potential as a pair whose hi part lies on a grid.
+template <class Real>
+void split_potential(double v, double grid, Real& hi, Real& lo) {
+  if (v == std::numeric_limits<double>::infinity()) v = 0;  // all of its costs are inf
+  hi = static_cast<Real>(std::isfinite(v) ? std::round(v / grid) * grid : v);
+  lo = std::isfinite(v) ? static_cast<Real>(v - static_cast<double>(hi)) : Real(0);
+}
+
+// Exponentials that outlive their pass (absorbed potentials: Schmitzer, "Stabilized sparse scaling algorithms
+// for entropy regularized transport problems", SIAM J. Sci. Comput. 2019): e[i, j] = 2^t[i, j] at the
+// potentials below. While potentials stay near those, a pass multiplies rows and columns by what has changed.
+template <class Real>
+struct CpuKept {
+  Real* e = nullptr;          // (rows, padded columns); null: none are kept
+  Real* factors = nullptr;    // (padded columns): the columns' change, times the reference
+  double* rows_at = nullptr;  // with lambda
+  double* columns_at = nullptr;
+  bool valid = false;
+
+  [[nodiscard]] Real* row(int i, int column_count) const {
+    return e + static_cast<std::ptrdiff_t>(i) * padded(column_count);
+  }
+  // They are about to be made at these potentials.
+  void remember(const CpuSide<Real>& rows, const CpuSide<Real>& columns, double lambda) const {
+    for (int i = 0; i < rows.count; ++i) rows_at[i] = rows.w[i] + lambda;
+    std::copy_n(columns.w, columns.count, columns_at);
+  }
+  // How many bits a logit has moved since, at most.
+  [[nodiscard]] double change(const CpuSide<Real>& rows, const CpuSide<Real>& columns, double lambda) const {
+    double of_rows = 0, of_columns = 0;
+    for (int i = 0; i < rows.count; ++i) note_move(rows.w[i] + lambda, rows_at[i], of_rows);
+    for (int j = 0; j < columns.count; ++j) note_move(columns.w[j], columns_at[j], of_columns);
+    return of_rows + of_columns;
+  }
+  void find_factors(const CpuSide<Real>& columns) const {
+    std::fill_n(factors, padded(columns.count), Real(0));
+    for (int j = 0; j < columns.count; ++j) {
+      const double change = columns.w[j] == columns_at[j] ? 0.0 : columns.w[j] - columns_at[j];
+      factors[j] = static_cast<Real>(static_cast<double>(columns.reference[j]) * std::exp2(change));
+    }
+  }
+};
+
+}  // namespace warpalign::detail::transport
