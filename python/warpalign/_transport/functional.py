@@ -76,8 +76,8 @@ def sinkhorn(
     rho KL(sums | weights) (unbalanced), or not at all (semi-relaxed, rho = 0). With ``mass`` row and column sums are at
     most the weights, and that much is moved (partial). P is R exp((f + g − C) / epsilon).
 
-    Costs between points are made as they are needed. No N × M table exists, unless the costs are given or the caller's
-    function makes them.
+    Costs between points are made as they are needed. On a GPU no N × M table exists, unless the costs are given or the
+    caller's function makes them. A CPU keeps exponentials between iterations, in at most 256 MiB; beyond, it makes them again.
 
     Sources: Cuturi, "Sinkhorn distances", NIPS 2013; Chizat et al., "Scaling algorithms for unbalanced optimal transport
     problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).

@@ -1,7 +1,7 @@
 """Drop-in for geomloss: SamplesLoss("sinkhorn").
 
 Values are those of geomloss' own list of epsilons, with one symmetric update at each: converged no further than geomloss'.
-:func:`warpalign.transport.sinkhorn_divergence` converges. No N × M table is made, and KeOps is not needed. Every backend computes
+:func:`warpalign.transport.sinkhorn_divergence` converges. No N × M table of costs is made, and KeOps is not needed. Every backend computes
 the same here; "multiscale" does not cut kernels off, and cluster labels are not used. A distance (p = 1) of equal points is 0,
 where geomloss takes 1e-4. Gradients with ``reach`` are those of the value, (rho + epsilon) / (rho + epsilon / 2) times geomloss',
 whose factor of the backward pass is never called. "energy", "gaussian", "laplacian" and "hausdorff" are no transport, and are not here.

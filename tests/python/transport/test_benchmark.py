@@ -6,7 +6,7 @@ from multiprocessing import Pipe
 import pytest
 import torch
 
-from benchmarks.transport import cpu_peers, gromov_cpu, sanitize
+from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, sanitize
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
 from benchmarks.transport.suite import SUITE
@@ -36,6 +36,13 @@ def test_measures_a_sampled_solve() -> None:
     row = here.recv()
     assert row["seconds"] > 0 and row["mib"] >= 0
     assert 0 < row["distortion"] < 0.1
+
+
+def test_measures_whole_solves() -> None:
+    row = cpu_solves.gromov(40, 50, 0)
+    assert row["seconds"] > 0 and row["steps"] > 0 and 0 < row["estimate"] < 1 and row["off_sums"] < 1
+    assert cpu_solves.sinkhorn_row(30, 40, 9, 2)["seconds"] > 0
+    assert cpu_solves.divergence(20, 30, 2)["seconds"] > 0
 
 
 def test_results_are_reproducible() -> None:

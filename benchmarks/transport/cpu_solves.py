@@ -1,0 +1,89 @@
+"""Times whole solves of transport on one core of a CPU: sampled Gromov-Wasserstein, Sinkhorn, and a divergence's gradient.
+
+Usage: python -m benchmarks.transport.cpu_solves [--points 400 500] [--seeds 3] [--runs 5]
+
+Seconds are CPU time of this thread: other programs may run beside it. Of Gromov-Wasserstein (a spiral onto a Swiss roll,
+distances by landmarks, graphs of 5 neighbours, defaults otherwise) a row is one seed's solve, with the estimate of its
+distortion, the signed correlation of places along both curves, and how far sums are from their weights. Of the others it
+is the least of several runs. Writes benchmarks/results/<cpu>/<date>-<commit>-transport-solves.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+
+import torch
+
+from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
+from benchmarks.harness.timing import least_thread_s
+from benchmarks.transport.graphs import spiral
+from benchmarks.transport.gromov_quality import NEIGHBORS, correlation, off_sums, roll
+from warpalign.transport import gromov_wasserstein_sampled, sinkhorn, sinkhorn_divergence
+
+
+def gromov(n: int, m: int, seed: int) -> Row:
+    x, y = spiral(n, 0), roll(m)
+    start = time.thread_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = gromov_wasserstein_sampled(x, y, geometry="landmark", k=NEIGHBORS, seed=seed)
+    seconds = time.thread_time() - start
+    return {
+        "op": "gromov_wasserstein_sampled",
+        "N": n,
+        "M": m,
+        "seed": seed,
+        "seconds": rounded(seconds),
+        "steps": found.iterations,
+        "estimate": rounded(float(found.estimate)),
+        "estimate_std": rounded(float(found.estimate_std), 2),
+        "correlation": rounded(correlation(found.plan), 5),
+        "off_sums": rounded(off_sums(found.plan), 2),
+    }
+
+
+def sinkhorn_row(n: int, m: int, iterations: int, runs: int) -> Row:
+    cost = torch.rand(n, m, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    seconds = least_thread_s(
+        lambda: sinkhorn(cost_matrix=cost, epsilon=0.05, max_iter=iterations, tol=0.0), runs
+    )
+    of_size: Row = {"op": "sinkhorn", "N": n, "M": m, "dtype": "float64", "iterations": iterations}
+    return of_size | {"seconds": rounded(seconds)}
+
+
+def divergence(n: int, m: int, runs: int) -> Row:
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.rand(count, 3, generator=generator) for count in (n, m))
+    x.requires_grad_()
+
+    def step() -> None:
+        torch.autograd.grad(sinkhorn_divergence(x, y, epsilon=0.01).sum(), x)
+
+    of_size: Row = {"op": "sinkhorn_divergence, gradient", "N": n, "M": m, "D": 3}
+    return of_size | {"seconds": rounded(least_thread_s(step, runs))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--points", type=int, nargs=2, default=[400, 500])
+    parser.add_argument("--seeds", type=int, default=3, help="0: the other operators alone")
+    parser.add_argument("--runs", type=int, default=5, help="of which the least time counts (default: 5)")
+    add_arguments(parser)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    path, commit = result_path(arguments, cpu_name(), "-transport-solves")
+    rows = [gromov(*arguments.points, seed) for seed in range(arguments.seeds)]
+    if not rows:
+        rows = [sinkhorn_row(1500, 1200, 100, arguments.runs), divergence(800, 700, arguments.runs)]
+    about: Row = {"device": cpu_name(), "threads": 1}
+    rows = [about | row | stamp(commit) for row in rows]
+    for row in rows:
+        print(row, flush=True)
+    write_rows(rows, path)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
