@@ -74,7 +74,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     path, commit = result_path(arguments, cpu_name(), "-transport-solves")
-    rows = [gromov(*arguments.points, seed) for seed in range(arguments.seeds)]
+    n, m = arguments.points
+    rows = [gromov(n, m, seed) for seed in range(arguments.seeds)]
     if not rows:
         rows = [sinkhorn_row(1500, 1200, 100, arguments.runs), divergence(800, 700, arguments.runs)]
     about: Row = {"device": cpu_name(), "threads": 1}
