@@ -262,7 +262,9 @@ def test_a_batch_is_its_problems(kind: str, device: torch.device) -> None:
     cx, cy = (c.to(device) for c in random_sides(0, 3, 8, 11))
     features = torch.rand(3, 8, 11, dtype=torch.float64, device=device)
     a, b = weights(2, 3, 8).to(device), weights(3, 3, 11).to(device)
-    options: dict[str, Any] = {"epsilon": 0.05, "restarts": 2, "max_iter": 25} | KINDS[kind]
+    options: dict[str, Any] = {"epsilon": 0.05, "restarts": 2, "max_iter": 25, "feature_weight": 0.5} | KINDS[
+        kind
+    ]
     given: dict[str, Any] = {"distances": (cx, cy), "feature_cost": features, "a": a, "b": b}
     together = gromov_wasserstein(**given, **options)
     single = gromov_wasserstein(**given, **options | {"restarts": 1})
