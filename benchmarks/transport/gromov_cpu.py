@@ -71,7 +71,7 @@ def measured(impl: str, n: int, m: int, epsilon: float, answer: Connection) -> N
     seconds = time.process_time() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     # The dense table of a sampled plan is made after the measurement.
-    plan = (found if isinstance(found, Tensor) else found.dense()).double()
+    plan = (found if isinstance(found, Tensor) else found.to_dense()).double()
     plan /= plan.sum()
     places = plan @ torch.arange(float(m), dtype=torch.float64) / plan.sum(1)
     ranks = torch.stack([places.argsort().argsort().double(), torch.arange(n).double()])

@@ -287,8 +287,9 @@ def infinite_distances(table: Tensor, name: str) -> ValueError:
     graph = NeighborGraph(begins, edges.to(torch.int32), torch.ones(len(edges)))
     count = int(connected_components(graph).max()) + 1
     which = f" in problem {place}" if table.shape[0] > 1 else ""
+    between = f"{count} components of {nodes} points" if count > 1 else "connected points"
     return ValueError(
-        f"{name}: expected finite distances, got infinite ones between {count} components of {nodes} points{which}: "
+        f"{name}: expected finite distances, got infinite ones between {between}{which}: "
         f"write shortest_paths(knn_graph(points, k)) with more neighbours k, which joins them, or match each component alone"
     )
 

@@ -178,7 +178,7 @@ def test_value_is_the_objective_and_its_gradient_that_of_the_minimum(kind: str, 
             a=of["a"],
             b=of["b"],
             epsilon=of["epsilon"],
-            **PLAIN | {"tol": 1e-13, "max_iter": 400, "polish_iters": 20000} | options,
+            **PLAIN | {"feature_weight": w, "tol": 1e-13, "max_iter": 400, "polish_iters": 20000} | options,
         )
 
     leaves = {name: t.clone().requires_grad_() for name, t in inputs.items()}

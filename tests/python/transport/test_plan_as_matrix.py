@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -171,6 +172,9 @@ def test_torch_says_nothing_of_sparse_tensors() -> None:
         "from warpalign.compat import pot\n"
         "print(pot.solve(torch.rand(4, 3), reg=1.0).sparse_plan.layout)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["quiet", "torch.sparse_csr"]
