@@ -23,7 +23,7 @@ Named = list[tuple[str, float | Given]]
 
 FULL = "nvidia-h200/2026-11-23-4fe2db0.json"
 TRANSPORT = "nvidia-h200/2026-11-23-01889da.json"
-OPTIONS = "nvidia-h200/2026-11-22-3b88c3405d-options.json"
+OPTIONS = "nvidia-h200/2026-11-24-d8a14d3-options.json"
 MAP = "nvidia-h200/2026-11-23-ca709d5-lstm-map.json"
 JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
 SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
@@ -114,7 +114,7 @@ def _readme() -> Named:
         ("0.47 s", _sampled("solve_ms", 50000)),
         ("133 MiB", _sampled("mib", 50000)),
         ("1.8 times", max(row["graph_step_ms"] / none for row, none in panel_option_rows())),
-        ("1.3 times", _option("step_penalty")),
+        ("1.4 times", _option("step_penalty")),
         ("2.2 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
         ("256 MiB", few_bytes),
         ("6.5 times", _many_features(128)),
@@ -163,7 +163,7 @@ def named() -> dict[str, Named]:
             ("3.9 times", floats[0]),
             ("5.6 times", floats[-1]),
             (
-                "79 times",
+                "90 times",
                 at(OPTIONS, "soft_dtw_options", "product_ms", n=2048, D=1)
                 / at(OPTIONS, "soft_dtw_options", "step_ms", case="none", n=2048, D=1),
             ),

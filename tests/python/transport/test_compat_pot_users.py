@@ -55,7 +55,7 @@ def test_metrics_of_tensors(metric: str) -> None:
 )
 def test_metrics_of_scipy(metric: str) -> None:
     pair = BINARY if metric in ("jaccard", "dice", "yule") else (X, Y)
-    np.testing.assert_allclose(pot.dist(*pair, metric), distance.cdist(*pair, metric), rtol=1e-12)
+    np.testing.assert_allclose(pot.dist(*pair, metric=metric), distance.cdist(*pair, metric), rtol=1e-12)
     own = pot.dist(pair[0], metric=metric, backend="scipy")
     np.testing.assert_allclose(own, distance.cdist(pair[0], pair[0], metric), rtol=1e-12)
 
