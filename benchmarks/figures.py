@@ -115,7 +115,7 @@ def _readme() -> Named:
         ("133 MiB", _sampled("mib", 50000)),
         ("1.8 times", max(row["graph_step_ms"] / none for row, none in panel_option_rows())),
         ("1.4 times", _option("step_penalty")),
-        ("2.2 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
+        ("2.5 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
         ("256 MiB", few_bytes),
         ("6.5 times", _many_features(128)),
         ("2.4 times", _many_features(1024)),
