@@ -104,8 +104,8 @@ class TransportPlan:
         """Entries of a single plan, as of a tensor (N, M): one index gives rows (k, M), a pair gives rows and columns.
 
         An index is an int, which drops its dimension, a slice, ints (k,) as a tensor, array or list, or a mask (N,). Negative ints count
-        from the end. A pair may have one list of places: with two, write plan[rows][:, columns]. Of a batch, plan[k] is the plan of
-        problem k, a TransportPlan that stores nothing either. Ints on a GPU are not checked.
+        from the end. A pair may have one list of places: with two, write ``plan[rows][:, columns]``. Of a batch, ``plan[k]`` is the
+        plan of problem k, a TransportPlan that stores nothing either. Ints on a GPU are not checked.
 
         Raises:
             IndexError: a place is outside of the plan.
