@@ -104,7 +104,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     Examples:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)
         >>> y = torch.randn(8, 120, 3)
-        >>> sinkhorn_divergence(x, y, epsilon=0.1).mean().backward()
+        >>> sinkhorn_divergence(x, y, epsilon=0.5).mean().backward()
     """
     reduction = check_reduction(reduction)
     with_itself = check_flag(debias, "debias")
