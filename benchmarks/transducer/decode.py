@@ -30,7 +30,7 @@ from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path
 from benchmarks.harness.timing import eager_ms, least_thread_s, wall_s
 from benchmarks.transducer.sizes import DECODED, Size
 from warpalign._transducer.decode_ops import scores
-from warpalign.decoding import JointWeights, transducer_beam_decode, transducer_greedy_decode
+from warpalign.transducer import JointWeights, transducer_beam_decode, transducer_greedy_decode
 
 MAX_SYMBOLS = 10
 

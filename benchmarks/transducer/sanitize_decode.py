@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tests.python.transducer.decoding_reference import FAMILIES, model
-from warpalign.decoding import (
+from warpalign.transducer import (
     JointWeights,
     TransducerHypotheses,
     transducer_beam_decode,

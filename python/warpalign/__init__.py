@@ -1,114 +1,55 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, optimal transport, and the LSTM.
 
-Modules are loaded when they are first named. Some need further packages: the estimators SoftDTWKMeans,
-SoftDTWKNeighborsClassifier, SoftDTWKNeighborsRegressor, SinkhornTransport, GromovTransport and DomainAdaptationClassifier
-need scikit-learn, warpalign.plot needs matplotlib. warpalign.metrics takes torchmetrics where it is installed.
+Every public function and class of warpalign.timeseries, .transducer, .transport and .recurrent is here too, and so are
+the estimators of warpalign.estimators, which need scikit-learn and are loaded when they are first named. So are
+warpalign.plot, which needs matplotlib, warpalign.metrics, which takes torchmetrics where it is installed,
+warpalign.io and warpalign.compat.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from warpalign._version import __version__
-from warpalign.barycenter import BarycenterResult, soft_dtw_barycenter
-from warpalign.decoding import (
-    JointWeights,
-    TransducerHypotheses,
-    transducer_beam_decode,
-    transducer_greedy_decode,
-)
-from warpalign.functional import (
-    DTWPath,
-    SoftDTWAlignment,
-    SoftDTWSubsequence,
-    TransducerAlignment,
-    TransducerPosteriors,
-    dtw,
-    dtw_path,
-    soft_dtw,
-    soft_dtw_alignment,
-    soft_dtw_cost,
-    soft_dtw_subsequence,
-    tdt_loss,
-    transducer_align,
-    transducer_loss,
-    transducer_loss_from_joint,
-)
-from warpalign.modules import SoftDTW, TDTLoss, TransducerJointLoss, TransducerLoss
-from warpalign.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
+from warpalign import recurrent, timeseries, transducer, transport
+from warpalign._version import __version__ as __version__
+from warpalign.recurrent import *  # noqa: F403
+from warpalign.timeseries import *  # noqa: F403
+from warpalign.transducer import *  # noqa: F403
+from warpalign.transport import *  # noqa: F403
 
-__all__ = [
-    "BarycenterResult",
-    "DTWPath",
-    "JointWeights",
-    "SoftDTW",
-    "SoftDTWAlignment",
-    "SoftDTWSubsequence",
-    "TDTLoss",
-    "TransducerAlignment",
-    "TransducerHypotheses",
-    "TransducerJointLoss",
-    "TransducerLoss",
-    "TransducerPosteriors",
-    "__version__",
-    "cdist_soft_dtw",
-    "cdist_soft_dtw_normalized",
-    "dtw",
-    "dtw_path",
-    "soft_dtw",
-    "soft_dtw_alignment",
-    "soft_dtw_barycenter",
-    "soft_dtw_cost",
-    "soft_dtw_subsequence",
-    "tdt_loss",
-    "transducer_align",
-    "transducer_beam_decode",
-    "transducer_greedy_decode",
-    "transducer_loss",
-    "transducer_loss_from_joint",
-]
+__all__ = ["__version__"]
+__all__ += recurrent.__all__
+__all__ += timeseries.__all__
+__all__ += transducer.__all__
+__all__ += transport.__all__
 
 if TYPE_CHECKING:
-    from warpalign import adaptation as adaptation
-    from warpalign import cluster as cluster
     from warpalign import compat as compat
+    from warpalign import estimators as estimators
     from warpalign import io as io
     from warpalign import metrics as metrics
-    from warpalign import neighbors as neighbors
     from warpalign import plot as plot
-    from warpalign import recurrent as recurrent
-    from warpalign import transport as transport
-    from warpalign.adaptation import DomainAdaptationClassifier as DomainAdaptationClassifier
-    from warpalign.adaptation import GromovTransport as GromovTransport
-    from warpalign.adaptation import SinkhornTransport as SinkhornTransport
-    from warpalign.cluster import SoftDTWKMeans as SoftDTWKMeans
-    from warpalign.neighbors import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
-    from warpalign.neighbors import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
+    from warpalign.estimators import DomainAdaptationClassifier as DomainAdaptationClassifier
+    from warpalign.estimators import GromovTransport as GromovTransport
+    from warpalign.estimators import SinkhornTransport as SinkhornTransport
+    from warpalign.estimators import SoftDTWKMeans as SoftDTWKMeans
+    from warpalign.estimators import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
+    from warpalign.estimators import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
-_LAZY = {
-    "DomainAdaptationClassifier": "adaptation",
-    "GromovTransport": "adaptation",
-    "SinkhornTransport": "adaptation",
-    "SoftDTWKMeans": "cluster",
-    "SoftDTWKNeighborsClassifier": "neighbors",
-    "SoftDTWKNeighborsRegressor": "neighbors",
+_OPERATORS = {"recurrent", "timeseries", "transducer", "transport"}
+_LAZY_MODULES = {"compat", "estimators", "io", "metrics", "plot"}
+_ESTIMATORS = {
+    "DomainAdaptationClassifier",
+    "GromovTransport",
+    "SinkhornTransport",
+    "SoftDTWKMeans",
+    "SoftDTWKNeighborsClassifier",
+    "SoftDTWKNeighborsRegressor",
 }
-_LAZY_MODULES = {
-    "adaptation",
-    "cluster",
-    "compat",
-    "io",
-    "metrics",
-    "neighbors",
-    "plot",
-    "recurrent",
-    "transport",
-}
-_LOADED_MODULES = {"barycenter", "decoding", "functional", "modules", "pairwise"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"warpalign.{_LAZY[name]}"), name)
+    if name in _ESTIMATORS:
+        return getattr(import_module("warpalign.estimators"), name)
     if name in _LAZY_MODULES:
         return import_module(f"warpalign.{name}")
     raise AttributeError(f"module 'warpalign' has no attribute {name!r}")
@@ -116,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names alone."""
-    return sorted([*__all__, *_LAZY, *_LAZY_MODULES, *_LOADED_MODULES])
+    return sorted([*__all__, *_ESTIMATORS, *_OPERATORS, *_LAZY_MODULES])

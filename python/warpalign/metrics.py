@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from warpalign._core.checks import check_flag, check_number
 from warpalign._core.series import AnySeries, Lengths, as_batch
 from warpalign._soft_dtw.checks import check_metric_params
-from warpalign.functional import soft_dtw
+from warpalign.timeseries import soft_dtw
 
 
 class _Sums(nn.Module):

@@ -15,8 +15,7 @@ from torch import Tensor
 from warpalign._core import optional
 from warpalign._core.checks import check_count, check_pair
 from warpalign._core.series import SeriesSet, as_series
-from warpalign.barycenter import BarycenterResult
-from warpalign.functional import DTWPath, SoftDTWAlignment, dtw_path, soft_dtw_alignment
+from warpalign.timeseries import BarycenterResult, DTWPath, SoftDTWAlignment, dtw_path, soft_dtw_alignment
 
 optional.load("matplotlib", "warpalign.plot", "plot")
 

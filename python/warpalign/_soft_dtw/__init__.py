@@ -1,1 +1,1 @@
-"""Soft-DTW; warpalign.functional and warpalign.modules hand on what is public."""
+"""Soft-DTW; public names are in warpalign.timeseries and warpalign.estimators."""

@@ -144,7 +144,7 @@ def transducer_beam_decode(
     far as the predictor's do not.
 
     Examples:
-        >>> from warpalign.decoding import JointWeights
+        >>> from warpalign.transducer import JointWeights
         >>> class LastToken(torch.nn.Embedding):
         ...     def initial_state(self, batch): return self.weight.new_zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state

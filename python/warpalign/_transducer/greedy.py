@@ -76,8 +76,8 @@ def transducer_greedy_decode(
         encoder: (B, T, H) rows of the encoder; float64, float32, float16 or bfloat16. Half types are widened to float32.
         lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the encoder's device, a list, a tuple or an
             array. None: all T. A tensor on a GPU is not read back.
-        predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.decoding.Predictor`.
-        joint: :class:`warpalign.decoding.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
+        predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
+        joint: :class:`warpalign.transducer.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
             returns scores (N, V), with TDT's durations in D more columns.
         blank: the blank's column; below 0 it counts from V, which a function does not allow.
         big_blank_durations, big_blank_ids: big blanks, as in :func:`warpalign.transducer_loss`.
@@ -91,7 +91,7 @@ def transducer_greedy_decode(
             shapes, and must not wait for the device.
 
     Returns:
-        :class:`warpalign.decoding.TransducerHypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
+        :class:`warpalign.transducer.TransducerHypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
         labels, blanks and durations taken since the stream began.
 
     Raises:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
-from warpalign.barycenter import Method
+from warpalign._soft_dtw.barycenter import Method
 from warpalign.cli._common import (
     OutputType,
     alignment_options,

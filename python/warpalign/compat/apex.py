@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warpalign.functional import transducer_loss
+from warpalign.transducer import transducer_loss
 
 
 class TransducerLoss(nn.Module):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from warpalign.functional import tdt_loss, transducer_loss
+from warpalign.transducer import tdt_loss, transducer_loss
 
 
 class _Loss(nn.Module):

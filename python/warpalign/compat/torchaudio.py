@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from warpalign.functional import transducer_loss
+from warpalign.transducer import transducer_loss
 
 
 def rnnt_loss(

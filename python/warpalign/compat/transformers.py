@@ -12,7 +12,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from warpalign import functional
+from warpalign import transducer
 
 _REDUCTIONS: dict[str, Literal["mean_volume", "mean", "mean_target", "sum", "none"]] = {
     "mean_volume": "mean_volume",
@@ -41,7 +41,7 @@ def rnnt_loss(
 ) -> Tensor:
     """RNN-T loss of logits (B, T, U+1, V)."""
     device = logits.device
-    return functional.transducer_loss(
+    return transducer.transducer_loss(
         logits,
         targets.to(device),
         logit_lengths.to(device),
@@ -64,7 +64,7 @@ def tdt_loss(
 ) -> Tensor:
     """TDT loss of logits (B, T, U+1, V) and (B, T, U+1, D)."""
     device = token_logits.device
-    return functional.tdt_loss(
+    return transducer.tdt_loss(
         token_logits,
         duration_logits,
         targets.to(device),

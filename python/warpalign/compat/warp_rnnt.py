@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from warpalign.functional import transducer_loss
+from warpalign.transducer import transducer_loss
 
 
 def rnnt_loss(

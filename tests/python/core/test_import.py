@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
 import pytest
 
 import warpalign
 from tests.python.helpers import in_a_new_process
 from warpalign import compat
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_compiler_is_not_imported() -> None:
@@ -42,9 +49,34 @@ import warpalign
 print(warpalign.io.__name__, warpalign.compat.tslearn.soft_dtw.__name__, warpalign.compat.pysdtw.SoftDTW.__name__)
 """
     assert in_a_new_process(code) == "warpalign.io soft_dtw SoftDTW\n"
-    for name in ("cluster", "neighbors"):
+    pytest.importorskip("sklearn")
+    assert warpalign.SoftDTWKMeans is warpalign.estimators.SoftDTWKMeans
+
+
+OPERATORS = ("timeseries", "transducer", "transport", "recurrent")
+
+
+@pytest.mark.parametrize("module", [*OPERATORS, "estimators"])
+def test_a_public_name_is_in_its_module_at_the_root_and_in_the_reference(module: str) -> None:
+    """One rule for every name, so that a reader who knows one module knows all."""
+    if module == "estimators":
         pytest.importorskip("sklearn")
-        assert getattr(warpalign, name).__name__ == f"warpalign.{name}"
+    public = importlib.import_module(f"warpalign.{module}")
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: (warpalign(?:\.\w+)+)$", pages, re.MULTILINE))
+    for name in public.__all__:
+        assert getattr(warpalign, name) is getattr(public, name)
+        assert name in dir(warpalign)
+        assert {f"warpalign.{name}", f"warpalign.{module}.{name}"} & described, name
+        assert module == "estimators" or name in warpalign.__all__
+
+
+def test_nothing_else_is_public() -> None:
+    """The modules of the package without a leading underscore are these alone, and what they define is in their __all__."""
+    found = {name for _, name, _ in pkgutil.iter_modules(warpalign.__path__) if not name.startswith("_")}
+    assert found == {*OPERATORS, "estimators", "cli", "compat", "io", "metrics", "plot"}
+    names = [name for module in OPERATORS for name in importlib.import_module(f"warpalign.{module}").__all__]
+    assert sorted(names) == sorted(set(warpalign.__all__) - {"__version__"}), "a name belongs to one operator"
 
 
 def test_dir_has_public_names_alone() -> None:

@@ -11,9 +11,9 @@ from tests.python.helpers import write_files
 
 ROOT = Path(__file__).resolve().parents[3]
 TREE = {
-    "__init__.py": "import torch\nfrom warpalign.modules import SoftDTW\n",
-    "modules.py": "from warpalign._soft_dtw.modules import SoftDTW\n",
-    "_estimator.py": "from warpalign._soft_dtw.checks import check_gamma\n",
+    "__init__.py": "import torch\nfrom warpalign.timeseries import SoftDTW\n",
+    "timeseries.py": "from warpalign._soft_dtw.modules import SoftDTW\n",
+    "plot.py": "from warpalign._soft_dtw.checks import check_gamma\n",
     "_core/checks.py": "from warpalign._core import library\nimport torch.nn.functional as F\nF.pad(torch.__version__)\n",
     "_core/torch_internals.py": "import torch\ntorch._C.something()\n",
     "_soft_dtw/ops.py": "from warpalign._core.checks import check_table\nfrom warpalign._soft_dtw import settings\n",
@@ -35,16 +35,16 @@ def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
     [
         ("_core/bad.py", "from warpalign._soft_dtw.settings import Settings"),
         ("_core/bad.py", "import warpalign"),
-        ("_core/bad.py", "from warpalign import pairwise"),
+        ("_core/bad.py", "from warpalign import timeseries"),
         ("_core/bad.py", "def f():\n    from warpalign._soft_dtw import ops"),
-        ("_soft_dtw/bad.py", "from warpalign.functional import soft_dtw"),
+        ("_soft_dtw/bad.py", "from warpalign.timeseries import soft_dtw"),
         ("_soft_dtw/bad.py", "from warpalign._transducer import ops"),
         ("_soft_dtw/bad.py", "from . import ops"),
-        ("pairwise.py", "import torch\ntorch._C._functorch.something()"),
-        ("pairwise.py", "from torch._C import something"),
-        ("pairwise.py", "import torch._dynamo"),
-        ("pairwise.py", "from torch.autograd import forward_ad\nforward_ad._current_level"),
-        ("pairwise.py", "import torch.autograd.forward_ad as ad\nad._current_level"),
+        ("plot.py", "import torch\ntorch._C._functorch.something()"),
+        ("plot.py", "from torch._C import something"),
+        ("plot.py", "import torch._dynamo"),
+        ("plot.py", "from torch.autograd import forward_ad\nforward_ad._current_level"),
+        ("plot.py", "import torch.autograd.forward_ad as ad\nad._current_level"),
     ],
 )
 def test_a_planted_violation_is_seen(tmp_path: Path, file: str, text: str) -> None:

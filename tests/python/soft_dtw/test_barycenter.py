@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.python.helpers import randn
 from warpalign import dtw, soft_dtw, soft_dtw_barycenter
 from warpalign._core.series import as_series, resampled
-from warpalign._minimize import Criterion, Search, adam, lbfgs, minimize
+from warpalign._soft_dtw.minimize import Criterion, Search, adam, lbfgs, minimize
 
 
 @pytest.fixture(autouse=True)

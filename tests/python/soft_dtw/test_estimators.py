@@ -141,7 +141,7 @@ def test_plusplus_starts_in_different_classes_more_often_than_chance() -> None:
     from sklearn.utils import check_random_state
 
     from warpalign._core.series import as_series
-    from warpalign.cluster import _plusplus
+    from warpalign._soft_dtw.estimators.kmeans import _plusplus
 
     X, labels = bumps()
     series = as_series(unequal(X), "X")
@@ -258,7 +258,7 @@ def test_votes_weigh_what_was_asked_for() -> None:
 
 
 def test_rounding_makes_no_distance_negative(monkeypatch: pytest.MonkeyPatch) -> None:
-    from warpalign import neighbors
+    from warpalign._soft_dtw.estimators import neighbors
 
     X, labels = bumps(2)
     model = SoftDTWKNeighborsClassifier(3, normalize=True, weights="distance").fit(X, labels)
@@ -271,7 +271,7 @@ def test_rounding_makes_no_distance_negative(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_queries_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from warpalign import neighbors
+    from warpalign._soft_dtw.estimators import neighbors
 
     X, labels = bumps()
     model = SoftDTWKNeighborsClassifier(3, gamma=0.1).fit(X, labels)
@@ -444,5 +444,5 @@ def test_without_scikit_learn() -> None:
         "try: warpalign.SoftDTWKMeans\n"
         "except ImportError as error: print(error)"
     )
-    message = "warpalign.cluster and warpalign.neighbors needs scikit-learn, which is not installed: "
-    assert run_python(code) == message + "pip install 'warpalign[cluster]'\n"
+    message = "warpalign.estimators needs scikit-learn, which is not installed: "
+    assert run_python(code) == message + "pip install 'warpalign[estimators]'\n"

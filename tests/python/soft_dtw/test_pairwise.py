@@ -17,7 +17,9 @@ from torch.nn.utils.rnn import pack_sequence
 import warpalign
 from tests.python.helpers import Array, numpy64
 from tests.python.soft_dtw.reference import hard_dtw_reference, squared_distances, value_and_alignment
-from warpalign import _tiles, cdist_soft_dtw, cdist_soft_dtw_normalized, pairwise
+from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized
+from warpalign._soft_dtw import pairwise
+from warpalign._soft_dtw import tiles as _tiles
 
 GAMMA = 0.5
 

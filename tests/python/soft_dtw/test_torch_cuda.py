@@ -20,8 +20,9 @@ from tests.python.helpers import (
     relative_error,
 )
 from tests.python.soft_dtw.reference import pair, training_step
-from warpalign import SoftDTW, cdist_soft_dtw, pairwise, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign import SoftDTW, cdist_soft_dtw, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign._core.series import as_series
+from warpalign._soft_dtw import pairwise
 
 pytestmark = pytest.mark.gpu
 

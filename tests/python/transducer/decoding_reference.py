@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign.decoding import JointWeights
+from warpalign.transducer import JointWeights
 
 
 class Family(NamedTuple):

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 import warpalign
 from docs_code import ROOT, python_blocks
 from warpalign._core import checks
-from warpalign.decoding import JointWeights
+from warpalign.transducer import JointWeights
 
 KINDS: dict[str, Callable[[list[int]], object]] = {
     "list": list,

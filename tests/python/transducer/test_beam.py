@@ -20,7 +20,7 @@ from tests.python.transducer.decoding_reference import (
     model,
 )
 from tests.python.transducer.test_greedy import Recurrent, on
-from warpalign.decoding import (
+from warpalign.transducer import (
     JointWeights,
     TransducerHypotheses,
     transducer_beam_decode,

@@ -22,7 +22,7 @@ from torch import Tensor
 from tests.python.helpers import randn
 from tests.python.transducer.decoding_reference import Family, LastTwo, log_add, model, scores
 from tests.python.transducer.test_beam import labels_of, search
-from warpalign.decoding import JointWeights
+from warpalign.transducer import JointWeights
 
 FAMILY = Family(12, max_symbols=10)
 HIDDEN, BEAM = 12, 8

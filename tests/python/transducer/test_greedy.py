@@ -12,7 +12,7 @@ import warpalign
 from tests.python.helpers import HALF_DTYPES, randn
 from tests.python.transducer.decoding_reference import FAMILIES, Family, Found, LastTwo, greedy, model
 from warpalign._transducer.decode_model import leaves
-from warpalign.decoding import JointWeights, TransducerHypotheses, transducer_greedy_decode
+from warpalign.transducer import JointWeights, TransducerHypotheses, transducer_greedy_decode
 
 LENGTHS = [0, 1, 2, 15, 16, 17, 40, 33]
 

@@ -1,4 +1,4 @@
-"""Drop-in for ot.da.SinkhornTransport (pip install 'warpalign[cluster]')."""
+"""Drop-in for ot.da.SinkhornTransport (pip install 'warpalign[estimators]')."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpalign import adaptation
+from warpalign import estimators
 from warpalign.compat.pot._common import Kind, costs_of, kind_of, metric_of
 
 # isort: split
@@ -96,7 +96,7 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
         weights = self.distribution_estimation or distribution_estimation_uniform
         self.mu_s = weights(Xs)
         self.mu_t = None if Xt is None else weights(Xt)
-        self._model = adaptation.SinkhornTransport(
+        self._model = estimators.SinkhornTransport(
             self.reg_e,
             cost=self._costs,
             limit_max=self.limit_max,

@@ -4,7 +4,7 @@ Tensors give tensors, anything else NumPy; both in float64, as there. A series e
 by `global_constraint` ("sakoe_chiba", "itakura" or None), or by the one of `sakoe_chiba_radius` (default 1) and
 `itakura_max_slope` (default 2) that is given. A negative gamma raises, where tslearn returns NaN.
 
-The estimators need scikit-learn (pip install 'warpalign[cluster]'), and load when they are named.
+The estimators need scikit-learn (pip install 'warpalign[estimators]'), and load when they are named.
 """
 
 from __future__ import annotations

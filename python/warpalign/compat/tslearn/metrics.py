@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import warpalign
 from warpalign._core.series import alike
 from warpalign._soft_dtw.gamma import heuristic
+from warpalign._soft_dtw.pairwise import all_pairs
 from warpalign.compat._common import check_shapes, promoted, squared_distances
 from warpalign.compat.tslearn._common import (
     Array,
@@ -24,7 +25,6 @@ from warpalign.compat.tslearn._common import (
     pair_of,
     wants_tensor,
 )
-from warpalign.pairwise import all_pairs
 
 __all__ = [
     "SoftDTWLossPyTorch",

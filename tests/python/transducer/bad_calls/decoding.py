@@ -11,7 +11,7 @@ from torch import Tensor
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transducer.bad_calls.joint import FSDP, freed
-from warpalign.decoding import JointWeights
+from warpalign.transducer import JointWeights
 
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 

@@ -32,12 +32,13 @@ def adapted(
     fit: dict[str, Any] | None = None,
     *,
     error: type[BaseException] = ValueError,
+    estimator: Any = KNeighborsClassifier(1),  # noqa: B008
     **options: Any,
 ) -> BadCall:
     arguments: dict[str, Any] = {"Xs": XS, "ys": YS, "Xt": XT} | (fit or {})
 
     def call(given: Given) -> object:
-        return DomainAdaptationClassifier(KNeighborsClassifier(1), **options).fit(**arguments)
+        return DomainAdaptationClassifier(estimator, **options).fit(**arguments)
 
     return BadCall(call, error, message, cpu_only=True)
 
@@ -132,6 +133,11 @@ CALLS: BadCalls = {
     "DomainAdaptationClassifier: a transport that moves nothing": adapted(
         "transport: expected SinkhornTransport, GromovTransport or an estimator alike, got KNeighborsClassifier",
         transport=KNeighborsClassifier(),
+        error=TypeError,
+    ),
+    "DomainAdaptationClassifier: no classifier": adapted(
+        "estimator: expected a scikit-learn classifier, got str: write estimator=LogisticRegression(), say",
+        estimator="knn",
         error=TypeError,
     ),
 }

@@ -24,12 +24,12 @@ from warpalign._core.series import (
     without_gaps,
 )
 from warpalign._core.transforms import not_compiled
-from warpalign._minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._soft_dtw.checks import check_options, check_positive_gamma
+from warpalign._soft_dtw.functional import soft_dtw, soft_dtw_alignment
 from warpalign._soft_dtw.gamma import gamma_of_set
+from warpalign._soft_dtw.minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
 from warpalign._soft_dtw.settings import MetricOptions
-from warpalign._tiles import default_block_size
-from warpalign.functional import soft_dtw, soft_dtw_alignment
+from warpalign._soft_dtw.tiles import default_block_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

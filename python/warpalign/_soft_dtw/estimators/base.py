@@ -16,7 +16,7 @@ from warpalign._core.series import SeriesSet, as_list, as_series, check_finite, 
 from warpalign._soft_dtw.checks import check_band, check_metric_params
 from warpalign._soft_dtw.gamma import gamma_of_set
 
-optional.load("sklearn", "warpalign.cluster and warpalign.neighbors", "cluster")
+optional.load("sklearn", "warpalign.estimators", "estimators")
 
 from sklearn.base import BaseEstimator  # noqa: E402  (after the message that says how to get it)
 from sklearn.utils.validation import check_array, validate_data  # noqa: E402

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
 from warpalign._core.costs import COSTS
-from warpalign._domain_transport import (
+from warpalign._transport.checks import check_scale
+from warpalign._transport.costs import Scale, pair_costs
+from warpalign._transport.estimators.domain_transport import (
     Array,
     ConvergenceWarning,
     DomainTransport,
@@ -18,15 +20,10 @@ from warpalign._domain_transport import (
     check_is_fitted,
     differing_labels,
 )
-from warpalign._transport.checks import check_scale
-from warpalign._transport.costs import Scale, pair_costs
-from warpalign.transport import (
-    TransportPlan,
-    gromov_wasserstein,
-    gromov_wasserstein_sampled,
-    knn_graph,
-    shortest_paths,
-)
+from warpalign._transport.graphs import knn_graph, shortest_paths
+from warpalign._transport.gromov import gromov_wasserstein
+from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
+from warpalign._transport.plan import TransportPlan
 
 OutOfSample = Literal["continuous", "nearest"]
 Geometry = Literal["euclidean", "sqeuclidean", "geodesic"]

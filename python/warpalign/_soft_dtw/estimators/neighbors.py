@@ -1,4 +1,4 @@
-"""Nearest neighbours under soft-DTW, as scikit-learn estimators (pip install 'warpalign[cluster]')."""
+"""Nearest neighbours under soft-DTW, as scikit-learn estimators (pip install 'warpalign[estimators]')."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from warpalign._core.checks import check_count, check_device, check_flag
 from warpalign._core.series import SeriesSet
-from warpalign._estimator import SeriesEstimator
-from warpalign.pairwise import all_pairs
+from warpalign._soft_dtw.estimators.base import SeriesEstimator
+from warpalign._soft_dtw.pairwise import all_pairs
 
 # isort: split
 from sklearn.base import ClassifierMixin, RegressorMixin

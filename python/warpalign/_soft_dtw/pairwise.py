@@ -25,10 +25,10 @@ from warpalign._core.checks import check_count, check_device_list, check_flag, c
 from warpalign._core.series import Lengths, Mask, SeriesSet, Taken, alike, as_series, check_no_hole
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
+from warpalign._soft_dtw.functional import soft_dtw
 from warpalign._soft_dtw.gamma import gamma_of_set
 from warpalign._soft_dtw.settings import MetricOptions
-from warpalign._tiles import Side, Tile, default_block_size, pairs_of, shared_out, tiles_of
-from warpalign.functional import soft_dtw
+from warpalign._soft_dtw.tiles import Side, Tile, default_block_size, pairs_of, shared_out, tiles_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -11,9 +11,9 @@ from torch import Tensor
 from warpalign._core import optional
 from warpalign._core.checks import check_device
 from warpalign._transport.labels import UNLABELLED, label_places
-from warpalign.transport import TransportPlan
+from warpalign._transport.plan import TransportPlan
 
-optional.load("sklearn", "warpalign.adaptation", "cluster")
+optional.load("sklearn", "warpalign.estimators", "estimators")
 
 import numpy as np  # noqa: E402  (after the message that says how to get it)
 from sklearn.base import BaseEstimator  # noqa: E402

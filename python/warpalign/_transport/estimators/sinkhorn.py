@@ -1,4 +1,4 @@
-"""Domain adaptation by optimal transport, as scikit-learn estimators (pip install 'warpalign[cluster]')."""
+"""Domain adaptation by optimal transport, as scikit-learn estimators (pip install 'warpalign[estimators]')."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from warpalign._core.checks import check_number
 from warpalign._core.costs import Cost, CostFunction, check_cost
-from warpalign._domain_classifier import DomainAdaptationClassifier
-from warpalign._domain_transport import (
+from warpalign._transport.checks import check_scale, check_settings
+from warpalign._transport.costs import Scale, pair_costs, size_of_costs
+from warpalign._transport.estimators.domain_transport import (
     Array,
     ConvergenceWarning,
     DomainTransport,
@@ -20,14 +21,11 @@ from warpalign._domain_transport import (
     check_is_fitted,
     differing_labels,
 )
-from warpalign._gromov_transport import GromovTransport, OutOfSample
-from warpalign._transport.checks import check_scale, check_settings
-from warpalign._transport.costs import Scale, pair_costs, size_of_costs
+from warpalign._transport.estimators.gromov import OutOfSample
+from warpalign._transport.functional import sinkhorn
+from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
 from warpalign._transport.softmin import mapped
-from warpalign.transport import TransportPlan, sinkhorn
-
-__all__ = ["DomainAdaptationClassifier", "GromovTransport", "SinkhornTransport"]
 
 
 class SinkhornTransport(DomainTransport):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from warpalign._core import optional
-from warpalign._domain_transport import Array, as_given_labels
+from warpalign._transport.estimators.domain_transport import Array, as_given_labels
 from warpalign._transport.labels import label_places
 
-optional.load("sklearn", "warpalign.adaptation", "cluster")
+optional.load("sklearn", "warpalign.estimators", "estimators")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
@@ -79,7 +79,7 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             weights: a (ns,) and b (nt,), handed on to the transport's fit.
 
         Raises:
-            TypeError: transport cannot move samples.
+            TypeError: estimator is no classifier, or transport cannot move samples.
             ValueError: labels or target samples are missing, or do not fit.
         """
         if ys is None:
@@ -87,6 +87,11 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if Xt is None:
             raise ValueError(
                 "Xt: expected target samples (nt, d), got None: write fit(Xs, ys, Xt), or params={'Xt': Xt} in cross_validate"
+            )
+        if not all(hasattr(self.estimator, method) for method in ("fit", "predict", "get_params")):
+            raise TypeError(
+                f"estimator: expected a scikit-learn classifier, got {type(self.estimator).__name__}: "
+                "write estimator=LogisticRegression(), say"
             )
         transport = clone(self._transport())
         # Labels of the source alone do not change a plan; with yt they do.
@@ -124,7 +129,7 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     def _transport(self) -> Any:
         if self.transport is None:
-            from warpalign.adaptation import SinkhornTransport
+            from warpalign._transport.estimators.sinkhorn import SinkhornTransport
 
             return SinkhornTransport()
         if not all(hasattr(self.transport, method) for method in ("fit", "transform", "get_params")):

@@ -1,4 +1,4 @@
-"""k-means under soft-DTW, as a scikit-learn estimator (pip install 'warpalign[cluster]')."""
+"""k-means under soft-DTW, as a scikit-learn estimator (pip install 'warpalign[estimators]')."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
 from warpalign._core.series import SeriesSet, as_series, resampled, without_gaps
-from warpalign._estimator import SeriesEstimator
-from warpalign.barycenter import soft_dtw_barycenter
-from warpalign.pairwise import all_pairs, self_values
+from warpalign._soft_dtw.barycenter import soft_dtw_barycenter
+from warpalign._soft_dtw.estimators.base import SeriesEstimator
+from warpalign._soft_dtw.pairwise import all_pairs, self_values
 
 # isort: split
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin

@@ -1,0 +1,30 @@
+"""Soft-DTW and DTW of time series: values, alignments, paths, subsequences, barycenters, and all pairs of a set."""
+
+from warpalign._soft_dtw.barycenter import BarycenterResult, soft_dtw_barycenter
+from warpalign._soft_dtw.functional import (
+    SoftDTWAlignment,
+    dtw,
+    soft_dtw,
+    soft_dtw_alignment,
+    soft_dtw_cost,
+)
+from warpalign._soft_dtw.modules import SoftDTW
+from warpalign._soft_dtw.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
+from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
+
+__all__ = [
+    "BarycenterResult",
+    "DTWPath",
+    "SoftDTW",
+    "SoftDTWAlignment",
+    "SoftDTWSubsequence",
+    "cdist_soft_dtw",
+    "cdist_soft_dtw_normalized",
+    "dtw",
+    "dtw_path",
+    "soft_dtw",
+    "soft_dtw_alignment",
+    "soft_dtw_barycenter",
+    "soft_dtw_cost",
+    "soft_dtw_subsequence",
+]
