@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 from warpalign._core.library import LIBRARIES
 
@@ -14,12 +15,17 @@ class _KernelLaunches(ctypes.Structure):
 
 
 def launches(operator: str, library: str = "cuda") -> dict[str, int]:
-    """Launches by kernel, in the registry's order. library: "cuda" or "cpu"; the CPU library has no kernel."""
+    """Launches by kernel. library: "cuda" or "cpu"; the CPU library has no kernel."""
     loaded = ctypes.CDLL(str(LIBRARIES / f"libwarpalign_torch_{library}.so"))
     read = loaded[f"warpalign_{operator}_kernel_launches"]
     read.argtypes, read.restype = [ctypes.c_int, ctypes.POINTER(_KernelLaunches)], ctypes.c_bool
     found: dict[str, int] = {}
     row = _KernelLaunches()
-    while read(len(found), ctypes.byref(row)):
-        found[row.kernel.decode()] = row.launches
-    return found
+    for index in itertools.count():
+        if not read(index, ctypes.byref(row)):
+            return found
+        name = row.kernel.decode()
+        if name in found:
+            raise RuntimeError(f"{operator}: two kernels are called {name!r}")
+        found[name] = row.launches
+    raise AssertionError("unreachable")

@@ -156,6 +156,26 @@ def check_alignment(dtype: torch.dtype, device: torch.device) -> float:
     )
 
 
+def check_banded_alignment(dtype: torch.dtype, device: torch.device) -> float:
+    """The alignment within a band, and the gradient of a cost matrix, by what they make of the gradient by x."""
+    x, y = torch.randn(2, 35, 6).to(dtype), torch.randn(2, 67, 6).to(dtype)
+    exact = x.double().requires_grad_()
+    value = soft_dtw64(exact, y.double(), bandwidth=9)
+    (expected,) = torch.autograd.grad(value.sum(), exact)
+    alignment = warpalign.soft_dtw_alignment(x.to(device), y.to(device), bandwidth=9)[1]
+    cost = torch.cdist(x.double(), y.double()).square().to(dtype).to(device).requires_grad_()
+    found = warpalign.soft_dtw_cost(cost, bandwidth=9)
+    (grad,) = torch.autograd.grad(found.sum(), cost)
+
+    def grad_x(e: Tensor) -> Tensor:
+        e = e.cpu().double()
+        return 2 * (e.sum(2, keepdim=True) * x.double() - e @ y.double())
+
+    return max(
+        error(found.detach(), value.detach()), *(error(grad_x(e), expected) for e in (alignment, grad))
+    )
+
+
 def check_extremes(device: torch.device) -> float:
     """Large values at a small gamma; a NaN or an infinity in one pair, which must stay there."""
     x, y = torch.randn(4, 40, 2), torch.randn(4, 45, 2)
@@ -215,13 +235,13 @@ def check_subsequence(dtype: torch.dtype, device: torch.device) -> float:
     return max(error(*p) for p in pairs)
 
 
-def check_second_order(dtype: torch.dtype, device: torch.device) -> float:
+def check_second_order(dtype: torch.dtype, device: torch.device, cost: str) -> float:
     """The Hessian of a pair's value times tangents."""
     x, y, x_tangent, y_tangent = (torch.randn(2, n, 3).to(dtype) for n in (20, 70, 20, 70))
 
     def products(function: Callable[..., Tensor], where: torch.device, width: torch.dtype) -> list[Tensor]:
         leaves = [t.to(where, width).requires_grad_() for t in (x, y)]
-        first = torch.autograd.grad(function(*leaves).sum(), leaves, create_graph=True)
+        first = torch.autograd.grad(function(*leaves, cost=cost).sum(), leaves, create_graph=True)
         return list(torch.autograd.grad(first, leaves, [t.to(where, width) for t in (x_tangent, y_tangent)]))
 
     expected = products(soft_dtw64, torch.device("cpu"), torch.float64)
@@ -253,7 +273,8 @@ def run_cases(device: torch.device) -> int:
         report(name, torch.float32, check_pair(shape, torch.float32, device, "high"))
     report("products that cancel", torch.float32, check_near(device))
     for dtype in (torch.float16, torch.bfloat16):
-        report("3x65x70x8", dtype, check_pair((3, 65, 70, 8), dtype, device))
+        for shape in ((3, 65, 70, 2), (3, 65, 70, 8)):  # widened before, and read as they are
+            report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
         for shape in MATRIX_SHAPES[:2]:  # by fours, and one by one
             report("x".join(map(str, shape)) + " high", dtype, check_pair(shape, dtype, device, "high"))
     for dtype in (torch.float32, torch.float64):
@@ -264,7 +285,9 @@ def run_cases(device: torch.device) -> int:
                 continue
             report(f"options {number}, D = {dim}", dtype, check_options(options, dim, dtype, device))
         report("subsequence", dtype, check_subsequence(dtype, device))
-        report("second order", dtype, check_second_order(dtype, device))
+        report("alignment in a band", dtype, check_banded_alignment(dtype, device))
+        for cost in ("sqeuclidean", "cosine"):
+            report(f"second order, {cost}", dtype, check_second_order(dtype, device, cost))
     report("extremes", torch.float32, check_extremes(device))
     return failures
 

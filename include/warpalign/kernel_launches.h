@@ -9,9 +9,9 @@ struct KernelLaunches {
   unsigned long long launches;  // by all threads; a launch into a CUDA graph counts once, its replays do not
 };
 
-// Writes kernel number `index` of soft_dtw() and soft_dtw_jvp(). Numbers begin with 0. Returns false, and
-// writes nothing, where there is no such kernel; a library without CUDA has none. The kernels that sort a
-// ragged batch or scale steps for the cosine are not listed.
+// Writes kernel number `index` of soft_dtw() and soft_dtw_jvp(). Numbers begin with 0; their order means
+// nothing. Returns false, and writes nothing, where there is no such kernel; a library without CUDA has none.
+// The kernel that sorts a ragged batch, which operators share, is not listed.
 bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
 // The same of the transducer's functions: losses, joint network, alignments and decoding.
 bool transducer_kernel_launches(int index, KernelLaunches* out);

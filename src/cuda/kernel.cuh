@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <type_traits>
 
 #include "cuda/half.cuh"
@@ -37,14 +38,13 @@ class KernelEntry {
   void count() const { launches_.fetch_add(1, std::memory_order_relaxed); }
 
  protected:
-  // type: what the kernel is compiled for; null where there is one kernel of this name.
+  // The name is copied. type: what the kernel is compiled for; null where there is one kernel of this name.
   KernelEntry(KernelList& list, const char* name, const char* type);
   ~KernelEntry() = default;
 
  private:
   friend class KernelList;
-  const char* const name_;
-  const char* const type_;
+  char name_[sizeof(KernelLaunches::kernel)];
   const KernelEntry* const next_;
   mutable std::atomic<unsigned long long> launches_{0};  // by this process, that CUDA has taken
 };
@@ -62,8 +62,7 @@ class KernelList {
     const KernelEntry* entry = index < 0 ? nullptr : first_;
     while (entry && index-- > 0) entry = entry->next_;
     if (!entry) return false;
-    std::snprintf(out.kernel, sizeof(out.kernel), "%s%s%s", entry->name_, entry->type_ ? " " : "",
-                  entry->type_ ? entry->type_ : "");
+    std::memcpy(out.kernel, entry->name_, sizeof(out.kernel));
     out.launches = entry->launches_.load(std::memory_order_relaxed);
     return true;
   }
@@ -73,16 +72,16 @@ class KernelList {
   const KernelEntry* first_ = nullptr;
 };
 
-inline KernelEntry::KernelEntry(KernelList& list, const char* name, const char* type)
-    : name_(name), type_(type), next_(list.first_) {
+inline KernelEntry::KernelEntry(KernelList& list, const char* name, const char* type) : next_(list.first_) {
+  std::snprintf(name_, sizeof(name_), "%s%s%s", name, type ? " " : "", type ? type : "");
   list.first_ = this;
 }
 
 template <class... Parameters>
 class Kernel : public KernelEntry {
  public:
-  Kernel(KernelList& list, const char* name, const char* type, void (*function)(Parameters...))
-      : KernelEntry(list, name, type), function_(function) {}
+  Kernel(KernelList& list, const char* name, const char* type, void (*global)(Parameters...))
+      : KernelEntry(list, name, type), function_(global) {}
   [[nodiscard]] auto function() const { return function_; }
 
  private:

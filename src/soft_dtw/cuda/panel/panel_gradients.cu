@@ -5,8 +5,8 @@
 // are one sum, over the steps of the other series, of E times own step less other step: by differences, or by
 // products on the matrix units. Other metrics than the squared one have slopes in place of the differences.
 #include "cuda/copy_async.cuh"
-#include "cuda/launch.cuh"
 #include "cuda/shared.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
@@ -343,6 +343,15 @@ __global__ void __launch_bounds__(kTileThreads, 3)
                *reinterpret_cast<ProductMemory*>(cuda::dynamic_shared()));
 }
 
+template <bool kOptions>
+inline const cuda::Kernel kPanelGradients{kKernels, "panel_gradients",
+                                          kOptions ? "differences all_options" : "differences",
+                                          panel_gradients_kernel<kOptions>};
+template <class Element>
+inline const cuda::Kernel kPanelProducts{
+    kKernels, "panel_gradients", std::is_same_v<Element, AnyHalf> ? "products of_half_types" : "products",
+    panel_products_kernel<Element>};
+
 }  // namespace
 
 Status make_panel_gradients(const Params& p, cudaStream_t stream) {
@@ -353,14 +362,14 @@ Status make_panel_gradients(const Params& p, cudaStream_t stream) {
     return cuda::launch(kernel, {count, kTileThreads, 0, stream}, p, blocks);
   };
   if (!p.gradients_by_products) {
-    return launch(has_panel_options(p) ? panel_gradients_kernel<true> : panel_gradients_kernel<false>);
+    return launch(has_panel_options(p) ? kPanelGradients<true> : kPanelGradients<false>);
   }
   const bool is_half = p.series_type != DType::kFloat32;
-  const auto multiply = is_half ? panel_products_kernel<AnyHalf> : panel_products_kernel<float>;
+  const auto& multiply = is_half ? kPanelProducts<AnyHalf> : kPanelProducts<float>;
   const Status status =
       cuda::launch(multiply, {count, kTileThreads, sizeof(ProductMemory), stream}, p, blocks);
   if (!status.ok() || !p.cancelled) return status;
-  return launch(panel_gradients_kernel<false>);
+  return launch(kPanelGradients<false>);
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -7,19 +7,19 @@ namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <class Crew, bool kMeets, Sweeps kSweeps, int kStrips>
-constexpr KernelEntry entry() {
+constexpr SweepKernel entry() {
   using Makers = PlainMakers<Cell32, float, Options::kNone, FixedRing, Crew>;
   using Source = Tiles<Cell32, float, Options::kNone, Makers, kMeets>;
-  return kernel_entry<Cell32, float, Source, kSweeps, kStrips, 1>();
+  return sweep_kernel<Cell32, float, Source, kSweeps, kStrips, 1>();
 }
 
 }  // namespace
 
-std::span<const KernelEntry> tiles_kernels() {
-  static constexpr KernelEntry kKernels[] = {
+std::span<const SweepKernel> tiles_kernels() {
+  static constexpr SweepKernel kUnit[] = {
       entry<SmallCrew, false, Sweeps::kForward, 4>(), entry<SmallCrew, false, Sweeps::kBoth, 4>(),
       entry<LargeCrew, true, Sweeps::kBoth, 2>(), entry<ForwardCrewOfTwo, true, Sweeps::kForward, 4>()};
-  return kKernels;
+  return kUnit;
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -5,6 +5,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/ragged.h"
 #include "soft_dtw/cuda/call.h"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/panel_tile.cuh"
 #include "soft_dtw/cuda/params.cuh"
 
@@ -98,13 +99,11 @@ Status clear_gradients(const Params& p, cudaStream_t stream) {
 
 Status launch_kernel(const Selection& selected, Params& p, cudaStream_t stream) {
   const Layout& l = p.layout = selected.layout;
-  const KernelEntry& entry = *selected.kernel;
+  const SweepKernel& sweep = *selected.kernel;
   if (Status s = cuda::set_memory(p.scratch, 0xff, l.cleared(), stream); !s.ok()) return s;
-  const int threads = 32 * l.warps * l.pairs_per_block * entry.sizes.source.roles;
+  const int threads = 32 * l.warps * l.pairs_per_block * sweep.sizes.source.roles;
   const auto shared_bytes = static_cast<std::size_t>(l.shared_bytes);
-  const Status status = cuda::launch(entry.kernel, {l.grid, threads, shared_bytes, stream}, p);
-  if (status.ok()) entry.launches.fetch_add(1, std::memory_order_relaxed);
-  return status;
+  return cuda::launch(*sweep.kernel, {l.grid, threads, shared_bytes, stream}, p);
 }
 
 // The pairs from `first` on, `count` of them.

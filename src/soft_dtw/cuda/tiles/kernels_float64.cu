@@ -4,12 +4,12 @@
 
 namespace warpalign::detail::soft_dtw {
 
-std::span<const KernelEntry> float64_kernels() {
+std::span<const SweepKernel> float64_kernels() {
   using Makers = PlainMakers<Cell64, AnyReal, Options::kAll, LaidOutRing>;
   using Source = Tiles<Cell64, AnyReal, Options::kAll, Makers>;
-  static constexpr KernelEntry kKernels[] = {kernel_entry<Cell64, AnyReal, Source, Sweeps::kForward, 3, 1>(),
-                                             kernel_entry<Cell64, AnyReal, Source, Sweeps::kBoth, 3, 1>()};
-  return kKernels;
+  static constexpr SweepKernel kUnit[] = {sweep_kernel<Cell64, AnyReal, Source, Sweeps::kForward, 3, 1>(),
+                                          sweep_kernel<Cell64, AnyReal, Source, Sweeps::kBoth, 3, 1>()};
+  return kUnit;
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -4,12 +4,11 @@
 
 namespace warpalign::detail::soft_dtw {
 
-std::span<const KernelEntry> dual_kernels() {
+std::span<const SweepKernel> dual_kernels() {
   using Makers = PlainMakers<CellDual, AnyReal, Options::kAll, LaidOutRing>;
   using Source = Tiles<CellDual, AnyReal, Options::kAll, Makers>;
-  static constexpr KernelEntry kKernels[] = {
-      kernel_entry<CellDual, AnyReal, Source, Sweeps::kAsAsked, 1, 1>()};
-  return kKernels;
+  static constexpr SweepKernel kUnit[] = {sweep_kernel<CellDual, AnyReal, Source, Sweeps::kAsAsked, 1, 1>()};
+  return kUnit;
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -5,8 +5,8 @@
 // of it. Rows are read and written by four columns, lines by two. In shared memory both are without bank
 // conflicts.
 #include "core/arena.h"
-#include "cuda/launch.cuh"
 #include "cuda/warp.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
 
@@ -145,8 +145,11 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   }
 }
 
-template <class Kernel>
-Status launch_tiles(const Kernel& kernel, const Params& p, bool in_fours, cudaStream_t stream) {
+const cuda::Kernel kMatrixToPanel{kKernels, "matrix_to_panel", nullptr, matrix_to_panel_kernel};
+const cuda::Kernel kPanelToAlignment{kKernels, "panel_to_alignment", nullptr, panel_to_alignment_kernel};
+
+Status launch_tiles(const cuda::Kernel<Params, bool>& kernel, const Params& p, bool in_fours,
+                    cudaStream_t stream) {
   return cuda::launch(kernel, {p.batch * p.panel.strips * p.panel.tiles, kTileThreads, 0, stream}, p,
                       in_fours);
 }
@@ -156,12 +159,12 @@ Status launch_tiles(const Kernel& kernel, const Params& p, bool in_fours, cudaSt
 Status copy_matrix_to_panel(const Params& p, cudaStream_t stream) {
   const bool in_fours = p.cost_stride[2] == 1 && p.cost_stride[1] % 4 == 0 && p.cost_stride[0] % 4 == 0 &&
                         is_aligned(p.cost, sizeof(float4));
-  return launch_tiles(matrix_to_panel_kernel, p, in_fours, stream);
+  return launch_tiles(kMatrixToPanel, p, in_fours, stream);
 }
 
 Status copy_panel_to_alignment(const Params& p, cudaStream_t stream) {
   const bool in_fours = p.m % 4 == 0 && is_aligned(p.alignment, sizeof(float4));
-  return launch_tiles(panel_to_alignment_kernel, p, in_fours, stream);
+  return launch_tiles(kPanelToAlignment, p, in_fours, stream);
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -8,22 +8,22 @@ namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <int F, int kHelpers, Sweeps kSweeps, int kStrips, int kBlocks>
-constexpr KernelEntry entry() {
+constexpr SweepKernel entry() {
   using Source = FewFeatures<Cell32, float, 2, F, Options::kNone, true, kHelpers>;
-  return kernel_entry<Cell32, float, Source, kSweeps, kStrips, kBlocks>();
+  return sweep_kernel<Cell32, float, Source, kSweeps, kStrips, kBlocks>();
 }
 
 }  // namespace
 
-std::span<const KernelEntry> few_features_meeting_kernels() {
-  static constexpr KernelEntry kKernels[] = {
+std::span<const SweepKernel> few_features_meeting_kernels() {
+  static constexpr SweepKernel kUnit[] = {
       entry<1, 0, Sweeps::kForward, 8, 2>(), entry<1, 0, Sweeps::kBoth, 8, 2>(),
       entry<1, 1, Sweeps::kBoth, 8, 1>(),    entry<1, 2, Sweeps::kBoth, 4, 1>(),
       entry<2, 0, Sweeps::kForward, 8, 2>(), entry<2, 0, Sweeps::kBoth, 8, 2>(),
       entry<2, 1, Sweeps::kBoth, 8, 1>(),    entry<2, 2, Sweeps::kBoth, 4, 1>(),
       entry<4, 0, Sweeps::kForward, 8, 2>(), entry<4, 0, Sweeps::kBoth, 8, 2>(),
       entry<4, 1, Sweeps::kBoth, 8, 1>(),    entry<4, 2, Sweeps::kBoth, 4, 1>()};
-  return kKernels;
+  return kUnit;
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -2,9 +2,9 @@
 #include <type_traits>
 
 #include "cuda/copy_async.cuh"
-#include "cuda/launch.cuh"
 #include "cuda/shared.cuh"
 #include "cuda/warp.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/metric.cuh"
 #include "soft_dtw/cuda/panel.h"
 #include "soft_dtw/cuda/panel_tile.cuh"
@@ -309,30 +309,40 @@ __global__ void __launch_bounds__(kTileThreads, 4) panel_alignment_kernel(const 
   }
 }
 
+using enum CostsFrom;
+template <CostsFrom kFrom, bool kOptions, class Element>
+inline const cuda::Kernel kPanelCosts{kKernels, "panel_costs",
+                                      kFrom == kMatrix ? "matrix with_band"
+                                      : kFrom == kDifferences
+                                          ? (kOptions ? "differences all_options" : "differences")
+                                      : std::is_same_v<Element, AnyHalf> ? "products of_half_types"
+                                                                         : "products",
+                                      panel_costs_kernel<kFrom, kOptions, Element>};
+const cuda::Kernel kPanelAlignment{kKernels, "panel_alignment", "with_band", panel_alignment_kernel};
+
 int blocks_of(const Params& p) { return p.batch * p.panel.strips * p.panel.tiles; }
 
 }  // namespace
 
 Status make_panel(const Params& p, cudaStream_t stream) {
-  using enum CostsFrom;
-  const auto launch = [&](const auto& kernel, std::size_t shared_bytes) {
+  const auto launch = [&](const cuda::Kernel<Params>& kernel, std::size_t shared_bytes) {
     return cuda::launch(kernel, {blocks_of(p), kTileThreads, shared_bytes, stream}, p);
   };
   if (!p.cost && p.on_matrix_units && !has_panel_options(p)) {
     const bool is_half = p.series_type != DType::kFloat32;
-    return launch(is_half ? panel_costs_kernel<kProducts, false, AnyHalf> : panel_costs_kernel<kProducts>,
+    return launch(is_half ? kPanelCosts<kProducts, false, AnyHalf> : kPanelCosts<kProducts, false, float>,
                   sizeof(ProductMemory));
   }
   if (p.cost && p.band.kind == BandKind::kNone) return copy_matrix_to_panel(p, stream);
-  const auto kernel = p.cost                 ? panel_costs_kernel<kMatrix, true>
-                      : has_panel_options(p) ? panel_costs_kernel<kDifferences, true>
-                                             : panel_costs_kernel<kDifferences>;
+  const auto& kernel = p.cost                 ? kPanelCosts<kMatrix, true, float>
+                       : has_panel_options(p) ? kPanelCosts<kDifferences, true, float>
+                                              : kPanelCosts<kDifferences, false, float>;
   return launch(kernel, sizeof(TileMemory));
 }
 
 Status copy_panel_alignment(const Params& p, cudaStream_t stream) {
   if (p.band.kind == BandKind::kNone) return copy_panel_to_alignment(p, stream);
-  return cuda::launch(panel_alignment_kernel, {blocks_of(p), kTileThreads, 0, stream}, p);
+  return cuda::launch(kPanelAlignment, {blocks_of(p), kTileThreads, 0, stream}, p);
 }
 
 }  // namespace warpalign::detail::soft_dtw

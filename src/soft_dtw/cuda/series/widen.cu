@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/launch.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/panel_elements.cuh"
 #include "soft_dtw/cuda/widen.h"
 
@@ -36,6 +36,8 @@ __global__ void __launch_bounds__(kThreads) widen_kernel(const __grid_constant__
   widen(s.y, is_bfloat16, pair, s.m, s.dim, part, parts, s.widened_y);
 }
 
+const cuda::Kernel kWiden{kKernels, "widen", nullptr, widen_kernel};
+
 }  // namespace
 
 Status widen_series(const HalfSeries& series, cudaStream_t stream) {
@@ -44,7 +46,7 @@ Status widen_series(const HalfSeries& series, cudaStream_t stream) {
   constexpr std::int64_t kMostParts = 64;
   const auto parts =
       static_cast<int>(series.only ? 1 : std::min(kMostParts, 1 + (most - 1) / (8 * kThreads)));
-  return cuda::launch(widen_kernel, {series.batch * parts, kThreads, 0, stream}, series, parts);
+  return cuda::launch(kWiden, {series.batch * parts, kThreads, 0, stream}, series, parts);
 }
 
 }  // namespace warpalign::detail::soft_dtw

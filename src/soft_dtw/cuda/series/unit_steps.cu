@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "cuda/launch.cuh"
 #include "cuda/ragged.h"
 #include "cuda/warp.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/unit_steps.h"
 
 namespace warpalign::detail::soft_dtw {
@@ -130,6 +130,15 @@ __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradien
   });
 }
 
+template <class In>
+inline const cuda::Kernel kUnitSteps{kKernels, "unit_steps", cuda::type_name<In>(), unit_steps_kernel<In>};
+template <class In>
+inline const cuda::Kernel kUnitGradient{kKernels, "unit_gradient", cuda::type_name<In>(),
+                                        unit_gradient_kernel<In>};
+template <class In>
+inline const cuda::Kernel kUnitTangent{kKernels, "unit_tangent", cuda::type_name<In>(),
+                                       unit_tangent_kernel<In>};
+
 int blocks_for(const UnitSteps& side) {
   const std::int64_t rows = static_cast<std::int64_t>(side.batch) * side.length;
   return static_cast<int>(
@@ -146,14 +155,14 @@ Status in_its_type(const UnitSteps& side, const Act& act) {
 
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_steps_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side);
+    return cuda::launch(kUnitSteps<In>, {blocks_for(side), kThreads, 0, stream}, side);
   });
 }
 
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_gradient_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side,
+    return cuda::launch(kUnitGradient<In>, {blocks_for(side), kThreads, 0, stream}, side,
                         static_cast<const In*>(unit_gradient), static_cast<In*>(gradient));
   });
 }
@@ -161,7 +170,7 @@ Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void
 Status from_unit_tangent(const UnitSteps& side, const void* unit_gradient, const void* unit_gradient_tangent,
                          void* tangent, cudaStream_t stream) {
   return in_its_type(side, [&]<class In>(In) {
-    return cuda::launch(unit_tangent_kernel<In>, {blocks_for(side), kThreads, 0, stream}, side,
+    return cuda::launch(kUnitTangent<In>, {blocks_for(side), kThreads, 0, stream}, side,
                         static_cast<const In*>(unit_gradient), static_cast<const In*>(unit_gradient_tangent),
                         static_cast<In*>(tangent));
   });

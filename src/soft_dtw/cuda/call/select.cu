@@ -28,7 +28,7 @@ KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceLimits devi
   for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
     KernelKey helped = key;
     helped.crew = crew;
-    const KernelEntry* const kernel = need.gradient ? kernel_of(helped) : nullptr;
+    const SweepKernel* const kernel = need.gradient ? kernel_of(helped) : nullptr;
     if (!kernel) break;
     const int most = std::min(device.shared_bytes_per_block / shared_bytes_of_strip(kernel->sizes),
                               kernel->sizes.most_strips);
@@ -39,8 +39,8 @@ KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceLimits devi
 
 // Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel sweeps
 // from one end too, with the same bits as a kernel that cannot do otherwise.
-const KernelEntry* kernel_or_meeting_one(KernelKey key) {
-  if (const KernelEntry* const kernel = kernel_of(key)) return kernel;
+const SweepKernel* kernel_or_meeting_one(KernelKey key) {
+  if (const SweepKernel* const kernel = kernel_of(key)) return kernel;
   key.meets = true;
   return kernel_of(key);
 }
@@ -103,7 +103,7 @@ KernelKey tiles_key(const Need& need, DeviceLimits device) {
                  has_room_for_both_ends(need, 1, need.gradient ? kLargeCrewStrips : kSmallCrewStrips, device);
   const bool is_better = strips <= kLargeCrewStrips && !(need.gradient && need.batch_invariant);
   if (!is_better) return key;
-  const KernelEntry* const kernel = kernel_or_meeting_one(sooner);
+  const SweepKernel* const kernel = kernel_or_meeting_one(sooner);
   const bool fits = kernel && shared_bytes_of_strip(kernel->sizes) <= device.shared_bytes_per_block;
   return fits ? sooner : key;
 }
@@ -121,7 +121,7 @@ KernelKey key_for(const Need& need, DeviceLimits device) {
 
 Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size_t scratch_limit,
                    DeviceLimits device) {
-  const KernelEntry* const kernel = kernel_or_meeting_one(key);
+  const SweepKernel* const kernel = kernel_or_meeting_one(key);
   if (!kernel) return {};
   const LayoutRequest request{need.batch,    need.n,    need.m, need.dim,
                               need.gradient, key.meets, rerun,  scratch_limit};

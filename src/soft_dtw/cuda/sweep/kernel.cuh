@@ -9,6 +9,7 @@
 
 #include "cuda/shared.cuh"
 #include "soft_dtw/cuda/forward.cuh"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/registry.h"
 #include "soft_dtw/cuda/reverse.cuh"
 #include "soft_dtw/cuda/source.cuh"
@@ -253,23 +254,30 @@ constexpr Arithmetic kArithmetic<CellHard<float>> = Arithmetic::kHardFloat32;
 template <>
 constexpr Arithmetic kArithmetic<CellHard<double>> = Arithmetic::kHardFloat64;
 
+template <class Cell, class Source, Sweeps kSweeps>
+constexpr KernelKey kKeyOf{kArithmetic<Cell>, Source::kSource, Source::kOptions, kSweeps,
+                           Source::kCrew,     Source::kMeets,  Source::kColumns, Source::kFeatures};
+
+template <class Cell, class In, class Source, Sweeps kSweeps, int kThreads, int kBlocks>
+inline const cuda::Kernel kSweep{kKernels, name_of(kKeyOf<Cell, Source, kSweeps>).text, nullptr,
+                                 soft_dtw_kernel<Cell, In, Source, kSweeps, kThreads, kBlocks>};
+
 // The registry's entry for the kernel whose blocks have at most kStrips strips. The registers of a
 // multiprocessor are enough for kBlocks such blocks.
 template <class Cell, class In, class Source, Sweeps kSweeps, int kStrips, int kBlocks>
-constexpr KernelEntry kernel_entry() {
+constexpr SweepKernel sweep_kernel() {
   static_assert(SourceOfCosts<Source, Wave<Cell, In, Source>>);
   static_assert(kStrips <= kMostStrips);
   static_assert(Source::kHasGradient || kSweeps == Sweeps::kForward);
   constexpr int kThreads = 32 * kStrips * Source::kRoles;
-  return {{kArithmetic<Cell>, Source::kSource, Source::kOptions, kSweeps, Source::kCrew, Source::kMeets,
-           Source::kColumns, Source::kFeatures},
+  return {kKeyOf<Cell, Source, kSweeps>,
           {{sizeof(typename Cell::State), sizeof(typename Cell::Real)},
            {Source::kCarried, Source::kWarpBytes, Source::kLeastWarpBytes, Source::kSegment, Source::kRoles,
             Source::kPhases, Source::kStartsInWork, Source::kOptions == Options::kAll},
            Source::kColumns,
            kStrips,
            kBlocks},
-          soft_dtw_kernel<Cell, In, Source, kSweeps, kThreads, kBlocks>};
+          &kSweep<Cell, In, Source, kSweeps, kThreads, kBlocks>};
 }
 
 }  // namespace warpalign::detail::soft_dtw

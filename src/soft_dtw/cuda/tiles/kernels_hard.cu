@@ -6,19 +6,19 @@ namespace warpalign::detail::soft_dtw {
 namespace {
 
 template <class Real, class Ring, Sweeps kSweeps, int kStrips>
-constexpr KernelEntry entry() {
+constexpr SweepKernel entry() {
   using Cell = CellHard<Real>;
   using Makers = PlainMakers<Cell, Real, Options::kAll, Ring>;
-  return kernel_entry<Cell, Real, Tiles<Cell, Real, Options::kAll, Makers>, kSweeps, kStrips, 1>();
+  return sweep_kernel<Cell, Real, Tiles<Cell, Real, Options::kAll, Makers>, kSweeps, kStrips, 1>();
 }
 
 }  // namespace
 
-std::span<const KernelEntry> hard_kernels() {
-  static constexpr KernelEntry kKernels[] = {
+std::span<const SweepKernel> hard_kernels() {
+  static constexpr SweepKernel kUnit[] = {
       entry<float, FixedRing, Sweeps::kForward, 4>(), entry<float, FixedRing, Sweeps::kBoth, 4>(),
       entry<double, LaidOutRing, Sweeps::kForward, 3>(), entry<double, LaidOutRing, Sweeps::kBoth, 3>()};
-  return kKernels;
+  return kUnit;
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -1,13 +1,13 @@
 #include <cstdio>
-#include <cstring>
 
 #include "soft_dtw/cuda/cuda_call.h"
+#include "soft_dtw/cuda/kernel_list.cuh"
 #include "soft_dtw/cuda/registry.h"
 
 namespace warpalign::detail::soft_dtw {
 
-const KernelEntry* kernel_of(const KernelKey& key) {
-  return find_kernel([&](const KernelEntry& entry) { return entry.key == key; });
+const SweepKernel* kernel_of(const KernelKey& key) {
+  return find_kernel([&](const SweepKernel& entry) { return entry.key == key; });
 }
 
 KernelName name_of(const KernelKey& key) {
@@ -29,13 +29,6 @@ KernelName name_of(const KernelKey& key) {
   return name;
 }
 
-bool kernel_launches_cuda(int index, KernelLaunches& out) {
-  const KernelEntry* const entry = find_kernel([&](const KernelEntry&) { return index-- == 0; });
-  if (!entry) return false;
-  static_assert(sizeof(out.kernel) == sizeof(KernelName::text));
-  std::memcpy(out.kernel, name_of(entry->key).text, sizeof(out.kernel));
-  out.launches = entry->launches.load(std::memory_order_relaxed);
-  return true;
-}
+bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 
 }  // namespace warpalign::detail::soft_dtw

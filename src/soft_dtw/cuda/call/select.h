@@ -21,7 +21,7 @@ struct Need {
 };
 
 struct Selection {
-  const KernelEntry* kernel;  // null: none
+  const SweepKernel* kernel;  // null: none
   Layout layout;
 
   // Whether the device has enough shared memory.

@@ -1,0 +1,11 @@
+// The list of soft-DTW's kernels: sweeps over pairs (registry.h), costs and gradients of panels, and what is
+// made of series before and after.
+#pragma once
+
+#include "cuda/kernel.cuh"
+
+namespace warpalign::detail::soft_dtw {
+
+inline constinit cuda::KernelList kKernels;
+
+}  // namespace warpalign::detail::soft_dtw

@@ -1,0 +1,27 @@
+// Costs in a panel, two columns per lane. Sweeps may start from both ends. Gradients of few strips are
+// helped by warps that recompute weights ahead of the wave, as those of few features are. With bands and
+// penalties sweeps start at the first step.
+#include "soft_dtw/cuda/kernel.cuh"
+#include "soft_dtw/cuda/panel_source.cuh"
+
+namespace warpalign::detail::soft_dtw {
+namespace {
+
+template <int kHelpers, Sweeps kSweeps, int kStrips, int kBlocks, Options kOptions = Options::kNone>
+constexpr SweepKernel entry() {
+  return sweep_kernel<Cell32, float, PanelCosts<kHelpers, kOptions>, kSweeps, kStrips, kBlocks>();
+}
+
+}  // namespace
+
+std::span<const SweepKernel> panel_kernels() {
+  static constexpr SweepKernel kUnit[] = {entry<0, Sweeps::kForward, 8, 2>(),
+                                          entry<0, Sweeps::kBoth, 8, 2>(),
+                                          entry<1, Sweeps::kBoth, 8, 1>(),
+                                          entry<2, Sweeps::kBoth, 4, 1>(),
+                                          entry<0, Sweeps::kForward, 8, 2, Options::kPaths>(),
+                                          entry<0, Sweeps::kBoth, 8, 2, Options::kPaths>()};
+  return kUnit;
+}
+
+}  // namespace warpalign::detail::soft_dtw
