@@ -35,10 +35,7 @@ inline Status check_device(int ordinal) {
   return Status::invalid("execution", "a cuda_device that is the calling thread's current one", ordinal);
 }
 
-// What layouts need to know of a device.
-inline DeviceLimits limits_of(int ordinal) {
-  return {attribute(cudaDevAttrMultiProcessorCount, ordinal),
-          attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal) - kStaticSharedBytes};
-}
+// Everything that a call asks of a device before it chooses how to run (traits.cu).
+DeviceTraits traits_of(int ordinal);
 
 }  // namespace warpalign::cuda

@@ -19,9 +19,13 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 
 // beyond 48 KiB: launch() allows the rest of a block's share for the dynamic one.
 constexpr int kStaticSharedBytes = 256;
 
-struct DeviceLimits {
+// What a way to run a call asks of a device. Nothing else looks at a compute capability.
+struct DeviceTraits {
   int multiprocessors;
-  int shared_bytes_per_block;  // dynamic
+  int shared_bytes_per_block;     // dynamic
+  bool has_matrix_units = false;  // mma of 16-bit types and of TF32, and cp.async: 8.0 and later
+  bool has_clusters = false;      // with bulk copies and programmatic launches: 9.0 and later
+  bool has_warpgroups = false;    // wgmma: 9.0 alone, in a library that was built for sm_90a
 };
 
 }  // namespace warpalign::cuda

@@ -99,7 +99,7 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
     const auto way = cluster_kernel<T>(ranks, backward, p);
     if (!way.kernel) return {};
     const auto most_bytes =
-        static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
+        static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
     if (most_bytes < way.fixed_bytes + way.tile_bytes) return {};
     const int most_tiles = static_cast<int>((most_bytes - way.fixed_bytes) / way.tile_bytes);
     cuda::LaunchConfig config{.blocks = 0, .threads = kClusterThreads};

@@ -48,7 +48,7 @@ class ResidentChoice {
     const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
     if (major < kFirstMajor) return {};
     // A block gets all of it, so that it has a multiprocessor to itself.
-    most_bytes_ = static_cast<std::size_t>(std::max(cuda::limits_of(device).shared_bytes_per_block, 0));
+    most_bytes_ = static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
     const auto in_turn = ResidentWays<T, kPlain>::in_turn(p_.hidden, backward_);
     most_groups_ = resident_blocks(in_turn, 1) / (cells_.most * ranks());
     if (most_groups_ == 0) return {};

@@ -298,7 +298,7 @@ bool takes_tiles(const Queue& queue, const LstmProblem& p) {
   const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
   if (execution.batch_invariant || major < kFirstMajor || major > kLastMajor) return false;
   const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, device);
-  const int bytes = cuda::limits_of(device).shared_bytes_per_block;
+  const int bytes = cuda::traits_of(device).shared_bytes_per_block;
   if (bytes < static_cast<int>(std::max(FlatTile::kBytes, SmallTile::kBytes))) return false;
   if (queue.by_tf32()) return !loses_to_products<T>(queue, p, multiprocessors);
   return 4 * blocks_of_tiles<FlatTile>(p) >= 3 * multiprocessors;

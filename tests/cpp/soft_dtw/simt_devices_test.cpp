@@ -134,7 +134,7 @@ struct Turns {
     call.out.value = &somewhere;
     if (gradient) call.out.grad_x = call.out.grad_y = &somewhere;
     call.batch_invariant = batch_invariant;
-    constexpr detail::soft_dtw::DeviceLimits kH200{132, 227 * 1024};
+    constexpr detail::soft_dtw::DeviceTraits kH200{132, 227 * 1024};
     return detail::soft_dtw::plan_for(call, kH200).panel_pairs;
   }
 };

@@ -50,7 +50,7 @@ struct Plan {
   [[nodiscard]] bool fits() const { return main.fits() && (!has_rerun || rerun.fits()); }
 };
 
-Plan plan_for(const Call& call, DeviceLimits device);
+Plan plan_for(const Call& call, DeviceTraits device);
 
 // Enqueues what the plan says on a stream (a cudaStream_t).
 Status launch(const Call& call, const Plan& plan, void* workspace, void* stream);

@@ -32,10 +32,9 @@ Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, con
   if (tangents) call.tangents = *tangents;
   call.vectorized =
       !problem.cost.data && readable_by_fours(problem.x, problem) && readable_by_fours(problem.y, problem);
-  const int device = execution.cuda_device;
-  call.has_matrix_units =
-      cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) >= 8 &&
-      cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) >= kMostProductBytes;
+  const DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  call.has_matrix_units = device.has_matrix_units &&
+                          device.shared_bytes_per_block + cuda::kStaticSharedBytes >= kMostProductBytes;
   call.may_use_matrix_units = call.has_matrix_units && execution.precision != Precision::kHighest;
   call.three_terms = execution.precision != Precision::kMedium;
   call.batch_invariant = execution.batch_invariant;
@@ -65,7 +64,7 @@ CudaCall::CudaCall(const SoftDtwProblem& problem, const SoftDtwTangents* tangent
       stream_(execution.stream),
       device_status_(cuda::check_device(execution.cuda_device)) {
   if (!device_status_.ok()) return;
-  const DeviceLimits device = cuda::limits_of(execution.cuda_device);
+  const DeviceTraits device = cuda::traits_of(execution.cuda_device);
   const auto add = [&](const Call& call) { plans_[launches_++] = plan_for(call, device); };
   if (is_cosine(problem)) {
     const UnitCalls units(call_);

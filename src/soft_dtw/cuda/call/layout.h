@@ -14,7 +14,7 @@
 namespace warpalign::detail::soft_dtw {
 
 using cuda::aligned;
-using cuda::DeviceLimits;
+using cuda::DeviceTraits;
 using cuda::div_up;
 
 constexpr int kGroup = 8;          // steps between two handshakes with the neighbouring strips
@@ -174,7 +174,7 @@ inline void place(Layout& l, const KernelSizes& k, const LayoutRequest& r, int s
   l.scratch = l.grad_x + l.slots * l.grad_x_bytes;
 }
 
-inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceLimits device) {
+inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceTraits device) {
   Layout l{};
   l.gradient = r.gradient;
   l.meets = r.meets;

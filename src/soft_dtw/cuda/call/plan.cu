@@ -71,7 +71,7 @@ int warps_at_work(const PanelPlan& plan, int pairs) {
 // 64 features each turn has to fill the device. The least numbers of warps are from measurements in
 // docs/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and save what
 // a band leaves out.
-bool turns_pay(const Need& need, Options in_panel, int warps, DeviceLimits device) {
+bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits device) {
   if (need.dim > kMostMeetingFeatures) return true;
   const bool costs_alone = !need.gradient && need.options == Options::kNone;
   const bool is_led_by_tiles = !need.holds_cells && (costs_alone || in_panel == Options::kPaths);
@@ -80,7 +80,7 @@ bool turns_pay(const Need& need, Options in_panel, int warps, DeviceLimits devic
 
 // Distances of many features, and cost matrices, go to a panel where it holds all pairs, or where turns pay.
 // Whether a pair does must not depend on the batch where nothing of it may.
-PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceLimits device) {
+PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceTraits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
   const bool is_possible =
@@ -119,7 +119,7 @@ bool exchanges_series(const Call& call) {
   return is_symmetric && p.n > p.m;
 }
 
-Plan plan_for(const Call& call, DeviceLimits device) {
+Plan plan_for(const Call& call, DeviceTraits device) {
   const SoftDtwProblem& p = call.problem;
   const Need need = need_of(call);
   const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(p.batch));

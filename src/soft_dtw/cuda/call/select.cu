@@ -16,7 +16,7 @@ bool may_meet(const Need& need) {
          need.n >= kShortestMeeting;
 }
 bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_of_multiprocessor,
-                            DeviceLimits device) {
+                            DeviceTraits device) {
   const double strips = 2.0 * need.batch * strips_of(need.m, columns_per_lane);
   return need.batch < device.multiprocessors &&
          strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
@@ -24,7 +24,7 @@ bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_o
 
 // The fewer strips there are, the more warps each one has. key: that of a kernel without helpers, with 2
 // columns per lane, whose sweeps meet.
-KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceLimits device) {
+KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceTraits device) {
   for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
     KernelKey helped = key;
     helped.crew = crew;
@@ -47,7 +47,7 @@ const SweepKernel* kernel_or_meeting_one(KernelKey key) {
 
 Sweeps sweeps_of(const Need& need) { return need.gradient ? Sweeps::kBoth : Sweeps::kForward; }
 
-KernelKey few_features_key(const Need& need, DeviceLimits device) {
+KernelKey few_features_key(const Need& need, DeviceTraits device) {
   KernelKey key{Arithmetic::kFloat32,
                 CostSource::kFewFeatures,
                 need.options,
@@ -74,7 +74,7 @@ KernelKey few_features_key(const Need& need, DeviceLimits device) {
   return with_helpers(key, need, device);
 }
 
-KernelKey panel_key(const Need& need, DeviceLimits device) {
+KernelKey panel_key(const Need& need, DeviceTraits device) {
   const KernelKey key{
       Arithmetic::kFloat32, CostSource::kPanel, need.options, sweeps_of(need), CrewKind::kNone, false, 2, 0};
   if (need.options != Options::kNone || need.batch_invariant || need.n < kShortestMeeting ||
@@ -88,7 +88,7 @@ KernelKey panel_key(const Need& need, DeviceLimits device) {
 
 // A strip that has more warps, or registers, to itself is over sooner. Few strips do, and strips of many
 // features. Bits are the same, but for sums over columns in grad_x.
-KernelKey tiles_key(const Need& need, DeviceLimits device) {
+KernelKey tiles_key(const Need& need, DeviceTraits device) {
   KernelKey key{
       Arithmetic::kFloat32, CostSource::kTiles, need.options, sweeps_of(need), CrewKind::kSmall, false, 1, 0};
   if (need.options == Options::kPaths) return key;
@@ -108,7 +108,7 @@ KernelKey tiles_key(const Need& need, DeviceLimits device) {
   return fits ? sooner : key;
 }
 
-KernelKey key_for(const Need& need, DeviceLimits device) {
+KernelKey key_for(const Need& need, DeviceTraits device) {
   if (need.arithmetic != Arithmetic::kFloat32) {  // with all options
     const bool is_dual = need.arithmetic == Arithmetic::kDual;
     const Sweeps sweeps = is_dual ? Sweeps::kAsAsked : sweeps_of(need);
@@ -120,7 +120,7 @@ KernelKey key_for(const Need& need, DeviceLimits device) {
 }
 
 Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size_t scratch_limit,
-                   DeviceLimits device) {
+                   DeviceTraits device) {
   const SweepKernel* const kernel = kernel_or_meeting_one(key);
   if (!kernel) return {};
   const LayoutRequest request{need.batch,    need.n,    need.m, need.dim,
@@ -130,11 +130,11 @@ Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size
 
 }  // namespace
 
-Selection select(const Need& need, DeviceLimits device) {
+Selection select(const Need& need, DeviceTraits device) {
   return laid_out(key_for(need, device), need, false, 0, device);
 }
 
-Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceLimits device) {
+Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceTraits device) {
   Need in_float64 = need;
   in_float64.arithmetic = Arithmetic::kFloat64;
   in_float64.in_panel = false;

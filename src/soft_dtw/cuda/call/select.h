@@ -32,10 +32,10 @@ struct Selection {
 // reach the kernels of pairs that find no room.
 inline std::size_t most_panel_bytes = std::size_t{256} << 20;
 
-Selection select(const Need& need, DeviceLimits device);
+Selection select(const Need& need, DeviceTraits device);
 
 // The float64 kernel behind a float32 one, for the pairs that were not certified. There are few, if any: it
 // makes do with scratch_limit bytes, or with one pair's.
-Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceLimits device);
+Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceTraits device);
 
 }  // namespace warpalign::detail::soft_dtw

@@ -26,15 +26,15 @@ bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::k
 // wide.
 template <class Visitor>
 decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
-  const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device);
+  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
 #if WARPALIGN_HAS_WARPGROUPS
   constexpr std::int32_t kFewLabels = 16;
-  if (is_half(p.dtype) && p.labels > kFewLabels && major == 9) {
+  if (is_half(p.dtype) && p.labels > kFewLabels && device.has_warpgroups) {
     if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
     return visitor(JointWarpgroups<cuda::BFloat16>{});
   }
 #endif
-  if (p.dtype == DType::kFloat32 && execution.precision != Precision::kHighest && major >= 8) {
+  if (p.dtype == DType::kFloat32 && execution.precision != Precision::kHighest && device.has_matrix_units) {
     return visitor(JointBlocks<Tf32Shape>{});
   }
   switch (p.dtype) {
@@ -54,7 +54,7 @@ Status check_limits(const TransducerJointProblem& p, const Execution& execution)
   if (std::int64_t{l.batch} * l.frames * l.states > INT32_MAX - (1 << 20)) {
     return Status::unsupported("frames", "more than 2^31 nodes of one batch on a GPU");
   }
-  if (is_half(p.dtype) && cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) {
+  if (is_half(p.dtype) && !cuda::traits_of(execution.cuda_device).has_matrix_units) {
     return Status::unsupported("dtype", "half types on a GPU below compute capability 8.0");
   }
   return {};

@@ -28,7 +28,7 @@ struct SearchLayout {
   SearchArray near;                // (2, nodes) int32
   SearchArray nearest;             // (nodes) float64, where landmarks are wanted
 
-  SearchLayout(int nodes, bool landmarks, const cuda::DeviceLimits& limits)
+  SearchLayout(int nodes, bool landmarks, const cuda::DeviceTraits& limits)
       : threads(std::clamp(cuda::div_up(nodes, 32) * 32, 64, kMostSearchThreads)) {
     const auto take = [&](std::int64_t bytes) -> SearchArray {
       bytes = static_cast<std::int64_t>(cuda::aligned(static_cast<std::size_t>(bytes)));

@@ -29,7 +29,7 @@ GraphEdges<Real> edges_of(const GraphView& graph) {
 }
 
 SearchLayout layout_of(const GraphView& graph, bool landmarks, const Execution& execution) {
-  return {graph.nodes, landmarks, cuda::limits_of(execution.cuda_device)};
+  return {graph.nodes, landmarks, cuda::traits_of(execution.cuda_device)};
 }
 
 // Blocks that run at the same time; further sources follow in the same blocks.

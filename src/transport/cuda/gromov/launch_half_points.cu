@@ -38,8 +38,7 @@ int kind_of(int dim) {
 // Whether warpgroups make all passes but the last.
 bool takes_groups([[maybe_unused]] const SinkhornProblem& p, [[maybe_unused]] const Execution& execution) {
 #if WARPALIGN_HAS_WARPGROUPS
-  return std::max(p.n, p.m) >= kHalfLongSide &&
-         cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) == 9;
+  return std::max(p.n, p.m) >= kHalfLongSide && cuda::traits_of(execution.cuda_device).has_warpgroups;
 #else
   return false;
 #endif

@@ -27,12 +27,8 @@ int terms_of(const SinkhornProblem& p, const Execution& execution) {
   constexpr int kFewestFeatures = 5;  // fewer have passes of their own
   const bool possible = p.dtype == DType::kFloat32 && p.cost_kind == CostKind::kSquaredEuclidean &&
                         p.dim >= kFewestFeatures && execution.precision != Precision::kHighest;
-  if (!possible || cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) < 8) return 0;
+  if (!possible || !cuda::traits_of(execution.cuda_device).has_matrix_units) return 0;
   return execution.precision == Precision::kHigh ? 2 : 1;
-}
-
-bool streams_rows(const Execution& execution) {
-  return cuda::attribute(cudaDevAttrComputeCapabilityMajor, execution.cuda_device) >= 9;
 }
 
 template <class Real>
@@ -43,7 +39,8 @@ const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution
   if constexpr (std::is_same_v<Real, float>) {
     if (p.half_cost) return half_dense_kernel_for(columns);
   }
-  if (p.cost.data) return dense_kernel_for<Real>(columns, streams_rows(execution));
+  if (p.cost.data)
+    return dense_kernel_for<Real>(columns, cuda::traits_of(execution.cuda_device).has_clusters);
   if constexpr (std::is_same_v<Real, float>) {
     const int terms = terms_of(p, execution);
     if (terms > 0) return terms == 1 ? medium_points_kernel() : high_points_kernel();
@@ -65,7 +62,7 @@ class Plan {
     tiles_ = !rows_in_registers;
     if (rows_in_registers) {
       layout_ = block_layout(rows, columns, kernel_->shape);
-      layout_.streams = streams_rows(execution);
+      layout_.streams = cuda::traits_of(execution.cuda_device).has_clusters;
       if (kernel_->cluster > 1) layout_.segments = layout_.cluster = kernel_->cluster;
     } else {
       layout_.threads = kPointsThreads;
