@@ -106,8 +106,8 @@ def _readme() -> Named:
     losses, lstm = _lstm_losses(), _lstm()
     if len(losses) != 5:
         raise ValueError(f"{MAP}: README.md says that cuDNN is faster in five cases, it is in {len(losses)}")
-    few_bytes = Given("src/soft_dtw/cuda/select.h", "std::size_t{256} << 20")
-    shared = Given("src/soft_dtw/cuda/cuda_call.cu", "and 83")
+    few_bytes = Given("src/soft_dtw/cuda/call/select.h", "std::size_t{256} << 20")
+    shared = Given("src/soft_dtw/cuda/call/cuda_call.cu", "and 83")
     return [
         ("35 ms", _sampled("solve_ms", 4000)),
         ("14 MiB", _sampled("mib", 4000)),

@@ -5,8 +5,8 @@
 #   src/NAME/api*.cpp                  compiled once without the CUDA path (warpalign_cpu), once as the build has it (warpalign)
 #   src/NAME/reference*.cpp            the float64 reference (warpalign_reference), for tests and benchmarks only
 #   src/NAME/*_{baseline,avx2,avx512}.cpp   one source per instruction set, compiled for it
-#   src/NAME/cuda/*.cu                 the CUDA path (warpalign; on a CPU: warpalign_simt, tests/simt)
-#   src/NAME/cuda/*_sm90a.cu           of it what takes instructions of sm_90a alone, where WARPALIGN_HAS_WARPGROUPS
+#   src/NAME/cuda/*/*.cu               the CUDA path (warpalign; on a CPU: warpalign_simt, tests/simt)
+#   src/NAME/cuda/*/*_sm90a.cu         of it what takes instructions of sm_90a alone, where WARPALIGN_HAS_WARPGROUPS
 #   bindings/torch/NAME.cpp, NAME_*.cpp    the PyTorch operators (bindings/torch/CMakeLists.txt)
 #   tests/cpp/NAME/*_test.cpp          the C++ tests (tests/cpp/CMakeLists.txt)
 #
@@ -35,8 +35,8 @@ function(warpalign_operator name)
   file(GLOB host CONFIGURE_DEPENDS ${folder}/*.cpp)
   file(GLOB api CONFIGURE_DEPENDS ${folder}/api*.cpp)
   file(GLOB reference CONFIGURE_DEPENDS ${folder}/reference*.cpp)
-  file(GLOB device CONFIGURE_DEPENDS ${folder}/cuda/*.cu)
-  file(GLOB warpgroups CONFIGURE_DEPENDS ${folder}/cuda/*_sm90a.cu)
+  file(GLOB device CONFIGURE_DEPENDS ${folder}/cuda/*.cu ${folder}/cuda/*/*.cu)
+  file(GLOB warpgroups CONFIGURE_DEPENDS ${folder}/cuda/*_sm90a.cu ${folder}/cuda/*/*_sm90a.cu)
   list(REMOVE_ITEM device ${warpgroups})
   list(REMOVE_ITEM host ${api} ${reference})
   foreach(isa baseline avx2 avx512)

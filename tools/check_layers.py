@@ -6,6 +6,9 @@ An operator's names are in warpalign::detail::<operator>, or in the macro's name
 compiled once per instruction set (.inl) includes no system header: the linker would merge the inline functions of two
 copies, and might keep the one that the processor cannot run.
 
+An operator's CUDA path is in rooms, src/<operator>/cuda/<room>/: at most 15 sources each, and a README.md that says in a
+few lines what happens there. The files and functions that it names exist in the room.
+
 Usage: check_layers.py [ROOT]. Prints one line per violation; exit code 1 if there is any.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -26,6 +30,9 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|thrust/|cooperative_groups|curand|
 CUDA_SYNTAX = re.compile(r"\b(__global__|__device__|__host__|__shared__|__forceinline__|cudaStream_t)\b|<<<")
 NAMESPACE = re.compile(r"^\s*namespace\s+([A-Za-z_][\w:]*)\s*\{", re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+MOST_SOURCES = 15  # of a room
+NAMED = re.compile(r"`([\w./*]+(?:\(\))?)`")  # files and functions that a room's page names
 
 # What the shared layers of src/ may include besides include/warpalign; the other folders are operators.
 SHARED_LAYERS = {"core": {"core"}, "cpu": {"core", "cpu"}, "cuda": {"core", "cuda"}}
@@ -89,6 +96,35 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
         yield f"{file}: a public header uses CUDA syntax: {syntax.group()}"
 
 
+def check_room(root: Path, room: Path) -> Iterator[str]:
+    """A folder of an operator's CUDA path: few sources, and a page about them that is true."""
+    sources = sorted(path for path in room.iterdir() if path.suffix in SUFFIXES)
+    folder, page = room.relative_to(root), room / "README.md"
+    if len(sources) > MOST_SOURCES:
+        yield f"{folder}: {len(sources)} sources, but a room has at most {MOST_SOURCES}"
+    if not page.is_file():
+        yield f"{folder}: has no README.md that says what happens there"
+        return
+    text = "\n".join(source.read_text() for source in sources)
+    for name in NAMED.findall(page.read_text()):
+        known = any(fnmatch(source.name, name) for source in sources) or name.removesuffix("()") in text
+        if not (known or (room / name).exists()):
+            yield f"{folder}/README.md: names {name}, which the room does not have"
+
+
+def check_rooms(root: Path) -> Iterator[str]:
+    for cuda in sorted((root / "src").glob("*/cuda")):
+        if not any(path.is_dir() for path in cuda.iterdir()):
+            continue
+        yield from (
+            f"{path.relative_to(root)}: belongs to a room, a folder of {cuda.relative_to(root)}"
+            for path in sorted(cuda.iterdir())
+            if path.suffix in SUFFIXES
+        )
+        for room in sorted(path for path in cuda.iterdir() if path.is_dir()):
+            yield from check_room(root, room)
+
+
 def check_tree(root: Path) -> list[str]:
     """Every violation below include/, src/ and bindings/."""
     files = [
@@ -97,7 +133,7 @@ def check_tree(root: Path) -> list[str]:
         for path in sorted((root / folder).rglob("*"))
         if path.suffix in SUFFIXES
     ]
-    return [violation for file in files for violation in check_file(root, file)]
+    return [violation for file in files for violation in check_file(root, file)] + list(check_rooms(root))
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@
 #include "soft_dtw/problem.h"
 #include "warpalign/kernel_launches.h"
 #if WARPALIGN_HAS_CUDA
-#include "soft_dtw/cuda/cuda_call.h"
+#include "soft_dtw/cuda/call/cuda_call.h"
 #endif
 
 namespace warpalign {

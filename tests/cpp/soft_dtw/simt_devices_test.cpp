@@ -3,7 +3,7 @@
 
 #include "device_buffer.h"
 #include "simt.h"
-#include "soft_dtw/cuda/call.h"
+#include "soft_dtw/cuda/call/call.h"
 #include "tolerance.h"
 
 namespace warpalign::test::soft_dtw {

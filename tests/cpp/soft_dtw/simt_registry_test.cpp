@@ -10,9 +10,9 @@
 
 #include "device_buffer.h"
 #include "simt.h"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/registry.h"
-#include "soft_dtw/cuda/select.h"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/call/registry.h"
+#include "soft_dtw/cuda/call/select.h"
 #include "tolerance.h"
 #include "warpalign/kernel_launches.h"
 

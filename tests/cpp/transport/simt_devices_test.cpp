@@ -13,7 +13,7 @@
 #include "graphs.h"
 #include "simt.h"
 #include "testing.h"
-#include "transport/cuda/step_share.cuh"
+#include "transport/cuda/points/step_share.cuh"
 #include "warpalign/gromov_anchors.h"
 #include "warpalign/kernel_launches.h"
 

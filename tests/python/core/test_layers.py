@@ -22,7 +22,10 @@ TREE = {
     "src/soft_dtw/reference.h": "namespace warpalign::detail::soft_dtw::reference {\n}\n",
     "src/cuda/launch.cuh": "namespace warpalign::cuda {\n}\n",
     "src/soft_dtw/cpu.cpp": '#include <vector>\n#include "cpu/simd.h"\n#include "problem.h"\n',
-    "src/soft_dtw/launch.cu": '#include "cuda/warp.cuh"\n#include "soft_dtw/problem.h"\n',
+    "src/soft_dtw/cuda/sweep/README.md": "Entry point: `launch()` (`launch.cu`); `*.cuh`, `../tiles`.\n",
+    "src/soft_dtw/cuda/sweep/launch.cu": '#include "cuda/warp.cuh"\n#include "soft_dtw/problem.h"\nvoid launch();\n',
+    "src/soft_dtw/cuda/sweep/cell.cuh": "",
+    "src/soft_dtw/cuda/tiles/README.md": "",
     "src/transducer/problem.h": '#include "core/views.h"\n',
     "bindings/torch/ops.cpp": '#include <torch/csrc/stable/library.h>\n#include "warpalign/status.h"\n',
 }
@@ -76,3 +79,27 @@ def test_comments_do_not_count(tmp_path: Path) -> None:
         tmp_path, TREE | {"include/warpalign/fine.h": "// __global__\n/* #include <torch/torch.h> */\n"}
     )
     assert check_tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "violation"),
+    [
+        ({"loose.cu": ""}, "src/soft_dtw/cuda/loose.cu: belongs to a room, a folder of src/soft_dtw/cuda"),
+        (
+            {f"tiles/{k}.cuh": "" for k in range(16)},
+            "src/soft_dtw/cuda/tiles: 16 sources, but a room has at most 15",
+        ),
+        ({"panel/a.cu": ""}, "src/soft_dtw/cuda/panel: has no README.md that says what happens there"),
+        (
+            {"tiles/README.md": "`gone.cuh`"},
+            "src/soft_dtw/cuda/tiles/README.md: names gone.cuh, which the room does not have",
+        ),
+        (
+            {"tiles/README.md": "`run()`"},
+            "src/soft_dtw/cuda/tiles/README.md: names run(), which the room does not have",
+        ),
+    ],
+)
+def test_a_room_that_is_not_in_order_is_seen(tmp_path: Path, files: dict[str, str], violation: str) -> None:
+    write_files(tmp_path, TREE | {f"src/soft_dtw/cuda/{name}": text for name, text in files.items()})
+    assert check_tree(tmp_path) == [violation]

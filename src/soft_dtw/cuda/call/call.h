@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "soft_dtw/cuda/panel.h"
-#include "soft_dtw/cuda/select.h"
-#include "soft_dtw/cuda/widen.h"
+#include "soft_dtw/cuda/call/select.h"
+#include "soft_dtw/cuda/panel/panel.h"
+#include "soft_dtw/cuda/series/widen.h"
 #include "soft_dtw/problem.h"
 
 namespace warpalign::detail::soft_dtw {

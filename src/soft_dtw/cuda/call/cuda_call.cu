@@ -3,8 +3,8 @@
 #include "core/arena.h"
 #include "cuda/check.h"
 #include "soft_dtw/band.h"
-#include "soft_dtw/cuda/cosine.h"
-#include "soft_dtw/cuda/cuda_call.h"
+#include "soft_dtw/cuda/call/cuda_call.h"
+#include "soft_dtw/cuda/series/cosine.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "soft_dtw/cuda/call.h"
+#include "soft_dtw/cuda/call/call.h"
 #include "warpalign/kernel_launches.h"
 
 namespace warpalign::detail::soft_dtw {

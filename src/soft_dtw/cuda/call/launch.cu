@@ -4,10 +4,10 @@
 
 #include "cuda/launch.cuh"
 #include "cuda/ragged.h"
-#include "soft_dtw/cuda/call.h"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/panel_tile.cuh"
-#include "soft_dtw/cuda/params.cuh"
+#include "soft_dtw/cuda/call/call.h"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/call/params.cuh"
+#include "soft_dtw/cuda/panel/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

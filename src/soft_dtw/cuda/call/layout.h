@@ -9,7 +9,7 @@
 #include <cstddef>
 
 #include "cuda/device.h"
-#include "soft_dtw/cuda/kernel_key.h"
+#include "soft_dtw/cuda/call/kernel_key.h"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -8,9 +8,9 @@
 #include "core/constants.h"
 #include "cuda/ragged.h"
 #include "soft_dtw/band.h"
-#include "soft_dtw/cuda/layout.h"
-#include "soft_dtw/cuda/panel.h"
-#include "soft_dtw/cuda/storage.cuh"
+#include "soft_dtw/cuda/call/layout.h"
+#include "soft_dtw/cuda/panel/panel.h"
+#include "soft_dtw/cuda/series/storage.cuh"
 #include "soft_dtw/metric.h"
 #include "warpalign/dtype.h"
 

@@ -2,7 +2,7 @@
 #include <optional>
 #include <utility>
 
-#include "soft_dtw/cuda/call.h"
+#include "soft_dtw/cuda/call/call.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -1,8 +1,8 @@
 #include <cstdio>
 
-#include "soft_dtw/cuda/cuda_call.h"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/registry.h"
+#include "soft_dtw/cuda/call/cuda_call.h"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/call/registry.h"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "cuda/kernel_name.h"
-#include "soft_dtw/cuda/kernel_key.h"
-#include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/call/kernel_key.h"
+#include "soft_dtw/cuda/call/layout.h"
 
 namespace warpalign::detail::soft_dtw {
 

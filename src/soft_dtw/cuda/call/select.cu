@@ -1,4 +1,4 @@
-#include "soft_dtw/cuda/select.h"
+#include "soft_dtw/cuda/call/select.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

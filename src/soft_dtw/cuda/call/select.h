@@ -1,8 +1,8 @@
 // Which kernel a problem gets, and how it is laid out on the device: every rule of choice is in select.cu.
 #pragma once
 
-#include "soft_dtw/cuda/layout.h"
-#include "soft_dtw/cuda/registry.h"
+#include "soft_dtw/cuda/call/layout.h"
+#include "soft_dtw/cuda/call/registry.h"
 
 namespace warpalign::detail::soft_dtw {
 

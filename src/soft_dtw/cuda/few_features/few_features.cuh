@@ -12,10 +12,10 @@
 // recompute ahead of the wave in the reverse sweep.
 #pragma once
 
-#include "soft_dtw/cuda/band_steps.cuh"
-#include "soft_dtw/cuda/cost_range.cuh"
-#include "soft_dtw/cuda/metric.cuh"
-#include "soft_dtw/cuda/recompute.cuh"
+#include "soft_dtw/cuda/results/cost_range.cuh"
+#include "soft_dtw/cuda/sweep/band_steps.cuh"
+#include "soft_dtw/cuda/sweep/recompute.cuh"
+#include "soft_dtw/cuda/tiles/metric.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

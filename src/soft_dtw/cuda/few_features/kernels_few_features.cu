@@ -1,6 +1,6 @@
 // Series of at most 4 features, costs in registers: 1, 2 or, for values alone, 4 columns per lane.
-#include "soft_dtw/cuda/few_features.cuh"
-#include "soft_dtw/cuda/kernel.cuh"
+#include "soft_dtw/cuda/few_features/few_features.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

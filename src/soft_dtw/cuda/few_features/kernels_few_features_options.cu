@@ -1,7 +1,7 @@
 // Series of at most 4 features with options. With all of them there is one column per lane, and one kernel
 // for values and gradients.
-#include "soft_dtw/cuda/few_features.cuh"
-#include "soft_dtw/cuda/kernel.cuh"
+#include "soft_dtw/cuda/few_features/few_features.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

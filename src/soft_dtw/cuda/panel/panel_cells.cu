@@ -4,11 +4,11 @@
 #include "cuda/copy_async.cuh"
 #include "cuda/shared.cuh"
 #include "cuda/warp.cuh"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/metric.cuh"
-#include "soft_dtw/cuda/panel.h"
-#include "soft_dtw/cuda/panel_tile.cuh"
-#include "soft_dtw/cuda/panel_units.cuh"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/panel/panel.h"
+#include "soft_dtw/cuda/panel/panel_tile.cuh"
+#include "soft_dtw/cuda/panel/panel_units.cuh"
+#include "soft_dtw/cuda/tiles/metric.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

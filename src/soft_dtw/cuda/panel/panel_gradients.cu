@@ -6,11 +6,11 @@
 // products on the matrix units. Other metrics than the squared one have slopes in place of the differences.
 #include "cuda/copy_async.cuh"
 #include "cuda/shared.cuh"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/metric.cuh"
-#include "soft_dtw/cuda/panel.h"
-#include "soft_dtw/cuda/panel_tile.cuh"
-#include "soft_dtw/cuda/panel_units.cuh"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/panel/panel.h"
+#include "soft_dtw/cuda/panel/panel_tile.cuh"
+#include "soft_dtw/cuda/panel/panel_units.cuh"
+#include "soft_dtw/cuda/tiles/metric.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

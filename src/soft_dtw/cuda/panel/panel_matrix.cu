@@ -6,9 +6,9 @@
 // conflicts.
 #include "core/arena.h"
 #include "cuda/warp.cuh"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/panel.h"
-#include "soft_dtw/cuda/panel_tile.cuh"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/panel/panel.h"
+#include "soft_dtw/cuda/panel/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "cuda/copy_async.cuh"
-#include "soft_dtw/cuda/band_steps.cuh"
-#include "soft_dtw/cuda/recompute.cuh"
+#include "soft_dtw/cuda/sweep/band_steps.cuh"
+#include "soft_dtw/cuda/sweep/recompute.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

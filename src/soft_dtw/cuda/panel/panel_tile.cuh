@@ -2,9 +2,9 @@
 // at a time: where a tile lies, and the factors of its products in shared memory.
 #pragma once
 
-#include "soft_dtw/cuda/cost_range.cuh"
-#include "soft_dtw/cuda/panel_elements.cuh"
-#include "soft_dtw/cuda/params.cuh"
+#include "soft_dtw/cuda/call/params.cuh"
+#include "soft_dtw/cuda/panel/panel_elements.cuh"
+#include "soft_dtw/cuda/results/cost_range.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -10,7 +10,7 @@
 #include "cuda/mma.cuh"
 #include "cuda/tf32.cuh"
 #include "cuda/warp.cuh"
-#include "soft_dtw/cuda/panel_tile.cuh"
+#include "soft_dtw/cuda/panel/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -3,7 +3,7 @@
 
 #include <climits>
 
-#include "soft_dtw/cuda/cell.cuh"
+#include "soft_dtw/cuda/sweep/cell.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

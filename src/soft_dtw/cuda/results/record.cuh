@@ -1,8 +1,8 @@
 // What the blocks of a pair tell each other about it, in scratch memory.
 #pragma once
 
-#include "soft_dtw/cuda/dual.cuh"
-#include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/call/layout.h"
+#include "soft_dtw/cuda/second_order/dual.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -5,7 +5,7 @@
 #include <math_constants.h>
 
 #include "core/constants.h"
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/sweep/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -7,8 +7,8 @@
 
 #include "core/constants.h"
 #include "cuda/dual.cuh"
-#include "soft_dtw/cuda/cell.cuh"
-#include "soft_dtw/cuda/cost_range.cuh"
+#include "soft_dtw/cuda/results/cost_range.cuh"
+#include "soft_dtw/cuda/sweep/cell.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

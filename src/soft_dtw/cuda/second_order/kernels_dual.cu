@@ -1,6 +1,6 @@
 // Second order, with all options that have it; float32 and float64 series.
-#include "soft_dtw/cuda/kernel.cuh"
-#include "soft_dtw/cuda/tiles.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
+#include "soft_dtw/cuda/tiles/tiles.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

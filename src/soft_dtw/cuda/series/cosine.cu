@@ -1,4 +1,4 @@
-#include "soft_dtw/cuda/cosine.h"
+#include "soft_dtw/cuda/series/cosine.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "soft_dtw/cuda/call.h"
-#include "soft_dtw/cuda/unit_steps.h"
+#include "soft_dtw/cuda/call/call.h"
+#include "soft_dtw/cuda/series/unit_steps.h"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -3,8 +3,8 @@
 
 #include "cuda/ragged.h"
 #include "cuda/warp.cuh"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/unit_steps.h"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/series/unit_steps.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

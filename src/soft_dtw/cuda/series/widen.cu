@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/panel_elements.cuh"
-#include "soft_dtw/cuda/widen.h"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/panel/panel_elements.cuh"
+#include "soft_dtw/cuda/series/widen.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -1,7 +1,7 @@
 // Which steps of a lane are cells within the band, for sources whose costs do not say so.
 #pragma once
 
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/sweep/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

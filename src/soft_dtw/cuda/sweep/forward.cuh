@@ -6,9 +6,9 @@
 // last column and the lanes' states at the start of every segment are kept in scratch.
 #pragma once
 
-#include "soft_dtw/cuda/hand_over.cuh"
-#include "soft_dtw/cuda/meeting.cuh"
-#include "soft_dtw/cuda/results.cuh"
+#include "soft_dtw/cuda/results/results.cuh"
+#include "soft_dtw/cuda/sweep/hand_over.cuh"
+#include "soft_dtw/cuda/sweep/meeting.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/warp.cuh"
-#include "soft_dtw/cuda/dual.cuh"
-#include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/call/layout.h"
+#include "soft_dtw/cuda/second_order/dual.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -3,7 +3,7 @@
 // and is reached through a channel; one in another panel is reached through global memory.
 #pragma once
 
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/sweep/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

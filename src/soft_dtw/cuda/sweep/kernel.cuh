@@ -8,11 +8,11 @@
 #pragma once
 
 #include "cuda/shared.cuh"
-#include "soft_dtw/cuda/forward.cuh"
-#include "soft_dtw/cuda/kernel_list.cuh"
-#include "soft_dtw/cuda/registry.h"
-#include "soft_dtw/cuda/reverse.cuh"
-#include "soft_dtw/cuda/source.cuh"
+#include "soft_dtw/cuda/call/kernel_list.cuh"
+#include "soft_dtw/cuda/call/registry.h"
+#include "soft_dtw/cuda/sweep/forward.cuh"
+#include "soft_dtw/cuda/sweep/reverse.cuh"
+#include "soft_dtw/cuda/sweep/source.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

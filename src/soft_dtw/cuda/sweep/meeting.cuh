@@ -12,7 +12,7 @@
 // other sweep's lane.
 #pragma once
 
-#include "soft_dtw/cuda/wave.cuh"
+#include "soft_dtw/cuda/sweep/wave.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -9,7 +9,7 @@
 // this, or another warp does it ahead of the wave: weigh_strip().
 #pragma once
 
-#include "soft_dtw/cuda/meeting.cuh"
+#include "soft_dtw/cuda/sweep/meeting.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

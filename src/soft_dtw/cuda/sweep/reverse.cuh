@@ -7,8 +7,8 @@
 // groups. The weights of a group are recomputed (recompute.cuh), and the group is swept backwards.
 #pragma once
 
-#include "soft_dtw/cuda/hand_over.cuh"
-#include "soft_dtw/cuda/recompute.cuh"
+#include "soft_dtw/cuda/sweep/hand_over.cuh"
+#include "soft_dtw/cuda/sweep/recompute.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/ring.cuh"
-#include "soft_dtw/cuda/cell.cuh"
-#include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/call/layout.h"
+#include "soft_dtw/cuda/sweep/cell.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

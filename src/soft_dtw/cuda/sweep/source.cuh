@@ -5,7 +5,7 @@
 
 #include <concepts>
 
-#include "soft_dtw/cuda/recompute.cuh"
+#include "soft_dtw/cuda/sweep/recompute.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -3,7 +3,7 @@
 
 #include "cuda/warp.cuh"
 #include "soft_dtw/band.h"
-#include "soft_dtw/cuda/layout.h"
+#include "soft_dtw/cuda/call/layout.h"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -4,10 +4,10 @@
 
 #include "cuda/remote.cuh"
 #include "cuda/ring.cuh"
-#include "soft_dtw/cuda/group.cuh"
-#include "soft_dtw/cuda/params.cuh"
-#include "soft_dtw/cuda/record.cuh"
-#include "soft_dtw/cuda/strip_groups.cuh"
+#include "soft_dtw/cuda/call/params.cuh"
+#include "soft_dtw/cuda/results/record.cuh"
+#include "soft_dtw/cuda/sweep/group.cuh"
+#include "soft_dtw/cuda/sweep/strip_groups.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

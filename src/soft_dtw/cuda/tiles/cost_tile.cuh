@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "cuda/barrier.cuh"
-#include "soft_dtw/cuda/crew.cuh"
-#include "soft_dtw/cuda/metric.cuh"
-#include "soft_dtw/cuda/params.cuh"
+#include "soft_dtw/cuda/call/params.cuh"
+#include "soft_dtw/cuda/tiles/crew.cuh"
+#include "soft_dtw/cuda/tiles/metric.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -1,7 +1,7 @@
 // Who works on a strip where costs come in tiles.
 #pragma once
 
-#include "soft_dtw/cuda/segment_weights.cuh"
+#include "soft_dtw/cuda/sweep/segment_weights.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

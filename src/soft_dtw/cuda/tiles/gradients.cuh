@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/copy_async.cuh"
-#include "soft_dtw/cuda/cost_tile.cuh"
+#include "soft_dtw/cuda/tiles/cost_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

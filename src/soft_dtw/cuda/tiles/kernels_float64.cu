@@ -1,6 +1,6 @@
 // float64, with all options: float64 series, and float32 pairs that Cell32 could not certify.
-#include "soft_dtw/cuda/kernel.cuh"
-#include "soft_dtw/cuda/tiles.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
+#include "soft_dtw/cuda/tiles/tiles.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

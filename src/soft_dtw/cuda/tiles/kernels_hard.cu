@@ -1,6 +1,6 @@
 // Hard DTW, with all options. One kernel for each type of the series: their differences are taken in it.
-#include "soft_dtw/cuda/kernel.cuh"
-#include "soft_dtw/cuda/tiles.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
+#include "soft_dtw/cuda/tiles/tiles.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -1,7 +1,7 @@
 // Costs in tiles: series of any number of features, or cost matrices. Gradients of few strips have
 // larger crews; values alone have crews without makers of gradients, whose warps get more registers.
-#include "soft_dtw/cuda/kernel.cuh"
-#include "soft_dtw/cuda/tiles.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
+#include "soft_dtw/cuda/tiles/tiles.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

@@ -1,6 +1,6 @@
 // Costs in tiles, with options.
-#include "soft_dtw/cuda/kernel.cuh"
-#include "soft_dtw/cuda/tiles.cuh"
+#include "soft_dtw/cuda/sweep/kernel.cuh"
+#include "soft_dtw/cuda/tiles/tiles.cuh"
 
 namespace warpalign::detail::soft_dtw {
 namespace {

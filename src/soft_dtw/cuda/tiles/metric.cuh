@@ -5,8 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "soft_dtw/cuda/dual.cuh"
-#include "soft_dtw/cuda/params.cuh"
+#include "soft_dtw/cuda/call/params.cuh"
+#include "soft_dtw/cuda/second_order/dual.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

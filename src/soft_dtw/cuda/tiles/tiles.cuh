@@ -13,10 +13,10 @@
 // the other lanes pass through before row 0. Rows of tiles are shifted as the strip's rows are.
 #pragma once
 
-#include "soft_dtw/cuda/cost_range.cuh"
-#include "soft_dtw/cuda/gradients.cuh"
-#include "soft_dtw/cuda/recompute.cuh"
-#include "soft_dtw/cuda/results.cuh"
+#include "soft_dtw/cuda/results/cost_range.cuh"
+#include "soft_dtw/cuda/results/results.cuh"
+#include "soft_dtw/cuda/sweep/recompute.cuh"
+#include "soft_dtw/cuda/tiles/gradients.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/plan.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/plan.cuh"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {

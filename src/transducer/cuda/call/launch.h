@@ -2,9 +2,9 @@
 // file.
 #pragma once
 
-#include "transducer/cuda/lattice_params.cuh"
-#include "transducer/cuda/row_gradient.cuh"
-#include "transducer/cuda/rows.cuh"
+#include "transducer/cuda/lattice/lattice_params.cuh"
+#include "transducer/cuda/rows/row_gradient.cuh"
+#include "transducer/cuda/rows/rows.cuh"
 #include "warpalign/status.h"
 
 namespace warpalign::detail::transducer {

@@ -7,7 +7,7 @@
 
 #include "cuda/ragged.h"
 #include "transducer/arcs.h"
-#include "transducer/cuda/layout.h"
+#include "transducer/cuda/call/layout.h"
 
 namespace warpalign::detail::transducer {
 

@@ -1,6 +1,6 @@
 // Where packed utterances begin: sums over the utterances before, by one block.
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/launch.h"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/launch.h"
 
 namespace warpalign::detail::transducer {
 namespace {

@@ -11,7 +11,7 @@
 #include "cuda/check.h"
 #include "cuda/device.h"
 #include "cuda/launch.cuh"
-#include "transducer/cuda/launch.h"
+#include "transducer/cuda/call/launch.h"
 
 namespace warpalign::detail::transducer {
 inline namespace on_device {

@@ -5,10 +5,10 @@
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
-#include "transducer/cuda/beam.cuh"
-#include "transducer/cuda/decode_scores.cuh"
-#include "transducer/cuda/greedy.cuh"
-#include "transducer/cuda/kernels.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/decode/beam.cuh"
+#include "transducer/cuda/decode/decode_scores.cuh"
+#include "transducer/cuda/decode/greedy.cuh"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
 

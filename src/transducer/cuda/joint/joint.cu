@@ -2,10 +2,10 @@
 #include <cstdint>
 
 #include "cuda/check.h"
-#include "transducer/cuda/joint_ends.cuh"
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/launch_joint.h"
-#include "transducer/cuda/plan.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/plan.cuh"
+#include "transducer/cuda/joint/joint_ends.cuh"
+#include "transducer/cuda/joint/launch_joint.h"
 
 namespace warpalign::detail::transducer {
 namespace {

@@ -2,8 +2,8 @@
 // behind them.
 #pragma once
 
-#include "transducer/cuda/joint_rows.cuh"
-#include "transducer/cuda/live_rows.cuh"
+#include "transducer/cuda/joint/joint_rows.cuh"
+#include "transducer/cuda/joint/live_rows.cuh"
 
 namespace warpalign::detail::transducer {
 

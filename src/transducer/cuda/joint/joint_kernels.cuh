@@ -6,8 +6,8 @@
 //   outer     W's sums += Gᵀ h; column H is the bias's
 #pragma once
 
-#include "transducer/cuda/joint_product.cuh"
-#include "transducer/cuda/joint_rows.cuh"
+#include "transducer/cuda/joint/joint_product.cuh"
+#include "transducer/cuda/joint/joint_rows.cuh"
 
 namespace warpalign::detail::transducer {
 

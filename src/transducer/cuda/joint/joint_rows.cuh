@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "transducer/cuda/live_rows.cuh"
-#include "transducer/cuda/row_gradient.cuh"
-#include "transducer/cuda/rows.cuh"
+#include "transducer/cuda/joint/live_rows.cuh"
+#include "transducer/cuda/rows/row_gradient.cuh"
+#include "transducer/cuda/rows/rows.cuh"
 #include "transducer/joint_dropout.h"
 #include "warpalign/transducer_joint.h"
 

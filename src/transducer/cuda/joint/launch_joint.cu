@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "transducer/cuda/joint_kernels.cuh"
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/launch_joint.h"
-#include "transducer/cuda/plan.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/plan.cuh"
+#include "transducer/cuda/joint/joint_kernels.cuh"
+#include "transducer/cuda/joint/launch_joint.h"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/arena.h"
-#include "transducer/cuda/live_rows.cuh"
+#include "transducer/cuda/joint/live_rows.cuh"
 #include "transducer/problem.h"
 #include "warpalign/transducer_joint.h"
 

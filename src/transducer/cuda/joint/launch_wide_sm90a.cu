@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/launch_joint.h"
-#include "transducer/cuda/wide_plan.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/joint/launch_joint.h"
+#include "transducer/cuda/joint/wide_plan.cuh"
 
 namespace warpalign::detail::transducer {
 namespace {

@@ -1,8 +1,8 @@
 // Which nodes of a batch have gradients at all.
 #pragma once
 
-#include "transducer/cuda/node_posteriors.cuh"
-#include "transducer/cuda/row_gradient.cuh"
+#include "transducer/cuda/rows/node_posteriors.cuh"
+#include "transducer/cuda/rows/row_gradient.cuh"
 
 namespace warpalign::detail::transducer {
 

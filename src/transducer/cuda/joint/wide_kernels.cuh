@@ -7,7 +7,7 @@
 #pragma once
 
 #include "cuda/add_pair.cuh"
-#include "transducer/cuda/wide_rows.cuh"
+#include "transducer/cuda/joint/wide_rows.cuh"
 
 namespace warpalign::detail::transducer {
 

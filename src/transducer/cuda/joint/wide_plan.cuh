@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transducer/cuda/launch_joint.h"
-#include "transducer/cuda/plan.cuh"
-#include "transducer/cuda/wide_kernels.cuh"
+#include "transducer/cuda/call/plan.cuh"
+#include "transducer/cuda/joint/launch_joint.h"
+#include "transducer/cuda/joint/wide_kernels.cuh"
 
 namespace warpalign::detail::transducer {
 inline namespace on_device {

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "transducer/cuda/joint_rows.cuh"
-#include "transducer/cuda/node_posteriors.cuh"
-#include "transducer/cuda/wide_product.cuh"
+#include "transducer/cuda/joint/joint_rows.cuh"
+#include "transducer/cuda/joint/wide_product.cuh"
+#include "transducer/cuda/rows/node_posteriors.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -2,7 +2,7 @@
 // Both give the same bits where 32 suffice.
 #pragma once
 
-#include "transducer/cuda/near_state.cuh"
+#include "transducer/cuda/lattice/near_state.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -15,9 +15,9 @@
 // Slots of arcs that start before frame 0 or end behind the end are padding. They count as weights of 0.
 #pragma once
 
-#include "transducer/cuda/arc_numbers.cuh"
-#include "transducer/cuda/slot_stage.cuh"
-#include "transducer/cuda/strip.cuh"
+#include "transducer/cuda/lattice/arc_numbers.cuh"
+#include "transducer/cuda/lattice/slot_stage.cuh"
+#include "transducer/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::transducer {
 

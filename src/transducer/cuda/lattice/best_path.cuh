@@ -17,9 +17,9 @@
 #include "cuda/shared.cuh"
 #include "cuda/streaming.cuh"
 #include "cuda/warp.cuh"
-#include "transducer/cuda/params.cuh"
-#include "transducer/cuda/slot_stage.cuh"
-#include "transducer/cuda/strip.cuh"
+#include "transducer/cuda/call/params.cuh"
+#include "transducer/cuda/lattice/slot_stage.cuh"
+#include "transducer/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::transducer {
 

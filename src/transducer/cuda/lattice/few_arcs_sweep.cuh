@@ -6,7 +6,7 @@
 // to kArcs, are computed with weights of 0.
 #pragma once
 
-#include "transducer/cuda/arcs_sweep.cuh"
+#include "transducer/cuda/lattice/arcs_sweep.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -11,7 +11,7 @@
 
 #include "core/constants.h"
 #include "cuda/shared.cuh"
-#include "transducer/cuda/strip.cuh"
+#include "transducer/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::transducer {
 

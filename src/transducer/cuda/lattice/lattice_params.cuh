@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/remote_access.cuh"
-#include "transducer/cuda/params.cuh"
-#include "transducer/cuda/state.cuh"
+#include "transducer/cuda/call/params.cuh"
+#include "transducer/cuda/lattice/state.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transducer/cuda/best_path.cuh"
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/plan.cuh"
-#include "transducer/cuda/posteriors.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/plan.cuh"
+#include "transducer/cuda/lattice/best_path.cuh"
+#include "transducer/cuda/lattice/posteriors.cuh"
 #include "transducer/problem.h"
 
 namespace warpalign::detail::transducer {

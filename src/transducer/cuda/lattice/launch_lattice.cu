@@ -1,12 +1,12 @@
 // The kernels of the lattice pass, and the choice among them.
 #include <iterator>
 
-#include "transducer/cuda/few_arcs_sweep.cuh"
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/lattice.cuh"
-#include "transducer/cuda/launch.h"
-#include "transducer/cuda/many_arcs_sweep.cuh"
-#include "transducer/cuda/plain_sweep.cuh"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/launch.h"
+#include "transducer/cuda/lattice/few_arcs_sweep.cuh"
+#include "transducer/cuda/lattice/lattice.cuh"
+#include "transducer/cuda/lattice/many_arcs_sweep.cuh"
+#include "transducer/cuda/lattice/plain_sweep.cuh"
 
 namespace warpalign::detail::transducer {
 namespace {

@@ -2,7 +2,7 @@
 // comes through it is computed once for alpha and once more for its share.
 #pragma once
 
-#include "transducer/cuda/arcs_sweep.cuh"
+#include "transducer/cuda/lattice/arcs_sweep.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -5,8 +5,8 @@
 // kSteepest, and a weight of 0, 2^-kDead, leaves a dead state's exponent below that of any live one.
 #pragma once
 
-#include "transducer/cuda/layout.h"
-#include "transducer/cuda/state.cuh"
+#include "transducer/cuda/call/layout.h"
+#include "transducer/cuda/lattice/state.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -13,8 +13,8 @@
 // may flow, 1 where gamma of the end waits for its first step.
 #pragma once
 
-#include "transducer/cuda/near_state.cuh"
-#include "transducer/cuda/strip.cuh"
+#include "transducer/cuda/lattice/near_state.cuh"
+#include "transducer/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::transducer {
 

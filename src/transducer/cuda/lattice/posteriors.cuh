@@ -3,7 +3,7 @@
 
 #include <math_constants.h>
 
-#include "transducer/cuda/params.cuh"
+#include "transducer/cuda/call/params.cuh"
 
 namespace warpalign::detail::transducer {
 

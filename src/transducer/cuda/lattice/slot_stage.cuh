@@ -7,7 +7,7 @@
 
 #include "cuda/copy_async.cuh"
 #include "cuda/streaming.cuh"
-#include "transducer/cuda/layout.h"
+#include "transducer/cuda/call/layout.h"
 
 namespace warpalign::detail::transducer {
 

@@ -3,7 +3,7 @@
 
 #include "cuda/remote.cuh"
 #include "cuda/warp.cuh"
-#include "transducer/cuda/lattice_params.cuh"
+#include "transducer/cuda/lattice/lattice_params.cuh"
 
 namespace warpalign::detail::transducer {
 

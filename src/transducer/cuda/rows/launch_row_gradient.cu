@@ -1,6 +1,6 @@
 // The gradient pass for every type of logits.
-#include "transducer/cuda/kernels.cuh"
-#include "transducer/cuda/launch.h"
+#include "transducer/cuda/call/kernels.cuh"
+#include "transducer/cuda/call/launch.h"
 
 namespace warpalign::detail::transducer {
 namespace {

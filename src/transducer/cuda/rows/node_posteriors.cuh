@@ -1,7 +1,7 @@
 // The posteriors of the arcs out of one node, as a row's gradient takes them.
 #pragma once
 
-#include "transducer/cuda/params.cuh"
+#include "transducer/cuda/call/params.cuh"
 
 namespace warpalign::detail::transducer {
 

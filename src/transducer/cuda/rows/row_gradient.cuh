@@ -8,9 +8,9 @@
 // their logits being read. In place, what is needed of elements that other lanes write is read before.
 #pragma once
 
-#include "transducer/cuda/node_posteriors.cuh"
-#include "transducer/cuda/params.cuh"
-#include "transducer/cuda/row_sum.cuh"
+#include "transducer/cuda/call/params.cuh"
+#include "transducer/cuda/rows/node_posteriors.cuh"
+#include "transducer/cuda/rows/row_sum.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -11,8 +11,8 @@
 #include "cuda/math.cuh"
 #include "cuda/streaming.cuh"
 #include "cuda/warp.cuh"
-#include "transducer/cuda/layout.h"
-#include "transducer/cuda/state.cuh"
+#include "transducer/cuda/call/layout.h"
+#include "transducer/cuda/lattice/state.cuh"
 
 namespace warpalign::detail::transducer {
 

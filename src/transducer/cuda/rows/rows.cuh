@@ -5,8 +5,8 @@
 // sum one row after the other, or a few rows at a time; at last lane r makes the weights of row r's arcs.
 #pragma once
 
-#include "transducer/cuda/params.cuh"
-#include "transducer/cuda/row_sum.cuh"
+#include "transducer/cuda/call/params.cuh"
+#include "transducer/cuda/rows/row_sum.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "cuda/cluster.cuh"
-#include "transport/cuda/dense.cuh"
-#include "transport/cuda/row_stream.cuh"
+#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/row_stream.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "cuda/math.cuh"
-#include "transport/cuda/side.cuh"
-#include "transport/cuda/stored_costs.cuh"
+#include "transport/cuda/costs/stored_costs.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,6 +1,6 @@
 // Sinkhorn on float32 costs that are given.
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/streamed_rows.cuh"
+#include "transport/cuda/costs/streamed_rows.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

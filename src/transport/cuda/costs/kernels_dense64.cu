@@ -1,8 +1,8 @@
 // Sinkhorn on float64 costs that are given.
 #include <iterator>
 
-#include "transport/cuda/cluster_rows.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/costs/cluster_rows.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

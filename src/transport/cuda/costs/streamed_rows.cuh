@@ -10,8 +10,8 @@
 // A row's sum is joined over the warps while the next row's exponentials are made.
 #pragma once
 
-#include "transport/cuda/dense.cuh"
-#include "transport/cuda/row_stream.cuh"
+#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/row_stream.cuh"
 
 namespace warpalign::detail::transport {
 

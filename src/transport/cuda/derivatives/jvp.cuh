@@ -9,8 +9,8 @@
 // one over the columns, of costs that are made again. Every thread of the team sees the same joined numbers.
 #pragma once
 
-#include "transport/cuda/solver.cuh"
-#include "transport/cuda/tangent_tiles.cuh"
+#include "transport/cuda/derivatives/tangent_tiles.cuh"
+#include "transport/cuda/solve/solver.cuh"
 
 namespace warpalign::detail::transport {
 

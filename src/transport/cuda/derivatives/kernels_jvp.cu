@@ -1,6 +1,6 @@
 // Derivatives of solutions.
-#include "transport/cuda/jvp.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/derivatives/jvp.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -6,7 +6,7 @@
 //   ratio[i] = sum_j rb e, the row's sum without its own reference weight ra, which may be 0
 #pragma once
 
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/points/points.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -2,7 +2,7 @@
 // the costs.
 #pragma once
 
-#include "transport/cuda/tangent_pairs.cuh"
+#include "transport/cuda/derivatives/tangent_pairs.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,8 +1,8 @@
 // The components of a graph given by compressed rows.
 #pragma once
 
-#include "transport/cuda/graph_edges.cuh"
-#include "transport/cuda/graph_sets.cuh"
+#include "transport/cuda/graphs/graph_edges.cuh"
+#include "transport/cuda/graphs/graph_sets.cuh"
 
 namespace warpalign::detail::transport {
 

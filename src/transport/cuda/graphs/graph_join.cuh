@@ -5,9 +5,9 @@
 // Source: Boruvka, "O jistem problemu minimalnim", 1926.
 #pragma once
 
-#include "transport/cuda/graph_points.cuh"
-#include "transport/cuda/graph_sets.cuh"
-#include "transport/cuda/team.cuh"
+#include "transport/cuda/graphs/graph_points.cuh"
+#include "transport/cuda/graphs/graph_sets.cuh"
+#include "transport/cuda/solve/team.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,7 +1,7 @@
 // The k points nearest to each point, by comparing all pairs.
 #pragma once
 
-#include "transport/cuda/graph_points.cuh"
+#include "transport/cuda/graphs/graph_points.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -2,7 +2,7 @@
 // sorted afterwards.
 #pragma once
 
-#include "transport/cuda/graph_join.cuh"
+#include "transport/cuda/graphs/graph_join.cuh"
 
 namespace warpalign::detail::transport {
 

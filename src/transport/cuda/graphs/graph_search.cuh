@@ -12,8 +12,8 @@
 
 #include "cuda/launch.cuh"
 #include "cuda/shared.cuh"
-#include "transport/cuda/graph_edges.cuh"
-#include "transport/cuda/graph_search.h"
+#include "transport/cuda/graphs/graph_edges.cuh"
+#include "transport/cuda/graphs/graph_search.h"
 
 namespace warpalign::detail::transport {
 

@@ -6,9 +6,9 @@
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
-#include "transport/cuda/graph_nearest.cuh"
-#include "transport/cuda/graph_rows.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/graphs/graph_nearest.cuh"
+#include "transport/cuda/graphs/graph_rows.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 #include "transport/graph.h"
 
 namespace warpalign::detail::transport {

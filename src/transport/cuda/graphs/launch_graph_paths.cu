@@ -5,9 +5,9 @@
 
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
-#include "transport/cuda/graph_components.cuh"
-#include "transport/cuda/graph_search.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/graphs/graph_components.cuh"
+#include "transport/cuda/graphs/graph_search.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 #include "transport/graph.h"
 
 namespace warpalign::detail::transport {

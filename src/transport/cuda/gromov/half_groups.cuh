@@ -7,7 +7,7 @@
 
 #include "cuda/bulk_copy.cuh"
 #include "cuda/wgmma.cuh"
-#include "transport/cuda/half_pass.cuh"
+#include "transport/cuda/gromov/half_pass.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -9,7 +9,7 @@
 #include "cuda/kernel.cuh"
 #include "cuda/math.cuh"
 #include "cuda/warp.cuh"
-#include "transport/cuda/half_points.h"
+#include "transport/cuda/gromov/half_points.h"
 
 namespace warpalign::detail::transport {
 

@@ -8,7 +8,7 @@
 #include "cuda/copy_async.cuh"
 #include "cuda/mma_from.cuh"
 #include "cuda/shared.cuh"
-#include "transport/cuda/half_params.cuh"
+#include "transport/cuda/gromov/half_params.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -18,8 +18,8 @@
 #include "cuda/half.cuh"
 #include "cuda/kernel.cuh"
 #include "cuda/math.cuh"
-#include "transport/cuda/half_params.cuh"
-#include "transport/cuda/side.cuh"
+#include "transport/cuda/gromov/half_params.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,7 +1,7 @@
 // Host side of anchors on CUDA.
 #include "cuda/launch.cuh"
-#include "transport/cuda/anchors.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/gromov/anchors.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -1,7 +1,7 @@
 // Passes between points rounded to binary16 by warpgroups, for sm_90a alone.
 #include "cuda/launch.cuh"
-#include "transport/cuda/half_groups.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/gromov/half_groups.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "core/arena.h"
 #include "cuda/launch.cuh"
-#include "transport/cuda/half_pass.cuh"
-#include "transport/cuda/half_points.cuh"
-#include "transport/cuda/kernels.cuh"
+#include "transport/cuda/gromov/half_pass.cuh"
+#include "transport/cuda/gromov/half_points.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,6 +1,6 @@
 // What is read off a plan.
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/plan_kernel.cuh"
+#include "transport/cuda/plan/plan_kernel.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -1,7 +1,7 @@
 // The derivatives of s = sum W P by everything the plan is made of, tile by tile: W is given, or U V^T.
 #pragma once
 
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/points/points.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,10 +1,10 @@
 // What is read off a plan: the problems of the batch at the potentials they come with.
 #pragma once
 
-#include "transport/cuda/plan_gradient.cuh"
-#include "transport/cuda/plan_sample.cuh"
-#include "transport/cuda/plan_tiles.cuh"
-#include "transport/cuda/solver.cuh"
+#include "transport/cuda/plan/plan_gradient.cuh"
+#include "transport/cuda/plan/plan_sample.cuh"
+#include "transport/cuda/plan/plan_tiles.cuh"
+#include "transport/cuda/solve/solver.cuh"
 
 namespace warpalign::detail::transport {
 

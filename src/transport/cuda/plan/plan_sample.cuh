@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/philox.h"
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/points/points.cuh"
 
 namespace warpalign::detail::transport {
 

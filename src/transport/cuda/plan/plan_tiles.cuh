@@ -1,7 +1,7 @@
 // What is read off a plan that is not stored, tile by tile.
 #pragma once
 
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/points/points.cuh"
 
 namespace warpalign::detail::transport {
 

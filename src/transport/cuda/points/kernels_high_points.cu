@@ -1,6 +1,6 @@
 // Sinkhorn on points by matrix units, Precision::kHigh.
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/unit_points.cuh"
+#include "transport/cuda/points/unit_points.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -1,6 +1,6 @@
 // Sinkhorn on points, float32.
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/point_sums.cuh"
+#include "transport/cuda/points/point_sums.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {

@@ -3,9 +3,9 @@
 // the same place of shared memory. Nothing is joined but at the end of a run.
 #pragma once
 
-#include "transport/cuda/dense.cuh"
-#include "transport/cuda/point_cost.cuh"
-#include "transport/cuda/step_share.cuh"
+#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/points/point_cost.cuh"
+#include "transport/cuda/points/step_share.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -4,10 +4,10 @@
 // blocks share out the steps of a pass evenly (step_share.cuh).
 #pragma once
 
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/point_rows.cuh"
-#include "transport/cuda/point_tiles.cuh"
-#include "transport/cuda/points.cuh"
+#include "transport/cuda/points/point_rows.cuh"
+#include "transport/cuda/points/point_tiles.cuh"
+#include "transport/cuda/points/points.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 

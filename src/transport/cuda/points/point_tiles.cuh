@@ -3,9 +3,9 @@
 // on, the next one is on its way to registers. There is one barrier for a piece.
 #pragma once
 
-#include "transport/cuda/dense.cuh"
-#include "transport/cuda/point_cost.cuh"
-#include "transport/cuda/step_share.cuh"
+#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/points/point_cost.cuh"
+#include "transport/cuda/points/step_share.cuh"
 
 namespace warpalign::detail::transport {
 

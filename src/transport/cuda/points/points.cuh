@@ -3,7 +3,7 @@
 // exchanged, so nothing is stored but sums.
 #pragma once
 
-#include "transport/cuda/tiles.cuh"
+#include "transport/cuda/points/tiles.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -8,8 +8,8 @@
 // argument are not found by themselves.
 #pragma once
 
-#include "transport/cuda/dense.cuh"
-#include "transport/cuda/point_cost.cuh"
+#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/points/point_cost.cuh"
 
 namespace warpalign::detail::transport {
 

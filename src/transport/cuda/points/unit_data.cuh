@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/copy_async.cuh"
-#include "transport/cuda/dense.cuh"
+#include "transport/cuda/costs/dense.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -3,9 +3,9 @@
 // Problems with coordinates that are not finite take the path of points.cuh.
 #pragma once
 
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/point_sums.cuh"
-#include "transport/cuda/unit_tiles.cuh"
+#include "transport/cuda/points/point_sums.cuh"
+#include "transport/cuda/points/unit_tiles.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 

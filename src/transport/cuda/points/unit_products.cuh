@@ -4,7 +4,7 @@
 
 #include "cuda/half.cuh"
 #include "cuda/mma.cuh"
-#include "transport/cuda/unit_data.cuh"
+#include "transport/cuda/points/unit_data.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -11,7 +11,7 @@
 // anywhere within the other side, so that all blocks have the same number.
 #pragma once
 
-#include "transport/cuda/unit_products.cuh"
+#include "transport/cuda/points/unit_products.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -3,8 +3,8 @@
 
 #include "cuda/cluster_launch.h"
 #include "cuda/kernel.cuh"
-#include "transport/cuda/kernels.h"
-#include "transport/cuda/results.cuh"
+#include "transport/cuda/solve/kernels.h"
+#include "transport/cuda/solve/results.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -1,7 +1,7 @@
 // The kernels of sinkhorn()'s CUDA path: which there are, and how one is launched.
 #pragma once
 
-#include "transport/cuda/params.cuh"
+#include "transport/cuda/solve/params.cuh"
 #include "warpalign/status.h"
 
 namespace warpalign::detail::transport {

@@ -7,9 +7,9 @@
 #include "core/arena.h"
 #include "core/visit_dtype.h"
 #include "cuda/launch.cuh"
-#include "transport/cuda/half_points.h"
-#include "transport/cuda/kernels.cuh"
-#include "transport/cuda/step_share.cuh"
+#include "transport/cuda/gromov/half_points.h"
+#include "transport/cuda/points/step_share.cuh"
+#include "transport/cuda/solve/kernels.cuh"
 #include "transport/problem.h"
 
 namespace warpalign::detail::transport {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "transport/cuda/layout.h"
+#include "transport/cuda/solve/layout.h"
 #include "warpalign/sinkhorn.h"
 
 namespace warpalign::detail::transport {

@@ -1,7 +1,7 @@
 // What a call gives back of one problem: one more pass over the costs, at the potentials of the solution.
 #pragma once
 
-#include "transport/cuda/solver.cuh"
+#include "transport/cuda/solve/solver.cuh"
 
 namespace warpalign::detail::transport {
 

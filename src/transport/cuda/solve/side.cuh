@@ -5,8 +5,8 @@
 
 #include "core/constants.h"
 #include "cuda/ragged.h"
-#include "transport/cuda/params.cuh"
-#include "transport/cuda/team.cuh"
+#include "transport/cuda/solve/params.cuh"
+#include "transport/cuda/solve/team.cuh"
 #include "transport/update.h"
 
 namespace warpalign::detail::transport {

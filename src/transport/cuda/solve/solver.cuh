@@ -8,7 +8,7 @@
 // Every thread of the team takes the same decisions, because all of them see the same joined numbers.
 #pragma once
 
-#include "transport/cuda/dense.cuh"
+#include "transport/cuda/costs/dense.cuh"
 
 namespace warpalign::detail::transport {
 

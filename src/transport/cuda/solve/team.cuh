@@ -9,7 +9,7 @@
 #include "cuda/remote_access.cuh"
 #include "cuda/shared.cuh"
 #include "cuda/warp.cuh"
-#include "transport/cuda/layout.h"
+#include "transport/cuda/solve/layout.h"
 
 namespace warpalign::detail::transport {
 
