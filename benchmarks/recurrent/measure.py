@@ -56,7 +56,7 @@ class Problem:
         self.given: dict[str, Tensor] = {}
         if "lengths" in names:
             share = torch.linspace(0.3, 1, size.B, device=device)
-            self.given = {"lengths": (share * size.T).ceil().to(torch.int32)}
+            self.given = {"input_lengths": (share * size.T).ceil().to(torch.int32)}
 
     def forward(self, module: nn.Module | None = None) -> tuple[Tensor, ...]:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Packed input beside lengths=, and torch.nn.LSTM on packed input; and a step of a stream, eager and in a CUDA graph.
+"""Packed input beside input_lengths=, and torch.nn.LSTM on packed input; and a step of a stream, eager and in a CUDA graph.
 
     python -m benchmarks.recurrent.packed [--device cuda] [--dtype float32]
 
@@ -37,7 +37,7 @@ def measure(
     packed = PackedSequence(packed.data.detach(), packed.batch_sizes)
     on_device = lengths.to(device)
     calls: dict[str, tuple[nn.Module, Callable[[], Tensor]]] = {
-        "lengths": (ours, lambda: ours(x, lengths=on_device)[0]),
+        "lengths": (ours, lambda: ours(x, input_lengths=on_device)[0]),
         "packed": (ours, lambda: ours(packed)[0].data),
         "nn.LSTM packed": (theirs, lambda: theirs(packed)[0].data),
     }

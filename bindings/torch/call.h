@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checks.h"
@@ -76,6 +77,12 @@ Enum enumerator(int64_t number) {
 // Throws what a status other than ok says: with an argument to blame, in the form of checks.h.
 inline void check_status(const Status& status) {
   if (!status.ok()) throw std::runtime_error("warpalign: " + to_string(status));
+}
+
+// A status that names an argument as the operator does, where the core calls it otherwise.
+inline Status named(Status status, std::string_view of_core, const char* of_operator) {
+  if (std::string_view(status.argument) == of_core) status.argument = of_operator;
+  return status;
 }
 
 // Runs one call of the core where `like` lies: asks workspace_bytes(execution), allocates so much, and holds

@@ -130,7 +130,7 @@ Call::Call(const Inputs& in, const Settings& settings) : dtype(in.x.scalar_type(
   p.h0 = checked_or_null(in.h0, "h0", in.x, dtype, of_state(output()));
   p.c0 = checked_or_null(in.c0, "c0", in.x, cell_dtype, of_state(p.hidden));
   p.lengths = static_cast<const std::int32_t*>(
-      checked_or_null(in.lengths, "lengths", in.x, ScalarType::Int, {p.batch}));
+      checked_or_null(in.lengths, "input_lengths", in.x, ScalarType::Int, {p.batch}));
   p.resets =
       static_cast<const std::uint8_t*>(checked_or_null(in.resets, "resets", in.x, ScalarType::Bool, rows));
   p.seed = static_cast<const std::uint64_t*>(checked_or_null(in.seed, "seed", in.x, ScalarType::Long, {}));
@@ -243,7 +243,7 @@ Tensor run_forward(const Inputs& in, Call& call, LstmOutputs& outputs, const May
         return lstm_workspace_bytes(p, outputs, execution);
       },
       [&](Workspace workspace, const Execution& execution) {
-        return lstm(p, outputs, workspace, execution);
+        return named(lstm(p, outputs, workspace, execution), "lengths", "input_lengths");
       });
   return tape;
 }

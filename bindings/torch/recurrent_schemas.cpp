@@ -5,11 +5,11 @@
 // x (T, B, I), or packed rows (N, I) with row_starts (T + 1,), int32. weights: those of layer 0 forward,
 // layer 0 reverse, layer 1 forward, ...: weight_ih (4H, I), weight_hh (4H, P); with bias bias_ih, bias_hh
 // (4H,); with projection weight_hr (P, H); with layer_norm weight_ln_ih, weight_ln_hh (4H,), weight_ln_c,
-// bias_ln_c (H,). h0 (L D, B, P), c0 (L D, B, H), in the dtype of x, or c0 in float32 for half types; lengths
-// (B,), int32; resets (T, B), or (N,), bool; seed (), int64.
-#define WARPALIGN_INPUTS                                                                              \
-  "Tensor x, Tensor[] weights, Tensor? h0, Tensor? c0, Tensor? lengths, Tensor? row_starts, Tensor? " \
-  "resets, "                                                                                          \
+// bias_ln_c (H,). h0 (L D, B, P), c0 (L D, B, H), in the dtype of x, or c0 in float32 for half types;
+// input_lengths (B,), int32; resets (T, B), or (N,), bool; seed (), int64.
+#define WARPALIGN_INPUTS                                                                                    \
+  "Tensor x, Tensor[] weights, Tensor? h0, Tensor? c0, Tensor? input_lengths, Tensor? row_starts, Tensor? " \
+  "resets, "                                                                                                \
   "Tensor? seed"
 // batch: B of packed rows; else that of x counts. float32_cell: c0 is None and c_n is to be float32.
 // recompute: the tape is small, and the backward pass makes the rest again.

@@ -5,7 +5,6 @@
 #include <torch/csrc/stable/library.h>
 
 #include <optional>
-#include <string_view>
 #include <tuple>
 
 #include "call.h"
@@ -13,15 +12,6 @@
 
 namespace warpalign::torch_binding {
 namespace {
-
-// The operators on costs call the lengths n_lengths and m_lengths; the core calls them x_lengths and
-// y_lengths.
-Status renamed(Status status, bool is_cost_matrix) {
-  if (!is_cost_matrix) return status;
-  if (std::string_view(status.argument) == "x_lengths") status.argument = "n_lengths";
-  if (std::string_view(status.argument) == "y_lengths") status.argument = "m_lengths";
-  return status;
-}
 
 // What an operator takes besides tensors and lengths, by the names of soft_dtw_schemas.cpp. The functions
 // that are registered at the end list these in the schemas' order; nothing else here depends on that order.
@@ -46,7 +36,7 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
       like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return soft_dtw_workspace_bytes(problem, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
-        return renamed(soft_dtw(problem, outputs, workspace, execution), problem.cost.data != nullptr);
+        return soft_dtw(problem, outputs, workspace, execution);
       });
 }
 
@@ -58,8 +48,7 @@ void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, con
         return soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
       },
       [&](Workspace workspace, const Execution& execution) {
-        return renamed(soft_dtw_jvp(problem, tangents, outputs, workspace, execution),
-                       problem.cost.data != nullptr);
+        return soft_dtw_jvp(problem, tangents, outputs, workspace, execution);
       });
 }
 
@@ -85,15 +74,15 @@ SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x
   return problem;
 }
 
-SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& n_lengths, const Lengths& m_lengths) {
+SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& x_lengths, const Lengths& y_lengths) {
   SoftDtwProblem problem{};
   problem.dtype = check_table(cost, "cost", "(B, N, M)");
   problem.batch = static_cast<std::int32_t>(cost.size(0));
   problem.n = static_cast<std::int32_t>(cost.size(1));
   problem.m = static_cast<std::int32_t>(cost.size(2));
   problem.cost = strided<3>(cost);
-  problem.x_lengths = check_lengths(n_lengths, "n_lengths", cost, "cost");
-  problem.y_lengths = check_lengths(m_lengths, "m_lengths", cost, "cost");
+  problem.x_lengths = check_lengths(x_lengths, "x_lengths", cost, "cost");
+  problem.y_lengths = check_lengths(y_lengths, "y_lengths", cost, "cost");
   return problem;
 }
 
@@ -158,10 +147,10 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
   return result;
 }
 
-std::tuple<Tensor, Tensor, Tensor> run_cost(const Tensor& cost, const Lengths& n_lengths,
-                                            const Lengths& m_lengths, const Settings& settings,
+std::tuple<Tensor, Tensor, Tensor> run_cost(const Tensor& cost, const Lengths& x_lengths,
+                                            const Lengths& y_lengths, const Settings& settings,
                                             bool needs_grad, bool needs_grad_gamma) {
-  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
+  SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
   set_paths(problem, settings, cost, "cost");
   const int64_t b = cost.size(0);
   const Tensor value = allocate(cost, {b});
@@ -210,9 +199,9 @@ std::tuple<Tensor, Tensor, Tensor> run_series_jvp(const Tensor& x, const Tensor&
 }
 
 std::tuple<Tensor, Tensor> run_cost_jvp(const Tensor& cost, const Tensor& cost_tangent,
-                                        const Lengths& n_lengths, const Lengths& m_lengths,
+                                        const Lengths& x_lengths, const Lengths& y_lengths,
                                         const Settings& settings, bool needs_grad) {
-  SoftDtwProblem problem = cost_problem(cost, n_lengths, m_lengths);
+  SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
   set_paths(problem, settings, cost, "cost");
   const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
   const int64_t b = cost.size(0);
@@ -261,13 +250,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
   return {result.value, result.grad_x, result.grad_y, alignment, result.end_values};
 }
 
-std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& n_lengths,
-                                                    const Lengths& m_lengths, double gamma, bool needs_grad,
+std::tuple<Tensor, Tensor, Tensor> soft_dtw_cost_op(const Tensor& cost, const Lengths& x_lengths,
+                                                    const Lengths& y_lengths, double gamma, bool needs_grad,
                                                     int64_t band, int64_t radius, double max_slope,
                                                     double step_penalty, int64_t precision,
                                                     bool batch_invariant, const std::optional<Tensor>& gammas,
                                                     bool needs_grad_gamma) {
-  return run_cost(cost, n_lengths, m_lengths,
+  return run_cost(cost, x_lengths, y_lengths,
                   {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas},
                   needs_grad, needs_grad_gamma);
 }
@@ -285,11 +274,11 @@ std::tuple<Tensor, Tensor, Tensor> soft_dtw_jvp_op(
 }
 
 std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor& cost_tangent,
-                                                const Lengths& n_lengths, const Lengths& m_lengths,
+                                                const Lengths& x_lengths, const Lengths& y_lengths,
                                                 double gamma, bool needs_grad, int64_t band, int64_t radius,
                                                 double max_slope, double step_penalty, int64_t precision,
                                                 bool batch_invariant, const std::optional<Tensor>& gammas) {
-  return run_cost_jvp(cost, cost_tangent, n_lengths, m_lengths,
+  return run_cost_jvp(cost, cost_tangent, x_lengths, y_lengths,
                       {gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas},
                       needs_grad);
 }

@@ -27,7 +27,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "needs_alignment=False) "
       "-> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor alignment, Tensor end_values)");
   library.def(
-      "soft_dtw_cost(Tensor cost, Tensor? n_lengths, Tensor? m_lengths, float gamma, bool needs_grad, "
+      "soft_dtw_cost(Tensor cost, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad, "
       "*, " WARPALIGN_PATHS ") -> (Tensor value, Tensor alignment, Tensor grad_gamma)");
   // Derivatives of the results above along tangents of the series or costs. No tensor: that tangent is 0.
   library.def(
@@ -35,6 +35,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "y_lengths, float gamma, bool needs_grad_x, bool needs_grad_y, *, " WARPALIGN_CONSTANT_GAMMA
       ", " WARPALIGN_STEPS ") -> (Tensor value, Tensor grad_x, Tensor grad_y)");
   library.def(
-      "soft_dtw_cost_jvp(Tensor cost, Tensor cost_tangent, Tensor? n_lengths, Tensor? m_lengths, float "
+      "soft_dtw_cost_jvp(Tensor cost, Tensor cost_tangent, Tensor? x_lengths, Tensor? y_lengths, float "
       "gamma, bool needs_grad, *, " WARPALIGN_CONSTANT_GAMMA ") -> (Tensor value, Tensor alignment)");
 }

@@ -252,7 +252,7 @@ def _looks_like_lengths(given: object) -> bool:
 
 def check_hx(given: object) -> tuple[object, object]:
     if _looks_like_lengths(given):
-        raise TypeError("hx: expected a pair (h_0, c_0), got lengths: write lengths=...")
+        raise TypeError("hx: expected a pair (h_0, c_0), got lengths: write input_lengths=...")
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise TypeError(f"hx: expected a pair (h_0, c_0), got {type(given).__name__}")
     return given[0], given[1]
@@ -317,7 +317,7 @@ def check_no_lengths(input: object, lengths: object, resets: object) -> None:
     """Packed and unbatched input has no use for them."""
     if lengths is not None and (isinstance(input, PackedSequence) or input.dim() == 2):  # type: ignore[attr-defined]
         kind = "a PackedSequence, which has its own" if isinstance(input, PackedSequence) else "one sequence"
-        raise ValueError(f"lengths: expected None with {kind}, got lengths")
+        raise ValueError(f"input_lengths: expected None with {kind}, got lengths")
     if resets is not None and isinstance(input, PackedSequence):
         raise ValueError("resets: expected None with a PackedSequence, got resets")
 

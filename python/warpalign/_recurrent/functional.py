@@ -77,7 +77,7 @@ def lstm(
     weights: Sequence[LSTMWeights],
     hx: tuple[Tensor, Tensor] | None = None,
     *,
-    lengths: Lengths | None = None,
+    input_lengths: Lengths | None = None,
     resets: Tensor | None = None,
     bidirectional: bool = False,
     batch_first: bool = False,
@@ -117,7 +117,7 @@ def lstm(
         weights: one :class:`LSTMWeights` for each layer and direction: layer 0, layer 0 reversed, layer 1, ...
         hx: (h_0, c_0) of shapes (L D, B, P) and (L D, B, H), without B for one sequence. None: 0. c_0 has the input's
             dtype, or float32.
-        lengths: (B,), integers from 0 to T in any order, as a tensor on the input's device, list, tuple or array. A row's
+        input_lengths: (B,), integers from 0 to T in any order, as a tensor on the input's device, list, tuple or array. A row's
             state stops changing there, and its reverse direction starts there. Padding is never read. Values in the host's
             memory are checked; CUDA clamps those of its tensors.
         resets: bool (T, B), with ``batch_first`` (B, T): before such a step the state is hx again, in either direction.
@@ -173,7 +173,7 @@ def lstm(
         weights,
         hx,
         options,
-        lengths=lengths,
+        input_lengths=input_lengths,
         resets=resets,
         bidirectional=check_flag(bidirectional, "bidirectional"),
         batch_first=check_flag(batch_first, "batch_first"),
@@ -191,7 +191,7 @@ def run(
     hx: object,
     options: Options,
     *,
-    lengths: object = None,
+    input_lengths: object = None,
     resets: object = None,
     bidirectional: bool = False,
     batch_first: bool = False,
@@ -203,7 +203,7 @@ def run(
     """:func:`lstm` with options that have been checked."""
     call = _call_of(input, batch_first)
     x = call.x
-    check_no_lengths(input, lengths, resets)
+    check_no_lengths(input, input_lengths, resets)
     cells, first = check_weights(weights, x, directions(bidirectional))
     hidden, output = first.hh.shape[0] // 4, first.hh.shape[1]
     h0, c0 = _states(hx, call, (len(cells), call.batch), hidden, output)
@@ -224,7 +224,7 @@ def run(
         c0,
         call.rows.lengths
         if call.rows
-        else lengths_tensor(lengths, "lengths", call.batch, x.shape[0], x.device),
+        else lengths_tensor(input_lengths, "input_lengths", call.batch, x.shape[0], x.device),
         call.rows.row_starts if call.rows else None,
         check_resets(resets, x, batch_first, call.unbatched),
         seed,

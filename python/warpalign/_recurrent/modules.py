@@ -175,7 +175,7 @@ class LSTM(Recorded, nn.RNNBase):
 
     Examples:
         >>> model = LSTM(40, 128, num_layers=2, bidirectional=True, activation="hard")
-        >>> output, (h_n, c_n) = model(torch.randn(100, 8, 40), lengths=torch.randint(0, 101, (8,)))
+        >>> output, (h_n, c_n) = model(torch.randn(100, 8, 40), input_lengths=torch.randint(0, 101, (8,)))
         >>> output.shape, h_n.shape
         (torch.Size([100, 8, 256]), torch.Size([4, 8, 128]))
     """
@@ -247,13 +247,13 @@ class LSTM(Recorded, nn.RNNBase):
         input: Tensor | PackedSequence,
         hx: tuple[Tensor, Tensor] | None = None,
         *,
-        lengths: Lengths | None = None,
+        input_lengths: Lengths | None = None,
         resets: Tensor | None = None,
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
         recomputes = self.options["recompute"] and torch.is_grad_enabled()
         if (
-            lengths is None
+            input_lengths is None
             and resets is None
             and self._is_plain()
             and not recomputes
@@ -264,7 +264,7 @@ class LSTM(Recorded, nn.RNNBase):
                 return found[0], found[1:]
         # A PackedSequence says in values how many rows a step has, and torch.compile does not see values.
         whole = not_compiled(self._run) if isinstance(input, PackedSequence) else self._run
-        result = whole(input, hx, lengths, resets)
+        result = whole(input, hx, input_lengths, resets)
         states = result.h_n, result.c_n
         if self.options["return_all_states"]:
             return result.output, states, (result.h_all, result.c_all)
@@ -273,7 +273,7 @@ class LSTM(Recorded, nn.RNNBase):
     def _is_plain(self) -> bool:
         return not self.options["return_all_states"] and self.options["state_dtype"] is None
 
-    def _run(self, input: object, hx: object, lengths: object, resets: object) -> LSTMResult:
+    def _run(self, input: object, hx: object, input_lengths: object, resets: object) -> LSTMResult:
         check_input_of_module(input, self.weight_ih_l0)
         # dropout may have been changed since, as users of torch.nn.LSTM do.
         options = self.checked._replace(dropout=self.dropout)
@@ -282,7 +282,7 @@ class LSTM(Recorded, nn.RNNBase):
             weights_of(self, self.proj_size > 0),
             hx,
             options,
-            lengths=lengths,
+            input_lengths=input_lengths,
             resets=resets,
             bidirectional=self.bidirectional,
             batch_first=self.batch_first,

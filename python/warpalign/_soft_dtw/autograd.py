@@ -177,8 +177,8 @@ class _Cost(torch.autograd.Function):
     @staticmethod
     def forward(
         cost: Tensor,
-        n_lengths: Tensor | None,
-        m_lengths: Tensor | None,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
         gammas: Tensor | None,
         needs: tuple[bool, bool],
         settings: tuple[Any, ...],
@@ -188,7 +188,7 @@ class _Cost(torch.autograd.Function):
         if gammas is not None:
             keywords |= {"gammas": gammas, "needs_grad_gamma": needs_gamma}
         result: tuple[Tensor, ...] = ops.cost_matrix(
-            cost, n_lengths, m_lengths, gamma, needs_cost, **keywords
+            cost, x_lengths, y_lengths, gamma, needs_cost, **keywords
         )
         return result
 

@@ -62,8 +62,8 @@ def soft_dtw_barycenter(
     gamma: float | Literal["auto"] = 1.0,
     groups: object = None,
     weights: object = None,
-    lengths: Lengths | None = None,
-    mask: Mask | None = None,
+    x_lengths: Lengths | None = None,
+    x_mask: Mask | None = None,
     init: object = "euclidean",
     barycenter_size: int | None = None,
     method: Method = "lbfgs",
@@ -87,8 +87,8 @@ def soft_dtw_barycenter(
         groups: (n,) integers from 0 to k - 1, each of which occurs: one barycenter per group, all groups in one batch. No group's
             result depends on the other groups. None: one barycenter of all series.
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
-        lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
-        mask: (n, N) bools, True where a time step is missing: it costs 0 against everything.
+        x_lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
+        x_mask: (n, N) bools, True where a time step is missing: it costs 0 against everything.
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
             or array (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
@@ -120,7 +120,7 @@ def soft_dtw_barycenter(
         torch.Size([70, 3])
     """
     check_options({**options}, "soft_dtw_barycenter", "normalize")
-    series = as_series(X, "X", lengths, mask=mask)
+    series = as_series(X, "X", x_lengths, "x_lengths", x_mask, "x_mask")
     series = series._replace(values=series.values.detach())
     check_finite(series, "X")
     gamma = gamma_of_set(gamma, series, None)

@@ -207,8 +207,8 @@ def soft_dtw_cost(
     cost_matrix: Tensor,
     *,
     gamma: float | Tensor = 1.0,
-    n_lengths: Lengths | None = None,
-    m_lengths: Lengths | None = None,
+    x_lengths: Lengths | None = None,
+    y_lengths: Lengths | None = None,
     bandwidth: int | None = None,
     band: Band = "sakoe_chiba",
     max_slope: float | None = None,
@@ -221,8 +221,8 @@ def soft_dtw_cost(
         cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell: a pair
             without any allowed path has value inf and gradient 0. dtype and strides as for :func:`soft_dtw`.
         gamma: a number or a tensor, as in :func:`soft_dtw`.
-        n_lengths: (B,) true numbers of rows, as x_lengths of :func:`soft_dtw`.
-        m_lengths: (B,) true numbers of columns.
+        x_lengths: (B,) true numbers of rows, as x_lengths of :func:`soft_dtw`.
+        y_lengths: (B,) true numbers of columns.
         bandwidth, band, max_slope, step_penalty: as in :func:`soft_dtw`; costs outside the band are not looked at.
         reduction: "none" (the default), "mean" or "sum".
 
@@ -242,8 +242,8 @@ def soft_dtw_cost(
     value = cost_problem(
         cost_matrix,
         gamma=gamma,
-        n_lengths=n_lengths,
-        m_lengths=m_lengths,
+        x_lengths=x_lengths,
+        y_lengths=y_lengths,
         settings=check_settings(bandwidth, band, max_slope, step_penalty),
     )
     return _reduced(value, reduction)

@@ -29,8 +29,8 @@ class Costs(NamedTuple):
 
     cost: Tensor
     """(B, N, M) float64 or float32, any strides."""
-    n_lengths: Tensor | None = None
+    x_lengths: Tensor | None = None
     """(B,) int32"""
-    m_lengths: Tensor | None = None
+    y_lengths: Tensor | None = None
     gammas: Tensor | None = None
     """(B,) in the dtype of the costs, in the place of Settings.gamma."""

@@ -75,15 +75,15 @@ def _(
 @torch.library.register_fake("warpalign::soft_dtw_cost")  # type: ignore[untyped-decorator]
 def _(
     cost: Tensor,
-    n_lengths: Tensor | None,
-    m_lengths: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
     gamma: float,
     needs_grad: bool,
     gammas: Tensor | None = None,
     needs_grad_gamma: bool = False,
     **settings: object,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    check_devices("cost", cost=cost, n_lengths=n_lengths, m_lengths=m_lengths, gammas=gammas)
+    check_devices("cost", cost=cost, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
     return (
         cost.new_empty(cost.shape[0]),
         empty_unless(needs_grad, cost, *cost.shape),
@@ -121,14 +121,14 @@ def _(
 def _(
     cost: Tensor,
     cost_tangent: Tensor,
-    n_lengths: Tensor | None,
-    m_lengths: Tensor | None,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
     gamma: float,
     needs_grad: bool,
     gammas: Tensor | None = None,
     **settings: object,
 ) -> tuple[Tensor, Tensor]:
-    lengths = {"n_lengths": n_lengths, "m_lengths": m_lengths}
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
     check_devices("cost", cost=cost, cost_tangent=cost_tangent, **lengths, gammas=gammas)
     return cost.new_empty(cost.shape[0]), empty_unless(needs_grad, cost, *cost.shape)
 

@@ -183,8 +183,8 @@ def cost_problem(
     cost_matrix: object,
     *,
     gamma: float | Tensor,
-    n_lengths: object,
-    m_lengths: object,
+    x_lengths: object,
+    y_lengths: object,
     settings: Settings,
 ) -> Tensor:
     """The values of the caller's own costs."""
@@ -192,8 +192,8 @@ def cost_problem(
     cost = check_table(cost_matrix, "cost_matrix", "N, M")
     unbatched = cost.dim() == 2
     cost = widened(cost.unsqueeze(0) if unbatched else cost)
-    n = check_lengths(n_lengths, "n_lengths", "N", cost, cost.shape[0])
-    m = check_lengths(m_lengths, "m_lengths", "M", cost.transpose(1, 2), cost.shape[0])
+    n = check_lengths(x_lengths, "x_lengths", "N", cost, cost.shape[0])
+    m = check_lengths(y_lengths, "y_lengths", "M", cost.transpose(1, 2), cost.shape[0])
     gamma = gamma_of_pairs(gamma, cost)
     with naming_the_band(settings):
         value, _ = autograd.cost_matrix(Costs(cost, n, m), gamma, settings)

@@ -181,8 +181,8 @@ class CostJvp(_Jvp):
     def forward(
         tangent: Tensor,
         cost: Tensor,
-        n_lengths: Tensor | None,
-        m_lengths: Tensor | None,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
         gammas: Tensor | None,
         needs_grad: bool,
         settings: tuple[Any, ...],
@@ -190,7 +190,7 @@ class CostJvp(_Jvp):
         check_second_order(gammas, settings)
         gamma, keywords = as_keywords(settings)
         result: tuple[Tensor, ...] = ops.cost_matrix_jvp(
-            cost, tangent, n_lengths, m_lengths, gamma, needs_grad, gammas=gammas, **keywords
+            cost, tangent, x_lengths, y_lengths, gamma, needs_grad, gammas=gammas, **keywords
         )
         return result
 
@@ -216,8 +216,8 @@ class CostGradient(torch.autograd.Function):
         alignment: Tensor,
         grad_gamma: Tensor,
         cost: Tensor,
-        n_lengths: Tensor | None,
-        m_lengths: Tensor | None,
+        x_lengths: Tensor | None,
+        y_lengths: Tensor | None,
         gammas: Tensor | None,
         wanted: tuple[bool, bool],
         settings: tuple[Any, ...],

@@ -86,7 +86,7 @@ class _Search(NamedTuple):
 @torch.no_grad()
 def transducer_beam_decode(
     encoder: Tensor,
-    lengths: Lengths | None,
+    encoder_lengths: Lengths | None,
     predictor: Predictor,
     joint: Joint,
     *,
@@ -116,7 +116,7 @@ def transducer_beam_decode(
     Source: prefixes and their sums: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.6.
 
     Args:
-        encoder, lengths, predictor, joint: as in :func:`warpalign.transducer_greedy_decode`.
+        encoder, encoder_lengths, predictor, joint: as in :func:`warpalign.transducer_greedy_decode`.
         beam: hypotheses of an utterance, 1 to 16. The search looks at the ``beam`` best labels of a hypothesis.
         n_best: hypotheses that are returned, 1 to beam.
         merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
@@ -156,7 +156,7 @@ def transducer_beam_decode(
     """
     model = check_model(
         encoder,
-        lengths,
+        encoder_lengths,
         predictor,
         joint,
         blank=blank,

@@ -320,7 +320,7 @@ def _warn_of_few_embeddings(model: Model) -> None:
 
 def check_model(
     encoder: object,
-    lengths: object,
+    encoder_lengths: object,
     predictor: Any,
     joint: object,
     *,
@@ -355,7 +355,7 @@ def check_model(
     reader = _check_reader(predictor, "predictor")
     axis = _axis_of(predictor, "predictor")
     counts = check_lengths(
-        lengths, "lengths", rows.device, rows.shape[0], rows.shape[1], "T", whose="encoder"
+        encoder_lengths, "encoder_lengths", rows.device, rows.shape[0], rows.shape[1], "T", whose="encoder"
     )
     model = Model(rows, counts, reader, checked, labels, arcs, start, axis)
     _warn_of_few_embeddings(model)

@@ -51,7 +51,7 @@ class GreedyState(NamedTuple):
 @torch.no_grad()
 def transducer_greedy_decode(
     encoder: Tensor,
-    lengths: Lengths | None,
+    encoder_lengths: Lengths | None,
     predictor: Predictor,
     joint: Joint,
     *,
@@ -74,7 +74,7 @@ def transducer_greedy_decode(
 
     Args:
         encoder: (B, T, H) rows of the encoder; float64, float32, float16 or bfloat16. Half types are widened to float32.
-        lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the encoder's device, a list, a tuple or an
+        encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the encoder's device, a list, a tuple or an
             array. None: all T. A tensor on a GPU is not read back.
         predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
         joint: :class:`warpalign.transducer.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
@@ -114,7 +114,7 @@ def transducer_greedy_decode(
     """
     model = check_model(
         encoder,
-        lengths,
+        encoder_lengths,
         predictor,
         joint,
         blank=blank,

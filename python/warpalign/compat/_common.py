@@ -73,13 +73,13 @@ def soft_dtw_of_table(
     cost: Tensor,
     gamma: float,
     allowed: Tensor | None,
-    n_lengths: Tensor | None = None,
-    m_lengths: Tensor | None = None,
+    x_lengths: Tensor | None = None,
+    y_lengths: Tensor | None = None,
 ) -> Tensor:
     """(B,) soft-DTW of costs (B, N, M) over paths through allowed cells (N, M) or (B, N, M)."""
     if allowed is not None:
         cost = torch.where(allowed, cost, torch.inf)
-    return warpalign.soft_dtw_cost(cost, gamma=gamma, n_lengths=n_lengths, m_lengths=m_lengths)
+    return warpalign.soft_dtw_cost(cost, gamma=gamma, x_lengths=x_lengths, y_lengths=y_lengths)
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ class _Base(nn.Module):
             input,
             [weights],
             state,
-            lengths=None if lengths is None else torch.as_tensor(lengths, device=input.device),
+            input_lengths=None if lengths is None else torch.as_tensor(lengths, device=input.device),
             batch_first=self.batch_first,
             rw_dropout=self.dropout,
             zoneout=(self.zoneout, 0.0),

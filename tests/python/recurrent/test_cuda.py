@@ -48,10 +48,10 @@ def test_both_devices_agree(cuda: torch.device, name: str) -> None:
     cells = module.num_layers * (1 + module.bidirectional)
     hx = tuple(torch.randn(cells, 11, size, dtype=torch.float64) for size in (module.proj_size or 37, 37))
     lengths, resets = torch.arange(11) % 10, torch.rand(9, 11) < 0.2
-    expected = results_of(module, x, hx, lengths=lengths, resets=resets)
+    expected = results_of(module, x, hx, input_lengths=lengths, resets=resets)
     theirs = copy.deepcopy(module).to(cuda)
     hx = tuple(s.to(cuda) for s in hx)
-    is_ = results_of(theirs, x.to(cuda), hx, lengths=lengths.to(cuda), resets=resets.to(cuda))
+    is_ = results_of(theirs, x.to(cuda), hx, input_lengths=lengths.to(cuda), resets=resets.to(cuda))
     for a, b in zip(is_, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
@@ -65,10 +65,10 @@ def test_layers_at_once(cuda: torch.device, hidden: int, dtype: torch.dtype) -> 
     module = LSTM(13, hidden, 4, dtype=dtype, return_all_states=True, batch_invariant=True).eval()
     x, lengths = torch.randn(70, 5, 13).to(dtype), torch.tensor([70, 0, 33, 69, 12])
     hx = torch.randn(4, 5, hidden).to(dtype), torch.randn(4, 5, hidden).to(dtype)
-    expected = results_of(module.double(), x.double(), tuple(s.double() for s in hx), lengths=lengths)  # type: ignore[arg-type]
+    expected = results_of(module.double(), x.double(), tuple(s.double() for s in hx), input_lengths=lengths)  # type: ignore[arg-type]
     theirs = module.to(dtype).to(cuda)
     of_device = x.to(cuda), (hx[0].to(cuda), hx[1].to(cuda))
-    is_ = results_of(theirs, *of_device, lengths=lengths.to(cuda))
+    is_ = results_of(theirs, *of_device, input_lengths=lengths.to(cuda))
     for a, b in zip(is_, expected, strict=True):
         assert relative_error(a, b) <= {torch.float64: 1e-11, torch.float16: 1e-2}[dtype]
 
@@ -141,7 +141,7 @@ def test_two_layers_at_a_time(cuda: torch.device, given: str, batch: int) -> Non
     exact = LSTM(24, 520, 3, dtype=torch.float64, device=cuda, **options)
     exact.load_state_dict(module.state_dict())
     x = torch.randn(140, batch, 24, device=cuda).half()
-    more = {"lengths": torch.arange(batch, device=cuda) * 140 // (batch - 1)} if given == "lengths" else {}
+    more = {"input_lengths": torch.arange(batch, device=cuda) * 140 // (batch - 1)} if given == "lengths" else {}
     no_resets = torch.zeros(140, batch, dtype=torch.bool, device=cuda)
 
     def step(of: LSTM, leaf: Tensor, **given: Any) -> list[Tensor]:

@@ -51,9 +51,9 @@ def test_lengths_and_both_directions(cuda: torch.device, hidden: int) -> None:
     torch.manual_seed(1)
     module = LSTM(13, hidden, 2, bidirectional=True, dtype=torch.float16)
     x, lengths = torch.randn(70, 9, 13).half(), torch.tensor([70, 0, 33, 69, 12, 1, 70, 50, 41])
-    expected = results_of(module.double(), x.double(), lengths=lengths)
+    expected = results_of(module.double(), x.double(), input_lengths=lengths)
     theirs = module.half().to(cuda)
-    for a, b in zip(results_of(theirs, x.to(cuda), lengths=lengths.to(cuda)), expected, strict=True):
+    for a, b in zip(results_of(theirs, x.to(cuda), input_lengths=lengths.to(cuda)), expected, strict=True):
         assert relative_error(a, b) <= 1e-2
 
 
@@ -101,7 +101,7 @@ def test_recompute(cuda: torch.device, hidden: int, given: str) -> None:
         other.load_state_dict(module.state_dict())
     x = torch.randn(140, 9, 13, device=cuda).to(half)
     lengths = torch.tensor([140, 0, 33, 69, 12, 1, 139, 100, 41], device=cuda)
-    more = {"lengths": lengths} if given == "lengths" else {}
+    more = {"input_lengths": lengths} if given == "lengths" else {}
     results = (results_of(m, x.to(next(m.parameters()).dtype), **more) for m in (module, with_tape, exact))
     for ours, plain, expected in zip(*results, strict=True):
         assert relative_error(ours, expected) <= 2 * relative_error(plain, expected) + floor

@@ -89,7 +89,7 @@ def test_gradcheck(name: str) -> None:
 
     def call(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(names, weights, strict=True))
-        options = {"lengths": torch.tensor([4, 3]), "resets": resets}
+        options = {"input_lengths": torch.tensor([4, 3]), "resets": resets}
         y, last, states = torch.func.functional_call(module, given, (x, (h0, c0)), options)
         return y, *last, *states
 
@@ -268,7 +268,7 @@ def test_compile(dynamic: bool) -> None:
     module = LSTM(5, 7, 2, bidirectional=True, batch_first=True, layer_norm=True, zoneout=0.1).eval()
 
     def step(x: Tensor, lengths: Tensor) -> Tensor:
-        y, (h_n, c_n) = module(x * 2, lengths=lengths)
+        y, (h_n, c_n) = module(x * 2, input_lengths=lengths)
         return y.square().sum() + h_n.sum() - c_n.sum()
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)

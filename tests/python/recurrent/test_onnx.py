@@ -23,7 +23,7 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor, h0: Tensor, c0: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, ...]:
         if isinstance(self.lstm, LSTM):
-            y, (h_n, c_n) = self.lstm(x, (h0, c0), lengths=lengths)
+            y, (h_n, c_n) = self.lstm(x, (h0, c0), input_lengths=lengths)
         else:
             y, (h_n, c_n) = self.lstm(x, (h0, c0))
         return self.head(y), h_n, c_n

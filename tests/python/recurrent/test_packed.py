@@ -83,7 +83,7 @@ def test_packed_rows_on_a_gpu(cuda: torch.device, dtype: torch.dtype, enforce_so
     rows, x = packed_of(lengths, enforce_sorted, device=cuda, dtype=dtype)
     y, states = module(rows)
     padded, _ = pad_packed_sequence(y, total_length=STEPS)
-    expected, expected_states = module(x, lengths=torch.tensor(lengths, device=cuda))
+    expected, expected_states = module(x, input_lengths=torch.tensor(lengths, device=cuda))
     assert torch.equal(padded, expected)
     assert all(torch.equal(a, b) for a, b in zip(states, expected_states, strict=True))
     factors = torch.randn_like(expected)

@@ -32,7 +32,7 @@ def test_it_is_that_of_torch_at_the_call(monkeypatch: pytest.MonkeyPatch) -> Non
     try:
         for precision in ("high", "medium", "highest"):
             torch.set_float32_matmul_precision(precision)
-            module(x), module(x, lengths=torch.tensor([5, 2])), cell(x[0]), stream.step(x[0])
+            module(x), module(x, input_lengths=torch.tensor([5, 2])), cell(x[0]), stream.step(x[0])
             lstm(x, weights), own(x)
             with torch.no_grad():
                 module(x)

@@ -63,7 +63,7 @@ def test_results_are_those_with_a_tape(name: str, given: str) -> None:
     hx, lengths = states_of(with_tape, B), torch.tensor([T, 33, 0])
     options: dict[str, Any] = {}
     if given == "lengths":
-        options["lengths"] = lengths
+        options["input_lengths"] = lengths
     if given == "resets":
         options["resets"] = torch.rand((B, T) if with_tape.batch_first else (T, B)) < 0.1
     if given == "packed":
@@ -136,9 +136,9 @@ def test_compile_and_bad_lengths() -> None:
     torch.testing.assert_close(*gradients)
     for wrong in (-1, T + 1):
         with pytest.raises(
-            ValueError, match=f"lengths: expected lengths from 0 to T = \\d+, got {wrong} at index 1"
+            ValueError, match=f"input_lengths: expected lengths from 0 to T = \\d+, got {wrong} at index 1"
         ):
-            module(x, lengths=torch.tensor([T, wrong, 1]))
+            module(x, input_lengths=torch.tensor([T, wrong, 1]))
     x.requires_grad_()
     second = []
     for recompute in (True, False):

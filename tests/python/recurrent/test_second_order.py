@@ -45,7 +45,7 @@ def test_gradgradcheck(name: str, cut: bool) -> None:
     names = [n for n, _ in module.named_parameters()]
     resets = torch.zeros(3, 2, dtype=torch.bool)
     resets[1, 0] = True
-    given = {"lengths": torch.tensor([3, 2]), "resets": resets} if cut else {}
+    given = {"input_lengths": torch.tensor([3, 2]), "resets": resets} if cut else {}
 
     def call(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         parameters = dict(zip(names, weights, strict=True))
@@ -127,7 +127,7 @@ def test_padding_is_not_read_by_second_derivatives() -> None:
     module = LSTM(5, 7)
     x = torch.randn(6, 2, 5)
     x[3:, 0] = torch.nan
-    y = module(x.requires_grad_(), lengths=torch.tensor([3, 6]))[0]
+    y = module(x.requires_grad_(), input_lengths=torch.tensor([3, 6]))[0]
     found = second_order((y,), [x, *module.parameters()])
     assert all(g.isfinite().all() for g in found) and not found[0][3:, 0].any() and found[0][:3, 0].any()
 

@@ -136,20 +136,20 @@ def test_lengths_are_packed_sequences(options: dict[str, Any]) -> None:
     torch.manual_seed(1)
     module = LSTM(5, 7, 2, bidirectional=True, **options)
     x, lengths = torch.randn(6, 4, 5), torch.tensor([3, 6, 1, 4])
-    y, (h_n, c_n) = module(x, lengths=lengths)
+    y, (h_n, c_n) = module(x, input_lengths=lengths)
     packed, states = module(pack_padded_sequence(x, lengths, enforce_sorted=False))
     assert torch.equal(pad_packed_sequence(packed, total_length=6)[0], y)
     assert torch.equal(states[0], h_n) and torch.equal(states[1], c_n)
     poisoned = x.clone()
     poisoned[3:, 0] = torch.nan
-    assert torch.equal(module(poisoned, lengths=lengths)[0], y)
+    assert torch.equal(module(poisoned, input_lengths=lengths)[0], y)
     assert not y[3:, 0].any()
 
 
 def test_length_zero_hands_the_state_on() -> None:
     module, x = LSTM(5, 7), torch.randn(3, 2, 5)
     hx = torch.randn(1, 2, 7, requires_grad=True), torch.randn(1, 2, 7, requires_grad=True)
-    y, (h_n, c_n) = module(x, hx, lengths=torch.tensor([0, 3]))
+    y, (h_n, c_n) = module(x, hx, input_lengths=torch.tensor([0, 3]))
     assert not y[:, 0].any()
     assert torch.equal(h_n[:, 0], hx[0][:, 0]) and torch.equal(c_n[:, 0], hx[1][:, 0])
     by_h, by_c = torch.autograd.grad((h_n * 2 + c_n * 3).sum(), hx)
@@ -323,8 +323,8 @@ def test_streams_of_inference_mode_go_on_outside() -> None:
 @pytest.mark.parametrize("kind", [list, tuple, np.array, lambda n: torch.tensor(n, dtype=torch.uint8)])
 def test_lengths_of_any_kind(kind: Any) -> None:
     module, x = LSTM(5, 7), torch.randn(6, 3, 5)
-    expected, _ = module(x, lengths=torch.tensor([4, 0, 6]))
-    assert torch.equal(module(x, lengths=kind([4, 0, 6]))[0], expected)
+    expected, _ = module(x, input_lengths=torch.tensor([4, 0, 6]))
+    assert torch.equal(module(x, input_lengths=kind([4, 0, 6]))[0], expected)
 
 
 def test_strides_and_empty_batches() -> None:

@@ -58,7 +58,7 @@ def test_gradcheck_reductions(device: torch.device, reduction: str) -> None:
 @pytest.mark.parametrize("gamma", [0.1, 1.0, 20.0])
 def test_gradcheck_cost_matrix(device: torch.device, gamma: float) -> None:
     cost = randn(3, 5, 4, seed=1, device=device, dtype=F64, grad=True)
-    options = {"n_lengths": lengths_of(device, 5, 1, 3), "m_lengths": lengths_of(device, 2, 4, 4)}
+    options = {"x_lengths": lengths_of(device, 5, 1, 3), "y_lengths": lengths_of(device, 2, 4, 4)}
     assert torch.autograd.gradcheck(lambda c: warpalign.soft_dtw_cost(c, gamma=gamma), (cost,))
     assert torch.autograd.gradcheck(lambda c: warpalign.soft_dtw_cost(c, gamma=gamma, **options), (cost,))
     assert torch.autograd.gradcheck(lambda c: warpalign.soft_dtw_cost(c[0], gamma=gamma), (cost,))

@@ -254,7 +254,7 @@ def test_weights_and_padding_count_as_they_should(device: torch.device) -> None:
         series[length:] = math.nan
     by_padding, by_lengths = (
         soft_dtw_barycenter(padded, gamma=0.5),
-        soft_dtw_barycenter(X, gamma=0.5, lengths=lengths),
+        soft_dtw_barycenter(X, gamma=0.5, x_lengths=lengths),
     )
     assert torch.equal(by_padding.barycenter, by_lengths.barycenter)
     ragged = [series[:length] for series, length in zip(X, lengths, strict=True)]
@@ -392,10 +392,10 @@ def test_dba_of_groups_is_dba_one_by_one(device: torch.device) -> None:
     padded[torch.arange(20, device=device) >= lengths[:, None]] = (
         math.inf
     )  # what is behind the lengths is never used
-    got = soft_dtw_barycenter(padded, method="dba", groups=groups, lengths=lengths, block_size=2)
+    got = soft_dtw_barycenter(padded, method="dba", groups=groups, x_lengths=lengths, block_size=2)
     for group in range(3):
         own = groups == group
-        alone = soft_dtw_barycenter(X[own], method="dba", lengths=lengths[own], barycenter_size=20)
+        alone = soft_dtw_barycenter(X[own], method="dba", x_lengths=lengths[own], barycenter_size=20)
         # A GPU sums groups of other sizes in another order.
         tolerance = 0.0 if device.type == "cpu" else 1e-6
         torch.testing.assert_close(got.barycenter[group], alone.barycenter, rtol=tolerance, atol=tolerance)

@@ -163,13 +163,13 @@ def test_lengths_are_lists_and_arrays(device: torch.device, form: Callable[[list
     assert torch.equal(warpalign.soft_dtw(x, y, **lists), warpalign.soft_dtw(x, y, **tensors))
     costs = torch.cdist(x, y)
     assert torch.equal(
-        warpalign.soft_dtw_cost(costs, n_lengths=form(n), m_lengths=form(m)),
-        warpalign.soft_dtw_cost(costs, n_lengths=tensors["x_lengths"], m_lengths=tensors["y_lengths"]),
+        warpalign.soft_dtw_cost(costs, x_lengths=form(n), y_lengths=form(m)),
+        warpalign.soft_dtw_cost(costs, x_lengths=tensors["x_lengths"], y_lengths=tensors["y_lengths"]),
     )
     assert torch.equal(warpalign.cdist_soft_dtw(x, y, **lists), warpalign.cdist_soft_dtw(x, y, **tensors))
     assert torch.equal(
-        warpalign.soft_dtw_barycenter(x, lengths=form(n), max_iter=2).barycenter,
-        warpalign.soft_dtw_barycenter(x, lengths=tensors["x_lengths"], max_iter=2).barycenter,
+        warpalign.soft_dtw_barycenter(x, x_lengths=form(n), max_iter=2).barycenter,
+        warpalign.soft_dtw_barycenter(x, x_lengths=tensors["x_lengths"], max_iter=2).barycenter,
     )
     empty = warpalign.soft_dtw(x[:0], y[:0], x_lengths=form([]) if form is not pandas.Series else [])
     assert empty.shape == (0,)
@@ -258,9 +258,9 @@ def test_lengths_come_in_every_form_a_cpu_has(form: str) -> None:
         (lambda **o: warpalign.dtw_path(x, y, **o).value, ("x_lengths", "y_lengths")),
         (lambda **o: warpalign.soft_dtw_alignment(x, y, **o).alignment, ("x_lengths", "y_lengths")),
         (lambda **o: warpalign.soft_dtw_subsequence(x, y, **o).value, ("query_lengths", "series_lengths")),
-        (lambda **o: warpalign.soft_dtw_cost(costs, **o), ("n_lengths", "m_lengths")),
+        (lambda **o: warpalign.soft_dtw_cost(costs, **o), ("x_lengths", "y_lengths")),
         (lambda **o: warpalign.cdist_soft_dtw(x, y, **o), ("x_lengths", "y_lengths")),
-        (lambda **o: warpalign.soft_dtw_barycenter(x, max_iter=1, **o).barycenter, ("lengths",)),
+        (lambda **o: warpalign.soft_dtw_barycenter(x, max_iter=1, **o).barycenter, ("x_lengths",)),
         (metric, ("preds_lengths", "target_lengths")),
     ]
     for call, names in calls:

@@ -111,13 +111,13 @@ def check_cost(case: Case, dtype: torch.dtype) -> None:
     )
     numbers_ = torch.where(forbidden, torch.inf, numbers_)
     table = laid_out(numbers_, "contiguous" if case.layouts[0] == "shared" else case.layouts[0])
-    (n_lengths, n), (m_lengths, m) = (
+    (x_lengths, n), (y_lengths, m) = (
         lengths_of(case, side, limit, case.batch, generator) for side, limit in enumerate((case.n, case.m))
     )
     cost, holds_a_path = within_band(case, numpy64(table), n, m)
     values, alignments = values_and_alignments(cost, gamma, n, m)
     table = padded(padded(table, n, 1), m, 2).detach().requires_grad_()
-    options = {"gamma": gamma, "n_lengths": n_lengths, "m_lengths": m_lengths, **case.band}
+    options = {"gamma": gamma, "x_lengths": x_lengths, "y_lengths": y_lengths, **case.band}
     if not holds_a_path:
         refused(lambda: warpalign.soft_dtw_cost(table, **options))
         return

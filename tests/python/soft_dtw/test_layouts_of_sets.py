@@ -82,7 +82,7 @@ def test_series_of_one_step_that_are_meant_bring_no_warning() -> None:
     warpalign.cdist_soft_dtw(x[..., :1])
     warpalign.cdist_soft_dtw(np.zeros((3, 1)))
     warpalign.cdist_soft_dtw(torch.nn.utils.rnn.pack_sequence(list(x)))
-    warpalign.soft_dtw_barycenter(x, lengths=ones, max_iter=1)
+    warpalign.soft_dtw_barycenter(x, x_lengths=ones, max_iter=1)
     torch.func.vmap(warpalign.soft_dtw)(x[:, None], x[:, None])
 
 

@@ -122,7 +122,7 @@ def test_cost_matrix_padding_never_leaks(device: torch.device, dtype: torch.dtyp
         cost[b, :, columns[b] :] = math.nan
     cost.requires_grad_()
     value = warpalign.soft_dtw_cost(
-        cost, n_lengths=torch.tensor(rows, device=device), m_lengths=torch.tensor(columns, device=device)
+        cost, x_lengths=torch.tensor(rows, device=device), y_lengths=torch.tensor(columns, device=device)
     )
     (grad,) = torch.autograd.grad(value.sum(), cost)
     for b, (p, q) in enumerate(zip(rows, columns, strict=True)):

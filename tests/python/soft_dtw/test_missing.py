@@ -113,7 +113,7 @@ def test_barycenters_of_series_with_missing_steps(device: torch.device, method: 
         given = X.masked_fill(mask[:, :, None], filler)
         results.append(
             warpalign.soft_dtw_barycenter(
-                given, mask=mask, groups=groups, gamma=0.1, method=method, max_iter=8
+                given, x_mask=mask, groups=groups, gamma=0.1, method=method, max_iter=8
             )
         )
     assert torch.equal(results[0].barycenter, results[1].barycenter)
@@ -128,7 +128,7 @@ def test_a_barycenters_step_that_meets_missing_ones_alone_stays() -> None:
     X = torch.tensor([[[0.0], [9.0], [4.0]]], dtype=F64)
     start = torch.tensor([[1.0], [7.0], [5.0]], dtype=F64)
     mask = torch.tensor([[False, True, False]])
-    found = warpalign.soft_dtw_barycenter(X, mask=mask, init=start, method="dba", bandwidth=0).barycenter
+    found = warpalign.soft_dtw_barycenter(X, x_mask=mask, init=start, method="dba", bandwidth=0).barycenter
     assert found.tolist() == [[0.0], [7.0], [4.0]]
 
 

@@ -44,11 +44,11 @@ def test_opcheck_series(device: torch.device, name: str, index: int) -> None:
 @pytest.mark.parametrize("needs_grad", [False, True])
 def test_opcheck_cost_matrix(device: torch.device, needs_grad: bool) -> None:
     cost = randn(3, 5, 4, seed=0, device=device)
-    n_lengths, m_lengths = int32(5, 1, 2, device=device), int32(1, 4, 3, device=device)
+    x_lengths, y_lengths = int32(5, 1, 2, device=device), int32(1, 4, 3, device=device)
     for inputs in (
         (cost, None, None),
-        (cost, n_lengths, m_lengths),
-        (cost.double(), n_lengths, None),
+        (cost, x_lengths, y_lengths),
+        (cost.double(), x_lengths, None),
         (cost.mT, None, None),
         (cost[:0], None, None),
     ):

@@ -69,7 +69,7 @@ def test_costs_of_any_sign() -> None:
     table = randn(3, 70, 90, seed=1, dtype=F64, grad=True)
     options: dict[str, Any] = {"step_penalty": 0.3, "bandwidth": 12}
     n, m = torch.tensor([70, 9, 60]), torch.tensor([90, 80, 90])
-    got = warpalign.soft_dtw_cost(table, gamma=0.5, n_lengths=n, m_lengths=m, **options)
+    got = warpalign.soft_dtw_cost(table, gamma=0.5, x_lengths=n, y_lengths=m, **options)
     expected = values_of_costs(table, 0.5, n, m, **options)
     close(
         (got, *torch.autograd.grad(got.sum(), table)), (expected, *torch.autograd.grad(expected.sum(), table))

@@ -170,7 +170,7 @@ def test_gradgradcheck_cost_matrix(options: dict[str, Any]) -> None:
     lengths = (
         {}
         if "max_slope" in options
-        else {"n_lengths": torch.tensor([5, 1, 3]), "m_lengths": torch.tensor([2, 4, 4])}
+        else {"x_lengths": torch.tensor([5, 1, 3]), "y_lengths": torch.tensor([2, 4, 4])}
     )
     assert gradgradcheck(lambda c: soft_dtw_cost(c, **options, **lengths), (cost,), check_fwd_over_rev=True)
     assert gradcheck(lambda c: soft_dtw_cost(c, **options, **lengths), (cost,), check_forward_ad=True)

@@ -164,7 +164,7 @@ def test_nothing_waits_for_the_gpu(dtype: torch.dtype, d: int) -> None:
     with no_synchronisation():
         step(x, y, lengths)
         soft_dtw_alignment(x, y, x_lengths=lengths)
-        soft_dtw_cost(cost, n_lengths=lengths).sum().backward()
+        soft_dtw_cost(cost, x_lengths=lengths).sum().backward()
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -385,7 +385,7 @@ def test_lengths_out_of_range_of_alignments_and_costs_are_clamped(cuda: torch.de
     assert torch.equal(got, soft_dtw_alignment(x, y, y_lengths=clamped).alignment)
     cost = randn(6, 33, 33, seed=0, device=cuda)
     clamped = torch.tensor([33, 1, 1, 33, 33, 1], device=cuda)
-    for name in ("n_lengths", "m_lengths"):
+    for name in ("x_lengths", "y_lengths"):
         got = soft_dtw_cost(cost, **{name: bad})
         assert torch.equal(got, soft_dtw_cost(cost, **{name: clamped}))
     raw = torch.ops.warpalign.soft_dtw_alignment(x, y, bad[:4].repeat(2)[:6].int(), None, 1.0, True, True)

@@ -118,7 +118,7 @@ def test_vmap_over_lengths_alone(device: torch.device) -> None:
 def test_vmap_of_cost_matrices(device: torch.device) -> None:
     cost = randn(3, 2, 5, 6, seed=0, device=device)
     lengths = torch.tensor([[5, 1], [2, 3], [5, 4]], device=device)
-    call = lambda c, n: warpalign.soft_dtw_cost(c, n_lengths=n)  # noqa: E731
+    call = lambda c, n: warpalign.soft_dtw_cost(c, x_lengths=n)  # noqa: E731
     got = vmap(call)(cost, lengths), vmap(grad(lambda c, n: call(c, n).sum()))(cost, lengths)
     expected = (
         torch.stack([call(c, n) for c, n in zip(cost, lengths, strict=True)]),
@@ -150,8 +150,8 @@ def test_vmap_of_single_pairs_that_share_a_length(device: torch.device) -> None:
     expected = torch.stack([soft_dtw(a, y, x_lengths=n, y_lengths=n) for a in x])
     assert torch.equal(vmap(lambda a: soft_dtw(a, y, x_lengths=n, y_lengths=n))(x), expected)
     cost = randn(4, 1, 5, 6, seed=2, device=device)
-    expected = torch.stack([soft_dtw_cost(c, n_lengths=n) for c in cost])
-    assert torch.equal(vmap(lambda c: soft_dtw_cost(c, n_lengths=n))(cost), expected)
+    expected = torch.stack([soft_dtw_cost(c, x_lengths=n) for c in cost])
+    assert torch.equal(vmap(lambda c: soft_dtw_cost(c, x_lengths=n))(cost), expected)
 
 
 def test_gradients_through_torch_func(device: torch.device) -> None:

@@ -162,8 +162,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             centers = soft_dtw_barycenter(
                 series.values,
                 groups=labels,
-                lengths=_on_device(series),
-                mask=series.mask,
+                x_lengths=_on_device(series),
+                x_mask=series.mask,
                 init=centers,
                 max_iter=self.max_iter_barycenter,
                 **search,

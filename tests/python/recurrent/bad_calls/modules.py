@@ -256,7 +256,7 @@ CALLS: BadCalls = {
         f"LSTM: lengths in the place of hx, {kind}": BadCall(
             lambda g, given=given: LSTM(2, 4)(series(g), given),  # type: ignore[misc]
             TypeError,
-            "hx: expected a pair (h_0, c_0), got lengths: write lengths=...",
+            "hx: expected a pair (h_0, c_0), got lengths: write input_lengths=...",
         )
         for kind, given in (
             ("a tensor", torch.tensor([5, 3, 1])),
@@ -281,54 +281,54 @@ CALLS: BadCalls = {
         input=lambda g: PackedSequence(series(g, 5, 2), torch.tensor([3, 3])),
         message="input: expected the 6 rows that batch_sizes say, got data of shape (5, 2)",
     ),
-    "lstm: lengths a number": call(
-        lengths=5,
+    "lstm: input_lengths a number": call(
+        input_lengths=5,
         error=TypeError,
-        message="lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
+        message="input_lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
     ),
-    "lstm: lengths of strings": call(
-        lengths=["5", "3", "1"],
+    "lstm: input_lengths of strings": call(
+        input_lengths=["5", "3", "1"],
         error=TypeError,
-        message="lengths: expected integers (B,), got list of other values",
+        message="input_lengths: expected integers (B,), got list of other values",
     ),
-    "lstm: lengths of floats": call(
-        lengths=lambda g: series(g, 3),
+    "lstm: input_lengths of floats": call(
+        input_lengths=lambda g: series(g, 3),
         error=TypeError,
-        message=f"lengths: expected integers of {INTEGERS}, got torch.float32: multiply fractions in [0, 1] by the number of "
-        "steps, T = 5, and round to integers, (lengths * T).round().long()",
+        message=f"input_lengths: expected integers of {INTEGERS}, got torch.float32: multiply fractions in [0, 1] by the number of "
+        "steps, T = 5, and round to integers, (input_lengths * T).round().long()",
     ),
-    "lstm: lengths of bools": call(
-        lengths=[True, True, False],
+    "lstm: input_lengths of bools": call(
+        input_lengths=[True, True, False],
         error=TypeError,
-        message=f"lengths: expected integers of {INTEGERS}, got torch.bool",
+        message=f"input_lengths: expected integers of {INTEGERS}, got torch.bool",
     ),
-    "lstm: lengths of too many": call(
-        lengths=lambda g: g.ints(1, 1), message="lengths: expected shape (3,), one length per row, got (2,)"
+    "lstm: input_lengths of too many": call(
+        input_lengths=lambda g: g.ints(1, 1), message="input_lengths: expected shape (3,), one length per row, got (2,)"
     ),
-    "lstm: lengths too long": call(
-        lengths=lambda g: g.ints(1, 6, 5),
-        message="lengths: expected lengths from 0 to T = 5, got 6 at index 1",
+    "lstm: input_lengths too long": call(
+        input_lengths=lambda g: g.ints(1, 6, 5),
+        message="input_lengths: expected lengths from 0 to T = 5, got 6 at index 1",
     ),
-    "lstm: lengths too long for recompute": call(
+    "lstm: input_lengths too long for recompute": call(
         input=lambda g: series(g, 40, 3, 2),
         weights=lambda g: weights(g, ih=lambda g: series(g, 16, 2, requires_grad=True)),
-        lengths=lambda g: g.ints(1, 41, 5),
+        input_lengths=lambda g: g.ints(1, 41, 5),
         recompute=True,
-        message="lengths: expected lengths from 0 to T = 40, got 41 at index 1",
+        message="input_lengths: expected lengths from 0 to T = 40, got 41 at index 1",
     ),
-    "lstm: lengths beyond int32": call(
-        lengths=lambda g: g.ints(1, 2**32 + 1, 5),
-        message="lengths: expected lengths from 0 to T = 5, got 4294967297 at index 1",
+    "lstm: input_lengths beyond int32": call(
+        input_lengths=lambda g: g.ints(1, 2**32 + 1, 5),
+        message="input_lengths: expected lengths from 0 to T = 5, got 4294967297 at index 1",
     ),
-    "lstm: lengths with a PackedSequence": call(
+    "lstm: input_lengths with a PackedSequence": call(
         input=packed,
-        lengths=lambda g: g.ints(1, 1, 1),
-        message="lengths: expected None with a PackedSequence, which has its own, got lengths",
+        input_lengths=lambda g: g.ints(1, 1, 1),
+        message="input_lengths: expected None with a PackedSequence, which has its own, got lengths",
     ),
-    "lstm: lengths with one sequence": call(
+    "lstm: input_lengths with one sequence": call(
         input=lambda g: series(g, 5, 2),
-        lengths=lambda g: g.ints(1),
-        message="lengths: expected None with one sequence, got lengths",
+        input_lengths=lambda g: g.ints(1),
+        message="input_lengths: expected None with one sequence, got lengths",
     ),
     "lstm: resets a list": call(
         resets=[True], error=TypeError, message="resets: expected a bool tensor, got list"

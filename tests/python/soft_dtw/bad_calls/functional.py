@@ -325,7 +325,7 @@ def _own_costs() -> BadCalls:
     ) -> None:
         calls[what] = BadCall(lambda g: soft_dtw_cost(g.cost, **made(options, g)), error, message, cpu_only)
 
-    for argument, limit in (("n_lengths", "N = 5"), ("m_lengths", "M = 6")):
+    for argument, limit in (("x_lengths", "N = 5"), ("y_lengths", "M = 6")):
         for what, (value, error, message) in LENGTHS.items():
             options = lambda g, argument=argument, value=value: {argument: made(value, g)}  # noqa: E731
             message = message.format(name=argument, limit=limit, axis=limit[0])

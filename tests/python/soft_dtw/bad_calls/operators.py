@@ -99,9 +99,9 @@ COSTS: dict[str, tuple[Any, str]] = {
     "no columns": (lambda g: {"cost": g.cost[..., :0]}, "cost: " + AXES.format("(B, N, M)", "(3, 5, 0)")),
     "2^31 rows": (lambda g: {"cost": long(g, 1, 2**31, 1)}, "cost: " + AXES.format("(B, N, M)", f"(1, {2**31}, 1)")),
     "integers": (lambda g: {"cost": g.cost.long()}, "cost: expected dtype float32 or float64, got dtype Long"),
-    "lengths of int64": (lambda g: {"n_lengths": g.ints(1, 2, 3)}, "n_lengths: expected dtype int32, got dtype Long"),
-    "too few lengths": (lambda g: {"m_lengths": ints(g, 1)}, "m_lengths: " + PER_PAIR + "(1)"),
-    "lengths elsewhere": (lambda g: {"n_lengths": ints(g, 1, 2, 3).to("meta")}, "n_lengths: expected the device of cost, DEVICE, got meta"),
+    "lengths of int64": (lambda g: {"x_lengths": g.ints(1, 2, 3)}, "x_lengths: expected dtype int32, got dtype Long"),
+    "too few lengths": (lambda g: {"y_lengths": ints(g, 1)}, "y_lengths: " + PER_PAIR + "(1)"),
+    "lengths elsewhere": (lambda g: {"x_lengths": ints(g, 1, 2, 3).to("meta")}, "x_lengths: expected the device of cost, DEVICE, got meta"),
     "a negative gamma": ({"gamma": -0.5}, "gamma: expected finite and >= 0, got -0.5"),
 }  # fmt: skip
 
@@ -140,7 +140,7 @@ def _call(name: str, change: Any, given: Given) -> object:
     options = change(given) if callable(change) else change
     operator = getattr(OPS, name)
     if name.startswith("soft_dtw_cost"):
-        good = {"cost": given.cost, "n_lengths": None, "m_lengths": None, "gamma": 1.0, "needs_grad": True}
+        good = {"cost": given.cost, "x_lengths": None, "y_lengths": None, "gamma": 1.0, "needs_grad": True}
     else:
         good = {"x": given.x, "y": given.y, "x_lengths": None, "y_lengths": None, "gamma": 1.0}
         good |= {"needs_grad_x": True, "needs_grad_y": True}
@@ -176,7 +176,7 @@ def _calls() -> BadCalls:
                 cpu_only,
                 "warpalign: " + halves[what] if what in halves else None,
             )
-    for name, limit in (("n_lengths", "N"), ("m_lengths", "M")):
+    for name, limit in (("x_lengths", "N"), ("y_lengths", "M")):
         for bad in (0, 7, -(2**31)):
             calls[f"torch.ops.warpalign.soft_dtw_cost: {name} {bad}"] = BadCall(
                 lambda g, name=name, bad=bad: _call("soft_dtw_cost", {name: ints(g, 1, 1, bad)}, g),

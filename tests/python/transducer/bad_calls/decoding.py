@@ -64,7 +64,7 @@ def call_of(
     """A call of good arguments but for those named: values, or functions of what is given."""
 
     def call(given: Given) -> object:
-        good = {"encoder": encoder, "lengths": None, "predictor": LastToken(), "joint": weights}
+        good = {"encoder": encoder, "encoder_lengths": None, "predictor": LastToken(), "joint": weights}
         plain = {"joint_function": "joint"}
         made = {}
         if "joint_function" in changed:
@@ -103,24 +103,24 @@ def shared(
             "encoder: expected (B, T, H) with H >= 1, got shape (5, 4)", encoder=lambda g: encoder(g)[0]
         ),
         "lengths no list": bad(
-            "lengths: expected integers (B,) as a tensor, list, tuple or array, got int", TypeError, lengths=5
+            "encoder_lengths: expected integers (B,) as a tensor, list, tuple or array, got int", TypeError, encoder_lengths=5
         ),
         "lengths as fractions": bad(
-            "lengths: expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions "
-            "in [0, 1] by the number of steps, T = 5, and round to integers, (lengths * T).round().long()",
+            "encoder_lengths: expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions "
+            "in [0, 1] by the number of steps, T = 5, and round to integers, (encoder_lengths * T).round().long()",
             TypeError,
-            lengths=lambda g: torch.ones(3, device=g.device),
+            encoder_lengths=lambda g: torch.ones(3, device=g.device),
         ),
         "shape of lengths": bad(
-            "lengths: expected shape (3,), one length per utterance, got (2,)", lengths=lambda g: g.ints(1, 2)
+            "encoder_lengths: expected shape (3,), one length per utterance, got (2,)", encoder_lengths=lambda g: g.ints(1, 2)
         ),
         "lengths out of range": bad(
-            "lengths: expected lengths from 0 to T = 5, got 6 at index 2",
+            "encoder_lengths: expected lengths from 0 to T = 5, got 6 at index 2",
             cpu_only=True,
-            lengths=lambda g: g.ints(1, 2, 6),
+            encoder_lengths=lambda g: g.ints(1, 2, 6),
         ),
         "a list of lengths out of range": bad(
-            "lengths: expected lengths from 0 to T = 5, got 6 at index 2", lengths=[1, 2, 6]
+            "encoder_lengths: expected lengths from 0 to T = 5, got 6 at index 2", encoder_lengths=[1, 2, 6]
         ),
         "durations left out": bad(
             "predictor: expected step() to read the labels of joint's 8 columns, of which blank is 7, and start_id = 7, got "
