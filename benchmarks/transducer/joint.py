@@ -31,6 +31,7 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.timing import eager_ms, graph_ms, least_thread_s, peak_mib
 from benchmarks.transducer.sizes import FIRST_LABEL, Size
+from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import keywords, loss_by_frames
 
 CPU_SIZES = [
@@ -72,10 +73,11 @@ class JointProblem:
             self.lengths = ((share * size.T).int(), (share.flip(0) * size.U).int())
 
     def loss(self) -> Tensor:
-        given: dict[str, Any] = keywords(self.size.options) | {"reduction": "sum"}
-        del given["from_log_probs"]
-        rows: list[Any] = [*self.tensors, self.targets, *self.lengths]
-        return warpalign.transducer_loss_from_joint(*rows, **given)
+        encoder, predictor, weight, bias = self.tensors
+        joint, given = joint_of(weight, bias, self.size.options)
+        return warpalign.transducer_loss_from_joint(
+            encoder, predictor, self.targets, joint, *self.lengths, reduction="sum", **given
+        )
 
     @torch.no_grad()
     def forward(self) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from benchmarks.transducer.sanitize_decode import DECODE_CASES, decode_wrong
 from tests.python.transducer import cases
 from tests.python.transducer.cases import PENALTIES, loss
+from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
 from warpalign import transducer_align, transducer_loss, transducer_loss_from_joint
@@ -150,22 +151,21 @@ def joint_wrong(
     ]
     y = torch.randint(1, 4, (b, s - 1), generator=generator)
     lengths = torch.tensor([t, max(t - 2, 1)][:b]), torch.tensor([s - 1, max(s - 3, 0)][:b])
-    given = keywords(options) | {"reduction": "none"}
     results = []
     for place, kind in ((device, dtype), (torch.device("cpu"), torch.float64)):
         own = [a.to(place, kind, copy=True).requires_grad_() for a in tensors]
         encoder, predictor, weight, bias = own
         if place == device:
-            rest = {k: x for k, x in given.items() if k != "from_log_probs"}
+            joint, rest = joint_of(weight, bias, options)
             value = transducer_loss_from_joint(
                 encoder,
                 predictor,
-                weight,
-                bias,
                 y.to(place),
+                joint,
                 lengths[0].to(place),
                 lengths[1].to(place),
                 precision=precision,
+                reduction="none",
                 **rest,
             )
         else:

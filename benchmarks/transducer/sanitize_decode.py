@@ -6,7 +6,6 @@ import torch
 
 from tests.python.transducer.decoding_reference import FAMILIES, model
 from warpalign.transducer import (
-    JointWeights,
     TransducerHypotheses,
     transducer_beam_decode,
     transducer_greedy_decode,
@@ -24,7 +23,7 @@ def found_with(
     encoder = torch.randn(2, 9, hidden, generator=generator).to(device, dtype)
     lengths = torch.tensor([9, 5], device=device)
     predictor = predictor.to(device, dtype)
-    weights = JointWeights(joint.weight.to(device, dtype), joint.bias.to(device, dtype), joint.activation)
+    weights = joint._replace(weight=joint.weight.to(device, dtype), bias=joint.bias.to(device, dtype))
     options = family.keywords()
     if beam == 0:
         return [transducer_greedy_decode(encoder, lengths, predictor, weights, **options)]  # type: ignore[arg-type]

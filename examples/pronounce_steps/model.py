@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,6 @@ class Family(NamedTuple):
     @property
     def blank(self) -> int:
         return len(PHONEMES) + len(self.big_blanks)
-
-    def keywords(self) -> dict[str, Any]:
-        """The arguments that losses, searches and alignments share."""
-        return {
-            "blank": self.blank,
-            "big_blank_durations": self.big_blanks,
-            "durations": self.durations,
-        }
 
 
 FAMILIES = {
@@ -71,39 +63,39 @@ class Pronouncer(nn.Module):
         self.encoder = nn.LSTM(hidden // 2, hidden, batch_first=True, bidirectional=True)
         self.projection = nn.Linear(2 * hidden, hidden)
         self.predictor = LastTwo(family.blank + 1, hidden)
-        self.output = nn.Linear(hidden, family.blank + 1 + len(family.durations or ()))
+        self.transducer = warpalign.TransducerJointLoss(
+            hidden,
+            family.blank + 1,
+            activation="tanh",
+            blank=family.blank,
+            durations=family.durations,
+            big_blanks=family.big_blanks,
+            sigma=0.0 if family.name == "RNN-T" else SIGMA,
+            reduction="mean_target",
+        )
 
     def encode(self, letters: Tensor) -> Tensor:
         """(B, T) letters to (B, T, H)."""
         rows: Tensor = self.projection(self.encoder(self.embedding(letters))[0])
         return rows
 
-    @property
-    def joint(self) -> warpalign.JointWeights:
-        return warpalign.JointWeights(self.output.weight, self.output.bias, "tanh")
-
     def loss(self, batch: Batch) -> Tensor:
-        return warpalign.transducer_loss_from_joint(
+        value: Tensor = self.transducer(
             self.encode(batch.letters),
             self.predictor(batch.phonemes),
-            self.output.weight,
-            self.output.bias,
             batch.phonemes,
             target_lengths=batch.lengths,
-            activation="tanh",
-            sigma=0.0 if self.family.name == "RNN-T" else SIGMA,
-            reduction="mean_target",
-            **self.family.keywords(),
         )
+        return value
 
     @torch.no_grad()
     def pronounce(self, letters: Tensor, beam: int) -> list[list[int]]:
         """Phonemes of (B, T) letters; a beam of 1 is greedy search."""
-        arguments = (self.encode(letters), None, self.predictor, self.joint)
+        rows = self.encode(letters)
         if beam == 1:
-            found = warpalign.transducer_greedy_decode(*arguments, **self.family.keywords())
+            found = self.transducer.greedy_decode(rows, None, self.predictor)
         else:
-            found = warpalign.transducer_beam_decode(*arguments, beam=beam, **self.family.keywords())[0]
+            found = self.transducer.beam_decode(rows, None, self.predictor, beam=beam)[0]
         return [
             row[:length] for row, length in zip(found.tokens.tolist(), found.lengths.tolist(), strict=True)
         ]
@@ -111,16 +103,12 @@ class Pronouncer(nn.Module):
     @torch.no_grad()
     def align(self, batch: Batch) -> tuple[warpalign.TransducerAlignment, Tensor]:
         """The best path, and (B, T, U) the probability that a phoneme is written at a letter."""
-        rows = self.encode(batch.letters)[:, :, None] + self.predictor(batch.phonemes)[:, None]
-        logits = self.output(rows.tanh())
-        keywords = self.family.keywords()
-        if self.family.durations is not None:
-            logits, duration_logits = logits.split(
-                [self.family.blank + 1, len(self.family.durations)], dim=-1
-            )
-            keywords["duration_logits"] = duration_logits
-        found = warpalign.transducer_align(
-            logits, batch.phonemes, target_lengths=batch.lengths, posteriors=True, **keywords
+        found = self.transducer.align(
+            self.encode(batch.letters),
+            self.predictor(batch.phonemes),
+            batch.phonemes,
+            target_lengths=batch.lengths,
+            posteriors=True,
         )
         assert found.posteriors is not None
         return found, found.posteriors.label

@@ -1,14 +1,17 @@
 """Transducers (RNN-T, multi-blank, TDT): losses, fused joint network, alignment, greedy and beam decoding."""
 
 from warpalign._transducer.align import TransducerAlignment, TransducerPosteriors, transducer_align
+from warpalign._transducer.align_joint import transducer_align_from_joint
 from warpalign._transducer.beam import transducer_beam_decode
-from warpalign._transducer.decode_model import JointWeights, Predictor, TransducerHypotheses
+from warpalign._transducer.decode_model import Predictor, TransducerHypotheses
 from warpalign._transducer.functional import tdt_loss, transducer_loss
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint import TransducerJointLoss, transducer_loss_from_joint
+from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.modules import TDTLoss, TransducerLoss
 
 __all__ = [
+    "JointFunction",
     "JointWeights",
     "Predictor",
     "TDTLoss",
@@ -19,6 +22,7 @@ __all__ = [
     "TransducerPosteriors",
     "tdt_loss",
     "transducer_align",
+    "transducer_align_from_joint",
     "transducer_beam_decode",
     "transducer_greedy_decode",
     "transducer_loss",

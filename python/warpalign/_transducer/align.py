@@ -15,8 +15,6 @@ from warpalign._core.transforms import Dim, apply, unfold
 from warpalign._transducer import ops
 from warpalign._transducer.autograd import Inputs, fold_inputs
 from warpalign._transducer.checks import (
-    check_big_blanks,
-    check_column,
     check_duration_logits,
     check_durations,
     check_flag,
@@ -26,7 +24,8 @@ from warpalign._transducer.checks import (
     check_settings,
     explained,
 )
-from warpalign._transducer.settings import Settings, as_keywords
+from warpalign._transducer.joint_weights import check_arcs
+from warpalign._transducer.settings import BigBlanks, Settings, as_keywords
 
 
 class TransducerPosteriors(NamedTuple):
@@ -70,8 +69,7 @@ def transducer_align(
     duration_logits: Tensor | None = None,
     durations: Sequence[int] | None = None,
     blank: int = -1,
-    big_blank_durations: Sequence[int] = (),
-    big_blank_ids: Sequence[int] | None = None,
+    big_blanks: BigBlanks = (),
     sigma: float = 0.0,
     delay_penalty: float = 0.0,
     eos_id: int | None = None,
@@ -97,7 +95,7 @@ def transducer_align(
             D columns of ``logits``, as in :func:`tdt_loss`.
         durations: D numbers of frames. None: the model has none.
         posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
-        all others: blank, big_blank_durations, big_blank_ids, sigma, delay_penalty, eos_id, eos_penalty, star_id,
+        all others: blank, big_blanks, sigma, delay_penalty, eos_id, eos_penalty, star_id,
             star_penalty, from_log_probs and packed are as in :func:`transducer_loss`. Neither big blanks nor a star go
             with durations.
 
@@ -125,24 +123,19 @@ def transducer_align(
         joined, columns = logits, check_joined_columns(logits, durations_given, "logits")
         logits, duration_logits = joined[..., :columns], joined[..., columns:]
     columns = logits.shape[-1]
-    lengths, ids = check_big_blanks(
-        big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
-    )
+    arcs = check_arcs(blank, durations, big_blanks, columns + len(durations_given))
     if durations is None:
         if duration_logits is not None:
             raise ValueError("durations: expected the durations of duration_logits, got None")
     else:
-        if lengths:
-            raise ValueError(f"big_blank_durations: expected none with durations, got {lengths}")
         if star_id is not None:
             raise ValueError(f"star_id: expected None with durations, got {star_id}")
-        lengths = durations_given
-        duration_logits = check_duration_logits(duration_logits, logits, lengths, packed, "logits")
+        duration_logits = check_duration_logits(duration_logits, logits, arcs.durations, packed, "logits")
     settings = check_settings(
         columns=columns,
         blank=blank,
-        durations=lengths,
-        big_blank_ids=ids,
+        durations=arcs.durations,
+        big_blank_ids=arcs.big_blank_ids,
         sigma=sigma,
         fastemit_lambda=0.0,
         delay_penalty=delay_penalty,
@@ -165,7 +158,7 @@ def transducer_align(
         raise explained(error, settings, frames_of, states, columns) from None
     found = _posteriors(parts, durations is not None, packed) if wanted else None
     result = TransducerAlignment(score, frames, label_frames, blanks, found)
-    return _of_one_utterance(result) if unbatched else result
+    return of_one_utterance(result) if unbatched else result
 
 
 def _posteriors(parts: Sequence[Tensor], tdt: bool, packed: bool) -> TransducerPosteriors:
@@ -176,7 +169,7 @@ def _posteriors(parts: Sequence[Tensor], tdt: bool, packed: bool) -> TransducerP
     )
 
 
-def _of_one_utterance(a: TransducerAlignment) -> TransducerAlignment:
+def of_one_utterance(a: TransducerAlignment) -> TransducerAlignment:
     """Without the batch axis."""
     p = a.posteriors
     if p is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -12,7 +11,6 @@ from warpalign._core.checks import check_count, check_flag, check_number, naming
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
-    Joint,
     Model,
     Predictor,
     State,
@@ -23,6 +21,7 @@ from warpalign._transducer.decode_model import (
     where,
 )
 from warpalign._transducer.decode_ops import beam_step
+from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.replay import Replayed
 
 Merge = Literal["sum", "max"]
@@ -85,10 +84,10 @@ class _Search(NamedTuple):
 @not_compiled
 @torch.no_grad()
 def transducer_beam_decode(
-    encoder: Tensor,
+    encoder_out: Tensor,
     encoder_lengths: Lengths | None,
     predictor: Predictor,
-    joint: Joint,
+    joint: JointWeights | JointFunction,
     *,
     beam: int = 4,
     n_best: int = 1,
@@ -96,10 +95,6 @@ def transducer_beam_decode(
     score_norm: bool = True,
     language_model: Predictor | None = None,
     lm_weight: float = 0.0,
-    blank: int = -1,
-    big_blank_durations: Sequence[int] = (),
-    big_blank_ids: Sequence[int] | None = None,
-    durations: Sequence[int] | None = None,
     start_id: int | None = None,
     max_symbols_per_frame: int = 10,
     state: BeamState | None = None,
@@ -116,7 +111,13 @@ def transducer_beam_decode(
     Source: prefixes and their sums: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.6.
 
     Args:
-        encoder, encoder_lengths, predictor, joint: as in :func:`warpalign.transducer_greedy_decode`.
+        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are widened to
+            float32.
+        encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the device of encoder_out, a list, a
+            tuple or an array. None: all T. A tensor on a GPU is not read back.
+        predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
+        joint: :class:`warpalign.JointWeights`, which warpalign's own kernels run, or :class:`warpalign.JointFunction`, a
+            joint network of any form. It says which columns are the blank, big blanks and durations.
         beam: hypotheses of an utterance, 1 to 16. The search looks at the ``beam`` best labels of a hypothesis.
         n_best: hypotheses that are returned, 1 to beam.
         merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
@@ -124,12 +125,13 @@ def transducer_beam_decode(
         language_model: has the methods of a predictor; its rows are (N, V) log-probabilities of the next label, for all
             columns that are no durations. Those of blanks are not looked at.
         lm_weight: what they are multiplied by, before they are added to the labels' scores.
-        blank, big_blank_durations, big_blank_ids, durations, start_id, max_symbols_per_frame: as in
-            :func:`warpalign.transducer_greedy_decode`.
+        start_id: the token that the predictor reads first. None: blank.
+        max_symbols_per_frame: after so many labels in one frame a hypothesis goes on to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. The beam must be the same.
         steps_per_round: on a GPU the host looks every so many steps whether all hypotheses have ended.
-        cuda_graph: as in :func:`warpalign.transducer_greedy_decode`, by ``steps_per_round`` steps. The language model's
-            steps must be such, too.
+        cuda_graph: on a GPU the first ``steps_per_round`` steps run as they do without it. Then as many are captured in a
+            CUDA graph, which does all others. Every step of the predictor and of the language model must launch the same
+            work, on tensors of the same shapes, and must not wait for the device.
 
     Returns:
         As many TransducerHypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
@@ -144,25 +146,20 @@ def transducer_beam_decode(
     far as the predictor's do not.
 
     Examples:
-        >>> from warpalign.transducer import JointWeights
         >>> class LastToken(torch.nn.Embedding):
         ...     def initial_state(self, batch): return self.weight.new_zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state
-        >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
-        >>> weights = JointWeights(joint.weight, joint.bias)
-        >>> best, second = transducer_beam_decode(encoder, None, LastToken(30, 16), weights, n_best=2, score_norm=False)
+        >>> encoder_out, output = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
+        >>> joint = JointWeights(output.weight, output.bias)
+        >>> best, second = transducer_beam_decode(encoder_out, None, LastToken(30, 16), joint, n_best=2, score_norm=False)
         >>> bool((best.scores >= second.scores).all())
         True
     """
     model = check_model(
-        encoder,
+        encoder_out,
         encoder_lengths,
         predictor,
         joint,
-        blank=blank,
-        big_blank_durations=big_blank_durations,
-        big_blank_ids=big_blank_ids,
-        durations=durations,
         start_id=start_id,
         max_symbols_per_frame=max_symbols_per_frame,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, ValuesView
 from numbers import Integral, Real
 from typing import Any, TypeVar, get_args
 
@@ -57,10 +57,10 @@ def check_logits(logits: object, name: str, packed: bool) -> Tensor:
     return logits
 
 
-def check_whole(given: object, axes: int, name: str, part: str | None = None) -> None:
+def check_whole(given: object, axes: int, name: str) -> None:
     """Raises where FSDP has left a parameter in parts. Its module gathers it in its own forward alone.
 
-    FSDP2 leaves a DTensor; FSDP1 a flat tensor, or one whose memory it has freed. part: of the argument, as messages name it.
+    FSDP2 leaves a DTensor; FSDP1 a flat tensor, or one whose memory it has freed.
     """
     if not isinstance(given, Tensor) or torch.compiler.is_compiling() or is_transforming():
         return
@@ -77,7 +77,7 @@ def check_whole(given: object, axes: int, name: str, part: str | None = None) ->
     else:
         return
     raise ValueError(
-        f"{name}: expected a whole {part or 'tensor'}, got {came}: apply FSDP to the module that calls this function, not to "
+        f"{name}: expected a whole tensor, got {came}: apply FSDP to the module that calls this function, not to "
         "the output layer alone, or gather the layer before (FSDP2: layer.unshard(); FSDP1: summon_full_params())"
     )
 
@@ -248,13 +248,13 @@ def explained(error: ValueError, settings: Settings, frames: int, states: int, c
     if not found:
         return ValueError(text)
     label, ids = int(found[1]), settings.big_blank_ids
-    others = f" other than blank = {settings.blank}" + (f" and big_blank_ids = {ids}" if ids else "")
+    others = f" other than blank = {settings.blank}" + (f" and big_blanks {ids}" if ids else "")
     padding = "target_lengths= if it is padding"
     reason = f": write {padding}" if label < 0 else ""
     if label == settings.blank:
         reason = f", which is blank: write blank= if another column is, or {padding}"
     elif label in ids:
-        reason = f", which is big_blank_ids[{ids.index(label)}]: write big_blank_ids= if other columns are"
+        reason = ", which is a big blank: write big_blanks={column: frames} if other columns are"
     return ValueError(
         f"targets: expected labels from 0 to {columns - 1}{others}, got {label}{found[2]}{reason}"
     )
@@ -272,7 +272,7 @@ def check_column(given: object, name: str, columns: int) -> int:
 
 
 def _check_ints(given: object, name: str) -> tuple[int, ...]:
-    if isinstance(given, (str, Tensor)) or not isinstance(given, Sequence):
+    if isinstance(given, (str, Tensor)) or not isinstance(given, (Sequence, ValuesView)):
         raise TypeError(f"{name}: expected a sequence of ints, got {type(given).__name__}")
     for value in given:
         if isinstance(value, bool) or not isinstance(value, Integral):
@@ -281,47 +281,40 @@ def _check_ints(given: object, name: str) -> tuple[int, ...]:
 
 
 def check_big_blanks(
-    durations: object, ids: object, blank: int, columns: int
+    given: object, blank: int, columns: int, name: str = "big_blanks"
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    lengths = _check_ints(durations, "big_blank_durations")
-    if len(lengths) > _MOST_BIG_BLANKS:
-        raise ValueError(f"big_blank_durations: expected at most {_MOST_BIG_BLANKS}, got {len(lengths)}")
-    for value in lengths:
+    """(durations, columns) of the big blanks. Durations alone have the columns before the blank's, the first one nearest."""
+    durations = _check_ints(given.values() if isinstance(given, Mapping) else given, name)
+    if len(durations) > _MOST_BIG_BLANKS:
+        raise ValueError(f"{name}: expected at most {_MOST_BIG_BLANKS}, got {len(durations)}")
+    for value in durations:
         if not 2 <= value <= _LONGEST:
-            raise ValueError(f"big_blank_durations: expected 2 to {_LONGEST} frames each, got {value}")
-    if ids is None:
-        columns_of = tuple(blank - 1 - i for i in range(len(lengths)))
-        if columns_of and columns_of[-1] < 0:
-            raise ValueError(
-                f"big_blank_ids: expected ids where blank = {blank} has fewer than {len(lengths)} columns before it, got None"
-            )
-    else:
-        columns_of = tuple(
-            check_column(i, "big_blank_ids", columns) for i in _check_ints(ids, "big_blank_ids")
-        )
-    if len(columns_of) != len(lengths):
+            raise ValueError(f"{name}: expected 2 to {_LONGEST} frames each, got {value}")
+    if isinstance(given, Mapping):
+        ids = tuple(check_column(column, name, columns) for column in given)
+        if len({blank, *ids}) != 1 + len(ids):
+            raise ValueError(f"{name}: expected different columns, and not blank's {blank}, got {ids}")
+        return durations, ids
+    if len(durations) > blank:
         raise ValueError(
-            f"big_blank_ids: expected {len(lengths)}, one for each of big_blank_durations, got {len(columns_of)}"
+            f"{name}: expected {{column: frames}} where blank = {blank} has fewer than {len(durations)} columns before it, "
+            f"got {durations}"
         )
-    if len({blank, *columns_of}) != 1 + len(columns_of):
-        raise ValueError(
-            f"big_blank_ids: expected different columns, and not blank's {blank}, got {columns_of}"
-        )
-    return lengths, columns_of
+    return durations, tuple(blank - 1 - i for i in range(len(durations)))
 
 
-def check_durations(given: object) -> tuple[int, ...]:
-    durations = _check_ints(given, "durations")
+def check_durations(given: object, name: str = "durations") -> tuple[int, ...]:
+    durations = _check_ints(given, name)
     if not 1 <= len(durations) <= _MOST_DURATIONS:
-        raise ValueError(f"durations: expected 1 to {_MOST_DURATIONS}, got {len(durations)}")
+        raise ValueError(f"{name}: expected 1 to {_MOST_DURATIONS}, got {len(durations)}")
     for value in durations:
         if not 0 <= value <= _LONGEST:
-            raise ValueError(f"durations: expected 0 to {_LONGEST} frames each, got {value}")
+            raise ValueError(f"{name}: expected 0 to {_LONGEST} frames each, got {value}")
     if not any(durations):
-        raise ValueError(f"durations: expected one at least above 0, got {durations}")
+        raise ValueError(f"{name}: expected one at least above 0, got {durations}")
     if len(set(durations)) < len(durations):
         raise ValueError(
-            f"durations: expected different numbers of frames, got {durations}: write each duration once, with one column "
+            f"{name}: expected different numbers of frames, got {durations}: write each duration once, with one column "
             "of duration logits"
         )
     return durations
@@ -435,9 +428,3 @@ def check_dropout(dropout: object) -> float:
     if value >= 1:
         raise ValueError(f"dropout: expected a probability below 1, got {dropout}")
     return value
-
-
-def check_generator(generator: Any) -> torch.Generator | None:
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator: expected a torch.Generator or None, got {type(generator).__name__}")
-    return generator

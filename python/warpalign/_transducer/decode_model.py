@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of, warn_once
-from warpalign._transducer.checks import (
-    check_big_blanks,
-    check_column,
-    check_durations,
-    check_lengths,
-    check_whole,
-)
+from warpalign._transducer.checks import check_lengths
 from warpalign._transducer.decode_ops import scores as scores_operator
+from warpalign._transducer.joint_checks import ACTIVATIONS, check_joint
+from warpalign._transducer.joint_weights import JointArcs, JointFunction, JointWeights, check_arcs
 
-Activation = Literal["relu", "tanh"]
 State = Any
 """A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
 
@@ -32,21 +27,6 @@ class Predictor(Protocol):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) int64 and a state to rows (N, H) and the state behind them. It must not change the state given."""
-
-
-class JointWeights(NamedTuple):
-    """A joint network activation(encoder + predictor) weightᵀ + bias, which warpalign's own kernels run.
-
-    weight is (V, H), or (V + D, H) with TDT's D durations in the last rows; bias (V,) or (V + D,), or None. Encoder and
-    predictor give rows of H numbers, projected where the model does so.
-    """
-
-    weight: Tensor
-    bias: Tensor | None = None
-    activation: Activation = "relu"
-
-
-Joint = JointWeights | Callable[[Tensor, Tensor], Tensor]
 
 
 class TransducerHypotheses(NamedTuple):
@@ -80,11 +60,11 @@ class Model(NamedTuple):
     """Checked arguments."""
 
     encoder: Tensor
-    """(B, T, H) float32 or float64, the last stride 1."""
+    """encoder_out: (B, T, H) float32 or float64, the last stride 1."""
     lengths: Tensor | None
     """(B,) int32"""
     predictor: Predictor
-    joint: Joint
+    joint: JointWeights | JointFunction
     columns: int | None
     """The joint network's columns; None for a function that has not been called yet."""
     arcs: Arcs
@@ -109,11 +89,10 @@ class Model(NamedTuple):
 
     def joint_keywords(self) -> dict[str, Any]:
         assert isinstance(self.joint, JointWeights)
-        weight, bias, activation = self.joint
         return {
-            "weight": weight,
-            "bias": bias,
-            "activation": get_args(Activation).index(activation),
+            "weight": self.joint.weight,
+            "bias": self.joint.bias,
+            "activation": ACTIVATIONS.index(self.joint.activation),
         }
 
     def begin(self, rows: int) -> tuple[Tensor, State]:
@@ -155,7 +134,11 @@ class Model(NamedTuple):
         """A predictor that has no row for a token most often belongs to a TDT model that is decoded as RNN-T."""
         columns = "joint's" if self.columns is None else f"joint's {self.columns}"
         came = f" for tokens up to {max(tokens.tolist(), default=0)}" if tokens.device.type == "cpu" else ""
-        remedy = "" if self.arcs.tdt else ": write durations= if joint's last columns are TDT's durations"
+        remedy = (
+            ""
+            if self.arcs.tdt
+            else ": write JointWeights(durations=...) if joint's last columns are TDT's durations"
+        )
         return (
             f"{self.name}: expected step() to read the labels of {columns} columns, of which blank is {self.arcs.blank}, "
             f"and start_id = {self.start}, got IndexError{came} ({error}){remedy}"
@@ -191,7 +174,7 @@ class Model(NamedTuple):
         ahead = torch.arange(window, device=frame.device)
         at = (frame.view(self.batch, -1, 1) + ahead).clamp(0, self.frames - 1).view(self.batch, -1)
         picked = self.encoder.gather(1, at[..., None].long().expand(-1, -1, self.encoder.shape[2]))
-        given = self.joint(picked.flatten(0, 1), rows.repeat_interleave(window, dim=0))
+        given = self.joint.function(picked.flatten(0, 1), rows.repeat_interleave(window, dim=0))
         count = rows.shape[0] * window
         if not isinstance(given, Tensor) or given.dim() != 2 or given.shape[0] != count:
             came = f"shape {shape_of(given)}" if isinstance(given, Tensor) else type(given).__name__
@@ -205,7 +188,7 @@ class Model(NamedTuple):
         most = max(self.arcs.blank, *self.arcs.big_blank_ids, 0)
         if labels <= most:
             raise ValueError(
-                f"joint: expected more than {most} columns of labels, because of blank and big_blank_ids, got {labels}"
+                f"joint: expected more than {most} columns of labels, because of blank and big_blanks, got {labels}"
             )
 
 
@@ -233,7 +216,7 @@ def check_graph(cuda_graph: object, model: Model) -> bool:
     wanted = check_flag(cuda_graph, "cuda_graph")
     if wanted and not model.encoder.is_cuda:
         raise ValueError(
-            f"cuda_graph: expected False, because encoder lies on {model.encoder.device}, got True"
+            f"cuda_graph: expected False, because encoder_out lies on {model.encoder.device}, got True"
         )
     return wanted
 
@@ -250,46 +233,43 @@ def where(found: Tensor, new: State, old: State, axis: int) -> State:
 
 
 def _check_encoder(encoder: object) -> Tensor:
+    name = "encoder_out"
     if not isinstance(encoder, Tensor):
-        raise TypeError(f"encoder: expected a torch.Tensor, got {type(encoder).__name__}")
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(encoder).__name__}")
     if encoder.dtype not in DTYPES:
-        raise TypeError(f"encoder: expected dtype float64, float32, float16 or bfloat16, got {encoder.dtype}")
+        raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {encoder.dtype}")
     if encoder.is_cuda and not library.has_cuda:
         raise ValueError(
-            f"encoder: expected a CPU tensor, because warpalign was installed without its CUDA operators, got one on {encoder.device}"
+            f"{name}: expected a CPU tensor, because warpalign was installed without its CUDA operators, got one on {encoder.device}"
         )
     if encoder.dim() != 3 or encoder.shape[2] == 0:
-        raise ValueError(f"encoder: expected (B, T, H) with H >= 1, got shape {shape_of(encoder)}")
+        raise ValueError(f"{name}: expected (B, T, H) with H >= 1, got shape {shape_of(encoder)}")
     if encoder.dtype != torch.float64:
         encoder = encoder.float()  # half types are widened once
     return encoder if encoder.stride(2) == 1 else encoder.contiguous()
 
 
-def _check_joint(joint: object, encoder: Tensor, durations: int) -> tuple[Joint, int | None]:
-    """The joint network and its columns of labels."""
-    if not isinstance(joint, JointWeights):
-        if not callable(joint):
-            raise TypeError(f"joint: expected JointWeights or a function, got {type(joint).__name__}")
-        return joint, None
-    weight, bias, activation = joint
-    if activation not in get_args(Activation):
-        raise ValueError(f'joint: expected the activation "relu" or "tanh", got {activation!r}')
-    hidden = encoder.shape[2]
-    check_whole(weight, 2, "joint", "weight")
-    check_whole(bias, 1, "joint", "bias")
-    if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[1] != hidden:
-        came = f"shape {shape_of(weight)}" if isinstance(weight, Tensor) else type(weight).__name__
-        raise ValueError(f"joint: expected a weight (columns, {hidden}), as encoder has it, got {came}")
-    if weight.shape[0] <= durations:
+def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFunction, JointArcs]:
+    """The joint network as kernels take it, and what its columns mean."""
+    if isinstance(given, JointFunction):
+        if not callable(given.function):
+            raise TypeError(f"joint.function: expected a function, got {type(given.function).__name__}")
+        if isinstance(given.blank, int) and given.blank < 0:
+            raise ValueError(
+                f"joint.blank: expected a column >= 0 of a JointFunction, whose columns are not known, got {given.blank}"
+            )
+        return given, check_arcs(given.blank, given.durations, given.big_blanks, None, "joint.")
+    if not isinstance(given, JointWeights):
+        remedy = ": write JointFunction(joint, blank)" if callable(given) else ""
+        raise TypeError(f"joint: expected JointWeights or JointFunction, got {type(given).__name__}{remedy}")
+    joint, _, arcs = check_joint(given)
+    if joint.weight.shape[1] != encoder.shape[2]:
         raise ValueError(
-            f"joint: expected columns of labels besides those of {durations} durations, got {weight.shape[0]}"
+            f"joint.weight: expected shape (V, {encoder.shape[2]}), by encoder_out, got {shape_of(joint.weight)}"
         )
-    if bias is not None and (not isinstance(bias, Tensor) or bias.shape != weight.shape[:1]):
-        came = f"shape {shape_of(bias)}" if isinstance(bias, Tensor) else type(bias).__name__
-        raise ValueError(f"joint: expected a bias ({weight.shape[0]},) or None, got {came}")
-    weight = weight.detach().to(encoder.dtype).contiguous()
-    bias = None if bias is None else bias.detach().to(encoder.dtype).contiguous()
-    return JointWeights(weight, bias, activation), weight.shape[0] - durations
+    weight = joint.weight.detach().to(encoder.dtype).contiguous()
+    bias = None if joint.bias is None else joint.bias.detach().to(encoder.dtype).contiguous()
+    return joint._replace(weight=weight, bias=bias), arcs
 
 
 def _check_reader(reader: Any, name: str) -> Predictor:
@@ -314,49 +294,35 @@ def _warn_of_few_embeddings(model: Model) -> None:
     if rows and max(rows) <= most:
         warn_once(
             f"predictor: expected an Embedding of more than {most} rows, because joint has {model.columns} columns of labels, "
-            f"got {max(rows)}: write durations= if joint's last columns are TDT's durations"
+            f"got {max(rows)}: write JointWeights(durations=...) if joint's last columns are TDT's durations"
         )
 
 
 def check_model(
-    encoder: object,
+    encoder_out: object,
     encoder_lengths: object,
     predictor: Any,
     joint: object,
     *,
-    blank: int,
-    big_blank_durations: Sequence[int],
-    big_blank_ids: Sequence[int] | None,
-    durations: Sequence[int] | None,
     start_id: int | None,
     max_symbols_per_frame: int,
 ) -> Model:
-    rows = _check_encoder(encoder)
-    tdt = durations is not None
-    frames = check_durations(durations) if tdt else ()
-    checked, labels = _check_joint(joint, rows, len(frames))
-    if labels is None and not isinstance(blank, bool) and isinstance(blank, int) and blank < 0:
-        raise ValueError(
-            f"blank: expected a column >= 0 where joint is a function, whose columns are not known, got {blank}"
-        )
-    columns = 2**31 - 1 if labels is None else labels
-    column = check_column(blank, "blank", columns)
-    if tdt and len(big_blank_durations):
-        raise ValueError(f"big_blank_durations: expected none with durations, got {big_blank_durations}")
-    big, ids = check_big_blanks(big_blank_durations, big_blank_ids, column, columns)
-    for name in ("initial_state", "step"):
-        if not callable(getattr(predictor, name, None)):
-            raise TypeError(
-                f"predictor: expected a method {name}(), got {type(predictor).__name__} without it"
-            )
-    start = column if start_id is None else check_count(start_id, "start_id", 0)
-    most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
-    arcs = Arcs(tdt, column, frames or big, ids, min(most, 2**29))
+    rows = _check_encoder(encoder_out)
+    checked, of_joint = _check_joint(joint, rows)
     reader = _check_reader(predictor, "predictor")
+    start = of_joint.blank if start_id is None else check_count(start_id, "start_id", 0)
+    most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
+    arcs = Arcs(of_joint.tdt, of_joint.blank, of_joint.durations, of_joint.big_blank_ids, min(most, 2**29))
     axis = _axis_of(predictor, "predictor")
     counts = check_lengths(
-        encoder_lengths, "encoder_lengths", rows.device, rows.shape[0], rows.shape[1], "T", whose="encoder"
+        encoder_lengths,
+        "encoder_lengths",
+        rows.device,
+        rows.shape[0],
+        rows.shape[1],
+        "T",
+        whose="encoder_out",
     )
-    model = Model(rows, counts, reader, checked, labels, arcs, start, axis)
+    model = Model(rows, counts, reader, checked, of_joint.labels, arcs, start, axis)
     _warn_of_few_embeddings(model)
     return model

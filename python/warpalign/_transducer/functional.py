@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
+from warpalign._core.randomness import check_generator
 from warpalign._core.series import Lengths
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
@@ -17,7 +18,6 @@ from warpalign._transducer.checks import (
     check_duration_logits,
     check_durations,
     check_flag,
-    check_generator,
     check_in_place,
     check_inputs,
     check_joined_columns,
@@ -29,7 +29,7 @@ from warpalign._transducer.checks import (
     keyword_only,
 )
 from warpalign._transducer.reduction import BatchLengths, reduced
-from warpalign._transducer.settings import Settings, TransducerReduction
+from warpalign._transducer.settings import BigBlanks, Settings, TransducerReduction
 
 
 @keyword_only(
@@ -42,8 +42,7 @@ def transducer_loss(
     target_lengths: Lengths | None = None,
     *,
     blank: int = -1,
-    big_blank_durations: Sequence[int] = (),
-    big_blank_ids: Sequence[int] | None = None,
+    big_blanks: BigBlanks = (),
     sigma: float = 0.0,
     fastemit_lambda: float = 0.0,
     delay_penalty: float = 0.0,
@@ -78,9 +77,8 @@ def transducer_loss(
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. What lies beyond the lengths is never read,
             and its gradient is 0. BatchLengths on a GPU are not read back but clamped into their range.
         blank: the blank's column; below 0 it counts from V.
-        big_blank_durations: frames that each big blank consumes, 2 to 64; at most 8 of them. (2, 4, 8) with sigma = 0.05 is
-            the paper's setting.
-        big_blank_ids: their columns. None: blank−1, blank−2, ..., as NeMo has them.
+        big_blanks: the frames that each big blank consumes, 2 to 64; at most 8 of them. Their columns are blank−1, blank−2,
+            ..., as in NeMo; a dict {column: frames} names other columns. (2, 4, 8) with sigma = 0.05 is the paper's setting.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
         fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
         delay_penalty: (arXiv 2211.00490) a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight:
@@ -117,9 +115,7 @@ def transducer_loss(
     packed = check_flag(packed, "packed")
     logits = check_logits(logits, "logits", packed)
     columns = logits.shape[-1]
-    durations, ids = check_big_blanks(
-        big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
-    )
+    durations, ids = check_big_blanks(big_blanks, check_column(blank, "blank", columns), columns)
     settings = check_settings(
         columns=columns,
         blank=blank,
@@ -153,7 +149,7 @@ def tdt_loss(
     blank: int = -1,
     sigma: float = 0.0,
     omega: float = 0.0,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | int | None = None,
     fastemit_lambda: float = 0.0,
     delay_penalty: float = 0.0,
     eos_id: int | None = None,
@@ -182,7 +178,7 @@ def tdt_loss(
         omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
             of 0 by its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
             ``randomness`` says.
-        generator: draws omega; None: torch's own.
+        generator: draws omega: a torch.Generator, or an int, which seeds a new one for the call. None: torch's own generator.
         clamp: clips the gradient by label logits alone.
         all others: targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id,
             eos_penalty, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
@@ -220,13 +216,13 @@ def tdt_loss(
         packed=packed,
     )
     reduction = check_reduction(reduction)
-    probability, generator = check_omega(omega), check_generator(generator)
+    probability, draws = check_omega(omega), check_generator(generator, label_logits.device)
     inputs, unbatched = check_inputs(
         label_logits, duration_logits, targets, logit_lengths, target_lengths, packed
     )
     if probability > 0:
         count = inputs.logits.shape[0] if inputs.logit_lengths is None else inputs.logit_lengths.shape[0]
-        drawn = torch.rand(count, generator=generator, device=label_logits.device)
+        drawn = torch.rand(count, generator=draws, device=label_logits.device)
         inputs = inputs._replace(without_durations=drawn < probability)
     in_place = check_in_place(inplace_grad, label_logits, duration_logits)
     return _reduced_losses(inputs, settings, in_place, reduction, unbatched)

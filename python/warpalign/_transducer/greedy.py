@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import ge
 from typing import Any, NamedTuple
 
@@ -13,8 +12,6 @@ from warpalign._core.checks import check_count, naming_arguments
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import (
-    Joint,
-    JointWeights,
     Model,
     Predictor,
     State,
@@ -24,6 +21,7 @@ from warpalign._transducer.decode_model import (
     where,
 )
 from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
+from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.replay import Replayed
 
 # Columns of the operators' `walk`.
@@ -50,15 +48,11 @@ class GreedyState(NamedTuple):
 @not_compiled
 @torch.no_grad()
 def transducer_greedy_decode(
-    encoder: Tensor,
+    encoder_out: Tensor,
     encoder_lengths: Lengths | None,
     predictor: Predictor,
-    joint: Joint,
+    joint: JointWeights | JointFunction,
     *,
-    blank: int = -1,
-    big_blank_durations: Sequence[int] = (),
-    big_blank_ids: Sequence[int] | None = None,
-    durations: Sequence[int] | None = None,
     start_id: int | None = None,
     max_symbols_per_frame: int = 10,
     state: GreedyState | None = None,
@@ -73,15 +67,13 @@ def transducer_greedy_decode(
     Source: label-looping, Bataev et al., arXiv 2406.06220.
 
     Args:
-        encoder: (B, T, H) rows of the encoder; float64, float32, float16 or bfloat16. Half types are widened to float32.
-        encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the encoder's device, a list, a tuple or an
-            array. None: all T. A tensor on a GPU is not read back.
+        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are widened to
+            float32.
+        encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the device of encoder_out, a list, a
+            tuple or an array. None: all T. A tensor on a GPU is not read back.
         predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
-        joint: :class:`warpalign.transducer.JointWeights`, or a function of (N, H) encoder and (N, H') predictor rows that
-            returns scores (N, V), with TDT's durations in D more columns.
-        blank: the blank's column; below 0 it counts from V, which a function does not allow.
-        big_blank_durations, big_blank_ids: big blanks, as in :func:`warpalign.transducer_loss`.
-        durations: TDT's durations, as in :func:`warpalign.tdt_loss`. None: not TDT.
+        joint: :class:`warpalign.JointWeights`, which warpalign's own kernels run, or :class:`warpalign.JointFunction`, a
+            joint network of any form. It says which columns are the blank, big blanks and durations.
         start_id: the token that the predictor reads first. None: blank.
         max_symbols_per_frame: after so many labels in one frame the search goes on to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
@@ -96,7 +88,7 @@ def transducer_greedy_decode(
 
     Raises:
         TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
-        IndexError: the predictor has no row for a label, as where a TDT model is decoded without ``durations``.
+        IndexError: the predictor has no row for a label, as where the joint network of a TDT model has no ``durations``.
         RuntimeError: a step of the predictor or of the joint function cannot be captured.
 
     Ties go to the lowest column. NaN counts as −inf. A frame without any score above −inf counts as a blank. A blank or a
@@ -107,20 +99,17 @@ def transducer_greedy_decode(
         >>> class LastToken(torch.nn.Embedding):
         ...     def initial_state(self, batch): return self.weight.new_zeros(batch, 0)
         ...     def step(self, tokens, state): return self(tokens), state
-        >>> encoder, joint = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
-        >>> found = transducer_greedy_decode(encoder, None, LastToken(30, 16), JointWeights(joint.weight, joint.bias))
+        >>> encoder_out, output = torch.randn(2, 40, 16), torch.nn.Linear(16, 30)
+        >>> joint = JointWeights(output.weight, output.bias)
+        >>> found = transducer_greedy_decode(encoder_out, None, LastToken(30, 16), joint)
         >>> found.tokens.shape == found.frames.shape
         True
     """
     model = check_model(
-        encoder,
+        encoder_out,
         encoder_lengths,
         predictor,
         joint,
-        blank=blank,
-        big_blank_durations=big_blank_durations,
-        big_blank_ids=big_blank_ids,
-        durations=durations,
         start_id=start_id,
         max_symbols_per_frame=max_symbols_per_frame,
     )

@@ -4,52 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
+from warpalign._core.randomness import check_generator, check_generator_of_module
 from warpalign._core.series import Lengths
+from warpalign._transducer.align import TransducerAlignment
+from warpalign._transducer.align_joint import transducer_align_from_joint
+from warpalign._transducer.beam import transducer_beam_decode
 from warpalign._transducer.checks import (
-    check_big_blanks,
-    check_column,
     check_dropout,
     check_durations,
-    check_generator,
     check_omega,
     check_reduction,
     check_settings,
     explained,
 )
+from warpalign._transducer.decode_model import Predictor, TransducerHypotheses
+from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
-from warpalign._transducer.joint_checks import check_activation, check_joint_inputs, check_layer
+from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs, check_layer
+from warpalign._transducer.joint_weights import JointWeights, check_arcs
 from warpalign._transducer.reduction import BatchLengths, reduced
-from warpalign._transducer.settings import TransducerReduction
-
-TransducerActivation = Literal["relu", "tanh"]
-WORKSPACE_LIMIT = 48 * 2**20
-"""Bytes: the core's own default."""
+from warpalign._transducer.settings import (
+    WORKSPACE_LIMIT,
+    BigBlanks,
+    TransducerActivation,
+    TransducerReduction,
+)
 
 
 def transducer_loss_from_joint(
-    encoder: Tensor,
-    predictor: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
+    encoder_out: Tensor,
+    predictor_out: Tensor,
     targets: Tensor,
+    joint: JointWeights,
     encoder_lengths: Lengths | None = None,
     target_lengths: Lengths | None = None,
     *,
-    activation: TransducerActivation = "relu",
-    blank: int = -1,
-    big_blank_durations: Sequence[int] = (),
-    big_blank_ids: Sequence[int] | None = None,
-    durations: Sequence[int] | None = None,
     sigma: float = 0.0,
     omega: float = 0.0,
     dropout: float = 0.0,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | int | None = None,
     fastemit_lambda: float = 0.0,
     delay_penalty: float = 0.0,
     eos_id: int | None = None,
@@ -62,43 +61,55 @@ def transducer_loss_from_joint(
     precision: Precision | None = None,
     reduction: TransducerReduction = "mean",
 ) -> Tensor:
-    """Transducer loss of a joint network: RNN-T, with big blanks if wanted, or TDT. Logits are never in memory as a whole.
+    """Transducer loss of a joint network: RNN-T, multi-blank RNN-T or TDT. The logits are never in memory as a whole.
 
-    The joint network is h[t, u] = activation(encoder[t] + predictor[u]), logits[t, u] = weight h[t, u] + bias. The loss is
-    that of :func:`transducer_loss` on these logits, or of :func:`tdt_loss` with ``durations``. The logits of a batch have
-    B·T·(U+1)·V numbers, and their gradient as many. This function computes them a tile at a time, in forward and once more
-    in backward. Backward leaves out nodes whose posterior is below 2⁻⁴⁰ (float64: 0), as in :func:`transducer_loss`.
+    The joint network is h[t, u] = activation(encoder_out[t] + predictor_out[u]), logits[t, u] = weight h[t, u] + bias. The
+    loss is that of :func:`transducer_loss` on these logits, or of :func:`tdt_loss` if the joint network has durations. The
+    logits of a batch have B·T·(U+1)·V numbers, and their gradient as many. This function computes them a tile at a time, in
+    the forward pass and once more in the backward pass. The backward pass leaves out nodes whose posterior is below 2⁻⁴⁰
+    (float64: 0), as in :func:`transducer_loss`.
 
     Source: Graves, Mohamed and Hinton, "Speech recognition with deep recurrent neural networks" (2013), section 3.2.
 
     Args:
-        encoder: (B, T, H), or (T, H) for one utterance; float64, float32, float16 or bfloat16.
-        predictor: (B, U+1, H), or (U+1, H), of encoder's dtype.
-        weight: (V, H), as :class:`torch.nn.Linear` has it; with ``durations`` (V + D, H), the durations' rows last.
-        bias: (V,) or (V + D,). None: 0.
-        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels behind each other, which needs
+        encoder_out: (B, T, H), or (T, H) for one utterance: outputs of the encoder; float64, float32, float16 or bfloat16.
+        predictor_out: (B, U+1, H), or (U+1, H): outputs of the predictor for the start token and each label, of the dtype of
+            encoder_out.
+        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
             ``target_lengths``. Any integer type.
-        encoder_lengths: (B,) true numbers of frames T_b, 0 to T, as in :func:`transducer_loss`. None: all T.
+        joint: the output layer, its activation, and which columns are blanks and durations.
+        encoder_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the device of encoder_out, a list, a
+            tuple or an array. None: all T. Padding is ignored, and its gradient is 0.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
-        activation: "relu" or "tanh".
-        durations: TDT's D different numbers of frames, 0 to 64, at most 16. None: RNN-T.
-        omega: as in :func:`tdt_loss`; with ``durations`` only.
-        dropout: the probability that a hidden number h[t, u, j] becomes 0; others are divided by 1 - dropout. Forward
-            and backward make the same mask, which is never in memory.
-        generator: of the random numbers of omega and dropout. None: torch's own.
-        workspace_limit: bytes that a call may take for itself, besides what it keeps for backward, and a GPU's list of
-            nodes (4 bytes each). Less means smaller chunks of nodes, and more time. A limit that nothing fits in counts as the least that works.
-        precision: class of float32 errors on a GPU, as in :func:`warpalign.soft_dtw`. "high" and "medium" multiply on the
-            matrix units (compute capability 8.0 and later), with three products of TF32 and with one. A CPU multiplies in
-            float32 whatever is asked for.
-        all others: blank (counted from V if below 0), big_blank_durations, big_blank_ids, sigma, fastemit_lambda,
-            delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp (of the gradient by logits), zero_infinity and
-            reduction are as in :func:`transducer_loss`.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        omega: the probability that an utterance's loss is plain RNN-T's on the columns of labels, with sigma = 0; only if the
+            joint network has durations. Drawn per utterance, on the device of encoder_out.
+        dropout: the probability that a hidden number h[t, u, j] becomes 0; the others are divided by 1 - dropout. The forward
+            and the backward pass draw the same mask, which is never in memory.
+        generator: draws the random numbers of omega and dropout: a torch.Generator, or an int, which seeds a new one for the
+            call. None: torch's own generator.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        delay_penalty: (arXiv 2211.00490) a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight:
+            above 0 it favours early labels.
+        eos_id: a label that ends the utterance, for ``eos_penalty``. None: there is none.
+        eos_penalty: a delay penalty of the label ``eos_id``, in addition to ``delay_penalty``.
+        star_id: a wildcard label, whose arc has no score; not with durations. None: there is none.
+        star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own.
+        clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
+        workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass, and a GPU's list of
+            nodes (4 bytes each). Less means smaller chunks of nodes, and more time. A limit that is too small for one chunk
+            counts as the smallest that suffices.
+        precision: how a GPU multiplies float32: "highest" as exactly as float32 does; "high" and "medium" on the matrix units
+            (compute capability 8.0 and later), with three products of TF32 and with one. None: what
+            torch.get_float32_matmul_precision() says. A CPU always multiplies in float32.
+        reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
+            sum of losses / max(sum of U_b, 1); "mean_frame": mean of loss / max(T_b, 1).
 
     Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. The CPU widens half types
     to float32. A GPU (compute capability 8.0 and later) multiplies them on its matrix units and adds in float32; hidden
-    rows and the gradients by logits are rounded to the half type there. Logits are too, but for more than 128 labels on
-    compute capability 9.0.
+    numbers and the gradients with respect to the logits are rounded to the half type there. Logits are too, except for more
+    than 128 labels on compute capability 9.0.
 
     Returns:
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
@@ -108,46 +119,31 @@ def transducer_loss_from_joint(
         NotImplementedError: the gradient is differentiated again.
 
     Examples:
-        >>> encoder = torch.randn(4, 50, 64, requires_grad=True)
-        >>> predictor = torch.randn(4, 11, 64, requires_grad=True)
-        >>> output = torch.nn.Linear(64, 30)
-        >>> targets = torch.randint(0, 29, (4, 10))
-        >>> loss = transducer_loss_from_joint(encoder, predictor, output.weight, output.bias, targets, activation="tanh")
-        >>> loss.backward()
+        >>> encoder_out = torch.randn(4, 50, 64, requires_grad=True)
+        >>> predictor_out = torch.randn(4, 11, 64, requires_grad=True)
+        >>> output, targets = torch.nn.Linear(64, 30), torch.randint(0, 29, (4, 10))
+        >>> joint = JointWeights(output.weight, output.bias, activation="tanh")
+        >>> transducer_loss_from_joint(encoder_out, predictor_out, targets, joint).backward()
     """
-    kind = check_activation(activation)
+    joint, kind, arcs = check_joint(joint)
     inputs, unbatched = check_joint_inputs(
-        encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths
+        encoder_out, predictor_out, targets, joint, encoder_lengths, target_lengths
     )
-    probability, generator = check_omega(omega), check_generator(generator)
+    device = inputs.encoder.device
+    probability, draws = check_omega(omega), check_generator(generator, device)
     drop = check_dropout(dropout)
     limit = check_count(workspace_limit, "workspace_limit", 0)
     units = check_precision(precision)
-    tdt = durations is not None
-    columns = inputs.weight.shape[0]
-    ids: tuple[int, ...] = ()
-    if durations is not None:
-        if len(big_blank_durations) > 0:
-            raise ValueError("big_blank_durations: expected none with durations, got some")
-        if star_id is not None:
-            raise ValueError(f"star_id: expected None with durations, got {star_id}")
-        lengths = check_durations(durations)
-        columns -= len(lengths)
-        if columns < 1:
-            raise ValueError(
-                f"weight: expected more rows than the {len(lengths)} of durations, got {inputs.weight.shape[0]}"
-            )
-    else:
-        if probability > 0:
-            raise ValueError(f"omega: expected 0 without durations, got {omega}")
-        lengths, ids = check_big_blanks(
-            big_blank_durations, big_blank_ids, check_column(blank, "blank", columns), columns
-        )
+    if arcs.tdt and star_id is not None:
+        raise ValueError(f"star_id: expected None with durations, got {star_id}")
+    if probability > 0 and not arcs.tdt:
+        raise ValueError(f"omega: expected 0 without durations, got {omega}")
+    assert arcs.labels is not None
     settings = check_settings(
-        columns=columns,
-        blank=blank,
-        durations=lengths,
-        big_blank_ids=ids,
+        columns=arcs.labels,
+        blank=arcs.blank,
+        durations=arcs.durations,
+        big_blank_ids=arcs.big_blank_ids,
         sigma=sigma,
         fastemit_lambda=fastemit_lambda,
         delay_penalty=delay_penalty,
@@ -163,33 +159,55 @@ def transducer_loss_from_joint(
     reduction = check_reduction(reduction)
     batch, frames = inputs.encoder.shape[:2]
     if probability > 0:
-        drawn = torch.rand(batch, generator=generator, device=inputs.encoder.device)
+        drawn = torch.rand(batch, generator=draws, device=device)
         inputs = inputs._replace(without_durations=drawn < probability)
     if drop > 0:
-        seed = torch.randint(2**62, (), generator=generator, device=inputs.encoder.device)
-        inputs = inputs._replace(seed=seed)
+        inputs = inputs._replace(seed=torch.randint(2**62, (), generator=draws, device=device))
     states = inputs.predictor.shape[1]
     try:
         with naming_arguments():
-            losses = joint_losses(inputs, JointSettings(kind, tdt, drop, limit, units, settings))
+            losses = joint_losses(inputs, JointSettings(kind, arcs.tdt, drop, limit, units, settings))
     except ValueError as error:
-        raise explained(error, settings, frames, states, columns) from None
+        raise explained(error, settings, frames, states, arcs.labels) from None
     counts = BatchLengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, counts, reduction, unbatched)
+
+
+_JOINT_DEFAULTS = JointWeights._field_defaults
+_LOSS_DEFAULTS = transducer_loss_from_joint.__kwdefaults__ or {}
 
 
 class TransducerJointLoss(nn.Module):
     """:func:`warpalign.transducer_loss_from_joint` with an output layer of its own and fixed settings.
 
+    The module also decodes and aligns, with the joint network that it trains: :meth:`greedy_decode`, :meth:`beam_decode`
+    and :meth:`align`.
+
     Args:
-        hidden: H, the last axis of encoder and predictor.
-        vocabulary: V, all labels with blank and big blanks. With ``durations`` the layer has D rows more.
+        hidden: H, the last axis of the outputs of encoder and predictor.
+        vocabulary: V, the number of all labels with blank and big blanks. With ``durations`` the layer has D rows more.
         bias: whether the output layer has one.
-        device, dtype: of the output layer.
-        all others: activation, blank, big_blank_durations, big_blank_ids, durations, sigma, omega, dropout, generator,
-            fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id, star_penalty, clamp, zero_infinity,
-            workspace_limit, precision and reduction are as in :func:`warpalign.transducer_loss_from_joint`. In evaluation
-            mode omega and dropout are 0.
+        device: the device of the output layer. None: torch's default.
+        dtype: the dtype of the output layer: float64, float32, float16 or bfloat16. None: torch's default.
+        activation: "relu" or "tanh", of the joint network.
+        blank: the column of the blank; below 0 it counts from V.
+        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is no TDT model.
+        big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        omega: the probability that an utterance's loss is plain RNN-T's; only with ``durations``. 0 in evaluation mode.
+        dropout: the probability that a hidden number becomes 0. 0 in evaluation mode.
+        generator: draws the random numbers of omega and dropout. None: torch's own generator.
+        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        delay_penalty: a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight.
+        eos_id: a label that ends the utterance, for ``eos_penalty``. None: there is none.
+        eos_penalty: a delay penalty of the label ``eos_id``, in addition to ``delay_penalty``.
+        star_id: a wildcard label; not with ``durations``. None: there is none.
+        star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own.
+        clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf.
+        workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass.
+        precision: how a GPU multiplies float32: "highest", "high" or "medium". None: as torch's own products.
+        reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".
 
     Attributes:
         weight: (V + D, H), drawn as :class:`torch.nn.Linear` draws it.
@@ -201,8 +219,11 @@ class TransducerJointLoss(nn.Module):
 
     Examples:
         >>> loss = TransducerJointLoss(64, 30, activation="tanh", fastemit_lambda=0.01)
-        >>> encoder, predictor = torch.randn(4, 50, 64), torch.randn(4, 11, 64)
-        >>> loss(encoder, predictor, torch.randint(0, 29, (4, 10))).backward()
+        >>> encoder_out, predictor_out = torch.randn(4, 50, 64), torch.randn(4, 11, 64)
+        >>> targets = torch.randint(0, 29, (4, 10))
+        >>> loss(encoder_out, predictor_out, targets).backward()
+        >>> loss.align(encoder_out, predictor_out, targets).frames.shape
+        torch.Size([4, 10])
     """
 
     bias: Tensor | None
@@ -217,9 +238,8 @@ class TransducerJointLoss(nn.Module):
         dtype: torch.dtype | None = None,
         activation: TransducerActivation = "relu",
         blank: int = -1,
-        big_blank_durations: Sequence[int] = (),
-        big_blank_ids: Sequence[int] | None = None,
         durations: Sequence[int] | None = None,
+        big_blanks: BigBlanks = (),
         sigma: float = 0.0,
         omega: float = 0.0,
         dropout: float = 0.0,
@@ -237,16 +257,20 @@ class TransducerJointLoss(nn.Module):
         reduction: TransducerReduction = "mean",
     ) -> None:
         given = dict(locals())
-        options: dict[str, Any] = {k: given[k] for k in transducer_loss_from_joint.__kwdefaults__ or {}}
         super().__init__()
         check_reduction(reduction)
         check_activation(activation)
+        check_generator_of_module(generator)
         rows = check_count(vocabulary, "vocabulary") + (
             0 if durations is None else len(check_durations(durations))
         )
+        check_arcs(blank, durations, big_blanks, rows)
         size = check_count(hidden, "hidden")
         check_layer(dtype, device)
-        self.options = options
+        self.options: dict[str, Any] = {name: given[name] for name in _LOSS_DEFAULTS}
+        self.of_joint: dict[str, Any] = {
+            name: given[name] for name in ("activation", "blank", "durations", "big_blanks")
+        }
         self.weight = nn.Parameter(torch.empty(rows, size, device=device, dtype=dtype))
         self.bias = (
             nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if check_flag(bias, "bias") else None
@@ -260,23 +284,104 @@ class TransducerJointLoss(nn.Module):
             bound = 1 / math.sqrt(self.weight.shape[1])
             nn.init.uniform_(self.bias, -bound, bound)
 
+    @property
+    def joint(self) -> JointWeights:
+        """The joint network, for :func:`warpalign.transducer_greedy_decode` and its like."""
+        return JointWeights(self.weight, self.bias, **self.of_joint)
+
     def forward(
         self,
-        encoder: Tensor,
-        predictor: Tensor,
+        encoder_out: Tensor,
+        predictor_out: Tensor,
         targets: Tensor,
         encoder_lengths: Lengths | None = None,
         target_lengths: Lengths | None = None,
     ) -> Tensor:
-        """encoder (B, T, H), predictor (B, U+1, H), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
+        """The loss: 0-d, or (B,) with reduction "none".
+
+        Args:
+            encoder_out: (B, T, H), or (T, H) for one utterance.
+            predictor_out: (B, U+1, H), or (U+1, H).
+            targets: (B, U) labels, (U,), or (sum U_b,).
+            encoder_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
+        """
         options = self.options if self.training else self.options | {"omega": 0.0, "dropout": 0.0}
         return transducer_loss_from_joint(
-            encoder, predictor, self.weight, self.bias, targets, encoder_lengths, target_lengths, **options
+            encoder_out, predictor_out, targets, self.joint, encoder_lengths, target_lengths, **options
+        )
+
+    def greedy_decode(
+        self, encoder_out: Tensor, encoder_lengths: Lengths | None, predictor: Predictor, **options: Any
+    ) -> TransducerHypotheses:
+        """:func:`warpalign.transducer_greedy_decode` with the module's joint network.
+
+        Args:
+            encoder_out: (B, T, H).
+            encoder_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            predictor: the network that reads labels.
+            options: keyword arguments of :func:`warpalign.transducer_greedy_decode`, such as ``max_symbols_per_frame``.
+        """
+        return transducer_greedy_decode(encoder_out, encoder_lengths, predictor, self.joint, **options)
+
+    def beam_decode(
+        self, encoder_out: Tensor, encoder_lengths: Lengths | None, predictor: Predictor, **options: Any
+    ) -> list[TransducerHypotheses]:
+        """:func:`warpalign.transducer_beam_decode` with the module's joint network.
+
+        Args:
+            encoder_out: (B, T, H).
+            encoder_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            predictor: the network that reads labels.
+            options: keyword arguments of :func:`warpalign.transducer_beam_decode`, such as ``beam`` and ``n_best``.
+        """
+        return transducer_beam_decode(encoder_out, encoder_lengths, predictor, self.joint, **options)
+
+    def align(
+        self,
+        encoder_out: Tensor,
+        predictor_out: Tensor,
+        targets: Tensor,
+        encoder_lengths: Lengths | None = None,
+        target_lengths: Lengths | None = None,
+        *,
+        posteriors: bool = False,
+    ) -> TransducerAlignment:
+        """:func:`warpalign.transducer_align_from_joint` with the module's joint network, sigma and penalties.
+
+        Args:
+            encoder_out: (B, T, H), or (T, H) for one utterance.
+            predictor_out: (B, U+1, H), or (U+1, H).
+            targets: (B, U) labels, (U,), or (sum U_b,).
+            encoder_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
+            posteriors: whether to compute the probability of each arc, too.
+        """
+        names = (
+            "sigma",
+            "delay_penalty",
+            "eos_id",
+            "eos_penalty",
+            "star_id",
+            "star_penalty",
+            "workspace_limit",
+        )
+        options = {name: self.options[name] for name in names}
+        return transducer_align_from_joint(
+            encoder_out,
+            predictor_out,
+            targets,
+            self.joint,
+            encoder_lengths,
+            target_lengths,
+            posteriors=posteriors,
+            **options,
         )
 
     def extra_repr(self) -> str:
-        defaults = transducer_loss_from_joint.__kwdefaults__ or {}
-        changed = {k: v for k, v in self.options.items() if v != defaults[k]}
-        shown = "".join(f", {name}={value!r}" for name, value in changed.items())
+        """The layer's sizes, and the settings that differ from their defaults."""
+        defaults = _JOINT_DEFAULTS | _LOSS_DEFAULTS
+        settings = self.of_joint | self.options
+        shown = "".join(f", {name}={v!r}" for name, v in settings.items() if v != defaults[name])
         rows, hidden = self.weight.shape
         return f"hidden={hidden}, columns={rows}, bias={self.bias is not None}{shown}"

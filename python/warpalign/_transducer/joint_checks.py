@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -17,16 +17,39 @@ from warpalign._transducer.checks import (
     wrong_labels,
 )
 from warpalign._transducer.joint_autograd import JointInputs
+from warpalign._transducer.joint_weights import JointArcs, JointWeights, check_arcs
+from warpalign._transducer.settings import TransducerActivation
 
-ACTIVATIONS = ("relu", "tanh")
+ACTIVATIONS: tuple[str, ...] = get_args(TransducerActivation)
 
 
-def check_activation(activation: object) -> int:
+def check_activation(activation: object, name: str = "activation") -> int:
     """Its number in the C++ core."""
     if activation not in ACTIVATIONS:
-        expected = " or ".join(f'"{name}"' for name in ACTIVATIONS)
-        raise ValueError(f"activation: expected {expected}, got {activation!r}")
-    return ACTIVATIONS.index(activation)
+        expected = " or ".join(f'"{one}"' for one in ACTIVATIONS)
+        raise ValueError(f"{name}: expected {expected}, got {activation!r}")
+    return ACTIVATIONS.index(str(activation))
+
+
+def check_joint(given: object) -> tuple[JointWeights, int, JointArcs]:
+    """The joint network with tensors of matching shapes, its activation's number, and what its columns mean."""
+    if not isinstance(given, JointWeights):
+        remedy = ": write JointWeights(weight, bias)" if isinstance(given, Tensor) else ""
+        raise TypeError(f"joint: expected JointWeights, got {type(given).__name__}{remedy}")
+    check_whole(given.weight, 2, "joint.weight")
+    weight = _check_floats(given.weight, "joint.weight", (2,), "(V, H)")
+    if 0 in weight.shape:
+        raise ValueError(f"joint.weight: expected no empty axis in (V, H), got shape {shape_of(weight)}")
+    if given.bias is not None:
+        check_whole(given.bias, 1, "joint.bias")
+        bias = _check_floats(given.bias, "joint.bias", (1,), "(V,)")
+        if bias.shape != weight.shape[:1]:
+            raise ValueError(
+                f"joint.bias: expected shape ({weight.shape[0]},), by joint.weight, got {shape_of(bias)}"
+            )
+    kind = check_activation(given.activation, "joint.activation")
+    arcs = check_arcs(given.blank, given.durations, given.big_blanks, weight.shape[0], "joint.")
+    return given, kind, arcs
 
 
 def check_layer(dtype: object, device: object) -> None:
@@ -64,57 +87,75 @@ def _rows(tensor: Tensor) -> Tensor:
 
 
 def check_joint_inputs(
-    encoder: object,
-    predictor: object,
-    weight: object,
-    bias: object,
+    encoder_out: object,
+    predictor_out: object,
     targets: object,
+    joint: JointWeights,
     encoder_lengths: object,
     target_lengths: object,
 ) -> tuple[JointInputs, bool]:
-    """What the operators take, and whether the input was one utterance without a batch axis."""
-    encoder = _check_floats(encoder, "encoder", (2, 3), "(B, T, H) or (T, H)")
+    """What the operators take, and whether the input was one utterance without a batch axis. joint has been checked."""
+    encoder, predictor, unbatched = _check_outputs(encoder_out, predictor_out, joint.weight.shape[1])
+    encoder, predictor, weight = _autocast(encoder), _autocast(predictor), _autocast(joint.weight)
+    bias = None if joint.bias is None else _autocast(joint.bias)
+    for name, tensor in (("predictor_out", predictor), ("joint.weight", weight), ("joint.bias", bias)):
+        if tensor is not None and tensor.dtype != encoder.dtype:
+            raise TypeError(f"{name}: expected the dtype of encoder_out, {encoder.dtype}, got {tensor.dtype}")
+        if tensor is not None and tensor.device != encoder.device:
+            raise ValueError(
+                f"{name}: expected the device of encoder_out, {encoder.device}, got {tensor.device}"
+            )
+    options: Any = {"unbatched": unbatched, "whose": "encoder_out"}
+    batch, steps, states = *encoder.shape[:2], predictor.shape[1]
+    device = encoder.device
+    frames = check_lengths(encoder_lengths, "encoder_lengths", device, batch, steps, "T", **options)
+    counts = check_lengths(target_lengths, "target_lengths", device, batch, states - 1, "U", **options)
+    inputs = JointInputs(
+        _rows(encoder),
+        _rows(predictor),
+        weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        narrowed(_check_targets(targets, encoder, predictor, counts, unbatched)),
+        frames,
+        counts,
+        None,
+        None,
+    )
+    return inputs, unbatched
+
+
+def _check_outputs(encoder_out: object, predictor_out: object, hidden: int) -> tuple[Tensor, Tensor, bool]:
+    """(B, T, H) and (B, U+1, H), and whether the input was one utterance."""
+    encoder = _check_floats(encoder_out, "encoder_out", (2, 3), "(B, T, H) or (T, H)")
     unbatched = encoder.dim() == 2
     axes = "(U+1, H)" if unbatched else "(B, U+1, H)"
-    predictor = _check_floats(predictor, "predictor", (2,) if unbatched else (3,), axes)
-    check_whole(weight, 2, "weight")
-    weight = _check_floats(weight, "weight", (2,), "(V, H)")
+    predictor = _check_floats(predictor_out, "predictor_out", (2,) if unbatched else (3,), axes)
     if encoder.is_cuda and not library.has_cuda:
         raise ValueError(
-            "encoder: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
+            "encoder_out: expected a CPU tensor, because warpalign was installed without its CUDA operators, "
             f"got one on {encoder.device}"
         )
     if unbatched:
         encoder, predictor = encoder.unsqueeze(0), predictor.unsqueeze(0)
-    batch, _, hidden = encoder.shape
-    if hidden == 0:
-        raise ValueError(f"encoder: expected no empty last axis, got shape {shape_of(encoder)}")
+    batch = encoder.shape[0]
+    if encoder.shape[2] != hidden:
+        raise ValueError(
+            f"encoder_out: expected a last axis of {hidden}, by joint.weight, got shape {shape_of(encoder)}"
+        )
     if predictor.shape[0] != batch or predictor.shape[1] == 0 or predictor.shape[2] != hidden:
         raise ValueError(
-            f"predictor: expected shape {axes} with U+1 of at least 1, by encoder of {shape_of(encoder)}, "
+            f"predictor_out: expected shape {axes} with U+1 of at least 1, by encoder_out of {shape_of(encoder)}, "
             f"got {shape_of(predictor)}"
         )
-    if weight.shape[0] == 0 or weight.shape[1] != hidden:
-        raise ValueError(
-            f"weight: expected shape (V, {hidden}), by encoder's last axis, got {shape_of(weight)}"
-        )
-    if bias is not None:
-        check_whole(bias, 1, "bias")
-        bias = _check_floats(bias, "bias", (1,), "(V,)")
-        if bias.shape != weight.shape[:1]:
-            raise ValueError(f"bias: expected shape ({weight.shape[0]},), by weight, got {shape_of(bias)}")
-    encoder, predictor, weight = _autocast(encoder), _autocast(predictor), _autocast(weight)
-    bias = None if bias is None else _autocast(bias)
-    for name, tensor in (("predictor", predictor), ("weight", weight), ("bias", bias)):
-        if tensor is not None and tensor.dtype != encoder.dtype:
-            raise TypeError(f"{name}: expected the dtype of encoder, {encoder.dtype}, got {tensor.dtype}")
-        if tensor is not None and tensor.device != encoder.device:
-            raise ValueError(f"{name}: expected the device of encoder, {encoder.device}, got {tensor.device}")
-    options: Any = {"unbatched": unbatched, "whose": "encoder"}
-    device, steps, states = encoder.device, encoder.shape[1], predictor.shape[1]
-    frames = check_lengths(encoder_lengths, "encoder_lengths", device, batch, steps, "T", **options)
-    counts = check_lengths(target_lengths, "target_lengths", device, batch, states - 1, "U", **options)
-    labels = check_integers(targets, "targets", encoder, "(B, U)", "encoder")
+    return encoder, predictor, unbatched
+
+
+def _check_targets(
+    targets: object, encoder: Tensor, predictor: Tensor, counts: Tensor | None, unbatched: bool
+) -> Tensor:
+    """(B, U), or (sum U_b,), which needs the counts."""
+    labels = check_integers(targets, "targets", encoder, "(B, U)", "encoder_out")
+    batch, states = predictor.shape[:2]
     if unbatched and labels.dim() == 1:
         labels = labels.unsqueeze(0)
     if labels.dim() == 1:
@@ -125,17 +166,6 @@ def check_joint_inputs(
     elif labels.shape != (batch, states - 1):
         whole = predictor[0] if unbatched else predictor
         swapped = labels.shape == (batch, encoder.shape[1] - 1)
-        remedy = ": exchange encoder and predictor" if swapped else ""
-        raise wrong_labels(labels, unbatched, batch, states, f"predictor {shape_of(whole)} has", remedy)
-    inputs = JointInputs(
-        _rows(encoder),
-        _rows(predictor),
-        weight.contiguous(),
-        None if bias is None else bias.contiguous(),
-        narrowed(labels),
-        frames,
-        counts,
-        None,
-        None,
-    )
-    return inputs, unbatched
+        remedy = ": exchange encoder_out and predictor_out" if swapped else ""
+        raise wrong_labels(labels, unbatched, batch, states, f"predictor_out {shape_of(whole)} has", remedy)
+    return labels

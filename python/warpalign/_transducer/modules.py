@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from warpalign._core.randomness import check_generator_of_module
 from warpalign._core.series import Lengths
 from warpalign._transducer.checks import check_reduction
 from warpalign._transducer.functional import tdt_loss, transducer_loss
-from warpalign._transducer.settings import TransducerReduction
+from warpalign._transducer.settings import BigBlanks, TransducerReduction
 
 
 class _Loss(nn.Module):
@@ -33,7 +34,7 @@ class TransducerLoss(_Loss):
     """:func:`warpalign.transducer_loss` with fixed settings.
 
     Args:
-        all: blank, big_blank_durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+        all: blank, big_blanks, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
             star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
             :func:`warpalign.transducer_loss`.
 
@@ -41,7 +42,7 @@ class TransducerLoss(_Loss):
         ValueError: no such reduction; a call raises what :func:`warpalign.transducer_loss` raises.
 
     Examples:
-        >>> loss = TransducerLoss(blank=0, big_blank_durations=(2, 4), big_blank_ids=(1, 2), sigma=0.05)
+        >>> loss = TransducerLoss(blank=0, big_blanks={1: 2, 2: 4}, sigma=0.05)
         >>> logits = torch.randn(4, 50, 11, 30, requires_grad=True)
         >>> loss(logits, torch.randint(3, 30, (4, 10))).backward()
     """
@@ -50,8 +51,7 @@ class TransducerLoss(_Loss):
         self,
         *,
         blank: int = -1,
-        big_blank_durations: Sequence[int] = (),
-        big_blank_ids: Sequence[int] | None = None,
+        big_blanks: BigBlanks = (),
         sigma: float = 0.0,
         fastemit_lambda: float = 0.0,
         delay_penalty: float = 0.0,
@@ -117,6 +117,7 @@ class TDTLoss(_Loss):
         reduction: TransducerReduction = "mean",
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        check_generator_of_module(generator)
         super().__init__(tdt_loss.__kwdefaults__ or {}, options)
 
     def forward(

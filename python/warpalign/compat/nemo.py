@@ -76,7 +76,7 @@ class MultiblankRNNTLossNumba(_Loss):
             act_lens,
             label_lens,
             blank=self.blank,
-            big_blank_durations=self.big_blank_durations,
+            big_blanks=self.big_blank_durations,
             sigma=self.sigma,
             fastemit_lambda=self.fastemit_lambda,
             clamp=self.clamp or None,

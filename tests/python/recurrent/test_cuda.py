@@ -141,7 +141,9 @@ def test_two_layers_at_a_time(cuda: torch.device, given: str, batch: int) -> Non
     exact = LSTM(24, 520, 3, dtype=torch.float64, device=cuda, **options)
     exact.load_state_dict(module.state_dict())
     x = torch.randn(140, batch, 24, device=cuda).half()
-    more = {"input_lengths": torch.arange(batch, device=cuda) * 140 // (batch - 1)} if given == "lengths" else {}
+    more = (
+        {"input_lengths": torch.arange(batch, device=cuda) * 140 // (batch - 1)} if given == "lengths" else {}
+    )
     no_resets = torch.zeros(140, batch, dtype=torch.bool, device=cuda)
 
     def step(of: LSTM, leaf: Tensor, **given: Any) -> list[Tensor]:

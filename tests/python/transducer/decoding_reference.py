@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign.transducer import JointWeights
+from warpalign.transducer import JointFunction, JointWeights
 
 
 class Family(NamedTuple):
@@ -34,11 +34,11 @@ class Family(NamedTuple):
         return self.vocabulary + len(self.durations or ())
 
     def keywords(self) -> dict[str, object]:
-        return {
-            "big_blank_durations": self.big_blanks,
-            "durations": self.durations,
-            "max_symbols_per_frame": self.max_symbols,
-        }
+        """Of a search, besides what the joint network says."""
+        return {"max_symbols_per_frame": self.max_symbols}
+
+    def function(self, function: Callable[[Tensor, Tensor], Tensor]) -> JointFunction:
+        return JointFunction(function, self.blank, self.durations, self.big_blanks)
 
 
 FAMILIES = {
@@ -257,4 +257,11 @@ def model(
     weight = torch.randn(family.columns, hidden, generator=generator)
     bias = torch.linspace(0, 0.02, family.columns)  # no ties
     bias[family.labels : family.vocabulary] += blank
-    return LastTwo(family, hidden, seed), JointWeights(weight, bias, activation)  # type: ignore[arg-type]
+    joint = JointWeights(
+        weight,
+        bias,
+        activation,  # type: ignore[arg-type]
+        durations=family.durations,
+        big_blanks=family.big_blanks,
+    )
+    return LastTwo(family, hidden, seed), joint

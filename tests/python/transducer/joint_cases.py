@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.python.transducer.cases import every_family_and_penalty, loss
 from tests.python.transducer.reference import Options, keywords
-from warpalign import transducer_loss_from_joint
+from warpalign import JointWeights, transducer_loss_from_joint
 
 # Logits that are log-probabilities come from no joint network.
 CASES = {name: options for name, options in every_family_and_penalty().items() if not options.from_log_probs}
@@ -23,10 +23,23 @@ def network(options: Options, batch: int, frames: int, states: int, **kwargs: An
     return [torch.randn(*shape, **kwargs) for shape in shapes]
 
 
-def fused(tensors: Any, targets: Tensor, options: Options, *lengths: Any, **more: Any) -> Tensor:
-    given = {"reduction": "none"} | keywords(options) | more
+def joint_of(
+    weight: Tensor, bias: Tensor | None, options: Options, activation: Any = "relu"
+) -> tuple[JointWeights, dict[str, Any]]:
+    """The joint network, and the arguments that stay for the functions that take it."""
+    given = keywords(options)
     del given["from_log_probs"]
-    return transducer_loss_from_joint(*tensors, targets, *lengths, **given)
+    of_joint = {name: given.pop(name) for name in ("blank", "durations", "big_blanks") if name in given}
+    return JointWeights(weight, bias, activation, **of_joint), given
+
+
+def fused(
+    tensors: Any, targets: Tensor, options: Options, *lengths: Any, activation: Any = "relu", **more: Any
+) -> Tensor:
+    encoder, predictor, weight, bias = tensors
+    joint, given = joint_of(weight, bias, options, activation)
+    given = {"reduction": "none"} | given | more
+    return transducer_loss_from_joint(encoder, predictor, targets, joint, *lengths, **given)
 
 
 def materialised(

@@ -136,8 +136,7 @@ def keywords(o: Options) -> dict[str, Any]:
     if o.durations is not None:
         return given | {"durations": o.durations}
     return given | {
-        "big_blank_durations": [m for m, _ in o.big_blanks],
-        "big_blank_ids": [column for _, column in o.big_blanks],
+        "big_blanks": {column: m for m, column in o.big_blanks},
         "star_id": o.star,
         "star_penalty": o.star_penalty,
     }

@@ -223,9 +223,7 @@ def test_vmap(posteriors: bool, device: torch.device) -> None:
     x, y = torch.randn(3, 2, 5, 3, 6, device=device), torch.randint(1, 5, (3, 2, 2), device=device)
 
     def one(x: Tensor, y: Tensor) -> Any:
-        found = transducer_align(
-            x, y, blank=0, big_blank_durations=(2,), big_blank_ids=(5,), posteriors=posteriors
-        )
+        found = transducer_align(x, y, blank=0, big_blanks={5: 2}, posteriors=posteriors)
         return found if posteriors else found[:4]
 
     mapped = torch.func.vmap(one)(x, y)

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 import warpalign
 from docs_code import ROOT, python_blocks
 from warpalign._core import checks
-from warpalign.transducer import JointWeights
+from warpalign.transducer import JointFunction, JointWeights
 
 KINDS: dict[str, Callable[[list[int]], object]] = {
     "list": list,
@@ -55,8 +55,9 @@ def calls() -> dict[str, Callable[[Any, Any], Any]]:
         "tdt_loss": lambda t, u: warpalign.tdt_loss(x, z, y, t, u, durations=(0, 1)),
         "TransducerLoss": lambda t, u: warpalign.TransducerLoss()(x, y, t, u),
         "TDTLoss": lambda t, u: warpalign.TDTLoss(durations=(0, 1))(x, z, y, t, u),
-        "transducer_loss_from_joint": lambda t, u: warpalign.transducer_loss_from_joint(f, g, w, None, y, t, u),
+        "transducer_loss_from_joint": lambda t, u: warpalign.transducer_loss_from_joint(f, g, y, joint, t, u),
         "TransducerJointLoss": lambda t, u: module(f, g, y, t, u),
+        "transducer_align_from_joint": lambda t, u: warpalign.transducer_align_from_joint(f, g, y, joint, t, u).score,
         "transducer_align": lambda t, u: warpalign.transducer_align(x, y, t, u).score,
         "transducer_greedy_decode": lambda t, _: warpalign.transducer_greedy_decode(f, t, predictor, joint).scores,
         "transducer_beam_decode": lambda t, _: warpalign.transducer_beam_decode(f, t, predictor, joint)[0].scores,
@@ -99,10 +100,10 @@ def test_a_chunk_without_frames_changes_nothing(search: str, device: torch.devic
     def scores(found: Any) -> Any:
         return found[0] if isinstance(found, list) else found
 
-    empty = scores(decode(rows[:, :0], None, predictor, joint, blank=5))
+    empty = scores(decode(rows[:, :0], None, predictor, JointFunction(joint, 5)))
     assert empty.tokens.shape == (2, 0) and empty.lengths.tolist() == [0, 0]
-    behind = scores(decode(rows, None, predictor, joint, blank=5, state=empty.state))
-    whole = scores(decode(rows, None, predictor, joint, blank=5))
+    behind = scores(decode(rows, None, predictor, JointFunction(joint, 5), state=empty.state))
+    whole = scores(decode(rows, None, predictor, JointFunction(joint, 5)))
     assert torch.equal(behind.tokens, whole.tokens) and torch.equal(behind.scores, whole.scores)
 
 
@@ -112,13 +113,14 @@ def test_a_tdt_model_that_is_decoded_without_durations_is_warned_of(monkeypatch:
     predictor, rows, joint = Embedded(6), torch.zeros(2, 5, 4), JointWeights(torch.zeros(9, 4))
     message = (
         "predictor: expected an Embedding of more than 8 rows, because joint has 9 columns of labels, got 6: "
-        "write durations= if joint's last columns are TDT's durations"
+        "write JointWeights(durations=...) if joint's last columns are TDT's durations"
     )
     with pytest.warns(UserWarning, match=f"^{re.escape(message)}$"):
-        warpalign.transducer_greedy_decode(rows, None, predictor, joint, blank=5)
+        warpalign.transducer_greedy_decode(rows, None, predictor, joint._replace(blank=5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warpalign.transducer_greedy_decode(rows, None, predictor, joint, blank=5, durations=(0, 1, 2))
+        tdt = joint._replace(blank=5, durations=(0, 1, 2))
+        warpalign.transducer_greedy_decode(rows, None, predictor, tdt)
         # The blank needs no row: a predictor may treat it apart.
         labels = JointWeights(torch.randn(7, 4))
         warpalign.transducer_greedy_decode(rows, None, predictor, labels, start_id=0)
@@ -126,7 +128,7 @@ def test_a_tdt_model_that_is_decoded_without_durations_is_warned_of(monkeypatch:
 
 def test_the_cause_of_an_index_error_stays() -> None:
     rows, joint = torch.zeros(2, 5, 4), JointWeights(torch.zeros(9, 4))
-    with pytest.raises(IndexError, match=r"^predictor: .*durations=") as caught:
+    with pytest.raises(IndexError, match=r"^predictor: .*durations=\.\.\.") as caught:
         warpalign.transducer_greedy_decode(rows, None, Embedded(6), joint)
     assert isinstance(caught.value.__cause__, IndexError)
 
@@ -183,7 +185,9 @@ class Model(nn.Module):
         self.output = nn.Linear(4, 6)
 
     def forward(self, f: Tensor, g: Tensor, y: Tensor) -> Tensor:
-        return warpalign.transducer_loss_from_joint(f, g, self.output.weight, self.output.bias, y)
+        return warpalign.transducer_loss_from_joint(
+            f, g, y, JointWeights(self.output.weight, self.output.bias)
+        )
 
 
 def test_an_output_layer_that_is_sharded_alone_is_refused(group: None) -> None:
@@ -191,10 +195,10 @@ def test_an_output_layer_that_is_sharded_alone_is_refused(group: None) -> None:
     expected = Model()(*given)
     alone = Model()
     fully_shard(alone.output)
-    message = r"^weight: expected a whole tensor, got a DTensor sharded as .*apply FSDP to the module that calls this"
+    message = r"^joint.weight: expected a whole tensor, got a DTensor sharded as .*apply FSDP to the module that calls this"
     with pytest.raises(ValueError, match=message):
         alone(*given)
-    with pytest.raises(ValueError, match=r"^joint: expected a whole weight, got a DTensor"):
+    with pytest.raises(ValueError, match=r"^joint.weight: expected a whole tensor, got a DTensor"):
         joint = JointWeights(alone.output.weight, alone.output.bias)
         warpalign.transducer_greedy_decode(given[0], None, Embedded(6), joint)
     alone.output.unshard()  # type: ignore[operator]
@@ -217,7 +221,7 @@ def _flat_parameters(rank: int, folder: str) -> None:
         alone = Model()
         alone.output = FullyShardedDataParallel(alone.output, **options)  # type: ignore[assignment]
         with pytest.raises(
-            ValueError, match=r"^weight: expected a whole tensor, got .*: apply FSDP to the module"
+            ValueError, match=r"^joint.weight: expected a whole tensor, got .*: apply FSDP to the module"
         ):
             alone(*given)
         assert torch.equal(FullyShardedDataParallel(Model(), **options)(*given), expected)

@@ -21,7 +21,7 @@ from tests.python.transducer.decoding_reference import (
 )
 from tests.python.transducer.test_greedy import Recurrent, on
 from warpalign.transducer import (
-    JointWeights,
+    JointFunction,
     TransducerHypotheses,
     transducer_beam_decode,
     transducer_greedy_decode,
@@ -234,7 +234,7 @@ def test_functions_and_recurrent_predictors() -> None:
         "n_best": 3,
     }
     one = transducer_beam_decode(encoder, None, predictor, weights, **options)
-    other = transducer_beam_decode(encoder, None, predictor, joint, blank=family.blank, **options)
+    other = transducer_beam_decode(encoder, None, predictor, family.function(joint), **options)
     for found, again in zip(one, other, strict=True):
         assert torch.equal(found.tokens, again.tokens) and int(found.lengths.max()) > 1
         torch.testing.assert_close(found.scores, again.scores)
@@ -270,7 +270,12 @@ def test_dead_arcs(device: torch.device) -> None:
     def run(*frames: list[float]) -> TransducerHypotheses:
         encoder = torch.tensor([frames], dtype=torch.float32, device=device)
         (found,) = transducer_beam_decode(
-            encoder, None, predictor, lambda x, _: x, blank=3, max_symbols_per_frame=1, score_norm=False
+            encoder,
+            None,
+            predictor,
+            JointFunction(lambda x, _: x, 3),
+            max_symbols_per_frame=1,
+            score_norm=False,
         )
         return found
 
@@ -311,7 +316,7 @@ def test_it_takes_weights_without_bias() -> None:
     family = FAMILIES["rnnt"]
     predictor, joint = model(family)
     encoder = randn(1, 6, 12, seed=30)
-    (found,) = search(encoder, None, (predictor, JointWeights(joint.weight)), family)
+    (found,) = search(encoder, None, (predictor, joint._replace(bias=None)), family)
     zero = joint._replace(bias=torch.zeros(family.columns))
     (same,) = search(encoder, None, (predictor, zero), family)
     assert torch.equal(found.tokens, same.tokens) and torch.equal(found.scores, same.scores)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from warpalign import tdt_loss, transducer_loss, transducer_loss_from_joint
+from warpalign import JointWeights, tdt_loss, transducer_loss, transducer_loss_from_joint
 from warpalign.compat import apex, caiman, nemo, torchaudio, transformers, warp_rnnt
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -167,7 +167,7 @@ def test_an_undefined_upstream_gradient_gives_zeros(device: torch.device) -> Non
     f, g, w = (
         torch.randn(*shape, device=device, requires_grad=True) for shape in ((3, 7, 4), (3, 5, 4), (9, 4))
     )
-    fused = undefined(transducer_loss_from_joint(f, g, w, None, y, t, u))
+    fused = undefined(transducer_loss_from_joint(f, g, y, JointWeights(w), t, u))
     grads = torch.autograd.grad(fused, (f, g, w))
     assert all(torch.equal(d, torch.zeros_like(p)) for d, p in zip(grads, (f, g, w), strict=True))
 
@@ -203,7 +203,7 @@ def test_nemo(device: torch.device) -> None:
     assert torch.equal(gradient(fast, x), gradient(ours, x))
     y = y % 5 + 1
     big = nemo.MultiblankRNNTLossNumba(8, [2, 4], reduction="none", sigma=0.05)(x, y, t, u)
-    options = {"big_blank_durations": (2, 4), "big_blank_ids": (7, 6), "sigma": 0.05, "reduction": "none"}
+    options = {"big_blanks": {7: 2, 6: 4}, "sigma": 0.05, "reduction": "none"}
     assert torch.equal(big, transducer_loss(x, y, t, u, blank=8, **options))  # type: ignore[arg-type]
     timed = nemo.TDTLossNumba(5, [0, 1, 2], reduction="none", sigma=0.05)
     y = y % 5

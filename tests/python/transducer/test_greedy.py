@@ -12,7 +12,7 @@ import warpalign
 from tests.python.helpers import HALF_DTYPES, randn
 from tests.python.transducer.decoding_reference import FAMILIES, Family, Found, LastTwo, greedy, model
 from warpalign._transducer.decode_model import leaves
-from warpalign.transducer import JointWeights, TransducerHypotheses, transducer_greedy_decode
+from warpalign.transducer import JointFunction, JointWeights, TransducerHypotheses, transducer_greedy_decode
 
 LENGTHS = [0, 1, 2, 15, 16, 17, 40, 33]
 
@@ -88,7 +88,7 @@ def test_a_function_finds_the_same(name: str, device: torch.device) -> None:
         return torch.nn.functional.linear((frames + rows).relu(), weights.weight, weights.bias)
 
     want = decode(encoder, lengths, (predictor, weights), family)
-    got = decode(encoder, lengths, (predictor, joint), family, blank=family.blank)
+    got = decode(encoder, lengths, (predictor, family.function(joint)), family)
     for one, other in zip(got[:4], want[:4], strict=True):
         assert torch.equal(one, other)
     torch.testing.assert_close(got.scores, want.scores)
@@ -203,8 +203,8 @@ def test_a_cuda_graph_finds_the_same(name: str, cuda: torch.device) -> None:
     def joint(frames: Tensor, rows: Tensor) -> Tensor:
         return torch.nn.functional.linear((frames + rows).relu(), weights.weight, weights.bias)
 
-    for network, options in ((weights, {}), (joint, {"blank": family.blank})):
-        given: Any = {"labels_per_round": 3} | options
+    for network in (weights, family.function(joint)):
+        given: Any = {"labels_per_round": 3}
         state: Any = {True: None, False: None}
         for chunk in encoder.split(30, dim=1):
             found = {}
@@ -259,10 +259,10 @@ def test_ties_nan_and_dead_rows(device: torch.device) -> None:
     inf, nan = torch.inf, torch.nan
     predictor = LastTwo(Family(labels=3), 4).to(device)
 
-    def run(*frames: list[float], **options: Any) -> TransducerHypotheses:
+    def run(*frames: list[float], durations: Any = None) -> TransducerHypotheses:
         encoder = torch.tensor([frames], dtype=torch.float32, device=device)
         return transducer_greedy_decode(
-            encoder, None, predictor, lambda x, _: x, blank=3, max_symbols_per_frame=1, **options
+            encoder, None, predictor, JointFunction(lambda x, _: x, 3, durations), max_symbols_per_frame=1
         )
 
     found = run([1, 1, 0, 1], [nan, -1, 2, nan], [-inf, -inf, -inf, -inf], [0, 0, 0, 0.5], [nan] * 4)

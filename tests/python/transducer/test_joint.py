@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import warpalign
 from tests.python.transducer.cases import FAMILIES, labels_for, loss
 from tests.python.transducer.joint_cases import CASES, H, V, fused, materialised, network
-from warpalign import transducer_loss_from_joint
+from warpalign import JointWeights, transducer_loss_from_joint
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -147,7 +147,9 @@ def test_a_small_workspace_changes_no_bit_but_of_weights(dtype: torch.dtype, dev
     y = torch.randint(1, 199, (2, 11), generator=generator).to(device)
     results = []
     for limit in (48 << 20, 0):
-        loss = transducer_loss_from_joint(*given, y, reduction="none", workspace_limit=limit)
+        loss = transducer_loss_from_joint(
+            *given[:2], y, JointWeights(*given[2:]), reduction="none", workspace_limit=limit
+        )
         results.append((loss.detach(), *torch.autograd.grad(loss.sum(), given)))
     for wide, narrow in zip(*[r[:3] for r in results], strict=True):
         assert torch.equal(wide, narrow)
@@ -179,7 +181,7 @@ def test_the_module_shows_its_settings() -> None:
         == "TransducerJointLoss(hidden=4, columns=8, bias=False, activation='tanh', durations=(0, 1), omega=1.0)"
     )
     e, g, y = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.ones(2, 2, dtype=torch.int64)
-    plain = transducer_loss_from_joint(e, g, module.weight[:6], None, y, activation="tanh")
+    plain = transducer_loss_from_joint(e, g, y, JointWeights(module.weight[:6], activation="tanh"))
     torch.testing.assert_close(module(e, g, y), plain)  # every utterance is drawn
     assert not torch.allclose(module.eval()(e, g, y), plain)
 
@@ -192,7 +194,7 @@ def test_omega(device: torch.device) -> None:
     with_durations = fused(tensors, y, options)
     encoder, predictor, weight, bias = tensors
     without = transducer_loss_from_joint(
-        encoder, predictor, weight[:V], bias[:V], y, blank=options.blank, reduction="none"
+        encoder, predictor, y, JointWeights(weight[:V], bias[:V], blank=options.blank), reduction="none"
     )
     drawn = torch.rand(40, generator=generator.manual_seed(1), device=device) < 0.5
     torch.testing.assert_close(values, torch.where(drawn, without, with_durations))

@@ -14,7 +14,7 @@ from tests.python.helpers import OPCHECK_OF_SAVED, assert_compiled_equals_eager
 from tests.python.transducer.cases import FAMILIES, labels_for
 from tests.python.transducer.joint_cases import H, V, fused, network
 from tests.python.transducer.reference import Options
-from warpalign import transducer_loss_from_joint
+from warpalign import JointWeights, transducer_loss_from_joint
 
 
 def arguments(device: torch.device, tdt: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -60,7 +60,7 @@ def test_compile(dynamic: bool, device: torch.device) -> None:
 
     def step(*given: Any) -> Tensor:
         e, g, w, b, y, t, u = given
-        return transducer_loss_from_joint(e * 2, g, w, b, y, t, u, durations=(0, 1), activation="tanh")
+        return transducer_loss_from_joint(e * 2, g, y, JointWeights(w, b, "tanh", durations=(0, 1)), t, u)
 
     options, calls = Options(durations=(0, 1)), []
     for frames in (5, 6, 7):
@@ -78,7 +78,7 @@ def test_torch_func(device: torch.device) -> None:
 
     def one(*given: Any) -> Tensor:
         e, g, w, b, y = given
-        return transducer_loss_from_joint(e, g, w, b, y, blank=0)
+        return transducer_loss_from_joint(e, g, y, JointWeights(w, b, blank=0))
 
     dims = (0, 0, None, None, 0)
     mapped = torch.func.vmap(one, in_dims=dims)(e, g, w, b, y)
@@ -92,7 +92,7 @@ def test_torch_func(device: torch.device) -> None:
             torch.testing.assert_close(found[k], wanted)
     torch.testing.assert_close(of_sum, per_sample[2].sum(0))
     rows = torch.func.jacrev(
-        lambda w: transducer_loss_from_joint(e[0], g[0], w, b, y[0], blank=0, reduction="none")
+        lambda w: transducer_loss_from_joint(e[0], g[0], y[0], JointWeights(w, b, blank=0), reduction="none")
     )(w)
     torch.testing.assert_close(rows.mean(0), per_sample[2][0])
 

@@ -303,7 +303,8 @@ CALLS: BadCalls = {
         message=f"input_lengths: expected integers of {INTEGERS}, got torch.bool",
     ),
     "lstm: input_lengths of too many": call(
-        input_lengths=lambda g: g.ints(1, 1), message="input_lengths: expected shape (3,), one length per row, got (2,)"
+        input_lengths=lambda g: g.ints(1, 1),
+        message="input_lengths: expected shape (3,), one length per row, got (2,)",
     ),
     "lstm: input_lengths too long": call(
         input_lengths=lambda g: g.ints(1, 6, 5),

@@ -51,16 +51,14 @@ CALLS: BadCalls = {
         duration_logits=lambda g: logits(g, 3, 5, 3, 2),
         message="durations: expected 0 to 64 frames each, got 65",
     ),
-    "transducer_align: big_blank_durations with durations": align(
+    "transducer_align: big_blanks with durations": align(
         durations=(0, 1),
         duration_logits=lambda g: logits(g, 3, 5, 3, 2),
-        big_blank_durations=(2,),
-        message="big_blank_durations: expected none with durations, got (2,)",
+        big_blanks=(2,),
+        message="big_blanks: expected none with durations, got (2,)",
     ),
-    "transducer_align: big_blank_ids": align(
-        big_blank_durations=(2, 3),
-        big_blank_ids=(1,),
-        message="big_blank_ids: expected 2, one for each of big_blank_durations, got 1",
+    "transducer_align: big_blanks": align(
+        big_blanks=(2, 1), message="big_blanks: expected 2 to 64 frames each, got 1"
     ),
     "transducer_align: star_id with durations": align(
         durations=(0, 1),

@@ -11,7 +11,7 @@ from torch import Tensor
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transducer.bad_calls.joint import FSDP, freed
-from warpalign.transducer import JointWeights
+from warpalign.transducer import JointFunction, JointWeights
 
 DTYPES = "dtype float64, float32, float16 or bfloat16"
 
@@ -49,6 +49,10 @@ def weights(given: Given, columns: int = 6, hidden: int = 4) -> JointWeights:
     return JointWeights(torch.zeros(columns, hidden, device=given.device))
 
 
+def joint_function(call: Any, blank: int) -> Callable[[Given], JointFunction]:
+    return lambda given: JointFunction(call, blank)
+
+
 def encoder(given: Given, frames: int = 5) -> Tensor:
     return torch.zeros(3, frames, 4, device=given.device)
 
@@ -64,18 +68,11 @@ def call_of(
     """A call of good arguments but for those named: values, or functions of what is given."""
 
     def call(given: Given) -> object:
-        good = {"encoder": encoder, "encoder_lengths": None, "predictor": LastToken(), "joint": weights}
-        plain = {"joint_function": "joint"}
+        good = {"encoder_out": encoder, "encoder_lengths": None, "predictor": LastToken(), "joint": weights}
         made = {}
-        if "joint_function" in changed:
-            del good["joint"]
         for name, value in (good | changed).items():
-            takes_given = isinstance(value, Callable) and name not in (
-                "predictor",
-                "joint_function",
-                "language_model",
-            )  # type: ignore[arg-type]
-            made[plain.get(name, name)] = value(given) if takes_given else value
+            takes_given = isinstance(value, Callable) and name not in ("predictor", "language_model")  # type: ignore[arg-type]
+            made[name] = value(given) if takes_given else value
         return getattr(warpalign, function)(**made)
 
     return BadCall(call, error, message, cpu_only)
@@ -95,15 +92,20 @@ def shared(
         return call_of(function, error, message, cpu_only, extra | changed)
 
     calls = {
-        "encoder no tensor": bad("encoder: expected a torch.Tensor, got int", TypeError, encoder=1),
+        "encoder no tensor": bad("encoder_out: expected a torch.Tensor, got int", TypeError, encoder_out=1),
         "encoder of integers": bad(
-            f"encoder: expected {DTYPES}, got torch.int64", TypeError, encoder=lambda g: encoder(g).long()
+            f"encoder_out: expected {DTYPES}, got torch.int64",
+            TypeError,
+            encoder_out=lambda g: encoder(g).long(),
         ),
         "axes of encoder": bad(
-            "encoder: expected (B, T, H) with H >= 1, got shape (5, 4)", encoder=lambda g: encoder(g)[0]
+            "encoder_out: expected (B, T, H) with H >= 1, got shape (5, 4)",
+            encoder_out=lambda g: encoder(g)[0],
         ),
         "lengths no list": bad(
-            "encoder_lengths: expected integers (B,) as a tensor, list, tuple or array, got int", TypeError, encoder_lengths=5
+            "encoder_lengths: expected integers (B,) as a tensor, list, tuple or array, got int",
+            TypeError,
+            encoder_lengths=5,
         ),
         "lengths as fractions": bad(
             "encoder_lengths: expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions "
@@ -112,7 +114,8 @@ def shared(
             encoder_lengths=lambda g: torch.ones(3, device=g.device),
         ),
         "shape of lengths": bad(
-            "encoder_lengths: expected shape (3,), one length per utterance, got (2,)", encoder_lengths=lambda g: g.ints(1, 2)
+            "encoder_lengths: expected shape (3,), one length per utterance, got (2,)",
+            encoder_lengths=lambda g: g.ints(1, 2),
         ),
         "lengths out of range": bad(
             "encoder_lengths: expected lengths from 0 to T = 5, got 6 at index 2",
@@ -124,7 +127,7 @@ def shared(
         ),
         "durations left out": bad(
             "predictor: expected step() to read the labels of joint's 8 columns, of which blank is 7, and start_id = 7, got "
-            "IndexError for tokens up to 7 (index out of range in self): write durations= if joint's last columns are TDT's "
+            "IndexError for tokens up to 7 (index out of range in self): write JointWeights(durations=...) if joint's last columns are TDT's "
             "durations",
             IndexError,
             cpu_only=True,
@@ -133,17 +136,16 @@ def shared(
         ),
         "durations left out of a function": bad(
             "predictor: expected step() to read the labels of joint's columns, of which blank is 5, and start_id = 6, got "
-            "IndexError for tokens up to 6 (index out of range in self): write durations= if joint's last columns are TDT's "
+            "IndexError for tokens up to 6 (index out of range in self): write JointWeights(durations=...) if joint's last columns are TDT's "
             "durations",
             IndexError,
             cpu_only=True,
             predictor=Embedded(),
-            joint_function=lambda x, g: torch.zeros(len(x), 8),
-            blank=5,
+            joint=joint_function(lambda x, g: torch.zeros(len(x), 8), 5),
             start_id=6,
         ),
         "joint's weight of FSDP1": bad(
-            f"joint: expected a whole weight, got a tensor without memory: {FSDP}",
+            f"joint.weight: expected a whole tensor, got a tensor without memory: {FSDP}",
             joint=lambda g: JointWeights(freed(torch.zeros(6, 4, device=g.device))),
         ),
         "predictor without step": bad(
@@ -179,67 +181,77 @@ def shared(
         "predictor's bad axis": bad(
             "predictor.batch_axis: expected at least 0, got -1", predictor=LastToken(batch_axis=-1)
         ),
-        "joint no function": bad(
-            "joint: expected JointWeights or a function, got int", TypeError, joint_function=1
+        "joint a plain function": bad(
+            "joint: expected JointWeights or JointFunction, got function: write JointFunction(joint, blank)",
+            TypeError,
+            joint=lambda g: lambda x, rows: x,
+        ),
+        "joint a number": bad(
+            "joint: expected JointWeights or JointFunction, got int", TypeError, joint=lambda g: 1
+        ),
+        "joint's function": bad(
+            "joint.function: expected a function, got int", TypeError, joint=joint_function(1, 5)
         ),
         "joint's activation": bad(
-            'joint: expected the activation "relu" or "tanh", got \'gelu\'',
+            'joint.activation: expected "relu" or "tanh", got \'gelu\'',
             joint=lambda g: weights(g)._replace(activation="gelu"),
         ),
         "joint's weight": bad(
-            "joint: expected a weight (columns, 4), as encoder has it, got shape (6, 5)",
+            "joint.weight: expected shape (V, 4), by encoder_out, got (6, 5)",
             joint=lambda g: weights(g, 6, 5),
         ),
         "joint's weight no tensor": bad(
-            "joint: expected a weight (columns, 4), as encoder has it, got int",
+            "joint.weight: expected a torch.Tensor, got int",
+            TypeError,
             joint=lambda g: JointWeights(1),  # type: ignore[arg-type]
         ),
         "joint without labels": bad(
-            "joint: expected columns of labels besides those of 2 durations, got 2",
-            joint=lambda g: weights(g, 2),
-            durations=(0, 1),
+            "joint.weight: expected more rows than the 2 of durations, got 2",
+            joint=lambda g: weights(g, 2)._replace(durations=(0, 1)),
         ),
         "joint's bias": bad(
-            "joint: expected a bias (6,) or None, got shape (5,)",
+            "joint.bias: expected shape (6,), by joint.weight, got (5,)",
             joint=lambda g: weights(g)._replace(bias=torch.zeros(5, device=g.device)),
         ),
         "joint's bias no tensor": bad(
-            "joint: expected a bias (6,) or None, got float", joint=lambda g: weights(g)._replace(bias=0.0)
+            "joint.bias: expected a torch.Tensor, got float",
+            TypeError,
+            joint=lambda g: weights(g)._replace(bias=0.0),
         ),
         "joint function's shape": bad(
             f"joint: expected scores ({rows}, columns), got shape (2, 6)",
-            joint_function=lambda x, g: torch.zeros(2, 6, device=x.device),
-            encoder=short_encoder,
-            blank=0,
+            joint=joint_function(lambda x, g: torch.zeros(2, 6, device=x.device), 0),
+            encoder_out=short_encoder,
         ),
         "joint function's result": bad(
             f"joint: expected scores ({rows}, columns), got int",
-            joint_function=lambda x, g: 1,
-            encoder=short_encoder,
-            blank=0,
+            joint=joint_function(lambda x, g: 1, 0),
+            encoder_out=short_encoder,
         ),
         "joint function's columns": bad(
-            "joint: expected more than 6 columns of labels, because of blank and big_blank_ids, got 6",
-            joint_function=lambda x, g: torch.zeros(len(x), 6, device=x.device),
-            blank=6,
+            "joint: expected more than 6 columns of labels, because of blank and big_blanks, got 6",
+            joint=joint_function(lambda x, g: torch.zeros(len(x), 6, device=x.device), 6),
         ),
-        "blank beyond": bad("blank: expected a column of 6, from -6 to 5, got 6", blank=6),
+        "blank beyond": bad(
+            "joint.blank: expected a column of 6, from -6 to 5, got 6",
+            joint=lambda g: weights(g)._replace(blank=6),
+        ),
         "blank counted from the end of a function": bad(
-            "blank: expected a column >= 0 where joint is a function, whose columns are not known, got -1",
-            joint_function=lambda x, g: x,
+            "joint.blank: expected a column >= 0 of a JointFunction, whose columns are not known, got -1",
+            joint=joint_function(lambda x, g: x, -1),
         ),
-        "big_blank_durations with durations": bad(
-            "big_blank_durations: expected none with durations, got (2,)",
-            durations=(0, 1),
-            joint=lambda g: weights(g, 8),
-            big_blank_durations=(2,),
+        "big_blanks with durations": bad(
+            "joint.big_blanks: expected none with durations, got (2,)",
+            joint=lambda g: weights(g, 8)._replace(durations=(0, 1), big_blanks=(2,)),
         ),
-        "big_blank_ids": bad(
-            "big_blank_ids: expected 1, one for each of big_blank_durations, got 2",
-            big_blank_durations=(2,),
-            big_blank_ids=(1, 2),
+        "big_blanks": bad(
+            "joint.big_blanks: expected different columns, and not blank's 5, got (5,)",
+            joint=lambda g: weights(g)._replace(big_blanks={5: 2}),
         ),
-        "durations": bad("durations: expected one at least above 0, got (0,)", durations=(0,)),
+        "durations": bad(
+            "joint.durations: expected one at least above 0, got (0,)",
+            joint=lambda g: weights(g)._replace(durations=(0,)),
+        ),
         "start_id": bad("start_id: expected at least 0, got -1", start_id=-1),
         "max_symbols_per_frame": bad(
             "max_symbols_per_frame: expected at least 1, got 0", max_symbols_per_frame=0
@@ -250,7 +262,7 @@ def shared(
         often: bad(f"{often}: expected at least 1, got 0", **{often: 0}),
         "cuda_graph no flag": bad("cuda_graph: expected a bool, got int", TypeError, cuda_graph=1),
         "cuda_graph on a CPU": bad(
-            "cuda_graph: expected False, because encoder lies on cpu, got True",
+            "cuda_graph: expected False, because encoder_out lies on cpu, got True",
             cpu_only=True,
             cuda_graph=True,
         ),

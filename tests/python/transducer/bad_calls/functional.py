@@ -315,47 +315,39 @@ CALLS: BadCalls = {
         cpu_only=True,
     ),
     "transducer_loss: a big blank as a label": rnnt(
-        big_blank_durations=(2,),
+        big_blanks=(2,),
         targets=lambda g: g.ints([1, 2], [2, 1], [4, 1]),
-        message="targets: expected labels from 0 to 5 other than blank = 5 and big_blank_ids = (4,), got 4 at index 2, "
-        "which is big_blank_ids[0]: write big_blank_ids= if other columns are",
+        message="targets: expected labels from 0 to 5 other than blank = 5 and big_blanks (4,), got 4 at index 2, "
+        "which is a big blank: write big_blanks={column: frames} if other columns are",
         cpu_only=True,
     ),
-    "transducer_loss: big_blank_durations no sequence": rnnt(
-        big_blank_durations=2,
+    "transducer_loss: big_blanks no sequence": rnnt(
+        big_blanks=2,
         error=TypeError,
-        message="big_blank_durations: expected a sequence of ints, got int",
+        message="big_blanks: expected a sequence of ints, got int",
     ),
-    "transducer_loss: big_blank_durations of floats": rnnt(
-        big_blank_durations=(2.0,),
+    "transducer_loss: big_blanks of floats": rnnt(
+        big_blanks=(2.0,),
         error=TypeError,
-        message="big_blank_durations: expected a sequence of ints, got one with float",
+        message="big_blanks: expected a sequence of ints, got one with float",
     ),
-    "transducer_loss: big_blank_durations": rnnt(
-        big_blank_durations=(2, 1), message="big_blank_durations: expected 2 to 64 frames each, got 1"
+    "transducer_loss: big_blanks": rnnt(
+        big_blanks=(2, 1), message="big_blanks: expected 2 to 64 frames each, got 1"
     ),
-    "transducer_loss: too many big_blank_durations": rnnt(
-        big_blank_durations=range(2, 11), message="big_blank_durations: expected at most 8, got 9"
+    "transducer_loss: too many big_blanks": rnnt(
+        big_blanks=range(2, 11), message="big_blanks: expected at most 8, got 9"
     ),
-    "transducer_loss: big_blank_ids": rnnt(
-        big_blank_durations=(2, 3),
-        big_blank_ids=(1,),
-        message="big_blank_ids: expected 2, one for each of big_blank_durations, got 1",
+    "transducer_loss: columns of big_blanks out of range": rnnt(
+        big_blanks={6: 2}, message="big_blanks: expected a column of 6, from -6 to 5, got 6"
     ),
-    "transducer_loss: big_blank_ids out of range": rnnt(
-        big_blank_durations=(2,),
-        big_blank_ids=(6,),
-        message="big_blank_ids: expected a column of 6, from -6 to 5, got 6",
+    "transducer_loss: equal columns of big_blanks": rnnt(
+        big_blanks={1: 2, -5: 3},
+        message="big_blanks: expected different columns, and not blank's 5, got (1, 1)",
     ),
-    "transducer_loss: equal big_blank_ids": rnnt(
-        big_blank_durations=(2, 3),
-        big_blank_ids=(1, 1),
-        message="big_blank_ids: expected different columns, and not blank's 5, got (1, 1)",
-    ),
-    "transducer_loss: no room for big_blank_ids": rnnt(
+    "transducer_loss: no room for big_blanks": rnnt(
         blank=0,
-        big_blank_durations=(2,),
-        message="big_blank_ids: expected ids where blank = 0 has fewer than 1 columns before it, got None",
+        big_blanks=(2,),
+        message="big_blanks: expected {column: frames} where blank = 0 has fewer than 1 columns before it, got (2,)",
     ),
     "transducer_loss: star_id": rnnt(star_id=-2, message="star_id: expected a label >= 0, or None, got -2"),
     "transducer_loss: star_id is blank": rnnt(
@@ -428,7 +420,9 @@ CALLS: BadCalls = {
     ),
     "tdt_loss: omega": tdt(omega=1.5, message="omega: expected a probability, at most 1, got 1.5"),
     "tdt_loss: generator": tdt(
-        generator=0, error=TypeError, message="generator: expected a torch.Generator or None, got int"
+        generator=0.5,
+        error=TypeError,
+        message="generator: expected a torch.Generator, an int or None, got float",
     ),
     **{
         f"{name}: {argument}": BadCall(
@@ -468,21 +462,20 @@ CALLS: BadCalls = {
                 (
                     ("durations", (70,), ValueError, "durations: expected 0 to 64 frames each, got 70"),
                     ("omega", -1.0, ValueError, "omega: expected a finite number >= 0, got -1.0"),
-                    ("generator", 1, TypeError, "generator: expected a torch.Generator or None, got int"),
+                    (
+                        "generator",
+                        1,
+                        TypeError,
+                        "generator: expected a torch.Generator or None, got int: write torch.Generator().manual_seed(1)",
+                    ),
                 )
                 if name == "TDTLoss"
                 else (
                     (
-                        "big_blank_durations",
+                        "big_blanks",
                         (1,),
                         ValueError,
-                        "big_blank_durations: expected 2 to 64 frames each, got 1",
-                    ),
-                    (
-                        "big_blank_ids",
-                        (1, 2),
-                        ValueError,
-                        "big_blank_ids: expected 0, one for each of big_blank_durations, got 2",
+                        "big_blanks: expected 2 to 64 frames each, got 1",
                     ),
                     ("star_id", 5, ValueError, "star_id: expected neither eos_id nor a blank's id, got 5"),
                     (
