@@ -117,7 +117,7 @@ def restore_lstm(model: nn.Module, *, unsupported: Unsupported = "raise") -> nn.
         _LOGGER.warning("restore_lstm: left as they are: %s", text)
     restored = {name: module for name, module in found.items() if name not in reasons}
     for module in restored.values():
-        for attribute in ("options", "checked", "plan"):
+        for attribute in ("_options", "_checked", "_plan"):
             delattr(module, attribute)
         kind: Any = nn.LSTMCell if isinstance(module, LSTMCell) else nn.LSTM
         module.__class__ = kind
@@ -141,7 +141,7 @@ def _why_skipped(module: nn.Module, options: dict[str, Any]) -> str | None:
     """Why replace_lstm leaves what looks like an LSTM; None for what is replaced and for all other modules."""
     kind = type(module)
     if isinstance(module, (LSTM, LSTMCell)):
-        other = [name for name, value in options.items() if module.options[name] != value]
+        other = [name for name, value in options.items() if module._options[name] != value]
         return f"already a warpalign {kind.__name__}, with another {other[0]}" if other else None
     if isinstance(module, torch.jit.ScriptModule) and module.original_name in ("LSTM", "LSTMCell"):
         return "scripted: replace the LSTM before torch.jit"
@@ -166,7 +166,7 @@ def _why_not_torch(module: LSTM | LSTMCell) -> str | None:
         return f"{type(module).__name__} is a subclass, which may compute something else"
     unlike = [
         f"{name}={value!r}"
-        for name, value in module.options.items()
+        for name, value in module._options.items()
         if name not in _WITHOUT_EFFECT and not _is_off(value, DEFAULTS[name])
     ]
     return ", ".join(unlike) or None

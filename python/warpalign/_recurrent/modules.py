@@ -73,16 +73,16 @@ def checked_options(options: dict[str, Any], dropout: float, bias: bool) -> Opti
 
 def configure(module: Any, options: dict[str, Any], dropout: float) -> None:
     """Gives a module of torch.nn the options of ours, and the parameters of layer norm."""
-    module.checked = checked_options(options, dropout, module.bias)
-    module.options = options
+    module._checked = checked_options(options, dropout, module.bias)
+    module._options = options
     if options["layer_norm"]:
-        for suffix in module.suffixes():
+        for suffix in module._suffixes():
             like = getattr(module, f"weight_ih{suffix}")
             for field in _NORMS:
                 size = module.hidden_size * (1 if field in ("ln_cell", "ln_cell_bias") else 4)
                 empty = torch.empty(size, device=like.device, dtype=like.dtype)
                 module.register_parameter(parameter_name(field) + suffix, nn.Parameter(empty))
-    module.plan = plan_of(module)
+    module._plan = plan_of(module)
     reset_own(module)
 
 
@@ -92,23 +92,23 @@ def plan_of(module: Any) -> Plan:
         "bidirectional": getattr(module, "bidirectional", False),
         "bias": module.bias,
         "projection": getattr(module, "proj_size", 0) > 0,
-        "layer_norm": module.options["layer_norm"],
+        "layer_norm": module._options["layer_norm"],
     }
     fields = fields_of(module, kinds["projection"])
-    names = tuple(parameter_name(field) + suffix for suffix in module.suffixes() for field in fields)
+    names = tuple(parameter_name(field) + suffix for suffix in module._suffixes() for field in fields)
     defaults = {"bidirectional": False, "bias": True, "projection": False, "layer_norm": False}
     settings = {name: value for name, value in kinds.items() if value != defaults[name]}
-    options: Options = module.checked
+    options: Options = module._checked
     return Plan(names, settings | changed(options), options.draws_masks(), options.precision is None)
 
 
 def reset_own(module: Any) -> None:
     """Initial values of layer norm and of the forget gates' bias."""
-    options = module.__dict__.get("options")
+    options = module.__dict__.get("_options")
     if options is None:
         return  # torch.nn's constructor, before configure()
     with torch.no_grad():
-        for suffix in module.suffixes():
+        for suffix in module._suffixes():
             if options["layer_norm"]:
                 for field in _NORMS:
                     getattr(module, parameter_name(field) + suffix).fill_(float(field != "ln_cell_bias"))
@@ -123,7 +123,7 @@ def fields_of(module: Any, projected: bool) -> list[str]:
     fields = ["ih", "hh"]
     fields += ["bias_ih", "bias_hh"] if module.bias else []
     fields += ["hr"] if projected else []
-    fields += _NORMS if module.options["layer_norm"] else []
+    fields += _NORMS if module._options["layer_norm"] else []
     return fields
 
 
@@ -132,7 +132,7 @@ def weights_of(module: Any, projected: bool) -> list[LSTMWeights]:
     fields = fields_of(module, projected)
     return [
         LSTMWeights(**{field: getattr(module, parameter_name(field) + suffix) for field in fields})
-        for suffix in module.suffixes()
+        for suffix in module._suffixes()
     ]
 
 
@@ -180,9 +180,9 @@ class LSTM(Recorded, nn.RNNBase):
         (torch.Size([100, 8, 256]), torch.Size([4, 8, 128]))
     """
 
-    options: dict[str, Any]
-    checked: Options
-    plan: Plan
+    _options: dict[str, Any]
+    _checked: Options
+    _plan: Plan
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
 
@@ -230,7 +230,7 @@ class LSTM(Recorded, nn.RNNBase):
         )
         configure(self, options, self.dropout)
 
-    def suffixes(self) -> list[str]:
+    def _suffixes(self) -> list[str]:
         """The endings of the parameters' names, by layer and direction."""
         return list(suffixes(self.num_layers, self.bidirectional))
 
@@ -251,7 +251,7 @@ class LSTM(Recorded, nn.RNNBase):
         resets: Tensor | None = None,
     ) -> Any:
         """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
-        recomputes = self.options["recompute"] and torch.is_grad_enabled()
+        recomputes = self._options["recompute"] and torch.is_grad_enabled()
         if (
             input_lengths is None
             and resets is None
@@ -266,17 +266,17 @@ class LSTM(Recorded, nn.RNNBase):
         whole = not_compiled(self._run) if isinstance(input, PackedSequence) else self._run
         result = whole(input, hx, input_lengths, resets)
         states = result.h_n, result.c_n
-        if self.options["return_all_states"]:
+        if self._options["return_all_states"]:
             return result.output, states, (result.h_all, result.c_all)
         return result.output, states
 
     def _is_plain(self) -> bool:
-        return not self.options["return_all_states"] and self.options["state_dtype"] is None
+        return not self._options["return_all_states"] and self._options["state_dtype"] is None
 
     def _run(self, input: object, hx: object, input_lengths: object, resets: object) -> LSTMResult:
         check_input_of_module(input, self.weight_ih_l0)
         # dropout may have been changed since, as users of torch.nn.LSTM do.
-        options = self.checked._replace(dropout=self.dropout)
+        options = self._checked._replace(dropout=self.dropout)
         return run(
             input,
             weights_of(self, self.proj_size > 0),
@@ -287,9 +287,9 @@ class LSTM(Recorded, nn.RNNBase):
             bidirectional=self.bidirectional,
             batch_first=self.batch_first,
             training=self.training,
-            state_dtype=self.options["state_dtype"],
-            return_all_states=self.options["return_all_states"],
-            recompute=self.options["recompute"],
+            state_dtype=self._options["state_dtype"],
+            return_all_states=self._options["return_all_states"],
+            recompute=self._options["recompute"],
         )
 
     def stream(self, batch_size: int = 1) -> Any:
@@ -299,7 +299,7 @@ class LSTM(Recorded, nn.RNNBase):
         return LSTMStream(self, batch_size)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + changed_options(self.options, self._defaults())
+        return super().extra_repr() + changed_options(self._options, self._defaults())
 
     @staticmethod
     def _defaults() -> dict[str, Any]:
@@ -369,9 +369,9 @@ class LSTMCell(Recorded, nn.LSTMCell):
         >>> h, c = cell(torch.randn(8, 40), (h, c))
     """
 
-    options: dict[str, Any]
-    checked: Options
-    plan: Plan
+    _options: dict[str, Any]
+    _checked: Options
+    _plan: Plan
 
     def __init__(
         self,
@@ -398,7 +398,7 @@ class LSTMCell(Recorded, nn.LSTMCell):
         super().__init__(input_size, hidden_size, check_flag(bias, "bias"), device, dtype)
         configure(self, DEFAULTS | options, 0.0)
 
-    def suffixes(self) -> list[str]:
+    def _suffixes(self) -> list[str]:
         return [""]
 
     def reset_parameters(self) -> None:
@@ -419,8 +419,8 @@ class LSTMCell(Recorded, nn.LSTMCell):
         if found is not None:
             return found[1].squeeze(0), found[2].squeeze(0)
         check_input_of_module(input, self.weight_ih)
-        result = run(x, weights_of(self, False), hx, self.checked, training=self.training)
+        result = run(x, weights_of(self, False), hx, self._checked, training=self.training)
         return result.h_n.squeeze(0), result.c_n.squeeze(0)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + changed_options(self.options, DEFAULTS)
+        return super().extra_repr() + changed_options(self._options, DEFAULTS)

@@ -84,7 +84,7 @@ def run_planned(
     """
     if is_traced():
         return None
-    plan: Plan = module.plan
+    plan: Plan = module._plan
     if module.training and (plan.draws_masks or getattr(module, "dropout", 0) > 0):
         return None
     if type(input) is not Tensor or input.dim() != 3 or is_autocast(input):

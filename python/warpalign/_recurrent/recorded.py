@@ -22,7 +22,7 @@ def activation_text(options: dict[str, Any]) -> str:
 class Recorded(nn.Module):
     """A base of the modules. The activation stands in a state_dict's metadata, which have no key: keys stay torch.nn's."""
 
-    options: dict[str, Any]
+    _options: dict[str, Any]
     _unrecorded_is_soft = True
     """Whether a state_dict of modules without the record is taken for that of a torch.nn.LSTM."""
 
@@ -30,12 +30,12 @@ class Recorded(nn.Module):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
         if metadata is not None:
-            metadata.setdefault(prefix[:-1], {})[_KEY] = activation_text(self.options)
+            metadata.setdefault(prefix[:-1], {})[_KEY] = activation_text(self._options)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *arguments: Any
     ) -> None:
-        name, is_ = prefix[:-1] or type(self).__name__, activation_text(self.options)
+        name, is_ = prefix[:-1] or type(self).__name__, activation_text(self._options)
         came = local_metadata.get(_KEY)
         if came is not None and came != is_:
             warn_caller(
@@ -52,7 +52,7 @@ class Recorded(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *arguments)
 
     def _doubts_unrecorded(self) -> bool:
-        return self._unrecorded_is_soft and self.options["activation"] == "hard"
+        return self._unrecorded_is_soft and self._options["activation"] == "hard"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "qconfig":  # torch.ao.quantization sets it on every module, whichever it will convert

@@ -59,7 +59,7 @@ class LSTMStream:
             "layer_norm": first.ln_ih is not None,
         }
         self._packed = ops.pack(self._weights, **kinds)
-        self._plan = module.plan
+        self._plan = module._plan
         cell = torch.float32 if like.dtype in HALF else like.dtype
         shape = (module.num_layers, self.batch_size)
         with torch.inference_mode(False):  # which would forbid updates outside of it

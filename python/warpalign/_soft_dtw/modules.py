@@ -62,7 +62,7 @@ class SoftDTW(nn.Module):
         else:
             self.gamma = checked
         self.reduction: Reduction = check_reduction(reduction)
-        self.options: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             "cost": cost,
             "bandwidth": bandwidth,
             "band": band,
@@ -84,7 +84,7 @@ class SoftDTW(nn.Module):
         y_mask: Mask | None = None,
     ) -> Tensor:
         """x (B, N, D), y (B, M, D), lengths (B,), masks (B, N) and (B, M) -> (B,), or 0-d with a reduction."""
-        if not self.options["unbatched"]:
+        if not self._options["unbatched"]:
             for given in (x, y):  # a forecast (B, N) would be trained as one series
                 if isinstance(given, Tensor) and given.requires_grad:
                     warn_of_one_series(given, ("x", "y"))
@@ -97,10 +97,10 @@ class SoftDTW(nn.Module):
             x_mask=x_mask,
             y_mask=y_mask,
             reduction=self.reduction,
-            **self.options,
+            **self._options,
         )
 
     def extra_repr(self) -> str:
-        changed = {name: value for name, value in self.options.items() if value != _DEFAULTS[name]}
+        changed = {name: value for name, value in self._options.items() if value != _DEFAULTS[name]}
         settings = {"gamma": self.gamma, **changed, "reduction": self.reduction}
         return ", ".join(f"{name}={value!r}" for name, value in settings.items())

@@ -267,8 +267,8 @@ class TransducerJointLoss(nn.Module):
         check_arcs(blank, durations, big_blanks, rows)
         size = check_count(hidden, "hidden")
         check_layer(dtype, device)
-        self.options: dict[str, Any] = {name: given[name] for name in _LOSS_DEFAULTS}
-        self.of_joint: dict[str, Any] = {
+        self._options: dict[str, Any] = {name: given[name] for name in _LOSS_DEFAULTS}
+        self._of_joint: dict[str, Any] = {
             name: given[name] for name in ("activation", "blank", "durations", "big_blanks")
         }
         self.weight = nn.Parameter(torch.empty(rows, size, device=device, dtype=dtype))
@@ -287,7 +287,7 @@ class TransducerJointLoss(nn.Module):
     @property
     def joint(self) -> JointWeights:
         """The joint network, for :func:`warpalign.transducer_greedy_decode` and its like."""
-        return JointWeights(self.weight, self.bias, **self.of_joint)
+        return JointWeights(self.weight, self.bias, **self._of_joint)
 
     def forward(
         self,
@@ -306,7 +306,7 @@ class TransducerJointLoss(nn.Module):
             encoder_lengths: (B,) true numbers of frames, 0 to T. None: all T.
             target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
         """
-        options = self.options if self.training else self.options | {"omega": 0.0, "dropout": 0.0}
+        options = self._options if self.training else self._options | {"omega": 0.0, "dropout": 0.0}
         return transducer_loss_from_joint(
             encoder_out, predictor_out, targets, self.joint, encoder_lengths, target_lengths, **options
         )
@@ -366,7 +366,7 @@ class TransducerJointLoss(nn.Module):
             "star_penalty",
             "workspace_limit",
         )
-        options = {name: self.options[name] for name in names}
+        options = {name: self._options[name] for name in names}
         return transducer_align_from_joint(
             encoder_out,
             predictor_out,
@@ -381,7 +381,7 @@ class TransducerJointLoss(nn.Module):
     def extra_repr(self) -> str:
         """The layer's sizes, and the settings that differ from their defaults."""
         defaults = _JOINT_DEFAULTS | _LOSS_DEFAULTS
-        settings = self.of_joint | self.options
+        settings = self._of_joint | self._options
         shown = "".join(f", {name}={v!r}" for name, v in settings.items() if v != defaults[name])
         rows, hidden = self.weight.shape
         return f"hidden={hidden}, columns={rows}, bias={self.bias is not None}{shown}"

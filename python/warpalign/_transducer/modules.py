@@ -21,12 +21,12 @@ class _Loss(nn.Module):
     def __init__(self, defaults: dict[str, Any], options: dict[str, Any]) -> None:
         super().__init__()
         check_reduction(options["reduction"])
-        self.options = options
+        self._options = options
         self._defaults = defaults
 
     def extra_repr(self) -> str:
         missing = object()
-        changed = {k: v for k, v in self.options.items() if v != self._defaults.get(k, missing)}
+        changed = {k: v for k, v in self._options.items() if v != self._defaults.get(k, missing)}
         return ", ".join(f"{name}={value!r}" for name, value in changed.items())
 
 
@@ -77,7 +77,7 @@ class TransducerLoss(_Loss):
         target_lengths: Lengths | None = None,
     ) -> Tensor:
         """logits (B, T, U+1, V), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
-        return transducer_loss(logits, targets, logit_lengths, target_lengths, **self.options)
+        return transducer_loss(logits, targets, logit_lengths, target_lengths, **self._options)
 
 
 class TDTLoss(_Loss):
@@ -129,5 +129,5 @@ class TDTLoss(_Loss):
         target_lengths: Lengths | None = None,
     ) -> Tensor:
         """Logits (B, T, U+1, V) and (B, T, U+1, D), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
-        options = self.options if self.training else self.options | {"omega": 0.0}
+        options = self._options if self.training else self._options | {"omega": 0.0}
         return tdt_loss(label_logits, duration_logits, targets, logit_lengths, target_lengths, **options)

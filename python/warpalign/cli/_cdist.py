@@ -23,6 +23,7 @@ from warpalign.cli._common import (
 )
 from warpalign.cli._progress import show_progress
 from warpalign.cli._series import Reader, check_same_features, check_stdin, reading_options
+from warpalign.io._write import print_table
 
 
 @click.command()
@@ -83,7 +84,7 @@ def cdist(
     elif as_json:
         report({**result, "soft_dtw": values.tolist()}, as_json=True)
     else:
-        io.print_table(sys.stdout, values)
+        print_table(sys.stdout, values)
 
 
 def draw(figure: Figure, values: NDArray[Any], label: str, *, is_set: bool, is_distance: bool) -> None:

@@ -13,11 +13,11 @@ import click
 import torch
 from matplotlib.figure import Figure
 
-from warpalign import io
 from warpalign._core.costs import Cost
 from warpalign._core.series import as_series
 from warpalign._soft_dtw.gamma import gamma_of_set
 from warpalign._soft_dtw.settings import Band
+from warpalign.io._write import atomic_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -189,7 +189,7 @@ def save_plot(path: Path, draw: Callable[[Figure], None]) -> None:
     """Draws a figure without a display and writes it whole or not at all."""
     figure = Figure(figsize=(6.4, 5.2), layout="constrained", dpi=150)
     draw(figure)
-    with io.atomic_path(path) as beside:
+    with atomic_path(path) as beside:
         figure.savefig(beside)
 
 

@@ -33,14 +33,12 @@ from pathlib import Path
 
 from warpalign.io import _read
 from warpalign.io._series import Dataset, InputError, Layout, Series
-from warpalign.io._write import atomic_path, print_table, write_array, write_arrays
+from warpalign.io._write import write_array, write_arrays
 
 __all__ = [
     "Dataset",
     "InputError",
     "Series",
-    "atomic_path",
-    "print_table",
     "read_dataset",
     "read_series",
     "write_array",

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from warpalign.io import (
     InputError,
-    atomic_path,
     read_dataset,
     read_series,
     write_array,
     write_arrays,
 )
+from warpalign.io._write import atomic_path
 
 TS = """# two features, unequal lengths
 @problemName Toy

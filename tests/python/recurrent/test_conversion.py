@@ -184,11 +184,11 @@ def test_what_torch_cannot_express_is_refused_or_left(name: str, caplog: pytest.
         f"model: expected modules that torch.nn.LSTM can express, got {name} ({reason}): "
         'unsupported="leave" leaves them as they are'
     )
-    assert model["plain"].options, "unchanged"
+    assert model["plain"]._options, "unchanged"
     restore_lstm(model, unsupported="leave")
     assert type(model["plain"]) is nn.LSTM and type(model[name]) is type(unlike)
     assert messages(caplog, logging.WARNING) == [f"restore_lstm: left as they are: {name} ({reason})"]
-    assert isinstance(model[name], (LSTM, LSTMCell)) and model[name].options == unlike.options
+    assert isinstance(model[name], (LSTM, LSTMCell)) and model[name]._options == unlike._options
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

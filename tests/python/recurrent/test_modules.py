@@ -366,7 +366,7 @@ def test_copies_and_replacements_of_weights() -> None:
         pickle.loads(pickle.dumps(module)),
         torch.load(buffer, weights_only=False),
     ):
-        assert torch.equal(other(x)[0], expected) and other.options == module.options
+        assert torch.equal(other(x)[0], expected) and other._options == module._options
     halved = {name: p / 2 for name, p in module.named_parameters()}
     swapped = torch.func.functional_call(module, halved, (x,))[0]
     assert not torch.equal(swapped, expected)
@@ -412,10 +412,10 @@ def test_replace_lstm_trains_a_model_on() -> None:
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(a, b)
     twin.load_state_dict(model.state_dict(), strict=True)
-    before = model.encoder.options
+    before = model.encoder._options
     hard = replace_lstm(copy.deepcopy(twin), activation="hard", layer_norm=True)
-    assert hard.encoder.options["activation"] == "hard" and hard.encoder.weight_ln_c_l1_reverse.shape == (7,)
-    assert replace_lstm(model, activation="hard").encoder.options is before  # ours stay as they are
+    assert hard.encoder._options["activation"] == "hard" and hard.encoder.weight_ln_c_l1_reverse.shape == (7,)
+    assert replace_lstm(model, activation="hard").encoder._options is before  # ours stay as they are
     alone = nn.LSTM(5, 7)
     assert type(replace_lstm(alone)) is LSTM
     normed = parametrizations.weight_norm(nn.LSTM(5, 7), "weight_hh_l0")

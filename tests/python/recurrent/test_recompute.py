@@ -142,7 +142,7 @@ def test_compile_and_bad_lengths() -> None:
     x.requires_grad_()
     second = []
     for recompute in (True, False):
-        module.options["recompute"] = recompute
+        module._options["recompute"] = recompute
         first = torch.autograd.grad(module(x)[0].square().sum(), x, create_graph=True)[0]
         second.append(torch.autograd.grad(first.square().sum(), x)[0])
     torch.testing.assert_close(*second)
