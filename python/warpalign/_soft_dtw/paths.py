@@ -22,10 +22,10 @@ _PATH_CELLS = 2**24
 class DTWPath(NamedTuple):
     """Result of :func:`dtw_path`."""
 
+    value: Tensor
+    """(B,) costs of the paths; 0-d for unbatched input. Differentiable."""
     paths: list[Tensor] | Tensor
     """One (L, 2) int64 tensor per pair, for unbatched input the tensor itself: the cells (i, j) from (0, 0) to (N-1, M-1)."""
-    value: Tensor
-    """(B,) costs of the paths; 0-d for unbatched input."""
 
 
 class SoftDTWSubsequence(NamedTuple):
@@ -64,14 +64,14 @@ def dtw_path(
             also says which of equally good paths is taken.
 
     Returns:
-        DTWPath(paths, value) with one (L, 2) int64 tensor of cells (i, j) per pair, in a list, or the tensor itself for unbatched
-        input; and (B,) values, which are differentiable. A pair that has no path, or contains NaN, gets an empty one.
+        DTWPath(value, paths): (B,) values, which are differentiable, and one (L, 2) int64 tensor of cells (i, j) per pair, in a
+        list, or the tensor itself for unbatched input. A pair that has no path, or contains NaN, gets an empty one.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
 
     Examples:
-        >>> path, value = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
+        >>> value, path = dtw_path(torch.zeros(4, 1), torch.zeros(4, 1))
         >>> path.tolist()
         [[0, 0], [1, 1], [2, 2], [3, 3]]
     """
@@ -97,7 +97,7 @@ def dtw_path(
         # Row by row is also along the path; a NaN is not above 0.
         paths += [(one > 0).nonzero() for one in alignment.detach()]
     value = torch.cat(values) if values else of.value()
-    return DTWPath(paths[0], value.squeeze(0)) if of.unbatched else DTWPath(paths, value)
+    return DTWPath(value.squeeze(0), paths[0]) if of.unbatched else DTWPath(value, paths)
 
 
 def soft_dtw_subsequence(

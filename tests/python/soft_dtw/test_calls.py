@@ -112,7 +112,7 @@ def test_what_has_no_gradient_takes_arrays_and_lists() -> None:
 
 def test_arrays_of_other_kinds() -> None:
     table = pandas.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 1.0, 0.0]})
-    path, value = warpalign.dtw_path(table, table.to_numpy()[::-1].copy())
+    value, path = warpalign.dtw_path(table, table.to_numpy()[::-1].copy())
     expected = torch.tensor(table.to_numpy())
     assert torch.equal(value, warpalign.dtw(expected, expected.flip(0), unbatched=True))
     integers = np.array([[[0], [2], [1]]])
@@ -126,11 +126,11 @@ def test_a_list_of_unequal_series_has_lengths() -> None:
     series = [randn(n, 2, seed=n) for n in (5, 9, 7)]
     y = randn(3, 6, 2, seed=0)
     alignment = warpalign.soft_dtw_alignment(series, y).alignment
-    paths, value = warpalign.dtw_path([one.numpy() for one in series], y)
+    value, paths = warpalign.dtw_path([one.numpy() for one in series], y)
     for b, one in enumerate(series):
         alone = warpalign.soft_dtw_alignment(one, y[b])
         assert torch.equal(alignment[b, : len(one)], alone.alignment)
-        path, cost = warpalign.dtw_path(one, y[b])
+        cost, path = warpalign.dtw_path(one, y[b])
         assert torch.equal(paths[b], path) and torch.equal(value[b], cost)
 
 

@@ -227,7 +227,7 @@ def test_hard_dtw_is_where_gamma_goes_to_0(cost: str) -> None:
 def test_dtw_path() -> None:
     x, y = pair(5, 30, 26, 2, dtype=F64)
     lengths = torch.tensor([30, 1, 7, 30, 12])
-    found, value = warpalign.dtw_path(x, y, x_lengths=lengths, step_penalty=0.1, cost="l1")
+    value, found = warpalign.dtw_path(x, y, x_lengths=lengths, step_penalty=0.1, cost="l1")
     costs = costs_of("l1", x, y)
     assert torch.equal(value, warpalign.dtw(x, y, x_lengths=lengths, step_penalty=0.1, cost="l1"))
     for b, path in enumerate(found):
@@ -236,9 +236,9 @@ def test_dtw_path() -> None:
         assert ((steps >= 0) & (steps <= 1)).all() and (steps.sum(1) > 0).all()
         total = costs[b][path[:, 0], path[:, 1]].sum() + 0.1 * (steps.sum(1) == 1).sum()
         torch.testing.assert_close(total, value[b])
-    single, value = warpalign.dtw_path(x[0], y[0])
+    value, single = warpalign.dtw_path(x[0], y[0])
     assert value.shape == () and single.shape[1] == 2
-    none, _ = warpalign.dtw_path(torch.full((3, 1), torch.nan), torch.zeros(3, 1))
+    _, none = warpalign.dtw_path(torch.full((3, 1), torch.nan), torch.zeros(3, 1))
     assert none.shape == (0, 2)
 
 
@@ -252,13 +252,13 @@ def test_dtw_path_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ties_go_diagonally_first() -> None:
-    path, value = warpalign.dtw_path(torch.zeros(4, 1), torch.zeros(6, 1))
+    value, path = warpalign.dtw_path(torch.zeros(4, 1), torch.zeros(6, 1))
     # Back from the end: diagonal while that is as good as any.
     assert path.tolist() == [[0, 0], [0, 1], [0, 2], [1, 3], [2, 4], [3, 5]]
     assert value == 0
     tslearn = pytest.importorskip("tslearn.metrics")
     x, y = randn(20, 1, seed=7, dtype=F64), randn(30, 1, seed=8, dtype=F64)
-    path, value = warpalign.dtw_path(x, y)
+    value, path = warpalign.dtw_path(x, y)
     expected_path, expected = tslearn.dtw_path(x.numpy(), y.numpy())
     assert path.tolist() == [list(cell) for cell in expected_path]
     assert float(value) == pytest.approx(expected**2)

@@ -139,7 +139,7 @@ def dtw_barycenter(
 
     last = math.inf
     for step in range(max_iter):
-        paths, values = warpalign.dtw_path(center.expand(count, -1, -1), series, cost=costs)
+        values, paths = warpalign.dtw_path(center.expand(count, -1, -1), series, cost=costs)
         total = (weight @ values.to(weight)).item()
         if verbose:
             print(f"[dba] iter {step:3d}  total_cost={total:.6f}")

@@ -158,7 +158,7 @@ def dtw_path(
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     with naming_the_slope():
-        path, value = warpalign.dtw_path(x, y, **band.options)
+        value, path = warpalign.dtw_path(x, y, **band.options)
     assert isinstance(path, Tensor)  # of one pair
     return [(i, j) for i, j in path.tolist()], number(value.sqrt(), wants_tensor(be, s1, s2))
 
