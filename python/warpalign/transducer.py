@@ -9,6 +9,7 @@ from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint import TransducerJointLoss, transducer_loss_from_joint
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.modules import TDTLoss, TransducerLoss
+from warpalign._transducer.penalties import TransducerPenalties
 
 __all__ = [
     "JointFunction",
@@ -19,6 +20,7 @@ __all__ = [
     "TransducerHypotheses",
     "TransducerJointLoss",
     "TransducerLoss",
+    "TransducerPenalties",
     "TransducerPosteriors",
     "tdt_loss",
     "transducer_align",

@@ -16,15 +16,14 @@ from warpalign._transducer import ops
 from warpalign._transducer.autograd import Inputs, fold_inputs
 from warpalign._transducer.checks import (
     check_duration_logits,
-    check_durations,
     check_flag,
     check_inputs,
     check_joined_columns,
     check_logits,
-    check_settings,
     explained,
 )
-from warpalign._transducer.joint_weights import check_arcs
+from warpalign._transducer.columns import check_columns, check_durations
+from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.settings import BigBlanks, Settings, as_keywords
 
 
@@ -71,16 +70,12 @@ def transducer_align(
     blank: int = -1,
     big_blanks: BigBlanks = (),
     sigma: float = 0.0,
-    delay_penalty: float = 0.0,
-    eos_id: int | None = None,
-    eos_penalty: float = 0.0,
-    star_id: int | None = None,
-    star_penalty: float = 1.0,
+    penalties: TransducerPenalties | None = None,
     from_log_probs: bool = False,
     packed: bool = False,
     posteriors: bool = False,
 ) -> TransducerAlignment:
-    """When a transducer emits each label: the best path through its lattice, and posteriors if wanted.
+    """When a transducer emits each label: the best path through its lattice, and the posteriors of its arcs.
 
     The lattice is that of :func:`transducer_loss`, or with durations that of :func:`tdt_loss`. The best path has the largest
     sum of arc weights. Ties between paths are decided from their end: a blank goes before a
@@ -90,14 +85,25 @@ def transducer_align(
     "Sequence transduction with recurrent neural networks" (2012), section 2.4.
 
     Args:
-        logits, targets, logit_lengths, target_lengths: as in :func:`transducer_loss`.
+        logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V), float64, float32, float16 or bfloat16. Any strides but
+            the last, which is 1.
+        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
+            ``target_lengths``. Any integer type. A label lies in [0, V) and is not the column of a blank.
+        logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
+            an array. None: all T.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is ignored.
         duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D), with ``durations``. None: they are the last
             D columns of ``logits``, as in :func:`tdt_loss`.
-        durations: D numbers of frames. None: the model has none.
+        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is no TDT model.
+        blank: the blank's column; below 0 it counts from V.
+        big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}; not with
+            durations.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
+        from_log_probs: logits are log-probabilities already.
+        packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V), N = sum of T_b (U_b + 1). Both lengths
+            are needed.
         posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
-        all others: blank, big_blanks, sigma, delay_penalty, eos_id, eos_penalty, star_id,
-            star_penalty, from_log_probs and packed are as in :func:`transducer_loss`. Neither big blanks nor a star go
-            with durations.
 
     Returns:
         TransducerAlignment. Reals are float64 for float64 logits, else float32. For one utterance the batch axis is left out.
@@ -123,31 +129,13 @@ def transducer_align(
         joined, columns = logits, check_joined_columns(logits, durations_given, "logits")
         logits, duration_logits = joined[..., :columns], joined[..., columns:]
     columns = logits.shape[-1]
-    arcs = check_arcs(blank, durations, big_blanks, columns + len(durations_given))
+    of = check_columns(blank, durations, big_blanks, columns + len(durations_given))
     if durations is None:
         if duration_logits is not None:
             raise ValueError("durations: expected the durations of duration_logits, got None")
     else:
-        if star_id is not None:
-            raise ValueError(f"star_id: expected None with durations, got {star_id}")
-        duration_logits = check_duration_logits(duration_logits, logits, arcs.durations, packed, "logits")
-    settings = check_settings(
-        columns=columns,
-        blank=blank,
-        durations=arcs.durations,
-        big_blank_ids=arcs.big_blank_ids,
-        sigma=sigma,
-        fastemit_lambda=0.0,
-        delay_penalty=delay_penalty,
-        eos_id=eos_id,
-        eos_penalty=eos_penalty,
-        star_id=star_id,
-        star_penalty=star_penalty,
-        clamp=None,
-        zero_infinity=False,
-        from_log_probs=from_log_probs,
-        packed=packed,
-    )
+        duration_logits = check_duration_logits(duration_logits, logits, of.durations, packed, "logits")
+    settings = check_settings(of, penalties, sigma=sigma, from_log_probs=from_log_probs, packed=packed)
     inputs, unbatched = check_inputs(logits, duration_logits, targets, logit_lengths, target_lengths, packed)
     try:
         with naming_arguments():

@@ -11,10 +11,12 @@ from warpalign._core.checks import can_be_read, check_count
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.align import TransducerAlignment, of_one_utterance, transducer_align
-from warpalign._transducer.checks import check_settings, explained
+from warpalign._transducer.checks import explained
+from warpalign._transducer.columns import Columns
 from warpalign._transducer.joint_autograd import JointInputs
 from warpalign._transducer.joint_checks import check_joint, check_joint_inputs
-from warpalign._transducer.joint_weights import JointArcs, JointWeights
+from warpalign._transducer.joint_weights import JointWeights
+from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.settings import WORKSPACE_LIMIT, Settings
 
 # Columns of the small lattice, before those of the big blanks. The three labels have the score of the node's label.
@@ -34,18 +36,14 @@ def transducer_align_from_joint(
     target_lengths: Lengths | None = None,
     *,
     sigma: float = 0.0,
-    delay_penalty: float = 0.0,
-    eos_id: int | None = None,
-    eos_penalty: float = 0.0,
-    star_id: int | None = None,
-    star_penalty: float = 1.0,
+    penalties: TransducerPenalties | None = None,
     posteriors: bool = False,
     workspace_limit: int = WORKSPACE_LIMIT,
 ) -> TransducerAlignment:
     """When a joint network emits each label: :func:`transducer_align` of its logits, which are never in memory as a whole.
 
     The joint network is that of :func:`transducer_loss_from_joint`. Its logits are computed for a few frames at a time, and
-    of each node the columns that arcs have are kept: blank, label, big blanks, durations.
+    of each node the columns of its arcs are kept: blank, label, big blanks, durations.
 
     Memory: about ``workspace_limit`` for the logits, or those of one frame, 3·B·(U+1)·(V+D) numbers, where these are more;
     and B·T·(U+1)·(4+n+D) numbers for what is kept, with n big blanks and D durations. :func:`transducer_align` takes
@@ -62,11 +60,7 @@ def transducer_align_from_joint(
             tuple or an array. None: all T.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        delay_penalty: a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight.
-        eos_id: a label that ends the utterance, for ``eos_penalty``. None: there is none.
-        eos_penalty: a delay penalty of the label ``eos_id``, in addition to ``delay_penalty``.
-        star_id: a wildcard label, whose arc has no score; not with durations. None: there is none.
-        star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own.
+        penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         posteriors: whether to compute the probability of each arc, too.
         workspace_limit: bytes of the logits that are in memory at once. Less means smaller chunks of frames, and more time.
 
@@ -84,32 +78,13 @@ def transducer_align_from_joint(
         >>> transducer_align_from_joint(encoder_out, predictor_out, targets, joint).frames.shape
         torch.Size([4, 10])
     """
-    joint, _, arcs = check_joint(joint)
+    joint, _, columns = check_joint(joint)
     inputs, unbatched = check_joint_inputs(
         encoder_out, predictor_out, targets, joint, encoder_lengths, target_lengths
     )
     limit = check_count(workspace_limit, "workspace_limit", 0)
-    if arcs.tdt and star_id is not None:
-        raise ValueError(f"star_id: expected None with durations, got {star_id}")
-    assert arcs.labels is not None
-    settings = check_settings(
-        columns=arcs.labels,
-        blank=arcs.blank,
-        durations=arcs.durations,
-        big_blank_ids=arcs.big_blank_ids,
-        sigma=sigma,
-        fastemit_lambda=0.0,
-        delay_penalty=delay_penalty,
-        eos_id=eos_id,
-        eos_penalty=eos_penalty,
-        star_id=star_id,
-        star_penalty=star_penalty,
-        clamp=None,
-        zero_infinity=False,
-        from_log_probs=True,
-        packed=False,
-    )
-    small = _small_lattice(inputs, joint.activation, arcs, settings, limit)
+    settings = check_settings(columns, penalties, sigma=sigma, from_log_probs=True)
+    small = _small_lattice(inputs, joint.activation, columns, settings, limit)
     first_big = range(_FIRST_BIG_BLANK, small.log_probs.shape[-1])
     found = transducer_align(
         small.log_probs,
@@ -117,15 +92,17 @@ def transducer_align_from_joint(
         inputs.encoder_lengths,
         inputs.target_lengths,
         duration_logits=small.durations,
-        durations=arcs.durations if arcs.tdt else None,
+        durations=columns.durations if columns.tdt else None,
         blank=_BLANK,
-        big_blanks={} if arcs.tdt else dict(zip(first_big, arcs.durations, strict=True)),
+        big_blanks={} if columns.tdt else dict(zip(first_big, columns.durations, strict=True)),
         sigma=settings.sigma,
-        delay_penalty=settings.delay_penalty,
-        eos_id=None if eos_id is None else _EOS,
-        eos_penalty=settings.eos_penalty,
-        star_id=None if star_id is None else _STAR,
-        star_penalty=settings.star_penalty,
+        penalties=TransducerPenalties(
+            delay_penalty=settings.delay_penalty,
+            eos_id=None if settings.eos_id < 0 else _EOS,
+            eos_penalty=settings.eos_penalty,
+            star_id=None if settings.star_id < 0 else _STAR,
+            star_penalty=settings.star_penalty,
+        ),
         from_log_probs=True,
         posteriors=posteriors,
     )
@@ -144,37 +121,37 @@ class _SmallLattice(NamedTuple):
 
 
 def _small_lattice(
-    inputs: JointInputs, activation: str, arcs: JointArcs, settings: Settings, limit: int
+    inputs: JointInputs, activation: str, columns: Columns, settings: Settings, limit: int
 ) -> _SmallLattice:
-    assert arcs.labels is not None
+    assert columns.labels is not None
     encoder, predictor, weight = (_wide(t) for t in (inputs.encoder, inputs.predictor, inputs.weight))
     bias = None if inputs.bias is None else _wide(inputs.bias)
     batch, frames, _ = encoder.shape
-    states, columns = predictor.shape[1], weight.shape[0]
+    states, rows_of_weight = predictor.shape[1], weight.shape[0]
     labels = inputs.targets.long()
-    valid = (labels >= 0) & (labels < arcs.labels) & (labels != arcs.blank)
-    for column in arcs.big_blank_ids:
+    valid = (labels >= 0) & (labels < columns.labels) & (labels != columns.blank)
+    for column in columns.big_blank_ids:
         valid &= labels != column
-    _check_labels(labels, valid, inputs, settings, arcs.labels)
+    _check_labels(labels, valid, inputs, settings, columns.labels)
     kind = torch.full_like(labels, _LABEL)
     kind[labels == settings.eos_id] = _EOS  # settings have -1 for None, which is no valid label
     kind[labels == settings.star_id] = _STAR
     own = _of_states(labels.where(valid, 0), inputs.target_lengths, states)[:, None, :, None]
-    small = encoder.new_empty(batch, frames, states, _FIRST_BIG_BLANK + len(arcs.big_blank_ids))
-    durations = encoder.new_empty(batch, frames, states, len(arcs.durations)) if arcs.tdt else None
-    step = max(1, limit // max(1, _COPIES * batch * states * columns * encoder.element_size()))
+    small = encoder.new_empty(batch, frames, states, _FIRST_BIG_BLANK + len(columns.big_blank_ids))
+    durations = encoder.new_empty(batch, frames, states, len(columns.durations)) if columns.tdt else None
+    step = max(1, limit // max(1, _COPIES * batch * states * rows_of_weight * encoder.element_size()))
     for first in range(0, frames, step):
         chunk = slice(first, first + step)
         hidden = encoder[:, chunk, None] + predictor[:, None]
         hidden = hidden.relu_() if activation == "relu" else hidden.tanh_()
         logits = torch.nn.functional.linear(hidden, weight, bias)
-        rows = logits[..., : arcs.labels].log_softmax(-1)
-        small[:, chunk, :, _BLANK] = rows[..., arcs.blank]
+        rows = logits[..., : columns.labels].log_softmax(-1)
+        small[:, chunk, :, _BLANK] = rows[..., columns.blank]
         small[:, chunk, :, _LABEL:_FIRST_BIG_BLANK] = rows.gather(-1, own.expand(*rows.shape[:-1], 1))
-        for place, column in enumerate(arcs.big_blank_ids, _FIRST_BIG_BLANK):
+        for place, column in enumerate(columns.big_blank_ids, _FIRST_BIG_BLANK):
             small[:, chunk, :, place] = rows[..., column]
         if durations is not None:
-            durations[:, chunk] = logits[..., arcs.labels :].log_softmax(-1)
+            durations[:, chunk] = logits[..., columns.labels :].log_softmax(-1)
     return _SmallLattice(small, durations, kind.where(valid, -1))
 
 

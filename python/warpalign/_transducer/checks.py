@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence, ValuesView
-from numbers import Integral, Real
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_args
 
 import torch
@@ -27,7 +26,6 @@ from warpalign._transducer.settings import Settings, TransducerReduction
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
-_MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
 _BIG = 2**31 - 1
 
 
@@ -260,128 +258,10 @@ def explained(error: ValueError, settings: Settings, frames: int, states: int, c
     )
 
 
-def check_column(given: object, name: str, columns: int) -> int:
-    """A column of the logits, counted from the end if it is below 0."""
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise TypeError(f"{name}: expected an int, got {type(given).__name__}")
-    if not -columns <= int(given) < columns:
-        raise ValueError(
-            f"{name}: expected a column of {columns}, from {-columns} to {columns - 1}, got {given}"
-        )
-    return int(given) % columns
-
-
-def _check_ints(given: object, name: str) -> tuple[int, ...]:
-    if isinstance(given, (str, Tensor)) or not isinstance(given, (Sequence, ValuesView)):
-        raise TypeError(f"{name}: expected a sequence of ints, got {type(given).__name__}")
-    for value in given:
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"{name}: expected a sequence of ints, got one with {type(value).__name__}")
-    return tuple(int(value) for value in given)
-
-
-def check_big_blanks(
-    given: object, blank: int, columns: int, name: str = "big_blanks"
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(durations, columns) of the big blanks. Durations alone have the columns before the blank's, the first one nearest."""
-    durations = _check_ints(given.values() if isinstance(given, Mapping) else given, name)
-    if len(durations) > _MOST_BIG_BLANKS:
-        raise ValueError(f"{name}: expected at most {_MOST_BIG_BLANKS}, got {len(durations)}")
-    for value in durations:
-        if not 2 <= value <= _LONGEST:
-            raise ValueError(f"{name}: expected 2 to {_LONGEST} frames each, got {value}")
-    if isinstance(given, Mapping):
-        ids = tuple(check_column(column, name, columns) for column in given)
-        if len({blank, *ids}) != 1 + len(ids):
-            raise ValueError(f"{name}: expected different columns, and not blank's {blank}, got {ids}")
-        return durations, ids
-    if len(durations) > blank:
-        raise ValueError(
-            f"{name}: expected {{column: frames}} where blank = {blank} has fewer than {len(durations)} columns before it, "
-            f"got {durations}"
-        )
-    return durations, tuple(blank - 1 - i for i in range(len(durations)))
-
-
-def check_durations(given: object, name: str = "durations") -> tuple[int, ...]:
-    durations = _check_ints(given, name)
-    if not 1 <= len(durations) <= _MOST_DURATIONS:
-        raise ValueError(f"{name}: expected 1 to {_MOST_DURATIONS}, got {len(durations)}")
-    for value in durations:
-        if not 0 <= value <= _LONGEST:
-            raise ValueError(f"{name}: expected 0 to {_LONGEST} frames each, got {value}")
-    if not any(durations):
-        raise ValueError(f"{name}: expected one at least above 0, got {durations}")
-    if len(set(durations)) < len(durations):
-        raise ValueError(
-            f"{name}: expected different numbers of frames, got {durations}: write each duration once, with one column "
-            "of duration logits"
-        )
-    return durations
-
-
-def _check_finite(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
-    # Comparisons that torch.compile can trace; NaN fails them.
-    if not -sys.float_info.max <= float(value) <= sys.float_info.max:
-        raise ValueError(f"{name}: expected a finite number, got {value}")
-    return float(value)
-
-
-def _check_label(value: object, name: str) -> int:
-    if value is None:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}: expected an int or None, got {type(value).__name__}")
-    if not 0 <= int(value) <= _BIG:
-        raise ValueError(f"{name}: expected a label >= 0, or None, got {value}")
-    return int(value)
-
-
 def check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
     return value
-
-
-def check_settings(
-    *,
-    columns: int,
-    blank: object,
-    durations: tuple[int, ...],
-    big_blank_ids: tuple[int, ...],
-    sigma: object,
-    fastemit_lambda: object,
-    delay_penalty: object,
-    eos_id: object,
-    eos_penalty: object,
-    star_id: object,
-    star_penalty: object,
-    clamp: object,
-    zero_infinity: object,
-    from_log_probs: object,
-    packed: bool,
-) -> Settings:
-    settings = Settings(
-        blank=check_column(blank, "blank", columns),
-        durations=durations,
-        big_blank_ids=big_blank_ids,
-        sigma=_check_finite(sigma, "sigma"),
-        fastemit_lambda=check_number(fastemit_lambda, "fastemit_lambda"),
-        delay_penalty=_check_finite(delay_penalty, "delay_penalty"),
-        eos_id=_check_label(eos_id, "eos_id"),
-        eos_penalty=_check_finite(eos_penalty, "eos_penalty"),
-        star_id=_check_label(star_id, "star_id"),
-        star_penalty=check_number(star_penalty, "star_penalty", None),
-        clamp=0.0 if clamp is None else check_number(clamp, "clamp", None),
-        zero_infinity=check_flag(zero_infinity, "zero_infinity"),
-        from_log_probs=check_flag(from_log_probs, "from_log_probs"),
-        packed=packed,
-    )
-    if settings.star_id >= 0 and settings.star_id in (settings.eos_id, settings.blank, *big_blank_ids):
-        raise ValueError(f"star_id: expected neither eos_id nor a blank's id, got {settings.star_id}")
-    return settings
 
 
 def check_in_place(in_place: object, *tensors: Tensor | None) -> bool:

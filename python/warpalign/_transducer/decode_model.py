@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of, warn_once
 from warpalign._transducer.checks import check_lengths
+from warpalign._transducer.columns import Columns, check_columns
 from warpalign._transducer.decode_ops import scores as scores_operator
 from warpalign._transducer.joint_checks import ACTIVATIONS, check_joint
-from warpalign._transducer.joint_weights import JointArcs, JointFunction, JointWeights, check_arcs
+from warpalign._transducer.joint_weights import JointFunction, JointWeights
 
 State = Any
 """A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
@@ -249,7 +250,7 @@ def _check_encoder(encoder: object) -> Tensor:
     return encoder if encoder.stride(2) == 1 else encoder.contiguous()
 
 
-def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFunction, JointArcs]:
+def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFunction, Columns]:
     """The joint network as kernels take it, and what its columns mean."""
     if isinstance(given, JointFunction):
         if not callable(given.function):
@@ -258,7 +259,7 @@ def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFu
             raise ValueError(
                 f"joint.blank: expected a column >= 0 of a JointFunction, whose columns are not known, got {given.blank}"
             )
-        return given, check_arcs(given.blank, given.durations, given.big_blanks, None, "joint.")
+        return given, check_columns(given.blank, given.durations, given.big_blanks, None, "joint.")
     if not isinstance(given, JointWeights):
         remedy = ": write JointFunction(joint, blank)" if callable(given) else ""
         raise TypeError(f"joint: expected JointWeights or JointFunction, got {type(given).__name__}{remedy}")

@@ -13,10 +13,7 @@ from warpalign._core.series import Lengths
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.checks import (
-    check_big_blanks,
-    check_column,
     check_duration_logits,
-    check_durations,
     check_flag,
     check_in_place,
     check_inputs,
@@ -24,10 +21,11 @@ from warpalign._transducer.checks import (
     check_logits,
     check_omega,
     check_reduction,
-    check_settings,
     explained,
     keyword_only,
 )
+from warpalign._transducer.columns import check_columns, check_durations
+from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.reduction import BatchLengths, reduced
 from warpalign._transducer.settings import BigBlanks, Settings, TransducerReduction
 
@@ -45,11 +43,7 @@ def transducer_loss(
     big_blanks: BigBlanks = (),
     sigma: float = 0.0,
     fastemit_lambda: float = 0.0,
-    delay_penalty: float = 0.0,
-    eos_id: int | None = None,
-    eos_penalty: float = 0.0,
-    star_id: int | None = None,
-    star_penalty: float = 1.0,
+    penalties: TransducerPenalties | None = None,
     clamp: float | None = None,
     zero_infinity: bool = False,
     from_log_probs: bool = False,
@@ -57,7 +51,7 @@ def transducer_loss(
     inplace_grad: bool = False,
     reduction: TransducerReduction = "mean",
 ) -> Tensor:
-    """RNN-T loss, with big blanks if wanted, from a joint network's logits.
+    """RNN-T loss, with or without big blanks, from a joint network's logits.
 
     For each utterance, with T frames and labels y_1 .. y_U, the loss is −log of the sum over all paths from node (0, 0) to
     the end of exp(sum of arc weights). At node (t, u) a blank leads to (t+1, u) and a label to (t, u+1); a big blank of
@@ -70,29 +64,25 @@ def transducer_loss(
     Args:
         logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V), float64, float32, float16 or bfloat16. Any strides
             but the last, which is 1. Half types are read as they are and summed in float32.
-        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels behind each other, which needs
-            ``target_lengths``. Any integer type. A label lies in [0, V) and is no blank's id.
+        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
+            ``target_lengths``. Any integer type. A label lies in [0, V) and is not the column of a blank.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
             an array. None: all T.
-        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. What lies beyond the lengths is never read,
-            and its gradient is 0. BatchLengths on a GPU are not read back but clamped into their range.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is ignored, and its gradient is 0. Lengths
+            on a GPU are not read back but clamped into their range.
         blank: the blank's column; below 0 it counts from V.
         big_blanks: the frames that each big blank consumes, 2 to 64; at most 8 of them. Their columns are blank−1, blank−2,
             ..., as in NeMo; a dict {column: frames} names other columns. (2, 4, 8) with sigma = 0.05 is the paper's setting.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
         fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
-        delay_penalty: (arXiv 2211.00490) a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight:
-            above 0 it favours early labels.
-        eos_id, eos_penalty: a label that ends the utterance, and a delay penalty of its own besides.
-        star_id, star_penalty: a wildcard label. Its arc has no score; blanks behind it have the weight log(star_penalty)
-            instead of their own.
-        clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp], before it is multiplied by what comes
-            from behind. None: not clipped.
+        penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
+        clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp], before it is multiplied by the upstream
+            gradient. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
-        from_log_probs: logits are log-probabilities already; the gradient is by them.
+        from_log_probs: logits are log-probabilities already, and the gradient is with respect to them.
         packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V), N = sum of T_b (U_b + 1). Both lengths
             are needed.
-        inplace_grad: the gradient is written into the logits' memory in backward, which saves their size. Logits must be
+        inplace_grad: the gradient is written into the logits' memory in the backward pass, which saves their size. Logits must be
             the result of an operation and serve nothing else; neither torch.compile nor torch.func, and one backward.
         reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
             sum of losses / max(sum of U_b, 1); "mean_frame": mean of loss / max(T_b, 1).
@@ -114,20 +104,11 @@ def transducer_loss(
     """
     packed = check_flag(packed, "packed")
     logits = check_logits(logits, "logits", packed)
-    columns = logits.shape[-1]
-    durations, ids = check_big_blanks(big_blanks, check_column(blank, "blank", columns), columns)
     settings = check_settings(
-        columns=columns,
-        blank=blank,
-        durations=durations,
-        big_blank_ids=ids,
+        check_columns(blank, None, big_blanks, logits.shape[-1]),
+        penalties,
         sigma=sigma,
         fastemit_lambda=fastemit_lambda,
-        delay_penalty=delay_penalty,
-        eos_id=eos_id,
-        eos_penalty=eos_penalty,
-        star_id=star_id,
-        star_penalty=star_penalty,
         clamp=clamp,
         zero_infinity=zero_infinity,
         from_log_probs=from_log_probs,
@@ -151,9 +132,7 @@ def tdt_loss(
     omega: float = 0.0,
     generator: torch.Generator | int | None = None,
     fastemit_lambda: float = 0.0,
-    delay_penalty: float = 0.0,
-    eos_id: int | None = None,
-    eos_penalty: float = 0.0,
+    penalties: TransducerPenalties | None = None,
     clamp: float | None = None,
     zero_infinity: bool = False,
     from_log_probs: bool = False,
@@ -174,17 +153,39 @@ def tdt_loss(
         duration_logits: the same with D columns. None: they are the last D columns of ``label_logits``, (..., V+D), and so
             is their gradient. Parts that torch.split() has made are not copied in forward, but its backward copies both
             gradients together.
+        targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
+            ``target_lengths``. Any integer type. A label lies in [0, V) and is not the blank.
+        logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
+            an array. None: all T.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is ignored, and its gradient is 0. Lengths
+            on a GPU are not read back but clamped into their range.
         durations: D different numbers of frames, 0 to 64, one of them above 0; at most 16.
+        blank: the blank's column; below 0 it counts from V.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
         omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
-            of 0 by its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
+            of 0 with respect to its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
             ``randomness`` says.
         generator: draws omega: a torch.Generator, or an int, which seeds a new one for the call. None: torch's own generator.
-        clamp: clips the gradient by label logits alone.
-        all others: targets, logit_lengths, target_lengths, blank, sigma, fastemit_lambda, delay_penalty, eos_id,
-            eos_penalty, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
-            :func:`transducer_loss`.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        penalties: for late labels and the end of an utterance: :class:`TransducerPenalties`, without a wildcard. None: no
+            penalty.
+        clamp: every entry of a loss's gradient with respect to the label logits is clipped to [−clamp, clamp]. None: not
+            clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
+        from_log_probs: the logits are log-probabilities already, and the gradient is with respect to them.
+        packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V) and (N, D), N = sum of T_b (U_b + 1).
+            Both lengths are needed.
+        inplace_grad: the gradient is written into the logits' memory in the backward pass, as in :func:`transducer_loss`.
+        reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
+            sum of losses / max(sum of U_b, 1); "mean_frame": mean of loss / max(T_b, 1).
 
-    Returns, Raises: as :func:`transducer_loss`.
+    Returns:
+        (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
+
+    Raises:
+        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+            makes that utterance's loss and gradient NaN.
+        NotImplementedError: the gradient is differentiated again.
 
     Examples:
         >>> logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True)
@@ -199,17 +200,10 @@ def tdt_loss(
         label_logits, duration_logits = autograd.parts(label_logits, columns)
     duration_logits = check_duration_logits(duration_logits, label_logits, lengths, packed)
     settings = check_settings(
-        columns=label_logits.shape[-1],
-        blank=blank,
-        durations=lengths,
-        big_blank_ids=(),
+        check_columns(blank, lengths, (), label_logits.shape[-1] + len(lengths)),
+        penalties,
         sigma=sigma,
         fastemit_lambda=fastemit_lambda,
-        delay_penalty=delay_penalty,
-        eos_id=eos_id,
-        eos_penalty=eos_penalty,
-        star_id=None,
-        star_penalty=1.0,
         clamp=clamp,
         zero_infinity=zero_infinity,
         from_log_probs=from_log_probs,

@@ -17,17 +17,17 @@ from warpalign._transducer.align_joint import transducer_align_from_joint
 from warpalign._transducer.beam import transducer_beam_decode
 from warpalign._transducer.checks import (
     check_dropout,
-    check_durations,
     check_omega,
     check_reduction,
-    check_settings,
     explained,
 )
+from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.decode_model import Predictor, TransducerHypotheses
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
 from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs, check_layer
-from warpalign._transducer.joint_weights import JointWeights, check_arcs
+from warpalign._transducer.joint_weights import JointWeights
+from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.reduction import BatchLengths, reduced
 from warpalign._transducer.settings import (
     WORKSPACE_LIMIT,
@@ -50,11 +50,7 @@ def transducer_loss_from_joint(
     dropout: float = 0.0,
     generator: torch.Generator | int | None = None,
     fastemit_lambda: float = 0.0,
-    delay_penalty: float = 0.0,
-    eos_id: int | None = None,
-    eos_penalty: float = 0.0,
-    star_id: int | None = None,
-    star_penalty: float = 1.0,
+    penalties: TransducerPenalties | None = None,
     clamp: float | None = None,
     zero_infinity: bool = False,
     workspace_limit: int = WORKSPACE_LIMIT,
@@ -89,12 +85,7 @@ def transducer_loss_from_joint(
         generator: draws the random numbers of omega and dropout: a torch.Generator, or an int, which seeds a new one for the
             call. None: torch's own generator.
         fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
-        delay_penalty: (arXiv 2211.00490) a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight:
-            above 0 it favours early labels.
-        eos_id: a label that ends the utterance, for ``eos_penalty``. None: there is none.
-        eos_penalty: a delay penalty of the label ``eos_id``, in addition to ``delay_penalty``.
-        star_id: a wildcard label, whose arc has no score; not with durations. None: there is none.
-        star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own.
+        penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
         workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass, and a GPU's list of
@@ -125,7 +116,7 @@ def transducer_loss_from_joint(
         >>> joint = JointWeights(output.weight, output.bias, activation="tanh")
         >>> transducer_loss_from_joint(encoder_out, predictor_out, targets, joint).backward()
     """
-    joint, kind, arcs = check_joint(joint)
+    joint, kind, columns = check_joint(joint)
     inputs, unbatched = check_joint_inputs(
         encoder_out, predictor_out, targets, joint, encoder_lengths, target_lengths
     )
@@ -134,27 +125,16 @@ def transducer_loss_from_joint(
     drop = check_dropout(dropout)
     limit = check_count(workspace_limit, "workspace_limit", 0)
     units = check_precision(precision)
-    if arcs.tdt and star_id is not None:
-        raise ValueError(f"star_id: expected None with durations, got {star_id}")
-    if probability > 0 and not arcs.tdt:
+    if probability > 0 and not columns.tdt:
         raise ValueError(f"omega: expected 0 without durations, got {omega}")
-    assert arcs.labels is not None
+    assert columns.labels is not None
     settings = check_settings(
-        columns=arcs.labels,
-        blank=arcs.blank,
-        durations=arcs.durations,
-        big_blank_ids=arcs.big_blank_ids,
+        columns,
+        penalties,
         sigma=sigma,
         fastemit_lambda=fastemit_lambda,
-        delay_penalty=delay_penalty,
-        eos_id=eos_id,
-        eos_penalty=eos_penalty,
-        star_id=star_id,
-        star_penalty=star_penalty,
         clamp=clamp,
         zero_infinity=zero_infinity,
-        from_log_probs=False,
-        packed=False,
     )
     reduction = check_reduction(reduction)
     batch, frames = inputs.encoder.shape[:2]
@@ -166,9 +146,9 @@ def transducer_loss_from_joint(
     states = inputs.predictor.shape[1]
     try:
         with naming_arguments():
-            losses = joint_losses(inputs, JointSettings(kind, arcs.tdt, drop, limit, units, settings))
+            losses = joint_losses(inputs, JointSettings(kind, columns.tdt, drop, limit, units, settings))
     except ValueError as error:
-        raise explained(error, settings, frames, states, arcs.labels) from None
+        raise explained(error, settings, frames, states, columns.labels) from None
     counts = BatchLengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)
     return reduced(losses, counts, reduction, unbatched)
 
@@ -198,11 +178,7 @@ class TransducerJointLoss(nn.Module):
         dropout: the probability that a hidden number becomes 0. 0 in evaluation mode.
         generator: draws the random numbers of omega and dropout. None: torch's own generator.
         fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
-        delay_penalty: a label emitted at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight.
-        eos_id: a label that ends the utterance, for ``eos_penalty``. None: there is none.
-        eos_penalty: a delay penalty of the label ``eos_id``, in addition to ``delay_penalty``.
-        star_id: a wildcard label; not with ``durations``. None: there is none.
-        star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own.
+        penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf.
         workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass.
@@ -245,11 +221,7 @@ class TransducerJointLoss(nn.Module):
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
         fastemit_lambda: float = 0.0,
-        delay_penalty: float = 0.0,
-        eos_id: int | None = None,
-        eos_penalty: float = 0.0,
-        star_id: int | None = None,
-        star_penalty: float = 1.0,
+        penalties: TransducerPenalties | None = None,
         clamp: float | None = None,
         zero_infinity: bool = False,
         workspace_limit: int = WORKSPACE_LIMIT,
@@ -264,7 +236,7 @@ class TransducerJointLoss(nn.Module):
         rows = check_count(vocabulary, "vocabulary") + (
             0 if durations is None else len(check_durations(durations))
         )
-        check_arcs(blank, durations, big_blanks, rows)
+        check_columns(blank, durations, big_blanks, rows)
         size = check_count(hidden, "hidden")
         check_layer(dtype, device)
         self._options: dict[str, Any] = {name: given[name] for name in _LOSS_DEFAULTS}
@@ -357,15 +329,7 @@ class TransducerJointLoss(nn.Module):
             target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
             posteriors: whether to compute the probability of each arc, too.
         """
-        names = (
-            "sigma",
-            "delay_penalty",
-            "eos_id",
-            "eos_penalty",
-            "star_id",
-            "star_penalty",
-            "workspace_limit",
-        )
+        names = ("sigma", "penalties", "workspace_limit")
         options = {name: self._options[name] for name in names}
         return transducer_align_from_joint(
             encoder_out,

@@ -16,8 +16,9 @@ from warpalign._transducer.checks import (
     narrowed,
     wrong_labels,
 )
+from warpalign._transducer.columns import Columns, check_columns
 from warpalign._transducer.joint_autograd import JointInputs
-from warpalign._transducer.joint_weights import JointArcs, JointWeights, check_arcs
+from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.settings import TransducerActivation
 
 ACTIVATIONS: tuple[str, ...] = get_args(TransducerActivation)
@@ -31,7 +32,7 @@ def check_activation(activation: object, name: str = "activation") -> int:
     return ACTIVATIONS.index(str(activation))
 
 
-def check_joint(given: object) -> tuple[JointWeights, int, JointArcs]:
+def check_joint(given: object) -> tuple[JointWeights, int, Columns]:
     """The joint network with tensors of matching shapes, its activation's number, and what its columns mean."""
     if not isinstance(given, JointWeights):
         remedy = ": write JointWeights(weight, bias)" if isinstance(given, Tensor) else ""
@@ -48,7 +49,7 @@ def check_joint(given: object) -> tuple[JointWeights, int, JointArcs]:
                 f"joint.bias: expected shape ({weight.shape[0]},), by joint.weight, got {shape_of(bias)}"
             )
     kind = check_activation(given.activation, "joint.activation")
-    arcs = check_arcs(given.blank, given.durations, given.big_blanks, weight.shape[0], "joint.")
+    arcs = check_columns(given.blank, given.durations, given.big_blanks, weight.shape[0], "joint.")
     return given, kind, arcs
 
 

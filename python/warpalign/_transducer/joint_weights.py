@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
-from warpalign._transducer.checks import check_big_blanks, check_column, check_durations
 from warpalign._transducer.settings import BigBlanks, TransducerActivation
 
 
@@ -44,35 +43,3 @@ class JointFunction(NamedTuple):
     """As in :class:`JointWeights`."""
     big_blanks: BigBlanks = ()
     """As in :class:`JointWeights`."""
-
-
-class JointArcs(NamedTuple):
-    """The checked meaning of a joint network's columns."""
-
-    labels: int | None
-    """V: all columns but those of durations. None: not known."""
-    blank: int
-    durations: tuple[int, ...]
-    """Of TDT's arcs, or else of the big blanks."""
-    big_blank_ids: tuple[int, ...]
-    tdt: bool
-
-
-def check_arcs(
-    blank: object, durations: object, big_blanks: object, columns: int | None, owner: str = ""
-) -> JointArcs:
-    """columns: of the joint network, V + D; None: not known. owner: what messages put before the names of the arguments."""
-    frames = () if durations is None else check_durations(durations, f"{owner}durations")
-    labels = None if columns is None else columns - len(frames)
-    if labels is not None and labels < 1:
-        raise ValueError(
-            f"{owner}weight: expected more rows than the {len(frames)} of durations, got {columns}"
-        )
-    known = 2**31 - 1 if labels is None else labels
-    column = check_column(blank, f"{owner}blank", known)
-    if durations is None:
-        big, ids = check_big_blanks(big_blanks, column, known, f"{owner}big_blanks")
-        return JointArcs(labels, column, big, ids, False)
-    if not isinstance(big_blanks, (Sequence, Mapping)) or big_blanks:
-        raise ValueError(f"{owner}big_blanks: expected none with durations, got {big_blanks}")
-    return JointArcs(labels, column, frames, (), True)

@@ -12,6 +12,7 @@ from warpalign._core.randomness import check_generator_of_module
 from warpalign._core.series import Lengths
 from warpalign._transducer.checks import check_reduction
 from warpalign._transducer.functional import tdt_loss, transducer_loss
+from warpalign._transducer.penalties import TransducerPenalties
 from warpalign._transducer.settings import BigBlanks, TransducerReduction
 
 
@@ -34,9 +35,17 @@ class TransducerLoss(_Loss):
     """:func:`warpalign.transducer_loss` with fixed settings.
 
     Args:
-        all: blank, big_blanks, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-            star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in
-            :func:`warpalign.transducer_loss`.
+        blank: the blank's column; below 0 it counts from V.
+        big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        penalties: for late labels, the end of an utterance and unknown labels. None: no penalty.
+        clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp]. None: not clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf.
+        from_log_probs: logits are log-probabilities already.
+        packed: logits are rows (N, V) without padding.
+        inplace_grad: the gradient is written into the logits' memory in the backward pass.
+        reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".
 
     Raises:
         ValueError: no such reduction; a call raises what :func:`warpalign.transducer_loss` raises.
@@ -54,11 +63,7 @@ class TransducerLoss(_Loss):
         big_blanks: BigBlanks = (),
         sigma: float = 0.0,
         fastemit_lambda: float = 0.0,
-        delay_penalty: float = 0.0,
-        eos_id: int | None = None,
-        eos_penalty: float = 0.0,
-        star_id: int | None = None,
-        star_penalty: float = 1.0,
+        penalties: TransducerPenalties | None = None,
         clamp: float | None = None,
         zero_infinity: bool = False,
         from_log_probs: bool = False,
@@ -76,7 +81,14 @@ class TransducerLoss(_Loss):
         logit_lengths: Lengths | None = None,
         target_lengths: Lengths | None = None,
     ) -> Tensor:
-        """logits (B, T, U+1, V), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
+        """The loss: 0-d, or (B,) with reduction "none".
+
+        Args:
+            logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V).
+            targets: (B, U) labels, (U,), or (sum U_b,).
+            logit_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
+        """
         return transducer_loss(logits, targets, logit_lengths, target_lengths, **self._options)
 
 
@@ -84,9 +96,20 @@ class TDTLoss(_Loss):
     """:func:`warpalign.tdt_loss` with fixed settings.
 
     Args:
-        all: durations, blank, sigma, omega, generator, fastemit_lambda, delay_penalty, eos_id, eos_penalty, clamp,
-            zero_infinity, from_log_probs, packed, inplace_grad and reduction are as in :func:`warpalign.tdt_loss`. In
-            evaluation mode omega is 0.
+        durations: D different numbers of frames, 0 to 64, one of them above 0; at most 16.
+        blank: the blank's column; below 0 it counts from V.
+        sigma: logit under-normalisation: subtracted from every arc's log-probability.
+        omega: the probability that an utterance's loss is plain RNN-T's on the label logits. 0 in evaluation mode.
+        generator: draws omega. None: torch's own generator.
+        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        penalties: for late labels and the end of an utterance. None: no penalty.
+        clamp: every entry of a loss's gradient with respect to the label logits is clipped to [−clamp, clamp]. None: not
+            clipped.
+        zero_infinity: the loss of an utterance without any path is 0 instead of inf.
+        from_log_probs: the logits are log-probabilities already.
+        packed: logits are rows (N, V) and (N, D) without padding.
+        inplace_grad: the gradient is written into the logits' memory in the backward pass.
+        reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".
 
     Raises:
         ValueError: no such reduction; a call raises what :func:`warpalign.tdt_loss` raises.
@@ -106,9 +129,7 @@ class TDTLoss(_Loss):
         omega: float = 0.0,
         generator: torch.Generator | None = None,
         fastemit_lambda: float = 0.0,
-        delay_penalty: float = 0.0,
-        eos_id: int | None = None,
-        eos_penalty: float = 0.0,
+        penalties: TransducerPenalties | None = None,
         clamp: float | None = None,
         zero_infinity: bool = False,
         from_log_probs: bool = False,
@@ -128,6 +149,14 @@ class TDTLoss(_Loss):
         logit_lengths: Lengths | None = None,
         target_lengths: Lengths | None = None,
     ) -> Tensor:
-        """Logits (B, T, U+1, V) and (B, T, U+1, D), targets (B, U), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
+        """The loss: 0-d, or (B,) with reduction "none".
+
+        Args:
+            label_logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V).
+            duration_logits: the same with D columns. None: they are the last D columns of ``label_logits``.
+            targets: (B, U) labels, (U,), or (sum U_b,).
+            logit_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
+        """
         options = self._options if self.training else self._options | {"omega": 0.0}
         return tdt_loss(label_logits, duration_logits, targets, logit_lengths, target_lengths, **options)

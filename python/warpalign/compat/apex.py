@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warpalign.transducer import transducer_loss
+from warpalign.transducer import TransducerPenalties, transducer_loss
 
 
 class TransducerLoss(nn.Module):
@@ -50,9 +50,9 @@ def _loss(
     batch_offset: Tensor | None,
     max_f_len: int | None,
     debug_list: list[Any] | None,
-    **penalties: Any,
+    penalties: TransducerPenalties | None = None,
 ) -> Tensor:
-    """penalties: those of transducer_loss, for drop-ins that have them."""
+    """penalties: for drop-ins that have them."""
     if packed and (batch_offset is None or max_f_len is None):
         raise ValueError("Please specify batch_offset and max_f_len when packing is enabled")
     if debug_list is not None:
@@ -67,7 +67,7 @@ def _loss(
         blank=blank_idx,
         packed=packed,
         reduction="none",
-        **penalties,
+        penalties=penalties,
     )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from warpalign.compat.apex import _loss
 from warpalign.recurrent import LSTM
+from warpalign.transducer import TransducerPenalties
 
 
 class TransducerLoss(nn.Module):
@@ -49,11 +50,13 @@ class TransducerLoss(nn.Module):
         return _loss(
             self.packed_input,
             *arguments,
-            delay_penalty=delay_penalty,
-            eos_id=eos,
-            eos_penalty=eos_penalty,
-            star_id=star,
-            star_penalty=star_penalty,
+            penalties=TransducerPenalties(
+                delay_penalty=delay_penalty,
+                eos_id=eos,
+                eos_penalty=eos_penalty,
+                star_id=star,
+                star_penalty=star_penalty,
+            ),
         )
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from warpalign import TransducerPenalties
+
 
 class Options(NamedTuple):
     blank: int = 0
@@ -128,17 +130,19 @@ def keywords(o: Options) -> dict[str, Any]:
     given: dict[str, Any] = {
         "blank": o.blank,
         "sigma": o.sigma,
-        "delay_penalty": o.delay,
-        "eos_id": o.eos,
-        "eos_penalty": o.eos_penalty,
+        "penalties": TransducerPenalties(
+            delay_penalty=o.delay,
+            eos_id=o.eos,
+            eos_penalty=o.eos_penalty,
+            star_id=o.star,
+            star_penalty=o.star_penalty,
+        ),
         "from_log_probs": o.from_log_probs,
     }
     if o.durations is not None:
         return given | {"durations": o.durations}
     return given | {
         "big_blanks": {column: m for m, column in o.big_blanks},
-        "star_id": o.star,
-        "star_penalty": o.star_penalty,
     }
 
 

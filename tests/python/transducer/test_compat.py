@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from warpalign import JointWeights, tdt_loss, transducer_loss, transducer_loss_from_joint
+from warpalign import JointWeights, TransducerPenalties, tdt_loss, transducer_loss, transducer_loss_from_joint
 from warpalign.compat import apex, caiman, nemo, torchaudio, transformers, warp_rnnt
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -97,7 +97,9 @@ def test_apex_and_caiman(device: torch.device) -> None:
     assert torch.equal(apex.TransducerLoss()(h, y, t, u, 5), plain)
     of_rows = apex.TransducerLoss(packed_input=True)(packed, y, t, u, 5, batch_offset=offset, max_f_len=7)
     assert torch.equal(of_rows, plain)
-    delayed = transducer_loss(h, y, t, u, blank=5, delay_penalty=0.01, reduction="none")
+    delayed = transducer_loss(
+        h, y, t, u, blank=5, penalties=TransducerPenalties(delay_penalty=0.01), reduction="none"
+    )
     assert torch.equal(caiman.TransducerLoss()(h, y, t, u, 5, delay_penalty=0.01), delayed)
 
 
@@ -148,7 +150,8 @@ def test_caiman_penalties(packed: bool, device: torch.device) -> None:
         own = {"eos_penalty": of_eos, "star_penalty": of_star, "delay_penalty": delay}
         given = x[inside] if packed else x
         found = loss(given, y, t, u, 8, eos, star, **more, **own)
-        wanted = transducer_loss(x, y, t, u, blank=8, eos_id=eos, star_id=star, reduction="none", **own)  # type: ignore[arg-type]
+        of_loss = TransducerPenalties(eos_id=eos, star_id=star, **own)
+        wanted = transducer_loss(x, y, t, u, blank=8, penalties=of_loss, reduction="none")
         torch.testing.assert_close(found, wanted)
         torch.testing.assert_close(gradient(found, x), gradient(wanted, x))
     plain = loss(given, y, t, u, 8, **more)

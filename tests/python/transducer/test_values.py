@@ -13,13 +13,15 @@ import warpalign
 from tests.python.transducer import reference
 from tests.python.transducer.cases import every_family_and_penalty, labels_for, logits_for, loss
 from tests.python.transducer.reference import pattern
-from warpalign import tdt_loss, transducer_loss
+from warpalign import TransducerPenalties, tdt_loss, transducer_loss
 
 A = torch.tensor(
     [[[.1, .6, .1, .1, .1], [.1, .1, .6, .1, .1], [.1, .1, .2, .8, .1]], [[.1, .6, .1, .1, .1], [.1, .1, .2, .1, .1], [.7, .1, .2, .1, .1]]],
     dtype=torch.float64,
 )  # fmt: skip
-EOS, STAR = {"eos_id": 4, "eos_penalty": 0.1}, {"star_id": 3, "star_penalty": 0.5}
+EOS: dict[str, Any] = {"eos_id": 4, "eos_penalty": 0.1}
+STAR: dict[str, Any] = {"star_id": 3, "star_penalty": 0.5}
+P = TransducerPenalties
 # name: logits, targets, arguments, loss, sum of |gradient| where it is known.
 KNOWN: dict[str, tuple[Tensor, list[int], dict[str, Any], float, float | None]] = {
     "a": (A, [1, 2], {"blank": 0}, 4.495666773770732, None),
@@ -32,14 +34,14 @@ KNOWN: dict[str, tuple[Tensor, list[int], dict[str, Any], float, float | None]] 
     "three big blanks": (pattern(8, 4, 12), [1, 2, 3], {"big_blanks": (2, 4, 8), "sigma": 0.1}, 8.826298395694, 7.0934416824),
     "plain": (pattern(5, 3, 4), [1, 2], {}, 6.883348431804, 8.4945065679),
     "six": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0}, 13.116505378391, 12.7282019423),
-    "delay .01": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "delay_penalty": 0.01}, 13.098762181338, 12.7341434784),
-    "delay .1": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "delay_penalty": 0.1}, 12.895947857038, 12.8204660232),
+    "delay .01": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "penalties": P(delay_penalty=0.01)}, 13.098762181338, 12.7341434784),
+    "delay .1": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "penalties": P(delay_penalty=0.1)}, 12.895947857038, 12.8204660232),
     "fastemit .01": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "fastemit_lambda": 0.01}, 13.116505378391, 12.7654781832),
     "fastemit 1": (pattern(6, 4, 5), [1, 2, 1], {"blank": 0, "fastemit_lambda": 1}, 13.116505378391, 16.7057932113),
-    "eos": (pattern(6, 4, 5), [1, 2, 4], {"blank": 0, **EOS}, 13.472892402395, 13.2516151073),
-    "star": (pattern(6, 4, 5), [1, 3, 2], {"blank": 0, **STAR}, 7.780726364410, 5.9403406376),
-    "star last": (pattern(6, 4, 5), [1, 2, 3], {"blank": 0, **STAR}, 6.455237082621, 3.3618021444),
-    "all penalties": (pattern(6, 4, 5), [1, 3, 4], {"blank": 0, **EOS, **STAR, "delay_penalty": 0.01}, 8.282190287939, 6.3720239570),
+    "eos": (pattern(6, 4, 5), [1, 2, 4], {"blank": 0, "penalties": P(**EOS)}, 13.472892402395, 13.2516151073),
+    "star": (pattern(6, 4, 5), [1, 3, 2], {"blank": 0, "penalties": P(**STAR)}, 7.780726364410, 5.9403406376),
+    "star last": (pattern(6, 4, 5), [1, 2, 3], {"blank": 0, "penalties": P(**STAR)}, 6.455237082621, 3.3618021444),
+    "all penalties": (pattern(6, 4, 5), [1, 3, 4], {"blank": 0, "penalties": P(**EOS, **STAR, delay_penalty=0.01)}, 8.282190287939, 6.3720239570),
     "repeated label": (pattern(6, 4, 5), [1, 1, 1], {"blank": 0}, 12.667277570896, 12.3307613923),
     "frame 0": (pattern(6, 4, 5)[:1], [1, 2, 1], {"blank": 0}, 7.131883933326, 6.4158280295),
     "column 0": (pattern(6, 4, 5)[:, :1], [], {"blank": 0}, 12.782788594822, 10.4268761186),

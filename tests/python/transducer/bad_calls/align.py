@@ -60,14 +60,16 @@ CALLS: BadCalls = {
     "transducer_align: big_blanks": align(
         big_blanks=(2, 1), message="big_blanks: expected 2 to 64 frames each, got 1"
     ),
-    "transducer_align: star_id with durations": align(
+    "transducer_align: a wildcard with durations": align(
         durations=(0, 1),
         duration_logits=lambda g: logits(g, 3, 5, 3, 2),
-        star_id=1,
-        message="star_id: expected None with durations, got 1",
+        penalties=warpalign.TransducerPenalties(star_id=1),
+        message="penalties: expected no star_id with durations, got 1",
     ),
-    "transducer_align: star_penalty": align(
-        star_penalty=0, message="star_penalty: expected a finite number > 0, got 0"
+    "transducer_align: penalties": align(
+        penalties=0.1,
+        error=TypeError,
+        message="penalties: expected TransducerPenalties or None, got float",
     ),
     "transducer_align: posteriors": align(
         posteriors=1, error=TypeError, message="posteriors: expected a bool, got int"

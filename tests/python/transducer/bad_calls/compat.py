@@ -47,7 +47,7 @@ CALLS: BadCalls = {
     "caiman: star_idx": BadCall(
         lambda g: caiman.TransducerLoss()(logits(g), targets(g), *lengths(g), 5, 4, 4),
         ValueError,
-        "star_id: expected neither eos_id nor a blank's id, got 4",
+        "star_id: expected another label than eos_id, got 4 for both",
     ),
     "apex: packed joint without offsets": BadCall(
         lambda g: apex.TransducerJoint(pack_output=True)(logits(g, 3, 5, 4), logits(g, 3, 3, 4), *lengths(g)),

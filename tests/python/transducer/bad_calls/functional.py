@@ -228,15 +228,10 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
         f"{name}: fastemit_lambda": function(
             fastemit_lambda=-0.1, message="fastemit_lambda: expected a finite number >= 0, got -0.1"
         ),
-        f"{name}: delay_penalty": function(
-            delay_penalty=math.inf, message="delay_penalty: expected a finite number, got inf"
-        ),
-        f"{name}: eos_id": function(eos_id=-1, message="eos_id: expected a label >= 0, or None, got -1"),
-        f"{name}: eos_id no int": function(
-            eos_id=1.0, error=TypeError, message="eos_id: expected an int or None, got float"
-        ),
-        f"{name}: eos_penalty": function(
-            eos_penalty=math.inf, message="eos_penalty: expected a finite number, got inf"
+        f"{name}: penalties": function(
+            penalties={"delay_penalty": 0.1},
+            error=TypeError,
+            message="penalties: expected TransducerPenalties or None, got dict",
         ),
         f"{name}: clamp": function(clamp=0.0, message="clamp: expected a finite number > 0, got 0.0"),
         f"{name}: zero_infinity": function(
@@ -349,12 +344,59 @@ CALLS: BadCalls = {
         big_blanks=(2,),
         message="big_blanks: expected {column: frames} where blank = 0 has fewer than 1 columns before it, got (2,)",
     ),
-    "transducer_loss: star_id": rnnt(star_id=-2, message="star_id: expected a label >= 0, or None, got -2"),
-    "transducer_loss: star_id is blank": rnnt(
-        star_id=5, message="star_id: expected neither eos_id nor a blank's id, got 5"
+    **{
+        f"TransducerPenalties: {name}": BadCall(
+            lambda g, wrong=wrong: warpalign.TransducerPenalties(**wrong),  # type: ignore[misc]
+            error,
+            message,
+        )
+        for name, wrong, error, message in (
+            (
+                "delay_penalty",
+                {"delay_penalty": math.inf},
+                ValueError,
+                "delay_penalty: expected a finite number, got inf",
+            ),
+            (
+                "eos_id",
+                {"eos_id": -1},
+                ValueError,
+                "eos_id: expected a label >= 0, or None, got -1",
+            ),
+            (
+                "eos_id no int",
+                {"eos_id": 1.0},
+                TypeError,
+                "eos_id: expected an int or None, got float",
+            ),
+            (
+                "eos_penalty",
+                {"eos_penalty": math.nan},
+                ValueError,
+                "eos_penalty: expected a finite number, got nan",
+            ),
+            ("star_id", {"star_id": -2}, ValueError, "star_id: expected a label >= 0, or None, got -2"),
+            (
+                "star_id is eos_id",
+                {"star_id": 2, "eos_id": 2},
+                ValueError,
+                "star_id: expected another label than eos_id, got 2 for both",
+            ),
+            (
+                "star_penalty",
+                {"star_penalty": 0},
+                ValueError,
+                "star_penalty: expected a finite number > 0, got 0",
+            ),
+        )
+    },
+    "transducer_loss: a wildcard that is blank": rnnt(
+        penalties=warpalign.TransducerPenalties(star_id=5),
+        message="penalties: expected a star_id that is no blank's column, got 5",
     ),
-    "transducer_loss: star_penalty": rnnt(
-        star_penalty=0, message="star_penalty: expected a finite number > 0, got 0"
+    "tdt_loss: a wildcard": tdt(
+        penalties=warpalign.TransducerPenalties(star_id=2),
+        message="penalties: expected no star_id with durations, got 2",
     ),
     "transducer_loss: inplace_grad of a view of a leaf": rnnt(
         logits=in_place_view_of_leaf,
@@ -444,9 +486,12 @@ CALLS: BadCalls = {
             ("blank", -7, ValueError, "blank: expected a column of 6, from -6 to 5, got -7"),
             ("sigma", None, TypeError, "sigma: expected a float, got NoneType"),
             ("fastemit_lambda", -1, ValueError, "fastemit_lambda: expected a finite number >= 0, got -1"),
-            ("delay_penalty", math.nan, ValueError, "delay_penalty: expected a finite number, got nan"),
-            ("eos_id", -5, ValueError, "eos_id: expected a label >= 0, or None, got -5"),
-            ("eos_penalty", math.nan, ValueError, "eos_penalty: expected a finite number, got nan"),
+            (
+                "penalties",
+                0.1,
+                TypeError,
+                "penalties: expected TransducerPenalties or None, got float",
+            ),
             ("clamp", -1.0, ValueError, "clamp: expected a finite number > 0, got -1.0"),
             ("zero_infinity", "no", TypeError, "zero_infinity: expected a bool, got str"),
             ("from_log_probs", 0, TypeError, "from_log_probs: expected a bool, got int"),
@@ -476,13 +521,6 @@ CALLS: BadCalls = {
                         (1,),
                         ValueError,
                         "big_blanks: expected 2 to 64 frames each, got 1",
-                    ),
-                    ("star_id", 5, ValueError, "star_id: expected neither eos_id nor a blank's id, got 5"),
-                    (
-                        "star_penalty",
-                        -1.0,
-                        ValueError,
-                        "star_penalty: expected a finite number > 0, got -1.0",
                     ),
                 )
             ),

@@ -91,11 +91,7 @@ SETTINGS: tuple[tuple[str, Any, type[BaseException], str], ...] = (
     ("sigma", math.nan, ValueError, "sigma: expected a finite number, got nan"),
     ("omega", 0.5, ValueError, "omega: expected 0 without durations, got 0.5"),
     ("fastemit_lambda", -0.1, ValueError, "fastemit_lambda: expected a finite number >= 0, got -0.1"),
-    ("delay_penalty", math.inf, ValueError, "delay_penalty: expected a finite number, got inf"),
-    ("eos_id", -1, ValueError, "eos_id: expected a label >= 0, or None, got -1"),
-    ("eos_penalty", math.inf, ValueError, "eos_penalty: expected a finite number, got inf"),
-    ("star_id", 5, ValueError, "star_id: expected neither eos_id nor a blank's id, got 5"),
-    ("star_penalty", 0, ValueError, "star_penalty: expected a finite number > 0, got 0"),
+    ("penalties", 0.1, TypeError, "penalties: expected TransducerPenalties or None, got float"),
     ("clamp", 0.0, ValueError, "clamp: expected a finite number > 0, got 0.0"),
     ("zero_infinity", 1, TypeError, "zero_infinity: expected a bool, got int"),
     ("dropout", 1.0, ValueError, "dropout: expected a probability below 1, got 1.0"),
@@ -254,8 +250,10 @@ CALLS: BadCalls = {
         big_blanks=(2,),
         message="joint.big_blanks: expected none with durations, got (2,)",
     ),
-    f"{NAME}: star_id with durations": joint(
-        durations=(0, 1), star_id=2, message="star_id: expected None with durations, got 2"
+    f"{NAME}: a wildcard with durations": joint(
+        durations=(0, 1),
+        penalties=warpalign.TransducerPenalties(star_id=2),
+        message="penalties: expected no star_id with durations, got 2",
     ),
     f"{NAME}: second derivative": BadCall(
         second_derivative,
@@ -265,15 +263,7 @@ CALLS: BadCalls = {
 }
 
 ALIGN = "transducer_align_from_joint"
-OF_ALIGN = (
-    "sigma",
-    "delay_penalty",
-    "eos_id",
-    "eos_penalty",
-    "star_id",
-    "star_penalty",
-    "workspace_limit",
-)
+OF_ALIGN = ("sigma", "penalties", "workspace_limit")
 CALLS |= {
     **{
         f"{ALIGN}: {argument}": joint(error=error, message=message, function=ALIGN, **{argument: value})
@@ -310,10 +300,10 @@ CALLS |= {
     f"{ALIGN}: posteriors": joint(
         posteriors=1, error=TypeError, message="posteriors: expected a bool, got int", function=ALIGN
     ),
-    f"{ALIGN}: star_id with durations": joint(
+    f"{ALIGN}: a wildcard with durations": joint(
         durations=(0, 1),
-        star_id=2,
-        message="star_id: expected None with durations, got 2",
+        penalties=warpalign.TransducerPenalties(star_id=2),
+        message="penalties: expected no star_id with durations, got 2",
         function=ALIGN,
     ),
     f"{ALIGN}: targets": joint(
