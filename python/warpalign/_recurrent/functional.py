@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_flag, naming_arguments
 from warpalign._core.lengths import lengths_tensor
+from warpalign._core.randomness import check_generator
 from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_jit_tracing, is_transforming
 from warpalign._core.transforms import no_derivative, not_compiled
@@ -89,6 +90,7 @@ def lstm(
     zoneout: float | tuple[float, float] = 0.0,
     layer_norm_eps: float = 1e-5,
     training: bool = False,
+    generator: torch.Generator | int | None = None,
     state_dtype: torch.dtype | None = None,
     return_all_states: bool = False,
     recompute: bool = False,
@@ -118,18 +120,22 @@ def lstm(
         hx: (h_0, c_0) of shapes (L D, B, P) and (L D, B, H), without B for one sequence. None: 0. c_0 has the input's
             dtype, or float32.
         input_lengths: (B,), integers from 0 to T in any order, as a tensor on the input's device, list, tuple or array. A row's
-            state stops changing there, and its reverse direction starts there. Padding is never read. Values in the host's
-            memory are checked; CUDA clamps those of its tensors.
+            state stops changing there, and its reverse direction starts there; a row of length 0 keeps its initial state. Padding
+            is ignored. Values in the host's memory are checked; CUDA clamps those of its tensors.
         resets: bool (T, B), with ``batch_first`` (B, T): before such a step the state is hx again, in either direction.
         bidirectional: a second direction for each layer.
+        batch_first: input, output and resets have the batch before time: (B, T, ...).
         activation: "soft" or "hard".
-        hard_slope, hard_offset: of hard gates.
+        hard_slope: the slope of hard gates.
+        hard_offset: the offset of hard gates.
         dropout: in training, on the outputs of all layers but the last.
         rw_dropout: in training, on the recurrent weights R, one mask for all steps.
         zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell). In evaluation the
             expectation is taken.
         layer_norm_eps: of layer norm, which weights with ``ln_ih`` ... have: z = LN(W x) + LN(R h) + b, h = o u(LN(c)).
-        training: whether masks are drawn, from torch's generator of the input's device.
+        training: whether masks of dropout, rw_dropout and zoneout are drawn.
+        generator: draws the masks' seed: a torch.Generator of the input's device, or an int, which seeds a new one for the call.
+            None: torch's own generator of the input's device.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         return_all_states: return h and c of all layers and steps too.
         recompute: less memory and more time in training. No gates are kept between the passes. The backward pass makes them
@@ -138,7 +144,7 @@ def lstm(
             the forward pass' by the rounding of a product.
         precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
             of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
-        batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
+        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Returns:
         :class:`LSTMResult`.
@@ -178,6 +184,7 @@ def lstm(
         bidirectional=check_flag(bidirectional, "bidirectional"),
         batch_first=check_flag(batch_first, "batch_first"),
         training=check_flag(training, "training"),
+        generator=generator,
         state_dtype=state_dtype,
         return_all_states=check_flag(return_all_states, "return_all_states"),
         recompute=check_flag(recompute, "recompute"),
@@ -196,6 +203,7 @@ def run(
     bidirectional: bool = False,
     batch_first: bool = False,
     training: bool = False,
+    generator: object = None,
     state_dtype: object = None,
     return_all_states: bool = False,
     recompute: bool = False,
@@ -210,7 +218,8 @@ def run(
     if is_transforming() or is_forward_mode():
         raise no_derivative("torch.func transforms and forward mode through the LSTM")
     needs_seed = training and options.draws_masks()
-    seed = torch.randint(2**62, (), device=x.device) if needs_seed else None
+    draws = check_generator(generator, x.device)
+    seed = torch.randint(2**62, (), generator=draws, device=x.device) if needs_seed else None
     flat = [tensor for cell in cells for tensor in cell]
     tensors = (x, *flat, h0, c0)
     # torch.jit.trace compares graphs of both grad modes: a traced one is for both. Functions of autograd differ in each graph.

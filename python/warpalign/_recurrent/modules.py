@@ -153,11 +153,20 @@ class LSTM(Recorded, nn.RNNBase):
     It is a torch.nn.RNNBase and no torch.nn.LSTM, because torch.compile refuses every instance of that class.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype: as in
-            torch.nn.LSTM.
+        input_size: I, the number of features of a step.
+        hidden_size: H, the number of units of a layer and direction.
+        num_layers: the number of layers.
+        bias: whether the gates have biases.
+        batch_first: input and output have the batch before time: (B, T, ...).
+        dropout: the probability, in training, that an output of a layer but the last is 0.
+        bidirectional: a second direction for each layer.
+        proj_size: P, the size of h after a projection. 0: no projection.
+        device: the device of the parameters. None: torch's default.
+        dtype: the dtype of the parameters: float64, float32, float16 or bfloat16. None: torch's default.
         activation: "soft" (logistic and tanh) or "hard" (piecewise linear).
-        hard_slope, hard_offset: of hard gates: min(1, max(0, slope z + offset)).
-        rw_dropout: in training, on the recurrent weights, one mask for all steps.
+        hard_slope: the slope of hard gates: min(1, max(0, slope z + offset)).
+        hard_offset: the offset of hard gates.
+        rw_dropout: the probability, in training, that a recurrent weight is 0; one mask for all steps.
         zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell).
         layer_norm: z = LN(W x) + LN(R h) + b, h = o u(LN(c)), with the parameters ``weight_ln_ih_l0``, ``weight_ln_hh_l0``
             (4H), ``weight_ln_c_l0`` and ``bias_ln_c_l0`` (H) for each layer and direction.
@@ -168,7 +177,7 @@ class LSTM(Recorded, nn.RNNBase):
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
             of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
-        batch_invariant: on a GPU, a row's bits do not depend on the batch. On the CPU they never do.
+        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
         TypeError, ValueError: an argument that does not fit, by its name; a call raises what :func:`warpalign.recurrent.lstm` raises.
@@ -250,7 +259,15 @@ class LSTM(Recorded, nn.RNNBase):
         input_lengths: Lengths | None = None,
         resets: Tensor | None = None,
     ) -> Any:
-        """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`."""
+        """(output, (h_n, c_n)), with ``return_all_states`` also (h_all, c_all): :class:`warpalign.recurrent.LSTMResult`.
+
+        Args:
+            input: (T, B, I), with ``batch_first`` (B, T, I); one sequence (T, I); or a PackedSequence.
+            hx: (h_0, c_0) of shapes (L D, B, P) and (L D, B, H), without B for one sequence. None: 0.
+            input_lengths: (B,) true numbers of steps, 0 to T in any order: a tensor on the input's device, list, tuple or array.
+                None: all T. Padding is ignored; a row of length 0 keeps its initial state.
+            resets: bool (T, B), with ``batch_first`` (B, T): before such a step the state is hx again. None: no resets.
+        """
         recomputes = self._options["recompute"] and torch.is_grad_enabled()
         if (
             input_lengths is None
@@ -310,7 +327,17 @@ class HardLSTM(LSTM):
     """:class:`LSTM` with ``activation="hard"``: gates min(1, max(0, z/8 + 1/2)), and hardtanh instead of tanh.
 
     Args:
-        all: as in :class:`LSTM`.
+        input_size: I, the number of features of a step.
+        hidden_size: H, the number of units of a layer and direction.
+        num_layers: the number of layers.
+        bias: whether the gates have biases.
+        batch_first: input and output have the batch before time: (B, T, ...).
+        dropout: the probability, in training, that an output of a layer but the last is 0.
+        bidirectional: a second direction for each layer.
+        proj_size: P, the size of h after a projection. 0: no projection.
+        device: the device of the parameters. None: torch's default.
+        dtype: the dtype of the parameters: float64, float32, float16 or bfloat16. None: torch's default.
+        options: further keyword arguments of :class:`LSTM`, such as ``hard_slope``, ``zoneout`` and ``layer_norm``.
 
     Raises:
         TypeError, ValueError: as :class:`LSTM`.
@@ -356,9 +383,22 @@ class LSTMCell(Recorded, nn.LSTMCell):
     """torch.nn.LSTMCell with the options of :class:`LSTM`: one step.
 
     Args:
-        input_size, hidden_size, bias, device, dtype: as in torch.nn.LSTMCell.
-        all others: activation, hard_slope, hard_offset, rw_dropout, zoneout, layer_norm, layer_norm_eps, forget_bias,
-            precision and batch_invariant are as in LSTM. Every call in training draws masks of its own.
+        input_size: I, the number of features of a step.
+        hidden_size: H, the number of units .
+        bias: whether the gates have biases.
+        device: the device of the parameters. None: torch's default.
+        dtype: the dtype of the parameters: float64, float32, float16 or bfloat16. None: torch's default.
+        activation: "soft" (logistic and tanh) or "hard" (piecewise linear).
+        hard_slope: the slope of hard gates: min(1, max(0, slope z + offset)).
+        hard_offset: the offset of hard gates.
+        rw_dropout: the probability, in training, that a recurrent weight is 0, by a mask of the call.
+        zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell).
+        layer_norm: z = LN(W x) + LN(R h) + b, h = o u(LN(c)), as in :class:`LSTM`.
+        layer_norm_eps: added to its variances.
+        forget_bias: initial bias of the forget gates. None: torch.nn.LSTMCell's initialisation.
+        precision: class of float32 errors on a GPU: "highest", "high" or "medium", as in :class:`LSTM`. None: that of torch's own
+            products.
+        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
         TypeError, ValueError: as :class:`LSTM`.
@@ -407,7 +447,12 @@ class LSTMCell(Recorded, nn.LSTMCell):
         reset_own(self)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """input (B, I) or (I,), hx a pair (B, H) or (H,) each -> (h, c), the same."""
+        """(h, c) after one step, of the shapes of hx.
+
+        Args:
+            input: (B, I) or (I,).
+            hx: (h, c) before the step, (B, H) or (H,) each. None: 0.
+        """
         if not isinstance(input, Tensor):
             raise TypeError(f"input: expected a torch.Tensor, got {type(input).__name__}")
         if input.dim() not in (1, 2):

@@ -24,14 +24,17 @@ class LSTMWeights(NamedTuple):
     bias_ih: Tensor | None = None
     """(4H,). Both biases are given, or neither."""
     bias_hh: Tensor | None = None
+    """(4H,)."""
     hr: Tensor | None = None
     """(P, H): the projection."""
     ln_ih: Tensor | None = None
     """(4H,). All four of layer norm's are given, or none."""
     ln_hh: Tensor | None = None
+    """(4H,)."""
     ln_cell: Tensor | None = None
     """(H,)."""
     ln_cell_bias: Tensor | None = None
+    """(H,)."""
 
 
 NAMES = LSTMWeights(

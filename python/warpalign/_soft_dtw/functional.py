@@ -70,9 +70,9 @@ def soft_dtw(
             and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
             Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
             autograd; half precision comes to it as float32.
-        x_lengths: (B,) integers, a tensor on the same device, an array or a list: true lengths within x, each from 1 to N. What
-            lies behind influences nothing, and its gradient is exactly 0. A length out of range raises; a tensor on a GPU is not
-            read back, and its lengths are clamped into the range.
+        x_lengths: (B,) integers, a tensor on the same device, an array or a list: true lengths within x, each from 1 to N; a series
+            of length 0 has no value. Padding is ignored, and its gradient is exactly 0. A length out of range raises; a tensor on a
+            GPU is not read back, and its lengths are clamped into the range.
         y_lengths: (B,) true lengths within y, from 1 to M.
         bandwidth: radius r >= 0 of a band around the diagonal; None: no band. Paths stay within the band, the other
             cells are not computed, and time falls with it. N and M are each pair's own lengths, indices run from 0:
@@ -98,8 +98,8 @@ def soft_dtw(
             products of TF32 with an error of float32's class; "medium" as one product, three digits. It makes the squared
             distances and the gradients of 17 features or more faster, and changes nothing elsewhere. None: what
             torch.get_float32_matmul_precision() says, "highest" by default.
-        batch_invariant: whether a pair gets the same bits whatever else is in the batch. Else a GPU sweeps few pairs from both
-            ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch. Without it a GPU sweeps few
+            pairs from both ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
         unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches. With False, two tensors of
             one shape (N, D), D > 1, bring a warning, once: they may have been meant for N univariate series.
 
@@ -113,7 +113,7 @@ def soft_dtw(
         ValueError: shapes, devices, lengths or gamma do not fit, or the band of a pair holds no path (on a GPU with
             lengths such a pair gets inf, and gradient 0, instead). Messages name the argument, what was expected and
             what came.
-        NotImplementedError: for second derivatives by gamma or of gamma 0, and for third ones. Second derivatives of a graph
+        NotImplementedError: for second derivatives with respect to gamma or of gamma 0, and for third ones. Second derivatives of a graph
             of torch.compile, which has no double backward for any function, may be wrong instead.
 
     Examples:
@@ -164,11 +164,25 @@ def soft_dtw_alignment(
     Cuturi & Blondel 2017. E[0, 0] = E[N-1, M-1] = 1; every row and every column sums to at least 1.
 
     Args:
-        x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
-            become float64. Time steps that a NumPy masked array masks are missing.
-        y: as x.
-        all others: gamma, cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask, precision
-            and batch_invariant are as in :func:`soft_dtw`.
+        x: (B, N, D) series of N time steps with D features, or (N, D) for a single one, as a tensor; or an array, a data frame or a
+            list of series (N, D) or (N,), which have no gradient. Integers become float64. Time steps that a NumPy masked array
+            masks are missing.
+        y: (B, M, D) or (M, D), in the same forms.
+        gamma: smoothing, in units of the cost; finite and >= 0, or a tensor () or (B,) of numbers > 0. 0: hard DTW.
+        cost: C[i, j]: "sqeuclidean" (the default), "euclidean", "l1", "cosine", "huber", or a function of x (B, N, D) and y
+            (B, M, D) that returns (B, N, M), as in :func:`soft_dtw`.
+        x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
+            Padding is ignored, and its gradient is 0.
+        y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        y_mask: (B, M) bools for y.
+        precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
+            torch.get_float32_matmul_precision() says.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
 
     Returns:
         SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
@@ -214,17 +228,24 @@ def soft_dtw_cost(
     max_slope: float | None = None,
     step_penalty: float = 0.0,
     reduction: Reduction = "none",
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Soft-DTW from the caller's own costs, differentiable in them; the gradient is the expected alignment.
 
     Args:
         cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell: a pair
             without any allowed path has value inf and gradient 0. dtype and strides as for :func:`soft_dtw`.
-        gamma: a number or a tensor, as in :func:`soft_dtw`.
-        x_lengths: (B,) true numbers of rows, as x_lengths of :func:`soft_dtw`.
-        y_lengths: (B,) true numbers of columns.
-        bandwidth, band, max_slope, step_penalty: as in :func:`soft_dtw`; costs outside the band are not looked at.
-        reduction: "none" (the default), "mean" or "sum".
+        gamma: smoothing, in units of the cost; finite and >= 0, or a tensor () or (B,) of numbers > 0. 0: hard DTW.
+        x_lengths: (B,) true numbers of rows, the lengths of the series x, from 1 to N: integers, as a tensor on the device of
+            cost_matrix, an array or a list. None: all N. Padding is ignored, and its gradient is 0.
+        y_lengths: (B,) true numbers of columns, the lengths of the series y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in; costs outside are ignored.
+            None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        reduction: "none" (the default) for one value per pair, or their "mean" or "sum".
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
 
     Returns:
         (B,) values, 0-d for unbatched input or with a reduction; float64 for float64 input, else float32.
@@ -244,7 +265,9 @@ def soft_dtw_cost(
         gamma=gamma,
         x_lengths=x_lengths,
         y_lengths=y_lengths,
-        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+        settings=check_settings(
+            bandwidth, band, max_slope, step_penalty, "highest", batch_invariant
+        ),  # costs are given: nothing is multiplied
     )
     return _reduced(value, reduction)
 
@@ -263,12 +286,31 @@ def dtw(
     x_mask: Mask | None = None,
     y_mask: Mask | None = None,
     reduction: Reduction = "none",
+    precision: Precision | None = None,
+    batch_invariant: bool = False,
     unbatched: bool = False,
 ) -> Tensor:
     """Hard DTW: :func:`soft_dtw` with gamma = 0. The gradient is that of the best path.
 
     Args:
-        all: as in :func:`soft_dtw`.
+        x: (B, N, D) series of N time steps with D features, or (N, D) for a single one; float64, float32, float16 or bfloat16.
+        y: (B, M, D) or (M, D), of the same dtype and device.
+        cost: C[i, j]: "sqeuclidean" (the default), "euclidean", "l1", "cosine", "huber", or a function of x (B, N, D) and y
+            (B, M, D) that returns (B, N, M), as in :func:`soft_dtw`.
+        x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
+            Padding is ignored, and its gradient is 0.
+        y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        y_mask: (B, M) bools for y.
+        reduction: "none" (the default) for one value per pair, or their "mean" or "sum".
+        precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
+            torch.get_float32_matmul_precision() says.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
+        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches.
 
     Returns:
         (B,) costs of the best paths; 0-d for unbatched input or with a reduction.
@@ -290,6 +332,8 @@ def dtw(
         x_mask=x_mask,
         y_mask=y_mask,
         reduction=reduction,
+        precision=precision,
+        batch_invariant=batch_invariant,
         unbatched=unbatched,
     )
 

@@ -24,9 +24,19 @@ class SoftDTW(nn.Module):
             the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow). To anneal a number, assign it
             between steps: ``loss.gamma = 0.9 * loss.gamma``. A tensor is in the state_dict and a number is not, so that neither
             kind's state_dict loads into a module of the other.
-        cost, bandwidth, band, max_slope, step_penalty, normalize, precision, batch_invariant: as in :func:`warpalign.soft_dtw`.
+        cost: C[i, j]: "sqeuclidean" (the default), "euclidean", "l1", "cosine", "huber", or a function of x (B, N, D) and y
+            (B, M, D) that returns (B, N, M), as in :func:`warpalign.soft_dtw`.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`warpalign.soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        normalize: the soft-DTW divergence, which is exactly 0 for equal series, instead of soft-DTW.
         reduction: "none" (the default; torch's losses have "mean") for one value per pair, or their "mean" or "sum".
-        unbatched: as in :func:`warpalign.soft_dtw`. The warning also comes for (N, D), D > 1, that requires a gradient.
+        precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`warpalign.soft_dtw`. None: what
+            torch.get_float32_matmul_precision() says.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
+        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches. With False, two tensors of
+            one shape (N, D), D > 1, and one that requires a gradient, bring a warning, once.
 
     Raises:
         TypeError, ValueError: an argument does not fit; a call raises what :func:`warpalign.soft_dtw` raises.
@@ -83,7 +93,16 @@ class SoftDTW(nn.Module):
         x_mask: Mask | None = None,
         y_mask: Mask | None = None,
     ) -> Tensor:
-        """x (B, N, D), y (B, M, D), lengths (B,), masks (B, N) and (B, M) -> (B,), or 0-d with a reduction."""
+        """Values (B,), or 0-d with a reduction.
+
+        Args:
+            x: (B, N, D), or (N, D) for a single series.
+            y: (B, M, D), or (M, D).
+            x_lengths: (B,) true lengths within x, from 1 to N. None: all N.
+            y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+            x_mask: (B, N) bools, True where a time step is missing. None: no step is missing.
+            y_mask: (B, M) bools for y.
+        """
         if not self._options["unbatched"]:
             for given in (x, y):  # a forecast (B, N) would be trained as one series
                 if isinstance(given, Tensor) and given.requires_grad:

@@ -88,7 +88,7 @@ def cdist_soft_dtw(
 
     Returns:
         (n, m) tensor on the device of X, float64 for float64 input, else float32; differentiable once in X and Y.
-        The same bits on any number of devices and processes of one kind.
+        Bitwise identical on any number of devices and processes of one kind.
 
     Raises:
         TypeError, ValueError: as :func:`warpalign.soft_dtw`, and for data frames that hold a time step in each row, or series in
@@ -170,7 +170,14 @@ def all_pairs(
 def cdist_soft_dtw_normalized(
     X: object, Y: object = None, *, gamma: float | Literal["auto"] = 1.0, **options: Any
 ) -> Tensor:
-    """:func:`cdist_soft_dtw` with normalize=True, under tslearn's name: (n, m) soft-DTW divergences."""
+    """:func:`cdist_soft_dtw` with normalize=True, under tslearn's name: (n, m) soft-DTW divergences.
+
+    Args:
+        X: n series: a tensor or array (n, N, D), (n, N), or a list of unequal ones.
+        Y: m series, in the same forms. None: X itself.
+        gamma: smoothing, in units of the cost; finite and >= 0, or "auto".
+        options: further keyword arguments of :func:`cdist_soft_dtw`.
+    """
     return cdist_soft_dtw(X, Y, gamma=gamma, normalize=True, **options)
 
 

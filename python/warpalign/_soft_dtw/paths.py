@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_flag
+from warpalign._core.checks import Precision, check_flag
 from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import AnySeries, Lengths, Mask
 from warpalign._core.transforms import not_compiled
@@ -53,15 +53,32 @@ def dtw_path(
     step_penalty: float = 0.0,
     x_mask: Mask | None = None,
     y_mask: Mask | None = None,
+    precision: Precision | None = None,
+    batch_invariant: bool = False,
 ) -> DTWPath:
     """Best paths of hard DTW and their costs.
 
+    Of equally good steps into a cell the diagonal one is taken, then the one from i - 1, then that from j - 1.
+
     Args:
-        x: as in :func:`soft_dtw`, or an array, a data frame or a list of series (N, D) or (N,), which have no gradient. Integers
-            become float64. Time steps that a NumPy masked array masks are missing.
-        y: as x.
-        cost, x_lengths, y_lengths, bandwidth, band, max_slope, step_penalty, x_mask, y_mask: as in :func:`soft_dtw`, which
-            also says which of equally good paths is taken.
+        x: (B, N, D) series of N time steps with D features, or (N, D) for a single one, as a tensor; or an array, a data frame or a
+            list of series (N, D) or (N,), which have no gradient. Integers become float64. Time steps that a NumPy masked array
+            masks are missing.
+        y: (B, M, D) or (M, D), in the same forms.
+        cost: C[i, j]: "sqeuclidean" (the default), "euclidean", "l1", "cosine", "huber", or a function of x (B, N, D) and y
+            (B, M, D) that returns (B, N, M), as in :func:`soft_dtw`.
+        x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
+            Padding is ignored, and its gradient is 0.
+        y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        y_mask: (B, M) bools for y.
+        precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
+            torch.get_float32_matmul_precision() says.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
 
     Returns:
         DTWPath(value, paths): (B,) values, which are differentiable, and one (L, 2) int64 tensor of cells (i, j) per pair, in a
@@ -84,7 +101,7 @@ def dtw_path(
         y_lengths=y_lengths,
         x_mask=x_mask,
         y_mask=y_mask,
-        settings=check_settings(bandwidth, band, max_slope, step_penalty),
+        settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
         takes_arrays=True,
     )
     batch, n, m = of.of.x.shape[0], of.of.x.shape[1], of.of.y.shape[1]
@@ -117,13 +134,14 @@ def soft_dtw_subsequence(
     minimum of the paths that end at k, R[N-1, k], and value that of all paths, softmin_gamma over k of end_values[k].
 
     Args:
-        query: (B, N, D), (1, N, D) for one query in B series, or (N, D); as x of :func:`dtw_path`.
-        series: (B, M, D), (1, M, D) or (M, D).
+        query: (B, N, D), (1, N, D) for one query in B series, or (N, D): a tensor, an array, a data frame or a list of series.
+        series: (B, M, D), (1, M, D) or (M, D), in the same forms.
         gamma: smoothing, in units of the cost; finite and >= 0, no tensor. 0: the best match alone.
         cost: a name as in :func:`soft_dtw`, no function.
-        query_lengths: (B,) true lengths, as in :func:`soft_dtw`.
-        series_lengths: true lengths of the series; end_values behind them are inf.
-        step_penalty: as in :func:`soft_dtw`.
+        query_lengths: (B,) true lengths of the queries, from 1 to N: integers, as a tensor on the device of query, an array or a
+            list. None: all N.
+        series_lengths: (B,) true lengths of the series, from 1 to M; end_values after them are inf. None: all M.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
         with_match: whether to look for the best match too, which takes about as long again as value and gradient.
 
     Returns:

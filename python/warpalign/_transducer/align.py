@@ -57,6 +57,7 @@ class TransducerAlignment(NamedTuple):
     """(B, T): the frames that the blank consumes that leaves frame t, -1 where none does: at frames that an arc skips or that
     a label of a duration above 0 leaves. With packed logits (N,): at the node that the blank leaves."""
     posteriors: TransducerPosteriors | None
+    """With ``posteriors=True``: how probable each arc is."""
 
 
 def transducer_align(

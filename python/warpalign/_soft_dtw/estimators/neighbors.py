@@ -214,7 +214,15 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
     Names and defaults are those of tslearn's KNeighborsTimeSeriesRegressor(metric="softdtw").
 
     Args:
-        n_neighbors, weights, gamma, normalize, device, metric_params, bandwidth: as in :class:`warpalign.SoftDTWKNeighborsClassifier`.
+        n_neighbors: number of neighbours whose numbers are averaged.
+        weights: "uniform", "distance" (numbers weigh 1 / distance), or a function from distances (n, k) to weights (n, k).
+        gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, whose values are sums of squared differences. "auto":
+            tslearn's heuristic for the series to fit.
+        normalize: take soft-DTW divergences for distances, which are not negative; weights="distance" needs it.
+        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
+        bandwidth: radius of a band around the diagonal, in time steps: Sakoe and Chiba's, unless metric_params has another band.
+            None: no band, or that of metric_params.
 
     Attributes:
         n_samples_fit_: number of fitted series.

@@ -281,6 +281,11 @@ CALLS: BadCalls = {
         input=lambda g: PackedSequence(series(g, 5, 2), torch.tensor([3, 3])),
         message="input: expected the 6 rows that batch_sizes say, got data of shape (5, 2)",
     ),
+    "lstm: generator": call(
+        generator="torch",
+        error=TypeError,
+        message="generator: expected a torch.Generator, an int or None, got str",
+    ),
     "lstm: input_lengths a number": call(
         input_lengths=5,
         error=TypeError,

@@ -261,8 +261,11 @@ def _series() -> BadCalls:
                 lengths = {argument: torch.tensor([1, bad, 2], dtype=dtype)}
                 message = f"{argument}: expected lengths from 1 to {limit}, got {bad} at index 1"
                 add(f"{argument} {what}", lengths, ValueError, message, cpu_only=True)
+        if name != "soft_dtw_subsequence":
+            for what, (options, error, message) in EXECUTIONS.items():
+                add(what, options, error, message)
         if name not in ("dtw", "dtw_path", "soft_dtw_subsequence"):
-            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS | EXECUTIONS).items():
+            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS).items():
                 add(what, options, error, message)
             for what, (options, error, message) in GAMMAS_READ.items():
                 add(what, options, error, message, cpu_only=True)
@@ -340,6 +343,8 @@ def _own_costs() -> BadCalls:
         add(what, options, error, message)
     for what, (options, error, message) in (GAMMAS_READ | NO_PATH).items():
         add(what, options, error, message, True)
+    what = "batch_invariant an int"
+    add(what, *EXECUTIONS[what])
     return {f"soft_dtw_cost: {what}": call for what, call in calls.items()}
 
 

@@ -1,0 +1,88 @@
+"""Docstrings of the public interface: every argument has a line of its own, and every field of a result a sentence."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import warpalign
+from warpalign import estimators, recurrent, timeseries, transducer, transport
+
+# Names whose docstrings are not there yet.
+INCOMPLETE = {
+    *transport.__all__,
+    "DomainAdaptationClassifier",
+    "GromovTransport",
+    "SinkhornTransport",
+}
+PUBLIC = [
+    name
+    for module in (timeseries, transducer, recurrent, estimators)
+    for name in module.__all__
+    if name not in INCOMPLETE
+]
+
+
+def arguments(docstring: str) -> list[str]:
+    """The names at the beginning of the entries of the section Args."""
+    found: list[str] = []
+    is_inside = False
+    for line in docstring.splitlines():
+        if re.fullmatch(r"[A-Z][a-z]+:", line):
+            is_inside = line == "Args:"
+        elif is_inside and (entry := re.match(r"    (\S[^:]*):", line)):
+            found.append(entry[1].lstrip("*"))
+    return found
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """Functions, classes with arguments, and the calls of modules."""
+    for name in PUBLIC:
+        value = getattr(warpalign, name)
+        if hasattr(value, "_fields") or getattr(value, "_is_protocol", False):
+            continue
+        yield name, value
+        if inspect.isclass(value) and "forward" in vars(value):
+            yield f"{name}.forward", value.forward
+
+
+CASES = dict(documented())
+
+
+def test_a_section_of_arguments_is_read_by_entries() -> None:
+    text = "One.\n\nArgs:\n    x: first: (B,)\n        more: text\n    **y: second\n\n    z: third\n\nReturns:\n    a: no argument"
+    assert arguments(text) == ["x", "y", "z"]
+    assert arguments("Args:\n    a, b: both") == ["a, b"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_argument_is_documented(name: str) -> None:
+    value = CASES[name]
+    docstring = inspect.cleandoc(value.__doc__ or "")
+    parameters = [p for p in inspect.signature(value).parameters if p != "self"]
+    assert arguments(docstring) == parameters, f"{name}: Args are not the signature's arguments, in its order"
+
+
+def fields_without_text(value: type) -> list[str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
+    assert isinstance(definition, ast.ClassDef)
+    body = definition.body
+    return [
+        ast.unparse(field.target)
+        for field, after in zip(body, [*body[1:], None], strict=True)
+        if isinstance(field, ast.AnnAssign)
+        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if hasattr(getattr(warpalign, name), "_fields")])
+def test_every_field_is_documented(name: str) -> None:
+    value = getattr(warpalign, name)
+    assert value.__doc__ and not value.__doc__.startswith(f"{name}(")
+    assert not fields_without_text(value)
