@@ -25,21 +25,6 @@ from warpalign._recurrent.planned import Plan, changed, run_planned
 from warpalign._recurrent.recorded import Recorded
 from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, suffixes
 
-DEFAULTS: dict[str, Any] = {
-    "activation": "soft",
-    "hard_slope": 0.125,
-    "hard_offset": 0.5,
-    "rw_dropout": 0.0,
-    "zoneout": 0.0,
-    "layer_norm": False,
-    "layer_norm_eps": 1e-5,
-    "forget_bias": None,
-    "return_all_states": False,
-    "recompute": False,
-    "state_dtype": None,
-    "precision": None,
-    "batch_invariant": False,
-}
 _NORMS = ("ln_ih", "ln_hh", "ln_cell", "ln_cell_bias")
 
 
@@ -321,6 +306,10 @@ class LSTM(Recorded, nn.RNNBase):
     @staticmethod
     def _defaults() -> dict[str, Any]:
         return DEFAULTS
+
+
+DEFAULTS: dict[str, Any] = LSTM.__init__.__kwdefaults__ or {}
+"""The options of LSTM that torch.nn.LSTM does not have, and their defaults."""
 
 
 class HardLSTM(LSTM):

@@ -322,7 +322,7 @@ def _step(
 def _advanced(
     model: Model, rows: Tensor, state: State, picked: Tensor, tokens: Tensor, found: Tensor
 ) -> tuple[Tensor, State]:
-    """Rows and states of the hypotheses that new ones come from, behind their new labels."""
+    """Rows and states of the hypotheses that new ones come from, after their new labels."""
     rows = rows.index_select(0, picked)
     state = mapped(lambda leaf: leaf.index_select(model.batch_axis, picked), state)
     if not found.is_cuda and not bool(found.any()):
@@ -358,7 +358,7 @@ def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> 
 
 
 def _labels(state: BeamState, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, 2K, L) tokens, frames and durations of all hypotheses, −1 behind their ends."""
+    """(B, 2K, L) tokens, frames and durations of all hypotheses, −1 after their ends."""
     longest = int(lengths.max()) if lengths.numel() else 0
     found = torch.full((3, *lengths.shape, longest), -1, dtype=torch.int64, device=lengths.device)
     node, nodes = state.hypothesis[..., NODE].long(), state.nodes.long()

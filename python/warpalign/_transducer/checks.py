@@ -199,7 +199,7 @@ def check_inputs(
     if labels.dim() == 1:
         if counts is None:
             raise ValueError(
-                "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None"
+                "target_lengths: expected integers (B,) with targets of one axis, all labels one after the other, got None"
             )
     else:
         states = labels.shape[-1] + 1 if packed else logits.shape[2]

@@ -1,4 +1,4 @@
-"""What every search of a transducer decoder takes: encoder rows, a predictor, a joint network, the model's arcs."""
+"""What every search of a transducer decoder takes: outputs of the encoder, a predictor, a joint network, the model's arcs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Predictor(Protocol):
         """The state before the first token, for so many hypotheses."""
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens (N,) int64 and a state to rows (N, H) and the state behind them. It must not change the state given."""
+        """tokens (N,) int64 and a state -> outputs (N, H) and the state after them. It must not change the state given."""
 
 
 class TransducerHypotheses(NamedTuple):
     """What a search has found, one hypothesis for each of B utterances; L is the length of the longest one."""
 
     tokens: Tensor
-    """(B, L) int64, −1 behind a hypothesis' end."""
+    """(B, L) int64, −1 after a hypothesis' end."""
     frames: Tensor
-    """(B, L) int64: the frame of each token, counted from the beginning of the stream; −1 behind the end."""
+    """(B, L) int64: the frame of each token, counted from the beginning of the stream; −1 after the end."""
     durations: Tensor
-    """(B, L) int64: frames that the token's arc consumes, 0 without TDT; −1 behind the end."""
+    """(B, L) int64: frames that the token's arc consumes, 0 without TDT; −1 after the end."""
     lengths: Tensor
     """(B,) int64."""
     scores: Tensor

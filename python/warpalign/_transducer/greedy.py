@@ -188,7 +188,7 @@ class _Place(NamedTuple):
 
 
 def _read(model: Model, place: _Place, tokens: Tensor, found: Tensor) -> tuple[Tensor, State]:
-    """The predictor's rows and state behind the labels that were found."""
+    """The predictor's rows and state after the labels that were found."""
     rows, predictor = model.step(tokens, place.predictor)
     rows = torch.where(found[:, None], rows, place.rows)
     return rows, where(found, predictor, place.predictor, model.batch_axis)
@@ -199,7 +199,7 @@ def _nothing_to_do(model: Model) -> bool:
 
 
 def _search_cpu(model: Model, state: GreedyState) -> tuple[Tensor, GreedyState]:
-    """(steps, B, 5) walks of all steps, and where the stream stands behind the chunk."""
+    """(steps, B, 5) walks of all steps, and where the stream stands after the chunk."""
     place, limits = _Place(*state[:4]), model.limits()
     last_frames = limits.tolist()
     walks: list[Tensor] = []
@@ -216,7 +216,7 @@ def _search_cpu(model: Model, state: GreedyState) -> tuple[Tensor, GreedyState]:
         elif max(labels) >= 0:
             rows, predictor = _read(model, place, tokens, found)
         place = _Place(rows, predictor, walk, log_prob)
-    return _behind(torch.stack(walks) if walks else place.walk[None][:0], place, state, limits)
+    return _after(torch.stack(walks) if walks else place.walk[None][:0], place, state, limits)
 
 
 def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -> tuple[Tensor, GreedyState]:
@@ -234,7 +234,7 @@ def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -
 
     place = _Place(*state[:4])
     if _nothing_to_do(model):
-        return _behind(place.walk[None][:0], place, state, limits)
+        return _after(place.walk[None][:0], place, state, limits)
     place, (walks, goes_on) = run(place)
     all_walks, graph = [walks], None
     while bool(goes_on):
@@ -244,11 +244,11 @@ def _search_cuda(model: Model, state: GreedyState, every: int, replayed: bool) -
         else:
             place, (walks, goes_on) = run(place)
         all_walks.append(walks)
-    return _behind(torch.cat(all_walks), graph.state if graph else place, state, limits)
+    return _after(torch.cat(all_walks), graph.state if graph else place, state, limits)
 
 
-def _behind(walks: Tensor, place: _Place, before: GreedyState, limits: Tensor) -> tuple[Tensor, GreedyState]:
-    """The walks, and where the stream stands behind a chunk."""
+def _after(walks: Tensor, place: _Place, before: GreedyState, limits: Tensor) -> tuple[Tensor, GreedyState]:
+    """The walks, and where the stream stands after a chunk."""
     walk = place.walk.clone()
     walk[:, FRAME] -= limits
     return walks, GreedyState(

@@ -162,7 +162,7 @@ def _check_targets(
     if labels.dim() == 1:
         if counts is None:
             raise ValueError(
-                "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None"
+                "target_lengths: expected integers (B,) with targets of one axis, all labels one after the other, got None"
             )
     elif labels.shape != (batch, states - 1):
         whole = predictor[0] if unbatched else predictor

@@ -54,7 +54,7 @@ class RNNTLossNumba(_Loss):
 
 
 class MultiblankRNNTLossNumba(_Loss):
-    """Multi-blank loss of logits (B, T, U+1, V); the big blanks stand in front of the blank, the last duration first."""
+    """Multi-blank loss of logits (B, T, U+1, V); the big blanks come before the blank, the last duration first."""
 
     def __init__(
         self,

@@ -352,3 +352,20 @@ def test_threads_change_no_bit(threads: int) -> None:
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_generator_decides_the_masks(device: torch.device) -> None:
+    """An int seeds a new generator for the call; a generator goes on from where it is."""
+    x = torch.randn(6, 3, 5, device=device)
+    weights = [LSTMWeights(torch.randn(16, 5, device=device), torch.randn(16, 4, device=device))]
+
+    def output(generator: Any) -> Tensor:
+        found = lstm(x, weights, zoneout=0.4, training=True, generator=generator).output
+        assert isinstance(found, Tensor)
+        return found
+
+    own = torch.Generator(device).manual_seed(3)
+    first = output(own)
+    assert torch.equal(output(3), first)
+    assert not torch.equal(output(own), first)
+    assert not torch.equal(output(4), first)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pack_sequence
 
 import warpalign
@@ -337,3 +339,18 @@ def test_packed_and_nested_series(layout: str) -> None:
         torch.testing.assert_close(grad, torch.autograd.grad(one, part)[0])
     with pytest.raises(ValueError, match="^x_lengths: expected None with a"):
         warpalign.soft_dtw(series, y, x_lengths=torch.tensor([1, 2, 3]))
+
+
+def test_one_pair_and_a_batch_are_bitwise_identical(device: torch.device) -> None:
+    """With batch_invariant, in every function that has it: a GPU would sweep one pair from both ends."""
+    x, y = (t.to(device) for t in pair(40, 300, 280, 2))
+    cost = torch.cdist(x, y).square()
+    calls: list[Callable[[slice], Tensor]] = [
+        lambda b: warpalign.soft_dtw(x[b], y[b], gamma=0.1, batch_invariant=True),
+        lambda b: warpalign.soft_dtw_alignment(x[b], y[b], gamma=0.1, batch_invariant=True).value,
+        lambda b: warpalign.soft_dtw_cost(cost[b], gamma=0.1, batch_invariant=True),
+        lambda b: warpalign.dtw(x[b], y[b], batch_invariant=True),
+        lambda b: warpalign.dtw_path(x[b], y[b], batch_invariant=True).value,
+    ]
+    for call in calls:
+        assert torch.equal(call(slice(0, 1)), call(slice(None))[:1])

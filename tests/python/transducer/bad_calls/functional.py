@@ -169,7 +169,7 @@ def shared(function: Callable[..., BadCall], name: str) -> BadCalls:
         ),
         f"{name}: flat targets without lengths": function(
             targets=lambda g: targets(g).flatten(),
-            message="target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None",
+            message="target_lengths: expected integers (B,) with targets of one axis, all labels one after the other, got None",
         ),
         f"{name}: too few flat targets": function(
             targets=lambda g: g.ints(1, 2, 3),

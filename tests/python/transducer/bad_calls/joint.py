@@ -228,7 +228,7 @@ CALLS: BadCalls = {
     ),
     f"{NAME}: flat targets without lengths": joint(
         targets=lambda g: g.ints(1, 2, 3, 1),
-        message="target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None",
+        message="target_lengths: expected integers (B,) with targets of one axis, all labels one after the other, got None",
     ),
     f"{NAME}: encoder_lengths too long": joint(
         encoder_lengths=lambda g: g.ints(5, 4, 6),
