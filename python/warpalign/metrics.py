@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import check_flag, check_number
-from warpalign._core.series import AnySeries, Lengths, as_batch
-from warpalign._soft_dtw.checks import check_metric_params
-from warpalign.timeseries import soft_dtw
+from warpalign._core.series import AnySeries, Lengths
+from warpalign._soft_dtw.checks import check_metric_params, check_settings
+from warpalign._soft_dtw.problem import problem
+from warpalign._soft_dtw.settings import Settings
 
 
 class _Sums(nn.Module):
@@ -107,27 +108,46 @@ class SoftDTWMetric(_Metric):
         preds_lengths: Lengths | None = None,
         target_lengths: Lengths | None = None,
     ) -> None:
-        """Adds the pairs of preds (B, N, D) and target (B, M, D), with true lengths (B,): arguments of :func:`warpalign.soft_dtw`.
+        """Adds pairs of series to the mean.
 
-        Arrays, masked ones too, and lists of series are taken as by :func:`warpalign.dtw_path`.
+        Args:
+            preds: (B, N, D), or (N, D) for one pair: a tensor, an array, masked ones too, or a list of series, as for
+                :func:`warpalign.dtw_path`.
+            target: (B, M, D), or (M, D), in the same forms.
+            preds_lengths: (B,) true lengths within preds, from 1 to N. None: all N. Padding is ignored.
+            target_lengths: (B,) true lengths within target, from 1 to M. None: all M.
         """
-        x, n, x_mask = as_batch(preds, preds_lengths, "preds", "preds_lengths")
-        y, m, y_mask = as_batch(target, target_lengths, "target", "target_lengths")
-        values = soft_dtw(
-            x,
-            y,
+        cost, settings = _metric_settings(**self.metric_params)
+        of = problem(
+            preds,
+            target,
             gamma=self.gamma,
-            x_lengths=n,
-            y_lengths=m,
-            x_mask=x_mask,
-            y_mask=y_mask,
-            normalize=self.normalize,
+            cost=cost,
+            x_lengths=preds_lengths,
+            y_lengths=target_lengths,
+            x_mask=None,
+            y_mask=None,
+            settings=settings,
+            names=("preds", "target"),
             unbatched=self.unbatched,
-            **self.metric_params,
+            takes_arrays=True,
+            takes_halves=True,
         )
+        values = of.divergence() if self.normalize else of.value()
         self.total += values.double().sum().to(self.total.device)
         self.count += values.numel()
 
     def compute(self) -> Tensor:
         """The mean, 0-d; NaN before the first update."""
         return (self.total / self.count).float()
+
+
+def _metric_settings(
+    cost: object = "sqeuclidean",
+    bandwidth: object = None,
+    band: object = "sakoe_chiba",
+    max_slope: object = None,
+    step_penalty: object = 0.0,
+    precision: object = None,
+) -> tuple[object, Settings]:
+    return cost, check_settings(bandwidth, band, max_slope, step_penalty, precision)

@@ -292,8 +292,16 @@ CALLS: BadCalls = {
         lambda g: SoftDTWMetric().update(np.array(["a"]), g.y), TypeError,
         "preds: expected floating-point numbers or integers, got ndarray of <U1",
     ),
+    "SoftDTWMetric: preds_lengths": BadCall(
+        lambda g: SoftDTWMetric().update(g.x, g.y, [1, 2, 9]), ValueError,
+        "preds_lengths: expected lengths from 1 to N = 5, got 9 at index 2",
+    ),
+    "SoftDTWMetric: target_lengths": BadCall(
+        lambda g: SoftDTWMetric().update(g.x, g.y, target_lengths=[1, 2]), ValueError,
+        "target_lengths: expected shape (3,), one length per pair, got (2,)",
+    ),
     "SoftDTWMetric: features": BadCall(
-        lambda g: SoftDTWMetric().update(g.x, g.y[..., :1]), ValueError, "y: expected D = 2 features as in x, got shape (3, 6, 1)"
+        lambda g: SoftDTWMetric().update(g.x, g.y[..., :1]), ValueError, "target: expected D = 2 features as in preds, got shape (3, 6, 1)"
     ),
     "plot.alignment: transposed": BadCall(
         lambda g: plot.alignment(X, Y, torch.zeros(9, 12)), ValueError, "alignment: expected shape (12, 9), got (9, 12)"
