@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from warpalign._recurrent.modules import DEFAULTS, LSTM, HardLSTM, LSTMCell, checked_options, configure
+from warpalign._recurrent.configuration import checked_options, configure
+from warpalign._recurrent.modules import DEFAULTS, LSTM, HardLSTM, LSTMCell
 
 _LOGGER = logging.getLogger("warpalign")
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from warpalign._core.checks import check_count
 from warpalign._recurrent import ops
 from warpalign._recurrent.checks import HALF, check_rows, check_weights
-from warpalign._recurrent.modules import LSTM, weights_of
+from warpalign._recurrent.configuration import weights_of
+from warpalign._recurrent.modules import LSTM
 from warpalign._recurrent.planned import advance
 
 
