@@ -33,7 +33,9 @@ def solved(
     x: Tensor, y: Tensor, epsilon: float, updates: Updates, tol: float
 ) -> tuple[SinkhornResult, Tensor]:
     x = x.clone().requires_grad_()
-    result = sinkhorn(x, y, epsilon=epsilon, scale="mean", updates=updates, max_iter=MOST, tol=tol)
+    result = sinkhorn(
+        x, y, epsilon=epsilon, cost_normalization="mean", updates=updates, max_iter=MOST, tol=tol
+    )
     (gradient,) = torch.autograd.grad(result.value, x)
     return result, gradient
 

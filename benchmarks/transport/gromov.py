@@ -77,7 +77,7 @@ class _Problem:
         else:
             self.found = gromov_wasserstein(
                 distances=self.distances,
-                scale=None,
+                cost_normalization=None,
                 epsilon=1e-2,
                 epsilon_start=None,
                 max_iter=size.steps,

@@ -37,7 +37,11 @@ def match(of: Views, device: torch.device, seed: int) -> Matched:
     closer = {}
     for name, weight in (("no pairs known", 0.0), (f"{KNOWN:.0%} of the pairs known", WEIGHT)):
         result = gromov_wasserstein(
-            distances=(cx, cy), feature_cost=cost, feature_weight=weight, epsilon=EPSILON, scale=None
+            distances=(cx, cy),
+            feature_cost=cost,
+            feature_weight=weight,
+            epsilon=EPSILON,
+            cost_normalization=None,
         )
         closer[name] = _closer(result.plan.barycentric_map(y), y, order)
     plan = result.plan

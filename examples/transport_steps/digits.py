@@ -35,7 +35,7 @@ def adapt(domains: Domains, device: torch.device) -> Adapted:
     moved = source
     for name, rho_a in (("balanced", None), ("semi-relaxed", 0.0)):
         model = SinkhornTransport(
-            EPSILON, scale="mean", rho_a=rho_a, out_of_sample="nearest", tol=1e-3, device=device
+            EPSILON, cost_normalization="mean", rho_a=rho_a, out_of_sample="nearest", tol=1e-3, device=device
         )
         moved = model.fit_transform(source, Xt=target)
         accuracies[name] = accuracy(torch.from_numpy(moved), domains)

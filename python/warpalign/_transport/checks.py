@@ -14,7 +14,7 @@ from torch import Tensor
 
 from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
-from warpalign._transport.costs import Scale
+from warpalign._transport.costs import CostNormalization, DistanceNormalization
 from warpalign._transport.settings import Reference, Settings, Updates
 
 _EQUAL_SUMS = 1e-4  # as the core's: sums may differ by this share
@@ -34,10 +34,18 @@ def check_strength(rho: object, name: str) -> float:
     return math.inf if rho is None else check_number(rho, name)
 
 
-def check_scale(scale: object) -> Scale | None:
-    if scale not in (None, "max", "mean"):
-        raise ValueError(f'scale: expected "max", "mean" or None, got {scale!r}')
-    return scale
+def check_normalization(normalization: object) -> CostNormalization | None:
+    if normalization not in (None, "max", "mean"):
+        raise ValueError(f'cost_normalization: expected "max", "mean" or None, got {normalization!r}')
+    return normalization
+
+
+def check_distance_normalization(normalization: object) -> DistanceNormalization | None:
+    if normalization not in (None, "max", "mean", "common"):
+        raise ValueError(
+            f'cost_normalization: expected "max", "mean", "common" or None, got {normalization!r}'
+        )
+    return normalization
 
 
 def check_settings(

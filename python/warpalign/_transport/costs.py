@@ -1,4 +1,4 @@
-"""Costs of pairs as a table, and how large they are: what scales them looks at them block by block."""
+"""Costs of pairs as a table, and how large they are, found block by block without storing the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torch import Tensor
 
 from warpalign._core.costs import COSTS, CostFunction, check_costs, in_full_precision
 
-Scale = Literal["max", "mean"]
+CostNormalization = Literal["max", "mean"]
+"""Costs are divided by the largest or the mean of their problem."""
+DistanceNormalization = Literal["max", "mean", "common"]
+"""Intra-domain distances are divided by the largest or the mean of their side, or all by the largest of both sides."""
 # Costs that are so many times larger where the points are: by this power of the factor.
 DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
 _MOST_ENTRIES = 1 << 22  # a block of rows has no more
@@ -33,7 +36,7 @@ def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
 
 
 def size_of_costs(
-    scale: Scale,
+    normalization: CostNormalization,
     block: Callable[[slice], Tensor],
     sizes: tuple[int, int, int],
     lengths: tuple[Tensor | None, Tensor | None],
@@ -43,24 +46,48 @@ def size_of_costs(
     Args:
         block: gives the costs (B, rows, M) of some rows.
         sizes: (B, N, M)
-        lengths: what lies behind them does not count.
+        lengths: padding is ignored.
     """
+    largest, mean = largest_and_mean(block, sizes, lengths)
+    return positive(largest if normalization == "max" else mean)
+
+
+@torch.no_grad()
+def largest_and_mean(
+    block: Callable[[slice], Tensor],
+    sizes: tuple[int, int, int],
+    lengths: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor, Tensor]:
+    """(B,) and (B,): the largest and the mean finite cost of every problem, by the arguments of size_of_costs()."""
     largest: list[Tensor] = []
     sums: list[Tensor] = []
     counts: list[Tensor] = []
-    with torch.no_grad():
-        for rows in row_blocks(*sizes):
-            cost = block(rows).detach()
-            counted = cost.isfinite() & _existing(rows, cost, lengths)
-            largest.append(cost.masked_fill(~counted, 0.0).amax((1, 2)))
-            sums.append(cost.masked_fill(~counted, 0.0).sum((1, 2), dtype=torch.float64))
-            counts.append(counted.sum((1, 2)))
-        if scale == "max":
-            size = torch.stack(largest).amax(0)
-        else:
-            size = torch.stack(sums).sum(0) / torch.stack(counts).sum(0).clamp(min=1)
-            size = size.to(largest[0].dtype)
-        return size.where(size > 0, 1.0)
+    for rows in row_blocks(*sizes):
+        cost = block(rows).detach()
+        counted = cost.isfinite() & _existing(rows, cost, lengths)
+        largest.append(cost.masked_fill(~counted, 0.0).amax((1, 2)))
+        sums.append(cost.masked_fill(~counted, 0.0).sum((1, 2), dtype=torch.float64))
+        counts.append(counted.sum((1, 2)))
+    mean = torch.stack(sums).sum(0) / torch.stack(counts).sum(0).clamp(min=1)
+    return torch.stack(largest).amax(0), mean.to(largest[0].dtype)
+
+
+def positive(size: Tensor) -> Tensor:
+    """Divisors of costs: 1 in place of 0, where all costs are 0."""
+    return size.where(size > 0, 1.0)
+
+
+def sizes_of_sides(
+    normalization: DistanceNormalization | None, largest: tuple[Tensor, Tensor], mean: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """What both sides' distances are divided by, from the largest and the mean distance of each side, all of one shape."""
+    if normalization is None:
+        return torch.ones_like(largest[0]), torch.ones_like(largest[1])
+    if normalization == "common":
+        both = positive(torch.maximum(*largest))
+        return both, both
+    of_x, of_y = largest if normalization == "max" else mean
+    return positive(of_x), positive(of_y)
 
 
 def row_blocks(batch: int, n: int, m: int) -> Iterator[slice]:

@@ -13,7 +13,7 @@ from warpalign._core.transforms import replaced
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
 from warpalign._transport.convergence import has_converged, warn_unless_converged
-from warpalign._transport.costs import Scale
+from warpalign._transport.costs import CostNormalization
 from warpalign._transport.half import check_storage
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
@@ -50,7 +50,7 @@ def sinkhorn(
     cost: Cost | CostFunction = "sqeuclidean",
     cost_matrix: Tensor | None = None,
     cost_scale: float = 1.0,
-    scale: Scale | None = None,
+    cost_normalization: CostNormalization | None = None,
     a: Tensor | None = None,
     b: Tensor | None = None,
     x_lengths: Lengths | None = None,
@@ -93,9 +93,9 @@ def sinkhorn(
             or a function of x and y that returns (B, N, M).
         cost_matrix: (B, N, M) or (N, M), in the place of x and y. inf forbids a pair.
         cost_scale: the cost is so many times the given one. geomloss has 0.5.
-        scale: "max" or "mean": costs are first divided by the largest or the mean finite one of their problem, which is taken as
-            a constant. epsilon, rho and all results are in units of the divided costs. None: they stay as they are. A named cost
-            is "sqeuclidean", "euclidean" or "l1".
+        cost_normalization: "max" or "mean" divides the costs of each problem by the largest or the mean of its finite costs,
+            which is a constant for gradients. epsilon, rho and all results are in units of the normalised costs. None: costs
+            are used as they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
         a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Numbers of any kind and arrays are taken where no
             gradient is asked for. Weights are not normalised: with rho_a, rho_b and mass None (balanced transport) the sums of a
             and b must agree within 1e-4 of the larger one, which rounding in float32 stays below. float16 and bfloat16 weights,
@@ -117,7 +117,7 @@ def sinkhorn(
         tol: iterations end when no potential moves by more than tol · epsilon. 0: never before max_iter.
         storage: "half": costs are rounded to float16 and read as such. Everything that comes of them is exactly that of the
             rounded costs, float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
-            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``scale`` brings costs into range. Not with
+            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` brings costs into range. Not with
             a named cost of points, nor with float64.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "sqeuclidean" of five features or more,
             with points rounded once. On a CPU it changes nothing.
@@ -177,7 +177,7 @@ def sinkhorn(
         epsilon=epsilon,
         init=init,
         settings=settings,
-        scale=scale,
+        cost_normalization=cost_normalization,
     )
     with naming_arguments():
         s = autograd.sinkhorn(of.of, of.settings)

@@ -23,15 +23,15 @@ from warpalign._transport import autograd, plan_ops
 from warpalign._transport.checks import (
     check_callback,
     check_descent,
+    check_distance_normalization,
     check_epsilon,
     check_rows,
-    check_scale,
     check_step,
     weight_of_features,
     with_equal_sums,
 )
 from warpalign._transport.convergence import is_known, of_problems
-from warpalign._transport.costs import Scale
+from warpalign._transport.costs import DistanceNormalization
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_coarse import Course, coarse_start
 from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
@@ -161,7 +161,7 @@ def gromov_wasserstein(
     graphs: tuple[Graph | None, Graph | None] | None = None,
     k: int = 30,
     n_landmarks: int = 50,
-    scale: Scale | None = "max",
+    cost_normalization: DistanceNormalization | None = "max",
     feature_cost: Tensor | None = None,
     feature_weight: float | None = None,
     rho_a: float | None = None,
@@ -197,7 +197,7 @@ def gromov_wasserstein(
             1 is repeated. Points of weight 0 count for nothing: they pad smaller sets.
         y: (B, M, E) or (M, E); E need not be D.
         epsilon: the factor of KL in the objective, in units of the divided squared distances: a number > 0, or a tensor ()
-            or (B,), which may require a gradient. POT's ``epsilon`` where scale is None.
+            or (B,), which may require a gradient. POT's ``epsilon`` where cost_normalization is None.
         a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
         b: (M,) or (B, M) weights of y.
         geometry: inner distances: "matrix" (given as distances), "euclidean" or "sqeuclidean" between points, "geodesic"
@@ -209,8 +209,9 @@ def gromov_wasserstein(
         graphs: a pair of connected graphs, as :func:`warpalign.transport.shortest_paths` takes them, or None.
         k: neighbours in the graph of points, with the geometries "geodesic" and "landmark".
         n_landmarks: with the geometry "landmark".
-        scale: "max" or "mean": each side's distances are divided by their largest or their mean, a constant for gradients.
-            None: they are taken as they are.
+        cost_normalization: "max" or "mean" divides each side's distances by their largest or their mean. "common" divides
+            both sides' distances by the largest of both, where lengths of one side mean the same on the other. The divisors
+            are constants for gradients. None: distances are used as they are.
         feature_cost: F (B, N, M) or (N, M), for fused transport; with feature_weight. If its dtype has more digits than the
             distances have, all is computed in that dtype.
         feature_weight: w, from 0 (inner distances alone) to 1 (features alone). None: no features.
@@ -284,7 +285,7 @@ def gromov_wasserstein(
         geometry=geometry,
         k=check_count(k, "k"),
         n_landmarks=check_count(n_landmarks, "n_landmarks"),
-        scale=check_scale(scale),
+        normalization=check_distance_normalization(cost_normalization),
     )
     of = _objective_of(table, feature_cost, feature_weight)
     problem = _problem(of, table, a, b, epsilon, last)
@@ -336,7 +337,7 @@ def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
         warn_of_convergence(
             f"gromov_wasserstein: expected a finite plan, got NaN or infinity{counts}: points, distances or features contain "
             f"NaN, or epsilon = {result.plan.epsilon} is too small beside the squared distances: write a larger epsilon, or "
-            'scale="max"'
+            'cost_normalization="max"'
         )
         return
     warn_of_convergence(

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from warpalign._transport import anchor_ops, ops, plan_ops
+from warpalign._transport.costs import DistanceNormalization, positive, sizes_of_sides
 from warpalign._transport.mixing import Mixing
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
@@ -42,6 +43,17 @@ _SHARED_BYTES = 1 << 29  # a larger table of costs is not kept on a CPU while it
 _ROUNDED_COORDINATES = 128  # of a point on a GPU, at most
 _MEDIUM = 2  # the place in `Precision`
 _STEPS_AHEAD = 64  # steps whose random numbers are drawn together
+
+
+class Extent(NamedTuple):
+    """How large the distances of a set are."""
+
+    largest: Tensor
+    """0-d"""
+    mean: Tensor
+    """0-d"""
+    squares: Tensor
+    """(N,): the mean squared distance to each point."""
 
 
 class PointSet(NamedTuple):
@@ -73,21 +85,25 @@ class PointSet(NamedTuple):
         found: Tensor = anchor_ops.coordinates(points, anchors, unit, self.kernel)
         return found[: places.numel()].add_(0.5)
 
-    def extent(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The largest distance from at most 500 points, drawn without repetition, and the points' mean squared ones (N,)."""
+    def extent(self, generator: torch.Generator) -> Extent:
+        """By at most 500 points, drawn without repetition."""
         places = torch.randperm(self.size, generator=generator)[:_FIRST_ROWS].to(self.like.device)
         squares = self.like.new_zeros(self.size)
         largest: list[Tensor] = []
+        total = torch.zeros((), dtype=torch.float64, device=self.like.device)
         # A metric's distances are at most twice the largest one from any point; squared distances at most four times.
-        most = _positive(4 * self.distances(places[:1]).amax()).reshape(1)
+        most = positive(4 * self.distances(places[:1]).amax()).reshape(1)
         for some in places.split(max(_ROWS_AT_ONCE, _EXTENT_ENTRIES // self.size)):
             if self.points is None:
                 part = self.distances(some)
             else:
                 part = (self.coordinates(some, most) + 0.5) * most
             largest.append(part.amax())
+            total += part.sum(dtype=torch.float64)
             squares += part.square().sum(1)
-        return torch.stack(largest).amax(), squares / places.numel()
+        count = places.numel()
+        mean = (total / (count * self.size)).to(squares.dtype)
+        return Extent(torch.stack(largest).amax(), mean, squares / count)
 
 
 class Gibbs(NamedTuple):
@@ -234,6 +250,7 @@ class Descent:
         settings: Settings,
         step: float,
         generator: torch.Generator,
+        normalization: DistanceNormalization | None,
     ) -> None:
         self.sides, self.weights = sides, weights
         self.features, self.feature_cost, self.feature_weight = features, feature_cost, feature_weight
@@ -248,10 +265,11 @@ class Descent:
         self._counts_ahead: list[list[int]] = []
         self._seeds_ahead: list[int] = []
         extents = [side.extent(generator) for side in sides]
-        self.sizes = [_positive(largest) for largest, _ in extents]
+        x, y = extents
+        self.sizes = sizes_of_sides(normalization, (x.largest, y.largest), (x.mean, y.mean))
         self.units = [size.reshape(1) for size in self.sizes]
         self.eccentricities = tuple(
-            (squares.sqrt() / size)[:, None] for (_, squares), size in zip(extents, self.sizes, strict=True)
+            (extent.squares.sqrt() / size)[:, None] for extent, size in zip(extents, self.sizes, strict=True)
         )
 
     def begin(self, epsilon: float, start: Start | None = None) -> None:
@@ -471,7 +489,3 @@ def _squares(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
     left = torch.cat([-2 * u, u.square().sum(1, keepdim=True), one_u], 1)
     right = torch.cat([v, one_v, v.square().sum(1, keepdim=True)], 1)
     return torch.mm(left, right.T, out=out)
-
-
-def _positive(size: Tensor) -> Tensor:
-    return size.where(size > 0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, get_args
 
@@ -12,7 +13,7 @@ from warpalign._core.checks import check_table, shape_of, warn_once
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
 from warpalign._transport.convergence import is_known
-from warpalign._transport.costs import Scale, pair_costs, size_of_costs
+from warpalign._transport.costs import DistanceNormalization, largest_and_mean, pair_costs, sizes_of_sides
 from warpalign._transport.graphs import (
     NeighborGraph,
     check_graph,
@@ -50,7 +51,7 @@ def inner_distances(
     geometry: object,
     k: int,
     n_landmarks: int,
-    scale: Scale | None,
+    normalization: DistanceNormalization | None,
 ) -> Distances:
     """Both sets' distances by their arguments and geometries."""
     first, second = of_sides(points, distances, graphs, geometry=geometry, k=k, n_landmarks=n_landmarks)
@@ -72,7 +73,9 @@ def inner_distances(
             f"{y_name}: expected a batch of {x.shape[0]}, as {x_name}, or of 1, got shape {shape_of(y)}"
         )
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
-    x, y = (_scaled(z, scale) for z in (x, y))
+    if normalization is not None:
+        of_x, of_y = divisors(x, y, normalization)
+        x, y = x / of_x, y / of_y
     (x, of_x), (y, of_y) = _symmetric(first.kind, x, x_name), _symmetric(second.kind, y, y_name)
     x, y = (z.expand(batch, -1, -1) for z in (x, y))
     return Distances(x, y, of_x and of_y, unbatched, (x_name, y_name))
@@ -313,8 +316,13 @@ def _is_table_of_distances(table: Tensor) -> bool:
     )
 
 
-def _scaled(table: Tensor, scale: Scale | None) -> Tensor:
-    if scale is None:
-        return table
-    size = size_of_costs(scale, lambda rows: table[:, rows], (table.shape[0], *table.shape[1:]), (None, None))
-    return table / size[:, None, None]
+def divisors(x: Tensor, y: Tensor, normalization: DistanceNormalization | None) -> tuple[Tensor, Tensor]:
+    """(B, 1, 1) each: what distances (B, N, N) and (B, M, M), or batches of 1, are divided by. Constants for gradients."""
+    found = [largest_and_mean(_rows_of(table), (*table.shape,), (None, None)) for table in (x, y)]  # type: ignore[arg-type]
+    (most_x, mean_x), (most_y, mean_y) = found
+    of_x, of_y = sizes_of_sides(normalization, (most_x, most_y), (mean_x, mean_y))
+    return of_x[:, None, None], of_y[:, None, None]
+
+
+def _rows_of(table: Tensor) -> Callable[[slice], Tensor]:
+    return lambda rows: table[:, rows]

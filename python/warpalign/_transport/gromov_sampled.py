@@ -19,6 +19,7 @@ from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import (
     check_callback,
     check_descent,
+    check_distance_normalization,
     check_rows,
     check_step,
     check_sums,
@@ -26,7 +27,7 @@ from warpalign._transport.checks import (
     with_equal_sums,
 )
 from warpalign._transport.convergence import is_known
-from warpalign._transport.costs import pair_costs
+from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
 from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_coarse import Course, coarse_anchors
@@ -84,6 +85,7 @@ def gromov_wasserstein_sampled(
     graphs: tuple[Graph | None, Graph | None] | None = None,
     k: int = 30,
     n_landmarks: int = 50,
+    cost_normalization: DistanceNormalization | None = "max",
     features: tuple[Tensor, Tensor] | None = None,
     feature_cost: Tensor | None = None,
     feature_weight: float | None = None,
@@ -112,8 +114,7 @@ def gromov_wasserstein_sampled(
 
     Each step draws pairs of points (anchors) from the current plan and takes the mean of (Cx[i, k] − Cy[j, l])² over them for
     the cost of (i, j). That is a squared distance of points with n_anchors coordinates, the distances to the anchors. So the
-    new plan is one of :func:`warpalign.transport.sinkhorn` between points. Distances are divided by the largest from 500
-    points of their set. The start compares points by their eccentricities.
+    new plan is one of :func:`warpalign.transport.sinkhorn` between points. The start compares points by their eccentricities.
 
     Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021, with all terms of the cost
     from the same anchors.
@@ -125,6 +126,8 @@ def gromov_wasserstein_sampled(
         features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
         feature_cost: F (N, M) itself, in the place of features. Both are taken in the dtype of the points or distances.
         feature_weight: from 0 to below 1; None: no features.
+        cost_normalization: as in :func:`warpalign.transport.gromov_wasserstein`, by the largest or the mean distance from at most
+            500 drawn points of each side.
         init: "eccentricity"; "multiscale", for the plan of 200 drawn points of each set, found as by
             :func:`warpalign.transport.gromov_wasserstein`; or a plan (N, M). The first anchors are drawn from the plan.
         restarts: starts of the problem of drawn points, of which the best result is kept; 1 without "multiscale".
@@ -182,7 +185,10 @@ def gromov_wasserstein_sampled(
         k=check_count(k, "k"),
         n_landmarks=check_count(n_landmarks, "n_landmarks"),
     )
-    sides = _point_set(found[0]), _point_set(found[1])
+    normalization = check_distance_normalization(cost_normalization)
+    # The kernels round coordinates to binary16, which has room for distances of at most 1.
+    has_kernels = normalization in ("max", "common")
+    sides = _point_set(found[0], has_kernels), _point_set(found[1], has_kernels)
     if sides[1].like.dtype != sides[0].like.dtype or sides[1].like.device != sides[0].like.device:
         raise TypeError(
             f"{found[1].name}: expected {sides[0].like.dtype} on {sides[0].like.device}, as {found[0].name}, got "
@@ -206,7 +212,9 @@ def gromov_wasserstein_sampled(
     sizes, device = (sides[0].size, sides[1].size), sides[0].like.device
     shown = steps_shown(progress, sizes, device, settings.max_iterations)
     with torch.no_grad(), naming_arguments(), shown as show:
-        descent = Descent(sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator)
+        descent = Descent(
+            sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator, normalization
+        )
         now = max(last, start)
         if is_coarse:
             first = coarse_anchors(descent, _course(descent, last, start, starts, first_seed))
@@ -265,8 +273,8 @@ def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int, seed
     return Course(schedule, settings, settings._replace(max_iterations=_COARSE_LAST), starts, seed)
 
 
-def _point_set(side: Side) -> PointSet:
-    """One side's distances, by its geometry."""
+def _point_set(side: Side, has_kernels: bool) -> PointSet:
+    """One side's distances, by its geometry. has_kernels: whether kernels may make them."""
     if side.graph is not None:
         graph, device = side.graph, side.device
 
@@ -299,7 +307,7 @@ def _point_set(side: Side) -> PointSet:
             return largest_differences(points, others)
         return pair_costs(COSTS.index(side.kind), points[None], others[None])[0]
 
-    has_kernel = table.is_cuda and table.dtype == torch.float32 and side.kind in DISTANCES
+    has_kernel = has_kernels and table.is_cuda and table.dtype == torch.float32 and side.kind in DISTANCES
     return PointSet(
         lambda places: of_points(table, table[places]),
         lambda places, others: of_points(table[places], table[others]),

@@ -14,11 +14,11 @@ from warpalign._core.transforms import replaced
 from warpalign._transport.checks import (
     check_epsilon,
     check_init,
+    check_normalization,
     check_rows,
-    check_scale,
     with_equal_sums,
 )
-from warpalign._transport.costs import DEGREES, Scale, pair_costs, size_of_costs
+from warpalign._transport.costs import DEGREES, CostNormalization, pair_costs, size_of_costs
 from warpalign._transport.settings import Inputs, Settings, of_results
 
 
@@ -91,14 +91,17 @@ def _costs(
     return pair_costs(function, x, y)
 
 
-def _scaled(
-    tables: _Tables, scale: Scale, cost: object, lengths: tuple[Tensor | None, Tensor | None]
+def _normalized(
+    tables: _Tables,
+    normalization: CostNormalization,
+    cost: object,
+    lengths: tuple[Tensor | None, Tensor | None],
 ) -> _Tables:
     """Costs divided by their size, or points so that their costs are."""
     x, y, costs = tables.x, tables.y, tables.cost
     if costs is not None:
         size = size_of_costs(
-            scale,
+            normalization,
             lambda rows: widened(costs[:, rows]),
             (costs.shape[0], costs.shape[1], costs.shape[2]),
             lengths,
@@ -107,12 +110,12 @@ def _scaled(
     assert x is not None and y is not None and isinstance(cost, str)
     if cost not in DEGREES:
         raise ValueError(
-            f'scale: expected None with cost="{cost}", which does not grow with the points, got {scale!r}'
+            f'cost_normalization: expected None with cost="{cost}", which does not grow with the points, got {normalization!r}'
         )
     kind = check_cost(cost)
     left, right = (without_padding(z, n) for z, n in zip((x, y), lengths, strict=True))
     size = size_of_costs(
-        scale,
+        normalization,
         lambda rows: pair_costs(kind, left[:, rows], right),
         (x.shape[0], x.shape[1], y.shape[1]),
         lengths,
@@ -134,7 +137,7 @@ def problem(
     epsilon: object,
     init: object,
     settings: Settings,
-    scale: object = None,
+    cost_normalization: object = None,
 ) -> Problem:
     """The problem behind a public function's arguments."""
     kind = check_cost(cost)
@@ -168,9 +171,9 @@ def problem(
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
     settings = replaced(settings, epsilon=number)
-    divisor = check_scale(scale)
-    if divisor is not None and isinstance(kind, int):
-        tables = _scaled(tables, divisor, cost, (n, m))
+    normalization = check_normalization(cost_normalization)
+    if normalization is not None and isinstance(kind, int):
+        tables = _normalized(tables, normalization, cost, (n, m))
     points = None if tables.x is None or tables.y is None else (tables.x, tables.y)
     function = None
     if isinstance(kind, int):
@@ -178,7 +181,7 @@ def problem(
     elif points is not None:
         function = kind
         tables = tables._replace(x=None, y=None, cost=_costs(function, points, (n, m)))
-        if divisor is not None:
-            tables = _scaled(tables, divisor, cost, (n, m))
+        if normalization is not None:
+            tables = _normalized(tables, normalization, cost, (n, m))
     of = Inputs(tables.x, tables.y, tables.cost, row_weights, column_weights, epsilons, n, m, *start)
     return Problem(of, settings, tables.unbatched, points, function)

@@ -15,14 +15,13 @@ from warpalign.cli._progress import waiting
 from warpalign.io import Dataset, Series, _read
 from warpalign.io._series import Layout
 
-SCALES = ("zscore", "minmax")
-
 
 class Reader(NamedTuple):
     """How the files of one command are read, and into what."""
 
     layout: Layout
-    scale: str | None
+    standardize: bool
+    min_max: bool
     dtype: torch.dtype
     device: torch.device
 
@@ -63,17 +62,25 @@ class Reader(NamedTuple):
         return [self._tensor(series) for series in data.series], data.labels
 
     def _tensor(self, series: Series) -> torch.Tensor:
-        return torch.from_numpy(scaled(series, self.scale)).to(self.device, self.dtype)
+        return torch.from_numpy(self._scaled(series)).to(self.device, self.dtype)
+
+    def _scaled(self, series: Series) -> Series:
+        if self.standardize:
+            return standardized(series)
+        return min_max_scaled(series) if self.min_max else series
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """--header, --index-column, --transpose and --scale; the command gets them as `reader`, with its dtype and device."""
+    """--header, --index-column, --transpose, --standardize and --min-max; the command gets them as `reader`, with its dtype and device."""
 
     @functools.wraps(command)
     def with_reader(**given: Any) -> None:
         layout = Layout(**{name: given.pop(name) for name in Layout._fields})
+        standardize, min_max = given.pop("standardize"), given.pop("min_max")
+        if standardize and min_max:
+            raise click.UsageError("--min-max: expected one of --standardize and --min-max, got both")
         reader = Reader(
-            layout, given.pop("scale"), dtype=DTYPES[given.pop("dtype")], device=given.pop("device")
+            layout, standardize, min_max, dtype=DTYPES[given.pop("dtype")], device=given.pop("device")
         )
         command(**given, reader=reader)
 
@@ -94,9 +101,12 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
             help="The columns of a table are the series; an array of three axes has time last.",
         ),
         click.option(
-            "--scale",
-            type=click.Choice(SCALES),
-            help="Scale every feature of every series to mean 0 and deviation 1, or to [0, 1].",
+            "--standardize",
+            is_flag=True,
+            help="Scale every feature of every series to mean 0 and standard deviation 1.",
+        ),
+        click.option(
+            "--min-max", is_flag=True, help="Scale every feature of every series to the range from 0 to 1."
         ),
     )(with_reader)
 
@@ -138,16 +148,18 @@ def description(data: Dataset) -> str:
     return ", ".join(parts)
 
 
-def scaled(series: Series, scale: str | None) -> Series:
-    """Every feature of a series (N, D) at mean 0 and standard deviation 1, or between 0 and 1; a constant one at 0."""
-    if scale is None:
-        return series
-    low, high = series.min(axis=0), series.max(axis=0)
-    if scale == "minmax":
-        middle, width = low, high - low
-    else:
-        middle, width = series.mean(axis=0), series.std(axis=0)
-    # A constant feature's deviation is what rounding leaves of it, not 0.
-    is_constant = low == high
+def standardized(series: Series) -> Series:
+    """Every feature of a series (N, D) with mean 0 and standard deviation 1; a constant feature becomes 0."""
+    return _divided(series, series.mean(axis=0), series.std(axis=0))
+
+
+def min_max_scaled(series: Series) -> Series:
+    """Every feature of a series (N, D) from 0 to 1; a constant feature becomes 0."""
+    return _divided(series, series.min(axis=0), np.ptp(series, axis=0))
+
+
+def _divided(series: Series, middle: Series, width: Series) -> Series:
+    # The standard deviation of a constant feature is what rounding leaves of it, not 0.
+    is_constant = series.min(axis=0) == series.max(axis=0)
     moved: Series = np.where(is_constant, 0.0, series - middle)
     return moved / np.where(is_constant, 1.0, width)

@@ -60,7 +60,9 @@ def test_scikit_learns_checks_of_parameters(check: Any) -> None:
 def test_moved_samples_train_a_better_model(out_of_sample: str, scale: str | None) -> None:
     xs, ys = blobs(0, 0.0)
     xt, yt = blobs(1, 0.7)
-    model = SinkhornTransport(0.3 if scale is None else 0.02, scale=scale, out_of_sample=out_of_sample)
+    model = SinkhornTransport(
+        0.3 if scale is None else 0.02, cost_normalization=scale, out_of_sample=out_of_sample
+    )
     before = KNeighborsClassifier(1).fit(xs, ys).score(xt, yt)
     moved = model.fit_transform(xs, Xt=xt)
     after = KNeighborsClassifier(1).fit(moved, ys).score(xt, yt)
@@ -128,7 +130,7 @@ def test_as_an_estimator() -> None:
     moved = model.transform(xs)
     for other in (clone(model).fit(xs, ys, xt), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.transform(xs), moved)
-    assert model.n_features_in_ == 2 and model.n_iter_ > 1 and model.scale_ == 1
+    assert model.n_features_in_ == 2 and model.n_iter_ > 1 and model.normalizer_ == 1
     single = SinkhornTransport(0.5).fit(xs.astype(np.float32), Xt=xt.astype(np.float32))
     assert single.transform(xs).dtype == np.float32
     np.testing.assert_allclose(single.transform(xs), moved, rtol=1e-3, atol=1e-3)
@@ -137,9 +139,9 @@ def test_as_an_estimator() -> None:
 def test_scale_is_that_of_the_fit() -> None:
     xs, _ = blobs(0, 0.0)
     xt, _ = blobs(1, 0.4)
-    model = SinkhornTransport(0.05, scale="max").fit(xs, Xt=xt)
+    model = SinkhornTransport(0.05, cost_normalization="max").fit(xs, Xt=xt)
     largest = np.square(xs[:, None] - xt).sum(-1).max()
-    assert model.scale_ == pytest.approx(largest, rel=1e-12)
+    assert model.normalizer_ == pytest.approx(largest, rel=1e-12)
     same = SinkhornTransport(0.05 * largest).fit(xs, Xt=xt)
     np.testing.assert_allclose(model.transform(xs[:3]), same.transform(xs[:3]), rtol=1e-6)
 

@@ -55,7 +55,7 @@ def test_a_pipeline_moves_target_samples_again() -> None:
     images, labels = load_digits(return_X_y=True)
     Xs, ys = images[:300] / 16, labels[:300]
     Xt, yt = 0.4 * images[300:600] / 16 + np.linspace(0, 0.9, 64), labels[300:600]
-    transport, nearest = SinkhornTransport(epsilon=0.05, scale="mean"), KNeighborsClassifier(1)
+    transport, nearest = SinkhornTransport(epsilon=0.05, cost_normalization="mean"), KNeighborsClassifier(1)
     before = nearest.fit(Xs, ys).score(Xt, yt)
     pipeline = make_pipeline(transport, nearest)
     wrong = pipeline.fit(Xs, ys, sinkhorntransport__Xt=Xt).score(Xt, yt)
@@ -70,7 +70,7 @@ def test_attributes_and_conventions() -> None:
     xs, ys = blobs(0, 0.0)
     xt, yt = blobs(1, 0.7)
     names = np.array(["a", "b", "c"])[ys]
-    estimator, transport = LogisticRegression(), SinkhornTransport(0.05, scale="max")
+    estimator, transport = LogisticRegression(), SinkhornTransport(0.05, cost_normalization="max")
     model = DomainAdaptationClassifier(estimator, transport)
     assert is_classifier(model)
     with pytest.raises(NotFittedError):
@@ -95,7 +95,7 @@ def test_labels_of_some_samples_and_weights() -> None:
     xt, yt = blobs(1, 0.7)
     some: list[Any] = [None if k % 5 == 0 else "abc"[label] for k, label in enumerate(ys)]
     known = ["abc"[label] if k % 4 == 0 else None for k, label in enumerate(yt)]
-    transport = SinkhornTransport(0.05, scale="max", max_iter=20000)
+    transport = SinkhornTransport(0.05, cost_normalization="max", max_iter=20000)
     a = np.linspace(1, 2, len(xs)) / np.linspace(1, 2, len(xs)).sum()
     model = DomainAdaptationClassifier(KNeighborsClassifier(3), transport).fit(xs, some, xt, known, a=a)
     expected = clone(transport).fit(xs, some, xt, known, a=a)
@@ -109,7 +109,8 @@ def test_selection_of_models() -> None:
     xs, ys = blobs(0, 0.0)
     xt, _ = blobs(1, 0.0)
     model = DomainAdaptationClassifier(
-        make_pipeline(StandardScaler(), LogisticRegression()), SinkhornTransport(0.05, scale="max")
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        SinkhornTransport(0.05, cost_normalization="max"),
     )
     assert cross_val_score(model, xs, ys, cv=3, params={"Xt": xt}).mean() > 0.9
     grid = GridSearchCV(model, {"transport__epsilon": [0.02, 0.2]}, cv=2).fit(xs, ys, Xt=xt)

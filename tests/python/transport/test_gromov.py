@@ -23,7 +23,12 @@ from warpalign.transport import (
 
 ANSWERS = pot_gromov.recorded()
 # As POT solves it: no division, no annealing, from the product of the weights, inner problems until they have converged.
-PLAIN: dict[str, Any] = {"scale": None, "epsilon_start": None, "init": "product", "sinkhorn_iters": 2000}
+PLAIN: dict[str, Any] = {
+    "cost_normalization": None,
+    "epsilon_start": None,
+    "init": "product",
+    "sinkhorn_iters": 2000,
+}
 
 
 def tensor(array: Array, device: torch.device) -> Tensor:
@@ -65,7 +70,9 @@ def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
 
 def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
     cx, cy = (tensor(c, device) for c in pot_gromov.gauss(20, 1))
-    result = gromov_wasserstein(distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, scale=None, max_iter=400)
+    result = gromov_wasserstein(
+        distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, cost_normalization=None, max_iter=400
+    )
     expected = torch.eye(20, dtype=torch.float64).flip(0) / 20
     torch.testing.assert_close(result.plan.to_dense().cpu(), expected, rtol=0, atol=1e-4)
     assert bool(result.converged)
@@ -286,7 +293,7 @@ def test_semi_relaxed_finds_blocks() -> None:
     edges = np.triu(state.rand(45, 45) < chances[labels[:, None], labels[None]], 1).astype(float)
     cx, cy = torch.from_numpy(edges + edges.T), torch.from_numpy(chances)
     result = gromov_wasserstein(
-        distances=(cx, cy), rho_b=0.0, epsilon=1e-3, epsilon_start=1.0, scale=None, restarts=4
+        distances=(cx, cy), rho_b=0.0, epsilon=1e-3, epsilon_start=1.0, cost_normalization=None, restarts=4
     )
     sums = result.plan.marginal(0)
     torch.testing.assert_close(sums, torch.tensor([2 / 3, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-2)
@@ -347,7 +354,7 @@ def test_geometries() -> None:
     both = gromov_wasserstein(x, y)
     torch.testing.assert_close(mixed.plan.to_dense(), both.plan.to_dense(), rtol=1e-4, atol=1e-7)
     for scale in (None, "mean"):
-        gromov_wasserstein(x, y, scale=scale)
+        gromov_wasserstein(x, y, cost_normalization=scale)
 
 
 def test_rounded_distances_are_symmetric() -> None:
@@ -375,15 +382,17 @@ def test_extremes(device: torch.device) -> None:
     a = torch.full((100,), 1 / 60, device=device)
     a[60:] = 0
     padded = gromov_wasserstein(x, x[:30], a=a, epsilon=0.01).plan.to_dense()
-    alone = gromov_wasserstein(x[:60], x[:30], epsilon=0.01, scale=None, epsilon_start=None).plan.to_dense()
+    alone = gromov_wasserstein(
+        x[:60], x[:30], epsilon=0.01, cost_normalization=None, epsilon_start=None
+    ).plan.to_dense()
     assert (
         float(padded[60:].abs().max()) == 0 and bool(padded.isfinite().all()) and bool(alone.isfinite().all())
     )
     cx, cy = (c.to(device) for c in random_sides(0, 2, 6, 7))
     cx[1, 0, 0] = torch.nan
-    result = gromov_wasserstein(distances=(cx, cy), scale=None, epsilon=0.1)
+    result = gromov_wasserstein(distances=(cx, cy), cost_normalization=None, epsilon=0.1)
     assert bool(result.plan.to_dense()[0].isfinite().all()) and bool(result.value[1].isnan())
-    single = gromov_wasserstein(distances=(cx[0], cy[0]), scale=None, epsilon=0.1)
+    single = gromov_wasserstein(distances=(cx[0], cy[0]), cost_normalization=None, epsilon=0.1)
     torch.testing.assert_close(result.plan.to_dense()[0], single.plan.to_dense(), rtol=1e-9, atol=1e-12)
     assert not bool(result.converged[1])
     assert gromov_wasserstein(x.half(), x.half()).plan.to_dense().dtype == torch.float32

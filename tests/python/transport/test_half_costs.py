@@ -104,7 +104,7 @@ def test_costs_out_of_range_make_their_problem_nan(device: torch.device) -> None
     costs[1, 2, 2] = 1e5
     value = sinkhorn(cost_matrix=costs, storage="half", **OPTIONS).value
     assert value[0].isfinite() and value[1].isnan()
-    scaled = sinkhorn(cost_matrix=costs, storage="half", scale="max", **OPTIONS).value
+    scaled = sinkhorn(cost_matrix=costs, storage="half", cost_normalization="max", **OPTIONS).value
     assert scaled.isfinite().all()
 
 

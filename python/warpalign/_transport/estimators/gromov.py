@@ -10,8 +10,8 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
 from warpalign._core.costs import COSTS
-from warpalign._transport.checks import check_scale
-from warpalign._transport.costs import Scale, pair_costs
+from warpalign._transport.checks import check_distance_normalization
+from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.estimators.domain_transport import (
     Array,
     ConvergenceWarning,
@@ -22,6 +22,7 @@ from warpalign._transport.estimators.domain_transport import (
 )
 from warpalign._transport.graphs import knn_graph, shortest_paths
 from warpalign._transport.gromov import gromov_wasserstein
+from warpalign._transport.gromov_geometry import divisors
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
 from warpalign._transport.plan import TransportPlan
 
@@ -41,7 +42,7 @@ class GromovTransport(DomainTransport):
     Args:
         epsilon: the factor of KL, > 0, in units of the divided squared inner distances.
         geometry: "euclidean", "sqeuclidean" or "geodesic" (shortest paths on graphs of k neighbours).
-        k, scale, rho_a, rho_b, mass, restarts, seed, epsilon_start, max_iter, tol: as in
+        k, cost_normalization, rho_a, rho_b, mass, restarts, seed, epsilon_start, max_iter, tol: as in
             :func:`warpalign.transport.gromov_wasserstein`. a is the source.
         label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
         n_anchors: None: the exact gradient, with tables of distances. A number: that of sampled pairs of a step, as in
@@ -81,7 +82,7 @@ class GromovTransport(DomainTransport):
         *,
         geometry: Geometry = "euclidean",
         k: int = 30,
-        scale: Scale | None = "max",
+        cost_normalization: DistanceNormalization | None = "max",
         rho_a: float | None = None,
         rho_b: float | None = None,
         mass: float | None = None,
@@ -98,7 +99,7 @@ class GromovTransport(DomainTransport):
         self.epsilon = epsilon
         self.geometry = geometry
         self.k = k
-        self.scale = scale
+        self.cost_normalization = cost_normalization
         self.rho_a = rho_a
         self.rho_b = rho_b
         self.mass = mass
@@ -183,13 +184,12 @@ class GromovTransport(DomainTransport):
 
     def _fit_exact(self, x: Tensor, y: Tensor, options: dict[str, Any]) -> None:
         tables = [self._distances(side) for side in (x, y)]
-        scale = check_scale(self.scale)
-        sizes = [1.0 if scale is None else float(c.max() if scale == "max" else c.mean()) for c in tables]
-        self._sizes = [size if size > 0 else 1.0 for size in sizes]
+        normalization = check_distance_normalization(self.cost_normalization)
+        self._sizes = [float(size) for size in divisors(tables[0][None], tables[1][None], normalization)]
         self._tables = [table / size for table, size in zip(tables, self._sizes, strict=True)]
         result = gromov_wasserstein(
             distances=(self._tables[0], self._tables[1]),
-            scale=None,
+            cost_normalization=None,
             restarts=self.restarts,
             tol=self.tol,
             **options,
@@ -200,7 +200,13 @@ class GromovTransport(DomainTransport):
 
     def _fit_sampled(self, x: Tensor, y: Tensor, n_anchors: int, options: dict[str, Any]) -> None:
         result = gromov_wasserstein_sampled(
-            x, y, geometry=self.geometry, k=self.k, n_anchors=n_anchors, **options
+            x,
+            y,
+            geometry=self.geometry,
+            k=self.k,
+            cost_normalization=self.cost_normalization,
+            n_anchors=n_anchors,
+            **options,
         )
         self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.estimate), result.iterations
         self._warn_unless(result.converged)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from warpalign._core.checks import check_number
 from warpalign._core.costs import Cost, CostFunction, check_cost
-from warpalign._transport.checks import check_scale, check_settings
-from warpalign._transport.costs import Scale, pair_costs, size_of_costs
+from warpalign._transport.checks import check_normalization, check_settings
+from warpalign._transport.costs import CostNormalization, pair_costs, size_of_costs
 from warpalign._transport.estimators.domain_transport import (
     Array,
     ConvergenceWarning,
@@ -40,9 +40,10 @@ class SinkhornTransport(DomainTransport):
     J. Imaging Sci. 2014 ("nearest").
 
     Args:
-        epsilon: the factor of KL, > 0, in units of the cost, or of the divided cost with scale.
+        epsilon: the factor of KL, > 0, in units of the cost, or of the normalised cost with cost_normalization.
         cost, cost_scale, rho_a, rho_b, mass, reference, max_iter, tol: as in :func:`warpalign.transport.sinkhorn`. a is the source.
-        scale: "max" or "mean": costs are first divided by their largest or mean. New points' costs are divided by the same number.
+        cost_normalization: "max" or "mean" divides costs by their largest or their mean. New samples' costs are divided by the same
+            number. None: costs are used as they are.
         limit_max: with labels of both domains, what a pair of two different labels costs at least, in multiples of the
             largest cost. inf forbids such pairs.
         out_of_sample: how new samples move. "continuous": by the entropic map, which all samples of a domain share. "nearest": with
@@ -55,7 +56,7 @@ class SinkhornTransport(DomainTransport):
         coupling_: the plan as an array (ns, nt), made when it is asked for.
         cost_: ⟨C, P⟩, a float.
         n_iter_: iterations. scikit-learn's ConvergenceWarning says where they ended above tol.
-        scale_: the number that costs were divided by.
+        normalizer_: the number that costs were divided by.
         xs_, xt_: the fitted samples.
         n_features_in_: their number of features.
 
@@ -66,12 +67,12 @@ class SinkhornTransport(DomainTransport):
         >>> import numpy as np
         >>> random = np.random.default_rng(0)
         >>> Xs, Xt = random.normal(size=(30, 2)), random.normal(size=(40, 2)) + 3
-        >>> SinkhornTransport(epsilon=0.1, scale="max").fit(Xs, Xt=Xt).transform(Xs).shape
+        >>> SinkhornTransport(epsilon=0.1, cost_normalization="max").fit(Xs, Xt=Xt).transform(Xs).shape
         (30, 2)
     """
 
     cost_: float
-    scale_: float
+    normalizer_: float
     n_iter_: int
     n_features_in_: int
 
@@ -81,7 +82,7 @@ class SinkhornTransport(DomainTransport):
         *,
         cost: Cost | CostFunction = "sqeuclidean",
         cost_scale: float = 1.0,
-        scale: Scale | None = None,
+        cost_normalization: CostNormalization | None = None,
         rho_a: float | None = None,
         rho_b: float | None = None,
         mass: float | None = None,
@@ -97,7 +98,7 @@ class SinkhornTransport(DomainTransport):
         self.epsilon = epsilon
         self.cost = cost
         self.cost_scale = cost_scale
-        self.scale = scale
+        self.cost_normalization = cost_normalization
         self.rho_a = rho_a
         self.rho_b = rho_b
         self.mass = mass
@@ -130,7 +131,7 @@ class SinkhornTransport(DomainTransport):
             raise ValueError(f"Xt: expected {self.xs_.shape[1]} features, as Xs has, got {self.xt_.shape[1]}")
         self.n_features_in_ = self.xs_.shape[1]
         x, y = self._tensor(self.xs_), self._tensor(self.xt_)
-        self.scale_ = self._scale(x, y)
+        self.normalizer_ = self._normalizer(x, y)
         options: dict[str, Any] = {"x": x, "y": y, "cost": self.cost}
         if ys is not None and yt is not None:
             options = {"cost_matrix": self._labelled_costs(x, y, ys, yt)}
@@ -139,7 +140,7 @@ class SinkhornTransport(DomainTransport):
             epsilon=self.epsilon,
             a=self._weights(a, "a", x),
             b=self._weights(b, "b", y),
-            cost_scale=self.cost_scale / self.scale_,
+            cost_scale=self.cost_scale / self.normalizer_,
             rho_a=self.rho_a,
             rho_b=self.rho_b,
             mass=self.mass,
@@ -183,13 +184,13 @@ class SinkhornTransport(DomainTransport):
         """:meth:`fit`, then :meth:`transform` of Xs."""
         return self.fit(Xs, ys, Xt, yt, a=a, b=b).transform(Xs)
 
-    def _scale(self, x: Tensor, y: Tensor) -> float:
-        scale, kind = check_scale(self.scale), check_cost(self.cost)
-        if scale is None:
+    def _normalizer(self, x: Tensor, y: Tensor) -> float:
+        normalization, kind = check_normalization(self.cost_normalization), check_cost(self.cost)
+        if normalization is None:
             return 1.0
         sizes = (1, len(x), len(y))
         size = size_of_costs(
-            scale, lambda rows: pair_costs(kind, x[None, rows], y[None]), sizes, (None, None)
+            normalization, lambda rows: pair_costs(kind, x[None, rows], y[None]), sizes, (None, None)
         )
         return float(size)
 
@@ -210,7 +211,7 @@ class SinkhornTransport(DomainTransport):
             moved = plan.barycentric_map(self._tensor(other))
             return as_array(moved[nearest] + x - fitted[nearest])
         settings = check_settings(
-            cost_scale=self.cost_scale / self.scale_,
+            cost_scale=self.cost_scale / self.normalizer_,
             epsilon_start=None,
             epsilon_factor=0.5,
             rho_a=None,

@@ -182,7 +182,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align: twice stdin": ("align - -", "B: expected a file, because A is stdin, got -"),
     "align: an index column of no .csv": ("align a.csv b.npy --index-column", "FOLDER/b.npy: expected a .csv, as other files have no index column, got .npy: leave out --index-column (index_column=True)"),
     "transport: an index column alone": ("transport one.csv one.csv --index-column", "FOLDER/one.csv:1: expected values next to the index column, got one column: leave out --index-column (index_column=True)"),
-    "align: an unknown scale": ("align a.csv b.npy --scale log", "Invalid value for '--scale': 'log' is not one of 'zscore', 'minmax'."),
+    "align: two scales": ("align a.csv b.npy --standardize --min-max", "--min-max: expected one of --standardize and --min-max, got both"),
     "align: an unknown device": ("align a.csv b.npy --device tpu", "Invalid value for '--device': expected cpu, cuda or cuda:N, got 'tpu'"),
     "align: no such device": ("align a.csv b.npy --device cuda:99", "Invalid value for '--device': expected a device of this machine, which has DEVICES, got 'cuda:99'"),
     "align: an unknown dtype": ("align a.csv b.npy --dtype int", "Invalid value for '--dtype': 'int' is not one of 'float32', 'float64'."),

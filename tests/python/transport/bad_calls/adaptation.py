@@ -51,8 +51,10 @@ CALLS: BadCalls = {
         )
         for name in SHARED
     },
-    "SinkhornTransport: scale": fitted(
-        ValueError, 'scale: expected "max", "mean" or None, got \'median\'', scale="median"
+    "SinkhornTransport: cost_normalization": fitted(
+        ValueError,
+        'cost_normalization: expected "max", "mean" or None, got \'median\'',
+        cost_normalization="median",
     ),
     "SinkhornTransport: rho_a": fitted(
         ValueError, "rho_a: expected a finite number >= 0, got -1.0", rho_a=-1.0

@@ -333,12 +333,13 @@ CALLS: BadCalls = (
             cost_scale=0, message="cost_scale: expected a finite number > 0, got 0"
         ),
         "sinkhorn: costs scaled by their median": bad(
-            scale="median", message='scale: expected "max", "mean" or None, got \'median\''
+            cost_normalization="median",
+            message='cost_normalization: expected "max", "mean" or None, got \'median\'',
         ),
         "sinkhorn: scaled cosines": bad(
             cost="cosine",
-            scale="max",
-            message="scale: expected None with cost=\"cosine\", which does not grow with the points, got 'max'",
+            cost_normalization="max",
+            message="cost_normalization: expected None with cost=\"cosine\", which does not grow with the points, got 'max'",
         ),
         "sinkhorn: an unknown storage": bad(
             storage="float16", message="storage: expected \"half\" or None, got 'float16'"

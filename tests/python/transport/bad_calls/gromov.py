@@ -128,7 +128,8 @@ CALLS: BadCalls = {
     ),
     "gromov_wasserstein: no neighbours": bad(k=0, message="k: expected at least 1, got 0"),
     "gromov_wasserstein: an unknown scale": bad(
-        scale="median", message='scale: expected "max", "mean" or None, got \'median\''
+        cost_normalization="median",
+        message='cost_normalization: expected "max", "mean", "common" or None, got \'median\'',
     ),
     "gromov_wasserstein: epsilon of 0": bad(
         epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"
@@ -225,6 +226,10 @@ def bad_sampled(*, error: type[BaseException] = ValueError, message: str, **chan
 
 
 SAMPLED: BadCalls = {
+    "an unknown normalisation": bad_sampled(
+        cost_normalization="median",
+        message='cost_normalization: expected "max", "mean", "common" or None, got \'median\'',
+    ),
     "a batch": bad_sampled(
         x=zeros(3, 5, 2), message="x: expected one set without a batch, got shape (3, 5, 2)"
     ),

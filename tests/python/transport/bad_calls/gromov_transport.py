@@ -35,7 +35,10 @@ PARTS: BadCalls = {
         'geometry: expected one of "euclidean", "sqeuclidean", "geodesic", got \'l1\'', geometry="l1"
     ),
     "k": fitted("k: expected at least 1, got 0", geometry="geodesic", k=0),
-    "scale": fitted('scale: expected "max", "mean" or None, got \'median\'', scale="median"),
+    "cost_normalization": fitted(
+        'cost_normalization: expected "max", "mean", "common" or None, got \'median\'',
+        cost_normalization="median",
+    ),
     "rho_a": fitted("rho_a: expected a finite number >= 0, got -1.0", rho_a=-1.0),
     "rho_b": fitted("rho_b: expected a float, got str", TypeError, rho_b="1"),
     "mass": fitted("mass: expected at most the smaller sum of weights, got 2 at index 0", mass=2.0),

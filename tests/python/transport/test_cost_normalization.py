@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from warpalign import GromovTransport
 from warpalign._transport import costs as costs_module
-from warpalign.transport import sinkhorn
+from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled, sinkhorn
 
 FUNCTIONS: dict[str, Any] = {
     "sqeuclidean": lambda x, y: (x[:, :, None] - y[:, None]).square().sum(-1),
@@ -42,24 +44,26 @@ def test_costs_are_divided(cost: str, scale: Any, device: torch.device) -> None:
         {"cost_matrix": table},
     ]
     for form in forms:
-        got = sinkhorn(**form, scale=scale, x_lengths=n, **OPTIONS)
+        got = sinkhorn(**form, cost_normalization=scale, x_lengths=n, **OPTIONS)
         torch.testing.assert_close(got.value, expected.value, rtol=1e-10, atol=0)
         torch.testing.assert_close(got.plan.to_dense(), expected.plan.to_dense(), rtol=1e-9, atol=1e-15)
 
 
 def test_infinite_costs_and_costs_of_zero_have_no_part(device: torch.device) -> None:
     table = torch.tensor([[1.0, torch.inf], [4.0, 3.0]], device=device)
-    got = sinkhorn(cost_matrix=table, scale="max", **OPTIONS)
+    got = sinkhorn(cost_matrix=table, cost_normalization="max", **OPTIONS)
     torch.testing.assert_close(got.value, sinkhorn(cost_matrix=table / 4, **OPTIONS).value)
     nothing = torch.zeros(3, 4, device=device)
-    assert float(sinkhorn(cost_matrix=nothing, scale="mean", epsilon=0.1).value) == pytest.approx(0, abs=1e-7)
+    assert float(
+        sinkhorn(cost_matrix=nothing, cost_normalization="mean", epsilon=0.1).value
+    ) == pytest.approx(0, abs=1e-7)
 
 
 def test_the_size_is_a_constant(device: torch.device) -> None:
     x = torch.randn(6, 2, dtype=torch.float64, device=device).requires_grad_()
     y = torch.randn(5, 2, dtype=torch.float64, device=device)
     size = FUNCTIONS["sqeuclidean"](x[None], y[None]).max().item()
-    (got,) = torch.autograd.grad(sinkhorn(x, y, scale="max", **OPTIONS).value, x)
+    (got,) = torch.autograd.grad(sinkhorn(x, y, cost_normalization="max", **OPTIONS).value, x)
     (expected,) = torch.autograd.grad(sinkhorn(x, y, cost_scale=1 / size, **OPTIONS).value, x)
     torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
 
@@ -68,9 +72,60 @@ def test_under_vmap_and_compile(device: torch.device) -> None:
     x, y = torch.randn(3, 6, 2, device=device), torch.randn(3, 5, 2, device=device)
 
     def value(x: Tensor, y: Tensor) -> Tensor:
-        return sinkhorn(x, y, scale="mean", **OPTIONS).value
+        return sinkhorn(x, y, cost_normalization="mean", **OPTIONS).value
 
     expected = value(x, y)
     torch.testing.assert_close(torch.func.vmap(value)(x, y), expected)
     compiled = torch.compile(value, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, y), expected)
+
+
+SIDES = {
+    "max": lambda cx, cy: (cx.max(), cy.max()),
+    "mean": lambda cx, cy: (cx.mean(), cy.mean()),
+    "common": lambda cx, cy: (torch.maximum(cx.max(), cy.max()),) * 2,
+}
+
+
+@pytest.mark.parametrize("normalization", SIDES)
+def test_distances_of_both_sides_are_divided(normalization: Any, device: torch.device) -> None:
+    """Of fewer than 500 points the sampled solver finds the sizes of all distances."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (
+        k * torch.rand(n, 2, generator=generator, dtype=torch.float64).to(device) for k, n in ((3, 9), (2, 7))
+    )
+    cx, cy = torch.cdist(x, x), torch.cdist(y, y)
+    of_x, of_y = SIDES[normalization](cx, cy)
+    for solve in (gromov_wasserstein, gromov_wasserstein_sampled):
+        options: dict[str, Any] = {"epsilon": 0.05, "max_iter": 12}
+        got = solve(distances=(cx, cy), cost_normalization=normalization, **options).plan
+        expected = solve(distances=(cx / of_x, cy / of_y), cost_normalization=None, **options).plan
+        torch.testing.assert_close(
+            got.to_dense(), expected.to_dense(), rtol=2e-3, atol=1e-6
+        )  # mixing amplifies rounding
+
+
+def test_a_common_divisor_tells_sizes_apart() -> None:
+    """Parts of the larger set match the small set better than the whole larger set does."""
+    large = torch.linspace(0, 4, 40, dtype=torch.float64)[:, None]
+    small = torch.linspace(0, 1, 10, dtype=torch.float64)[:, None]
+    for solve in (gromov_wasserstein, gromov_wasserstein_sampled):
+        spans = []
+        for normalization in ("max", "common"):
+            plan = solve(
+                small, large, mass=0.2, epsilon=1e-3, cost_normalization=normalization, max_iter=100
+            ).plan
+            used = plan.marginal(0) > 1e-2 * plan.marginal(0).max()
+            spans.append(float(large[used].max() - large[used].min()))
+        assert spans[1] < spans[0], solve
+
+
+def test_the_estimator_normalises_as_the_function_does() -> None:
+    xs, xt = np.random.default_rng(0).normal(size=(2, 20, 2))
+    xt *= 3
+    for normalization in (None, *SIDES):
+        got = GromovTransport(0.05, cost_normalization=normalization, max_iter=20).fit(xs, Xt=xt).plan_
+        expected = gromov_wasserstein(
+            torch.tensor(xs), torch.tensor(xt), epsilon=0.05, cost_normalization=normalization, max_iter=20
+        ).plan
+        torch.testing.assert_close(got.to_dense(), expected.to_dense(), rtol=1e-6, atol=1e-12)
