@@ -28,7 +28,7 @@ def gromov(n: int, m: int, seed: int) -> Row:
     start = time.thread_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = gromov_wasserstein_sampled(x, y, geometry="landmark", k=NEIGHBORS, seed=seed)
+        found = gromov_wasserstein_sampled(x, y, geometry="landmark", k=NEIGHBORS, generator=seed)
     seconds = time.thread_time() - start
     return {
         "op": "gromov_wasserstein_sampled",

@@ -130,14 +130,14 @@ def main() -> None:
 
     def sampled(geometry: str, **options: Any) -> Callable[[int], tuple[TransportPlan, int]]:
         def solve(seed: int) -> tuple[TransportPlan, int]:
-            result = gromov_wasserstein_sampled(*placed, geometry=geometry, k=NEIGHBORS, seed=seed, **options)  # type: ignore[arg-type]
+            result = gromov_wasserstein_sampled(*placed, geometry=geometry, k=NEIGHBORS, generator=seed, **options)  # type: ignore[arg-type]
             return result.plan, result.iterations
 
         return solve
 
     def exact(init: Literal["eccentricity", "multiscale"]) -> Callable[[int], tuple[TransportPlan, int]]:
         def solve(seed: int) -> tuple[TransportPlan, int]:
-            result = gromov_wasserstein(*placed, geometry="geodesic", k=NEIGHBORS, seed=seed, init=init)
+            result = gromov_wasserstein(*placed, geometry="geodesic", k=NEIGHBORS, generator=seed, init=init)
             return result.plan, int(result.iterations)
 
         return solve

@@ -83,7 +83,7 @@ def read_off(problem: Problem) -> dict[str, Tensor]:
             "dense": plan.to_dense(),
             "apply": plan.apply(wave(b, n, 3), transpose=True),
             "topk": plan.topk(count)[0],
-            "sample": plan.sample(70, seed=1).sum().to(found.f),
+            "sample": plan.sample(70, generator=1).sum().to(found.f),
             **{f"gradient {k}": gradient for k, gradient in enumerate(gradients)},
         }
 

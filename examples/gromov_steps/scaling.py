@@ -41,7 +41,7 @@ def ours(n: int, m: int, device: torch.device, seed: int) -> Row:
         geometry="geodesic",
         k=NEIGHBORS,
         epsilon=EPSILON,
-        seed=seed,
+        generator=seed,
     )
     if device.type == "cuda":
         torch.cuda.synchronize(device)

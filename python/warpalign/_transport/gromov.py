@@ -16,6 +16,7 @@ from warpalign._core.checks import (
     shape_of,
 )
 from warpalign._core.convergence import warn_of_convergence
+from warpalign._core.random import check_generator
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
 from warpalign._core.transforms import apply, no_derivative, not_compiled
@@ -169,7 +170,7 @@ def gromov_wasserstein(
     mass: float | None = None,
     init: Start | Tensor | TransportPlan = "eccentricity",
     restarts: int = 1,
-    seed: int = 0,
+    generator: torch.Generator | int | None = None,
     epsilon_start: float | None = 1e-2,
     epsilon_factor: float = 0.9,
     step: float = 1.0,
@@ -223,7 +224,8 @@ def gromov_wasserstein(
             around them, from their eccentricities; or a plan.
         restarts: how many starts are made, of which the best result is kept. All but the first take a pair of points, which
             is drawn from the first start, for matched. With "multiscale", starts of the problem of drawn points.
-        seed: of those draws.
+        generator: of those draws: a torch.Generator on the CPU, which advances, or an int, the seed of a new one. None: torch's
+            default generator. One start other than "multiscale" draws nothing.
         epsilon_start: steps begin with this epsilon, where it is larger, which shrinks by epsilon_factor in each step.
         epsilon_factor: between 0 and 1.
         step: how far each step moves to its new plan, above 0 and at most 1.
@@ -277,7 +279,7 @@ def gromov_wasserstein(
     last = inner._replace(max_iterations=check_count(polish_iters, "polish_iters"))
     check_callback(callback)
     whole_step = check_step(step)
-    starts, first_seed = check_count(restarts, "restarts"), check_count(seed, "seed", 0)
+    starts, draws = check_count(restarts, "restarts"), check_generator(generator)
     table = inner_distances(
         (x, y),
         distances,
@@ -305,12 +307,12 @@ def gromov_wasserstein(
             factors = factors_of(fixed.cx, fixed.cy, precise=parts == 2) if parts > 0 else None
             fixed = fixed._replace(factors=factors, squares=squares)
             weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
-            course = Course(schedule, inner, problem.settings, starts, first_seed)
+            course = Course(schedule, inner, problem.settings, starts, draws)
             start = _start(fixed, weights, course, init)
             # The coarse problem has had the other starts.
             fine = 1 if isinstance(init, str) and init == "multiscale" else starts
             state = best_state(
-                fixed, weights, start, schedule, inner, problem.settings, fine, first_seed, callback
+                fixed, weights, start, schedule, inner, problem.settings, fine, draws, callback
             )
             if parts == 1 and factors is not None:
                 del factors

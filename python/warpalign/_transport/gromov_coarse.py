@@ -39,14 +39,14 @@ class Course(NamedTuple):
     inner: Settings
     last: Settings
     starts: int
-    seed: int
+    generator: torch.Generator
 
 
 def coarse_start(of: Objective, weights: Inputs, course: Course) -> Tensor:
     """(B, N, M): the plan of the coarse problem, spread over all points."""
     assert weights.a is not None and weights.b is not None
-    generator = torch.Generator().manual_seed(course.seed)
-    rows, columns = _cells(of.cx, weights.a, generator), _cells(of.cy, weights.b, generator)
+    draws = course.generator
+    rows, columns = _cells(of.cx, weights.a, draws), _cells(of.cy, weights.b, draws)
     features = None if of.features is None else _entries(of.features, rows.places, columns.places)
     coarse = Objective(
         _entries(of.cx, rows.places, rows.places),
@@ -88,7 +88,7 @@ def _coarse_plan(of: Objective, rows: Cells, columns: Cells, course: Course) -> 
     early = course.schedule.epsilon.clamp(min=course.schedule.epsilon_start)
     first = plan_of_cost(eccentricity_cost(of, weights), weights, early, course.inner)
     return best_state(
-        of, weights, first, course.schedule, course.inner, course.last, course.starts, course.seed
+        of, weights, first, course.schedule, course.inner, course.last, course.starts, course.generator
     ).plan
 
 

@@ -33,7 +33,7 @@ def best_state(
     inner: Settings,
     last: Settings,
     starts: int,
-    seed: int,
+    generator: torch.Generator,
     callback: Callback | None = None,
 ) -> State:
     """The state with the least objective of each problem. All starts but the first take a pair of points for matched.
@@ -48,7 +48,6 @@ def best_state(
     best = solve(of, weights, start, schedule, inner, callback)
     if starts == 1:
         return best
-    generator = torch.Generator().manual_seed(seed)
     value = _value_of(of, weights, best, schedule.epsilon, last)
     early = schedule.epsilon.clamp(min=schedule.epsilon_start)
     for _ in range(starts - 1):

@@ -13,6 +13,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, check_table, naming_arguments, shape_of
 from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.costs import COSTS
+from warpalign._core.random import check_generator
 from warpalign._core.series import widened
 from warpalign._core.transforms import not_compiled
 from warpalign._transport.anchor_ops import DISTANCES
@@ -103,7 +104,7 @@ def gromov_wasserstein_sampled(
     polish_iters: int = 500,
     patience: int = 6,
     min_iter: int = 1,
-    seed: int = 0,
+    generator: torch.Generator | int | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
 ) -> SampledGromovResult:
@@ -136,7 +137,8 @@ def gromov_wasserstein_sampled(
         patience: steps at the last epsilon end when the mean of so many linearised costs is not below that of as many
             before them, by more than the standard error of the difference.
         min_iter: steps before that, at least.
-        seed: the same seed gives the same result on one device.
+        generator: a torch.Generator on the CPU, which advances, or an int, the seed of a new one. None: torch's default
+            generator. A seed gives the same result on one device.
         callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
         progress: True: show a progress bar (needs tqdm), whose last steps are the iterations after the descent. None: on a
             CPU, beyond 2^22 pairs of points, a bar where stderr is a terminal or a notebook runs, and one warning elsewhere.
@@ -175,8 +177,7 @@ def gromov_wasserstein_sampled(
     inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
     polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
     new_share, count = check_step(step), check_count(n_anchors, "n_anchors")
-    first_seed = check_count(seed, "seed", 0)
-    generator = torch.Generator().manual_seed(first_seed)
+    draws = check_generator(generator)
     found = of_sides(
         (x, y),
         distances,
@@ -213,11 +214,11 @@ def gromov_wasserstein_sampled(
     shown = steps_shown(progress, sizes, device, settings.max_iterations)
     with torch.no_grad(), naming_arguments(), shown as show:
         descent = Descent(
-            sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, generator, normalization
+            sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, draws, normalization
         )
         now = max(last, start)
         if is_coarse:
-            first = coarse_anchors(descent, _course(descent, last, start, starts, first_seed))
+            first = coarse_anchors(descent, _course(descent, last, start, starts))
         descent.begin(now, first)
         history: list[Tensor] = []
         stop = Patience(waits)
@@ -258,7 +259,7 @@ def _warn(max_iter: int, is_over: bool, error: float) -> None:
     warn_of_convergence(f"gromov_wasserstein_sampled: expected {expected}, got {got}: {remedy}")
 
 
-def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int, seed: int) -> Course:
+def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int) -> Course:
     """What gromov_wasserstein does by default, from and to the epsilons of this solve."""
     settings = of.settings._replace(max_iterations=_COARSE_ITERATIONS)
     schedule = Schedule(
@@ -270,7 +271,7 @@ def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int, seed
         _COARSE_STEPS,
         _COARSE_TOLERANCE,
     )
-    return Course(schedule, settings, settings._replace(max_iterations=_COARSE_LAST), starts, seed)
+    return Course(schedule, settings, settings._replace(max_iterations=_COARSE_LAST), starts, of.generator)
 
 
 def _point_set(side: Side, has_kernels: bool) -> PointSet:
@@ -334,7 +335,7 @@ def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
 
 def _drawn_from(plan: TransportPlan) -> Callable[[int, torch.Generator], Tensor]:
     def drawn(count: int, generator: torch.Generator) -> Tensor:
-        return plan.sample(count, seed=int(torch.randint(2**62, (), generator=generator)))
+        return plan.sample(count, generator=generator)
 
     return drawn
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments
+from warpalign._core.random import seed_of
 from warpalign._core.transforms import replaced
 from warpalign._transport import plan_autograd, plan_ops
 from warpalign._transport.costs import row_blocks
@@ -214,20 +215,19 @@ class TransportPlan:
         """int64 (B, N): the column of each row's largest entry (dim 1), or (B, M): the row of each column's (dim 0)."""
         return self.topk(1, dim).indices[..., 0]
 
-    def sample(self, count: int, *, seed: int = 0) -> Tensor:
+    def sample(self, count: int, *, generator: torch.Generator | int | None = None) -> Tensor:
         """Independent pairs (i, j), drawn with probability P[i, j] / sum P. No gradient.
 
         Args:
-            seed: the same seed gives the same pairs, with any number of threads.
+            count: how many pairs, at least 1.
+            generator: a torch.Generator on the CPU, which advances, or an int, a seed from 0 to 2^63 − 1. None: torch's default
+                generator. A seed gives the same pairs with any number of threads.
 
         Returns:
             (B, count, 2) int64. A plan without mass gives (−1, −1).
         """
         number = check_count(count, "count")
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise TypeError(f"seed: expected an int, got {type(seed).__name__}")
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seed: expected an int from 0 to 2^63 − 1, got {seed}")
+        seed = seed_of(generator)
         with naming_arguments(), torch.no_grad():
             pairs: Tensor = plan_ops.sample(*self._of, number, seed, **self._keywords)
         pairs = self._problem.squeezed(pairs.long())

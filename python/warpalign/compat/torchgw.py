@@ -7,7 +7,7 @@ Signatures and keys of the log are the original's; :func:`warpalign.transport.gr
 * ``alpha=1`` works, and every ``alpha`` draws anchors from the mixture of plans that it means.
 * ``gw_cost`` is an unbiased estimate from independent pairs.
 * Relaxed sums are those of the KL problem, which become the balanced ones as the strength grows.
-* ``seed`` is new: the same seed gives the same plan on one device.
+* ``generator`` is new: a seed gives the same plan on one device.
 
 ``epsilon`` is the original's, whose linearised cost leaves out the factor 2 of the derivative. The low-rank solver is not here.
 """
@@ -69,7 +69,7 @@ def sampled_gw(
     lambda_ema_beta: float | None = None,
     mixed_precision: bool = False,
     T_init: Any = None,
-    seed: int = 0,
+    generator: torch.Generator | int | None = None,
 ) -> Any:
     """The plan (N, K) between points X_source (N, D) and X_target (K, E), dense and in float64.
 
@@ -91,6 +91,7 @@ def sampled_gw(
         rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
         mixed_precision: True: float32 in the place of float64.
         T_init: a plan (N, K) to start from.
+        generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
         multiscale: without T_init, start from the plan of 200 points of each set.
         tol, grad_mode, n_coarse, lambda_ema_beta: change nothing.
     """
@@ -157,7 +158,7 @@ def sampled_gw(
             step=alpha,
             max_iter=max_iter,
             min_iter=max(min_iter_before_converge, 1),
-            seed=seed,
+            generator=generator,
             callback=_printer(verbose_every) if verbose else None,
             progress=False if verbose else None,
         )

@@ -133,6 +133,7 @@ UNREACHED = {
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/lengths.py": {"expected the device of"},
+    "_core/random.py": {"on the CPU, where numbers are drawn"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},
     "metrics.py": {""},  # abstract methods

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from warpalign._transport.gromov_solver import Objective
 from warpalign.compat import torchgw
 from warpalign.transport import connected_components, sinkhorn
 
+sampled_gw = partial(torchgw.sampled_gw, generator=0)
 SPIRAL, ROLL = spiral(400, 0), swiss_roll(500, 1)
 
 
@@ -32,7 +34,7 @@ def distortion(plan: Tensor) -> float:
 
 def test_identity() -> None:
     x = np.random.default_rng(42).normal(size=(50, 5))
-    plan = torchgw.sampled_gw(x, x, k=10, M=50, alpha=0.5, epsilon=0.005, max_iter=200)
+    plan = sampled_gw(x, x, k=10, M=50, alpha=0.5, epsilon=0.005, max_iter=200)
     assert plan.dtype == torch.float64 and plan.shape == (50, 50)
     assert abs(correlation(plan.argmax(1))) > 0.5
     assert float(plan.sum()) <= 1 + 1e-6
@@ -47,7 +49,7 @@ def test_spiral_and_roll(mode: str) -> None:
     options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
     if mode == "precomputed":
         options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
-    plan, record = torchgw.sampled_gw(
+    plan, record = sampled_gw(
         **options, distance_mode=mode, s_shared=400, M=80, alpha=0.8, epsilon=0.005, max_iter=200,
         min_iter_before_converge=30, mixed_precision=True, log=True,
     )  # fmt: skip
@@ -58,7 +60,7 @@ def test_spiral_and_roll(mode: str) -> None:
 
 
 def test_cost_is_unbiased_and_steps_end_after_the_annealing() -> None:
-    plan, record = torchgw.sampled_gw(
+    plan, record = sampled_gw(
         SPIRAL, ROLL, k=5, M=80, epsilon=5e-4, min_iter_before_converge=1, mixed_precision=True, log=True
     )
     # From ten times epsilon in steps of 0.9.
@@ -73,16 +75,14 @@ def small(seed: int = 0, n: int = 30, m: int = 40) -> dict[str, Tensor]:
 
 
 def test_seeds_and_whole_steps() -> None:
-    first, again, other = (torchgw.sampled_gw(**small(), k=5, max_iter=30, seed=s) for s in (1, 1, 2))
+    first, again, other = (sampled_gw(**small(), k=5, max_iter=30, generator=s) for s in (1, 1, 2))
     assert torch.equal(first, again) and not torch.equal(first, other)
-    whole = torchgw.sampled_gw(**small(), k=5, alpha=1.0, max_iter=30)
+    whole = sampled_gw(**small(), k=5, alpha=1.0, max_iter=30)
     assert float((whole.sum(1) * 30 - 1).abs().max()) < 1e-3
 
 
 def test_precisions_agree() -> None:
-    plans = [
-        torchgw.sampled_gw(**small(), k=5, epsilon=0.05, mixed_precision=mixed) for mixed in (False, True)
-    ]
+    plans = [sampled_gw(**small(), k=5, epsilon=0.05, mixed_precision=mixed) for mixed in (False, True)]
     assert float((plans[0].argmax(1) == plans[1].argmax(1)).double().mean()) > 0.9
 
 
@@ -93,12 +93,12 @@ def drift(plan: Tensor) -> float:
 def test_relaxed_sums() -> None:
     """Relaxed sums drift, and less the stronger KL is; semi_relaxed leaves the source's sums exact."""
     options: dict[str, Any] = {"k": 5, "epsilon": 0.05, "max_iter": 60}
-    balanced = torchgw.sampled_gw(**small(), **options)
-    relaxed = torchgw.sampled_gw(**small(), rho=0.1, **options)
-    strong = torchgw.sampled_gw(**small(), rho=1e5, **options)
+    balanced = sampled_gw(**small(), **options)
+    relaxed = sampled_gw(**small(), rho=0.1, **options)
+    strong = sampled_gw(**small(), rho=1e5, **options)
     assert drift(balanced) < 1e-4 and drift(relaxed) > 5e-3 and drift(strong) < 1e-4
     torch.testing.assert_close(strong, balanced, rtol=1e-2, atol=1e-5)
-    half = torchgw.sampled_gw(**small(), semi_relaxed=True, rho_b=0.01, **options)
+    half = sampled_gw(**small(), semi_relaxed=True, rho_b=0.01, **options)
     assert float((half.sum(1) - 1 / 30).abs().max()) < 1e-5
     assert float((half.sum(0) - 1 / 40).abs().max()) > 1e-3
 
@@ -111,10 +111,10 @@ def test_shared_points_leave_out_those_that_match_nothing() -> None:
     source = torch.cat([line, tail])
     distances = {"dist_source": torch.cdist(source, source), "dist_target": torch.cdist(line, line)}
     options: dict[str, Any] = {"distance_mode": "precomputed", "epsilon": 0.002, "max_iter": 100, "M": 50}
-    plan = torchgw.sampled_gw(**distances, s_shared=40, **options)
+    plan = sampled_gw(**distances, s_shared=40, **options)
     assert float(plan.sum()) == pytest.approx(0.8, rel=1e-4)
     assert float(plan[40:].sum()) < 0.05
-    assert float(torchgw.sampled_gw(**distances, **options)[40:].sum()) == pytest.approx(0.2, rel=1e-3)
+    assert float(sampled_gw(**distances, **options)[40:].sum()) == pytest.approx(0.2, rel=1e-3)
 
 
 def test_slack_changes_nothing_where_masses_are_equal() -> None:
@@ -134,7 +134,7 @@ def test_a_start_is_used() -> None:
     x = spiral(60, 0)
     mirrored = torch.eye(60).flip(0) / 60
     options: dict[str, Any] = {"k": 4, "max_iter": 1, "min_iter_before_converge": 1, "alpha": 1.0}
-    plan = torchgw.sampled_gw(x, x, T_init=mirrored, **options)
+    plan = sampled_gw(x, x, T_init=mirrored, **options)
     assert correlation(plan.argmax(1)) < -0.6
 
 
@@ -146,7 +146,7 @@ def test_costs_count(share: float) -> None:
     angles = torch.arange(30) * (2 * torch.pi / 30)
     circle = torch.stack([angles.cos(), angles.sin()], 1)  # any rotation matches
     turned = circle[order.argsort()]
-    plan = torchgw.sampled_gw(circle, turned, C_linear=costs, fgw_alpha=share, k=4, epsilon=0.01)
+    plan = sampled_gw(circle, turned, C_linear=costs, fgw_alpha=share, k=4, epsilon=0.01)
     assert torch.equal(plan.argmax(1), order)
     if share == 1:
         expected = sinkhorn(cost_matrix=costs, epsilon=0.01).plan.to_dense()
@@ -172,7 +172,7 @@ def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
 
     def loss(costs: Tensor) -> Tensor:
         options: dict[str, Any] = {"fgw_alpha": 1.0, "epsilon": 0.1, "max_iter": 300, "tol": 1e-8}
-        return (torchgw.sampled_gw(**x, C_linear=costs, differentiable=True, **options) * weight).sum()
+        return (sampled_gw(**x, C_linear=costs, differentiable=True, **options) * weight).sum()
 
     (gradient,) = torch.autograd.grad(loss(costs), costs)
     step = 1e-5
@@ -180,7 +180,7 @@ def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
     assert float((gradient * along).sum()) == pytest.approx(numeric, rel=1e-3)
     (unrolled,) = torch.autograd.grad((unrolled_plan(costs, 0.1) * weight).sum(), costs)
     torch.testing.assert_close(gradient, unrolled, rtol=1e-4, atol=1e-4 * float(unrolled.abs().max()))
-    partly = torchgw.sampled_gw(**x, C_linear=costs, fgw_alpha=0.5, k=2, differentiable=True, max_iter=5)
+    partly = sampled_gw(**x, C_linear=costs, fgw_alpha=0.5, k=2, differentiable=True, max_iter=5)
     (by_costs,) = torch.autograd.grad((partly * weight).sum(), costs)
     assert float(by_costs.norm()) > 0
 
@@ -195,9 +195,7 @@ def test_warm_starts_need_fewer_iterations_at_equal_error() -> None:
 
 
 def test_progress_and_graphs(capsys: pytest.CaptureFixture[str]) -> None:
-    torchgw.sampled_gw(
-        **small(), k=5, max_iter=12, min_iter_before_converge=12, verbose=True, verbose_every=5
-    )
+    sampled_gw(**small(), k=5, max_iter=12, min_iter_before_converge=12, verbose=True, verbose_every=5)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["step 5", "step 10"]
     pytest.importorskip("scipy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
 from tests.python.helpers import randn
+from tests.python.transport.gromov import DEFAULTS
 from warpalign.transport import (
     ConvergenceWarning,
     SinkhornDivergence,
@@ -167,7 +169,10 @@ def test_weights_are_taken_as_arrays_lists_and_integers() -> None:
 
 # Gromov-Wasserstein
 POINTS, OTHERS = randn(12, 2, seed=5), randn(10, 2, seed=6)
-SOLVERS: dict[str, Any] = {"exact": gromov_wasserstein, "sampled": gromov_wasserstein_sampled}
+SOLVERS: dict[str, Any] = {
+    "exact": partial(gromov_wasserstein, **DEFAULTS),
+    "sampled": partial(gromov_wasserstein_sampled, **DEFAULTS),
+}
 
 
 @pytest.mark.parametrize("name", SOLVERS)

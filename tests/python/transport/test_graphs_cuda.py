@@ -8,11 +8,11 @@ from torch import Tensor
 
 from tests.python.helpers import assert_tensors_equal, no_synchronisation
 from tests.python.transport.clouds import clusters, spiral, swiss_roll
+from tests.python.transport.gromov import solve_sampled
 from warpalign.transport import (
     NeighborGraph,
     connected_components,
     farthest_landmarks,
-    gromov_wasserstein_sampled,
     knn_graph,
     shortest_paths,
 )
@@ -102,7 +102,7 @@ def test_landmark_transport_on_a_side_stream() -> None:
     x, y = spiral(300, 0).cuda(), swiss_roll(350, 1).cuda()
 
     def solve() -> Tensor:
-        found = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, n_landmarks=20, max_iter=20)
+        found = solve_sampled(x, y, geometry="landmark", k=5, n_landmarks=20, max_iter=20)
         return found.plan.f.detach()
 
     expected = solve()

@@ -12,10 +12,9 @@ from torch import Tensor
 from tests.python.helpers import Array
 from tests.python.transport import pot_gromov
 from tests.python.transport.clouds import spiral, swiss_roll
+from tests.python.transport.gromov import solve_exact, solve_sampled
 from warpalign.transport import (
     GromovResult,
-    gromov_wasserstein,
-    gromov_wasserstein_sampled,
     knn_graph,
     shortest_paths,
     sinkhorn,
@@ -38,7 +37,7 @@ def tensor(array: Array, device: torch.device) -> Tensor:
 def solve(of: pot_gromov.Given, device: torch.device, **options: Any) -> GromovResult:
     """With as many steps as POT takes; the result's plan is the last of them."""
     features = None if of.features is None else tensor(of.features, device)
-    return gromov_wasserstein(
+    return solve_exact(
         distances=(tensor(of.cx, device), tensor(of.cy, device)),
         feature_cost=features,
         feature_weight=of.weight,
@@ -70,7 +69,7 @@ def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
 
 def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
     cx, cy = (tensor(c, device) for c in pot_gromov.gauss(20, 1))
-    result = gromov_wasserstein(
+    result = solve_exact(
         distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, cost_normalization=None, max_iter=400
     )
     expected = torch.eye(20, dtype=torch.float64).flip(0) / 20
@@ -95,7 +94,7 @@ def test_spiral_and_swiss_roll(epsilon: float, distortion: float) -> None:
     assert float(cx.sum()) == pytest.approx(53786.26640, abs=1e-3)
     assert float(cy.sum()) == pytest.approx(89293.21822, abs=1e-3)
     of_plan = epsilon == 0.005
-    result = gromov_wasserstein(
+    result = solve_exact(
         distances=(cx, cy), epsilon=epsilon, **PLAIN | {"sinkhorn_iters": 100}, max_iter=100,
         tol=1e-9 if of_plan else 1e-6, polish_iters=2000,
     )  # fmt: skip
@@ -113,7 +112,7 @@ def test_spiral_and_swiss_roll(epsilon: float, distortion: float) -> None:
 
 def test_annealing_finds_the_good_basin(device: torch.device) -> None:
     cx, cy = (geodesics(z).float().to(device) for z in (spiral(400, 0), swiss_roll(500, 1)))
-    result = gromov_wasserstein(distances=(cx, cy))
+    result = solve_exact(distances=(cx, cy))
     assert bool(result.converged)
     assert float(result.distortion) <= 2.0e-3
     rows, columns = result.plan.marginal(1), result.plan.marginal(0)
@@ -179,7 +178,7 @@ def test_value_is_the_objective_and_its_gradient_that_of_the_minimum(kind: str, 
     }
 
     def found(of: dict[str, Tensor]) -> GromovResult:
-        return gromov_wasserstein(
+        return solve_exact(
             distances=(of["cx"], of["cy"]),
             feature_cost=of["features"],
             a=of["a"],
@@ -215,7 +214,7 @@ def test_value_is_the_objective_and_its_gradient_that_of_the_minimum(kind: str, 
 def test_second_derivatives_are_refused() -> None:
     cx, cy = random_sides(1, 1, 4, 5)
     cx.requires_grad_()
-    value = gromov_wasserstein(distances=(cx, cy), epsilon=0.1).value
+    value = solve_exact(distances=(cx, cy), epsilon=0.1).value
     (gradient,) = torch.autograd.grad(value.sum(), cx, create_graph=True)
     with pytest.raises(NotImplementedError, match="second derivatives of gromov_wasserstein's value are not"):
         gradient.sum().backward()
@@ -226,8 +225,8 @@ def test_within_compiled_code() -> None:
     x, y = random_sides(1, 1, 6, 7)
 
     def values(x: Tensor, y: Tensor) -> Tensor:
-        whole = gromov_wasserstein(distances=(2 * x, y), epsilon=0.1)
-        sampled = gromov_wasserstein_sampled(distances=(2 * x[0], y[0]), epsilon=0.1, max_iter=5)
+        whole = solve_exact(distances=(2 * x, y), epsilon=0.1)
+        sampled = solve_sampled(distances=(2 * x[0], y[0]), epsilon=0.1, max_iter=5)
         return torch.stack([whole.value[0], sampled.estimate]) + 1
 
     torch.testing.assert_close(torch.compile(values, backend="eager")(x, y), values(x, y))
@@ -237,21 +236,18 @@ def test_gradient_by_points(device: torch.device) -> None:
     """Through Euclidean geometries; a plan of features is differentiable through its cost."""
     x = torch.randn(12, 2, dtype=torch.float64, device=device, requires_grad=True)
     y = torch.randn(15, 3, dtype=torch.float64, device=device, requires_grad=True)
-    result = gromov_wasserstein(x, y, epsilon=0.05, geometry=("euclidean", "sqeuclidean"))
+    result = solve_exact(x, y, epsilon=0.05, geometry=("euclidean", "sqeuclidean"))
     result.value.backward()
     assert x.grad is not None and float(x.grad.norm()) > 0
     assert y.grad is not None and float(y.grad.norm()) > 0
     # The divisor is a constant: the value changes like the squared distances.
-    assert (
-        float(torch.autograd.grad(gromov_wasserstein(x, x.detach(), epsilon=0.05).value, x)[0].sum().abs())
-        < 1e-9
-    )
+    assert float(torch.autograd.grad(solve_exact(x, x.detach(), epsilon=0.05).value, x)[0].sum().abs()) < 1e-9
 
 
 def test_plan_of_features_alone_is_that_of_sinkhorn(device: torch.device) -> None:
     cx, cy = (c[0].to(device) for c in random_sides(1, 1, 8, 9))
     features = torch.rand(8, 9, dtype=torch.float64, device=device, requires_grad=True)
-    result = gromov_wasserstein(
+    result = solve_exact(
         distances=(cx, cy), feature_cost=features, feature_weight=1.0, epsilon=0.1, polish_iters=20000
     )
     expected = sinkhorn(cost_matrix=features, epsilon=0.1, tol=1e-9, max_iter=20000)
@@ -273,10 +269,10 @@ def test_a_batch_is_its_problems(kind: str, device: torch.device) -> None:
         kind
     ]
     given: dict[str, Any] = {"distances": (cx, cy), "feature_cost": features, "a": a, "b": b}
-    together = gromov_wasserstein(**given, **options)
-    single = gromov_wasserstein(**given, **options | {"restarts": 1})
+    together = solve_exact(**given, **options)
+    single = solve_exact(**given, **options | {"restarts": 1})
     for k in range(3):
-        alone = gromov_wasserstein(
+        alone = solve_exact(
             distances=(cx[k], cy[k]), feature_cost=features[k], a=a[k], b=b[k], **options | {"restarts": 1}
         )
         assert float(together.value[k]) <= float(alone.value) + 1e-9
@@ -292,7 +288,7 @@ def test_semi_relaxed_finds_blocks() -> None:
     labels = np.repeat([0, 1], sizes)
     edges = np.triu(state.rand(45, 45) < chances[labels[:, None], labels[None]], 1).astype(float)
     cx, cy = torch.from_numpy(edges + edges.T), torch.from_numpy(chances)
-    result = gromov_wasserstein(
+    result = solve_exact(
         distances=(cx, cy), rho_b=0.0, epsilon=1e-3, epsilon_start=1.0, cost_normalization=None, restarts=4
     )
     sums = result.plan.marginal(0)
@@ -302,15 +298,15 @@ def test_semi_relaxed_finds_blocks() -> None:
 
 def test_partial_and_relaxed_sides(device: torch.device) -> None:
     cx, cy = (c.to(device) for c in random_sides(3, 2, 10, 12))
-    partial = gromov_wasserstein(distances=(cx, cy), mass=0.7, epsilon=0.02)
+    partial = solve_exact(distances=(cx, cy), mass=0.7, epsilon=0.02)
     torch.testing.assert_close(
         partial.plan.mass().cpu(), torch.full((2,), 0.7, dtype=torch.float64), rtol=1e-5, atol=0
     )
     assert float(partial.plan.marginal(1).max()) <= 0.1 * (1 + 1e-6)
     options: dict[str, Any] = {"distances": (cx, cy), "epsilon": 0.02, "sinkhorn_iters": 100, "max_iter": 40}
-    balanced = gromov_wasserstein(**options)
+    balanced = solve_exact(**options)
     for rho, near in ((1e5, True), (0.01, False)):
-        relaxed = gromov_wasserstein(rho_a=rho, rho_b=rho, **options)
+        relaxed = solve_exact(rho_a=rho, rho_b=rho, **options)
         same = torch.allclose(relaxed.plan.to_dense(), balanced.plan.to_dense(), rtol=0, atol=1e-4)
         assert same == near
 
@@ -318,14 +314,14 @@ def test_partial_and_relaxed_sides(device: torch.device) -> None:
 def test_invariances(device: torch.device) -> None:
     """Scales of distances change nothing, permutations commute, transposed sides give the transposed plan."""
     cx, cy = (geodesics(z).to(device) for z in (spiral(60, 0), swiss_roll(70, 1)))
-    first = gromov_wasserstein(distances=(cx, cy)).plan.to_dense()
-    scaled = gromov_wasserstein(distances=(1e6 * cx, 1e-6 * cy)).plan.to_dense()
+    first = solve_exact(distances=(cx, cy)).plan.to_dense()
+    scaled = solve_exact(distances=(1e6 * cx, 1e-6 * cy)).plan.to_dense()
     torch.testing.assert_close(scaled, first, rtol=1e-6, atol=1e-12)
     order = torch.randperm(60, device=device)
-    permuted = gromov_wasserstein(distances=(cx[order][:, order], cy)).plan.to_dense()
+    permuted = solve_exact(distances=(cx[order][:, order], cy)).plan.to_dense()
     torch.testing.assert_close(permuted, first[order], rtol=1e-6, atol=1e-9)
     again, same = (
-        gromov_wasserstein(distances=(cx, cy), restarts=2, seed=4, max_iter=10).plan.to_dense()
+        solve_exact(distances=(cx, cy), restarts=2, generator=4, max_iter=10).plan.to_dense()
         for _ in range(2)
     )
     assert torch.equal(again, same)
@@ -334,9 +330,7 @@ def test_invariances(device: torch.device) -> None:
 def test_equal_spaces_have_a_value_that_goes_to_0_with_epsilon() -> None:
     x = torch.randn(40, 2, dtype=torch.float64)
     turned = x.flip(0) @ torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=torch.float64)
-    values = [
-        float(gromov_wasserstein(x, turned, epsilon=e, max_iter=400).distortion) for e in (1e-2, 1e-3, 1e-4)
-    ]
+    values = [float(solve_exact(x, turned, epsilon=e, max_iter=400).distortion) for e in (1e-2, 1e-3, 1e-4)]
     assert values[0] > values[1] > values[2]
     assert values[2] < 1e-4
 
@@ -344,17 +338,17 @@ def test_equal_spaces_have_a_value_that_goes_to_0_with_epsilon() -> None:
 def test_geometries() -> None:
     x, y = spiral(50, 0), swiss_roll(55, 1)
     graphs = (knn_graph(x, 6), knn_graph(y, 6))
-    by_graph = gromov_wasserstein(graphs=graphs)
-    by_points = gromov_wasserstein(x, y, geometry="geodesic", k=6)
-    by_matrix = gromov_wasserstein(distances=(shortest_paths(graphs[0]), shortest_paths(graphs[1])))
+    by_graph = solve_exact(graphs=graphs)
+    by_points = solve_exact(x, y, geometry="geodesic", k=6)
+    by_matrix = solve_exact(distances=(shortest_paths(graphs[0]), shortest_paths(graphs[1])))
     assert torch.equal(by_graph.plan.to_dense(), by_points.plan.to_dense())
     assert torch.equal(by_graph.plan.to_dense(), by_matrix.plan.to_dense())
     distances = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist")
-    mixed = gromov_wasserstein(x, None, distances=(None, distances), geometry=("euclidean", "matrix"))
-    both = gromov_wasserstein(x, y)
+    mixed = solve_exact(x, None, distances=(None, distances), geometry=("euclidean", "matrix"))
+    both = solve_exact(x, y)
     torch.testing.assert_close(mixed.plan.to_dense(), both.plan.to_dense(), rtol=1e-4, atol=1e-7)
     for scale in (None, "mean"):
-        gromov_wasserstein(x, y, cost_normalization=scale)
+        solve_exact(x, y, cost_normalization=scale)
 
 
 def test_rounded_distances_are_symmetric() -> None:
@@ -363,26 +357,24 @@ def test_rounded_distances_are_symmetric() -> None:
     cx, cy = (torch.cdist(z, z, compute_mode="use_mm_for_euclid_dist") for z in points)
     noise = 1e-4 * float(cx.max()) * torch.rand(60, 60)
     options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 20}
-    found = gromov_wasserstein(distances=(cx + noise, cy), **options)
+    found = solve_exact(distances=(cx + noise, cy), **options)
     assert found._of.symmetric
     noise = (noise + noise.mT) / 2
-    even = gromov_wasserstein(distances=(cx + noise, (cy + cy.mT) / 2), **options)
+    even = solve_exact(distances=(cx + noise, (cy + cy.mT) / 2), **options)
     torch.testing.assert_close(found.plan.to_dense(), even.plan.to_dense(), rtol=1e-3, atol=1e-6)
-    assert not gromov_wasserstein(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._of.symmetric
+    assert not solve_exact(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._of.symmetric
 
 
 def test_extremes(device: torch.device) -> None:
     """One point, weights of 0, many more points on one side, NaN in one problem, float32 and half types."""
     one = torch.zeros(1, 1, device=device)
-    assert gromov_wasserstein(one, one).plan.to_dense().tolist() == [[1.0]]
+    assert solve_exact(one, one).plan.to_dense().tolist() == [[1.0]]
     x = torch.randn(100, 2, device=device)
-    torch.testing.assert_close(
-        gromov_wasserstein(x, one).plan.to_dense(), torch.full((100, 1), 0.01, device=device)
-    )
+    torch.testing.assert_close(solve_exact(x, one).plan.to_dense(), torch.full((100, 1), 0.01, device=device))
     a = torch.full((100,), 1 / 60, device=device)
     a[60:] = 0
-    padded = gromov_wasserstein(x, x[:30], a=a, epsilon=0.01).plan.to_dense()
-    alone = gromov_wasserstein(
+    padded = solve_exact(x, x[:30], a=a, epsilon=0.01).plan.to_dense()
+    alone = solve_exact(
         x[:60], x[:30], epsilon=0.01, cost_normalization=None, epsilon_start=None
     ).plan.to_dense()
     assert (
@@ -390,15 +382,15 @@ def test_extremes(device: torch.device) -> None:
     )
     cx, cy = (c.to(device) for c in random_sides(0, 2, 6, 7))
     cx[1, 0, 0] = torch.nan
-    result = gromov_wasserstein(distances=(cx, cy), cost_normalization=None, epsilon=0.1)
+    result = solve_exact(distances=(cx, cy), cost_normalization=None, epsilon=0.1)
     assert bool(result.plan.to_dense()[0].isfinite().all()) and bool(result.value[1].isnan())
-    single = gromov_wasserstein(distances=(cx[0], cy[0]), cost_normalization=None, epsilon=0.1)
+    single = solve_exact(distances=(cx[0], cy[0]), cost_normalization=None, epsilon=0.1)
     torch.testing.assert_close(result.plan.to_dense()[0], single.plan.to_dense(), rtol=1e-9, atol=1e-12)
     assert not bool(result.converged[1])
-    assert gromov_wasserstein(x.half(), x.half()).plan.to_dense().dtype == torch.float32
+    assert solve_exact(x.half(), x.half()).plan.to_dense().dtype == torch.float32
     with torch.no_grad():
-        start = gromov_wasserstein(x, x, epsilon=0.01)
-    warm = gromov_wasserstein(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
+        start = solve_exact(x, x, epsilon=0.01)
+    warm = solve_exact(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
     assert int(warm.iterations) <= int(start.iterations)
 
 
@@ -407,7 +399,7 @@ def test_a_block_of_forbidden_pairs(device: torch.device) -> None:
     features = torch.zeros(30, 25, device=device)
     features[:12, 5:] = torch.inf
     options: dict[str, Any] = {"feature_cost": features, "feature_weight": 0.1, "epsilon": 0.01, "rho_b": 0.0}
-    for solve_one in (gromov_wasserstein, gromov_wasserstein_sampled):
+    for solve_one in (solve_exact, solve_sampled):
         plan = solve_one(x, y, max_iter=30, **options).plan.to_dense()
         assert float(plan[:12, 5:].abs().max()) == 0
         # Sums of float32 rows.
@@ -416,7 +408,7 @@ def test_a_block_of_forbidden_pairs(device: torch.device) -> None:
 
 def test_callback() -> None:
     seen: list[tuple[int, float, float]] = []
-    result = gromov_wasserstein(
+    result = solve_exact(
         spiral(30, 0),
         swiss_roll(25, 1),
         callback=lambda *of: seen.append((of[0], float(of[1]), float(of[2]))),

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from tests.python.transport import pot_gromov
 from tests.python.transport.clouds import spiral, swiss_roll
+from tests.python.transport.gromov import solve_exact, solve_sampled
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport.gromov_solver import Objective
 from warpalign._transport.mixing import Mixing
 from warpalign.transport import (
     TransportPlan,
-    gromov_wasserstein,
-    gromov_wasserstein_sampled,
     sinkhorn,
 )
 
@@ -30,14 +29,14 @@ def test_a_coarse_start_is_no_worse() -> None:
     def distortion(plan: TransportPlan) -> float:
         return float(truth.distortion(plan.to_dense()[None]))
 
-    plain = gromov_wasserstein(distances=tables)
-    coarse = gromov_wasserstein(distances=tables, init="multiscale")
+    plain = solve_exact(distances=tables)
+    coarse = solve_exact(distances=tables, init="multiscale")
     assert bool(coarse.converged)
     assert float(coarse.value) <= 1.001 * float(plain.value)
-    options: dict[str, Any] = {"distances": tables, "seed": 1}
-    sampled = gromov_wasserstein_sampled(**options, init="multiscale", restarts=2)
-    assert distortion(sampled.plan) <= 1.02 * distortion(gromov_wasserstein_sampled(**options).plan)
-    again = gromov_wasserstein_sampled(**options, init="multiscale", restarts=2)
+    options: dict[str, Any] = {"distances": tables, "generator": 1}
+    sampled = solve_sampled(**options, init="multiscale", restarts=2)
+    assert distortion(sampled.plan) <= 1.02 * distortion(solve_sampled(**options).plan)
+    again = solve_sampled(**options, init="multiscale", restarts=2)
     assert torch.equal(again.plan.f, sampled.plan.f)
 
 
@@ -60,14 +59,12 @@ def test_coarse_starts_of_a_batch(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     a = a / a.sum(1, keepdim=True)
     options: dict[str, Any] = {"epsilon": 0.02, "init": "multiscale", "feature_weight": 0.0} | KINDS[kind]
     features = torch.rand(2, 23, 19, generator=generator, dtype=torch.float64)
-    together = gromov_wasserstein(x, y, a=a, feature_cost=features, **options).plan.to_dense()
+    together = solve_exact(x, y, a=a, feature_cost=features, **options).plan.to_dense()
     assert bool(together.isfinite().all()) and float(together[1, :15].abs().max()) == 0
     for k in range(2):
-        alone = gromov_wasserstein(x[k], y[k], a=a[k], feature_cost=features[k], **options).plan.to_dense()
+        alone = solve_exact(x[k], y[k], a=a[k], feature_cost=features[k], **options).plan.to_dense()
         torch.testing.assert_close(together[k], alone, rtol=1e-9, atol=1e-12)
-        sampled = gromov_wasserstein_sampled(
-            x[k], y[k], a=a[k], feature_cost=features[k], max_iter=10, **options
-        )
+        sampled = solve_sampled(x[k], y[k], a=a[k], feature_cost=features[k], max_iter=10, **options)
         assert bool(sampled.plan.to_dense().isfinite().all())
 
 
@@ -75,8 +72,8 @@ def test_a_start_of_all_points_is_the_answer() -> None:
     """Drawn points in another order stand for themselves."""
     x, y = spiral(60, 0).double(), swiss_roll(50, 1).double()
     options: dict[str, Any] = {"epsilon": 0.01, "tol": 1e-8, "max_iter": 300}
-    plain = gromov_wasserstein(x, y, **options)
-    coarse = gromov_wasserstein(x, y, init="multiscale", **options)
+    plain = solve_exact(x, y, **options)
+    coarse = solve_exact(x, y, init="multiscale", **options)
     assert bool(plain.converged) and bool(coarse.converged)
     torch.testing.assert_close(coarse.plan.to_dense(), plain.plan.to_dense(), rtol=0, atol=1e-5)
 
@@ -103,14 +100,14 @@ def test_weight_0_forbids_nothing() -> None:
     x, y = spiral(20, 0), swiss_roll(25, 1)
     features = torch.rand(20, 25)
     features[0, 0] = torch.inf
-    plain = gromov_wasserstein(x, y).plan.to_dense()
+    plain = solve_exact(x, y).plan.to_dense()
     for init in ("eccentricity", "product", "multiscale"):
         options: Any = {"feature_cost": features, "feature_weight": 0.0, "init": init}
-        with_features = gromov_wasserstein(x, y, **options)
+        with_features = solve_exact(x, y, **options)
         assert bool(with_features.value.isfinite())
         if init == "eccentricity":
             assert torch.equal(with_features.plan.to_dense(), plain)
-    forbidden = gromov_wasserstein(x, y, feature_cost=features, feature_weight=0.1, restarts=2)
+    forbidden = solve_exact(x, y, feature_cost=features, feature_weight=0.1, restarts=2)
     assert float(forbidden.plan.to_dense()[0, 0]) == 0 and bool(forbidden.value.isfinite())
 
 
@@ -121,13 +118,13 @@ def test_one_infinite_distance_is_refused_with_its_problem() -> None:
     with pytest.raises(
         ValueError, match="infinite ones between connected points in problem 1: write shortest_paths"
     ):
-        gromov_wasserstein(distances=(tables[0], tables[1]), epsilon=0.1)
+        solve_exact(distances=(tables[0], tables[1]), epsilon=0.1)
 
 
 def test_two_anchors_of_five_points_keep_the_sums() -> None:
     """POT's test of its sampled solver has these points, two samples, epsilon 1 and 20 steps."""
     cx, cy = (torch.from_numpy(c) for c in pot_gromov.gauss(5, 42))
-    plan = gromov_wasserstein_sampled(distances=(cx, cy), n_anchors=2, epsilon=1.0, max_iter=20, seed=42).plan
+    plan = solve_sampled(distances=(cx, cy), n_anchors=2, epsilon=1.0, max_iter=20, generator=42).plan
     assert float((plan.marginal(1) - 0.2).abs().max()) <= 1e-4
     assert float((plan.marginal(0) - 0.2).abs().max()) <= 1e-4
 
@@ -156,18 +153,16 @@ def test_random_calls() -> None:
             "epsilon_start": draw.choice([None, 0.1]),
             "init": draw.choice(["eccentricity", "multiscale"]),
             "max_iter": draw.choice([1, 15]),
-            "seed": seed,
+            "generator": seed,
         }
         if sides == "relaxed":
             options |= {"rho_a": draw.choice([None, 0.1]), "rho_b": draw.choice([0.0, 1.0])}
         if sides == "partial":
             options["mass"] = draw.uniform(0.1, 0.9)
         if draw.random() < 0.5:
-            plan = gromov_wasserstein_sampled(
-                x, y, a=a, b=b, n_anchors=draw.choice([1, 40]), **options
-            ).plan.to_dense()
+            plan = solve_sampled(x, y, a=a, b=b, n_anchors=draw.choice([1, 40]), **options).plan.to_dense()
         else:
-            result = gromov_wasserstein(x, y, a=a, b=b, step=draw.choice([1.0, 0.5]), **options)
+            result = solve_exact(x, y, a=a, b=b, step=draw.choice([1.0, 0.5]), **options)
             plan = result.plan.to_dense()
             assert bool(result.value.isfinite()), seed
         assert bool(plan.isfinite().all()) and float(plan.min()) >= 0, seed

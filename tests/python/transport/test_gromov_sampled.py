@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.python.helpers import assert_tensors_equal
 from tests.python.transport.clouds import spiral, swiss_roll
+from tests.python.transport.gromov import solve_exact, solve_sampled
 from tests.python.transport.test_gromov import geodesics
 from warpalign._core import checks
 from warpalign._transport import anchor_ops, gromov_anchors, gromov_progress, ops
@@ -21,8 +22,6 @@ from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
     ConvergenceWarning,
     farthest_landmarks,
-    gromov_wasserstein,
-    gromov_wasserstein_sampled,
     knn_graph,
     shortest_paths,
     sinkhorn,
@@ -34,7 +33,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
     """The exact gradient's distortion is 1.6e-3 at this epsilon; a mirrored matching has four times that."""
     x, y = spiral(400, 0), swiss_roll(500, 1)
     graphs = (knn_graph(x, 5), knn_graph(y, 5))
-    result = gromov_wasserstein_sampled(graphs=graphs, seed=seed)
+    result = solve_sampled(graphs=graphs, generator=seed)
     assert result.converged and result.iterations <= 45  # 22 of them shrink epsilon
     plan = result.plan.to_dense()
     cx, cy = (geodesics(z).float()[None] for z in (x, y))
@@ -53,7 +52,7 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
 def test_the_seed_alone_decides(device: torch.device) -> None:
     x, y = spiral(60, 0).to(device), swiss_roll(70, 1).to(device)
     one, again, other = (
-        gromov_wasserstein_sampled(x, y, seed=seed, max_iter=30).plan.to_dense() for seed in (1, 1, 2)
+        solve_sampled(x, y, generator=seed, max_iter=30).plan.to_dense() for seed in (1, 1, 2)
     )
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -73,9 +72,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = spiral(50, 0).double(), swiss_roll(60, 1).double()
     options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
-    stored = gromov_wasserstein_sampled(x, y, **options | OPTIONS[kind])
+    stored = solve_sampled(x, y, **options | OPTIONS[kind])
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
-    made = gromov_wasserstein_sampled(x, y, **options | OPTIONS[kind])
+    made = solve_sampled(x, y, **options | OPTIONS[kind])
     torch.testing.assert_close(made.plan.to_dense(), stored.plan.to_dense(), rtol=1e-6, atol=1e-12)
     torch.testing.assert_close(made.history, stored.history, rtol=1e-6, atol=1e-12)
     mass = float(made.plan.mass())
@@ -89,7 +88,7 @@ def test_last_iterations_find_the_plan_of_their_costs(kind: str, monkeypatch: py
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)  # the costs are then those of coordinates
     x, y = spiral(50, 0).double(), swiss_roll(60, 1).double()
     options: dict[str, Any] = {"epsilon": 0.02, "epsilon_start": 0.04, "max_iter": 12, "n_anchors": 20}
-    plan = gromov_wasserstein_sampled(x, y, polish_iters=300, **options | OPTIONS[kind]).plan
+    plan = solve_sampled(x, y, polish_iters=300, **options | OPTIONS[kind]).plan
     of, scale = plan._of, plan._settings.cost_scale
     assert of.x is not None and of.y is not None
     kept = {name: option for name, option in OPTIONS[kind].items() if name in ("rho_a", "rho_b", "mass")}
@@ -113,16 +112,16 @@ def test_landmarks_stand_for_geodesics() -> None:
     assert float(missing.min()) >= -1e-5
     assert bool((missing <= 2 * torch.minimum(nearest[:, None], nearest[None]) + 1e-5).all())
     options: dict[str, Any] = {"geometry": "landmark", "k": 5}
-    result = gromov_wasserstein_sampled(x, y, **options)
+    result = solve_sampled(x, y, **options)
     places = result.plan.barycentric_map(torch.arange(350.0)[:, None])[:, 0]
     assert float(torch.corrcoef(torch.stack([places, torch.arange(300.0)]))[0, 1]) >= 0.998
     # Landmarks found eight at a time leave no node much farther than those found one by one.
     eight = _paths_to_landmarks(graph, 20)
     assert float(eight.amin(0).amax()) <= 1.5 * float(nearest.max())
-    of_graphs = gromov_wasserstein_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
+    of_graphs = solve_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
     assert torch.equal(of_graphs.plan.f, result.plan.f)
-    exactly = gromov_wasserstein(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.to_dense()
-    geodesic = gromov_wasserstein(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.to_dense()
+    exactly = solve_exact(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.to_dense()
+    geodesic = solve_exact(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.to_dense()
     torch.testing.assert_close(exactly, geodesic, rtol=1e-2, atol=1e-6)
 
 
@@ -132,13 +131,13 @@ def test_a_gpu_rounds_and_agrees(cuda: torch.device) -> None:
     x, y = spiral(400, 0).to(cuda), swiss_roll(500, 1).to(cuda)
     table = geodesics(x.cpu()).float()[None], geodesics(y.cpu()).float()[None]
     for seed in range(3):
-        result = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, seed=seed, polish_iters=200)
+        result = solve_sampled(x, y, geometry="landmark", k=5, generator=seed, polish_iters=200)
         assert result.converged and result.plan.f.is_cuda
         plan = result.plan.to_dense().cpu()
         assert float(Objective(*table, True, None, 0.0).distortion(plan[None])) <= 2.0e-3
         assert float((plan.sum(1) * 400 - 1).abs().max()) <= 1e-3
         assert float((plan.sum(0) * 500 - 1).abs().max()) <= 2e-2
-        again = gromov_wasserstein_sampled(x, y, geometry="landmark", k=5, seed=seed, polish_iters=200)
+        again = solve_sampled(x, y, geometry="landmark", k=5, generator=seed, polish_iters=200)
         assert torch.equal(again.plan.f, result.plan.f)
 
 
@@ -151,7 +150,7 @@ def test_options_on_a_gpu(kind: str, cuda: torch.device) -> None:
         name: tuple(t.float().to(cuda) for t in option) if name == "features" else option
         for name, option in OPTIONS[kind].items()
     }
-    plan = gromov_wasserstein_sampled(
+    plan = solve_sampled(
         x, y, epsilon=0.02, epsilon_start=0.04, max_iter=12, n_anchors=20, polish_iters=300, **given
     ).plan
     of, settings = plan._of, plan._settings
@@ -210,10 +209,10 @@ def test_a_step_in_one_call_is_its_parts(weighted: bool, cuda: torch.device) -> 
 @pytest.mark.gpu
 def test_no_table_is_stored_on_a_gpu(cuda: torch.device) -> None:
     x, y = spiral(4000, 0).to(cuda), swiss_roll(5000, 1).to(cuda)
-    gromov_wasserstein_sampled(x[:100], y[:100], geometry="landmark", k=5, max_iter=2)
+    solve_sampled(x[:100], y[:100], geometry="landmark", k=5, max_iter=2)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    gromov_wasserstein_sampled(x, y, geometry="landmark", k=5)
+    solve_sampled(x, y, geometry="landmark", k=5)
     assert torch.cuda.max_memory_allocated() - before <= 20 * 2**20
 
 
@@ -222,7 +221,7 @@ def test_more_than_2_to_the_31_pairs(cuda: torch.device) -> None:
     """Rows, matches and sums of a plan of 47 000² entries, next to the definition in float64."""
     n, some = 47_000, torch.tensor([0, 23_456, 46_999], device=cuda)
     x, y = spiral(n, 0).to(cuda), swiss_roll(n, 1).to(cuda)
-    plan = gromov_wasserstein_sampled(
+    plan = solve_sampled(
         x, y, geometry="euclidean", n_anchors=16, epsilon=0.01, max_iter=3, polish_iters=8
     ).plan
     of, scale = plan._of, plan._settings.cost_scale
@@ -244,9 +243,7 @@ def test_features_decide_where_distances_do_not() -> None:
     x = torch.stack([angles.cos(), angles.sin()], 1)
     label = (torch.arange(40) / 40)[:, None]
     order = torch.randperm(40)
-    result = gromov_wasserstein_sampled(
-        x, x[order], features=(label, label[order]), feature_weight=0.5, epsilon=2e-3
-    )
+    result = solve_sampled(x, x[order], features=(label, label[order]), feature_weight=0.5, epsilon=2e-3)
     assert torch.equal(order[result.plan.argmax()], torch.arange(40))
 
 
@@ -254,11 +251,11 @@ def test_geometries_and_few_points() -> None:
     x, y = spiral(30, 0), swiss_roll(25, 1)
     distances = (torch.cdist(x, x), torch.cdist(y, y))
     for options in ({"distances": distances}, {"x": x, "y": y, "geometry": "geodesic", "k": 4}):
-        assert gromov_wasserstein_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
+        assert solve_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
     one = torch.zeros(1, 2)
-    assert gromov_wasserstein_sampled(one, one).plan.to_dense().tolist() == [[1.0]]
+    assert solve_sampled(one, one).plan.to_dense().tolist() == [[1.0]]
     for many, few in ((x, one), (one, x)):
-        plan = gromov_wasserstein_sampled(many, few, n_anchors=1, step=1.0, max_iter=3).plan.to_dense()
+        plan = solve_sampled(many, few, n_anchors=1, step=1.0, max_iter=3).plan.to_dense()
         torch.testing.assert_close(plan, torch.full(plan.shape, 1 / 30))
 
 
@@ -267,8 +264,8 @@ def test_a_table_of_features_is_their_squared_distances() -> None:
     of_x, of_y = torch.rand(40, 3).double(), torch.rand(30, 3).double()
     table = (of_x[:, None] - of_y).square().sum(2)
     options: dict[str, Any] = {"feature_weight": 0.4, "epsilon": 0.01, "max_iter": 12}
-    by_table = gromov_wasserstein_sampled(x, y, feature_cost=table, **options)
-    by_features = gromov_wasserstein_sampled(x, y, features=(of_x, of_y), **options)
+    by_table = solve_sampled(x, y, feature_cost=table, **options)
+    by_features = solve_sampled(x, y, features=(of_x, of_y), **options)
     torch.testing.assert_close(by_table.plan.to_dense(), by_features.plan.to_dense(), rtol=1e-6, atol=1e-12)
 
 
@@ -281,7 +278,7 @@ def test_a_start_is_where_anchors_come_from(kind: str) -> None:
         init: Any = table
         if kind == "plan":
             init = sinkhorn(cost_matrix=1 - 80 * table, epsilon=0.05).plan
-        result = gromov_wasserstein_sampled(
+        result = solve_sampled(
             x, x, geometry="geodesic", k=4, init=init, max_iter=1, step=1.0, epsilon_start=None
         )
         # The other order differs by 40 on average. The spiral is not its mirror image, so this one is not met exactly.
@@ -292,12 +289,10 @@ def test_weights_may_have_any_sum() -> None:
     x, y = spiral(30, 0).double(), swiss_roll(25, 1).double()
     options: dict[str, Any] = {"epsilon_start": None, "max_iter": 8, "sinkhorn_iters": 2000}
     start = torch.ones(30, 25, dtype=torch.float64)
-    ones = gromov_wasserstein_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.to_dense()
+    ones = solve_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.to_dense()
     a, b = torch.full((30,), 0.1).double(), torch.full((25,), 0.12).double()
     # The objective's first part has the square of the mass, KL has it once.
-    three = gromov_wasserstein_sampled(
-        x, y, a=a, b=b, epsilon=0.06, init=start / 250, **options
-    ).plan.to_dense()
+    three = solve_sampled(x, y, a=a, b=b, epsilon=0.06, init=start / 250, **options).plan.to_dense()
     torch.testing.assert_close(three / 3, ones, rtol=1e-6, atol=1e-12)
 
 
@@ -305,10 +300,10 @@ def test_callbacks_and_fewest_steps() -> None:
     x, y = spiral(30, 0), swiss_roll(25, 1)
     seen: list[tuple[int, float, float]] = []
     options: dict[str, Any] = {"epsilon_start": None, "patience": 2, "epsilon": 0.05}
-    result = gromov_wasserstein_sampled(
+    result = solve_sampled(
         x, y, min_iter=40, callback=lambda *of: seen.append((of[0], of[1], float(of[2]))), **options
     )
-    assert result.iterations >= 40 > gromov_wasserstein_sampled(x, y, **options).iterations
+    assert result.iterations >= 40 > solve_sampled(x, y, **options).iterations
     assert [of[0] for of in seen] == list(range(1, result.iterations + 1))
     assert {of[1] for of in seen} == {0.05}
     assert [of[2] for of in seen] == result.history.tolist()
@@ -337,17 +332,17 @@ def test_patience_ends_when_noise_hides_the_fall() -> None:
 def test_scales_of_distances_change_nothing() -> None:
     x, y = spiral(40, 0).double(), swiss_roll(30, 1).double()
     options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 12}
-    first = gromov_wasserstein_sampled(x, y, **options).plan.to_dense()
-    scaled = gromov_wasserstein_sampled(1e6 * x, 1e-6 * y, **options).plan.to_dense()
+    first = solve_sampled(x, y, **options).plan.to_dense()
+    scaled = solve_sampled(1e6 * x, 1e-6 * y, **options).plan.to_dense()
     torch.testing.assert_close(scaled, first, rtol=1e-5, atol=1e-10)
 
 
 def test_sums_after_many_last_iterations() -> None:
     """Partial mass to 1e-5, and sums to 1e-3, once the last plan has iterations enough."""
     x, y = spiral(60, 0).double(), swiss_roll(50, 1).double()
-    partial = gromov_wasserstein_sampled(x, y, mass=0.7, epsilon=0.01, max_iter=20, polish_iters=2000)
+    partial = solve_sampled(x, y, mass=0.7, epsilon=0.01, max_iter=20, polish_iters=2000)
     assert float(partial.plan.mass()) == pytest.approx(0.7, rel=1e-5)
-    balanced = gromov_wasserstein_sampled(x, y, epsilon=2e-3, max_iter=40, polish_iters=2000)
+    balanced = solve_sampled(x, y, epsilon=2e-3, max_iter=40, polish_iters=2000)
     assert float((balanced.plan.marginal(1) * 60 - 1).abs().max()) <= 1e-3
     assert float((balanced.plan.marginal(0) * 50 - 1).abs().max()) <= 1e-3
 
@@ -362,9 +357,9 @@ def test_a_shared_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
         options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
         options |= OPTIONS[kind] | ({"features": features} if features else {})
         monkeypatch.setattr(gromov_anchors, "_SHARED_BYTES", 1 << 20)
-        shared = gromov_wasserstein_sampled(x, y, **options)
+        shared = solve_sampled(x, y, **options)
         monkeypatch.setattr(gromov_anchors, "_SHARED_BYTES", 0)
-        made = gromov_wasserstein_sampled(x, y, **options)
+        made = solve_sampled(x, y, **options)
         assert shared.plan._of.cost is None  # The table is not part of the result.
         difference = float((shared.plan.to_dense() - made.plan.to_dense()).abs().sum())
         assert difference <= share * float(made.plan.mass())
@@ -383,16 +378,16 @@ def test_costs_are_made_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
         return squares(u, v, out)
 
     monkeypatch.setattr(gromov_anchors, "_squares", counted)
-    result = gromov_wasserstein_sampled(spiral(50, 0), swiss_roll(60, 1), max_iter=7)
+    result = solve_sampled(spiral(50, 0), swiss_roll(60, 1), max_iter=7)
     assert len(made) == 1 + result.iterations  # the start has its own costs
     assert all(table is made[0] for table in made)
 
 
 def test_progress_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     x, y = spiral(50, 0), swiss_roll(60, 1)
-    plain = gromov_wasserstein_sampled(x, y, max_iter=7)
+    plain = solve_sampled(x, y, max_iter=7)
     assert capsys.readouterr().err == ""
-    shown = gromov_wasserstein_sampled(x, y, max_iter=7, progress=True)
+    shown = solve_sampled(x, y, max_iter=7, progress=True)
     bar = capsys.readouterr().err
     assert "Gromov-Wasserstein" in bar and "last iterations, epsilon" in bar and "step/s" in bar
     assert torch.equal(shown.plan.f, plain.plan.f)
@@ -401,7 +396,7 @@ def test_progress_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
 def test_progress_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm.*pip install 'warpalign\[progress\]'"):
-        gromov_wasserstein_sampled(torch.zeros(2, 1), torch.zeros(2, 1), progress=True)
+        solve_sampled(torch.zeros(2, 1), torch.zeros(2, 1), progress=True)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
@@ -417,7 +412,7 @@ def test_a_long_solve_announces_itself(
     def warned(**options: Any) -> list[str]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            gromov_wasserstein_sampled(x, y, max_iter=3, **options)
+            solve_sampled(x, y, max_iter=3, **options)
         return [str(one.message) for one in caught if not isinstance(one.message, ConvergenceWarning)]
 
     assert warned(progress=False) == [] and capsys.readouterr().err == ""

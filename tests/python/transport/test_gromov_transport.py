@@ -96,13 +96,13 @@ def test_fitted_samples_go_where_the_plan_sends_them(options: dict[str, Any]) ->
 def test_plans_are_those_of_the_functions() -> None:
     xs, xt = clusters(0)[0], lifted(clusters(1)[0])
     x, y = torch.from_numpy(xs), torch.from_numpy(xt)
-    model = GromovTransport(0.01, restarts=2, seed=3).fit(xs, Xt=xt)
-    expected = gromov_wasserstein(x, y, epsilon=0.01, restarts=2, seed=3)
+    model = GromovTransport(0.01, restarts=2, random_state=3).fit(xs, Xt=xt)
+    expected = gromov_wasserstein(x, y, epsilon=0.01, restarts=2, generator=3)
     np.testing.assert_allclose(model.coupling_, expected.plan.to_dense().numpy(), rtol=1e-6, atol=1e-12)
     assert model.cost_ == pytest.approx(float(expected.distortion))
     assert model.n_iter_ == int(expected.iterations)
-    sampled = GromovTransport(0.01, n_anchors=40, seed=3, max_iter=30).fit(xs, Xt=xt)
-    of_sampled = gromov_wasserstein_sampled(x, y, epsilon=0.01, n_anchors=40, seed=3, max_iter=30)
+    sampled = GromovTransport(0.01, n_anchors=40, random_state=3, max_iter=30).fit(xs, Xt=xt)
+    of_sampled = gromov_wasserstein_sampled(x, y, epsilon=0.01, n_anchors=40, generator=3, max_iter=30)
     np.testing.assert_array_equal(sampled.coupling_, of_sampled.plan.to_dense().numpy())
     assert sampled.transform(xs[:4]).shape == (4, 3)
     assert GromovTransport(n_anchors=20, geometry="geodesic", k=5, max_iter=5).fit(xs, Xt=xt).n_iter_ == 5

@@ -107,9 +107,9 @@ def test_sparse_plans(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_samples_follow_the_plan(device: torch.device) -> None:
     plan = solved(device)
-    pairs = plan.sample(40000, seed=7)
-    assert torch.equal(pairs, plan.sample(40000, seed=7))
-    assert torch.equal(plan.T.sample(5, seed=7), pairs[:, :5].flip(-1))
+    pairs = plan.sample(40000, generator=7)
+    assert torch.equal(pairs, plan.sample(40000, generator=7))
+    assert torch.equal(plan.T.sample(5, generator=7), pairs[:, :5].flip(-1))
     for b in range(2):
         counts = torch.zeros(9, 7, device=device, dtype=torch.float64)
         counts.index_put_(tuple(pairs[b].T), torch.ones(40000, device=device).double(), accumulate=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number
 from warpalign._core.costs import COSTS
+from warpalign._core.random import generator_of_state
 from warpalign._transport.checks import check_distance_normalization
 from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.estimators.domain_transport import (
@@ -42,13 +43,14 @@ class GromovTransport(DomainTransport):
     Args:
         epsilon: the factor of KL, > 0, in units of the divided squared inner distances.
         geometry: "euclidean", "sqeuclidean" or "geodesic" (shortest paths on graphs of k neighbours).
-        k, cost_normalization, rho_a, rho_b, mass, restarts, seed, epsilon_start, max_iter, tol: as in
+        k, cost_normalization, rho_a, rho_b, mass, restarts, epsilon_start, max_iter, tol: as in
             :func:`warpalign.transport.gromov_wasserstein`. a is the source.
         label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
         n_anchors: None: the exact gradient, with tables of distances. A number: that of sampled pairs of a step, as in
             :func:`warpalign.transport.gromov_wasserstein_sampled`; restarts and tol have no meaning then.
         out_of_sample: how new samples move. "continuous": to the average of target samples that their own row of the last
             linearised cost gives; it needs the exact gradient. "nearest": as the fitted sample that is nearest to them.
+        random_state: None, an int or a numpy.random.RandomState, for restarts and n_anchors.
         device: where to compute, "cuda" for instance. None: the CPU.
 
     Attributes:
@@ -89,7 +91,7 @@ class GromovTransport(DomainTransport):
         label_weight: float = 0.5,
         n_anchors: int | None = None,
         restarts: int = 1,
-        seed: int = 0,
+        random_state: Any = None,
         out_of_sample: OutOfSample = "nearest",
         epsilon_start: float | None = 1e-2,
         max_iter: int = 200,
@@ -106,7 +108,7 @@ class GromovTransport(DomainTransport):
         self.label_weight = label_weight
         self.n_anchors = n_anchors
         self.restarts = restarts
-        self.seed = seed
+        self.random_state = random_state
         self.out_of_sample = out_of_sample
         self.epsilon_start = epsilon_start
         self.max_iter = max_iter
@@ -145,7 +147,7 @@ class GromovTransport(DomainTransport):
             "mass": self.mass,
             "epsilon_start": self.epsilon_start,
             "max_iter": self.max_iter,
-            "seed": self.seed,
+            "generator": generator_of_state(self.random_state),
         }
         self._share = 1.0
         if ys is not None and yt is not None:

@@ -131,14 +131,14 @@ PLANS: BadCalls = {
     "TransportPlan: seven of six": of_plan(
         lambda plan, given: plan.topk(7), message="k: expected at most 6, the length of dimension 1, got 7"
     ),
-    "TransportPlan: a seed that is no int": of_plan(
-        lambda plan, given: plan.sample(3, seed=1.5),  # type: ignore[arg-type]
+    "TransportPlan: a number for a generator": of_plan(
+        lambda plan, given: plan.sample(3, generator=1.5),  # type: ignore[arg-type]
         error=TypeError,
-        message="seed: expected an int, got float",
+        message="generator: expected a torch.Generator, an int or None, got float",
     ),
     "TransportPlan: a seed below 0": of_plan(
-        lambda plan, given: plan.sample(3, seed=-1),
-        message="seed: expected an int from 0 to 2^63 − 1, got -1",
+        lambda plan, given: plan.sample(3, generator=-1),
+        message="generator: expected a seed from 0 to 2^63 − 1, got -1",
     ),
     "TransportPlan: sparse plans": of_plan(
         lambda plan, given: plan.to_sparse(k=1),

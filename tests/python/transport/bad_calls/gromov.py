@@ -195,7 +195,9 @@ CALLS: BadCalls = {
         message="init: expected torch.float32 on DEVICE, got torch.float64 on DEVICE",
     ),
     "gromov_wasserstein: no start": bad(restarts=0, message="restarts: expected at least 1, got 0"),
-    "gromov_wasserstein: a seed below 0": bad(seed=-1, message="seed: expected at least 0, got -1"),
+    "gromov_wasserstein: a seed below 0": bad(
+        generator=-1, message="generator: expected a seed from 0 to 2^63 − 1, got -1"
+    ),
     "gromov_wasserstein: a step of 0": bad(step=0.0, message="step: expected a finite number > 0, got 0.0"),
     "gromov_wasserstein: a step too far": bad(
         step=1.5, message="step: expected a number above 0 and at most 1, got 1.5"
@@ -331,7 +333,9 @@ SAMPLED: BadCalls = {
     ),
     "no last iterations": bad_sampled(polish_iters=0, message="polish_iters: expected at least 1, got 0"),
     "no patience": bad_sampled(patience=0, message="patience: expected at least 1, got 0"),
-    "a seed below 0": bad_sampled(seed=-1, message="seed: expected at least 0, got -1"),
+    "a seed below 0": bad_sampled(
+        generator=-1, message="generator: expected a seed from 0 to 2^63 − 1, got -1"
+    ),
     "fewer than one step": bad_sampled(min_iter=0, message="min_iter: expected at least 1, got 0"),
     "a number for a callback": bad_sampled(
         callback=20, error=TypeError, message="callback: expected a function or None, got int"

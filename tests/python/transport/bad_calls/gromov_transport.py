@@ -47,7 +47,6 @@ PARTS: BadCalls = {
     ),
     "n_anchors": fitted("n_anchors: expected at least 1, got 0", n_anchors=0),
     "restarts": fitted("restarts: expected at least 1, got 0", restarts=0),
-    "seed": fitted("seed: expected at least 0, got -1", seed=-1),
     "out_of_sample": fitted(
         'out_of_sample: expected "continuous" or "nearest", got \'ferradans\'', out_of_sample="ferradans"
     ),
