@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, peak_mib
 from benchmarks.transport.graphs import spiral, swiss_roll
-from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled
+from warpalign.transport import Geodesic, gromov_wasserstein, gromov_wasserstein_sampled
 
 _MOST_OF_POT = 1200
 _LEAST_RHO = (
@@ -72,14 +72,20 @@ class _Problem:
         size = self.size
         if size.method == "landmark":
             self.found = gromov_wasserstein_sampled(
-                self.x, self.y, geometry="landmark", k=5, sinkhorn_iters=size.iterations, max_iter=size.steps
+                self.x,
+                self.y,
+                epsilon=1e-3,
+                geometry=Geodesic(k=5, n_landmarks=50),
+                sinkhorn_iters=size.iterations,
+                max_iter=size.steps,
+                generator=0,
             )
         else:
             self.found = gromov_wasserstein(
                 distances=self.distances,
                 cost_normalization=None,
                 epsilon=1e-2,
-                epsilon_start=None,
+                annealing=None,
                 max_iter=size.steps,
                 tol=1e-30,
                 sinkhorn_iters=size.iterations,

@@ -33,6 +33,7 @@ from benchmarks.harness.results import (
 from benchmarks.transport.graphs import spiral
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
+    Geodesic,
     TransportPlan,
     gromov_wasserstein,
     gromov_wasserstein_sampled,
@@ -41,6 +42,7 @@ from warpalign.transport import (
 )
 
 NEIGHBORS = 5
+EPSILON = 1e-3
 RIGHT = 0.99
 """A matching with a signed correlation above this is the right one."""
 
@@ -128,16 +130,22 @@ def main() -> None:
     truth = Truth(x, y, device)
     placed = (x.to(device), y.to(device))
 
-    def sampled(geometry: str, **options: Any) -> Callable[[int], tuple[TransportPlan, int]]:
+    def sampled(name: str, **options: Any) -> Callable[[int], tuple[TransportPlan, int]]:
+        geometry = Geodesic(k=NEIGHBORS, n_landmarks=50 if name == "landmark" else None)
+
         def solve(seed: int) -> tuple[TransportPlan, int]:
-            result = gromov_wasserstein_sampled(*placed, geometry=geometry, k=NEIGHBORS, generator=seed, **options)  # type: ignore[arg-type]
+            result = gromov_wasserstein_sampled(
+                *placed, epsilon=EPSILON, geometry=geometry, generator=seed, **options
+            )
             return result.plan, result.iterations
 
         return solve
 
     def exact(init: Literal["eccentricity", "multiscale"]) -> Callable[[int], tuple[TransportPlan, int]]:
         def solve(seed: int) -> tuple[TransportPlan, int]:
-            result = gromov_wasserstein(*placed, geometry="geodesic", k=NEIGHBORS, generator=seed, init=init)
+            result = gromov_wasserstein(
+                *placed, epsilon=EPSILON, geometry=Geodesic(k=NEIGHBORS), generator=seed, init=init
+            )
             return result.plan, int(result.iterations)
 
         return solve

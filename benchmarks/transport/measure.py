@@ -69,7 +69,7 @@ class Problem:
         if size.kind == "partial":
             self.options["mass"] = 0.5
         if size.epsilon_start:
-            self.options["epsilon_start"] = size.epsilon_start
+            self.options["annealing"] = size.epsilon_start
 
     def result(self) -> warpalign.transport.SinkhornResult:
         return warpalign.transport.sinkhorn(

@@ -47,7 +47,7 @@ def factions(of: Network, device: torch.device) -> Factions:
     ends = torch.eye(2, device=device)
     result = gromov_wasserstein(
         distances=(of.adjacency.to(device), ends),
-        rho_b=0.0, epsilon=0.01, epsilon_start=0.05, cost_normalization=None, step=0.3, restarts=5,
+        rho_b=0.0, epsilon=0.01, annealing=0.05, cost_normalization=None, step=0.3, restarts=5,
     )  # fmt: skip
     found = result.plan.argmax().cpu()
     same = float((found == of.faction).float().mean())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign.transport import gromov_wasserstein_sampled, knn_graph, shortest_paths
+from warpalign.transport import Geodesic, gromov_wasserstein_sampled, knn_graph, shortest_paths
 
 from .data import load_curve
 
@@ -38,8 +38,7 @@ def ours(n: int, m: int, device: torch.device, seed: int) -> Row:
     result = gromov_wasserstein_sampled(
         curve.spiral.to(device),
         curve.roll.to(device),
-        geometry="geodesic",
-        k=NEIGHBORS,
+        geometry=Geodesic(k=NEIGHBORS),
         epsilon=EPSILON,
         generator=seed,
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from warpalign import SinkhornTransport
-from warpalign.transport import sinkhorn
+from warpalign.transport import Annealing, sinkhorn
 
 EPSILON = 0.005  # of squared distances in the cube of colours
 RHO = 0.05
@@ -43,7 +43,9 @@ def transfer(
     source: Tensor, target: Tensor, count: int, rho: float | None, device: torch.device, seed: int
 ) -> Recoloured:
     """The source in the target's colours. With rho the target's colours need not all be used in their share."""
-    model = SinkhornTransport(EPSILON, rho_a=rho, rho_b=rho, epsilon_start=0.5, max_iter=100, device=device)
+    model = SinkhornTransport(
+        EPSILON, cost_normalization=None, rho_a=rho, rho_b=rho, annealing=0.5, max_iter=100, device=device
+    )
     xs, xt = some_pixels(source, count, seed).numpy(), some_pixels(target, count, seed + 1).numpy()
     start = time.perf_counter()
     model.fit(xs, Xt=xt)
@@ -89,7 +91,7 @@ def peers(
         scaled = _seconds(lambda: loss(x * 2**0.5, y * 2**0.5), device)
         own = _seconds(
             lambda: sinkhorn(
-                x, y, epsilon=EPSILON, epsilon_start=2.0, epsilon_factor=0.25, max_iter=2, tol=0.0
+                x, y, epsilon=EPSILON, annealing=Annealing(start=2.0, factor=0.25), max_iter=2, tol=0.0
             ),
             device,
         )

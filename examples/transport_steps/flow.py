@@ -22,7 +22,7 @@ class Frames(NamedTuple):
 
 def flow(start: Tensor, target: Tensor, frames: int, steps: int, device: torch.device) -> Frames:
     """The start and what it has become after each `steps` steps."""
-    loss = SinkhornDivergence(EPSILON, epsilon_start=0.5, max_iter=200)
+    loss = SinkhornDivergence(EPSILON, annealing=0.5, max_iter=200)
     points, goal = start.to(device, copy=True).requires_grad_(), target.to(device)
     shown, divergences = [start], [loss(points, goal).item()]
     for _ in range(frames - 1):

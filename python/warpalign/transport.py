@@ -18,10 +18,13 @@ from warpalign._transport.graphs import (
 )
 from warpalign._transport.gromov import GromovResult, gromov_wasserstein
 from warpalign._transport.gromov_sampled import SampledGromovResult, gromov_wasserstein_sampled
+from warpalign._transport.options import Annealing, Geodesic
 from warpalign._transport.plan import PlanTop, TransportPlan
 
 __all__ = [
+    "Annealing",
     "ConvergenceWarning",
+    "Geodesic",
     "GromovResult",
     "Landmarks",
     "NeighborGraph",

@@ -15,6 +15,7 @@ from torch import Tensor
 from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
 from warpalign._transport.costs import CostNormalization, DistanceNormalization
+from warpalign._transport.options import SINKHORN_FACTOR, check_annealing
 from warpalign._transport.settings import Reference, Settings, Updates
 
 _EQUAL_SUMS = 1e-4  # as the core's: sums may differ by this share
@@ -50,29 +51,33 @@ def check_distance_normalization(normalization: object) -> DistanceNormalization
 
 def check_settings(
     *,
-    cost_scale: object,
-    epsilon_start: object,
-    epsilon_factor: object,
-    rho_a: object,
-    rho_b: object,
-    mass: object,
-    reference: object,
-    updates: object,
-    max_iter: object,
-    tol: object,
-    precision: object,
-    batch_invariant: object,
+    cost_scale: object = 1.0,
+    annealing: object = None,
+    factor: float = SINKHORN_FACTOR,
+    rho_a: object = None,
+    rho_b: object = None,
+    mass: object = None,
+    reference: object = "product",
+    updates: object = "alternating",
+    max_iter: object = 1000,
+    tol: object = 1e-5,
+    precision: object = None,
+    batch_invariant: object = False,
 ) -> Settings:
-    factor = check_number(epsilon_factor, "epsilon_factor", None)
-    if factor >= 1:
-        raise ValueError(f"epsilon_factor: expected a number between 0 and 1, got {epsilon_factor}")
+    """Of the public functions' arguments, without those that depend on the problem. Their defaults are what callers without these
+    arguments have.
+
+    Args:
+        factor: of an annealing that has none of its own.
+    """
+    start, factor = check_annealing(annealing, factor)
     for name, rho in (("rho_a", rho_a), ("rho_b", rho_b)):
         if mass is not None and rho is not None:
             raise ValueError(f"{name}: expected None with mass, which ties both sides, got {rho}")
     count = check_count(max_iter, "max_iter")
     return Settings(
         cost_scale=check_number(cost_scale, "cost_scale", None),
-        epsilon_start=0.0 if epsilon_start is None else check_number(epsilon_start, "epsilon_start", None),
+        epsilon_start=start,
         epsilon_factor=factor,
         rho_a=check_strength(rho_a, "rho_a"),
         rho_b=check_strength(rho_b, "rho_b"),
@@ -83,13 +88,6 @@ def check_settings(
         tolerance=check_number(tol, "tol"),
         precision=check_precision(precision),
         batch_invariant=check_flag(batch_invariant, "batch_invariant"),
-    )
-
-
-def check_descent(precision: object = None, **given: object) -> Settings:
-    """check_settings() of a descent on the Gromov-Wasserstein objective, whose plans have no other choice of the rest."""
-    return check_settings(
-        cost_scale=1.0, reference="product", updates="alternating", precision=precision, **given
     )
 
 

@@ -36,7 +36,7 @@ def warn_unless_converged(
     elif settings.tolerance > 0:
         warn_of_convergence(
             f"{function}: expected error <= tol = {settings.tolerance:g}, got {worst:.3g} after max_iter = "
-            f"{settings.max_iterations} iterations{counts}: write a larger max_iter or epsilon, epsilon_start for annealing, "
+            f"{settings.max_iterations} iterations{counts}: write a larger max_iter or epsilon, annealing=, "
             "or tol=0 for a fixed number of iterations"
         )
 

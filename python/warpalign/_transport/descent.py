@@ -46,18 +46,7 @@ def of_points(
 ) -> Problem:
     """A problem (B, N, D) and (B, M, D), whose gradients go to x alone."""
     settings = check_settings(
-        cost_scale=cost_scale,
-        epsilon_start=None,
-        epsilon_factor=0.5,
-        rho_a=rho_a,
-        rho_b=rho_b,
-        mass=None,
-        reference="product",
-        updates="symmetric",
-        max_iter=1,
-        tol=0.0,
-        precision=None,
-        batch_invariant=False,
+        cost_scale=cost_scale, rho_a=rho_a, rho_b=rho_b, updates="symmetric", max_iter=1, tol=0.0
     )
     return problem(
         x,

@@ -22,6 +22,7 @@ from warpalign._core.series import Lengths
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings, check_strength, without_padding
 from warpalign._transport.convergence import has_converged, warn_unless_converged
+from warpalign._transport.options import Annealing
 from warpalign._transport.problem import Problem, problem
 from warpalign._transport.settings import Settings, Updates
 
@@ -60,8 +61,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     b: Tensor | None = None,
     x_lengths: Lengths | None = None,
     y_lengths: Lengths | None = None,
-    epsilon_start: float | None = None,
-    epsilon_factor: float = 0.5,
+    annealing: Annealing | float | None = None,
     updates: Updates = "symmetric",
     max_iter: int = 1000,
     tol: float = 1e-5,
@@ -88,7 +88,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         updates: "symmetric" by default, with which problems between a set and itself converge fast.
         reduction: "none" for one value per problem, or their "mean" or "sum".
         return_result: True: errors and iterations, too, as a SinkhornDivergenceResult.
-        all others: cost, cost_scale, a, b, x_lengths, y_lengths, epsilon_start, epsilon_factor, max_iter, tol, precision
+        all others: cost, cost_scale, a, b, x_lengths, y_lengths, annealing, max_iter, tol, precision
             and batch_invariant are as in :func:`warpalign.transport.sinkhorn`.
 
     Returns:
@@ -122,8 +122,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         settings=_settings(
             rho=rho,
             cost_scale=cost_scale,
-            epsilon_start=epsilon_start,
-            epsilon_factor=epsilon_factor,
+            annealing=annealing,
             updates=updates,
             max_iter=max_iter,
             tol=tol,
@@ -157,7 +156,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
 
 def _settings(*, rho: object, **options: Any) -> Settings:
     check_strength(rho, "rho")
-    return check_settings(rho_a=rho, rho_b=rho, mass=None, reference="product", **options)
+    return check_settings(rho_a=rho, rho_b=rho, **options)
 
 
 def _of_masses(of: Problem) -> Tensor:
@@ -176,7 +175,7 @@ class SinkhornDivergence(nn.Module):
 
     Args:
         epsilon: a number > 0, or a tensor () or (B,), which becomes a buffer and moves with the module.
-        all others: rho, debias, cost, cost_scale, epsilon_start, epsilon_factor, updates, max_iter, tol, reduction,
+        all others: rho, debias, cost, cost_scale, annealing, updates, max_iter, tol, reduction,
             precision and batch_invariant are as in :func:`warpalign.transport.sinkhorn_divergence`.
 
     Raises:
@@ -199,8 +198,7 @@ class SinkhornDivergence(nn.Module):
         debias: bool = True,
         cost: Cost | CostFunction = "sqeuclidean",
         cost_scale: float = 1.0,
-        epsilon_start: float | None = None,
-        epsilon_factor: float = 0.5,
+        annealing: Annealing | float | None = None,
         updates: Updates = "symmetric",
         max_iter: int = 1000,
         tol: float = 1e-5,
@@ -212,8 +210,7 @@ class SinkhornDivergence(nn.Module):
         checked: dict[str, Any] = {
             "rho": rho,
             "cost_scale": cost_scale,
-            "epsilon_start": epsilon_start,
-            "epsilon_factor": epsilon_factor,
+            "annealing": annealing,
             "updates": updates,
             "max_iter": max_iter,
             "tol": tol,

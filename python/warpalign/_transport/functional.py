@@ -15,6 +15,7 @@ from warpalign._transport.checks import check_settings
 from warpalign._transport.convergence import has_converged, warn_unless_converged
 from warpalign._transport.costs import CostNormalization
 from warpalign._transport.half import check_storage
+from warpalign._transport.options import Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
 from warpalign._transport.settings import Reference, Updates
@@ -55,8 +56,7 @@ def sinkhorn(
     b: Tensor | None = None,
     x_lengths: Lengths | None = None,
     y_lengths: Lengths | None = None,
-    epsilon_start: float | None = None,
-    epsilon_factor: float = 0.5,
+    annealing: Annealing | float | None = None,
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
@@ -104,8 +104,8 @@ def sinkhorn(
         b: (M,) or (B, M) weights of the columns.
         x_lengths: (B,) true numbers of points in x, from 1 to N; None: all N. What lies behind influences nothing.
         y_lengths: (B,) true numbers of points in y.
-        epsilon_start: annealing: iterations begin with this epsilon, which ``epsilon_factor`` shrinks to epsilon. None: none.
-        epsilon_factor: between 0 and 1.
+        annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
+            epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
         rho_a: the strength of KL on the row sums, in units of the cost. None: sums are exact; 0: sums are free.
         rho_b: the same for the column sums.
         mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
@@ -152,8 +152,7 @@ def sinkhorn(
     """
     settings = check_settings(
         cost_scale=cost_scale,
-        epsilon_start=epsilon_start,
-        epsilon_factor=epsilon_factor,
+        annealing=annealing,
         rho_a=rho_a,
         rho_b=rho_b,
         mass=mass,

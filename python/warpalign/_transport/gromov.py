@@ -23,10 +23,10 @@ from warpalign._core.transforms import apply, no_derivative, not_compiled
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.checks import (
     check_callback,
-    check_descent,
     check_distance_normalization,
     check_epsilon,
     check_rows,
+    check_settings,
     check_step,
     weight_of_features,
     with_equal_sums,
@@ -35,11 +35,12 @@ from warpalign._transport.convergence import is_known, of_problems
 from warpalign._transport.costs import DistanceNormalization
 from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_coarse import Course, coarse_start
-from warpalign._transport.gromov_geometry import Distances, Geometry, inner_distances
+from warpalign._transport.gromov_geometry import Distances, Geometries, inner_distances
 from warpalign._transport.gromov_products import factors_of
 from warpalign._transport.gromov_restarts import best_state, objective_value
 from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State
 from warpalign._transport.gromov_start import eccentricity_cost, plan_of_cost, product_plan
+from warpalign._transport.options import GROMOV_FACTOR, Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, Settings, as_keywords
@@ -154,14 +155,12 @@ def gromov_wasserstein(
     x: Tensor | None = None,
     y: Tensor | None = None,
     *,
-    epsilon: float | Tensor = 1e-3,
+    epsilon: float | Tensor,
     a: Tensor | None = None,
     b: Tensor | None = None,
-    geometry: Geometry | tuple[Geometry, Geometry] = "auto",
+    geometry: Geometries = "auto",
     distances: tuple[Tensor | None, Tensor | None] | None = None,
     graphs: tuple[Graph | None, Graph | None] | None = None,
-    k: int = 30,
-    n_landmarks: int = 50,
     cost_normalization: DistanceNormalization | None = "max",
     feature_cost: Tensor | None = None,
     feature_weight: float | None = None,
@@ -171,8 +170,7 @@ def gromov_wasserstein(
     init: Start | Tensor | TransportPlan = "eccentricity",
     restarts: int = 1,
     generator: torch.Generator | int | None = None,
-    epsilon_start: float | None = 1e-2,
-    epsilon_factor: float = 0.9,
+    annealing: Annealing | float | None = 1e-2,
     step: float = 1.0,
     max_iter: int = 200,
     sinkhorn_iters: int = 20,
@@ -201,15 +199,12 @@ def gromov_wasserstein(
             or (B,), which may require a gradient. POT's ``epsilon`` where cost_normalization is None.
         a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
         b: (M,) or (B, M) weights of y.
-        geometry: inner distances: "matrix" (given as distances), "euclidean" or "sqeuclidean" between points, "geodesic"
-            (shortest paths on graphs, or on the knn_graph of points), "landmark" (the largest difference of paths to
-            n_landmarks nodes far from each other, a lower bound of the shortest path), or a pair where the sides differ. "auto": by what is
-            given; "euclidean" for points.
+        geometry: the intra-domain distances of points or graphs: "euclidean" or "sqeuclidean" between points, "geodesic" for the
+            shortest paths on graphs, or on the knn_graph of points, or a :class:`Geodesic` with its options. A pair where the sides
+            differ. "auto": "euclidean" for points, "geodesic" for graphs, and the given distances.
         distances: a pair (Cx, Cy) of (B, N, N) and (B, M, M), or None for a side with points. They need not be symmetric;
             what is not takes twice the time.
         graphs: a pair of connected graphs, as :func:`warpalign.transport.shortest_paths` takes them, or None.
-        k: neighbours in the graph of points, with the geometries "geodesic" and "landmark".
-        n_landmarks: with the geometry "landmark".
         cost_normalization: "max" or "mean" divides each side's distances by their largest or their mean. "common" divides
             both sides' distances by the largest of both, where lengths of one side mean the same on the other. The divisors
             are constants for gradients. None: distances are used as they are.
@@ -226,8 +221,8 @@ def gromov_wasserstein(
             is drawn from the first start, for matched. With "multiscale", starts of the problem of drawn points.
         generator: of those draws: a torch.Generator on the CPU, which advances, or an int, the seed of a new one. None: torch's
             default generator. One start other than "multiscale" draws nothing.
-        epsilon_start: steps begin with this epsilon, where it is larger, which shrinks by epsilon_factor in each step.
-        epsilon_factor: between 0 and 1.
+        annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): steps begin with this larger epsilon,
+            in the units of epsilon, which shrinks to epsilon. None: all steps have epsilon.
         step: how far each step moves to its new plan, above 0 and at most 1.
         max_iter: steps, at most.
         sinkhorn_iters: iterations of the transport problem of a step, which starts from the potentials of the one before.
@@ -258,13 +253,13 @@ def gromov_wasserstein(
     Examples:
         >>> x = torch.randn(60, 2)
         >>> y = torch.cat([x, torch.zeros(60, 1)], 1).flip(0)
-        >>> result = gromov_wasserstein(x, y)
+        >>> result = gromov_wasserstein(x, y, epsilon=1e-3)
         >>> bool((result.plan.argmax() == torch.arange(59, -1, -1)).float().mean() > 0.9)
         True
     """
-    settings = check_descent(
-        epsilon_start=epsilon_start,
-        epsilon_factor=epsilon_factor,
+    settings = check_settings(
+        annealing=annealing,
+        factor=GROMOV_FACTOR,
         rho_a=rho_a,
         rho_b=rho_b,
         mass=mass,
@@ -285,8 +280,6 @@ def gromov_wasserstein(
         distances,
         graphs,
         geometry=geometry,
-        k=check_count(k, "k"),
-        n_landmarks=check_count(n_landmarks, "n_landmarks"),
         normalization=check_distance_normalization(cost_normalization),
     )
     of = _objective_of(table, feature_cost, feature_weight)
@@ -345,7 +338,7 @@ def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
     warn_of_convergence(
         f"gromov_wasserstein: expected less than tol = {settings.tolerance:g} of the mass to move in a step, got more in the last "
         f"of max_iter = {settings.max_iterations} steps{counts}: write a larger max_iter, epsilon or tol, or a smaller "
-        "epsilon_factor or step"
+        "annealing factor or step"
     )
 
 

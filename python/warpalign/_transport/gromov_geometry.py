@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,11 +22,12 @@ from warpalign._transport.graphs import (
     knn_graph,
     shortest_paths,
 )
+from warpalign._transport.options import Geodesic, Geometry
 
 _ROUND = 17  # landmarks that are found at once: three rounds find 50
 _ROUNDED = 4  # roots of eps: larger differences of distances from their transposes are no rounding
-Geometry = Literal["auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark"]
-GEOMETRIES: tuple[str, ...] = get_args(Geometry)
+Geometries = Literal["auto"] | Geometry | tuple[Literal["auto"] | Geometry, Literal["auto"] | Geometry]
+_NAMED = ("auto", "euclidean", "sqeuclidean", "geodesic")
 
 
 class Distances(NamedTuple):
@@ -49,14 +50,12 @@ def inner_distances(
     graphs: object,
     *,
     geometry: object,
-    k: int,
-    n_landmarks: int,
     normalization: DistanceNormalization | None,
 ) -> Distances:
     """Both sets' distances by their arguments and geometries."""
-    first, second = of_sides(points, distances, graphs, geometry=geometry, k=k, n_landmarks=n_landmarks)
-    x, x_name = _distances(first), first.name
-    y, y_name = _distances(second), second.name
+    first, second = of_sides(points, distances, graphs, geometry=geometry)
+    x, x_name = table_of(first), first.name
+    y, y_name = table_of(second), second.name
     if y.dtype != x.dtype or y.device != x.device:
         raise TypeError(
             f"{y_name}: expected {x.dtype} on {x.device}, as {x_name}, got {y.dtype} on {y.device}"
@@ -81,12 +80,26 @@ def inner_distances(
     return Distances(x, y, of_x and of_y, unbatched, (x_name, y_name))
 
 
-def _kinds(geometry: object) -> tuple[str, str]:
+class _Kind(NamedTuple):
+    """A geometry by the name of what is computed."""
+
+    name: str
+    """One of _NAMED, or "landmark"."""
+    geodesic: Geodesic
+
+    @staticmethod
+    def of(geometry: object) -> _Kind:
+        if isinstance(geometry, Geodesic):
+            return _Kind("geodesic" if geometry.n_landmarks is None else "landmark", geometry)
+        return _Kind(str(geometry), Geodesic())
+
+
+def _kinds(geometry: object) -> tuple[_Kind, _Kind]:
     pair = geometry if isinstance(geometry, tuple) else (geometry, geometry)
-    if len(pair) != 2 or any(kind not in GEOMETRIES for kind in pair):
-        names = ", ".join(f'"{name}"' for name in GEOMETRIES)
-        raise ValueError(f"geometry: expected one of {names}, or a pair of them, got {geometry!r}")
-    return pair
+    if len(pair) != 2 or any(one not in _NAMED and not isinstance(one, Geodesic) for one in pair):
+        names = ", ".join(f'"{name}"' for name in _NAMED)
+        raise ValueError(f"geometry: expected {names}, a Geodesic, or a pair of them, got {geometry!r}")
+    return _Kind.of(pair[0]), _Kind.of(pair[1])
 
 
 def _pair(given: object, name: str) -> tuple[object, object]:
@@ -101,7 +114,7 @@ class Side(NamedTuple):
     """What one set's distances are made of."""
 
     kind: str
-    """A geometry other than "auto"."""
+    """"matrix", "euclidean", "sqeuclidean", "geodesic" or "landmark"."""
     name: str
     """The argument that the set comes from."""
     table: Tensor | None
@@ -118,8 +131,6 @@ def of_sides(
     graphs: object,
     *,
     geometry: object,
-    k: int,
-    n_landmarks: int,
 ) -> tuple[Side, Side]:
     """Both sets by their arguments and geometries."""
     kinds = _kinds(geometry)
@@ -128,11 +139,9 @@ def of_sides(
     given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
 
     def of_side(side: int) -> Side:
-        return _side(
-            "xy"[side], side, kinds[side], points[side], given[side], of_graphs[side], k, n_landmarks
-        )
+        return _side("xy"[side], side, kinds[side], points[side], given[side], of_graphs[side])
 
-    if kinds != ("landmark", "landmark") or any(_on_gpu(part) for part in (*points, *of_graphs)):
+    if any(kind.name != "landmark" for kind in kinds) or any(_on_gpu(part) for part in (*points, *of_graphs)):
         return of_side(0), of_side(1)
     # Landmarks are found one after the other, each by a search of one thread. (Another thread has another current stream.)
     with ThreadPoolExecutor(1) as other:
@@ -144,13 +153,12 @@ def of_sides(
 def _side(
     name: str,
     side: int,
-    kind: str,
+    of: _Kind,
     points: object,
     distances: object,
     graph: object,
-    k: int,
-    n_landmarks: int,
 ) -> Side:
+    kind = of.name
     if kind == "auto":
         kind = "matrix" if distances is not None else "geodesic" if graph is not None else "euclidean"
     if kind == "matrix":
@@ -160,8 +168,9 @@ def _side(
             f'distances[{side}]: expected None with the geometry "{kind}", got {type(distances).__name__}'
         )
     if kind in ("geodesic", "landmark"):
-        of = _geodesic(name, side, kind, points, graph, k)
-        return of if kind == "geodesic" else _landmark(of, n_landmarks)
+        found = _geodesic(name, side, points, graph, of.geodesic.k)
+        landmarks = of.geodesic.n_landmarks
+        return found if landmarks is None else _landmark(found, landmarks)
     if graph is not None:
         raise ValueError(
             f'graphs[{side}]: expected None with the geometry "{kind}", got {type(graph).__name__}'
@@ -173,8 +182,6 @@ def _side(
 
 
 def _matrix(distances: object, name: str, points: object, name_of_points: str) -> Side:
-    if distances is None:
-        raise ValueError(f'{name}: expected a matrix (N, N) with the geometry "matrix", got None')
     if points is not None:
         raise ValueError(f"{name_of_points}: expected None beside {name}, got {type(points).__name__}")
     table = widened(check_table(distances, name, "N, N"))
@@ -183,10 +190,10 @@ def _matrix(distances: object, name: str, points: object, name_of_points: str) -
     return Side("matrix", name, table, None, table.device)
 
 
-def _geodesic(name: str, side: int, kind: str, points: object, graph: object, k: int) -> Side:
+def _geodesic(name: str, side: int, points: object, graph: object, k: int) -> Side:
     if graph is None:
         if points is None:
-            raise ValueError(f'{name}: expected points with the geometry "{kind}", got None')
+            raise ValueError(f'{name}: expected points with the geometry "geodesic", got None')
         found = knn_graph(points, k)  # type: ignore[arg-type]
         return Side("geodesic", name, None, check_graph(found, name), found.weights.device)
     argument = f"graphs[{side}]"
@@ -248,7 +255,7 @@ def largest_differences(x: Tensor, y: Tensor) -> Tensor:
     return torch.cdist(x, y, p=torch.inf)
 
 
-def _distances(side: Side) -> Tensor:
+def table_of(side: Side) -> Tensor:
     """(B, N, N) or (N, N)"""
     if side.graph is not None:
         return shortest_paths(side.graph).to(side.device)

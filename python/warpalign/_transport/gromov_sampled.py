@@ -19,9 +19,9 @@ from warpalign._core.transforms import not_compiled
 from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import (
     check_callback,
-    check_descent,
     check_distance_normalization,
     check_rows,
+    check_settings,
     check_step,
     check_sums,
     weight_of_features,
@@ -33,7 +33,7 @@ from warpalign._transport.graphs import Graph, shortest_paths
 from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_coarse import Course, coarse_anchors
 from warpalign._transport.gromov_geometry import (
-    Geometry,
+    Geometries,
     Side,
     infinite_distances,
     largest_differences,
@@ -42,6 +42,7 @@ from warpalign._transport.gromov_geometry import (
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_progress import steps_shown
 from warpalign._transport.gromov_solver import Schedule
+from warpalign._transport.options import GROMOV_FACTOR, Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 
@@ -78,14 +79,12 @@ def gromov_wasserstein_sampled(
     x: Tensor | None = None,
     y: Tensor | None = None,
     *,
-    epsilon: float = 1e-3,
+    epsilon: float,
     a: Tensor | None = None,
     b: Tensor | None = None,
-    geometry: Geometry | tuple[Geometry, Geometry] = "auto",
+    geometry: Geometries = "auto",
     distances: tuple[Tensor | None, Tensor | None] | None = None,
     graphs: tuple[Graph | None, Graph | None] | None = None,
-    k: int = 30,
-    n_landmarks: int = 50,
     cost_normalization: DistanceNormalization | None = "max",
     features: tuple[Tensor, Tensor] | None = None,
     feature_cost: Tensor | None = None,
@@ -96,8 +95,7 @@ def gromov_wasserstein_sampled(
     init: Literal["eccentricity", "multiscale"] | Tensor | TransportPlan = "eccentricity",
     restarts: int = 1,
     n_anchors: int = 80,
-    epsilon_start: float | None = 1e-2,
-    epsilon_factor: float = 0.9,
+    annealing: Annealing | float | None = 1e-2,
     step: float = 0.9,
     max_iter: int = 200,
     sinkhorn_iters: int = 2,
@@ -143,7 +141,7 @@ def gromov_wasserstein_sampled(
         progress: True: show a progress bar (needs tqdm), whose last steps are the iterations after the descent. None: on a
             CPU, beyond 2^22 pairs of points, a bar where stderr is a terminal or a notebook runs, and one warning elsewhere.
             False: neither.
-        all others: a, b, geometry, distances, graphs, k, n_landmarks, rho_a, rho_b, mass, epsilon_start, epsilon_factor, max_iter,
+        all others: a, b, geometry, distances, graphs, rho_a, rho_b, mass, annealing, max_iter,
             sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
             searches paths from the anchors alone.
 
@@ -163,15 +161,14 @@ def gromov_wasserstein_sampled(
         >>> result.plan.shape
         torch.Size([300, 300])
     """
-    settings = check_descent(
-        epsilon_start=epsilon_start,
-        epsilon_factor=epsilon_factor,
+    settings = check_settings(
+        annealing=annealing,
+        factor=GROMOV_FACTOR,
         rho_a=rho_a,
         rho_b=rho_b,
         mass=mass,
         max_iter=max_iter,
         tol=1e-6,
-        batch_invariant=False,
     )
     last, start = check_number(epsilon, "epsilon", None), settings.epsilon_start
     inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
@@ -183,8 +180,6 @@ def gromov_wasserstein_sampled(
         distances,
         graphs,
         geometry=geometry,
-        k=check_count(k, "k"),
-        n_landmarks=check_count(n_landmarks, "n_landmarks"),
     )
     normalization = check_distance_normalization(cost_normalization)
     # The kernels round coordinates to binary16, which has room for distances of at most 1.

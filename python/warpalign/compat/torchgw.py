@@ -25,7 +25,7 @@ from warpalign._transport import autograd
 from warpalign._transport.gromov_sampled import SampledGromovResult
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
-from warpalign.transport import gromov_wasserstein_sampled, knn_graph, sinkhorn
+from warpalign.transport import Geodesic, gromov_wasserstein_sampled, knn_graph, sinkhorn
 from warpalign.transport import joint_embedding as embedding
 
 __all__ = ["build_knn_graph", "joint_embedding", "sampled_gw"]
@@ -122,7 +122,7 @@ def sampled_gw(
         "a": weights[0],
         "b": weights[1],
         "epsilon": factor * epsilon,
-        "epsilon_start": factor * epsilon * _ANNEALING,
+        "annealing": factor * epsilon * _ANNEALING,
         "mass": _shared(s_shared, n, m),
         **strengths,
     }
@@ -139,14 +139,8 @@ def sampled_gw(
         plan = result.plan
     else:
         if is_graph:
-            geometry = "geodesic" if distance_mode == "dijkstra" else "landmark"
-            options |= {
-                "x": sides[0],
-                "y": sides[1],
-                "geometry": geometry,
-                "k": k,
-                "n_landmarks": n_landmarks,
-            }
+            geometry = Geodesic(k=k, n_landmarks=None if distance_mode == "dijkstra" else n_landmarks)
+            options |= {"x": sides[0], "y": sides[1], "geometry": geometry}
         else:
             options["distances"] = (sides[0], sides[1])
         found = gromov_wasserstein_sampled(

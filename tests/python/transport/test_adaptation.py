@@ -86,7 +86,9 @@ def test_fitted_samples_go_where_the_plan_sends_them() -> None:
     xt, _ = blobs(1, 0.4)
     weights = np.random.default_rng(0).dirichlet(np.ones(len(xs)))
     for options in ({}, {"rho_a": 1.0, "rho_b": 0.5}, {"mass": 0.7}, {"reference": "counting", "rho_b": 2.0}):
-        model = SinkhornTransport(0.5, tol=1e-12, max_iter=5000, **options).fit(xs, Xt=xt, a=weights)
+        model = SinkhornTransport(0.5, cost_normalization=None, tol=1e-12, max_iter=5000, **options).fit(
+            xs, Xt=xt, a=weights
+        )
         plan = model.plan_.to_dense().numpy()
         np.testing.assert_array_equal(model.coupling_, plan)
         np.testing.assert_allclose(model.transform(xs), plan @ xt / plan.sum(1, keepdims=True), rtol=1e-8)
@@ -99,21 +101,21 @@ def test_what_has_not_converged_warns() -> None:
     xs, xt = np.arange(12.0).reshape(6, 2), np.arange(10.0).reshape(5, 2)
     ys, yt = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 1])
     with pytest.warns(ConvergenceWarning, match="SinkhornTransport: after 50 iterations the error is"):
-        SinkhornTransport(10.0, max_iter=50).fit(xs, ys, xt, yt)
+        SinkhornTransport(10.0, cost_normalization=None, max_iter=50).fit(xs, ys, xt, yt)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SinkhornTransport(10.0, limit_max=2).fit(xs, ys, xt, yt)
+        SinkhornTransport(10.0, cost_normalization=None, limit_max=2).fit(xs, ys, xt, yt)
 
 
 def test_labels_of_both_domains_forbid_pairs() -> None:
     xs, ys = blobs(0, 0.0)
     xt, yt = blobs(1, 2.0)
     known = np.where(np.arange(len(yt)) % 5 == 0, yt, -1)
-    plan = SinkhornTransport(0.3).fit(xs, ys, xt, known).coupling_
+    plan = SinkhornTransport(0.3, cost_normalization=None).fit(xs, ys, xt, known).coupling_
     forbidden = (ys[:, None] != known) & (known != -1)
     assert (plan[forbidden] == 0).all() and np.isfinite(plan).all()
     np.testing.assert_allclose(plan.sum(1), 1 / len(xs), rtol=1e-4)
-    model = SinkhornTransport(0.3, limit_max=1.5).fit(xs, ys, xt, known)
+    model = SinkhornTransport(0.3, cost_normalization=None, limit_max=1.5).fit(xs, ys, xt, known)
     costs = np.square(xs[:, None] - xt).sum(-1)
     costs = np.where(forbidden, np.maximum(costs, 1.5 * costs.max()), costs)
     expected = sinkhorn(cost_matrix=torch.from_numpy(costs), epsilon=0.3).plan.to_dense().numpy()
@@ -123,7 +125,7 @@ def test_labels_of_both_domains_forbid_pairs() -> None:
 def test_as_an_estimator() -> None:
     xs, ys = blobs(0, 0.0)
     xt, _ = blobs(1, 0.4)
-    model = SinkhornTransport(0.5)
+    model = SinkhornTransport(0.5, cost_normalization=None)
     with pytest.raises(NotFittedError):
         model.transform(xs)
     model.fit(torch.from_numpy(xs), Xt=xt.tolist())
@@ -131,7 +133,9 @@ def test_as_an_estimator() -> None:
     for other in (clone(model).fit(xs, ys, xt), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.transform(xs), moved)
     assert model.n_features_in_ == 2 and model.n_iter_ > 1 and model.normalizer_ == 1
-    single = SinkhornTransport(0.5).fit(xs.astype(np.float32), Xt=xt.astype(np.float32))
+    single = SinkhornTransport(0.5, cost_normalization=None).fit(
+        xs.astype(np.float32), Xt=xt.astype(np.float32)
+    )
     assert single.transform(xs).dtype == np.float32
     np.testing.assert_allclose(single.transform(xs), moved, rtol=1e-3, atol=1e-3)
 
@@ -142,7 +146,7 @@ def test_scale_is_that_of_the_fit() -> None:
     model = SinkhornTransport(0.05, cost_normalization="max").fit(xs, Xt=xt)
     largest = np.square(xs[:, None] - xt).sum(-1).max()
     assert model.normalizer_ == pytest.approx(largest, rel=1e-12)
-    same = SinkhornTransport(0.05 * largest).fit(xs, Xt=xt)
+    same = SinkhornTransport(0.05 * largest, cost_normalization=None).fit(xs, Xt=xt)
     np.testing.assert_allclose(model.transform(xs[:3]), same.transform(xs[:3]), rtol=1e-6)
 
 
@@ -180,8 +184,12 @@ def test_labels_of_all_kinds(kind: str) -> None:
     some, known = list(ys), list(yt)
     some[0] = some[5] = known[3] = -1
     options: dict[str, Any] = {"limit_max": 2.0, "max_iter": 20000}
-    expected = SinkhornTransport(0.3, **options).fit(xs, np.array(some), xt, np.array(known))
-    model = SinkhornTransport(0.3, **options).fit(xs, as_labels(kind, some), xt, as_labels(kind, known))
+    expected = SinkhornTransport(0.3, cost_normalization=None, **options).fit(
+        xs, np.array(some), xt, np.array(known)
+    )
+    model = SinkhornTransport(0.3, cost_normalization=None, **options).fit(
+        xs, as_labels(kind, some), xt, as_labels(kind, known)
+    )
     np.testing.assert_array_equal(model.coupling_, expected.coupling_)
     shares = model.transform_labels(as_labels(kind, some))
     assert shares.shape == (len(xt), 3)
@@ -209,7 +217,7 @@ def test_labels_of_plans() -> None:
 def test_on_a_gpu(cuda: torch.device) -> None:
     xs, ys = blobs(0, 0.0)
     xt, _ = blobs(1, 0.7)
-    expected = SinkhornTransport(0.3).fit(xs, Xt=xt)
-    model = SinkhornTransport(0.3, device="cuda").fit(xs, Xt=xt)
+    expected = SinkhornTransport(0.3, cost_normalization=None).fit(xs, Xt=xt)
+    model = SinkhornTransport(0.3, cost_normalization=None, device="cuda").fit(xs, Xt=xt)
     np.testing.assert_allclose(model.transform(xs), expected.transform(xs), rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(model.transform_labels(ys), expected.transform_labels(ys), atol=1e-3)

@@ -90,7 +90,7 @@ def test_plans_are_those_of_gromov_wasserstein() -> None:
     plan = pot.gromov.entropic_gromov_wasserstein(cases.C1, cases.C2, epsilon=0.02)
     result = gromov_wasserstein(
         distances=(torch.from_numpy(cases.C1), torch.from_numpy(cases.C2)),
-        epsilon=0.02, cost_normalization=None, init="product", epsilon_start=None, sinkhorn_iters=2000, polish_iters=2000, tol=1e-9,
+        epsilon=0.02, cost_normalization=None, init="product", annealing=None, sinkhorn_iters=2000, polish_iters=2000, tol=1e-9,
     )  # fmt: skip
     np.testing.assert_allclose(plan, result.plan.to_dense().numpy(), atol=1e-7)
 

@@ -48,7 +48,7 @@ def test_what_has_not_converged_warns_with_the_remedy() -> None:
     assert not bool(result.converged) and float(result.error) > 1e-5
     assert texts == [
         f"sinkhorn: expected error <= tol = 1e-05, got {float(result.error):.3g} after max_iter = 20 iterations: write a larger "
-        "max_iter or epsilon, epsilon_start for annealing, or tol=0 for a fixed number of iterations"
+        "max_iter or epsilon, annealing=, or tol=0 for a fixed number of iterations"
     ]
     result, texts = warned(lambda: sinkhorn(X, Y, epsilon=1.0))
     assert bool(result.converged) and texts == []

@@ -10,6 +10,7 @@ from tests.python.helpers import assert_tensors_equal, no_synchronisation
 from tests.python.transport.clouds import clusters, spiral, swiss_roll
 from tests.python.transport.gromov import solve_sampled
 from warpalign.transport import (
+    Geodesic,
     NeighborGraph,
     connected_components,
     farthest_landmarks,
@@ -102,7 +103,7 @@ def test_landmark_transport_on_a_side_stream() -> None:
     x, y = spiral(300, 0).cuda(), swiss_roll(350, 1).cuda()
 
     def solve() -> Tensor:
-        found = solve_sampled(x, y, geometry="landmark", k=5, n_landmarks=20, max_iter=20)
+        found = solve_sampled(x, y, geometry=Geodesic(k=5, n_landmarks=20), max_iter=20)
         return found.plan.f.detach()
 
     expected = solve()

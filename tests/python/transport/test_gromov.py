@@ -14,6 +14,7 @@ from tests.python.transport import pot_gromov
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.gromov import solve_exact, solve_sampled
 from warpalign.transport import (
+    Geodesic,
     GromovResult,
     knn_graph,
     shortest_paths,
@@ -24,7 +25,7 @@ ANSWERS = pot_gromov.recorded()
 # As POT solves it: no division, no annealing, from the product of the weights, inner problems until they have converged.
 PLAIN: dict[str, Any] = {
     "cost_normalization": None,
-    "epsilon_start": None,
+    "annealing": None,
     "init": "product",
     "sinkhorn_iters": 2000,
 }
@@ -70,7 +71,7 @@ def test_plans_and_values_of_pot(name: str, device: torch.device) -> None:
 def test_reverse_order_at_a_small_epsilon(device: torch.device) -> None:
     cx, cy = (tensor(c, device) for c in pot_gromov.gauss(20, 1))
     result = solve_exact(
-        distances=(cx, cy), epsilon=1e-5, epsilon_start=0.1, cost_normalization=None, max_iter=400
+        distances=(cx, cy), epsilon=1e-5, annealing=0.1, cost_normalization=None, max_iter=400
     )
     expected = torch.eye(20, dtype=torch.float64).flip(0) / 20
     torch.testing.assert_close(result.plan.to_dense().cpu(), expected, rtol=0, atol=1e-4)
@@ -289,7 +290,7 @@ def test_semi_relaxed_finds_blocks() -> None:
     edges = np.triu(state.rand(45, 45) < chances[labels[:, None], labels[None]], 1).astype(float)
     cx, cy = torch.from_numpy(edges + edges.T), torch.from_numpy(chances)
     result = solve_exact(
-        distances=(cx, cy), rho_b=0.0, epsilon=1e-3, epsilon_start=1.0, cost_normalization=None, restarts=4
+        distances=(cx, cy), rho_b=0.0, epsilon=1e-3, annealing=1.0, cost_normalization=None, restarts=4
     )
     sums = result.plan.marginal(0)
     torch.testing.assert_close(sums, torch.tensor([2 / 3, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-2)
@@ -339,12 +340,12 @@ def test_geometries() -> None:
     x, y = spiral(50, 0), swiss_roll(55, 1)
     graphs = (knn_graph(x, 6), knn_graph(y, 6))
     by_graph = solve_exact(graphs=graphs)
-    by_points = solve_exact(x, y, geometry="geodesic", k=6)
+    by_points = solve_exact(x, y, geometry=Geodesic(k=6))
     by_matrix = solve_exact(distances=(shortest_paths(graphs[0]), shortest_paths(graphs[1])))
     assert torch.equal(by_graph.plan.to_dense(), by_points.plan.to_dense())
     assert torch.equal(by_graph.plan.to_dense(), by_matrix.plan.to_dense())
     distances = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist")
-    mixed = solve_exact(x, None, distances=(None, distances), geometry=("euclidean", "matrix"))
+    mixed = solve_exact(x, None, distances=(None, distances), geometry=("euclidean", "auto"))
     both = solve_exact(x, y)
     torch.testing.assert_close(mixed.plan.to_dense(), both.plan.to_dense(), rtol=1e-4, atol=1e-7)
     for scale in (None, "mean"):
@@ -374,9 +375,7 @@ def test_extremes(device: torch.device) -> None:
     a = torch.full((100,), 1 / 60, device=device)
     a[60:] = 0
     padded = solve_exact(x, x[:30], a=a, epsilon=0.01).plan.to_dense()
-    alone = solve_exact(
-        x[:60], x[:30], epsilon=0.01, cost_normalization=None, epsilon_start=None
-    ).plan.to_dense()
+    alone = solve_exact(x[:60], x[:30], epsilon=0.01, cost_normalization=None, annealing=None).plan.to_dense()
     assert (
         float(padded[60:].abs().max()) == 0 and bool(padded.isfinite().all()) and bool(alone.isfinite().all())
     )
@@ -390,7 +389,7 @@ def test_extremes(device: torch.device) -> None:
     assert solve_exact(x.half(), x.half()).plan.to_dense().dtype == torch.float32
     with torch.no_grad():
         start = solve_exact(x, x, epsilon=0.01)
-    warm = solve_exact(x, x, epsilon=0.01, epsilon_start=None, init=start.plan)
+    warm = solve_exact(x, x, epsilon=0.01, annealing=None, init=start.plan)
     assert int(warm.iterations) <= int(start.iterations)
 
 

@@ -16,6 +16,7 @@ from tests.python.transport.test_gromov import geodesics
 from warpalign._transport.gromov_solver import Objective
 from warpalign._transport.mixing import Mixing
 from warpalign.transport import (
+    Geodesic,
     TransportPlan,
     sinkhorn,
 )
@@ -147,10 +148,10 @@ def test_random_calls() -> None:
         a, b = (w / w.sum() for w in weights)
         sides = draw.choice(["balanced", "relaxed", "partial"])
         options: dict[str, Any] = {
-            "geometry": draw.choice(["euclidean", "sqeuclidean", "geodesic", "landmark"]),
+            "geometry": draw.choice(["euclidean", "sqeuclidean", "geodesic", Geodesic(n_landmarks=50)]),
             "k": draw.randint(1, 5),
             "epsilon": draw.choice([1e-3, 1e-2, 1.0]),
-            "epsilon_start": draw.choice([None, 0.1]),
+            "annealing": draw.choice([None, 0.1]),
             "init": draw.choice(["eccentricity", "multiscale"]),
             "max_iter": draw.choice([1, 15]),
             "generator": seed,

@@ -21,6 +21,7 @@ from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
     ConvergenceWarning,
+    Geodesic,
     farthest_landmarks,
     knn_graph,
     shortest_paths,
@@ -71,7 +72,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = spiral(50, 0).double(), swiss_roll(60, 1).double()
-    options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
+    options: dict[str, Any] = {"epsilon": 0.01, "annealing": 0.02, "max_iter": 12, "n_anchors": 20}
     stored = solve_sampled(x, y, **options | OPTIONS[kind])
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
     made = solve_sampled(x, y, **options | OPTIONS[kind])
@@ -87,7 +88,7 @@ def test_a_stored_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
 def test_last_iterations_find_the_plan_of_their_costs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)  # the costs are then those of coordinates
     x, y = spiral(50, 0).double(), swiss_roll(60, 1).double()
-    options: dict[str, Any] = {"epsilon": 0.02, "epsilon_start": 0.04, "max_iter": 12, "n_anchors": 20}
+    options: dict[str, Any] = {"epsilon": 0.02, "annealing": 0.04, "max_iter": 12, "n_anchors": 20}
     plan = solve_sampled(x, y, polish_iters=300, **options | OPTIONS[kind]).plan
     of, scale = plan._of, plan._settings.cost_scale
     assert of.x is not None and of.y is not None
@@ -111,17 +112,17 @@ def test_landmarks_stand_for_geodesics() -> None:
     missing = exact - bound
     assert float(missing.min()) >= -1e-5
     assert bool((missing <= 2 * torch.minimum(nearest[:, None], nearest[None]) + 1e-5).all())
-    options: dict[str, Any] = {"geometry": "landmark", "k": 5}
+    options: dict[str, Any] = {"geometry": Geodesic(k=5, n_landmarks=50)}
     result = solve_sampled(x, y, **options)
     places = result.plan.barycentric_map(torch.arange(350.0)[:, None])[:, 0]
     assert float(torch.corrcoef(torch.stack([places, torch.arange(300.0)]))[0, 1]) >= 0.998
     # Landmarks found eight at a time leave no node much farther than those found one by one.
     eight = _paths_to_landmarks(graph, 20)
     assert float(eight.amin(0).amax()) <= 1.5 * float(nearest.max())
-    of_graphs = solve_sampled(graphs=(graph, knn_graph(y, 5)), geometry="landmark")
+    of_graphs = solve_sampled(graphs=(graph, knn_graph(y, 5)), geometry=Geodesic(n_landmarks=50))
     assert torch.equal(of_graphs.plan.f, result.plan.f)
-    exactly = solve_exact(x[:60], y[:50], **options, n_landmarks=60, max_iter=5).plan.to_dense()
-    geodesic = solve_exact(x[:60], y[:50], geometry="geodesic", k=5, max_iter=5).plan.to_dense()
+    exactly = solve_exact(x[:60], y[:50], geometry=Geodesic(k=5, n_landmarks=60), max_iter=5).plan.to_dense()
+    geodesic = solve_exact(x[:60], y[:50], geometry=Geodesic(k=5), max_iter=5).plan.to_dense()
     torch.testing.assert_close(exactly, geodesic, rtol=1e-2, atol=1e-6)
 
 
@@ -131,13 +132,13 @@ def test_a_gpu_rounds_and_agrees(cuda: torch.device) -> None:
     x, y = spiral(400, 0).to(cuda), swiss_roll(500, 1).to(cuda)
     table = geodesics(x.cpu()).float()[None], geodesics(y.cpu()).float()[None]
     for seed in range(3):
-        result = solve_sampled(x, y, geometry="landmark", k=5, generator=seed, polish_iters=200)
+        result = solve_sampled(x, y, geometry=Geodesic(k=5, n_landmarks=50), generator=seed, polish_iters=200)
         assert result.converged and result.plan.f.is_cuda
         plan = result.plan.to_dense().cpu()
         assert float(Objective(*table, True, None, 0.0).distortion(plan[None])) <= 2.0e-3
         assert float((plan.sum(1) * 400 - 1).abs().max()) <= 1e-3
         assert float((plan.sum(0) * 500 - 1).abs().max()) <= 2e-2
-        again = solve_sampled(x, y, geometry="landmark", k=5, generator=seed, polish_iters=200)
+        again = solve_sampled(x, y, geometry=Geodesic(k=5, n_landmarks=50), generator=seed, polish_iters=200)
         assert torch.equal(again.plan.f, result.plan.f)
 
 
@@ -151,7 +152,7 @@ def test_options_on_a_gpu(kind: str, cuda: torch.device) -> None:
         for name, option in OPTIONS[kind].items()
     }
     plan = solve_sampled(
-        x, y, epsilon=0.02, epsilon_start=0.04, max_iter=12, n_anchors=20, polish_iters=300, **given
+        x, y, epsilon=0.02, annealing=0.04, max_iter=12, n_anchors=20, polish_iters=300, **given
     ).plan
     of, settings = plan._of, plan._settings
     assert of.x is not None and of.y is not None and of.x.is_cuda
@@ -209,10 +210,10 @@ def test_a_step_in_one_call_is_its_parts(weighted: bool, cuda: torch.device) -> 
 @pytest.mark.gpu
 def test_no_table_is_stored_on_a_gpu(cuda: torch.device) -> None:
     x, y = spiral(4000, 0).to(cuda), swiss_roll(5000, 1).to(cuda)
-    solve_sampled(x[:100], y[:100], geometry="landmark", k=5, max_iter=2)
+    solve_sampled(x[:100], y[:100], geometry=Geodesic(k=5, n_landmarks=50), max_iter=2)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    solve_sampled(x, y, geometry="landmark", k=5)
+    solve_sampled(x, y, geometry=Geodesic(k=5, n_landmarks=50))
     assert torch.cuda.max_memory_allocated() - before <= 20 * 2**20
 
 
@@ -250,7 +251,7 @@ def test_features_decide_where_distances_do_not() -> None:
 def test_geometries_and_few_points() -> None:
     x, y = spiral(30, 0), swiss_roll(25, 1)
     distances = (torch.cdist(x, x), torch.cdist(y, y))
-    for options in ({"distances": distances}, {"x": x, "y": y, "geometry": "geodesic", "k": 4}):
+    for options in ({"distances": distances}, {"x": x, "y": y, "geometry": Geodesic(k=4)}):
         assert solve_sampled(**options, max_iter=10).plan.shape == (30, 25)  # type: ignore[arg-type]
     one = torch.zeros(1, 2)
     assert solve_sampled(one, one).plan.to_dense().tolist() == [[1.0]]
@@ -278,16 +279,14 @@ def test_a_start_is_where_anchors_come_from(kind: str) -> None:
         init: Any = table
         if kind == "plan":
             init = sinkhorn(cost_matrix=1 - 80 * table, epsilon=0.05).plan
-        result = solve_sampled(
-            x, x, geometry="geodesic", k=4, init=init, max_iter=1, step=1.0, epsilon_start=None
-        )
+        result = solve_sampled(x, x, geometry=Geodesic(k=4), init=init, max_iter=1, step=1.0, annealing=None)
         # The other order differs by 40 on average. The spiral is not its mirror image, so this one is not met exactly.
         assert float((result.plan.argmax() - order).abs().float().mean()) < 12
 
 
 def test_weights_may_have_any_sum() -> None:
     x, y = spiral(30, 0).double(), swiss_roll(25, 1).double()
-    options: dict[str, Any] = {"epsilon_start": None, "max_iter": 8, "sinkhorn_iters": 2000}
+    options: dict[str, Any] = {"annealing": None, "max_iter": 8, "sinkhorn_iters": 2000}
     start = torch.ones(30, 25, dtype=torch.float64)
     ones = solve_sampled(x, y, epsilon=0.02, init=start / 750, **options).plan.to_dense()
     a, b = torch.full((30,), 0.1).double(), torch.full((25,), 0.12).double()
@@ -299,7 +298,7 @@ def test_weights_may_have_any_sum() -> None:
 def test_callbacks_and_fewest_steps() -> None:
     x, y = spiral(30, 0), swiss_roll(25, 1)
     seen: list[tuple[int, float, float]] = []
-    options: dict[str, Any] = {"epsilon_start": None, "patience": 2, "epsilon": 0.05}
+    options: dict[str, Any] = {"annealing": None, "patience": 2, "epsilon": 0.05}
     result = solve_sampled(
         x, y, min_iter=40, callback=lambda *of: seen.append((of[0], of[1], float(of[2]))), **options
     )
@@ -354,7 +353,7 @@ def test_a_shared_table_of_costs_changes_nothing(kind: str, monkeypatch: pytest.
     for dtype, share in ((torch.float64, 1e-9), (torch.float32, 2e-3)):
         x, y = spiral(50, 0).to(dtype), swiss_roll(60, 1).to(dtype)
         features = tuple(t.to(dtype) for t in OPTIONS[kind].get("features", ()))
-        options: dict[str, Any] = {"epsilon": 0.01, "epsilon_start": 0.02, "max_iter": 12, "n_anchors": 20}
+        options: dict[str, Any] = {"epsilon": 0.01, "annealing": 0.02, "max_iter": 12, "n_anchors": 20}
         options |= OPTIONS[kind] | ({"features": features} if features else {})
         monkeypatch.setattr(gromov_anchors, "_SHARED_BYTES", 1 << 20)
         shared = solve_sampled(x, y, **options)

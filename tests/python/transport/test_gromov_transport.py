@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import (
 
 from tests.python.helpers import Array
 from warpalign import GromovTransport
-from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled
+from warpalign.transport import Geodesic, gromov_wasserstein, gromov_wasserstein_sampled
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled
 )
 def test_scikit_learns_checks_of_parameters(check: Any) -> None:
     """Those of fit(X, y) do not apply: two domains are fitted."""
-    check("GromovTransport", GromovTransport(epsilon=0.3, geometry="geodesic"))
+    check("GromovTransport", GromovTransport(epsilon=0.3, geometry=Geodesic(k=7)))
 
 
 def clusters(seed: int, count: int = 60) -> tuple[Array, Array]:
@@ -59,11 +59,11 @@ def lifted(points: Array) -> Array:
 
 
 @pytest.mark.parametrize("out_of_sample", ["continuous", "nearest"])
-@pytest.mark.parametrize("geometry", ["euclidean", "sqeuclidean", "geodesic"])
+@pytest.mark.parametrize("geometry", ["euclidean", "sqeuclidean", Geodesic(k=8)])
 def test_new_samples_go_to_their_groups(geometry: Any, out_of_sample: Any) -> None:
     xs, ys = clusters(0)
     xt, yt = clusters(1)
-    model = GromovTransport(1e-3, geometry=geometry, k=8, out_of_sample=out_of_sample)
+    model = GromovTransport(1e-3, geometry=geometry, out_of_sample=out_of_sample)
     model.fit(xs, Xt=lifted(xt))
     assert (model.transform_labels(ys).argmax(1) == yt).mean() > 0.9
     assert (model.inverse_transform_labels(yt).argmax(1) == ys).mean() > 0.9
@@ -105,7 +105,7 @@ def test_plans_are_those_of_the_functions() -> None:
     of_sampled = gromov_wasserstein_sampled(x, y, epsilon=0.01, n_anchors=40, generator=3, max_iter=30)
     np.testing.assert_array_equal(sampled.coupling_, of_sampled.plan.to_dense().numpy())
     assert sampled.transform(xs[:4]).shape == (4, 3)
-    assert GromovTransport(n_anchors=20, geometry="geodesic", k=5, max_iter=5).fit(xs, Xt=xt).n_iter_ == 5
+    assert GromovTransport(n_anchors=20, geometry=Geodesic(k=5), max_iter=5).fit(xs, Xt=xt).n_iter_ == 5
 
 
 def test_labels_of_both_domains_choose_among_equal_matchings() -> None:

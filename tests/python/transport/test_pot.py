@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.python.transport import pot
-from warpalign.transport import SinkhornResult, sinkhorn
+from warpalign.transport import Annealing, SinkhornResult, sinkhorn
 
 ANSWERS = pot.recorded()
 
@@ -55,7 +55,7 @@ def test_pots_points(updates: str, device: torch.device) -> None:
 
 def test_pots_gaussians_of_a_tiny_epsilon(device: torch.device) -> None:
     """At 1e-5 of the largest cost: some 1e5 iterations, of logits as large as their potentials."""
-    got = solve(pot.gaussians_of_pot(), device, epsilon_start=1.0, epsilon_factor=0.99, max_iter=150000)
+    got = solve(pot.gaussians_of_pot(), device, annealing=Annealing(start=1.0, factor=0.99), max_iter=150000)
     assert float(got.linear) == pytest.approx(ANSWERS["gaussians"]["linear"], abs=1e-6)
 
 

@@ -94,7 +94,7 @@ def test_annealing_and_warm_starts_save_iterations(device: torch.device) -> None
     x = randn(60, 2, seed=1, device=device, dtype=torch.float64)
     y = randn(50, 2, seed=2, device=device, dtype=torch.float64)
     cold = sinkhorn(x, y, epsilon=0.05, max_iter=5000, tol=1e-8)
-    annealed = sinkhorn(x, y, epsilon=0.05, epsilon_start=10.0, max_iter=5000, tol=1e-8)
+    annealed = sinkhorn(x, y, epsilon=0.05, annealing=10.0, max_iter=5000, tol=1e-8)
     warm = sinkhorn(x, y, epsilon=0.05, init=cold, tol=1e-7)
     pair = sinkhorn(x, y, epsilon=0.05, init=(cold.f, cold.g), tol=1e-7)
     torch.testing.assert_close(annealed.value, cold.value, rtol=1e-9, atol=0)

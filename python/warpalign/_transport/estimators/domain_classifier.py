@@ -53,7 +53,7 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         >>> Xs, ys = random.normal(size=(40, 2)), np.arange(40) % 2
         >>> Xs[:, 0] += 6 * ys
         >>> Xt = Xs + [20, 5]
-        >>> model = DomainAdaptationClassifier(LogisticRegression(), SinkhornTransport(0.01, cost_normalization="max"))
+        >>> model = DomainAdaptationClassifier(LogisticRegression(), SinkhornTransport())
         >>> float(model.fit(Xs, ys, Xt).score(Xt, ys))
         1.0
     """

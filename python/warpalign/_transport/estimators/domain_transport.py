@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d  # noqa: E402
 
 __all__ = [
+    "EPSILON",
     "Array",
     "ConvergenceWarning",
     "DomainTransport",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+EPSILON = 5e-3
+"""The default of all estimators, in units of costs or squared distances that are divided by their maximum."""
 
 
 class DomainTransport(BaseEstimator):  # type: ignore[misc]

@@ -8,12 +8,13 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_number
+from warpalign._core.checks import check_number
 from warpalign._core.costs import COSTS
 from warpalign._core.random import generator_of_state
 from warpalign._transport.checks import check_distance_normalization
 from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.estimators.domain_transport import (
+    EPSILON,
     Array,
     ConvergenceWarning,
     DomainTransport,
@@ -21,14 +22,14 @@ from warpalign._transport.estimators.domain_transport import (
     check_is_fitted,
     differing_labels,
 )
-from warpalign._transport.graphs import knn_graph, shortest_paths
 from warpalign._transport.gromov import gromov_wasserstein
-from warpalign._transport.gromov_geometry import divisors
+from warpalign._transport.gromov_geometry import divisors, of_sides, table_of
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
+from warpalign._transport.options import Annealing, Geodesic, Geometry
 from warpalign._transport.plan import TransportPlan
 
 OutOfSample = Literal["continuous", "nearest"]
-Geometry = Literal["euclidean", "sqeuclidean", "geodesic"]
+_GEOMETRIES = ("euclidean", "sqeuclidean", "geodesic")
 
 
 class GromovTransport(DomainTransport):
@@ -41,9 +42,10 @@ class GromovTransport(DomainTransport):
     single-cell multi-omics alignment with optimal transport", J. Comput. Biol. 2022 ("geodesic", barycentric maps).
 
     Args:
-        epsilon: the factor of KL, > 0, in units of the divided squared inner distances.
-        geometry: "euclidean", "sqeuclidean" or "geodesic" (shortest paths on graphs of k neighbours).
-        k, cost_normalization, rho_a, rho_b, mass, restarts, epsilon_start, max_iter, tol: as in
+        epsilon: the regularisation strength, a number > 0 in units of the normalised squared distances.
+        geometry: "euclidean", "sqeuclidean", "geodesic" (shortest paths on graphs of neighbours) or a
+            :class:`warpalign.transport.Geodesic` with the options of the latter.
+        cost_normalization, rho_a, rho_b, mass, restarts, annealing, max_iter, tol: as in
             :func:`warpalign.transport.gromov_wasserstein`. a is the source.
         label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
         n_anchors: None: the exact gradient, with tables of distances. A number: that of sampled pairs of a step, as in
@@ -80,10 +82,9 @@ class GromovTransport(DomainTransport):
 
     def __init__(
         self,
-        epsilon: float = 1e-3,
+        epsilon: float = EPSILON,
         *,
         geometry: Geometry = "euclidean",
-        k: int = 30,
         cost_normalization: DistanceNormalization | None = "max",
         rho_a: float | None = None,
         rho_b: float | None = None,
@@ -93,14 +94,13 @@ class GromovTransport(DomainTransport):
         restarts: int = 1,
         random_state: Any = None,
         out_of_sample: OutOfSample = "nearest",
-        epsilon_start: float | None = 1e-2,
+        annealing: Annealing | float | None = 1e-2,
         max_iter: int = 200,
         tol: float = 1e-3,
         device: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.geometry = geometry
-        self.k = k
         self.cost_normalization = cost_normalization
         self.rho_a = rho_a
         self.rho_b = rho_b
@@ -110,7 +110,7 @@ class GromovTransport(DomainTransport):
         self.restarts = restarts
         self.random_state = random_state
         self.out_of_sample = out_of_sample
-        self.epsilon_start = epsilon_start
+        self.annealing = annealing
         self.max_iter = max_iter
         self.tol = tol
         self.device = device
@@ -130,9 +130,9 @@ class GromovTransport(DomainTransport):
         """
         if self.out_of_sample not in get_args(OutOfSample):
             raise ValueError(f'out_of_sample: expected "continuous" or "nearest", got {self.out_of_sample!r}')
-        if self.geometry not in get_args(Geometry):
-            names = ", ".join(f'"{name}"' for name in get_args(Geometry))
-            raise ValueError(f"geometry: expected one of {names}, got {self.geometry!r}")
+        if self.geometry not in _GEOMETRIES and not isinstance(self.geometry, Geodesic):
+            names = ", ".join(f'"{name}"' for name in _GEOMETRIES)
+            raise ValueError(f"geometry: expected {names} or a Geodesic, got {self.geometry!r}")
         if self.n_anchors is not None and self.out_of_sample == "continuous":
             raise ValueError("out_of_sample: expected \"nearest\" with n_anchors, got 'continuous'")
         self._read_domains(Xs, Xt)
@@ -145,7 +145,7 @@ class GromovTransport(DomainTransport):
             "rho_a": self.rho_a,
             "rho_b": self.rho_b,
             "mass": self.mass,
-            "epsilon_start": self.epsilon_start,
+            "annealing": self.annealing,
             "max_iter": self.max_iter,
             "generator": generator_of_state(self.random_state),
         }
@@ -185,7 +185,7 @@ class GromovTransport(DomainTransport):
         return weight
 
     def _fit_exact(self, x: Tensor, y: Tensor, options: dict[str, Any]) -> None:
-        tables = [self._distances(side) for side in (x, y)]
+        tables = [table_of(side) for side in of_sides((x, y), None, None, geometry=self.geometry)]
         normalization = check_distance_normalization(self.cost_normalization)
         self._sizes = [float(size) for size in divisors(tables[0][None], tables[1][None], normalization)]
         self._tables = [table / size for table, size in zip(tables, self._sizes, strict=True)]
@@ -205,7 +205,6 @@ class GromovTransport(DomainTransport):
             x,
             y,
             geometry=self.geometry,
-            k=self.k,
             cost_normalization=self.cost_normalization,
             n_anchors=n_anchors,
             **options,
@@ -220,13 +219,6 @@ class GromovTransport(DomainTransport):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    def _distances(self, x: Tensor) -> Tensor:
-        """(n, n), not divided."""
-        if self.geometry == "geodesic":
-            graph = knn_graph(x, check_count(self.k, "k"))
-            return shortest_paths(graph)
-        return pair_costs(COSTS.index(self.geometry), x[None], x[None])[0]
 
     def _moved(self, x: Tensor, *, transposed: bool) -> Tensor:
         plan = self.plan_.T if transposed else self.plan_
@@ -243,13 +235,14 @@ class GromovTransport(DomainTransport):
     ) -> Tensor:
         """(n, m): how the mass of each of x goes to the other domain's samples, by the derivative of the objective at the plan."""
         own, other = (1, 0) if transposed else (0, 1)
-        if self.geometry == "geodesic":
+        if self.geometry not in COSTS:
             # A path to a fitted sample begins with the straight line to the nearest one.
             first = torch.linalg.vector_norm(x - fitted[nearest], dim=1, keepdim=True) / self._sizes[own]
             distances = first + self._tables[own][nearest]
         else:
-            kind = COSTS.index(self.geometry)
-            distances = pair_costs(kind, x[None], fitted[None])[0] / self._sizes[own]
+            distances = (
+                pair_costs(COSTS.index(str(self.geometry)), x[None], fitted[None])[0] / self._sizes[own]
+            )
         table, dense = self._tables[other], plan.to_dense()
         cost = table.square() @ plan.marginal(0) - 2 * distances @ (dense @ table.mT)
         weights = (self._b, self._a)[own]

@@ -19,6 +19,7 @@ from warpalign.compat.pot._common import (
     of_columns,
     weights_of,
 )
+from warpalign.transport import Annealing
 
 _METHODS = ("sinkhorn", "sinkhorn_log", "greenkhorn", "sinkhorn_stabilized", "sinkhorn_epsilon_scaling")
 _OF_LOSSES = ("sinkhorn", "sinkhorn_log", "sinkhorn_stabilized")
@@ -246,8 +247,7 @@ def _one(
             start = start / reg
     if method == "sinkhorn_epsilon_scaling":
         options = {
-            "epsilon_start": max(float(extra.get("epsilon0", 1e4)), reg),
-            "epsilon_factor": math.exp(-1),
+            "annealing": Annealing(start=max(float(extra.get("epsilon0", 1e4)), reg), factor=math.exp(-1)),
         }
         max_iter = max_iter * int(extra.get("numInnerItermax", 100))
     return balanced(

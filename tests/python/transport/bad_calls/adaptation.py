@@ -43,7 +43,7 @@ def adapted(
     return BadCall(call, error, message, cpu_only=True)
 
 
-SHARED = ("epsilon", "cost", "cost_scale", "epsilon_start", "epsilon_factor", "max_iter", "tol")
+SHARED = ("epsilon", "cost", "cost_scale", "annealing", "max_iter", "tol")
 CALLS: BadCalls = {
     **{
         f"SinkhornTransport: {name}": fitted(

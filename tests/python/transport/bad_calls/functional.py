@@ -225,8 +225,7 @@ OF_BOTH = {
     "debias": Bad(1, TypeError, "debias: expected a bool, got int"),
     "cost": Bad(3, TypeError, "cost: expected a str or a function, got int"),
     "cost_scale": Bad(-1.0, ValueError, "cost_scale: expected a finite number > 0, got -1.0"),
-    "epsilon_start": Bad("1", TypeError, "epsilon_start: expected a float, got str"),
-    "epsilon_factor": Bad(2.0, ValueError, "epsilon_factor: expected a number between 0 and 1, got 2.0"),
+    "annealing": Bad("1", TypeError, "annealing: expected an Annealing, a number > 0 or None, got str"),
     "updates": Bad(1, ValueError, 'updates: expected "alternating" or "symmetric", got 1'),
     "max_iter": Bad(1.5, TypeError, "max_iter: expected an int, got float"),
     "tol": Bad(-1e-3, ValueError, "tol: expected a finite number >= 0, got -0.001"),
@@ -375,11 +374,8 @@ CALLS: BadCalls = (
             message="epsilon: expected finite and > 0, got -2 at index 1",
             cpu_only=True,
         ),
-        "sinkhorn: epsilon_start below 0": bad(
-            epsilon_start=-1.0, message="epsilon_start: expected a finite number > 0, got -1.0"
-        ),
-        "sinkhorn: a factor of 1": bad(
-            epsilon_factor=1.0, message="epsilon_factor: expected a number between 0 and 1, got 1.0"
+        "sinkhorn: annealing from a number below 0": bad(
+            annealing=-1.0, message="annealing: expected a finite number > 0, got -1.0"
         ),
         "sinkhorn: weights in a list of strings": bad(
             a=["0.2"] * 5,

@@ -9,7 +9,13 @@ import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transport.bad_calls.functional import made
-from warpalign.transport import gromov_wasserstein, gromov_wasserstein_sampled, knn_graph
+from warpalign.transport import (
+    Annealing,
+    Geodesic,
+    gromov_wasserstein,
+    gromov_wasserstein_sampled,
+    knn_graph,
+)
 
 
 def bad(
@@ -18,7 +24,7 @@ def bad(
     """gromov_wasserstein of good arguments but for those named."""
 
     def call(given: Given) -> object:
-        return gromov_wasserstein(**{"x": given.x, "y": given.y} | made(given, changed))
+        return gromov_wasserstein(**{"x": given.x, "y": given.y, "epsilon": 1e-3} | made(given, changed))
 
     return BadCall(call, error, message, cpu_only)
 
@@ -57,15 +63,9 @@ CALLS: BadCalls = {
         precision="low",
         message='precision: expected one of "highest", "high", "medium", or None, got \'low\'',
     ),
-    "gromov_wasserstein: no landmarks": bad(
-        geometry="landmark",
-        n_landmarks=0,
-        message="n_landmarks: expected at least 1, got 0",
-    ),
     "gromov_wasserstein: an unknown geometry": bad(
         geometry="l1",
-        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark", or a pair of '
-        "them, got 'l1'",
+        message='geometry: expected "auto", "euclidean", "sqeuclidean", "geodesic", a Geodesic, or a pair of them, got \'l1\'',
     ),
     "gromov_wasserstein: one matrix of distances": bad(
         distances=zeros(5, 5),
@@ -80,7 +80,9 @@ CALLS: BadCalls = {
     "gromov_wasserstein: points beside distances": of_matrices(
         zeros(5, 5), zeros(6, 6), message="x: expected None beside distances[0], got Tensor"
     )._replace(
-        call=lambda given: gromov_wasserstein(given.x, distances=(torch.zeros(5, 5), torch.zeros(6, 6)))
+        call=lambda given: gromov_wasserstein(
+            given.x, epsilon=1.0, distances=(torch.zeros(5, 5), torch.zeros(6, 6))
+        )
     ),
     "gromov_wasserstein: distances that are not square": of_matrices(
         zeros(5, 5), zeros(6, 7), message="distances[1]: expected a square matrix (N, N), got shape (6, 7)"
@@ -88,8 +90,7 @@ CALLS: BadCalls = {
     "gromov_wasserstein: no matrix for a side": of_matrices(
         zeros(5, 5),
         lambda given: None,
-        geometry="matrix",
-        message='distances[1]: expected a matrix (N, N) with the geometry "matrix", got None',
+        message='y: expected points with the geometry "euclidean", got None',
     ),
     "gromov_wasserstein: distances with another geometry": of_matrices(
         zeros(5, 5),
@@ -126,7 +127,6 @@ CALLS: BadCalls = {
         message="distances[0]: expected finite distances, got infinite ones between 2 components of 4 points in problem 0: write "
         "shortest_paths(knn_graph(points, k)) with more neighbours k, which joins them, or match each component alone",
     ),
-    "gromov_wasserstein: no neighbours": bad(k=0, message="k: expected at least 1, got 0"),
     "gromov_wasserstein: an unknown scale": bad(
         cost_normalization="median",
         message='cost_normalization: expected "max", "mean", "common" or None, got \'median\'',
@@ -134,11 +134,8 @@ CALLS: BadCalls = {
     "gromov_wasserstein: epsilon of 0": bad(
         epsilon=0.0, message="epsilon: expected a finite number > 0, got 0.0"
     ),
-    "gromov_wasserstein: epsilon that starts at 0": bad(
-        epsilon_start=0.0, message="epsilon_start: expected a finite number > 0, got 0.0"
-    ),
-    "gromov_wasserstein: epsilon that grows": bad(
-        epsilon_factor=1.5, message="epsilon_factor: expected a number between 0 and 1, got 1.5"
+    "gromov_wasserstein: annealing from 0": bad(
+        annealing=0.0, message="annealing: expected a finite number > 0, got 0.0"
     ),
     "gromov_wasserstein: weights of other points": bad(
         a=zeros(6), message="a: expected shape (5,) or (3, 5), one number per point, got (6,)"
@@ -222,7 +219,9 @@ def bad_sampled(*, error: type[BaseException] = ValueError, message: str, **chan
     """gromov_wasserstein_sampled of good arguments but for those named."""
 
     def call(given: Given) -> object:
-        return gromov_wasserstein_sampled(**{"x": given.x[0], "y": given.y[0]} | made(given, changed))
+        return gromov_wasserstein_sampled(
+            **{"x": given.x[0], "y": given.y[0], "epsilon": 1e-3} | made(given, changed)
+        )
 
     return BadCall(call, error, message, True)
 
@@ -253,15 +252,9 @@ SAMPLED: BadCalls = {
         error=TypeError,
         message="b: expected a torch.Tensor, an array or a list of numbers, or None, got list",
     ),
-    "no landmarks": bad_sampled(
-        geometry="landmark",
-        n_landmarks=0,
-        message="n_landmarks: expected at least 1, got 0",
-    ),
     "an unknown geometry": bad_sampled(
         geometry="l1",
-        message='geometry: expected one of "auto", "matrix", "euclidean", "sqeuclidean", "geodesic", "landmark", or a pair of '
-        "them, got 'l1'",
+        message='geometry: expected "auto", "euclidean", "sqeuclidean", "geodesic", a Geodesic, or a pair of them, got \'l1\'',
     ),
     "one matrix of distances": bad_sampled(
         distances=zeros(5, 5),
@@ -273,7 +266,6 @@ SAMPLED: BadCalls = {
         error=TypeError,
         message="graphs: expected a pair, one for x and one for y, got NeighborGraph",
     ),
-    "no neighbours": bad_sampled(k=0, message="k: expected at least 1, got 0"),
     "features of one set": bad_sampled(
         features=zeros(5, 2),
         feature_weight=0.5,
@@ -320,11 +312,8 @@ SAMPLED: BadCalls = {
         mass=2.0, message="mass: expected at most the smaller sum of weights, got 2 at index 0"
     ),
     "no anchors": bad_sampled(n_anchors=0, message="n_anchors: expected at least 1, got 0"),
-    "epsilon that starts at 0": bad_sampled(
-        epsilon_start=0.0, message="epsilon_start: expected a finite number > 0, got 0.0"
-    ),
-    "epsilon that grows": bad_sampled(
-        epsilon_factor=1.5, message="epsilon_factor: expected a number between 0 and 1, got 1.5"
+    "annealing from 0": bad_sampled(
+        annealing=0.0, message="annealing: expected a finite number > 0, got 0.0"
     ),
     "a step too far": bad_sampled(step=1.5, message="step: expected a number above 0 and at most 1, got 1.5"),
     "no steps": bad_sampled(max_iter=0, message="max_iter: expected at least 1, got 0"),
@@ -363,15 +352,46 @@ SAMPLED: BadCalls = {
         init=zeros(5, 5), message="init: expected shape (5, 6), got (5, 5)"
     ),
     "a plan of other sizes to start from": bad_sampled(
-        init=lambda given: gromov_wasserstein(given.x[0], given.x[0], max_iter=1).plan,
+        init=lambda given: gromov_wasserstein(given.x[0], given.x[0], epsilon=1.0, max_iter=1).plan,
         message="init: expected a plan (5, 6), got one of shape (5, 5)",
     ),
 }
 CALLS |= {f"gromov_wasserstein_sampled: {name}": call for name, call in SAMPLED.items()}
 CALLS["gromov_wasserstein: distances under vmap and grad"] = BadCall(
     lambda given: torch.func.vmap(
-        torch.func.grad(lambda c: gromov_wasserstein(distances=(c, c)).value.sum())
+        torch.func.grad(lambda c: gromov_wasserstein(distances=(c, c), epsilon=1.0).value.sum())
     )(torch.ones(2, 3, 3, device=given.device)),
     NotImplementedError,
     "warpalign: gromov_wasserstein is not available under torch.func.vmap: call it with a batch, or for each sample",
 )
+
+CALLS |= {
+    f"{name}: {wrong}": BadCall(lambda given, make=make, options=options: make(**options), error, message)  # type: ignore[misc]
+    for name, make, wrong, options, error, message in (
+        (
+            "Annealing",
+            Annealing,
+            "from 0",
+            {"start": 0.0},
+            ValueError,
+            "start: expected a finite number > 0, got 0.0",
+        ),
+        (
+            "Annealing",
+            Annealing,
+            "from a name",
+            {"start": "1"},
+            TypeError,
+            "start: expected a float, got str",
+        ),
+        (
+            *("Annealing", Annealing, "that grows", {"start": 1.0, "factor": 1.5}, ValueError),
+            "factor: expected a number above 0 and below 1, got 1.5",
+        ),
+        ("Geodesic", Geodesic, "no neighbours", {"k": 0}, ValueError, "k: expected at least 1, got 0"),
+        (
+            *("Geodesic", Geodesic, "no landmarks", {"n_landmarks": 0}, ValueError),
+            "n_landmarks: expected at least 1, got 0",
+        ),
+    )
+}

@@ -32,9 +32,8 @@ PARTS: BadCalls = {
     "labels": fitted("ys: expected 4 labels, one per sample, got 3", fit={"ys": YT, "yt": YT}),
     "epsilon": fitted("epsilon: expected a finite number > 0, got 0.0", epsilon=0.0),
     "geometry": fitted(
-        'geometry: expected one of "euclidean", "sqeuclidean", "geodesic", got \'l1\'', geometry="l1"
+        'geometry: expected "euclidean", "sqeuclidean", "geodesic" or a Geodesic, got \'l1\'', geometry="l1"
     ),
-    "k": fitted("k: expected at least 1, got 0", geometry="geodesic", k=0),
     "cost_normalization": fitted(
         'cost_normalization: expected "max", "mean", "common" or None, got \'median\'',
         cost_normalization="median",
@@ -55,7 +54,7 @@ PARTS: BadCalls = {
         n_anchors=5,
         out_of_sample="continuous",
     ),
-    "epsilon_start": fitted("epsilon_start: expected a finite number > 0, got 0.0", epsilon_start=0.0),
+    "annealing": fitted("annealing: expected a finite number > 0, got 0.0", annealing=0.0),
     "max_iter": fitted("max_iter: expected at least 1, got 0", max_iter=0),
     "tol": fitted("tol: expected a finite number >= 0, got -1.0", tol=-1.0),
     "device": fitted("device: expected a torch.device, or its name, got 'abacus'", device="abacus"),
