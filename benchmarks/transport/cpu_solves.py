@@ -38,9 +38,9 @@ def gromov(n: int, m: int, seed: int) -> Row:
         "M": m,
         "seed": seed,
         "seconds": rounded(seconds),
-        "steps": found.iterations,
-        "estimate": rounded(float(found.estimate)),
-        "estimate_std": rounded(float(found.estimate_std), 2),
+        "steps": int(found.iterations),
+        "estimate": rounded(float(found.distortion)),
+        "estimate_std": rounded(float(found.distortion_std), 2),
         "correlation": rounded(correlation(found.plan), 5),
         "off_sums": rounded(off_sums(found.plan), 2),
     }

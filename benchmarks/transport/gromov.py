@@ -129,7 +129,7 @@ def measure_gromov(size: GromovSize, device: torch.device, budget_s: float) -> R
         "pot_ms": None,
     }
     if size.method == "landmark":
-        row["estimate"] = rounded(float(problem.found.estimate), 3)
+        row["estimate"] = rounded(float(problem.found.distortion), 3)
         if size.N >= 400 and not problem.rho() >= _LEAST_RHO:
             row["error"] = f"rho is {problem.rho():.3g}, below {_LEAST_RHO}"
     return row | problem.pot_ms(device, budget_s)

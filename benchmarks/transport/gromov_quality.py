@@ -137,7 +137,7 @@ def main() -> None:
             result = gromov_wasserstein_sampled(
                 *placed, epsilon=EPSILON, geometry=geometry, generator=seed, **options
             )
-            return result.plan, result.iterations
+            return result.plan, int(result.iterations)
 
         return solve
 

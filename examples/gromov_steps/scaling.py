@@ -49,7 +49,7 @@ def ours(n: int, m: int, device: torch.device, seed: int) -> Row:
     # The correlation is that of every so many points.
     shares = result.plan.rows(torch.arange(0, n, max(n // 500, 1))).cpu()
     places = shares @ torch.arange(float(m))[:, None] / shares.sum(1, keepdim=True)
-    return Row("sampled", n, m, seconds, used, float(result.estimate), _correlation(places))
+    return Row("sampled", n, m, seconds, used, float(result.distortion), _correlation(places))
 
 
 def pots(n: int, m: int) -> Row | None:

@@ -16,8 +16,9 @@ from warpalign._transport.graphs import (
     knn_graph,
     shortest_paths,
 )
-from warpalign._transport.gromov import GromovResult, gromov_wasserstein
-from warpalign._transport.gromov_sampled import SampledGromovResult, gromov_wasserstein_sampled
+from warpalign._transport.gromov import gromov_wasserstein
+from warpalign._transport.gromov_result import GromovResult
+from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
 from warpalign._transport.options import Annealing, Geodesic
 from warpalign._transport.plan import PlanTop, TransportPlan
 
@@ -29,7 +30,6 @@ __all__ = [
     "Landmarks",
     "NeighborGraph",
     "PlanTop",
-    "SampledGromovResult",
     "SinkhornDivergence",
     "SinkhornDivergenceResult",
     "SinkhornResult",

@@ -198,6 +198,11 @@ def pairs_of_table(table: Tensor, count: int, generator: torch.Generator) -> Ten
     return _drawn(table.sum(1, dtype=torch.float64), lambda rows: table[rows], count, generator, False)
 
 
+def pairs_of_product(a: Tensor, b: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(count, 2) int64: pairs of independent rows and columns, drawn by weights (N,) and (M,)."""
+    return torch.stack([_rows(weights, count, generator, False) for weights in (a, b)], 1)
+
+
 def _drawn(
     sums: Tensor,
     shares: Callable[[Tensor], Tensor],
@@ -237,6 +242,8 @@ def _seed(generator: torch.Generator) -> int:
 class Descent:
     """The state of a solve. `plans` are the newest ones, which the current plan is a mixture of."""
 
+    regularisation: Tensor
+    """0-d: the entropy and marginal terms of the plan that finish() returns."""
     error: float
     """How far the last iteration of finish() moved a potential, and rounding may move it, over epsilon."""
 
@@ -292,7 +299,7 @@ class Descent:
             root = mass.sqrt() if isinstance(mass, Tensor) else mass**0.5
             points = self._coordinates(0, pairs[:, 0], root), self._coordinates(1, pairs[:, 1], root)
             self._last = self._problem(points, 2 * (1 - self.feature_weight) / count, epsilon)
-            new, linear = self._solve(*self._last, self.settings.max_iterations)
+            new, linear, _ = self._solve(*self._last, self.settings.max_iterations)
         self._keep(new)
         return linear
 
@@ -350,7 +357,9 @@ class Descent:
         is_small = math.prod(of.sizes) < _SMALL_PAIRS[point.device.type]
         at_once = _PARTIAL_AT_ONCE if settings.mass > 0 else _SMALL_AT_ONCE if is_small else 1
         for done in range(0, iterations, at_once):
-            plan, _ = self._solve(of._replace(f0=point), settings, min(at_once, iterations - done))
+            plan, linear, value = self._solve(
+                of._replace(f0=point), settings, min(at_once, iterations - done)
+            )
             image = plan.of.f0
             assert image is not None
             following = mixing.next(point, image)
@@ -359,6 +368,7 @@ class Descent:
                 break
             point = image if settings.mass > 0 else following
         self._shared = self._shared_by = None
+        self.regularisation = value - linear
         # Where epsilon is small beside the potentials, their rounding alone moves the sums.
         largest = max(float(t.abs().amax()) for t in (plan.of.f0, plan.of.g0) if t is not None)
         self.error = (mixing.moved + torch.finfo(point.dtype).eps * largest) / epsilon
@@ -410,13 +420,13 @@ class Descent:
         shares = self._shares(count)
         return torch.cat([plan.pairs(number, self.generator, spread=True) for plan, number in shares])
 
-    def _solve(self, of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor]:
+    def _solve(self, of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor, Tensor]:
         """_solved(), of points on a CPU by the shared table of their costs."""
         table = self._table(of)
         if table is None:
             return _solved(of, settings, iterations)
-        plan, linear = _solved(of._replace(x=None, y=None, cost=table[None]), settings, iterations)
-        return plan._replace(of=of._replace(f0=plan.of.f0, g0=plan.of.g0)), linear
+        plan, linear, value = _solved(of._replace(x=None, y=None, cost=table[None]), settings, iterations)
+        return plan._replace(of=of._replace(f0=plan.of.f0, g0=plan.of.g0)), linear, value
 
     def _table(self, of: Inputs) -> Tensor | None:
         """(N, M): the squared distances of points on a CPU, where they are few enough. The next points overwrite them."""
@@ -457,11 +467,11 @@ class Descent:
         return Inputs(u[None].contiguous(), v[None].contiguous(), None, *rest), settings
 
 
-def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor]:
-    """The plan after so many iterations from the potentials of `of`, and what it costs."""
+def _solved(of: Inputs, settings: Settings, iterations: int) -> tuple[Gibbs, Tensor, Tensor]:
+    """The plan after so many iterations from the potentials of `of`, its linear cost, and the problem's value."""
     settings = settings._replace(max_iterations=iterations)
-    _, linear, f, g = ops.sinkhorn_potentials(*of, **as_keywords(settings))
-    return _gibbs(of, f, g, settings), linear[0]
+    value, linear, f, g = ops.sinkhorn_potentials(*of, **as_keywords(settings))
+    return _gibbs(of, f, g, settings), linear[0], value[0]
 
 
 def _gibbs(of: Inputs, f: Tensor, g: Tensor, settings: Settings) -> Gibbs:

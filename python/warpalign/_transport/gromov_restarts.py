@@ -35,6 +35,7 @@ def best_state(
     starts: int,
     generator: torch.Generator,
     callback: Callback | None = None,
+    callback_of_others: Callback | None = None,
 ) -> State:
     """The state with the least objective of each problem. All starts but the first take a pair of points for matched.
 
@@ -43,7 +44,7 @@ def best_state(
         start: the first plan (B, N, M), from which the pairs are drawn.
         inner: settings of a step's problem.
         last: those of the problem that gives the result.
-        callback: of the first start.
+        callback: of the first start, as of solve(); callback_of_others: of all others.
     """
     best = solve(of, weights, start, schedule, inner, callback)
     if starts == 1:
@@ -52,7 +53,7 @@ def best_state(
     early = schedule.epsilon.clamp(min=schedule.epsilon_start)
     for _ in range(starts - 1):
         anchored = plan_of_cost(anchored_cost(of, weights, start, generator), weights, early, inner)
-        other = solve(of, weights, anchored, schedule, inner)
+        other = solve(of, weights, anchored, schedule, inner, callback_of_others)
         other_value = _value_of(of, weights, other, schedule.epsilon, last)
         better = other_value < value
         value = value.where(~better, other_value)

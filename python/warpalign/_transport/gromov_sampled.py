@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,14 +24,14 @@ from warpalign._transport.checks import (
     check_settings,
     check_step,
     check_sums,
-    weight_of_features,
     with_equal_sums,
 )
 from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.graphs import Graph, shortest_paths
-from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
+from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_product, pairs_of_table
 from warpalign._transport.gromov_coarse import Course, coarse_anchors
+from warpalign._transport.gromov_features import check_feature_weight, check_features
 from warpalign._transport.gromov_geometry import (
     Geometries,
     Side,
@@ -40,11 +40,14 @@ from warpalign._transport.gromov_geometry import (
     of_sides,
 )
 from warpalign._transport.gromov_patience import Patience
-from warpalign._transport.gromov_progress import steps_shown
-from warpalign._transport.gromov_solver import Schedule
+from warpalign._transport.gromov_progress import Step, steps_shown
+from warpalign._transport.gromov_result import GromovResult, SampledMeasures
+from warpalign._transport.gromov_solver import Callback, Schedule
+from warpalign._transport.gromov_start import Initial
 from warpalign._transport.options import GROMOV_FACTOR, Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
+from warpalign._transport.settings import Settings
 
 _LAST_PAIRS = 1000
 _LARGEST_ERROR = 0.1
@@ -52,26 +55,6 @@ _COARSE_STEPS = 200
 _COARSE_ITERATIONS = 20
 _COARSE_LAST = 500
 _COARSE_TOLERANCE = 1e-3
-Callback = Callable[[int, float, Tensor], object]
-
-
-class SampledGromovResult(NamedTuple):
-    """What :func:`gromov_wasserstein_sampled` returns."""
-
-    plan: TransportPlan
-    """T, by its potentials and the distances to the last anchors. No gradient."""
-    estimate: Tensor
-    """0-d: Σ (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l] / (mass of T)², an unbiased estimate from independent pairs."""
-    estimate_std: Tensor
-    """0-d: its standard deviation, by leaving pairs out (jackknife)."""
-    converged: bool
-    """Whether the costs of steps fall no more, and the error is at most 0.1. On a GPU costs are looked at four steps later."""
-    iterations: int
-    history: Tensor
-    """(iterations,): the linearised cost of each step's plan."""
-    error: float
-    """How far the last iteration and rounding move a potential, over epsilon: the plan's sums are off by about this share. NaN where
-    costs are not finite."""
 
 
 @not_compiled
@@ -92,7 +75,7 @@ def gromov_wasserstein_sampled(
     rho_a: float | None = None,
     rho_b: float | None = None,
     mass: float | None = None,
-    init: Literal["eccentricity", "multiscale"] | Tensor | TransportPlan = "eccentricity",
+    init: Initial | Tensor | TransportPlan = "eccentricity",
     restarts: int = 1,
     n_anchors: int = 80,
     annealing: Annealing | float | None = 1e-2,
@@ -105,54 +88,81 @@ def gromov_wasserstein_sampled(
     generator: torch.Generator | int | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
-) -> SampledGromovResult:
-    """Entropic Gromov-Wasserstein transport with sampled gradients.
+) -> GromovResult:
+    """Entropic Gromov-Wasserstein transport with sampled gradients, for sets whose matrices of distances are too large to be stored.
 
-    No N × N or M × M table is stored. A plan has an N × M table of costs only up to 2^22 entries or with feature_cost. On a
-    CPU one table of up to 512 MiB exists besides while the plan is searched.
+    It minimises the objective of :func:`warpalign.transport.gromov_wasserstein`. No N × N or M × M table is stored. A plan has an N × M
+    table of costs only up to 2^22 entries or with feature_cost. On a CPU one table of up to 512 MiB exists besides while the plan is
+    searched.
 
     Each step draws pairs of points (anchors) from the current plan and takes the mean of (Cx[i, k] − Cy[j, l])² over them for
     the cost of (i, j). That is a squared distance of points with n_anchors coordinates, the distances to the anchors. So the
-    new plan is one of :func:`warpalign.transport.sinkhorn` between points. The start compares points by their eccentricities.
+    new plan is one of :func:`warpalign.transport.sinkhorn` between points.
 
     Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021, with all terms of the cost
     from the same anchors.
 
     Args:
-        x: (N, D) points. One problem, no batch, no gradient.
-        y: (M, E) points.
-        epsilon: the factor of KL in the objective, in units of the divided squared distances.
-        features: a pair of (N, F) and (M, F), for fused transport: F[i, j] is their squared distance.
-        feature_cost: F (N, M) itself, in the place of features. Both are taken in the dtype of the points or distances.
-        feature_weight: from 0 to below 1; None: no features.
-        cost_normalization: as in :func:`warpalign.transport.gromov_wasserstein`, by the largest or the mean distance from at most
-            500 drawn points of each side.
-        init: "eccentricity"; "multiscale", for the plan of 200 drawn points of each set, found as by
-            :func:`warpalign.transport.gromov_wasserstein`; or a plan (N, M). The first anchors are drawn from the plan.
-        restarts: starts of the problem of drawn points, of which the best result is kept; 1 without "multiscale".
-        n_anchors: pairs of a step. The cost's standard deviation falls with their root.
-        step: how much of the plan from which anchors are drawn is new in each step.
-        patience: steps at the last epsilon end when the mean of so many linearised costs is not below that of as many
-            before them, by more than the standard error of the difference.
-        min_iter: steps before that, at least.
+        x: (N, D) points, float64, float32, float16 or bfloat16: one set, without a batch and a gradient. Half types are widened to float32.
+            None where distances or graphs give the set.
+        y: (M, E) points; E need not be D.
+        epsilon: the regularisation strength, a number > 0 in units of the normalised squared distances.
+        a: (N,) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
+        b: (M,) weights >= 0 of y; None: 1 / M each.
+        geometry: the intra-domain distances of points or graphs: "euclidean" or "sqeuclidean" between points, "geodesic" for the
+            shortest paths on graphs, or on the knn_graph of points, or a :class:`Geodesic` with its options. A pair where the sides
+            differ. "auto": "euclidean" for points, "geodesic" for graphs, and the given distances. Exact geodesics are searched from the
+            anchors of each step alone.
+        distances: a pair (Cx, Cy) of given intra-domain distances (N, N) and (M, M), or None for a side with points or a graph.
+        graphs: a pair of connected graphs, as :func:`warpalign.transport.shortest_paths` takes them, or None for a side without one.
+        cost_normalization: "max" or "mean" divides each side's distances by the largest or the mean of the distances from at most 500
+            points drawn from it. "common" divides both sides' distances by the larger of both maxima. None: distances are used as they
+            are. With "mean" and None, steps on a GPU take longer: their kernels need distances of at most 1.
+        features: a pair of (N, F) and (M, F), for fused transport with feature_weight: F[i, j] is their squared Euclidean distance. They are
+            converted to the dtype of the points or distances.
+        feature_cost: F (N, M) itself, in place of features; inf forbids a pair.
+        feature_weight: w, from 0 (intra-domain distances alone) to below 1. None: no features.
+        rho_a: the strength of the KL penalty on the row marginals, >= 0, in the units of epsilon. None: they equal a; 0: they are free
+            (semi-relaxed).
+        rho_b: the strength of the KL penalty on the column marginals, as rho_a.
+        mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b.
+        init: the plan that the first anchors are drawn from. "eccentricity" compares points by their root mean squared distance to all
+            others; "product" is a bᵀ; "multiscale" is the plan of 200 points drawn from each set, which have the weights of the points
+            around them; or a plan, a tensor (N, M) or a TransportPlan.
+        restarts: with "multiscale" the number of starts of the problem of drawn points, at least 1, of which the result with the least value
+            is kept. Otherwise 1.
+        n_anchors: the number of pairs drawn in a step, at least 1. The cost's standard deviation falls with its root.
         generator: a torch.Generator on the CPU, which advances, or an int, the seed of a new one. None: torch's default
             generator. A seed gives the same result on one device.
-        callback: called after each step with its number, from 1 on, its epsilon, and its entry of history, 0-d.
-        progress: True: show a progress bar (needs tqdm), whose last steps are the iterations after the descent. None: on a
-            CPU, beyond 2^22 pairs of points, a bar where stderr is a terminal or a notebook runs, and one warning elsewhere.
-            False: neither.
-        all others: a, b, geometry, distances, graphs, rho_a, rho_b, mass, annealing, max_iter,
-            sinkhorn_iters and polish_iters are as in :func:`warpalign.transport.gromov_wasserstein`. The geometry "geodesic"
-            searches paths from the anchors alone.
+        annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): steps begin with this larger epsilon,
+            in the units of epsilon, which shrinks to epsilon. None: all steps have epsilon.
+        step: the share of the newest plan in the mixture of plans that anchors are drawn from, above 0 and at most 1.
+        max_iter: the maximum number of steps, at least 1.
+        sinkhorn_iters: the number of Sinkhorn iterations of a step, at least 1, which start from the potentials of the step before.
+        polish_iters: the maximum number of Sinkhorn iterations of the last transport problem, which gives the result; at least 1.
+        patience: steps at the final epsilon end when the mean of so many linearised costs, at least 1, is not below that of as many
+            before them, by more than the standard error of the difference.
+        min_iter: the minimum number of steps, at least 1.
+        callback: called after each step with its number, from 1 on, its epsilon, and its entry of the result's history, here the linearised
+            cost of the step's plan. Both are 0-d tensors.
+        progress: True: a progress bar, which needs tqdm and whose last steps are the iterations of the last transport problem. False:
+            none. None: on a CPU, beyond 2^22 pairs of points, a bar where stderr is a terminal or a notebook runs, and one warning
+            elsewhere.
 
     Returns:
-        SampledGromovResult(plan, estimate, estimate_std, converged, iterations, history, error).
+        A GromovResult without gradients, whose value and distortion are unbiased estimates from 1000 independent pairs; distortion_std is
+        their standard deviation. float64 for float64 input, else float32.
 
     Warns:
-        ConvergenceWarning, UserWarning: as :func:`warpalign.transport.gromov_wasserstein`.
+        ConvergenceWarning: on a CPU, where costs still fall after max_iter steps, the error is above 0.1, or costs are not finite; once per
+            line that calls. On a GPU look at ``converged``.
+        UserWarning: x and y look like matrices of distances, which other packages take in their place; or progress is None and the
+            problem is large.
 
     Raises:
-        TypeError, ValueError: as :func:`warpalign.transport.gromov_wasserstein`.
+        TypeError: an argument is of the wrong type, dtype or layout.
+        ValueError: shapes, devices, values or combinations do not fit; distances are infinite; sums of balanced weights
+            differ. Messages name the argument, what was expected and what came.
         ImportError: progress=True without tqdm.
 
     Examples:
@@ -170,75 +180,96 @@ def gromov_wasserstein_sampled(
         max_iter=max_iter,
         tol=1e-6,
     )
-    last, start = check_number(epsilon, "epsilon", None), settings.epsilon_start
-    inner = settings._replace(epsilon_start=0.0, max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"))
-    polish, waits = check_count(polish_iters, "polish_iters"), check_count(patience, "patience")
-    new_share, count = check_step(step), check_count(n_anchors, "n_anchors")
-    draws = check_generator(generator)
-    found = of_sides(
-        (x, y),
-        distances,
-        graphs,
-        geometry=geometry,
-    )
-    normalization = check_distance_normalization(cost_normalization)
-    # The kernels round coordinates to binary16, which has room for distances of at most 1.
-    has_kernels = normalization in ("max", "common")
-    sides = _point_set(found[0], has_kernels), _point_set(found[1], has_kernels)
-    if sides[1].like.dtype != sides[0].like.dtype or sides[1].like.device != sides[0].like.device:
-        raise TypeError(
-            f"{found[1].name}: expected {sides[0].like.dtype} on {sides[0].like.device}, as {found[0].name}, got "
-            f"{sides[1].like.dtype} on {sides[1].like.device}"
-        )
-    weights = tuple(
-        check_rows(given, name, side.like.view(1, 1), found[0].name, side.size)
-        for name, given, side in zip(("a", "b"), (a, b), sides, strict=True)
-    )
-    if inner.is_balanced:
-        weights = with_equal_sums((a, b), (weights[0], weights[1]), (None, None))
-        check_sums(weights)
-    weight, extra = _features(features, feature_cost is not None, feature_weight, sides)
-    table = _feature_table(feature_cost, sides)
-    first = _start(init, sides)
+    inner = settings._replace(max_iterations=check_count(sinkhorn_iters, "sinkhorn_iters"), epsilon_start=0.0)
     is_coarse, starts = isinstance(init, str) and init == "multiscale", check_count(restarts, "restarts")
+    steps = _Steps(
+        check_number(epsilon, "epsilon", None),
+        settings,
+        check_count(n_anchors, "n_anchors"),
+        check_count(polish_iters, "polish_iters"),
+        check_count(patience, "patience"),
+        check_count(min_iter, "min_iter"),
+        starts if is_coarse else 0,
+    )
+    new_share, draws = check_step(step), check_generator(generator)
+    check_callback(callback)
+    normalization = check_distance_normalization(cost_normalization)
+    found = of_sides((x, y), distances, graphs, geometry=geometry)
+    sides = _point_sets(found, normalization)
+    weights = _weights((a, b), found[0].name, sides, inner)
+    weight = check_feature_weight(features, feature_cost, feature_weight, "below ")
+    extra = None if features is None else _features(features, sides)
+    table = None if feature_cost is None else _table_of_pairs(feature_cost, "feature_cost", sides)
+    first = _start(init, sides, weights, inner)
     if starts > 1 and not is_coarse:
         raise ValueError(f'restarts: expected 1 without init = "multiscale", got {starts}')
-    least = check_count(min_iter, "min_iter")
-    check_callback(callback)
     sizes, device = (sides[0].size, sides[1].size), sides[0].like.device
-    shown = steps_shown(progress, sizes, device, settings.max_iterations)
+    shown = steps_shown("gromov_wasserstein_sampled", progress, sizes, device, settings.max_iterations)
     with torch.no_grad(), naming_arguments(), shown as show:
-        descent = Descent(
-            sides, (weights[0], weights[1]), extra, table, weight, inner, new_share, draws, normalization
-        )
-        now = max(last, start)
-        if is_coarse:
-            first = coarse_anchors(descent, _course(descent, last, start, starts))
-        descent.begin(now, first)
-        history: list[Tensor] = []
-        stop = Patience(waits)
-        while len(history) < settings.max_iterations and not (stop.is_over() and len(history) >= least):
-            history.append(descent.advance(count, now))
-            if callback is not None:
-                callback(len(history), now, history[-1])
-            show("descent", now)
-            if now > last:
-                now = max(last, now * settings.epsilon_factor)
-            else:
-                stop.add(history[-1])
-        final = descent.finish(last, polish, lambda: show("last iterations", last))
-        estimate, deviation = descent.estimate(final, _LAST_PAIRS)
+        descent = Descent(sides, weights, extra, table, weight, inner, new_share, draws, normalization)
+        return _descended(descent, steps, first, callback, show)
+
+
+class _Steps(NamedTuple):
+    """The course of a solve."""
+
+    epsilon: float
+    settings: Settings
+    """Of the descent: its annealing and max_iterations."""
+    anchors: int
+    polish: int
+    patience: int
+    least: int
+    coarse_starts: int
+    """0: no coarse problem."""
+
+
+def _descended(
+    descent: Descent, steps: _Steps, first: Start | None, callback: Callback | None, show: Step
+) -> GromovResult:
+    last, settings = steps.epsilon, steps.settings
+    now = max(last, settings.epsilon_start)
+    if steps.coarse_starts > 0:
+        first = coarse_anchors(descent, _course(descent, last, settings.epsilon_start, steps.coarse_starts))
+    descent.begin(now, first)
+    history: list[Tensor] = []
+    stop = Patience(steps.patience)
+    while len(history) < settings.max_iterations and not (stop.is_over() and len(history) >= steps.least):
+        history.append(descent.advance(steps.anchors, now))
+        if callback is not None:
+            callback(len(history), torch.tensor(now, dtype=torch.float64), history[-1])
+        show("descent", now)
+        if now > last:
+            now = max(last, now * settings.epsilon_factor)
+        else:
+            stop.add(history[-1])
+    final = descent.finish(last, steps.polish, lambda: show("last iterations", last))
+    estimate = descent.estimate(final, _LAST_PAIRS)
     f, g = final.of.f0, final.of.g0
     assert f is not None and g is not None
     plan = TransportPlan(
         Problem(final.of, final.settings._replace(mass=0.0, precision=0), True, None, None), f, g
     )
+    measures = SampledMeasures(
+        plan,
+        estimate,
+        descent.regularisation,
+        descent.feature_weight,
+        descent.features,
+        descent.feature_cost,
+    )
     error = descent.error if stop.is_finite() else math.nan
     converged = stop.is_over() and error <= _LARGEST_ERROR
-    if not converged and estimate.device.type == "cpu":
+    if not converged and f.device.type == "cpu":
         _warn(settings.max_iterations, stop.is_over(), error)
-    steps = torch.stack(history)
-    return SampledGromovResult(plan, estimate, deviation, converged, len(history), steps, error)
+    return GromovResult(
+        measures,
+        plan,
+        torch.tensor(converged, device=f.device),
+        torch.tensor(error, dtype=f.dtype, device=f.device),
+        torch.tensor(len(history), dtype=torch.int32, device=f.device),
+        torch.stack(history),
+    )
 
 
 def _warn(max_iter: int, is_over: bool, error: float) -> None:
@@ -267,6 +298,34 @@ def _course(of: Descent, epsilon: float, epsilon_start: float, starts: int) -> C
         _COARSE_TOLERANCE,
     )
     return Course(schedule, settings, settings._replace(max_iterations=_COARSE_LAST), starts, of.generator)
+
+
+def _point_sets(
+    found: tuple[Side, Side], normalization: DistanceNormalization | None
+) -> tuple[PointSet, PointSet]:
+    # The kernels round coordinates to binary16, which has room for distances of at most 1.
+    has_kernels = normalization in ("max", "common")
+    sides = _point_set(found[0], has_kernels), _point_set(found[1], has_kernels)
+    x, y = sides[0].like, sides[1].like
+    if y.dtype != x.dtype or y.device != x.device:
+        raise TypeError(
+            f"{found[1].name}: expected {x.dtype} on {x.device}, as {found[0].name}, got {y.dtype} on {y.device}"
+        )
+    return sides
+
+
+def _weights(
+    given: tuple[object, object], first: str, sides: tuple[PointSet, PointSet], settings: Settings
+) -> tuple[Tensor | None, Tensor | None]:
+    """(1, N) and (1, M); None: uniform ones."""
+    a, b = (
+        check_rows(one, name, side.like.view(1, 1), first, side.size)
+        for name, one, side in zip(("a", "b"), given, sides, strict=True)
+    )
+    if settings.is_balanced:
+        a, b = with_equal_sums(given, (a, b), (None, None))
+        check_sums((a, b))
+    return a, b
 
 
 def _point_set(side: Side, has_kernels: bool) -> PointSet:
@@ -314,7 +373,12 @@ def _point_set(side: Side, has_kernels: bool) -> PointSet:
     )
 
 
-def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
+def _start(
+    init: object,
+    sides: tuple[PointSet, PointSet],
+    weights: tuple[Tensor | None, Tensor | None],
+    settings: Settings,
+) -> Start | None:
     if isinstance(init, TransportPlan):
         plan, shape = init, (sides[0].size, sides[1].size)
         if tuple(plan.shape) != shape:
@@ -323,8 +387,17 @@ def _start(init: object, sides: tuple[PointSet, PointSet]) -> Start | None:
     if isinstance(init, Tensor):
         table = _table_of_pairs(init, "init", sides)
         return Start(partial(pairs_of_table, table), table.sum)
+    if init == "product":
+        a, b = (
+            side.like.new_full((side.size,), 1 / side.size) if given is None else given[0]
+            for side, given in zip(sides, weights, strict=True)
+        )
+        mass = a.new_tensor(settings.mass) if settings.mass > 0 else (a.sum() * b.sum()).sqrt()
+        return Start(partial(pairs_of_product, a, b), lambda: mass)
     if init not in ("eccentricity", "multiscale"):
-        raise ValueError(f'init: expected "eccentricity", "multiscale" or a plan (N, M), got {init!r}')
+        raise ValueError(
+            f'init: expected "eccentricity", "product", "multiscale" or a plan (N, M), got {init!r}'
+        )
     return None
 
 
@@ -333,10 +406,6 @@ def _drawn_from(plan: TransportPlan) -> Callable[[int, torch.Generator], Tensor]
         return plan.sample(count, generator=generator)
 
     return drawn
-
-
-def _feature_table(feature_cost: object, sides: tuple[PointSet, PointSet]) -> Tensor | None:
-    return None if feature_cost is None else _table_of_pairs(feature_cost, "feature_cost", sides)
 
 
 def _table_of_pairs(given: object, name: str, sides: tuple[PointSet, PointSet]) -> Tensor:
@@ -354,30 +423,7 @@ def _like(table: Tensor, name: str, like: Tensor) -> Tensor:
     return table.to(like.dtype)
 
 
-def _features(
-    features: object, is_table: bool, feature_weight: object, sides: tuple[PointSet, PointSet]
-) -> tuple[float, tuple[Tensor, Tensor] | None]:
-    """The features' weight, and both sets' features."""
-    names = {"feature_cost": is_table, "features": features is not None}
-    weight = weight_of_features(feature_weight, next((name for name, given in names.items() if given), None))
-    if weight >= 1:
-        raise ValueError(f"feature_weight: expected a number from 0 to below 1, got {feature_weight}")
-    if features is not None and is_table:
-        raise ValueError("features: expected None beside feature_cost, got both")
-    if features is None:
-        if weight > 0 and not is_table:
-            raise ValueError(
-                f"features: expected a pair (N, F) and (M, F) with feature_weight = {weight}, got None"
-            )
-        return weight, None
-    if not isinstance(features, (tuple, list)) or len(features) != 2:
-        raise TypeError(f"features: expected a pair, one for x and one for y, got {type(features).__name__}")
-    found: list[Tensor] = []
-    for place, (given, side) in enumerate(zip(features, sides, strict=True)):
-        name = f"features[{place}]"
-        table = widened(check_table(given, name, "N, F")).detach()
-        if table.dim() != 2 or table.shape[0] != side.size or (found and table.shape[1] != found[0].shape[1]):
-            width = found[0].shape[1] if found else "F"
-            raise ValueError(f"{name}: expected shape ({side.size}, {width}), got {shape_of(table)}")
-        found.append(_like(table, name, side.like))
-    return weight, (found[0], found[1])
+def _features(features: object, sides: tuple[PointSet, PointSet]) -> tuple[Tensor, Tensor]:
+    like = sides[0].like
+    x, y = check_features(features, (sides[0].size, sides[1].size), like.device)
+    return x.detach().to(like.dtype), y.detach().to(like.dtype)

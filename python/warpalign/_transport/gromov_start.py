@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,8 @@ from warpalign._transport.gromov_solver import Objective, transported
 from warpalign._transport.settings import Inputs, Settings
 
 _ITERATIONS = 100
+Initial = Literal["eccentricity", "product", "multiscale"]
+INITIALS: tuple[str, ...] = get_args(Initial)
 
 
 def product_plan(weights: Inputs, mass: float) -> Tensor:

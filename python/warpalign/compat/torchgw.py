@@ -22,7 +22,7 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._transport import autograd
-from warpalign._transport.gromov_sampled import SampledGromovResult
+from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 from warpalign.transport import Geodesic, gromov_wasserstein_sampled, knn_graph, sinkhorn
@@ -159,8 +159,8 @@ def sampled_gw(
         plan = found.plan
         record = {
             "err_list": found.history.tolist(),
-            "n_iter": found.iterations,
-            "gw_cost": float(found.estimate * plan.mass() ** 2),
+            "n_iter": int(found.iterations),
+            "gw_cost": float(found.distortion),
         }
         if differentiable and costs is not None and fgw_alpha > 0:
             plan = _with_gradients(found, fgw_alpha * factor * costs)
@@ -226,14 +226,14 @@ def _detached(costs: Tensor | None) -> Tensor | None:
 
 
 def _printer(every: int) -> Any:
-    def report(step: int, epsilon: float, cost: Tensor) -> None:
+    def report(step: int, epsilon: Tensor, cost: Tensor) -> None:
         if step % every == 0:
-            print(f"step {step}: epsilon {epsilon:.3g}, linearised cost {float(cost):.6g}")
+            print(f"step {step}: epsilon {float(epsilon):.3g}, linearised cost {float(cost):.6g}")
 
     return report
 
 
-def _with_gradients(found: SampledGromovResult, costs: Tensor) -> TransportPlan:
+def _with_gradients(found: GromovResult, costs: Tensor) -> TransportPlan:
     """The last plan as a function of the share of costs in its table."""
     of, settings = found.plan._of, found.plan._settings
     assert of.cost is not None

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from warpalign.transport import (
     GromovResult,
-    SampledGromovResult,
     gromov_wasserstein,
     gromov_wasserstein_sampled,
 )
@@ -20,5 +19,5 @@ def solve_exact(*points: Tensor | None, **options: Any) -> GromovResult:
     return gromov_wasserstein(*points, **DEFAULTS | options)
 
 
-def solve_sampled(*points: Tensor | None, **options: Any) -> SampledGromovResult:
+def solve_sampled(*points: Tensor | None, **options: Any) -> GromovResult:
     return gromov_wasserstein_sampled(*points, **DEFAULTS | options)

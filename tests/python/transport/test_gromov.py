@@ -228,7 +228,7 @@ def test_within_compiled_code() -> None:
     def values(x: Tensor, y: Tensor) -> Tensor:
         whole = solve_exact(distances=(2 * x, y), epsilon=0.1)
         sampled = solve_sampled(distances=(2 * x[0], y[0]), epsilon=0.1, max_iter=5)
-        return torch.stack([whole.value[0], sampled.estimate]) + 1
+        return torch.stack([whole.value[0], sampled.distortion]) + 1
 
     torch.testing.assert_close(torch.compile(values, backend="eager")(x, y), values(x, y))
 
@@ -359,11 +359,11 @@ def test_rounded_distances_are_symmetric() -> None:
     noise = 1e-4 * float(cx.max()) * torch.rand(60, 60)
     options: dict[str, Any] = {"epsilon": 0.01, "max_iter": 20}
     found = solve_exact(distances=(cx + noise, cy), **options)
-    assert found._of.symmetric
+    assert found._measures.of.symmetric
     noise = (noise + noise.mT) / 2
     even = solve_exact(distances=(cx + noise, (cy + cy.mT) / 2), **options)
     torch.testing.assert_close(found.plan.to_dense(), even.plan.to_dense(), rtol=1e-3, atol=1e-6)
-    assert not solve_exact(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._of.symmetric
+    assert not solve_exact(distances=(cx + 0.1 * torch.rand(60, 60), cy), **options)._measures.of.symmetric
 
 
 def test_extremes(device: torch.device) -> None:

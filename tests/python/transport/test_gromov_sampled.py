@@ -41,8 +41,8 @@ def test_spiral_and_swiss_roll(seed: int) -> None:
     distortion = float(Objective(cx, cy, True, None, 0.0).distortion(plan[None]))
     assert distortion <= 2.0e-3
     # The largest distance from 500 points is that of all points here; the estimate's own deviation is 4 %.
-    assert abs(float(result.estimate) - distortion) <= 5 * float(result.estimate_std)
-    assert float(result.estimate_std) <= 0.1 * distortion
+    assert abs(float(result.distortion) - distortion) <= 5 * float(result.distortion_std)
+    assert float(result.distortion_std) <= 0.1 * distortion
     places = result.plan.barycentric_map(torch.arange(500.0)[:, None])[:, 0]
     ranks = places.argsort().argsort().float()
     assert float(torch.corrcoef(torch.stack([ranks, torch.arange(400.0)]))[0, 1]) >= 0.998
@@ -300,7 +300,7 @@ def test_callbacks_and_fewest_steps() -> None:
     seen: list[tuple[int, float, float]] = []
     options: dict[str, Any] = {"annealing": None, "patience": 2, "epsilon": 0.05}
     result = solve_sampled(
-        x, y, min_iter=40, callback=lambda *of: seen.append((of[0], of[1], float(of[2]))), **options
+        x, y, min_iter=40, callback=lambda *of: seen.append((of[0], float(of[1]), float(of[2]))), **options
     )
     assert result.iterations >= 40 > solve_sampled(x, y, **options).iterations
     assert [of[0] for of in seen] == list(range(1, result.iterations + 1))

@@ -24,6 +24,7 @@ from warpalign._transport.estimators.domain_transport import (
 )
 from warpalign._transport.gromov import gromov_wasserstein
 from warpalign._transport.gromov_geometry import divisors, of_sides, table_of
+from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
 from warpalign._transport.options import Annealing, Geodesic, Geometry
 from warpalign._transport.plan import TransportPlan
@@ -196,8 +197,7 @@ class GromovTransport(DomainTransport):
             tol=self.tol,
             **options,
         )
-        self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.distortion), int(result.iterations)
-        self._warn_unless(bool(result.converged))
+        self._keep(result)
         self._share = 1 - options.get("feature_weight", 0.0)
 
     def _fit_sampled(self, x: Tensor, y: Tensor, n_anchors: int, options: dict[str, Any]) -> None:
@@ -209,11 +209,11 @@ class GromovTransport(DomainTransport):
             n_anchors=n_anchors,
             **options,
         )
-        self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.estimate), result.iterations
-        self._warn_unless(result.converged)
+        self._keep(result)
 
-    def _warn_unless(self, converged: bool) -> None:
-        if not converged:
+    def _keep(self, result: GromovResult) -> None:
+        self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.distortion), int(result.iterations)
+        if not bool(result.converged):
             warnings.warn(
                 f"GromovTransport: not converged after n_iter_ = {self.n_iter_} steps: write a larger max_iter, epsilon or tol.",
                 ConvergenceWarning,

@@ -149,7 +149,8 @@ CALLS: BadCalls = {
         feature_weight=1.5, message="feature_weight: expected a number from 0 to 1, got 1.5"
     ),
     "gromov_wasserstein: a weight without features": bad(
-        feature_weight=0.5, message="feature_cost: expected costs (N, M) with feature_weight = 0.5, got None"
+        feature_weight=0.5,
+        message="features: expected a pair (N, F) and (M, F), or a feature_cost (N, M), with feature_weight = 0.5, got None",
     ),
     "gromov_wasserstein: features whose weight is unknown": bad(
         feature_cost=zeros(3, 5, 6),
@@ -159,6 +160,19 @@ CALLS: BadCalls = {
         feature_cost=zeros(3, 5, 5),
         feature_weight=0.5,
         message="feature_cost: expected shape (3, 5, 6) or (5, 6), got (3, 5, 5)",
+    ),
+    "gromov_wasserstein: features of a set of other points": bad(
+        features=lambda given: (given.x, given.x),
+        feature_weight=0.5,
+        message="features[1]: expected shape (6, 2) or (3, 6, 2), got (3, 5, 2)",
+    ),
+    "gromov_wasserstein: features of another batch": bad(
+        features=lambda given: (given.x[:2], given.y),
+        feature_weight=0.5,
+        message="features[0]: expected shape (5, F) or (3, 5, F), got (2, 5, 2)",
+    ),
+    "gromov_wasserstein: progress as a number": bad(
+        progress=1, error=TypeError, message="progress: expected a bool, got int"
     ),
     "gromov_wasserstein: features on another device": bad(
         feature_cost=lambda given: torch.zeros(3, 5, 6, device="meta"),
@@ -299,7 +313,7 @@ SAMPLED: BadCalls = {
     ),
     "a weight without features": bad_sampled(
         feature_weight=0.5,
-        message="features: expected a pair (N, F) and (M, F) with feature_weight = 0.5, got None",
+        message="features: expected a pair (N, F) and (M, F), or a feature_cost (N, M), with feature_weight = 0.5, got None",
     ),
     "features alone": bad_sampled(
         feature_weight=1.0, message="feature_weight: expected a number from 0 to below 1, got 1.0"
@@ -341,8 +355,8 @@ SAMPLED: BadCalls = {
         message="feature_cost: expected shape (5, 6), got (5, 5)",
     ),
     "an unknown start": bad_sampled(
-        init="product",
-        message='init: expected "eccentricity", "multiscale" or a plan (N, M), got \'product\'',
+        init="random",
+        message='init: expected "eccentricity", "product", "multiscale" or a plan (N, M), got \'random\'',
     ),
     "no restart": bad_sampled(restarts=0, message="restarts: expected at least 1, got 0"),
     "restarts of one start": bad_sampled(
