@@ -32,12 +32,12 @@ class SinkhornDivergenceResult(NamedTuple):
 
     value: Tensor
     """(B,): the divergences, or their mean or sum."""
-    error: Tensor
-    """(B,): the largest of the errors of a divergence's problems, as in :class:`SinkhornResult`."""
-    iterations: Tensor
-    """(B,) int32: the most iterations of one of them."""
     converged: Tensor
-    """(B,) bool: whether all of them have converged."""
+    """(B,) bool: whether all transport problems of a divergence have converged."""
+    error: Tensor
+    """(B,): the largest error of these problems, as in :class:`SinkhornResult`."""
+    iterations: Tensor
+    """(B,) int32: the largest number of iterations of these problems."""
 
 
 @overload
@@ -93,7 +93,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction; float64 for float64 input, else float32. Differentiable
-        twice in points, weights and epsilon. With return_result SinkhornDivergenceResult(value, error, iterations, converged).
+        twice in points, weights and epsilon. With return_result SinkhornDivergenceResult(value, converged, error, iterations).
 
     Warns:
         ConvergenceWarning: as :func:`warpalign.transport.sinkhorn`, once for the three problems.
@@ -151,7 +151,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         value = value.mean() if reduction == "mean" else value.sum()
     if not full:
         return value
-    return SinkhornDivergenceResult(value, *map(of.squeezed, (error, iterations, converged)))
+    return SinkhornDivergenceResult(value, *map(of.squeezed, (converged, error, iterations)))
 
 
 def _settings(*, rho: object, **options: Any) -> Settings:

@@ -25,22 +25,22 @@ class SinkhornResult(NamedTuple):
     """What :func:`sinkhorn` returns; without the batch axis for unbatched input."""
 
     value: Tensor
-    """(B,): the whole objective"""
+    """(B,): the whole objective, in units of the cost."""
     linear: Tensor
-    """(B,): ⟨C, P⟩"""
+    """(B,): the transport cost ⟨C, P⟩."""
     f: Tensor
-    """(B, N): potentials of the rows."""
+    """(B, N): potentials of the rows, in units of the cost."""
     g: Tensor
     """(B, M): potentials of the columns."""
     plan: TransportPlan
-    """P, not stored."""
-    iterations: Tensor
-    """(B,) int32: iterations at the final epsilon."""
-    error: Tensor
-    """(B,): how far another update would move a potential, over epsilon. On a hard side: max \\|ln(sum / weight)\\|. inf or NaN
-    where the value is not finite."""
+    """P (B, N, M), which is not stored."""
     converged: Tensor
     """(B,) bool: whether the error is at most tol, up to rounding."""
+    error: Tensor
+    """(B,): how far another update would move a potential, over epsilon. On a side whose marginal is exact it is
+    max \\|ln(marginal / weight)\\|. inf or NaN where the value is not finite."""
+    iterations: Tensor
+    """(B,) int32: iterations at the final epsilon."""
 
 
 def sinkhorn(
@@ -185,4 +185,4 @@ def sinkhorn(
     value, linear, f, g, iterations, error, converged = map(
         of.squeezed, (s.value, s.linear, s.f, s.g, s.iterations, s.error, converged)
     )
-    return SinkhornResult(value, linear, f, g, TransportPlan(of, s.f, s.g), iterations, error, converged)
+    return SinkhornResult(value, linear, f, g, TransportPlan(of, s.f, s.g), converged, error, iterations)

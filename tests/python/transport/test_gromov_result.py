@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,8 @@ from warpalign._transport import gromov_progress
 from warpalign.transport import (
     ConvergenceWarning,
     GromovResult,
+    SinkhornDivergenceResult,
+    SinkhornResult,
     gromov_wasserstein,
     gromov_wasserstein_sampled,
 )
@@ -49,6 +53,19 @@ def test_arguments_are_the_same_but_for_the_stop_rules() -> None:
     defaults = {name: one.default for name, one in exact.items() if name in sampled}
     differing = {name for name, default in defaults.items() if default != sampled[name].default}
     assert differing == {"step", "sinkhorn_iters"}
+
+
+@pytest.mark.parametrize("result", [SinkhornResult, SinkhornDivergenceResult, GromovResult])
+def test_results_are_a_family(result: Any) -> None:
+    """Of named fields, the value first, then what says whether it has converged; each is documented."""
+    named = result._fields
+    assert named[0] == "value"
+    common = [name for name in named if name in ("plan", "converged", "error", "iterations")]
+    assert common == (["plan"] if "plan" in named else []) + ["converged", "error", "iterations"]
+    source = textwrap.dedent(inspect.getsource(result))
+    for name in named:
+        described = re.search(rf'    (def )?{name}(: |\(self\)).*\n\s+"""[\w(]', source)
+        assert described, name
 
 
 @pytest.mark.filterwarnings("ignore::warpalign.transport.ConvergenceWarning")
