@@ -73,27 +73,42 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     """Sinkhorn divergence between weighted point sets: OT(x, y) − OT(x, x)/2 − OT(y, y)/2, and ε/2 (Σa − Σb)² with rho.
 
     OT is the value of :func:`warpalign.transport.sinkhorn`, on its own not the smallest for equal sets. The divergence is 0
-    for equal sets, exactly where they are equal number for number, and >= 0 where exp(−C / epsilon) is a positive kernel
+    for equal sets, exactly so where they are bitwise identical, and >= 0 where exp(−C / epsilon) is a positive kernel
     ("sqeuclidean", "euclidean", "l1"). It costs three problems, of which the two with themselves converge fast.
 
     Sources: Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences", AISTATS 2019,
     equation 3; Séjourné et al., "Sinkhorn divergences for unbalanced optimal transport", arXiv 1910.12958, equation 9 (rho).
 
     Args:
-        x: (B, N, D) or (N, D) points, as in :func:`warpalign.transport.sinkhorn`.
-        y: (B, M, D) or (M, D).
-        epsilon: the factor of KL, a number > 0 or a tensor () or (B,). geomloss: blur^p, with cost_scale=0.5.
-        rho: the strength of KL on the sums of both sides, in units of the cost. None: sums are exact. geomloss: reach^p.
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+            1 is repeated.
+        y: (B, M, D) or (M, D) points of the dtype of x.
+        epsilon: the regularisation strength in units of the cost, a number > 0, or a tensor () or (B,), which may require a gradient.
+            geomloss: blur^p, with cost_scale=0.5.
+        rho: the strength of the KL penalty on the marginals of both sides, >= 0, in units of the cost. None: they equal the weights.
+            geomloss: reach^p.
         debias: False: OT(x, y) alone.
-        updates: "symmetric" by default, with which problems between a set and itself converge fast.
+        cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", or a function of x (B, N, D) and y (B, M, D)
+            that returns (B, N, M).
+        cost_scale: a factor > 0 of the cost. geomloss has 0.5.
+        a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Without rho the sums of a and b must agree within 1e-4 of the larger one.
+        b: (M,) or (B, M) weights >= 0 of y; None: 1 / M each.
+        x_lengths: (B,) true numbers of points in x, from 1 to N, as a tensor, list or array of integers; None: all N. Padding is ignored.
+        y_lengths: (B,) true numbers of points in y, from 1 to M; None: all M.
+        annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
+            epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
+        updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
+        max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
+        tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
-        return_result: True: errors and iterations, too, as a SinkhornDivergenceResult.
-        all others: cost, cost_scale, a, b, x_lengths, y_lengths, annealing, max_iter, tol, precision
-            and batch_invariant are as in :func:`warpalign.transport.sinkhorn`.
+        precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
+            five features or more. It changes nothing on a CPU.
+        batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
+        return_result: True: a SinkhornDivergenceResult with errors and iterations.
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction; float64 for float64 input, else float32. Differentiable
-        twice in points, weights and epsilon. With return_result SinkhornDivergenceResult(value, converged, error, iterations).
+        twice with respect to points, weights and epsilon. With return_result SinkhornDivergenceResult(value, converged, error, iterations).
 
     Warns:
         ConvergenceWarning: as :func:`warpalign.transport.sinkhorn`, once for the three problems.
@@ -174,9 +189,23 @@ class SinkhornDivergence(nn.Module):
     """:func:`warpalign.transport.sinkhorn_divergence` as a loss with fixed settings.
 
     Args:
-        epsilon: a number > 0, or a tensor () or (B,), which becomes a buffer and moves with the module.
-        all others: rho, debias, cost, cost_scale, annealing, updates, max_iter, tol, reduction,
-            precision and batch_invariant are as in :func:`warpalign.transport.sinkhorn_divergence`.
+        epsilon: the regularisation strength in units of the cost, a number > 0, or a tensor () or (B,), which becomes a buffer and moves
+            with the module.
+        rho: the strength of the KL penalty on the marginals of both sides, >= 0, in units of the cost. None: they equal the weights.
+            geomloss: reach^p.
+        debias: False: OT(x, y) alone.
+        cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", or a function of x (B, N, D) and y (B, M, D)
+            that returns (B, N, M).
+        cost_scale: a factor > 0 of the cost. geomloss has 0.5.
+        annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
+            epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
+        updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
+        max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
+        tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
+        reduction: "none" for one value per problem, or their "mean" or "sum".
+        precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
+            five features or more. It changes nothing on a CPU.
+        batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
         TypeError, ValueError: an argument does not fit; a call raises what
@@ -239,7 +268,11 @@ class SinkhornDivergence(nn.Module):
         x_lengths: Lengths | None = None,
         y_lengths: Lengths | None = None,
     ) -> Tensor:
-        """x (B, N, D), y (B, M, D), weights (B, N) and (B, M), lengths (B,) -> (B,), or 0-d with a reduction."""
+        """The divergences (B,), or 0-d for unbatched input or with a reduction.
+
+        Args:
+            x, y, a, b, x_lengths, y_lengths: as in :func:`warpalign.transport.sinkhorn_divergence`.
+        """
         return sinkhorn_divergence(
             x,
             y,

@@ -72,65 +72,67 @@ def sinkhorn(
     """Entropic optimal transport between weighted point sets, or from a matrix of costs.
 
     The plan P (N, M) minimises ⟨C, P⟩ + epsilon KL(P | R) + D_a(P 1) + D_b(Pᵀ 1) over P >= 0, where KL(p | q) is
-    sum p ln(p / q) − p + q. D_a ties the row sums to the weights a, D_b the column sums to b: exactly (balanced), by
-    rho KL(sums | weights) (unbalanced), or not at all (semi-relaxed, rho = 0). With ``mass`` row and column sums are at
-    most the weights, and that much is moved (partial). P is R exp((f + g − C) / epsilon).
+    sum p ln(p / q) − p + q. Supports balanced, unbalanced, semi-relaxed and partial transport: D_a ties the row marginals P 1 to the
+    weights a, D_b the column marginals Pᵀ 1 to b, exactly (balanced), by rho KL(marginals | weights) (unbalanced), or not at all
+    (semi-relaxed, rho = 0). With ``mass``, marginals are at most the weights, and the plan has this mass (partial). P is
+    R exp((f + g − C) / epsilon).
 
-    Costs between points are made as they are needed. On a GPU no N × M table exists, unless the costs are given or the
-    caller's function makes them. A CPU keeps exponentials between iterations, in at most 256 MiB; beyond, it makes them again.
+    Costs between points are computed when they are needed. On a GPU no N × M table exists, unless the costs are given or computed by the
+    caller's function. A CPU keeps exponentials between iterations, in at most 256 MiB, and recomputes them beyond.
 
     Sources: Cuturi, "Sinkhorn distances", NIPS 2013; Chizat et al., "Scaling algorithms for unbalanced optimal transport
     problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).
 
     Args:
         x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
-            1 is repeated.
-        y: (B, M, D) or (M, D).
-        epsilon: the factor of KL in the objective, as POT's ``reg``, in units of the cost: a number > 0, or a tensor () or
+            1 is repeated. None with a cost_matrix.
+        y: (B, M, D) or (M, D) points of the dtype of x.
+        epsilon: the regularisation strength, POT's ``reg``, in units of the cost: a number > 0, or a tensor () or
             (B,), which may require a gradient. Below about 1e-11 of the largest cost in float32, and 1e-15 in float64,
             exponents C / epsilon have no digits left: the result's error is then large, inf or NaN.
         cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", as in :func:`warpalign.soft_dtw`,
-            or a function of x and y that returns (B, N, M).
-        cost_matrix: (B, N, M) or (N, M), in the place of x and y. inf forbids a pair.
-        cost_scale: the cost is so many times the given one. geomloss has 0.5.
+            or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M).
+        cost_matrix: (B, N, M) or (N, M) costs, in place of x and y, of the dtypes of x. inf forbids a pair.
+        cost_scale: a factor > 0 of the cost. geomloss has 0.5.
         cost_normalization: "max" or "mean" divides the costs of each problem by the largest or the mean of its finite costs,
             which is a constant for gradients. epsilon, rho and all results are in units of the normalised costs. None: costs
             are used as they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
-        a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Numbers of any kind and arrays are taken where no
-            gradient is asked for. Weights are not normalised: with rho_a, rho_b and mass None (balanced transport) the sums of a
+        a: (N,) or (B, N) weights >= 0 of the rows; None: 1 / N each. Numbers of any kind and arrays are accepted where no
+            gradient is required. Weights are not normalised: with rho_a, rho_b and mass None (balanced transport) the sums of a
             and b must agree within 1e-4 of the larger one, which rounding in float32 stays below. float16 and bfloat16 weights,
-            whose rounding is larger, are divided by what their sums differ by. On a GPU sums are not read by the host: a
+            whose rounding is larger, are divided by the ratio of their sums. On a GPU the host does not read sums: a
             problem with other sums becomes NaN, with ``converged`` False.
-        b: (M,) or (B, M) weights of the columns.
-        x_lengths: (B,) true numbers of points in x, from 1 to N; None: all N. What lies behind influences nothing.
-        y_lengths: (B,) true numbers of points in y.
+        b: (M,) or (B, M) weights >= 0 of the columns; None: 1 / M each.
+        x_lengths: (B,) true numbers of points in x, from 1 to N, as a tensor, list or array of integers; None: all N. Padding is ignored.
+        y_lengths: (B,) true numbers of points in y, from 1 to M; None: all M.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
-        rho_a: the strength of KL on the row sums, in units of the cost. None: sums are exact; 0: sums are free.
-        rho_b: the same for the column sums.
-        mass: partial transport of so much mass, at most the smaller sum of weights; without rho_a and rho_b.
-        reference: R: "product" of the weights, or "counting", 1 everywhere. It changes no balanced plan. The value differs by
-            a term that depends on weights alone.
-        updates: "alternating" potentials, of which the rows' end exact, or both at once and averaged ("symmetric").
-        init: a result, or potentials (f, g), to start from. They have no gradient.
-        max_iter: iterations at the final epsilon, at most.
-        tol: iterations end when no potential moves by more than tol · epsilon. 0: never before max_iter.
-        storage: "half": costs are rounded to float16 and read as such. Everything that comes of them is exactly that of the
-            rounded costs, float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
-            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` brings costs into range. Not with
-            a named cost of points, nor with float64.
-        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "sqeuclidean" of five features or more,
-            with points rounded once. On a CPU it changes nothing.
-        batch_invariant: whether a problem gets the same bits whatever else is in the batch. On a CPU it always does.
+        rho_a: the strength of the KL penalty on the row marginals, >= 0, in units of the cost. None: they equal a; 0: they are free.
+        rho_b: the strength of the KL penalty on the column marginals, as rho_a.
+        mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b.
+        reference: the measure R: "product" of the weights, or "counting", 1 everywhere. Balanced plans do not depend on it. Their value
+            differs by a term that depends on weights alone.
+        updates: "alternating" updates the columns' potentials, then the rows', whose marginals are exact at the end. "symmetric" updates
+            both at once and averages them with the old ones.
+        init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no gradient. None: 0.
+        max_iter: the maximum number of iterations at the final epsilon, at least 1.
+        tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
+        storage: "half": costs are rounded to float16 and stored as such. All results are exactly those of the
+            rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
+            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` brings costs into range. Not
+            available for a named cost of points, nor for float64. None: costs are not rounded.
+        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
+            setting. It concerns "sqeuclidean" of five features or more, whose points are rounded once. It changes nothing on a CPU.
+        batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Returns:
-        SinkhornResult(value, linear, f, g, plan, iterations, error, converged); float64 for float64 input, else float32.
-        value, linear, f and g are differentiable in points, costs, weights and epsilon, as the converged solution is, and the
-        value twice. The value's gradient comes with it (envelope theorem). The others, and second derivatives, take a linear
-        system by conjugate gradients, of at most max_iter steps (implicit differentiation); no N × M table is made. Where a
-        constant between f and g is open (balanced transport), gradients are those of the pair with equal means. A potential of
-        a point without weight has no gradient. A problem with NaN among its costs gets NaN for itself alone. Where a point
-        with weight can reach nothing, the value is inf.
+        SinkhornResult(value, linear, f, g, plan, converged, error, iterations); float64 for float64 input, else float32.
+        value, linear, f and g are differentiable with respect to points, costs, weights and epsilon, the value twice. Gradients use
+        implicit differentiation instead of backpropagating through the iterations: the value's comes with it (envelope theorem); the
+        others, and second derivatives, solve a linear system by conjugate gradients, in at most max_iter steps and without an N × M table.
+        Potentials of balanced transport are determined up to a constant; their gradients are those of the pair with equal means. The
+        potential of a point without weight has no gradient. A problem with NaN among its costs becomes NaN alone. Where a point
+        with weight reaches nothing, the value is inf.
 
     Warns:
         ConvergenceWarning: on a CPU, where problems have not converged, or their result is not finite; once per line that
@@ -140,7 +142,7 @@ def sinkhorn(
         TypeError: an argument is of the wrong type, dtype or layout.
         ValueError: shapes, devices, values or combinations do not fit. Messages name the argument, what was expected and
             what came. Values of tensors on a GPU are not read.
-        NotImplementedError: for third derivatives of the value, and second ones of linear, f and g.
+        NotImplementedError: for third derivatives of the value, and second derivatives of linear, f and g.
 
     Examples:
         >>> x = torch.randn(8, 100, 3, requires_grad=True)

@@ -88,13 +88,13 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
         graph: of :func:`knn_graph`, a sparse tensor or SciPy matrix (N, N) of any layout and type of numbers, a NetworkX graph, whose
             nodes are numbered in the order of ``graph.nodes`` and whose edges without "weight" have length 1, or a dense square
             matrix: a tensor, array or DataFrame, in which 0 is no edge. An inf is no edge. Integers become float64.
-        sources: (S,) nodes, a tensor, array or list; None: all of them.
+        sources: (S,) nodes, integers from 0 to N − 1, as a tensor, array or list; None: all nodes.
 
     Returns:
         (S, N) of the weights' dtype, on the graph's device; inf where there is no path. No gradient.
 
-    On a GPU the values are the same, and the host does not wait. Nobody looks at a graph's values there: what is no edge
-    of a graph is left out, and a source that is no node reaches nothing.
+    On a GPU the values are the same, and the host does not wait. Values of a graph are not checked there: invalid edges are
+    left out, and an invalid source reaches nothing.
 
     Raises:
         TypeError, ValueError: an argument does not fit.
@@ -125,7 +125,7 @@ def connected_components(graph: Graph) -> Tensor:
     """The component of every node. Edges join nodes in both directions.
 
     Args:
-        graph: as in :func:`shortest_paths`.
+        graph: (N, N), in any form that :func:`shortest_paths` takes.
 
     Returns:
         (N,) int64 labels from 0 on, in the order of the components' first nodes.
@@ -141,9 +141,9 @@ def farthest_landmarks(graph: Graph, count: int, start: int = 0) -> Landmarks:
     Source: Gonzalez, "Clustering to minimize the maximum intercluster distance", Theor. Comput. Sci. 1985.
 
     Args:
-        graph: as in :func:`shortest_paths`.
-        count: how many, at most N.
-        start: the first one.
+        graph: (N, N), in any form that :func:`shortest_paths` takes.
+        count: the number of landmarks, from 1 to N.
+        start: the first landmark, from 0 to N − 1.
 
     Returns:
         Landmarks(indices, distances). The first of equally far nodes is taken; nodes that no path reaches are farthest.

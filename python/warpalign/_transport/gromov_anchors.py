@@ -57,7 +57,7 @@ class Extent(NamedTuple):
 
 
 class PointSet(NamedTuple):
-    """One set, whose inner distances are made as they are asked for."""
+    """One set, whose intra-domain distances are computed when they are needed."""
 
     distances: Callable[[Tensor], Tensor]
     """(S,) places -> (N, S): from them to all points"""

@@ -1,4 +1,4 @@
-"""The two sets of a Gromov-Wasserstein problem as matrices of their inner distances."""
+"""The two sets of a Gromov-Wasserstein problem as matrices of their intra-domain distances."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMED = ("auto", "euclidean", "sqeuclidean", "geodesic")
 
 
 class Distances(NamedTuple):
-    """Inner distances of both sets, of one batch, dtype and device."""
+    """Intra-domain distances of both sets, of one batch, dtype and device."""
 
     x: Tensor
     """(B, N, N)"""

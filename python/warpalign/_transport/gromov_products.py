@@ -1,4 +1,4 @@
-"""Products with matrices of inner distances on the matrix units of a GPU, by factors of binary16.
+"""Products with matrices of intra-domain distances on the matrix units of a GPU, by factors of binary16.
 
 They have the digits of TF32, whose products take twice the time of the units. Powers of two keep binary16 in range: sums of
 a plan's columns reach 2^15, and distances 1. Entries of the plan 2^-38 times smaller than the largest sum still count.

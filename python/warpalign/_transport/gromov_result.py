@@ -163,7 +163,7 @@ class SampledMeasures:
 
 
 class _Value(torch.autograd.Function):
-    """A value (B,) whose gradients by some inputs are there already; they are not differentiated, as the plan would move."""
+    """A value (B,) whose gradients with respect to some inputs are there already; they are not differentiated, as the plan would move."""
 
     @staticmethod
     def forward(value: Tensor, *gradients_and_inputs: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class _Gradient(torch.autograd.Function):
 
 
 def _once_differentiable(value: Tensor, inputs: tuple[Tensor | None, ...]) -> Tensor:
-    """The value (B,) with its first derivatives by the inputs (B, ...), computed now."""
+    """The value (B,) with its first derivatives with respect to the inputs (B, ...), computed now."""
     wanted = [t for t in inputs if t is not None and t.requires_grad and torch.is_grad_enabled()]
     if not wanted:
         return value.detach()

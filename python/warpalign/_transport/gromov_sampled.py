@@ -78,6 +78,7 @@ def gromov_wasserstein_sampled(
     init: Initial | Tensor | TransportPlan = "eccentricity",
     restarts: int = 1,
     n_anchors: int = 80,
+    generator: torch.Generator | int | None = None,
     annealing: Annealing | float | None = 1e-2,
     step: float = 0.9,
     max_iter: int = 200,
@@ -85,7 +86,6 @@ def gromov_wasserstein_sampled(
     polish_iters: int = 500,
     patience: int = 6,
     min_iter: int = 1,
-    generator: torch.Generator | int | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
 ) -> GromovResult:

@@ -118,7 +118,7 @@ def transported(cost: Tensor, weights: Inputs, epsilons: Tensor, settings: Setti
     """The entropic plan (B, N, M) of a cost, and its potentials; from those of `weights`."""
     of = weights._replace(cost=cost, epsilons=epsilons.contiguous())
     result = ops.sinkhorn(*of, False, False, True, **as_keywords(settings))
-    # The value's derivative by the cost is the plan.
+    # The value's derivative with respect to the cost is the plan.
     return result[9], result[2], result[3]
 
 

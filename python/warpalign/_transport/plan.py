@@ -48,7 +48,7 @@ class TransportPlan:
 
     P[i, j] = R[i, j] exp((f[i] + g[j] − C[i, j]) / epsilon). Every function computes the entries again as it needs them;
     only :meth:`to_dense`, ``np.asarray(plan)`` and ``plan[:]`` store N × M numbers. Padding has entries 0. Products, marginals, maps,
-    rows, ``plan[...]`` and :meth:`to_dense` are differentiable once in the problem's inputs: implicitly, through the potentials. ``dim``
+    rows, ``plan[...]`` and :meth:`to_dense` are differentiable once with respect to the problem's inputs: implicitly, through the potentials. ``dim``
     is 0 or 1, the dimension of (N, M) that is summed over or searched along, whether or not there is a batch.
 
     A plan behaves as the matrix it stands for:
@@ -146,11 +146,12 @@ class TransportPlan:
         """The product P v, or Pᵀ v; ``plan @ v`` is plan.apply(v).
 
         Args:
-            v: (B, M, K) or (B, M), of a single problem (M, K) or (M,); transposed with N in the place of M. A tensor of the plan's
+            v: (B, M, K) or (B, M), of a single problem (M, K) or (M,); with transpose N in place of M. A tensor of the plan's
                 dtype and device, or an array, which is converted to them.
+            transpose: whether the product is Pᵀ v.
 
         Returns:
-            (B, N, K) or the like, differentiable in v, too.
+            (B, N, K) or the like, differentiable with respect to v, too.
         """
         n, m = self._sizes
         values, columns = check_columns(
@@ -162,7 +163,11 @@ class TransportPlan:
         )
 
     def marginal(self, dim: Dim) -> Tensor:
-        """Sums over a dimension: 1 gives those of the rows, (B, N), 0 those of the columns, (B, M)."""
+        """Marginals of the plan: sums over a dimension.
+
+        Args:
+            dim: 1 for the row marginals P 1, (B, N), 0 for the column marginals Pᵀ 1, (B, M).
+        """
         rows_summed = check_dim(dim) == 1
         ones = self._of.first.new_ones(self._of.first.shape[0], self._sizes[1 if rows_summed else 0], 1)
         return self._problem.squeezed(self._product(ones, not rows_summed)[..., 0])
@@ -172,7 +177,7 @@ class TransportPlan:
         return self.marginal(1).sum(-1)
 
     def barycentric_map(self, y: Any) -> Tensor:
-        """Where each row's mass goes on average: (P y) / (P 1), 0 for rows without mass.
+        """The barycentric projection of each row: (P y) / (P 1), 0 for rows without mass.
 
         Args:
             y: (B, M, D) values of the columns, of a single problem (M, D): a tensor or an array.
@@ -200,7 +205,15 @@ class TransportPlan:
         return self.T.barycentric_map(one_hot.to(self._of.first.dtype))
 
     def topk(self, k: int, dim: Dim = 1) -> PlanTop:
-        """The k largest entries of each row (dim 1), or of each column (dim 0); equal ones by index. No gradient."""
+        """The k largest entries of each row or column, in falling order; equal ones by index. No gradient.
+
+        Args:
+            k: from 1 to M (dim 1) or N (dim 0).
+            dim: 1 to search along each row, 0 along each column.
+
+        Returns:
+            PlanTop(values, indices), each (B, N, k), or (B, M, k) with dim 0.
+        """
         along_rows = check_dim(dim) == 1
         count, most = check_count(k, "k"), self._sizes[1 if along_rows else 0]
         if count > most:
@@ -212,7 +225,11 @@ class TransportPlan:
         return PlanTop(self._problem.squeezed(values), self._problem.squeezed(indices.long()))
 
     def argmax(self, dim: Dim = 1) -> Tensor:
-        """int64 (B, N): the column of each row's largest entry (dim 1), or (B, M): the row of each column's (dim 0)."""
+        """Places of the largest entries; the first of equal ones. No gradient.
+
+        Args:
+            dim: 1 for the column of each row's largest entry, int64 (B, N); 0 for the row of each column's, (B, M).
+        """
         return self.topk(1, dim).indices[..., 0]
 
     def sample(self, count: int, *, generator: torch.Generator | int | None = None) -> Tensor:
@@ -234,18 +251,30 @@ class TransportPlan:
         return pairs.flip(-1) if self._transposed else pairs
 
     def rows(self, index: Tensor | list[int]) -> Tensor:
-        """Some rows of the plan, (B, len(index), M)."""
+        """Some rows of the plan, (B, k, M).
+
+        Args:
+            index: (k,) ints from 0 to N − 1, a tensor or a list, at least one.
+        """
         chosen = check_index(index, self._sizes[0], self._of.first.device)
         if self._transposed:
             return self._problem.squeezed(self._part(None, chosen).transpose(1, 2))
         return self._problem.squeezed(self._part(chosen, None))
 
     def columns(self, index: Tensor | list[int]) -> Tensor:
-        """Some columns of the plan, (B, N, len(index))."""
+        """Some columns of the plan, (B, N, k).
+
+        Args:
+            index: (k,) ints from 0 to M − 1, a tensor or a list, at least one.
+        """
         return self.T.rows(index).transpose(-1, -2)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """All entries, (B, N, M), which are stored."""
+        """All entries as a tensor (B, N, M).
+
+        Args:
+            dtype: float64, float32, float16 or bfloat16. None: the plan's dtype.
+        """
         if dtype is not None and dtype not in DTYPES:
             raise TypeError(f"dtype: expected float64, float32, float16 or bfloat16, got {dtype}")
         with naming_arguments():
@@ -257,8 +286,8 @@ class TransportPlan:
         """The largest entries of a single plan as a sparse CSR tensor (N, M), without a gradient.
 
         Args:
-            k: the k largest of each row.
-            threshold: those above it. Without k and threshold: all that are not 0.
+            k: an int from 1 to M: the k largest entries of each row are kept. None: any number of them.
+            threshold: a number >= 0: entries above it are kept. Without k and threshold: all entries that are not 0.
 
         Raises:
             ValueError: the plan is a batch (write plan[k].to_sparse() for one of its problems), or both k and threshold are given.
@@ -272,7 +301,8 @@ class TransportPlan:
         AnnData writes SciPy's matrices to .h5ad, and does not write sparse tensors: ``adata.obsp["plan"] = plan.to_scipy(k=10)``.
 
         Args:
-            k, threshold: as in :meth:`to_sparse`.
+            k: an int from 1 to M: the k largest entries of each row are kept. None: any number of them.
+            threshold: a number >= 0: entries above it are kept. Without k and threshold: all entries that are not 0.
 
         Raises:
             ValueError: as in :meth:`to_sparse`.
@@ -337,11 +367,11 @@ class TransportPlan:
             cost = None if cost is None else cost.index_select(2, columns)
             b, g, is_column = (t.index_select(1, columns) for t in (b, g, is_column))
         exists = is_row[:, :, None] & is_column[:, None, :]
-        # What padding holds counts for nothing, NaN neither.
+        # Padding is ignored, NaN too.
         x = None if x is None else x.masked_fill(~is_row[:, :, None], 0.0)
         y = None if y is None else y.masked_fill(~is_column[:, :, None], 0.0)
         cost = None if cost is None else cost.masked_fill(~exists, torch.inf)
-        # The core wants some weight on each side; a part may have none, and padding counts for nothing.
+        # The core needs some weight on each side, which a part may not have.
         part = Inputs(x, y, cost, torch.ones_like(a), torch.ones_like(b), of.epsilons, None, None, f, g)
         with naming_arguments():
             plan = plan_autograd.dense(part, self._settings)

@@ -29,7 +29,7 @@ SHOWN = 400  # rows of A whose matches are drawn
 @click.option(
     "--epsilon",
     type=float,
-    help=f"The factor of the entropy, in units of the cost; > 0.  [default: {SHARE} of the mean cost]",
+    help=f"Regularisation strength, in units of the cost; > 0.  [default: {SHARE} of the mean cost]",
 )
 @click.option(
     "--cost",
@@ -39,19 +39,25 @@ SHOWN = 400  # rows of A whose matches are drawn
     help="Cost of a pair of points.",
 )
 @click.option(
-    "--rho-a", type=float, help="Strength of KL on the sums of A's points.  [default: sums are exact]"
+    "--rho-a",
+    type=float,
+    help="Strength of the KL penalty on A's marginal.  [default: it equals the weights]",
 )
-@click.option("--rho-b", type=float, help="The same for B.")
-@click.option("--mass", type=float, help="Move so much of the mass of 1, instead of all.")
+@click.option("--rho-b", type=float, help="Strength of the KL penalty on B's marginal.")
+@click.option("--mass", type=float, help="Partial transport of this much of the mass of 1.")
 @click.option(
-    "--max-iter", type=click.IntRange(min=1), default=10000, show_default=True, help="Iterations at most."
+    "--max-iter",
+    type=click.IntRange(min=1),
+    default=10000,
+    show_default=True,
+    help="Maximum number of iterations.",
 )
 @click.option(
     "--tol",
     type=float,
     default=1e-5,
     show_default=True,
-    help="Iterations end when no sum is off by more than this share.",
+    help="Iterations end when no marginal is off by more than this share.",
 )
 @click.option(
     "-o",

@@ -86,7 +86,7 @@ def sampled_gw(
         device: where to compute; None: where the tensors are.
         verbose, verbose_every: print the linearised cost every so many steps.
         log: a dict follows: "err_list" (the linearised cost of each step), "n_iter", "gw_cost".
-        differentiable: the plan has gradients by C_linear, through the last linearisation; exactly at fgw_alpha = 1.
+        differentiable: the plan has gradients with respect to C_linear, through the last linearisation; exactly at fgw_alpha = 1.
         semi_relaxed: the target's sums are relaxed by KL of strength rho_b, times rho where that is given.
         rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
         mixed_precision: True: float32 in the place of float64.

@@ -111,19 +111,31 @@ class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return self
 
     def predict(self, Xt: Any) -> Array:
-        """(n,): classes of target samples, which are not moved."""
+        """The classes (n,) of target samples, which are not moved.
+
+        Args:
+            Xt: (n, e) target samples.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(Xt)  # type: ignore[no-any-return]
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, Xt: Any) -> Array:
-        """(n, classes): probabilities of target samples' classes, if the classifier has them."""
+        """The probabilities (n, classes) of target samples' classes, if the classifier has them.
+
+        Args:
+            Xt: (n, e) target samples.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(Xt)  # type: ignore[no-any-return]
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, Xt: Any) -> Array:
-        """(n,) or (n, classes): the classifier's decision function, if it has one."""
+        """The classifier's decision function, (n,) or (n, classes), if it has one.
+
+        Args:
+            Xt: (n, e) target samples.
+        """
         check_is_fitted(self, "estimator_")
         return self.estimator_.decision_function(Xt)  # type: ignore[no-any-return]
 

@@ -56,7 +56,11 @@ class DomainTransport(BaseEstimator):  # type: ignore[misc]
         return self._labels(ys, "ys", self.plan_, len(self.xs_))
 
     def inverse_transform_labels(self, yt: Any) -> Array:
-        """(ns, classes): the same for source samples, from labels (nt,) of the target's."""
+        """(ns, classes): what share of each source sample's mass goes to target samples of each class, in sorted order.
+
+        Args:
+            yt: (nt,) labels of the target, as those of transform_labels.
+        """
         check_is_fitted(self, "plan_")
         return self._labels(yt, "yt", self.plan_.T, len(self.xt_))
 

@@ -36,7 +36,7 @@ _GEOMETRIES = ("euclidean", "sqeuclidean", "geodesic")
 class GromovTransport(DomainTransport):
     """Moves samples of a source domain into the space of a target domain by Gromov-Wasserstein transport.
 
-    The domains need not have a feature in common: inner distances alone are compared. Names are those of
+    The domains need not have a feature in common: intra-domain distances alone are compared. Names are those of
     :class:`warpalign.SinkhornTransport`.
 
     Sources: Peyré, Cuturi & Solomon, "Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016; Demetci et al., "SCOT:
@@ -44,16 +44,24 @@ class GromovTransport(DomainTransport):
 
     Args:
         epsilon: the regularisation strength, a number > 0 in units of the normalised squared distances.
-        geometry: "euclidean", "sqeuclidean", "geodesic" (shortest paths on graphs of neighbours) or a
+        geometry: the intra-domain distances: "euclidean", "sqeuclidean", "geodesic" (shortest paths on graphs of neighbours) or a
             :class:`warpalign.transport.Geodesic` with the options of the latter.
-        cost_normalization, rho_a, rho_b, mass, restarts, annealing, max_iter, tol: as in
-            :func:`warpalign.transport.gromov_wasserstein`. a is the source.
+        cost_normalization: "max" or "mean" divides each domain's distances by their largest or their mean, "common" both domains' by the
+            largest of both. New samples' distances are divided by the same numbers. None: distances are used as they are.
+        rho_a: the strength of the KL penalty on the source's marginal, >= 0, in the units of epsilon. None: it equals the weights; 0: it
+            is free.
+        rho_b: the strength of the KL penalty on the target's marginal, as rho_a.
+        mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b. None: all.
         label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
-        n_anchors: None: the exact gradient, with tables of distances. A number: that of sampled pairs of a step, as in
-            :func:`warpalign.transport.gromov_wasserstein_sampled`; restarts and tol have no meaning then.
+        n_anchors: None: the exact gradient, with stored tables of distances. An int, at least 1: the gradient of so many sampled pairs in
+            each step, as :func:`warpalign.transport.gromov_wasserstein_sampled` computes it; restarts and tol are then ignored.
+        restarts: how many starts are made, at least 1, of which the best result is kept.
+        random_state: None, an int or a numpy.random.RandomState, for restarts and n_anchors.
         out_of_sample: how new samples move. "continuous": to the average of target samples that their own row of the last
             linearised cost gives; it needs the exact gradient. "nearest": as the fitted sample that is nearest to them.
-        random_state: None, an int or a numpy.random.RandomState, for restarts and n_anchors.
+        annealing: a :class:`warpalign.transport.Annealing`, or a number > 0, the first epsilon. None: all steps have epsilon.
+        max_iter: the maximum number of steps, at least 1.
+        tol: steps end when less than this share of the mass moves at the final epsilon; >= 0.
         device: where to compute, "cuda" for instance. None: the CPU.
 
     Attributes:
@@ -162,13 +170,21 @@ class GromovTransport(DomainTransport):
         return self
 
     def transform(self, Xs: Any) -> Array:
-        """(n, e): source samples moved into the target's space, fitted ones or new ones."""
+        """Source samples moved into the target's space, (n, e).
+
+        Args:
+            Xs: (n, d) samples, fitted ones or new ones.
+        """
         check_is_fitted(self, "plan_")
         x = self._tensor(self._array(Xs, "Xs", self.n_features_in_))
         return as_array(self._moved(x, transposed=False))
 
     def inverse_transform(self, Xt: Any) -> Array:
-        """(n, d): target samples moved into the source's space, fitted ones or new ones."""
+        """Target samples moved into the source's space, (n, d).
+
+        Args:
+            Xt: (n, e) samples, fitted ones or new ones.
+        """
         check_is_fitted(self, "plan_")
         x = self._tensor(self._array(Xt, "Xt", self.n_features_out_))
         return as_array(self._moved(x, transposed=True))

@@ -42,16 +42,24 @@ class SinkhornTransport(DomainTransport):
     J. Imaging Sci. 2014 ("nearest").
 
     Args:
-        epsilon: the regularisation strength, a number > 0 in units of the normalised cost. A thousandth of the largest cost follows it
-            closely, a tenth blurs the plan.
-        cost, cost_scale, rho_a, rho_b, mass, reference, max_iter, tol: as in :func:`warpalign.transport.sinkhorn`. a is the source.
+        epsilon: the regularisation strength, a number > 0 in units of the normalised cost. The plan of 0.001 follows the costs closely,
+            that of 0.1 is blurred.
+        cost: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", or a function of x (B, n, d) and y (B, m, d) that returns (B, n, m).
+        cost_scale: a factor > 0 of the cost.
         cost_normalization: "max" or "mean" divides costs by their largest or their mean. New samples' costs are divided by the same
             number. None: costs are used as they are.
-        limit_max: with labels of both domains, what a pair of two different labels costs at least, in multiples of the
+        rho_a: the strength of the KL penalty on the source's marginal, >= 0, in units of the normalised cost. None: it equals the weights;
+            0: it is free.
+        rho_b: the strength of the KL penalty on the target's marginal, as rho_a.
+        mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b. None: all.
+        reference: the measure that the entropy is relative to, "product" of the weights or "counting". Balanced plans do not depend on it.
+        limit_max: with labels of both domains, the least cost of a pair of two different labels, a number >= 0 in multiples of the
             largest cost. inf forbids such pairs.
         out_of_sample: how new samples move. "continuous": by the entropic map, which all samples of a domain share. "nearest": with
             the fitted sample that is nearest to them.
-        annealing: as in :func:`warpalign.transport.sinkhorn`.
+        annealing: a :class:`warpalign.transport.Annealing`, or a number > 0, the first epsilon. None: all iterations have epsilon.
+        max_iter: the maximum number of iterations at the final epsilon, at least 1.
+        tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         device: where to compute, "cuda" for instance. None: the CPU.
 
     Attributes:
@@ -165,14 +173,22 @@ class SinkhornTransport(DomainTransport):
         return self
 
     def transform(self, Xs: Any) -> Array:
-        """(n, d): source samples moved to the target domain, fitted ones or new ones."""
+        """Source samples moved to the target domain, (n, d).
+
+        Args:
+            Xs: (n, d) samples, fitted ones or new ones.
+        """
         check_is_fitted(self, "plan_")
         return self._moved(
             self._array(Xs, "Xs", self.n_features_in_), self.plan_, self.xs_, self.xt_, self._b
         )
 
     def inverse_transform(self, Xt: Any) -> Array:
-        """(n, d): target samples moved to the source domain, fitted ones or new ones."""
+        """Target samples moved to the source domain, (n, d).
+
+        Args:
+            Xt: (n, d) samples, fitted ones or new ones.
+        """
         check_is_fitted(self, "plan_")
         return self._moved(
             self._array(Xt, "Xt", self.n_features_in_), self.plan_.T, self.xt_, self.xs_, self._a

@@ -148,7 +148,7 @@ def warn_of_numbers(kind: Kind, *costs: Tensor) -> None:
 
 
 def error_of(result: SinkhornResult, b: Tensor) -> Tensor:
-    """The last entry of POT's list of errors: how far the column sums are from b."""
+    """The last entry of POT's list of errors: how far the column marginals are from b."""
     off: Tensor = result.plan.marginal(0) - b
     size: Tensor = off.detach().square().sum().sqrt()
     return size

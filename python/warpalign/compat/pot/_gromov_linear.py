@@ -150,7 +150,7 @@ def semirelaxed_gromov_wasserstein(
     random_state: Any = 0,
     **kwargs: Any,
 ) -> Any:
-    """The plan (n, m) with row sums p and free column sums, by conditional gradients; the dict has "loss" and "srgw_dist".
+    """The plan (n, m) with row marginals p and free column marginals, by conditional gradients; the dict has "loss" and "srgw_dist".
 
     G0 and random_state are as in :func:`warpalign.compat.pot.gromov.entropic_semirelaxed_gromov_wasserstein`.
     """
@@ -301,7 +301,7 @@ class _Cheapest:
 def _differentiate(
     record: dict[str, Any], name: str, given: Problem, oracle: _Assignments | _Cheapest, plan: Any
 ) -> None:
-    """Gives a loss its gradients by the weights: the potentials of the problem that is linear at the plan, as POT's."""
+    """Gives a loss its gradients with respect to the weights: the potentials of the problem that is linear at the plan, as POT's."""
     if not (given.p.requires_grad or given.q.requires_grad):
         return
     cost = given.of.detached().cost(plan.detach()[None])

@@ -53,7 +53,7 @@ class Objective(NamedTuple):
         return self.alpha * self.quadratic(plan) + (1 - self.alpha) * self.linear(plan)
 
     def cost(self, plan: Tensor) -> Tensor:
-        """(B, n, m): the derivative by T."""
+        """(B, n, m): the derivative with respect to T."""
         first = self._tensor_product(plan)
         second = first if self.symmetric else self._tensor_product(plan, transposed=True)
         cost = self.alpha * (first + second)

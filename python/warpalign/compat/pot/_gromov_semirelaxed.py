@@ -23,7 +23,7 @@ def entropic_semirelaxed_gromov_wasserstein(
     verbose: bool = False,
     random_state: Any = 0,
 ) -> Any:
-    """The plan (n, m) with row sums p and free column sums, by proximal steps: KL to the last plan in the place of entropy.
+    """The plan (n, m) with row marginals p and free column marginals, by proximal steps: KL to the last plan in the place of entropy.
 
     Args:
         G0: the plan to start from; None or "product": p times uniform weights.

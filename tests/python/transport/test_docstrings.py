@@ -1,0 +1,39 @@
+"""Every argument of transport's public functions, classes and methods has its description, in the signature's order."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from warpalign import estimators, transport
+
+
+def described() -> Iterator[tuple[str, Any, list[str]]]:
+    """Every public function, class and method of transport with its arguments."""
+    of_transport = ("DomainAdaptationClassifier", "GromovTransport", "SinkhornTransport")
+    for module, names in ((transport, transport.__all__), (estimators, of_transport)):
+        for name in names:
+            one = getattr(module, name)
+            if hasattr(one, "_fields") or (inspect.isclass(one) and issubclass(one, Warning)):
+                continue
+            if name != "TransportPlan":  # users do not construct it
+                yield name, one, list(inspect.signature(one).parameters)
+            for method, function in vars(one).items() if inspect.isclass(one) else ():
+                if method.startswith("_") or method.endswith("_request") or not inspect.isfunction(function):
+                    continue
+                if method in ("forward", "extra_repr") or method.startswith(("fit_", "partial_")):
+                    continue
+                yield f"{name}.{method}", function, list(inspect.signature(function).parameters)[1:]
+
+
+@pytest.mark.parametrize(("name", "value", "arguments"), described(), ids=lambda value: str(value)[:40])
+def test_every_argument_is_documented(name: str, value: Any, arguments: list[str]) -> None:
+    text = inspect.getdoc(value) or ""
+    assert text, name
+    section = re.search(r"^Args:\n((?:    .*\n|\n)*)", text + "\n", re.MULTILINE)
+    found = [] if section is None else re.findall(r"^    \*{0,2}(\w+): ", section.group(1), re.MULTILINE)
+    assert found == arguments, name
