@@ -20,8 +20,9 @@ from warpalign._core.checks import (
 from warpalign._core.costs import Cost, CostFunction, check_cost
 from warpalign._core.series import Lengths
 from warpalign._transport import autograd
-from warpalign._transport.checks import check_settings, check_strength, without_padding
+from warpalign._transport.checks import check_normalization, check_settings, check_strength, without_padding
 from warpalign._transport.convergence import has_converged, warn_unless_converged
+from warpalign._transport.costs import CostNormalization
 from warpalign._transport.options import Annealing
 from warpalign._transport.problem import Problem, problem
 from warpalign._transport.settings import Settings, Updates
@@ -57,6 +58,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     debias: bool = True,
     cost: Cost | CostFunction = "sqeuclidean",
     cost_scale: float = 1.0,
+    cost_normalization: CostNormalization | None = None,
     a: Tensor | None = None,
     b: Tensor | None = None,
     x_lengths: Lengths | None = None,
@@ -91,6 +93,9 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", or a function of x (B, N, D) and y (B, M, D)
             that returns (B, N, M).
         cost_scale: a factor > 0 of the cost. geomloss has 0.5.
+        cost_normalization: "max" or "mean" divides the costs of all three problems by the largest or the mean finite cost between x and y,
+            which is a constant for gradients. epsilon, rho and all results are in units of the normalised costs. None: costs are used as
+            they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
         a: (N,) or (B, N) weights >= 0 of x; None: 1 / N each. Without rho the sums of a and b must agree within 1e-4 of the larger one.
         b: (M,) or (B, M) weights >= 0 of y; None: 1 / M each.
         x_lengths: (B,) true numbers of points in x, from 1 to N, as a tensor, list or array of integers; None: all N. Padding is ignored.
@@ -134,6 +139,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         y_lengths=y_lengths,
         epsilon=epsilon,
         init=None,
+        cost_normalization=cost_normalization,
         settings=_settings(
             rho=rho,
             cost_scale=cost_scale,
@@ -197,6 +203,9 @@ class SinkhornDivergence(nn.Module):
         cost: C[i, j] of two points: "sqeuclidean", "euclidean", "l1", "cosine" or "huber", or a function of x (B, N, D) and y (B, M, D)
             that returns (B, N, M).
         cost_scale: a factor > 0 of the cost. geomloss has 0.5.
+        cost_normalization: "max" or "mean" divides the costs of all three problems by the largest or the mean finite cost between x and y,
+            which is a constant for gradients. epsilon, rho and all results are in units of the normalised costs. None: costs are used as
+            they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
         updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
@@ -227,6 +236,7 @@ class SinkhornDivergence(nn.Module):
         debias: bool = True,
         cost: Cost | CostFunction = "sqeuclidean",
         cost_scale: float = 1.0,
+        cost_normalization: CostNormalization | None = None,
         annealing: Annealing | float | None = None,
         updates: Updates = "symmetric",
         max_iter: int = 1000,
@@ -248,7 +258,12 @@ class SinkhornDivergence(nn.Module):
         }
         _settings(**checked)
         check_cost(cost)
-        own = {"debias": check_flag(debias, "debias"), "cost": cost, "reduction": check_reduction(reduction)}
+        own = {
+            "debias": check_flag(debias, "debias"),
+            "cost": cost,
+            "cost_normalization": check_normalization(cost_normalization),
+            "reduction": check_reduction(reduction),
+        }
         self.options = own | checked
         if isinstance(epsilon, Tensor):
             if epsilon.dtype not in DTYPES:

@@ -32,6 +32,8 @@ class Problem(NamedTuple):
     """x and y, where the caller gave points."""
     function: CostFunction | None
     """The caller's own cost of points."""
+    divisor: Tensor | None = None
+    """(B,): what the costs of `function` are divided by."""
 
     def with_itself(self, side: int) -> Problem:
         """The same problem between x and x (side 0), or y and y (side 1)."""
@@ -41,7 +43,10 @@ class Problem(NamedTuple):
         lengths = (self.of.x_lengths, self.of.y_lengths)[side]
         tables: tuple[Tensor | None, ...] = (z, z, None)
         if self.function is not None:
-            tables = (None, None, _costs(self.function, (z, z), (lengths, lengths)))
+            costs = _costs(self.function, (z, z), (lengths, lengths))
+            if self.divisor is not None:
+                costs = costs / self.divisor[:, None, None]
+            tables = (None, None, costs)
         of = Inputs(*tables, weights, weights, self.of.epsilons, lengths, lengths, None, None)  # type: ignore[call-arg]
         return self._replace(of=of, points=(z, z))
 
@@ -96,8 +101,8 @@ def _normalized(
     normalization: CostNormalization,
     cost: object,
     lengths: tuple[Tensor | None, Tensor | None],
-) -> _Tables:
-    """Costs divided by their size, or points so that their costs are."""
+) -> tuple[_Tables, Tensor]:
+    """Costs divided by their size, or points so that their costs are; and the size (B,)."""
     x, y, costs = tables.x, tables.y, tables.cost
     if costs is not None:
         size = size_of_costs(
@@ -106,7 +111,7 @@ def _normalized(
             (costs.shape[0], costs.shape[1], costs.shape[2]),
             lengths,
         )
-        return tables._replace(cost=costs / size[:, None, None])
+        return tables._replace(cost=costs / size[:, None, None]), size
     assert x is not None and y is not None and isinstance(cost, str)
     if cost not in DEGREES:
         raise ValueError(
@@ -121,7 +126,7 @@ def _normalized(
         lengths,
     )
     factor = (size ** (1 / DEGREES[cost]))[:, None, None]
-    return tables._replace(x=x / factor, y=y / factor)
+    return tables._replace(x=x / factor, y=y / factor), size
 
 
 def problem(
@@ -172,8 +177,9 @@ def problem(
     start = check_init(init, table, tables.name, sizes)
     settings = replaced(settings, epsilon=number)
     normalization = check_normalization(cost_normalization)
+    divisor = None
     if normalization is not None and isinstance(kind, int):
-        tables = _normalized(tables, normalization, cost, (n, m))
+        tables, _ = _normalized(tables, normalization, cost, (n, m))
     points = None if tables.x is None or tables.y is None else (tables.x, tables.y)
     function = None
     if isinstance(kind, int):
@@ -182,6 +188,6 @@ def problem(
         function = kind
         tables = tables._replace(x=None, y=None, cost=_costs(function, points, (n, m)))
         if normalization is not None:
-            tables = _normalized(tables, normalization, cost, (n, m))
+            tables, divisor = _normalized(tables, normalization, cost, (n, m))
     of = Inputs(tables.x, tables.y, tables.cost, row_weights, column_weights, epsilons, n, m, *start)
-    return Problem(of, settings, tables.unbatched, points, function)
+    return Problem(of, settings, tables.unbatched, points, function, divisor)

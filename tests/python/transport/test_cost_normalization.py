@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.python.transport.gromov import solve_exact, solve_sampled
 from warpalign import GromovTransport
 from warpalign._transport import costs as costs_module
-from warpalign.transport import sinkhorn
+from warpalign.transport import SinkhornDivergence, sinkhorn, sinkhorn_divergence
 
 FUNCTIONS: dict[str, Any] = {
     "sqeuclidean": lambda x, y: (x[:, :, None] - y[:, None]).square().sum(-1),
@@ -86,6 +86,27 @@ SIDES = {
     "mean": lambda cx, cy: (cx.mean(), cy.mean()),
     "common": lambda cx, cy: (torch.maximum(cx.max(), cy.max()),) * 2,
 }
+
+
+@pytest.mark.parametrize("normalization", ["max", "mean"])
+@pytest.mark.parametrize("cost", FUNCTIONS)
+def test_a_divergence_has_one_divisor(cost: str, normalization: Any, device: torch.device) -> None:
+    """Of the costs between x and y, for the problems between each set and itself too."""
+    x = torch.randn(2, 7, 3, dtype=torch.float64, device=device)
+    y = 2 * torch.randn(2, 9, 3, dtype=torch.float64, device=device)
+    table = FUNCTIONS[cost](x, y)
+    size = table.amax((1, 2)) if normalization == "max" else table.mean((1, 2))
+    options: dict[str, Any] = {"epsilon": 0.1, "max_iter": 30, "tol": 0.0, "rho": 0.5}
+    expected = [
+        sinkhorn_divergence(x[k], y[k], cost=cost, cost_scale=1 / float(size[k]), **options) for k in range(2)
+    ]
+    for form in (cost, FUNCTIONS[cost]):
+        got = sinkhorn_divergence(x, y, cost=form, cost_normalization=normalization, **options)
+        torch.testing.assert_close(got, torch.stack(expected), rtol=1e-9, atol=1e-12)
+    module = SinkhornDivergence(
+        0.1, cost=cost, cost_normalization=normalization, max_iter=30, tol=0.0, rho=0.5
+    )
+    torch.testing.assert_close(module(x, y), torch.stack(expected), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("normalization", SIDES)

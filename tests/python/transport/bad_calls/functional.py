@@ -225,6 +225,9 @@ OF_BOTH = {
     "debias": Bad(1, TypeError, "debias: expected a bool, got int"),
     "cost": Bad(3, TypeError, "cost: expected a str or a function, got int"),
     "cost_scale": Bad(-1.0, ValueError, "cost_scale: expected a finite number > 0, got -1.0"),
+    "cost_normalization": Bad(
+        "median", ValueError, 'cost_normalization: expected "max", "mean" or None, got \'median\''
+    ),
     "annealing": Bad("1", TypeError, "annealing: expected an Annealing, a number > 0 or None, got str"),
     "updates": Bad(1, ValueError, 'updates: expected "alternating" or "symmetric", got 1'),
     "max_iter": Bad(1.5, TypeError, "max_iter: expected an int, got float"),
