@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._transport.gromov_anchors import Descent, PointSet, Start, pairs_of_table
+from warpalign._transport.gromov_anchors import Descent
+from warpalign._transport.gromov_plans import PointSet, Start, pairs_of_table
 from warpalign._transport.gromov_restarts import best_state
 from warpalign._transport.gromov_solver import Objective, Schedule
 from warpalign._transport.gromov_start import eccentricity_cost, plan_of_cost
