@@ -20,7 +20,8 @@ from warpalign._transport.gromov import gromov_wasserstein
 from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
 from warpalign._transport.options import Annealing, Geodesic
-from warpalign._transport.plan import PlanTop, TransportPlan
+from warpalign._transport.plan import TransportPlan
+from warpalign._transport.plan_checks import PlanTop
 
 __all__ = [
     "Annealing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from warpalign._transport.costs import row_blocks
 from warpalign._transport.labels import check_labels
 from warpalign._transport.plan_checks import (
     Places,
+    PlanTop,
     check_columns,
     check_copy,
     check_dim,
@@ -25,6 +26,7 @@ from warpalign._transport.plan_checks import (
     check_sparsity,
     compressed_rows,
     from_array,
+    known_weights,
     place_of_problem,
     places_of,
 )
@@ -32,15 +34,6 @@ from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, as_keywords
 
 Dim = Literal[0, 1]
-
-
-class PlanTop(NamedTuple):
-    """Largest entries of a plan's rows or columns, in falling order."""
-
-    values: Tensor
-    """(B, N, k), or (B, M, k) of columns."""
-    indices: Tensor
-    """The same shape, int64."""
 
 
 class TransportPlan:
@@ -311,7 +304,7 @@ class TransportPlan:
         optional.load("scipy", "TransportPlan.to_scipy", "cluster")
         from scipy.sparse import csr_array
 
-        sparse = compressed_rows(*self._entries(k, threshold), self._sizes)
+        sparse = self.to_sparse(k=k, threshold=threshold)
         parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
         return csr_array(tuple(part.cpu().numpy() for part in parts), shape=self._sizes)
 
@@ -356,8 +349,8 @@ class TransportPlan:
         of = self._of
         f, g = self._potentials
         x, y, cost = of.x, of.y, of.cost
-        a, is_row = _weights(of.a, of.x_lengths, f)
-        b, is_column = _weights(of.b, of.y_lengths, g)
+        a, is_row = known_weights(of.a, of.x_lengths, f)
+        b, is_column = known_weights(of.b, of.y_lengths, g)
         if rows is not None:
             x = None if x is None else x.index_select(1, rows)
             cost = None if cost is None else cost.index_select(1, rows)
@@ -402,14 +395,3 @@ class TransportPlan:
             found.append((rows + of_block.start, columns, block[rows, columns]))
         rows, columns, values = (torch.cat(parts) for parts in zip(*found, strict=True))
         return rows, columns, values
-
-
-def _weights(weights: Tensor | None, lengths: Tensor | None, potential: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, N) weights, uniform ones too, and which points are no padding."""
-    batch, length = potential.shape
-    points = torch.arange(length, device=potential.device).expand(batch, -1)
-    exists = points < (length if lengths is None else lengths[:, None])
-    if weights is None:
-        counts = exists.sum(1, keepdim=True).to(potential.dtype)
-        return (1 / counts).expand(batch, length), exists
-    return weights, exists

@@ -1,4 +1,4 @@
-"""The arguments of what is read off a plan: values, places, dimensions, and the sparse result."""
+"""The arguments of what is read off a plan: values, places, dimensions; and its largest entries and the sparse result."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ from warpalign._core.transforms import not_compiled
 
 _INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _PLACES = "an int, a slice, ints (k,) or a mask"
+
+
+class PlanTop(NamedTuple):
+    """Largest entries of a plan's rows or columns, in falling order."""
+
+    values: Tensor
+    """(B, N, k), or (B, M, k) of columns."""
+    indices: Tensor
+    """The same shape, int64."""
 
 
 class Places(NamedTuple):
@@ -185,3 +194,14 @@ def compressed_rows(rows: Tensor, columns: Tensor, values: Tensor, sizes: tuple[
         for message in ("Sparse CSR tensor support", "Sparse invariant checks"):
             warnings.filterwarnings("ignore", message=message, category=UserWarning)
         return torch.sparse_csr_tensor(starts, columns, values, sizes, check_invariants=True)
+
+
+def known_weights(weights: Tensor | None, lengths: Tensor | None, potential: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, N) weights, uniform ones too, and which points are no padding."""
+    batch, length = potential.shape
+    points = torch.arange(length, device=potential.device).expand(batch, -1)
+    exists = points < (length if lengths is None else lengths[:, None])
+    if weights is None:
+        counts = exists.sum(1, keepdim=True).to(potential.dtype)
+        return (1 / counts).expand(batch, length), exists
+    return weights, exists
