@@ -28,8 +28,9 @@ class Annealing:
         TypeError, ValueError: an argument is no number, or out of its range.
 
     Examples:
+        >>> from warpalign.transport import sinkhorn
         >>> x, y = torch.randn(20, 2), torch.randn(30, 2)
-        >>> bool(sinkhorn(x, y, epsilon=0.05, annealing=Annealing(start=5.0)).converged)
+        >>> bool(sinkhorn(x, y, epsilon=0.5, annealing=Annealing(start=5.0)).converged)
         True
     """
 
@@ -57,6 +58,7 @@ class Geodesic:
         TypeError, ValueError: an argument is no int, or below 1.
 
     Examples:
+        >>> from warpalign.transport import gromov_wasserstein
         >>> x, y = torch.randn(60, 2), torch.randn(50, 3)
         >>> gromov_wasserstein(x, y, epsilon=5e-3, geometry=Geodesic(k=5)).plan.shape
         torch.Size([60, 50])
