@@ -148,8 +148,13 @@ def test_random_calls() -> None:
         a, b = (w / w.sum() for w in weights)
         sides = draw.choice(["balanced", "relaxed", "partial"])
         options: dict[str, Any] = {
-            "geometry": draw.choice(["euclidean", "sqeuclidean", "geodesic", Geodesic(n_landmarks=50)]),
-            "k": draw.randint(1, 5),
+            "geometry": draw.choice(
+                [
+                    *("euclidean", "sqeuclidean"),
+                    *(Geodesic(k=draw.randint(1, 5), n_landmarks=count) for count in (None, 50)),
+                ]
+            ),
+            "cost_normalization": draw.choice(["max", "mean", "common"]),
             "epsilon": draw.choice([1e-3, 1e-2, 1.0]),
             "annealing": draw.choice([None, 0.1]),
             "init": draw.choice(["eccentricity", "multiscale"]),
