@@ -8,27 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrizations, prune
 
+from tests.python.recurrent.models import Model
 from warpalign._core import checks
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, replace_lstm, restore_lstm
 
 
 class Subclass(nn.LSTM):
     pass
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.LSTM(5, 7, 2, batch_first=True, bidirectional=True, dropout=0.1)
-        self.inner = nn.ModuleList([nn.LSTM(14, 6, proj_size=3), nn.Linear(3, 1)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.encoder(x)[0]
-        value: Tensor = self.inner[1](self.inner[0](y)[0])
-        return value
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:

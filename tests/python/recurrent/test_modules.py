@@ -14,6 +14,7 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from tests.python.helpers import OPCHECK_OF_SAVED
+from tests.python.recurrent.models import Model
 from warpalign.recurrent import LSTM, HardLSTM, LSTMCell, LSTMWeights, lstm, replace_lstm
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
@@ -378,18 +379,6 @@ def test_copies_and_replacements_of_weights() -> None:
     assert not torch.allclose(module(x)[0], swapped)
     module.flatten_parameters()
     assert module.to(torch.float64)(x.double())[0].dtype == torch.float64
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.LSTM(5, 7, 2, batch_first=True, bidirectional=True, dropout=0.1)
-        self.inner = nn.ModuleList([nn.LSTM(14, 6, proj_size=3), nn.Linear(3, 1)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.encoder(x)[0]
-        value: Tensor = self.inner[1](self.inner[0](y)[0])
-        return value
 
 
 def test_replace_lstm_trains_a_model_on() -> None:
