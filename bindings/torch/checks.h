@@ -63,7 +63,8 @@ inline DType check_table(const Tensor& tensor, const char* name, const char* axe
 // A tensor of kRank axes as the core sees it.
 template <int kRank>
 StridedTensorOf<kRank> strided(const Tensor& tensor) {
-  StridedTensorOf<kRank> view{tensor.const_data_ptr()};
+  StridedTensorOf<kRank> view;
+  view.data = tensor.const_data_ptr();
   for (int axis = 0; axis < kRank; ++axis) view.stride[axis] = tensor.stride(axis);
   return view;
 }

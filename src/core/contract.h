@@ -12,6 +12,7 @@
 #include "core/arena.h"
 #include "warpalign/execution.h"
 #include "warpalign/status.h"
+#include "warpalign/tensor.h"
 
 namespace warpalign::detail {
 
@@ -71,6 +72,22 @@ inline Status check_aligned(const char* name, const void* data, std::size_t alig
 inline Status check_not_null(const char* name, const void* data) {
   if (data) return {};
   return Status::invalid(name, "a pointer to its data, because the batch is not empty", 0);
+}
+
+// Every axis from first_axis on has a stride, where the tensor has data. The value of the status is how many
+// of the kRank axes have one.
+template <int kRank>
+Status check_strides(const char* name, const StridedTensorOf<kRank>& tensor, int first_axis = 0) {
+  static_assert(2 <= kRank && kRank <= 4);
+  constexpr const char* kExpected[] = {
+      "2 strides, one for each axis (write StridedTensorOf<2>::contiguous(data, extents), or set `stride`)",
+      "3 strides, one for each axis (write StridedTensor::contiguous(data, extents), or set `stride`)",
+      "4 strides, one for each axis (write StridedTensorOf<4>::contiguous(data, extents), or set `stride`)",
+  };
+  const std::span<const std::int64_t> wanted = std::span(tensor.stride).subspan(first_axis);
+  if (!tensor.data || std::ranges::find(wanted, kUnsetStride) == wanted.end()) return {};
+  const auto unset = std::ranges::count(tensor.stride, kUnsetStride);
+  return Status::invalid(name, kExpected[kRank - 2], static_cast<double>(kRank - unset));
 }
 
 // smallest <= lengths[b] <= largest for every b < batch. The lengths lie on the host; null: nothing to check.

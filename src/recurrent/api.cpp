@@ -142,6 +142,7 @@ Status check_weights(const LstmProblem& p) {
 Status check_inputs(const LstmProblem& p, Device device) {
   const std::size_t size = size_of(p.dtype);
   if (Status s = check_read("x", p.x.data, rows_of(p) > 0, size); !s.ok()) return s;
+  if (Status s = detail::check_strides("x", p.x, p.row_starts ? 1 : 0); !s.ok()) return s;
   if (Status s = check_weights(p); !s.ok()) return s;
   if (p.packed_weights && p.training && p.weight_dropout > 0) {
     return Status::invalid("packed", "none in training with weight dropout", 1);

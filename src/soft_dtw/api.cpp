@@ -74,8 +74,20 @@ std::size_t result_size(const SoftDtwProblem& p) {
   return std::max(size_of(p.dtype), size_of(DType::kFloat32));
 }
 
-// Every input's alignment; a null pointer is aligned.
+// Every input's strides and alignment; a null pointer needs neither.
 Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
+  const struct {
+    const char* name;
+    const StridedTensor& tensor;
+  } tensors[] = {{"x", p.x},
+                 {"y", p.y},
+                 {"cost", p.cost},
+                 {"tangents.x", tangents.x},
+                 {"tangents.y", tangents.y},
+                 {"tangents.cost", tangents.cost}};
+  for (const auto& [name, tensor] : tensors) {
+    if (Status s = detail::check_strides(name, tensor); !s.ok()) return s;
+  }
   const struct {
     const char* name;
     const void* data;

@@ -66,6 +66,7 @@ Status check_joint(const TransducerJoint& joint, DType dtype) {
       !s.ok()) {
     return s;
   }
+  if (Status s = detail::check_strides("encoder", joint.encoder); !s.ok()) return s;
   if (joint.hidden > 1 && joint.encoder.stride[2] != 1) {
     return Status::invalid("encoder", "a last stride of 1", static_cast<double>(joint.encoder.stride[2]));
   }

@@ -53,6 +53,7 @@ Status check_sizes(const TransducerJointProblem& p) {
 
 Status check_rows(const char* name, const TransducerJointProblem& p, const StridedTensor& rows) {
   if (Status s = check_not_null(name, rows.data); !s.ok()) return s;
+  if (Status s = detail::check_strides(name, rows); !s.ok()) return s;
   for (int axis = 0; axis < 2; ++axis) {
     if (rows.stride[axis] < 0) {
       return Status::invalid(name, "strides of at least 0", static_cast<double>(rows.stride[axis]));

@@ -215,11 +215,13 @@ namespace {
 Status check_inputs(const TransducerProblem& p, const Execution& execution) {
   const TransducerLattice& l = p.lattice;
   if (has_logits(p)) {
+    if (Status s = check_strides("logits", p.logits, p.packed ? 2 : 0); !s.ok()) return s;
     if (Status s = check_rows("logits", p, p.logits.data, p.logits.stride); !s.ok()) return s;
     if (p.labels > 1 && p.logits.stride[3] != 1) {
       return Status::invalid("logits", "a last stride of 1", static_cast<double>(p.logits.stride[3]));
     }
     if (l.tdt) {
+      if (Status s = check_strides("duration_logits", p.duration_logits, p.packed ? 2 : 0); !s.ok()) return s;
       if (Status s = check_rows("duration_logits", p, p.duration_logits.data, p.duration_logits.stride);
           !s.ok()) {
         return s;

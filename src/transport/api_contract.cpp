@@ -71,6 +71,9 @@ Status check_inputs(const SinkhornProblem& p) {
     if (Status s = check_not_null("x", p.x.data); !s.ok()) return s;
     if (Status s = check_not_null("y", p.y.data); !s.ok()) return s;
   }
+  if (Status s = check_strides("x", p.x); !s.ok()) return s;
+  if (Status s = check_strides("y", p.y); !s.ok()) return s;
+  if (Status s = check_strides("cost", p.cost); !s.ok()) return s;
   const std::size_t size = size_of(p.dtype);
   const std::size_t cost_size = size_of(p.half_cost ? DType::kFloat16 : p.dtype);
   if (Status s = check_aligned("cost", p.cost.data, cost_size); !s.ok()) return s;

@@ -35,6 +35,7 @@ Status check_points(const KnnProblem& p) {
   if (p.k < 0 || p.k >= p.n) return Status::invalid("k", "0 to N - 1 neighbours", p.k);
   if (!few_enough({p.n, p.dim})) return Status::invalid("dim", "at most 2^48 elements, N D", p.dim);
   if (Status s = check_not_null("x", p.x.data); !s.ok()) return s;
+  if (Status s = check_strides("x", p.x); !s.ok()) return s;
   return check_aligned("x", p.x.data, size_of(p.dtype));
 }
 

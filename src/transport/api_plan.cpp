@@ -50,9 +50,10 @@ Status check_columns(const SinkhornProblem& p, std::int32_t columns) {
   return {};
 }
 
-Status check_input(const SinkhornProblem& p, const char* name, const void* data) {
-  if (Status s = check_not_null(name, data); !s.ok()) return s;
-  return check_aligned(name, data, size_of(p.dtype));
+Status check_input(const SinkhornProblem& p, const char* name, const StridedTensor& tensor) {
+  if (Status s = check_not_null(name, tensor.data); !s.ok()) return s;
+  if (Status s = check_strides(name, tensor); !s.ok()) return s;
+  return check_aligned(name, tensor.data, size_of(p.dtype));
 }
 
 // The workspace, and that no output lies in another one or in it.
@@ -77,7 +78,7 @@ Status plan_apply(const SinkhornProblem& p, const PlanProduct& product, Workspac
   if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (Status s = check_columns(p, product.columns); !s.ok()) return s;
-  if (Status s = check_input(p, "v", product.v.data); !s.ok()) return s;
+  if (Status s = check_input(p, "v", product.v); !s.ok()) return s;
   if (Status s = check_not_null("result", product.result); !s.ok()) return s;
   const std::size_t needed = plan_apply_workspace_bytes(p, product, execution), size = size_of(p.dtype);
   const std::size_t rows = product.transposed ? p.m : p.n;
@@ -101,12 +102,12 @@ Status plan_gradient(const SinkhornProblem& p, const PlanGradient& g, Workspace 
   if (Status s = check_potentials(p, execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (g.columns == 0) {
-    if (Status s = check_input(p, "w", g.w.data); !s.ok()) return s;
+    if (Status s = check_input(p, "w", g.w); !s.ok()) return s;
   } else {
     if (Status s = check_columns(p, g.columns); !s.ok()) return s;
     if (g.w.data) return Status::invalid("w", "null with u and v", 1);
-    if (Status s = check_input(p, "u", g.u.data); !s.ok()) return s;
-    if (Status s = check_input(p, "v", g.v.data); !s.ok()) return s;
+    if (Status s = check_input(p, "u", g.u); !s.ok()) return s;
+    if (Status s = check_input(p, "v", g.v); !s.ok()) return s;
   }
   if (p.cost.data && g.grad_x) return Status::invalid("grad_x", "null with a cost matrix, which has no x", 1);
   if (p.cost.data && g.grad_y) return Status::invalid("grad_y", "null with a cost matrix, which has no y", 1);

@@ -22,6 +22,9 @@ Status check_tangents(const SinkhornProblem& p, const SinkhornTangents& along) {
   if (p.cost.data && along.x.data) return Status::invalid("x_tangent", "null with a cost matrix", 1);
   if (p.cost.data && along.y.data) return Status::invalid("y_tangent", "null with a cost matrix", 1);
   if (!p.cost.data && along.cost.data) return Status::invalid("cost_tangent", "null with points", 1);
+  if (Status s = check_strides("x_tangent", along.x); !s.ok()) return s;
+  if (Status s = check_strides("y_tangent", along.y); !s.ok()) return s;
+  if (Status s = check_strides("cost_tangent", along.cost); !s.ok()) return s;
   for (const auto& [name, data] :
        std::initializer_list<std::pair<const char*, const void*>>{{"shift0", p.shift0},
                                                                   {"x_tangent", along.x.data},

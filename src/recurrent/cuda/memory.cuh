@@ -351,10 +351,11 @@ struct InputRows {
 };
 // From row to row of x, if its rows lie at one stride and hold no padding; else 0.
 inline Offset stride_of_x(const LstmProblem& p) {
+  if (p.lengths || p.x.stride[2] != 1) return 0;
   const bool one_row = !p.row_starts && p.batch == 1;
   const Offset row = one_row ? p.x.stride[0] : p.x.stride[1];
   const bool even = p.row_starts || one_row || p.steps == 1 || p.x.stride[0] == p.batch * p.x.stride[1];
-  return !p.lengths && p.x.stride[2] == 1 && even && row >= p.input ? row : 0;
+  return even && row >= p.input ? row : 0;
 }
 // Whether a layer's input has to be put together.
 inline bool copies_input(const LstmProblem& p, int layer) {

@@ -15,6 +15,21 @@ TEST(StridedTensor, ContiguousHasTheLastAxisFastest) {
   EXPECT_EQ(view.stride[2], 1);
 }
 
+TEST(StridedTensor, NoStrideIsSetByDefault) {
+  constexpr StridedTensor kNone;
+  for (const std::int64_t stride : kNone.stride) EXPECT_EQ(stride, kUnsetStride);
+  EXPECT_EQ(kNone.data, nullptr);
+}
+
+TEST(StridedTensor, TakesAStrideForEveryAxis) {
+  const float data[1] = {};
+  const StridedTensor view{data, {0, 5, 1}};
+  EXPECT_EQ(view.data, data);
+  EXPECT_EQ(view.stride[0], 0);
+  EXPECT_EQ(view.stride[1], 5);
+  EXPECT_EQ(view.stride[2], 1);
+}
+
 TEST(StridedTensor, ContiguousOfAnyRankAndBeyond32Bits) {
   constexpr std::int64_t kLong = std::int64_t{1} << 20;
   constexpr auto kView = StridedTensorOf<4>::contiguous(nullptr, {7, kLong, kLong, 2});

@@ -109,6 +109,17 @@ std::vector<Violation> violations() {
       {"zoneout_cell", [](Call& c) { c.problem.zoneout_cell = 1.5; }},
       {"x", [](Call& c) { c.problem.x.data = nullptr; }},
       {"x", [](Call& c) { c.problem.x.data = misaligned(c); }},
+      {"x",
+       [](Call& c) {
+         c.problem.x = {};
+         c.problem.x.data = c.numbers.data();
+       }},
+      {"x", [](Call& c) { c.problem.x.stride[0] = kUnsetStride; }},
+      {"x",
+       [](Call& c) {
+         c.problem.row_starts = c.starts.data(), c.problem.packed_rows = 4;
+         c.problem.x.stride[1] = kUnsetStride;
+       }},
       {"weights", [](Call& c) { c.problem.weights = nullptr; }},
       {"weight_ih", [](Call& c) { c.weights.ih = nullptr; }},
       {"weight_hh", [](Call& c) { c.weights.hh = nullptr; }},

@@ -9,51 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "api_call.h"
 #include "host_buffer.h"
 #include "warpalign/kernel_launches.h"
 #include "warpalign/soft_dtw.h"
 
 namespace warpalign::test::soft_dtw {
 namespace {
-
-constexpr int kBatch = 3, kN = 4, kM = 5, kDim = 2;
-
-// A call that is right in every way, for a test to spoil in one.
-struct Call {
-  HostBuffer x{std::vector<float>(kBatch * kN * kDim, 1.0f)};
-  HostBuffer y{std::vector<float>(kBatch * kM * kDim, 2.0f)};
-  HostBuffer cost{std::vector<float>(kBatch * kN * kM, 1.0f)};
-  std::vector<std::int32_t> x_lengths = {kN, 1, 2}, y_lengths = {1, kM, 3};
-  HostBuffer value{kBatch * 4}, grad_x{kBatch * kN * kDim * 4}, grad_y{kBatch * kM * kDim * 4},
-      alignment{kBatch * kN * kM * 4};
-  HostBuffer scratch{1 << 20};
-  SoftDtwProblem problem;
-  SoftDtwOutputs out{value.data(), grad_x.data(), grad_y.data(), alignment.data()};
-  Workspace workspace{scratch.data(), 1 << 20};
-  Execution execution = Execution::host();
-
-  Call() {
-    problem.batch = kBatch;
-    problem.n = kN;
-    problem.m = kM;
-    problem.dim = kDim;
-    problem.x = {x.data(), {kN * kDim, kDim, 1}};
-    problem.y = {y.data(), {kM * kDim, kDim, 1}};
-    problem.x_lengths = x_lengths.data();
-    problem.y_lengths = y_lengths.data();
-  }
-  void use_cost() {
-    problem.x = problem.y = {};
-    problem.dim = 0;
-    problem.cost = {cost.data(), {kN * kM, kM, 1}};
-    out.grad_x = out.grad_y = nullptr;
-  }
-  [[nodiscard]] Status run() const { return warpalign::soft_dtw(problem, out, workspace, execution); }
-  [[nodiscard]] bool untouched() const {
-    return value.untouched() && grad_x.untouched() && grad_y.untouched() && alignment.untouched() &&
-           scratch.untouched();
-  }
-};
 
 struct BadArgument {
   const char* test;
@@ -82,8 +44,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
-
-void* shifted(void* data, std::ptrdiff_t bytes) { return static_cast<char*>(data) + bytes; }
 
 const BadArgument kBadArguments[] = {
     {"NegativeBatch", "batch", [](Call& c) { c.problem.batch = -1; }},

@@ -136,6 +136,10 @@ TEST(DecodeApi, ScoresRefuse) {
            [](Call& c) { c.scores.joint.activation = static_cast<Activation>(2); }},
           {"encoder: expected a pointer to its data, because the batch is not empty, got 0",
            [](Call& c) { c.scores.joint.encoder.data = nullptr; }},
+          {"encoder: expected 3 strides, one for each axis (write StridedTensor::contiguous(data, extents), "
+           "or "
+           "set `stride`), got 2",
+           [](Call& c) { c.scores.joint.encoder.stride[1] = kUnsetStride; }},
           {"encoder: expected a last stride of 1, got 2",
            [](Call& c) { c.scores.joint.encoder.stride[2] = 2; }},
           {"predictor: expected a pointer to its data, because the batch is not empty, got 0",

@@ -100,6 +100,8 @@ std::vector<Violation> violations_of_the_problem() {
       {"bias", kNan, [](Call& c) { c.p.bias = odd(c.p.bias); }},
       {"encoder", 0, [](Call& c) { c.p.encoder.data = nullptr; }},
       {"encoder", -4, [](Call& c) { c.p.encoder.stride[1] = -4; }},
+      {"encoder", 2, [](Call& c) { c.p.encoder.stride[1] = kUnsetStride; }},
+      {"predictor", 2, [](Call& c) { c.p.predictor.stride[0] = kUnsetStride; }},
       {"encoder", 2, [](Call& c) { c.p.encoder.stride[2] = 2; }},
       {"encoder", kNan, [](Call& c) { c.p.encoder.data = odd(c.p.encoder.data); }},
       {"predictor", 0, [](Call& c) { c.p.predictor.data = nullptr; }},

@@ -129,6 +129,17 @@ std::vector<Violation> violations_of_the_problem() {
       {"logits", 0, [](Call& c) { c.p.logits.data = nullptr; }},
       {"logits", 1, [](Call& c) { c.p.logits.data = reinterpret_cast<const char*>(c.logits.data()) + 1; }},
       {"logits", -5, [](Call& c) { c.p.logits.stride[2] = -5; }},
+      {"logits", 0,
+       [](Call& c) {
+         c.p.logits = {};
+         c.p.logits.data = c.logits.data();
+       }},
+      {"logits", 3,
+       [](Call& c) {
+         c.make_packed();
+         c.p.logits.stride[2] = kUnsetStride;
+       }},
+      {"duration_logits", 3, tdt([](Call& c) { c.p.duration_logits.stride[0] = kUnsetStride; })},
       {"logits", 2, [](Call& c) { c.p.logits.stride[3] = 2; }},
       {"duration_logits", 0, tdt([](Call& c) { c.p.duration_logits.data = nullptr; })},
       {"duration_logits", 3, tdt([](Call& c) { c.p.duration_logits.stride[3] = 3; })},

@@ -72,7 +72,13 @@ TEST_F(KnnContract, Pointers) {
   expect_refused(call(), "x");
   p.x.data = reinterpret_cast<const char*>(points.data()) + 1;
   expect_refused(call(), "x");
+  p.x = {};
   p.x.data = points.data();
+  EXPECT_EQ(
+      to_string(call()),
+      "x: expected 2 strides, one for each axis (write StridedTensorOf<2>::contiguous(data, extents), or "
+      "set `stride`), got 0");
+  p.x = {points.data(), {2, 1}};
   out.row_begins = nullptr;
   expect_refused(call(), "row_begins");
   out.row_begins = begins.data();
