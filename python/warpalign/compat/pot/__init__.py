@@ -4,6 +4,13 @@ Signatures, defaults, returned types and keys of logs are those of POT 0.9.7. Al
 is named, and end when no logarithm of a scaling vector moves by more than the threshold: at least as far as POT's. A log's list of
 errors has the last one alone. Gradients are the converged solution's (implicit differentiation), in the place of POT's through all
 iterations. What needs a network simplex raises NotImplementedError.
+
+These differ from POT as well:
+
+* Unsupported values raise NotImplementedError: ``reg_type="l2"``, initial plans ``G0`` by name other than ``"product"``, ``method``
+  of :func:`solve_sample`, and ``debias="split"``.
+* Balanced weights whose sums differ are refused, also with ``reg_m=inf`` and with several histograms. POT iterates without a limit.
+* Integer matrices are computed in floating point, with a warning. POT rounds the plan to integers, which are 0.
 """
 
 from importlib import import_module

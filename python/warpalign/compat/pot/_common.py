@@ -64,6 +64,27 @@ def weights_of(given: Any, count: int, kind: Kind) -> Tensor:
     return kind.tensor(given)
 
 
+def check_equal_sums(a: Tensor, b: Tensor, remedy: str) -> None:
+    """Refuses weights of balanced transport whose sums differ, by POT's names. On a GPU the operator returns NaN.
+
+    Args:
+        a: (n,) weights; b: (m,).
+        remedy: what else to write than normalised weights.
+
+    Raises:
+        ValueError: The sums differ by more than 1e-4 of the larger one, which is the operator's tolerance.
+    """
+    if a.is_cuda:
+        return
+    sums = {"a": float(a.detach().sum()), "b": float(b.detach().sum())}
+    if not abs(sums["a"] - sums["b"]) > 1e-4 * max(sums.values()):  # NaN is the operator's to refuse
+        return
+    name, other = ("a", "b") if abs(sums["a"] - 1) >= abs(sums["b"] - 1) else ("b", "a")
+    raise ValueError(
+        f"{name}: expected the sum of {other}, {sums[other]:g}: write {name} / {name}.sum(), or {remedy}, got {sums[name]:g}"
+    )
+
+
 def metric_of(metric: Any) -> Cost:
     if metric not in METRICS:
         names = ", ".join(f'"{name}"' for name in METRICS)
@@ -114,6 +135,7 @@ def balanced(
         a: (n,) weights; b: (m,).
         costs: cost_matrix, or x, y and cost.
     """
+    check_equal_sums(a, b, "relax the marginals with ot.unbalanced")
     log_a, log_b = a.detach().log(), b.detach().log()
     result = sinkhorn(
         **costs,

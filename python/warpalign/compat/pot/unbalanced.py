@@ -11,6 +11,7 @@ from torch import Tensor
 
 from warpalign.compat.pot._common import (
     Kind,
+    check_equal_sums,
     check_reg,
     in_kind,
     kind_of,
@@ -178,6 +179,8 @@ def unbalanced_result(
     threshold: float,
 ) -> SinkhornResult:
     """POT updates rows first, from log v = 0: so the sides are exchanged."""
+    if all(map(math.isinf, strengths)):
+        check_equal_sums(row, column, "give a finite reg_m")
     shifted = costs if c is None else costs - reg * c.log()
     start = None
     if warmstart is not None:

@@ -33,6 +33,14 @@ POT: BadCalls = {
     "pot.sinkhorn: reg 0": of(
         lambda: pot.sinkhorn(A, B, M, 0), f"reg: {SIMPLEX}, got 0", NotImplementedError
     ),
+    "pot.sinkhorn: sums": of(
+        lambda: pot.sinkhorn(2 * A, B, M, 1),
+        "a: expected the sum of b, 1: write a / a.sum(), or relax the marginals with ot.unbalanced, got 2",
+    ),
+    "pot.sinkhorn_unbalanced: sums of hard sides": of(
+        lambda: pot.sinkhorn_unbalanced(A, 3 * B, M, 1, float("inf")),
+        "b: expected the sum of a, 1: write b / b.sum(), or give a finite reg_m, got 3",
+    ),
     "pot.solve: no reg": of(lambda: pot.solve(M), f"reg: {SIMPLEX}, got None", NotImplementedError),
     "pot.solve: reg_type": of(
         lambda: pot.solve(M, reg=1, reg_type="L2"),
