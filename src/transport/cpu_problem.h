@@ -72,8 +72,8 @@ struct CpuProblem {
     lay_out(arena, p.n, solver.rows);
     lay_out(arena, p.m, solver.columns);
     const int longest = padded(std::max(p.n, p.m));
-    solver.block_sums = arena.take<Real>(static_cast<std::size_t>(kMostBlocks) * longest);
-    solver.block_totals = arena.take<double>(static_cast<std::size_t>(kMostBlocks) * longest);
+    solver.sums.partial = arena.take<Real>(static_cast<std::size_t>(kMostBlocks) * longest);
+    solver.sums.totals = arena.take<double>(static_cast<std::size_t>(kMostBlocks) * longest);
     block_results = arena.take<double>(kBlockResults * kMostBlocks);
     solver.scratch = arena.take<CpuScratch<Real>>(threads);
     for (int k = 0; k < threads; ++k) {

@@ -12,8 +12,6 @@
 
 namespace warpalign::detail::transport {
 
-constexpr int kRowsOfPartialSum = 64;  // rows that are summed in Real before they are added in float64
-
 constexpr int padded(int count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 
 // One of the two sets, rows or columns. Arrays have padded(count) elements; Real ones are 0 behind count.
@@ -32,6 +30,23 @@ struct CpuSide {
   Real* points = nullptr;   // (dim, padded): the points side by side; null: costs are given
   Real* lengths = nullptr;  // of the cosine: the points' lengths, by which they have been divided
   Marginal marginal;
+
+  // `free` of point i, whose sum is 2^log2_sum at the potential `at`. Nothing but forbidden pairs: inf. A
+  // weight of 0 that is its own reference (kCounting): -inf.
+  [[nodiscard]] double free_of(int i, double at, double log2_sum) const {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    if (target[i] == -kInf) return -kInf;
+    if (at == kInf || log2_sum == -kInf) return kInf;
+    return at + target[i] - log2_sum;
+  }
+  // How far a followed sum is from its weight, at most, in bits.
+  [[nodiscard]] double gap() const {
+    double largest = 0;
+    for (int i = 0; marginal.follows_sums() && i < count; ++i) {
+      if (std::isfinite(w[i])) largest = std::max(largest, std::abs(free[i] - w[i]));
+    }
+    return largest;
+  }
 };
 
 // The costs of a problem: rows of a matrix, or made from points.
@@ -43,6 +58,27 @@ struct CpuCosts {
   std::int64_t column_stride = 0;
   CostKind kind = CostKind::kSquaredEuclidean;
   int dim = 0;
+
+  [[nodiscard]] bool is_made() const { return !matrix && !halves; }  // from points
+  // The first `count` costs of row i of the matrix, in `copy` (padded) where they are half or not contiguous.
+  const Real* row(int i, int count, const CpuKernelsOf<Real>& kernels, Real* copy) const {
+    if (halves) return widened_row(halves + i * row_stride, count, kernels, copy);
+    const Real* const from = matrix + i * row_stride;
+    if (column_stride == 1) return from;
+    for (int j = 0; j < count; ++j) copy[j] = from[j * column_stride];
+    return copy;
+  }
+
+ private:
+  const Real* widened_row(const std::uint16_t* from, int count, const CpuKernelsOf<Real>& kernels,
+                          Real* copy) const {
+    if (column_stride == 1) {
+      kernels.widen(from, count, copy);
+    } else {
+      for (int j = 0; j < count; ++j) kernels.widen(from + j * column_stride, 1, copy + j);
+    }
+    return copy;
+  }
 };
 
 // The scratch memory of one worker.
@@ -67,6 +103,27 @@ void split_potential(double v, double grid, Real& hi, Real& lo) {
   if (v == std::numeric_limits<double>::infinity()) v = 0;  // all of its costs are inf
   hi = static_cast<Real>(std::isfinite(v) ? std::round(v / grid) * grid : v);
   lo = std::isfinite(v) ? static_cast<Real>(v - static_cast<double>(hi)) : Real(0);
+}
+
+// What the hi parts of a problem's potentials have in common.
+struct PotentialGrid {
+  double unit;  // they are multiples of it
+  double most;  // and no larger than this
+};
+
+// The potentials of both sides as pairs, the rows' with lambda. The hi parts lie on one grid, so coarse that
+// the sum of two is exact, also of two that are `room` times as large.
+template <class Real>
+PotentialGrid split_all_potentials(CpuSide<Real>& rows, CpuSide<Real>& columns, double lambda, double room) {
+  const auto finite = [](double v) { return std::isfinite(v) ? v : 0.0; };
+  double largest = 1;
+  for (int i = 0; i < rows.count; ++i) largest = std::max(largest, finite(std::abs(rows.w[i] + lambda)));
+  for (int j = 0; j < columns.count; ++j) largest = std::max(largest, finite(std::abs(columns.w[j])));
+  const double most = std::exp2(std::ceil(std::log2(room * largest)));
+  const double unit = 2 * most * std::exp2(-std::numeric_limits<Real>::digits);
+  for (int i = 0; i < rows.count; ++i) split_potential(rows.w[i] + lambda, unit, rows.hi[i], rows.lo[i]);
+  for (int j = 0; j < columns.count; ++j) split_potential(columns.w[j], unit, columns.hi[j], columns.lo[j]);
+  return {unit, most};
 }
 
 // Exponentials that outlive their pass (absorbed potentials: Schmitzer, "Stabilized sparse scaling algorithms

@@ -25,6 +25,7 @@
 
 #include "transport/cpu_parallel.h"
 #include "transport/cpu_side.h"
+#include "transport/cpu_sums.h"
 
 namespace warpalign::detail::transport {
 
@@ -44,9 +45,8 @@ struct CpuSolver {
   CpuKept<Real> kept;
   const CpuKernelsOf<Real>* kernels = nullptr;
   const BlockTeam* team = nullptr;
-  Scratch* scratch = nullptr;      // one per worker
-  Real* block_sums = nullptr;      // (blocks, padded columns)
-  double* block_totals = nullptr;  // (blocks, padded columns)
+  Scratch* scratch = nullptr;  // one per worker
+  CpuColumnSums<Real> sums;
   double cost_scale = 1;
   double mass = 0;        // 0: not partial
   double epsilon = 1;     // of the potentials at hand
@@ -159,8 +159,9 @@ struct CpuSolver {
 
   // Row i's costs and potentials. Costs that are not contiguous are copied, those of points made.
   LogitRow<Real> row_at(int i, const Scratch& own) const {
-    return {costs_of(i, own),       columns.hi,   columns.lo, rows.hi[i], rows.lo[i],
-            static_cast<Real>(k()), columns.count};
+    const Real* const made =
+        costs.is_made() ? made_costs(i, own) : costs.row(i, columns.count, *kernels, own.cost);
+    return {made, columns.hi, columns.lo, rows.hi[i], rows.lo[i], static_cast<Real>(k()), columns.count};
   }
   PointRow<Real> points_at(int i, const Scratch& own) const {
     for (int d = 0; d < costs.dim; ++d) {
@@ -182,73 +183,23 @@ struct CpuSolver {
     }
   }
 
-  // Potentials as pairs whose hi parts lie on one grid, so coarse that the sum of two is exact; also of two
-  // that are `room` times as large. Returns the grid and the largest such number.
-  struct Grid {
-    double unit;
-    double most;
-  };
-  Grid split_potentials(double room = 1) {
-    double largest = 1;
-    for (int i = 0; i < rows.count; ++i) largest = std::max(largest, finite(std::abs(rows.w[i] + lambda)));
-    for (int j = 0; j < columns.count; ++j) largest = std::max(largest, finite(std::abs(columns.w[j])));
-    const double most = std::exp2(std::ceil(std::log2(room * largest)));
-    const double unit = 2 * most * std::exp2(-std::numeric_limits<Real>::digits);
-    for (int i = 0; i < rows.count; ++i) split_potential(rows.w[i] + lambda, unit, rows.hi[i], rows.lo[i]);
-    for (int j = 0; j < columns.count; ++j) split_potential(columns.w[j], unit, columns.hi[j], columns.lo[j]);
-    return {unit, most};
+  PotentialGrid split_potentials(double room = 1) {
+    return split_all_potentials(rows, columns, lambda, room);
   }
 
-  void begin_sums(int block) const {
-    std::fill_n(sums_of(block), padded(columns.count), Real(0));
-    std::fill_n(totals_of(block), padded(columns.count), 0.0);
-  }
-  // factor e[j] is added to column j's sum of the block; row counts the rows of the block from its first one.
+  void begin_sums(int block) const { sums.begin(block, columns.count); }
+  // factor e[j] is added to column j's sum of the block.
   void add_to_sums(int block, int i, const Real* e, double factor) const {
-    kernels->accumulate(e, static_cast<Real>(factor), columns.count, sums_of(block));
-    const int from_first = i - first_row(block, blocks(), rows.count);
-    if (from_first % kRowsOfPartialSum == kRowsOfPartialSum - 1) flush_sums(block);
+    kernels->accumulate(e, static_cast<Real>(factor), columns.count, sums.partial_of(block, columns.count));
+    sums.added_row(block, i - first_row(block, blocks(), rows.count), columns.count);
   }
-  void flush_sums(int block) const {
-    Real* const sums = sums_of(block);
-    double* const totals = totals_of(block);
-    for (int j = 0; j < columns.count; ++j) totals[j] += static_cast<double>(sums[j]);
-    std::fill_n(sums, padded(columns.count), Real(0));
-  }
-  [[nodiscard]] double joined_sum(int j) const {
-    double sum = 0;
-    for (int block = 0; block < blocks(); ++block) sum += totals_of(block)[j];
-    return sum;
-  }
+  void flush_sums(int block) const { sums.flush(block, columns.count); }
+  [[nodiscard]] double joined_sum(int j) const { return sums.joined(j, blocks(), columns.count); }
 
  private:
-  static double finite(double v) { return std::isfinite(v) ? v : 0.0; }
-  [[nodiscard]] Real* sums_of(int block) const {
-    return block_sums + static_cast<std::ptrdiff_t>(block) * padded(columns.count);
-  }
-  [[nodiscard]] double* totals_of(int block) const {
-    return block_totals + static_cast<std::ptrdiff_t>(block) * padded(columns.count);
-  }
-
-  const Real* costs_of(int i, const Scratch& own) const {
-    if (costs.halves) return widened_costs_of(i, own);
-    if (!costs.matrix) {
-      kernels->costs(points_at(i, own), own.cost);
-      return own.cost;
-    }
-    const Real* const row = costs.matrix + i * costs.row_stride;
-    if (costs.column_stride == 1) return row;
-    for (int j = 0; j < columns.count; ++j) own.cost[j] = row[j * costs.column_stride];
-    return own.cost;
-  }
-
-  const Real* widened_costs_of(int i, const Scratch& own) const {
-    const std::uint16_t* const row = costs.halves + i * costs.row_stride;
-    if (costs.column_stride == 1) {
-      kernels->widen(row, columns.count, own.cost);
-    } else {
-      for (int j = 0; j < columns.count; ++j) kernels->widen(row + j * costs.column_stride, 1, own.cost + j);
-    }
+  // Of points.
+  const Real* made_costs(int i, const Scratch& own) const {
+    kernels->costs(points_at(i, own), own.cost);
     return own.cost;
   }
 
@@ -269,15 +220,15 @@ struct CpuSolver {
     std::fill_n(columns.w, columns.count, 0.0);
     split_potentials();
     for_blocks([&](int block, const Scratch& own) {
-      std::fill_n(sums_of(block), padded(columns.count), static_cast<Real>(-kInf));
+      std::fill_n(sums.partial_of(block, columns.count), padded(columns.count), static_cast<Real>(-kInf));
       for_rows(block, [&](int i) {
-        if (rows.reference[i] != 0) kernels->raise(row_at(i, own), sums_of(block));
+        if (rows.reference[i] != 0) kernels->raise(row_at(i, own), sums.partial_of(block, columns.count));
       });
     });
     for (int j = 0; j < columns.count; ++j) {
       Real top = static_cast<Real>(-kInf);
       for (int block = 0; block < blocks(); ++block) {
-        const Real other = sums_of(block)[j];
+        const Real other = sums.partial_of(block, columns.count)[j];
         top = other > top || std::isnan(other) ? other : top;
       }
       columns.w[j] = -std::ceil(static_cast<double>(top));
@@ -307,7 +258,7 @@ struct CpuSolver {
   bool pass(bool updates_rows, Exponentials from = Exponentials::kMade) {
     const bool ranged = from == Exponentials::kRanged;
     if (ranged && !all_weigh) return false;
-    Grid grid{};
+    PotentialGrid grid{};
     if (from == Exponentials::kKept) {
       kept.find_factors(columns);
     } else {
@@ -319,7 +270,7 @@ struct CpuSolver {
       begin_sums(block);
       for_rows(block, [&](int i) {
         const Row row = ranged ? ranged_row(i, own, grid) : exponentials_of(i, own, from);
-        rows.free[i] = free_of(rows, i, row.at, std::log2(row.sum));
+        rows.free[i] = rows.free_of(i, row.at, std::log2(row.sum));
         const double next = ranged || updates_rows ? next_of(rows, i) : rows.w[i];
         const bool none = std::isinf(next) || std::isinf(row.at);
         if (ranged && !none && !(next - row.at <= kLargestRatio)) in_range = false;
@@ -335,7 +286,7 @@ struct CpuSolver {
     if (updates_rows) update(rows, moved_rows);
     for (int j = 0; j < columns.count; ++j) {
       const double at = from == Exponentials::kKept ? kept.columns_at[j] : columns.w[j];
-      columns.free[j] = free_of(columns, j, at, std::log2(joined_sum(j)) + (lambda - before));
+      columns.free[j] = columns.free_of(j, at, std::log2(joined_sum(j)) + (lambda - before));
     }
     return true;
   }
@@ -352,8 +303,9 @@ struct CpuSolver {
   void add_to_plan_sums(int block, int i, const Row& row, double ratio) const {
     if (!plan_sums.wanted) return;
     const double factor = static_cast<double>(rows.reference[i]) * ratio;
-    totals_of(block)[0] += factor * kernels->weighted_cost(row.e, columns.reference, row.cost, columns.count);
-    totals_of(block)[1] += factor * row.sum;
+    sums.totals_of(block, columns.count)[0] +=
+        factor * kernels->weighted_cost(row.e, columns.reference, row.cost, columns.count);
+    sums.totals_of(block, columns.count)[1] += factor * row.sum;
   }
   void join_plan_sums() {
     plan_sums.linear = cost_scale * joined_sum(0);
@@ -362,7 +314,7 @@ struct CpuSolver {
   }
 
   // With a potential at which the largest logit is about 0. One beyond the grid becomes NaN.
-  Row ranged_row(int i, const Scratch& own, const Grid& grid) const {
+  Row ranged_row(int i, const Scratch& own, const PotentialGrid& grid) const {
     LogitRow<Real> row = row_at(i, own);
     row.w_hi = row.w_lo = 0;
     const double unit = std::max(grid.unit, 1.0);
@@ -390,14 +342,6 @@ struct CpuSolver {
     }
     kept.valid = kept.e && 4 * moves <= kCertified;
     pass(updates_rows, kept.valid ? Exponentials::kStored : Exponentials::kMade);
-  }
-
-  // Nothing but forbidden pairs: inf. A weight of 0 that is its own reference (kCounting): -inf. The sum is
-  // the one at the potential `at`.
-  static double free_of(const Side& side, int i, double at, double log2_sum) {
-    if (side.target[i] == -kInf) return -kInf;
-    if (at == kInf || log2_sum == -kInf) return kInf;
-    return at + side.target[i] - log2_sum;
   }
 
   [[nodiscard]] double next_of(const Side& side, int i) const {
@@ -443,15 +387,8 @@ struct CpuSolver {
   // Sums of the next pass lie within 2^kCertified of the weights: no potential moves far, and none of a
   // relaxed side is far from the one at which its sum would be the weight.
   void certify() {
-    gap = std::max(gap_of(rows), gap_of(columns));
+    gap = std::max(rows.gap(), columns.gap());
     certified = moved_rows <= kCertified && moved_columns <= kCertified && gap <= kCertified;
-  }
-  static double gap_of(const Side& side) {
-    double gap = 0;
-    for (int i = 0; side.marginal.follows_sums() && i < side.count; ++i) {
-      if (std::isfinite(side.w[i])) gap = std::max(gap, std::abs(side.free[i] - side.w[i]));
-    }
-    return gap;
   }
 };
 
