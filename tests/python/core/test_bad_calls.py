@@ -127,6 +127,7 @@ UNREACHED = {
     "_transport/autograd.py": {"no_derivative"},
     "_transport/graphs.py": {"without its CUDA operators", "expected parts on", "some that are not", "at index {at}"},
     "_transport/gromov_result.py": {"no_derivative"},
+    "_transport/gromov_sides.py": {"expected a tensor on {like.device}"},
     "_transport/plan_autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_transducer/replay.py": {"a CUDA graph can hold"},
