@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from warpalign._core.checks import Precision, check_flag, naming_arguments
 from warpalign._core.lengths import lengths_tensor
-from warpalign._core.randomness import check_generator
+from warpalign._core.randomness import device_generator
 from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import apply_unbound, is_forward_mode, is_jit_tracing, is_transforming
 from warpalign._core.transforms import no_derivative, not_compiled
@@ -218,7 +218,7 @@ def run(
     if is_transforming() or is_forward_mode():
         raise no_derivative("torch.func transforms and forward mode through the LSTM")
     needs_seed = training and options.draws_masks()
-    draws = check_generator(generator, x.device)
+    draws = device_generator(generator, x.device)
     seed = torch.randint(2**62, (), generator=draws, device=x.device) if needs_seed else None
     flat = [tensor for cell in cells for tensor in cell]
     tensors = (x, *flat, h0, c0)

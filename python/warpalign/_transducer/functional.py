@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
-from warpalign._core.randomness import check_generator
+from warpalign._core.randomness import device_generator
 from warpalign._core.series import Lengths
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
@@ -210,7 +210,7 @@ def tdt_loss(
         packed=packed,
     )
     reduction = check_reduction(reduction)
-    probability, draws = check_omega(omega), check_generator(generator, label_logits.device)
+    probability, draws = check_omega(omega), device_generator(generator, label_logits.device)
     inputs, unbatched = check_inputs(
         label_logits, duration_logits, targets, logit_lengths, target_lengths, packed
     )

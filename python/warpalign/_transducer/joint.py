@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
-from warpalign._core.randomness import check_generator, check_generator_of_module
+from warpalign._core.randomness import check_generator_of_module, device_generator
 from warpalign._core.series import Lengths
 from warpalign._transducer.align import TransducerAlignment
 from warpalign._transducer.align_joint import transducer_align_from_joint
@@ -121,7 +121,7 @@ def transducer_loss_from_joint(
         encoder_out, predictor_out, targets, joint, encoder_lengths, target_lengths
     )
     device = inputs.encoder.device
-    probability, draws = check_omega(omega), check_generator(generator, device)
+    probability, draws = check_omega(omega), device_generator(generator, device)
     drop = check_dropout(dropout)
     limit = check_count(workspace_limit, "workspace_limit", 0)
     units = check_precision(precision)

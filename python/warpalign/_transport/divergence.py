@@ -286,7 +286,12 @@ class SinkhornDivergence(nn.Module):
         """The divergences (B,), or 0-d for unbatched input or with a reduction.
 
         Args:
-            x, y, a, b, x_lengths, y_lengths: as in :func:`warpalign.transport.sinkhorn_divergence`.
+            x: (B, N, D) or (N, D) points.
+            y: (B, M, D) or (M, D) points.
+            a: (N,) or (B, N) weights >= 0 of the points of x. None: 1 / N each.
+            b: (M,) or (B, M) weights of the points of y.
+            x_lengths: (B,) true numbers of points in x, from 1 to N. None: all N.
+            y_lengths: (B,) true numbers of points in y. None: all M.
         """
         return sinkhorn_divergence(
             x,

@@ -13,7 +13,7 @@ from warpalign._core.checks import (
     shape_of,
 )
 from warpalign._core.convergence import warn_of_convergence
-from warpalign._core.random import check_generator
+from warpalign._core.randomness import cpu_generator
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
 from warpalign._core.transforms import not_compiled
@@ -178,7 +178,7 @@ def gromov_wasserstein(
     last = inner._replace(max_iterations=check_count(polish_iters, "polish_iters"))
     check_callback(callback)
     whole_step = check_step(step)
-    starts, draws = check_count(restarts, "restarts"), check_generator(generator)
+    starts, draws = check_count(restarts, "restarts"), cpu_generator(generator)
     normalization = check_distance_normalization(cost_normalization)
     table = inner_distances((x, y), distances, graphs, geometry=geometry, normalization=normalization)
     of = _objective_of(table, features, feature_cost, feature_weight)

@@ -73,8 +73,8 @@ def inner_distances(
         )
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     if normalization is not None:
-        of_x, of_y = divisors(x, y, normalization)
-        x, y = x / of_x, y / of_y
+        x_divisor, y_divisor = divisors(x, y, normalization)
+        x, y = x / x_divisor, y / y_divisor
     (x, of_x), (y, of_y) = _symmetric(first.kind, x, x_name), _symmetric(second.kind, y, y_name)
     x, y = (z.expand(batch, -1, -1) for z in (x, y))
     return Distances(x, y, of_x and of_y, unbatched, (x_name, y_name))
@@ -325,7 +325,7 @@ def _is_table_of_distances(table: Tensor) -> bool:
 
 def divisors(x: Tensor, y: Tensor, normalization: DistanceNormalization | None) -> tuple[Tensor, Tensor]:
     """(B, 1, 1) each: what distances (B, N, N) and (B, M, M), or batches of 1, are divided by. Constants for gradients."""
-    found = [largest_and_mean(_rows_of(table), (*table.shape,), (None, None)) for table in (x, y)]  # type: ignore[arg-type]
+    found = [largest_and_mean(_rows_of(table), (*table.shape,), (None, None)) for table in (x, y)]
     (most_x, mean_x), (most_y, mean_y) = found
     of_x, of_y = sizes_of_sides(normalization, (most_x, most_y), (mean_x, mean_y))
     return of_x[:, None, None], of_y[:, None, None]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from warpalign._core.checks import check_count, check_number, naming_arguments
 from warpalign._core.convergence import warn_of_convergence
-from warpalign._core.random import check_generator
+from warpalign._core.randomness import cpu_generator
 from warpalign._core.transforms import not_compiled
 from warpalign._transport.checks import (
     check_callback,
@@ -187,7 +187,7 @@ def gromov_wasserstein_sampled(
         check_count(min_iter, "min_iter"),
         starts if is_coarse else 0,
     )
-    new_share, draws = check_step(step), check_generator(generator)
+    new_share, draws = check_step(step), cpu_generator(generator)
     check_callback(callback)
     normalization = check_distance_normalization(cost_normalization)
     found = of_sides((x, y), distances, graphs, geometry=geometry)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import DTYPES, check_count, check_number, naming_arguments
-from warpalign._core.random import seed_of
+from warpalign._core.randomness import seed_of
 from warpalign._core.transforms import replaced
 from warpalign._transport import plan_autograd, plan_ops
 from warpalign._transport.costs import row_blocks

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from warpalign._core.checks import check_number
 from warpalign._core.costs import COSTS
-from warpalign._core.random import generator_of_state
+from warpalign._core.randomness import generator_of_state
 from warpalign._transport.checks import check_distance_normalization
 from warpalign._transport.costs import DistanceNormalization, pair_costs
 from warpalign._transport.estimators.domain_transport import (
