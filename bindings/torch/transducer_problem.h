@@ -8,6 +8,7 @@
 
 #include "call.h"
 #include "checks.h"
+#include "float_dtype.h"
 #include "warpalign/transducer.h"
 
 namespace warpalign::torch_binding {
@@ -32,21 +33,6 @@ struct TransducerSettings {
   bool from_log_probs;
   bool packed;
 };
-
-inline DType float_dtype(const Tensor& tensor, const char* name) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float:
-      return DType::kFloat32;
-    case ScalarType::Double:
-      return DType::kFloat64;
-    case ScalarType::Half:
-      return DType::kFloat16;
-    case ScalarType::BFloat16:
-      return DType::kBFloat16;
-    default:
-      fail(name, "dtype float64, float32, float16 or bfloat16", dtype_of(tensor));
-  }
-}
 
 // `first` is the tensor that the others are compared with. Packed: targets alone say how many states there
 // are.

@@ -15,6 +15,7 @@
 #include "core/visit_dtype.h"
 #include "cpu/dispatch.h"
 #include "cpu/simd.h"
+#include "cpu/workers.h"
 #include "transducer/arcs.h"
 #include "transducer/cpu_diagonals.inl"
 #include "transducer/cpu_kernel.h"
@@ -25,6 +26,8 @@
 namespace warpalign::detail::transducer {
 inline namespace on_host {
 
+using cpu::run_workers;
+using cpu::threads_of;
 using host::Diagonals;
 
 inline const CpuKernels& kernels() {
@@ -35,7 +38,7 @@ inline const CpuKernels& kernels() {
 template <class T>
 struct Arithmetic {
   using Real = float;
-  static const CpuRowKernels<float>& rows(const CpuKernels& k) {
+  static const cpu::RowKernels<float>& rows(const CpuKernels& k) {
     if constexpr (std::is_same_v<T, Float16>) return k.rows16;
     if constexpr (std::is_same_v<T, BFloat16>) return k.rows_b16;
     return k.rows32;
@@ -45,7 +48,7 @@ struct Arithmetic {
 template <>
 struct Arithmetic<double> {
   using Real = double;
-  static const CpuRowKernels<double>& rows(const CpuKernels& k) { return k.rows64; }
+  static const cpu::RowKernels<double>& rows(const CpuKernels& k) { return k.rows64; }
   static const CpuLatticeKernels<double>& lattice(const CpuKernels& k) { return k.lattice64; }
 };
 
@@ -152,20 +155,6 @@ struct Family {
     return label_term(penalties, t, utterance.frames, utterance.targets[u]);
   }
 };
-
-// Runs body(worker) for every worker.
-template <class Body>
-void run_workers(const Execution& execution, int workers, Body&& body) {
-  if (workers == 1) return body(0);
-  const auto task = [](void* state, int worker) {
-    (*static_cast<std::remove_reference_t<Body>*>(state))(worker);
-  };
-  execution.parallel_for.run(execution.parallel_for.context, workers, task, &body);
-}
-
-inline int threads_of(const Execution& execution) {
-  return execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
-}
 
 }  // namespace on_host
 }  // namespace warpalign::detail::transducer

@@ -6,7 +6,7 @@
 #include "transducer/cpu_kernel.h"
 
 // clang-format off: needs what is above
-#include "transducer/cpu_rows.inl"
+#include "cpu/rows.inl"
 // clang-format on
 
 namespace WARPALIGN_SIMD_NAMESPACE {

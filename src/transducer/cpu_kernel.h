@@ -5,28 +5,15 @@
 #include <cstdint>
 
 #include "cpu/isa.h"
+#include "cpu/row_kernel.h"
 
 namespace warpalign::detail::transducer {
 
 // Columns that arcs of one node can name: blank, big blanks and a label, or all durations.
-constexpr int kCpuColumns = 16;
+constexpr int kCpuColumns = cpu::kRowColumns;
 
 // Elements in front of and behind an utterance's slots that vectors may read (and that hold finite numbers).
 constexpr int kCpuPad = 96;
-
-// One row's gradient: out[k] = upstream (clip(p_k S - g_k)), p_k = exp(x[k] - lse); with log_probs p_k = 0.
-// g is 0 but for `columns` columns, which are all different. out may be x.
-template <class Real>
-struct CpuRowGradient {
-  Real lse;
-  Real scored;    // S
-  Real upstream;  // G
-  Real clip;      // +inf: not clipped
-  bool log_probs;
-  std::int32_t columns;
-  std::int32_t column[kCpuColumns];
-  Real g[kCpuColumns];
-};
 
 // An utterance's lattice. Nodes are numbered along anti-diagonals: diagonal d = t + u has positions
 // low(d) .. high(d), t or u, whichever has fewer values; node (d, position) is number
@@ -57,14 +44,6 @@ struct CpuOutcome {
 };
 constexpr double kCpuNoPath = -0.5e299;
 
-// The row kernels of one storage type. Half types compute in float.
-template <class Real>
-struct CpuRowKernels {
-  // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
-  double (*lse)(const void* row, std::int32_t columns);
-  void (*gradient)(const void* x, void* out, std::int32_t columns, const CpuRowGradient<Real>& gradient);
-};
-
 // The best path's last arc: its step, as arcs.h has it; 0: there is no path.
 struct CpuBestEnd {
   double log2_weight;
@@ -88,10 +67,10 @@ struct CpuLatticeKernels {
 
 // The kernels of one instruction set.
 struct CpuKernels {
-  CpuRowKernels<float> rows32;
-  CpuRowKernels<double> rows64;
-  CpuRowKernels<float> rows16;    // binary16
-  CpuRowKernels<float> rows_b16;  // bfloat16
+  cpu::RowKernels<float> rows32;
+  cpu::RowKernels<double> rows64;
+  cpu::RowKernels<float> rows16;    // binary16
+  cpu::RowKernels<float> rows_b16;  // bfloat16
   CpuLatticeKernels<float> lattice32;
   CpuLatticeKernels<double> lattice64;
 };

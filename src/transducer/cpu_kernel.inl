@@ -5,10 +5,11 @@
 #include "transducer/cpu_kernel.h"
 
 // clang-format off: in this order
+#include "cpu/rows.inl"
+#include "cpu/scaled.inl"
 #include "transducer/cpu_diagonals.inl"
 #include "transducer/cpu_lattice.inl"
 #include "transducer/cpu_path.inl"
-#include "transducer/cpu_rows.inl"
 // clang-format on
 
 namespace warpalign::detail::transducer {

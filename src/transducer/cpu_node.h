@@ -37,7 +37,7 @@ class NodeWeights {
   // among them.
   bool weigh(std::int32_t t, std::int32_t u, const T* x, const T* z) const {
     constexpr double kInf = std::numeric_limits<double>::infinity();
-    const CpuRowKernels<Real>& rows = Arithmetic<T>::rows(kernels());
+    const cpu::RowKernels<Real>& rows = Arithmetic<T>::rows(kernels());
     const ArcTable& table = family_.table;
     const double lse = log_probs_ ? 0 : rows.lse(x, labels_);
     const double duration_lse = log_probs_ || !timed() ? 0 : rows.lse(z, lattice_.durations);
@@ -99,7 +99,7 @@ class RowGradient {
     g_[columns_++] = g;
   }
   void write(const T* x, T* out, std::int32_t columns, double lse, double scored) const {
-    CpuRowGradient<Real> row{};
+    cpu::RowGradient<Real> row{};
     row.lse = static_cast<Real>(lse);
     row.scored = static_cast<Real>(scored);
     row.upstream = static_cast<Real>(upstream_);

@@ -1,8 +1,9 @@
 // Rows of logits: log sum exp, and the gradient. A row is cut into vectors from its first column on, whatever
 // its address, so that its bits depend on nothing but its numbers.
-#include "transducer/cpu_powers.inl"
-// clang-format off: needs what is above
-#include "transducer/cpu_storage.inl"
+#include "cpu/row_kernel.h"
+// clang-format off: in this order
+#include "cpu/powers.inl"
+#include "cpu/storage.inl"
 // clang-format on
 
 namespace WARPALIGN_SIMD_NAMESPACE {
@@ -165,7 +166,8 @@ double row_lse(const void* data, std::int32_t columns) {
 // The columns that no arc names: G clip(p_k S). out may be x.
 template <class Storage, bool kClips>
 WARPALIGN_INLINE void common_gradient(const typename Storage::Element* x, typename Storage::Element* out,
-                                      std::int32_t columns, const CpuRowGradient<typename Storage::Real>& r) {
+                                      std::int32_t columns,
+                                      const cpu::RowGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;
   constexpr int kLanes = kLanesOf<V>;
   // Copies, which stores to out cannot change.
@@ -195,7 +197,7 @@ WARPALIGN_INLINE void common_gradient(const typename Storage::Element* x, typena
 
 template <class Storage>
 void row_gradient(const void* from, void* to, std::int32_t columns,
-                  const CpuRowGradient<typename Storage::Real>& r) {
+                  const cpu::RowGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;
   using Element = typename Storage::Element;
   constexpr int kLanes = kLanesOf<V>;
@@ -203,8 +205,8 @@ void row_gradient(const void* from, void* to, std::int32_t columns,
   auto* const out = static_cast<Element*>(to);
 
   // The arcs' columns, before the row may be overwritten.
-  Element mended[kCpuColumns];
-  static_assert(kCpuColumns % kLanes == 0 || kLanes % kCpuColumns == 0);
+  Element mended[cpu::kRowColumns];
+  static_assert(cpu::kRowColumns % kLanes == 0 || kLanes % cpu::kRowColumns == 0);
   for (int c = 0; c < r.columns; c += kLanes) {
     const int count = r.columns - c < kLanes ? r.columns - c : kLanes;
     Element picked[kLanes] = {};
