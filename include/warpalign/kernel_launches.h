@@ -15,6 +15,8 @@ struct KernelLaunches {
 bool soft_dtw_kernel_launches(int index, KernelLaunches* out);
 // The same of the transducer's functions: losses, joint network, alignments and decoding.
 bool transducer_kernel_launches(int index, KernelLaunches* out);
+// The same of CTC's functions and of monotonic alignment search.
+bool ctc_kernel_launches(int index, KernelLaunches* out);
 // The same of the LSTM. Products are not listed.
 bool recurrent_kernel_launches(int index, KernelLaunches* out);
 // The same of transport's functions: sinkhorn(), its derivatives, what is read off a plan, anchors and

@@ -1,0 +1,155 @@
+// Frames of logits for the CPU path's drivers: their normalisers, and the weights of a frame's slots.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "ctc/cpu_batch.h"
+
+namespace warpalign::detail::ctc {
+
+// Where an utterance's normalisers are. `stride` doubles from utterance to utterance.
+struct Normalizers {
+  double* lse;
+  double* others;
+  std::int64_t stride;
+
+  [[nodiscard]] double* lse_of(std::int32_t b) const { return lse + b * stride; }
+  [[nodiscard]] double* others_of(std::int32_t b) const { return others + b * stride; }
+
+  // Those of a call that keeps none: doubles of all utterances, and their places.
+  static std::size_t doubles(const CtcProblem& p) {
+    return static_cast<std::size_t>(p.batch) * p.frames * (p.star >= 0 ? 2 : 1);
+  }
+  static Normalizers within(const CtcProblem& p, double* memory) {
+    return {memory, memory + p.frames, std::int64_t{p.frames} * (p.star >= 0 ? 2 : 1)};
+  }
+};
+
+// An element of logits.
+template <class T>
+double number_of(T element) {
+  if constexpr (std::is_same_v<T, double>) {
+    return element;
+  } else {
+    return static_cast<float>(element);
+  }
+}
+
+inline double log_add(double a, double b) {
+  const double largest = std::max(a, b);
+  if (!(largest > -kInfinity)) return a + b;  // -inf, or NaN
+  return largest + std::log(std::exp(a - largest) + std::exp(b - largest));
+}
+
+// log sum exp of all columns but blank.
+template <class T>
+double others_of(const CtcProblem& p, const T* row) {
+  const auto lse = Arithmetic<T>::rows().lse;
+  const std::int32_t above = p.classes - p.blank - 1;
+  const double low = p.blank > 0 ? lse(row, p.blank) : -kInfinity;
+  const double high = above > 0 ? lse(row + p.blank + 1, above) : -kInfinity;
+  return log_add(low, high);
+}
+
+// Normalisers of all frames, by all threads. is_nan: (B,) zeros, set where a frame holds a NaN or +inf.
+// packed: C elements for every worker.
+template <class T>
+void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers& to, std::int32_t* is_nan,
+                      T* packed, const Execution& execution) {
+  constexpr std::int64_t kChunk = 1 << 16;  // elements that a worker takes at a time
+  if (p.log_probs && p.star < 0) return;
+  const std::int64_t chunk = std::clamp<std::int64_t>(kChunk / p.classes, 1, std::max(p.frames, 1));
+  const std::int64_t chunks = (p.frames + chunk - 1) / chunk;
+  const std::int64_t all = chunks * p.batch;
+  if (all == 0) return;
+  std::atomic<std::int64_t> next{0};
+  const int workers = static_cast<int>(std::min<std::int64_t>(cpu::threads_of(execution), all));
+  cpu::run_workers(execution, workers, [&](int worker) {
+    const host::FlushToZero flush;
+    const Rows<T> rows(p.logits.data, p.logits.stride, p.classes,
+                       packed + static_cast<std::int64_t>(worker) * p.classes);
+    for (std::int64_t task = next++; task < all; task = next++) {
+      const Utterance u = batch[static_cast<int>(task / chunks)];
+      const std::int64_t begin = task % chunks * chunk;
+      const std::int64_t end = std::min<std::int64_t>(begin + chunk, u.frames);
+      bool bad = false;
+      for (std::int64_t t = begin; t < end; ++t) {
+        const T* const row = rows(u.index, static_cast<std::int32_t>(t));
+        double lse = 0;
+        if (p.star >= 0) {
+          const double others = others_of(p, row);
+          to.others_of(u.index)[t] = others;
+          lse = p.log_probs ? others : log_add(others, number_of(row[p.blank]));
+        } else {
+          lse = Arithmetic<T>::rows().lse(row, p.classes);
+        }
+        to.lse_of(u.index)[t] = lse;
+        bad |= !(lse < kInfinity);
+      }
+      if (bad) std::atomic_ref(is_nan[u.index]).store(1, std::memory_order_relaxed);
+    }
+  });
+}
+
+// An utterance's frames: weights of their slots.
+template <class T>
+class Frames {
+ public:
+  Frames(const CtcProblem& p, const Utterance& u, const Lattice& lattice, const Normalizers& normalizers,
+         const Rows<T>& rows)
+      : p_(p),
+        b_(u.index),
+        lattice_(lattice),
+        rows_(rows),
+        lse_(normalizers.lse_of(u.index)),
+        others_(normalizers.others_of(u.index)) {}
+
+  // Whether a NaN or +inf is among them. A star's weight is log sum exp of all classes but blank.
+  bool weigh(std::int32_t t, const CpuWeights& to) const {
+    const double star = lattice_.star() > 0 ? others_[t] - lse_of(t) : 0;
+    return emit(t, star, to);
+  }
+  // As logarithms. A star's weight is that of the best class but blank.
+  bool weigh_best(std::int32_t t, double* to) const {
+    return emit(t, lattice_.star() > 0 ? best_of_others(t) : 0, {to, nullptr});
+  }
+  [[nodiscard]] double best_of_others(std::int32_t t) const {
+    double best = -kInfinity;
+    for (std::int32_t c = 0; c < p_.classes; ++c) {
+      if (c == p_.blank) continue;
+      const double w = weight_of(t, c);
+      if (!(w < kInfinity)) return w;
+      best = std::max(best, w);
+    }
+    return best;
+  }
+  // w of one class.
+  [[nodiscard]] double weight_of(std::int32_t t, std::int32_t c) const {
+    const double prior = p_.prior ? read_real(p_.prior, p_.dtype, c) : 0;
+    return number_of(rows_.element(b_, t, c)) - lse_of(t) - prior;
+  }
+  // 0 for a frame of -inf alone: its weights are -inf then.
+  [[nodiscard]] double lse_of(std::int32_t t) const {
+    return p_.log_probs || lse_[t] == -kInfinity ? 0 : lse_[t];
+  }
+  [[nodiscard]] double others_of(std::int32_t t) const { return lattice_.star() > 0 ? others_[t] : 0; }
+
+ private:
+  bool emit(std::int32_t t, double star, const CpuWeights& to) const {
+    return Arithmetic<T>::rows().emissions(
+        {rows_(b_, t), lattice_.columns(), lattice_.priors(), lattice_.slots(), lse_of(t), star}, to);
+  }
+
+  const CtcProblem& p_;
+  const std::int32_t b_;
+  const Lattice& lattice_;
+  const Rows<T>& rows_;
+  const double* const lse_;
+  const double* const others_;
+};
+
+}  // namespace warpalign::detail::ctc

@@ -1,0 +1,77 @@
+// What ctc_loss() keeps for ctc_gradient() on the CPU, an utterance at a time: the sum over all paths, a
+// normaliser a frame (with a star a second one), and alpha at the beginning of every segment but the first.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "ctc/cpu_batch.h"
+
+namespace warpalign::detail::ctc {
+
+// Frames of a segment, whose alphas are in memory at once: as many as a part of a second-level cache holds,
+// and at least the square root of T, as ctc_most_saved_bytes() has it.
+inline std::int32_t segment_frames(const CtcProblem& p) {
+  constexpr std::int64_t kCacheDoubles = 1 << 16;
+  const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
+  const std::int64_t fitting = kCacheDoubles / (4 * cpu_stride(p.labels));
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(std::max(root, fitting), 1, std::max(p.frames, 1)));
+}
+inline std::int32_t segments_of(std::int32_t frames, std::int32_t segment) {
+  return (frames + segment - 1) / segment;
+}
+
+enum class Outcome : std::int64_t { kPaths = 0, kNoPath = 1, kBadLogit = 2 };
+
+struct SavedHeader {
+  Outcome outcome;
+  double mantissa;  // the sum over all paths is mantissa 2^exponent
+  double exponent;
+};
+
+// An utterance's part of saved memory.
+struct Saved {
+  SavedHeader* header;
+  double* lse;       // [frame]
+  double* others;    // [frame]: log sum of the classes but blank; only with a star
+  double* segments;  // four arrays of `pairs` doubles each
+  std::int64_t pairs;
+
+  // Doubles of an utterance.
+  static std::int64_t doubles(const CtcProblem& p) {
+    const std::int64_t pairs = pairs_of(p);
+    return 4 + std::int64_t{p.frames} * (p.star >= 0 ? 2 : 1) +
+           4 * pairs * std::max(segments_of(p.frames, segment_frames(p)) - 1, 0);
+  }
+  static std::int64_t pairs_of(const CtcProblem& p) { return cpu_stride(p.labels) - 2 * kCpuPad; }
+
+  Saved(const CtcProblem& p, void* saved, std::int32_t index)
+      : header(reinterpret_cast<SavedHeader*>(static_cast<double*>(saved) + index * doubles(p))),
+        lse(reinterpret_cast<double*>(header) + 4),
+        others(lse + p.frames),
+        segments(others + (p.star >= 0 ? p.frames : 0)),
+        pairs(pairs_of(p)) {}
+
+  // alpha before segment `segment` >= 1.
+  void put(std::int32_t segment, const double* row, std::int64_t stride) const {
+    for (int array = 0; array < 4; ++array) {
+      std::copy_n(row + array * stride + kCpuPad, pairs, at(segment, array));
+    }
+  }
+  void get(std::int32_t segment, double* row, std::int64_t stride) const {
+    for (int array = 0; array < 4; ++array) {
+      std::copy_n(at(segment, array), pairs, row + array * stride + kCpuPad);
+    }
+  }
+
+ private:
+  [[nodiscard]] double* at(std::int32_t segment, int array) const {
+    return segments + (4 * std::int64_t{segment - 1} + array) * pairs;
+  }
+};
+static_assert(sizeof(SavedHeader) <= 4 * sizeof(double));
+
+}  // namespace warpalign::detail::ctc
