@@ -1,6 +1,6 @@
-"""Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, optimal transport, and the LSTM.
+"""Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, CTC, optimal transport, and the LSTM.
 
-Every public function and class of warpalign.timeseries, .transducer, .transport and .recurrent is here too, and so are
+Every public function and class of warpalign.timeseries, .transducer, .ctc, .transport and .recurrent is here too, and so are
 the estimators of warpalign.estimators, which need scikit-learn and are loaded when they are first named. So are
 warpalign.plot, which needs matplotlib, warpalign.metrics, which takes torchmetrics where it is installed,
 warpalign.io and warpalign.compat.
@@ -9,14 +9,16 @@ warpalign.io and warpalign.compat.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from warpalign import recurrent, timeseries, transducer, transport
+from warpalign import ctc, recurrent, timeseries, transducer, transport
 from warpalign._version import __version__ as __version__
+from warpalign.ctc import *  # noqa: F403
 from warpalign.recurrent import *  # noqa: F403
 from warpalign.timeseries import *  # noqa: F403
 from warpalign.transducer import *  # noqa: F403
 from warpalign.transport import *  # noqa: F403
 
 __all__ = ["__version__"]
+__all__ += ctc.__all__
 __all__ += recurrent.__all__
 __all__ += timeseries.__all__
 __all__ += transducer.__all__
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from warpalign.estimators import SoftDTWKNeighborsClassifier as SoftDTWKNeighborsClassifier
     from warpalign.estimators import SoftDTWKNeighborsRegressor as SoftDTWKNeighborsRegressor
 
-_OPERATORS = {"recurrent", "timeseries", "transducer", "transport"}
+_OPERATORS = {"ctc", "recurrent", "timeseries", "transducer", "transport"}
 _LAZY_MODULES = {"compat", "estimators", "io", "metrics", "plot"}
 _ESTIMATORS = {
     "DomainAdaptationClassifier",

@@ -6,11 +6,9 @@ turns what they say into a ValueError.
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -18,12 +16,14 @@ from torch import Tensor
 
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_number, shape_of
+from warpalign._core.labels import check_column as check_column
+from warpalign._core.labels import check_in_place as check_in_place
+from warpalign._core.labels import check_reduction as check_reduction
+from warpalign._core.labels import keyword_only as keyword_only
 from warpalign._core.lengths import lengths_tensor
 from warpalign._core.torch_internals import is_transforming
 from warpalign._transducer.autograd import Inputs
-from warpalign._transducer.settings import Settings, TransducerReduction
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from warpalign._transducer.settings import Settings
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _BIG = 2**31 - 1
@@ -78,25 +78,6 @@ def check_whole(given: object, axes: int, name: str) -> None:
         f"{name}: expected a whole tensor, got {came}: apply FSDP to the module that calls this function, not to "
         "the output layer alone, or gather the layer before (FSDP2: layer.unshard(); FSDP1: summon_full_params())"
     )
-
-
-def keyword_only(most: int, remedy: str) -> Callable[[_Function], _Function]:
-    """A function whose arguments beyond the first so many are given by name, and whose error says what to write."""
-
-    def decorate(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > most:
-                raise TypeError(
-                    f"{function.__name__}: expected at most {most} positional arguments, got {len(args)}: {remedy}"
-                )
-            return function(*args, **kwargs)
-
-        # Modules read the defaults there.
-        call.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
-        return call  # type: ignore[return-value]
-
-    return decorate
 
 
 def check_duration_logits(
@@ -262,38 +243,6 @@ def check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
     return value
-
-
-def check_in_place(in_place: object, *tensors: Tensor | None) -> bool:
-    """Whether gradients take the logits' memory, which then must be nobody else's."""
-    if not check_flag(in_place, "inplace_grad"):
-        return False
-    if torch.compiler.is_compiling() or is_transforming():
-        where = "torch.compile" if torch.compiler.is_compiling() else "torch.func"
-        raise RuntimeError(
-            f"inplace_grad: expected False under {where}, which allows no writing in place, got True"
-        )
-    for tensor in tensors:
-        if tensor is None or not (torch.is_grad_enabled() and tensor.requires_grad):
-            continue
-        base = tensor._base if tensor._is_view() else None
-        if tensor.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
-            raise ValueError(
-                "inplace_grad: expected logits that an operation has computed, got a leaf, whose values would be lost"
-            )
-        if 0 in (stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
-            raise ValueError(
-                f"inplace_grad: expected logits that do not share memory, got expanded ones of strides {tensor.stride()}"
-            )
-    return True
-
-
-def check_reduction(reduction: object) -> TransducerReduction:
-    names = get_args(TransducerReduction)
-    if reduction not in names:
-        expected = ", ".join(f'"{name}"' for name in names)
-        raise ValueError(f"reduction: expected one of {expected}, got {reduction!r}")
-    return reduction  # type: ignore[return-value]
 
 
 def check_omega(omega: object) -> float:

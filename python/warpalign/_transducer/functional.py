@@ -9,6 +9,7 @@ from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
 from warpalign._core.randomness import device_generator
+from warpalign._core.reduction import BatchLengths, reduced
 from warpalign._core.series import Lengths
 from warpalign._transducer import autograd
 from warpalign._transducer.autograd import Inputs
@@ -26,7 +27,6 @@ from warpalign._transducer.checks import (
 )
 from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
-from warpalign._transducer.reduction import BatchLengths, reduced
 from warpalign._transducer.settings import BigBlanks, Settings, TransducerReduction
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from warpalign._core.reduction import BatchReduction
+
 TransducerActivation = Literal["relu", "tanh"]
 BigBlanks = Sequence[int] | Mapping[int, int]
-TransducerReduction = Literal["none", "sum", "mean", "mean_target", "mean_volume", "mean_frame"]
+TransducerReduction = BatchReduction
 
 WORKSPACE_LIMIT = 48 * 2**20
 """Bytes: the core's own default."""

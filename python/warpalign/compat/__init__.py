@@ -1,4 +1,4 @@
-"""Drop-ins for fifteen packages: changing the import is the whole migration.
+"""Drop-ins for eighteen packages: changing the import is the whole migration.
 
 | instead of | import from |
 | --- | --- |
@@ -6,12 +6,15 @@
 | soft_dtw_cuda.py (Maghoumi) | :mod:`warpalign.compat.soft_dtw_cuda` |
 | pysdtw | :mod:`warpalign.compat.pysdtw` |
 | tslearn.metrics, tslearn.barycenters | :mod:`warpalign.compat.tslearn` |
-| torchaudio.functional.rnnt_loss, torchaudio.transforms.RNNTLoss | :mod:`warpalign.compat.torchaudio` |
+| torch.nn.functional.ctc_loss, torch.nn.CTCLoss | :mod:`warpalign.compat.torch` |
+| torchaudio's rnnt_loss, RNNTLoss, forced_align, merge_tokens, TokenSpan | :mod:`warpalign.compat.torchaudio` |
+| monotonic_align (VITS) | :mod:`warpalign.compat.monotonic_align` |
+| monotonic_alignment_search (Glow-TTS, Coqui) | :mod:`warpalign.compat.monotonic_alignment_search` |
 | warp_rnnt | :mod:`warpalign.compat.warp_rnnt` |
 | apex.contrib.transducer | :mod:`warpalign.compat.apex` |
 | rnnt_ext.transducer.loss, rnnt_ext.custom_lstm (CAIMAN-ASR) | :mod:`warpalign.compat.caiman` |
 | haste_pytorch's LSTM, LayerNormLSTM | :mod:`warpalign.compat.haste` |
-| NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba | :mod:`warpalign.compat.nemo` |
+| NeMo's RNNTLossNumba, MultiblankRNNTLossNumba, TDTLossNumba, ForwardSumLoss | :mod:`warpalign.compat.nemo` |
 | transformers.loss.loss_rnnt, loss_tdt | :mod:`warpalign.compat.transformers` |
 | ot (POT): entropic solvers, linear and Gromov-Wasserstein | :mod:`warpalign.compat.pot` |
 | torchgw's sampled_gw | :mod:`warpalign.compat.torchgw` |
@@ -33,11 +36,14 @@ __all__ = [
     "flash_sinkhorn",
     "geomloss",
     "haste",
+    "monotonic_align",
+    "monotonic_alignment_search",
     "nemo",
     "pot",
     "pysdtw",
     "soft_dtw_cuda",
     "softdtw_cuda",
+    "torch",
     "torchaudio",
     "torchgw",
     "transformers",

@@ -1,4 +1,4 @@
-"""NeMo's Numba losses: RNNTLossNumba, MultiblankRNNTLossNumba and TDTLossNumba.
+"""NeMo's Numba losses, RNNTLossNumba, MultiblankRNNTLossNumba and TDTLossNumba, and its ForwardSumLoss.
 
 "mean" is the mean over the batch and "sum" its sum, both of shape (1,). Under FastEmit the value is 1 + lambda times the
 loss. omega decides once per call, for the whole batch. What differs: results are float32 for half types, the CPU has all
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from warpalign.ctc import forward_sum_loss
 from warpalign.transducer import tdt_loss, transducer_loss
 
 
@@ -119,3 +120,14 @@ class TDTLossNumba(_Loss):
             reduction="none",
         )
         return self._reduced(losses)
+
+
+class ForwardSumLoss(nn.Module):
+    """The loss of an aligner's attention (B, 1, T, S); in_lens: lengths of texts, out_lens: of frames."""
+
+    def __init__(self, blank_logprob: float = -1) -> None:
+        super().__init__()
+        self.blank_logprob = blank_logprob
+
+    def forward(self, attn_logprob: Tensor, in_lens: Tensor, out_lens: Tensor) -> Tensor:
+        return forward_sum_loss(attn_logprob, in_lens, out_lens, self.blank_logprob)

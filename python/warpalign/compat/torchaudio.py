@@ -1,15 +1,20 @@
-"""``torchaudio.functional.rnnt_loss`` and ``torchaudio.transforms.RNNTLoss``, of torchaudio 2.11.
+"""torchaudio's ``rnnt_loss``, ``RNNTLoss``, ``forced_align``, ``merge_tokens`` and ``TokenSpan``, of torchaudio 2.11.
 
-What differs: losses of float16 logits are float32, where torchaudio's overflow; bfloat16, float64, any strides and any integer
+What differs in forced_align: it takes batches, of which a path ends with its utterance (blanks follow it, with score 0); sums are
+float64; and where the label before and the one two before are equally good, and better than the same one, the best path is found.
+What differs in rnnt_loss: losses of float16 logits are float32, where torchaudio's overflow; bfloat16, float64, any strides and any integer
 type are accepted; a length of 0 is fine, and no length must reach its axis. Both may be compiled by torch.jit.script; a process
 that loads them must import this module before.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
+from warpalign.ctc import ctc_align
 from warpalign.transducer import transducer_loss
 
 
@@ -93,3 +98,59 @@ class RNNTLoss(nn.Module):
             self.reduction,
             self.fused_log_softmax,
         )
+
+
+def forced_align(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | None = None,
+    target_lengths: Tensor | None = None,
+    blank: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """The best path of log-probabilities (B, T, C) and targets (B, L): labels (B, T), of targets' dtype, and scores (B, T)."""
+    if targets.device.type == "cpu":
+        if blank in targets:
+            raise ValueError(f"targets Tensor shouldn't contain blank index. Found {targets}.")
+        if targets.numel() and torch.max(targets) >= log_probs.shape[-1]:
+            raise ValueError("targets values must be less than the CTC dimension")
+    found = ctc_align(log_probs, targets, input_lengths, target_lengths, blank=blank, from_log_probs=True)
+    if found.score.device.type == "cpu" and found.score.isinf().any():
+        b = int(found.score.isinf().nonzero()[0])
+        labels = targets[b] if target_lengths is None else targets[b, : target_lengths[b]]
+        frames = log_probs.shape[1] if input_lengths is None else int(input_lengths[b])
+        repeats = int((labels[1:] == labels[:-1]).sum())
+        raise RuntimeError(
+            f"targets length is too long for CTC. Found log_probs length: {frames}, targets length: {len(labels)}, and number "
+            f"of repeats: {repeats}"
+        )
+    padding = found.labels < 0
+    return found.labels.masked_fill(padding, blank).to(targets.dtype), found.scores.to(log_probs.dtype)
+
+
+@dataclass
+class TokenSpan:
+    """A token with its frames, ``start`` inclusive and ``end`` exclusive, and the mean of their scores."""
+
+    token: int
+    start: int
+    end: int
+    score: float
+
+    def __len__(self) -> int:
+        """The number of frames."""
+        return self.end - self.start
+
+
+def merge_tokens(tokens: Tensor, scores: Tensor, blank: int = 0) -> list[TokenSpan]:
+    """Runs of equal labels but blank, from one utterance's path and its scores."""
+    if tokens.ndim != 1 or scores.ndim != 1:
+        raise ValueError("`tokens` and `scores` must be 1D Tensor.")
+    if len(tokens) != len(scores):
+        raise ValueError("`tokens` and `scores` must be the same length.")
+    labels, counts = torch.unique_consecutive(tokens, return_counts=True)
+    ends = counts.cumsum(0).tolist()
+    spans = []
+    for token, start, end in zip(labels.tolist(), [0, *ends[:-1]], ends, strict=True):
+        if token != blank:
+            spans.append(TokenSpan(token, start, end, scores[start:end].mean().item()))
+    return spans

@@ -14,6 +14,8 @@ import torch
 import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
+from tests.python.ctc.bad_calls import compat as ctc_compat
+from tests.python.ctc.bad_calls import functional as ctc
 from tests.python.recurrent.bad_calls import modules as recurrent
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
 from tests.python.transducer.bad_calls import align, decoding
@@ -33,6 +35,8 @@ PARTS = (
     operators,
     on_top,
     files,
+    ctc,
+    ctc_compat,
     compat,
     recurrent,
     transducer,
@@ -118,6 +122,8 @@ def test_every_argument_of_a_function_has_a_bad_call(name: str, parameter: str) 
 # (test_second_order_torch.py), or are no answers to bad calls.
 UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
+    "_ctc/autograd.py": {"under a vmap that"},
+    "_ctc/checks.py": {"has no CUDA path yet", "expected the device of the logits"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},
     "_recurrent/checks.py": {"without its CUDA operators", "expected the device of"},

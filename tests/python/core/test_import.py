@@ -53,7 +53,7 @@ print(warpalign.io.__name__, warpalign.compat.tslearn.soft_dtw.__name__, warpali
     assert warpalign.SoftDTWKMeans is warpalign.estimators.SoftDTWKMeans
 
 
-OPERATORS = ("timeseries", "transducer", "transport", "recurrent")
+OPERATORS = ("ctc", "timeseries", "transducer", "transport", "recurrent")
 
 
 @pytest.mark.parametrize("module", [*OPERATORS, "estimators"])

@@ -1,12 +1,12 @@
-"""From the losses of a batch to what a caller has asked for."""
+"""From the losses of a batch of utterances to what a caller has asked for."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from warpalign._transducer.settings import TransducerReduction
+BatchReduction = Literal["none", "sum", "mean", "mean_target", "mean_volume", "mean_frame"]
 
 
 class BatchLengths(NamedTuple):
@@ -18,7 +18,7 @@ class BatchLengths(NamedTuple):
     labels: int
 
 
-def reduced(losses: Tensor, lengths: BatchLengths, reduction: TransducerReduction, unbatched: bool) -> Tensor:
+def reduced(losses: Tensor, lengths: BatchLengths, reduction: BatchReduction, unbatched: bool) -> Tensor:
     """The reduction of (B,) losses. unbatched: the call had one utterance without a batch axis."""
     if reduction == "none":
         return losses.squeeze(0) if unbatched else losses

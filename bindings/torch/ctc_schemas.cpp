@@ -1,0 +1,33 @@
+// Schemas of torch.ops.warpalign.ctc* and monotonic_alignment: functions without autograd, which Python adds
+// (warpalign/_ctc/autograd.py). warpalign/ctc.h and warpalign/monotonic_alignment.h have the equations.
+#include <torch/csrc/stable/library.h>
+
+// logits (B, T, C) of any strides; targets (B, U), or (sum U_b,); both lengths (B,); all of these int32 or
+// int64; label_prior (C,), float64 for float64 logits, else float32.
+#define WARPALIGN_INPUTS \
+  "Tensor logits, Tensor targets, Tensor? logit_lengths, Tensor? target_lengths, Tensor? label_prior"
+#define WARPALIGN_SETTINGS                                                               \
+  "int blank=0, int star=-1, bool from_log_probs=False, bool zero_infinity=False, bool " \
+  "batch_invariant=False"
+
+STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+  // saved: what the gradient needs, bytes; empty unless needs_grad.
+  library.def("ctc_loss(" WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
+              ") -> (Tensor loss, Tensor saved)");
+  library.def("ctc_gradient(" WARPALIGN_INPUTS ", Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS
+              ") -> Tensor");
+  // Writes the gradient into the logits.
+  library.def(
+      "ctc_gradient_(Tensor(a!) logits, Tensor targets, Tensor? logit_lengths, Tensor? target_lengths, "
+      "Tensor? label_prior, Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS ") -> ()");
+  // posteriors (B, T, U).
+  library.def("ctc_posteriors(" WARPALIGN_INPUTS ", *, " WARPALIGN_SETTINGS
+              ") -> (Tensor loss, Tensor posteriors)");
+  // labels (B, T), int32; scores (B, T); spans: as targets with an axis of 2 behind, int32.
+  library.def("ctc_align(" WARPALIGN_INPUTS ", *, " WARPALIGN_SETTINGS
+              ") -> (Tensor score, Tensor labels, Tensor scores, Tensor spans)");
+  // scores (B, S, T) of any strides; durations (B, S), int32; path (B, S, T), bool, empty unless wanted.
+  library.def(
+      "monotonic_alignment(Tensor scores, Tensor? text_lengths, Tensor? frame_lengths, bool wants_path) -> "
+      "(Tensor score, Tensor durations, Tensor path)");
+}

@@ -1,0 +1,1 @@
+"""CTC and monotonic alignment, behind warpalign.ctc."""

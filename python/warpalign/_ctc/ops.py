@@ -1,0 +1,124 @@
+"""CTC's operators, and the shapes of what they return, for torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpalign._core.library import check_devices, empty_unless
+
+
+def _saved_bytes(batch: Any, frames: Any, labels: Any) -> Any:
+    """`ctc_most_saved_bytes` of the C++ core, enough for the layout of every device."""
+    columns = math.ceil(torch.sym_sqrt(frames)) + 1
+    return batch * (32 * frames + 16 * (2 * labels + 33) * columns + 256)
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _check(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    label_prior: Tensor | None,
+) -> None:
+    check_devices(
+        "logits",
+        logits=logits,
+        targets=targets,
+        logit_lengths=logit_lengths,
+        target_lengths=target_lengths,
+        label_prior=label_prior,
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_loss")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    label_prior: Tensor | None,
+    needs_grad: bool,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    _check(logits, targets, logit_lengths, target_lengths, label_prior)
+    batch, frames, _ = logits.shape
+    size = _saved_bytes(batch, frames, targets.shape[-1]) if needs_grad else 0
+    return logits.new_empty(batch, dtype=_real(logits.dtype)), logits.new_empty(size, dtype=torch.uint8)
+
+
+@torch.library.register_fake("warpalign::ctc_gradient")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, *rest: Any, **settings: object) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+@torch.library.register_fake("warpalign::ctc_gradient_")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, *rest: Any, **settings: object) -> None:
+    return None
+
+
+@torch.library.register_fake("warpalign::ctc_posteriors")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    label_prior: Tensor | None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    _check(logits, targets, logit_lengths, target_lengths, label_prior)
+    batch, frames, _ = logits.shape
+    real = _real(logits.dtype)
+    return (
+        logits.new_empty(batch, dtype=real),
+        logits.new_empty((batch, frames, targets.shape[-1]), dtype=real),
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_align")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor | None,
+    target_lengths: Tensor | None,
+    label_prior: Tensor | None,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check(logits, targets, logit_lengths, target_lengths, label_prior)
+    batch, frames, _ = logits.shape
+    real = _real(logits.dtype)
+    return (
+        logits.new_empty(batch, dtype=real),
+        logits.new_empty((batch, frames), dtype=torch.int32),
+        logits.new_empty((batch, frames), dtype=real),
+        logits.new_empty((*targets.shape, 2), dtype=torch.int32),
+    )
+
+
+@torch.library.register_fake("warpalign::monotonic_alignment")  # type: ignore[untyped-decorator]
+def _(
+    scores: Tensor, text_lengths: Tensor | None, frame_lengths: Tensor | None, wants_path: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    check_devices("scores", scores=scores, text_lengths=text_lengths, frame_lengths=frame_lengths)
+    batch, positions, _ = scores.shape
+    path = empty_unless(wants_path, scores, *scores.shape).bool()
+    return (
+        scores.new_empty(batch, dtype=_real(scores.dtype)),
+        scores.new_empty((batch, positions), dtype=torch.int32),
+        path,
+    )
+
+
+loss = torch.ops.warpalign.ctc_loss.default
+gradient = torch.ops.warpalign.ctc_gradient.default
+gradient_in_place = torch.ops.warpalign.ctc_gradient_.default
+posteriors = torch.ops.warpalign.ctc_posteriors.default
+align = torch.ops.warpalign.ctc_align.default
+monotonic = torch.ops.warpalign.monotonic_alignment.default

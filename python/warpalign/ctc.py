@@ -1,0 +1,18 @@
+"""Connectionist temporal classification (CTC), forced alignment, and monotonic alignment."""
+
+from warpalign._ctc.align import CTCAlignment, ctc_align, ctc_posteriors
+from warpalign._ctc.forward_sum import forward_sum_loss
+from warpalign._ctc.functional import ctc_loss
+from warpalign._ctc.modules import CTCLoss, ForwardSumLoss
+from warpalign._ctc.monotonic import monotonic_alignment_search
+
+__all__ = [
+    "CTCAlignment",
+    "CTCLoss",
+    "ForwardSumLoss",
+    "ctc_align",
+    "ctc_loss",
+    "ctc_posteriors",
+    "forward_sum_loss",
+    "monotonic_alignment_search",
+]
