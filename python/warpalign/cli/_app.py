@@ -15,6 +15,7 @@ from warpalign.cli._barycenter import barycenter
 from warpalign.cli._bench import bench
 from warpalign.cli._cdist import cdist
 from warpalign.cli._cluster import cluster
+from warpalign.cli._ctc_align import ctc_align
 from warpalign.cli._info import info
 from warpalign.cli._transport import transport
 
@@ -24,14 +25,14 @@ WRONG_INPUT, FAILED, STOPPED = 2, 1, 130
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def warpalign() -> None:
-    """Differentiable alignment of time series and point sets: soft-DTW and optimal transport on CPUs and GPUs.
+    """Differentiable alignment of series, point sets and speech: soft-DTW, optimal transport and CTC on CPUs and GPUs.
 
     Series come from .npy, .npz, .csv, .ts and .tsv files, also with .gz, and from stdin, which is -. FILE:INDEX is one
     series of a data set, FILE.npz:NAME one array of an archive. What was read is said on stderr.
     """
 
 
-for command in (align, cdist, barycenter, cluster, transport, bench, info):
+for command in (align, cdist, barycenter, cluster, transport, ctc_align, bench, info):
     warpalign.add_command(command)
 
 

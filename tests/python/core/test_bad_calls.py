@@ -14,6 +14,7 @@ import torch
 import warpalign
 from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
+from tests.python.ctc.bad_calls import command as ctc_command
 from tests.python.ctc.bad_calls import compat as ctc_compat
 from tests.python.ctc.bad_calls import functional as ctc
 from tests.python.recurrent.bad_calls import modules as recurrent
@@ -37,6 +38,7 @@ PARTS = (
     files,
     ctc,
     ctc_compat,
+    ctc_command,
     compat,
     recurrent,
     transducer,
