@@ -1,7 +1,7 @@
 // Best alignments on the CPU. The first pass keeps the sums of every K-th frame. The second one goes back
 // from the end: K frames of a path that ends in pair k come from pairs k - K .. k, so that only those are
 // computed again, and where they come from is kept for one segment at a time. Threads share frames, then
-// utterances.
+// utterances, and stripes of a long utterance: a stripe needs one number a frame of the stripe before.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "cpu/pause.h"
+#include "cpu/team.h"
 #include "ctc/cpu_frames.h"
 
 namespace warpalign::detail::ctc {
@@ -20,7 +22,31 @@ std::int32_t segment_of(const CtcProblem& p) {
   return std::clamp(static_cast<std::int32_t>(best), 64, 1024);
 }
 
-struct AlignWorker {
+// How the pairs of a call's utterances are divided: `width` pairs a stripe, a multiple of kCpuPad, and the
+// rest in the last one.
+struct Stripes {
+  std::int32_t count;
+  std::int32_t width;
+
+  // No stripe is narrower than what a frame's weights cost, and each thread has several, so that none waits
+  // long.
+  static Stripes of(const CtcProblem& p, const Execution& execution) {
+    constexpr int kNarrowest = 512, kOfThread = 4;
+    const int threads = cpu::threads_of(execution) / std::max(p.batch, 1);
+    const int most = threads > 1 ? threads * kOfThread : 1;
+    const int count = std::clamp((p.labels + 1) / kNarrowest, 1, most);
+    return {count, (p.labels + 1) / count / kCpuPad * kCpuPad};
+  }
+  [[nodiscard]] std::int32_t widest(std::int32_t labels) const { return labels + 1 - width * (count - 1); }
+};
+
+// How many frames of a stripe are done. A cache line.
+struct alignas(64) Progress {
+  std::atomic<std::int32_t> frames{0};
+};
+
+// An utterance's memory.
+struct AlignItem {
   Lattice lattice;
   std::int64_t row;  // doubles of a row
   double* rows[2];
@@ -28,15 +54,33 @@ struct AlignWorker {
   double* kept;  // the rows before segments 1, 2, ...
   std::int64_t width;
   std::uint8_t* steps;  // of a segment: `width` bytes a frame
+  double* edges;        // [stripe][frame]: a stripe's last label
+  Progress* progress;   // [stripe]
 
-  AlignWorker(const CtcProblem& p, Arena& arena)
+  AlignItem(const CtcProblem& p, const Stripes& stripes, Arena& arena)
       : lattice(p, arena),
         row(2 * cpu_stride(p.labels)),
         rows{arena.take<double>(row), arena.take<double>(row)},
         weights(arena.take<double>(weights_stride(most_slots(p)))),
         kept(arena.take<double>(row * (p.frames / segment_of(p)))),
         width(std::min<std::int64_t>(segment_of(p) + 3 * kCpuPad, cpu_stride(p.labels))),
-        steps(arena.take<std::uint8_t>(width * std::min(segment_of(p), std::max(p.frames, 1)))) {}
+        steps(arena.take<std::uint8_t>(width * std::min(segment_of(p), std::max(p.frames, 1)))),
+        edges(arena.take<double>(static_cast<std::size_t>(p.frames) * stripes.count)),
+        progress(arena.take<Progress>(stripes.count)) {}
+};
+
+// A worker's memory for a stripe.
+template <class T>
+struct StripeMemory {
+  double* rows[2];
+  double* weights;
+  T* packed;
+
+  StripeMemory(const CtcProblem& p, const Stripes& stripes, Arena& arena)
+      : rows{arena.take<double>(2 * cpu_stride(stripes.widest(p.labels))),
+             arena.take<double>(2 * cpu_stride(stripes.widest(p.labels)))},
+        weights(arena.take<double>(weights_stride(most_slots(p)))),
+        packed(arena.take<T>(p.classes)) {}
 };
 
 struct AlignMemory {
@@ -44,23 +88,24 @@ struct AlignMemory {
   std::int32_t* is_nan;
   double* normalizers;
   std::byte* packed;
-  std::byte* workers;
-  std::size_t worker_bytes;
 
   AlignMemory(const CtcProblem& p, const Execution& execution, Arena& arena)
       : first_targets(arena.take<std::int64_t>(p.batch)),
         is_nan(arena.take<std::int32_t>(p.batch)),
         normalizers(arena.take<double>(Normalizers::doubles(p))),
-        packed(arena.take<std::byte>(size_of(p.dtype) * p.classes * cpu::threads_of(execution))) {
-    Arena one;
-    static_cast<void>(AlignWorker(p, one));
-    worker_bytes = one.used();
-    workers = arena.take<std::byte>(worker_bytes * workers_of(p, execution));
-  }
-  static int workers_of(const CtcProblem& p, const Execution& execution) {
-    return std::clamp(cpu::threads_of(execution), 1, p.batch);
-  }
+        packed(arena.take<std::byte>(size_of(p.dtype) * p.classes * cpu::threads_of(execution))) {}
 };
+
+template <class T>
+cpu::Team team_of(const CtcProblem& p, const Stripes& stripes, const Execution& execution) {
+  cpu::Team team = cpu::Team::of(p.batch, execution, stripes.count);
+  Arena item, scratch;
+  static_cast<void>(AlignItem(p, stripes, item));
+  static_cast<void>(StripeMemory<T>(p, stripes, scratch));
+  team.item_bytes = cpu::rounded_to_worker(item.used());
+  team.scratch_bytes = cpu::rounded_to_worker(scratch.used());
+  return team;
+}
 
 // A state of a frame.
 struct State {
@@ -113,41 +158,117 @@ class Aligner {
  public:
   using Real = typename Arithmetic<T>::Real;
 
-  Aligner(const CtcProblem& p, const Utterance& u, const Frames<T>& frames, const AlignWorker& memory,
-          const AlignmentWriter<Real>& writer)
-      : u_(u),
-        frames_(frames),
+  Aligner(const CtcProblem& p, const Utterance& u, const Normalizers& normalizers, const Stripes& stripes,
+          const AlignItem& memory, const AlignmentWriter<Real>& writer, T* packed)
+      : p_(p),
+        u_(u),
+        normalizers_(normalizers),
+        stripes_(stripes),
         memory_(memory),
         writer_(writer),
+        rows_(p.logits.data, p.logits.stride, p.classes, packed),
+        frames_(p, u, memory.lattice, normalizers, rows_),
         lattice_(memory.lattice.view()),
-        segment_(segment_of(p)),
-        blank_(p.blank) {}
+        segment_(segment_of(p)) {
+    for (std::int32_t k = 0; k < stripes.count; ++k) new (&memory.progress[k]) Progress;
+  }
 
-  void align() {
-    double* row = memory_.rows[0];
-    double* next = memory_.rows[1];
-    std::fill_n(row, memory_.row, kCpuDead);
-    std::fill_n(next, memory_.row, kCpuDead);
-    row[kCpuPad] = 0;
-    bool bad = false;
-    for (std::int32_t t = 0; t < u_.frames; ++t) {
-      if (t > 0 && t % segment_ == 0) std::copy_n(row, memory_.row, kept_before(t));
-      bad |= frames_.weigh_best(t, memory_.weights);
-      kernels().best(lattice_, memory_.weights, row, next, {nullptr, 0}, range_of(u_, t));
-      std::swap(row, next);
+  void align(const cpu::ItemMemory& item) {
+    if (u_.frames < u_.labels) return refuse();
+    Work work{{&Work::work}, this};
+    if (item.slot) {
+      item.slot->run_shared(work, item.scratch);
+    } else {
+      work.run(work, item.scratch);
     }
-    if (bad) return writer_.score(kNaN);
-    const double by_blank = u_.frames >= u_.labels ? row[kCpuPad + u_.labels] : kCpuDead;
-    const double by_label = row[lattice_.stride + kCpuPad + u_.labels - 1];  // of U = 0: dead
+    if (bad_) return writer_.score(kNaN);
     const State last =
-        u_.labels > 0 && !(by_blank > by_label) ? State{u_.labels - 1, true} : State{u_.labels, false};
-    const double score = last.is_label ? by_label : by_blank;
-    if (u_.frames < u_.labels || score < kCpuNoPath) return writer_.score(-kInfinity);
+        u_.labels > 0 && !(by_blank_ > by_label_) ? State{u_.labels - 1, true} : State{u_.labels, false};
+    const double score = last.is_label ? by_label_ : by_blank_;
+    if (score < kCpuNoPath) return writer_.score(-kInfinity);
     writer_.score(score);
     if (u_.frames > 0 && writer_.wants_path()) trace(last);
   }
 
  private:
+  // The first pass. Workers take stripes in their order: a worker waits only for one that another has begun.
+  struct Work : cpu::SharedWork {
+    Aligner* aligner;
+    std::atomic<std::int32_t> next{0};
+
+    static void work(cpu::SharedWork& shared, void* scratch) {
+      auto& self = static_cast<Work&>(shared);
+      Arena arena(scratch);
+      const StripeMemory<T> memory(self.aligner->p_, self.aligner->stripes_, arena);
+      const std::int32_t count = self.aligner->stripes_.count;
+      for (std::int32_t k = self.next++; k < count; k = self.next++) self.aligner->sweep(k, memory);
+    }
+  };
+
+  // More labels than frames.
+  void refuse() const {
+    bool bad = false;
+    for (std::int32_t t = 0; t < u_.frames; ++t) bad |= frames_.weigh_best(t, memory_.weights);
+    writer_.score(bad ? kNaN : -kInfinity);
+  }
+
+  void sweep(std::int32_t stripe, const StripeMemory<T>& memory) {
+    constexpr std::int32_t kPublished = 32;  // frames at a time
+    const std::int64_t first = std::int64_t{stripe} * stripes_.width;
+    const bool is_last = stripe == stripes_.count - 1;
+    const std::int64_t last =
+        is_last ? u_.labels : std::min<std::int64_t>(first + stripes_.width - 1, u_.labels);
+    const std::int64_t pairs = std::max<std::int64_t>(last - first + 1, 0);
+    const Rows<T> rows(p_.logits.data, p_.logits.stride, p_.classes, memory.packed);
+    const Frames<T> frames(p_, u_, memory_.lattice, normalizers_, rows);
+    CpuLattice lattice = lattice_;
+    lattice.stride = cpu_stride(pairs);
+    lattice.slot += first;
+    lattice.skip += first;
+    double* row = memory.rows[0];
+    double* next = memory.rows[1];
+    std::fill_n(row, 2 * lattice.stride, kCpuDead);
+    std::fill_n(next, 2 * lattice.stride, kCpuDead);
+    if (stripe == 0) row[kCpuPad] = 0;
+    double* const edge = memory_.edges + std::int64_t{stripe} * p_.frames;
+    bool bad = false;
+    for (std::int32_t t = 0; t < u_.frames; ++t) {
+      if (t > 0 && t % segment_ == 0) keep(kept_before(t), row, lattice.stride, first, pairs);
+      const CpuRange all = range_of(u_, t);
+      const CpuRange range = {std::max(all.first, first) - first, std::min(all.last, last) - first};
+      if (range.first <= range.last) {
+        if (stripe > 0 && t > 0) {
+          wait_for(stripe - 1, t);
+          row[lattice.stride + kCpuPad - 1] = edge[t - 1 - p_.frames];
+        }
+        bad |= frames.weigh_best(t, memory.weights);
+        kernels().best(lattice, memory.weights, row, next, {nullptr, 0}, range);
+        std::swap(row, next);
+      }
+      edge[t] = pairs > 0 ? row[lattice.stride + kCpuPad + pairs - 1] : kCpuDead;
+      if ((t + 1) % kPublished == 0 || t + 1 == u_.frames) {
+        memory_.progress[stripe].frames.store(t + 1, std::memory_order_release);
+      }
+    }
+    if (bad) bad_ = true;
+    if (last == u_.labels && pairs > 0) by_blank_ = row[kCpuPad + pairs - 1];
+    if (u_.labels > 0 && first <= u_.labels - 1 && u_.labels - 1 <= last) {
+      by_label_ = row[lattice.stride + kCpuPad + u_.labels - 1 - first];
+    }
+  }
+
+  void wait_for(std::int32_t stripe, std::int32_t frames) const {
+    const std::atomic<std::int32_t>& done = memory_.progress[stripe].frames;
+    for (int turn = 0; done.load(std::memory_order_acquire) < frames; ++turn) cpu::pause(turn);
+  }
+
+  // A stripe's part of a row that is kept.
+  void keep(double* to, const double* row, std::int64_t stride, std::int64_t first,
+            std::int64_t pairs) const {
+    std::copy_n(row + kCpuPad, pairs, to + kCpuPad + first);
+    std::copy_n(row + stride + kCpuPad, pairs, to + lattice_.stride + kCpuPad + first);
+  }
+
   [[nodiscard]] double* kept_before(std::int32_t t) const {
     return memory_.kept + memory_.row * (t / segment_ - 1);
   }
@@ -175,11 +296,12 @@ class Aligner {
   void recompute(std::int32_t begin, std::int32_t end, std::int64_t first, std::int64_t last) const {
     double* row = memory_.rows[0];
     double* next = memory_.rows[1];
+    std::fill_n(row, memory_.row, kCpuDead);
+    std::fill_n(next, memory_.row, kCpuDead);
     if (begin == 0) {
-      std::fill_n(row, memory_.row, kCpuDead);
       row[kCpuPad] = 0;
     } else {
-      std::copy_n(kept_before(begin), memory_.row, row);
+      keep(row, kept_before(begin), lattice_.stride, 0, std::int64_t{u_.labels} + 1);
     }
     for (std::int32_t t = begin; t < end; ++t) {
       const CpuRange all = range_of(u_, t);
@@ -192,7 +314,7 @@ class Aligner {
   }
 
   void write(std::int32_t t, State state) const {
-    if (!state.is_label) return writer_.frame(t, state, blank_, frames_.weight_of(t, blank_));
+    if (!state.is_label) return writer_.frame(t, state, p_.blank, frames_.weight_of(t, p_.blank));
     const std::int64_t label = memory_.lattice.label_of(u_, state.pair);
     const bool is_star =
         memory_.lattice.star() > 0 && memory_.lattice.slot_of(state.pair) == memory_.lattice.star();
@@ -201,41 +323,53 @@ class Aligner {
         is_star ? frames_.best_of_others(t) : frames_.weight_of(t, static_cast<std::int32_t>(label)));
   }
 
+  const CtcProblem& p_;
   const Utterance& u_;
-  const Frames<T>& frames_;
-  const AlignWorker& memory_;
+  const Normalizers& normalizers_;
+  const Stripes& stripes_;
+  const AlignItem& memory_;
   const AlignmentWriter<Real>& writer_;
+  const Rows<T> rows_;
+  const Frames<T> frames_;
   const CpuLattice lattice_;
   const std::int32_t segment_;
-  const std::int32_t blank_;
+  std::atomic<bool> bad_{false};
+  double by_blank_ = kCpuDead, by_label_ = kCpuDead;  // sums of the two last states
 };
 
 template <class T>
-void align(const CtcProblem& p, const CtcAlignment& out, const AlignMemory& memory,
+void align(const CtcProblem& p, const CtcAlignment& out, const AlignMemory& memory, std::byte* team_memory,
            const Execution& execution) {
   using Real = typename Arithmetic<T>::Real;
   const Batch batch(p, memory.first_targets);
   const Normalizers normalizers = Normalizers::within(p, memory.normalizers);
   std::fill_n(memory.is_nan, p.batch, 0);
   normalize_frames<T>(p, batch, normalizers, memory.is_nan, reinterpret_cast<T*>(memory.packed), execution);
-  std::atomic<int> next{0};
-  cpu::run_workers(execution, AlignMemory::workers_of(p, execution), [&](int worker) {
-    Arena arena(memory.workers + worker * memory.worker_bytes);
-    AlignWorker own(p, arena);
+  const Stripes stripes = Stripes::of(p, execution);
+  const cpu::Team team = team_of<T>(p, stripes, execution);
+  cpu::run_team(team, {team_memory, team.bytes()}, execution, [&](int b, const cpu::ItemMemory& item) {
+    const Utterance u = batch[b];
+    const AlignmentWriter<Real> writer(p, out, u);
+    if (memory.is_nan[b] != 0) return writer.score(kNaN);
+    Arena arena(item.item);
+    AlignItem own(p, stripes, arena);
     own.lattice.clear();
-    const Rows<T> rows(p.logits.data, p.logits.stride, p.classes,
-                       reinterpret_cast<T*>(memory.packed) + static_cast<std::int64_t>(worker) * p.classes);
-    for (int b = next++; b < p.batch; b = next++) {
-      const Utterance u = batch[b];
-      const AlignmentWriter<Real> writer(p, out, u);
-      if (memory.is_nan[b] != 0) {
-        writer.score(kNaN);
-        continue;
-      }
-      own.lattice.set(u);
-      Aligner<T>(p, u, Frames<T>(p, u, own.lattice, normalizers, rows), own, writer).align();
-    }
+    own.lattice.set(u);
+    Arena scratch(item.scratch);
+    T* const packed = StripeMemory<T>(p, stripes, scratch).packed;
+    Aligner<T>(p, u, normalizers, stripes, own, writer, packed).align(item);
   });
+}
+
+// What an arena has taken, from an address that suits a team's workers.
+std::byte* for_workers(std::byte* memory) {
+  const auto past = reinterpret_cast<std::uintptr_t>(memory) % cpu::kWorkerAlignment;
+  return past == 0 ? memory : memory + (cpu::kWorkerAlignment - past);
+}
+
+template <class T>
+std::size_t team_bytes(const CtcProblem& p, const Execution& execution) {
+  return team_of<T>(p, Stripes::of(p, execution), execution).bytes() + cpu::kWorkerAlignment;
 }
 
 }  // namespace
@@ -244,6 +378,9 @@ std::size_t align_workspace_bytes_cpu(const CtcProblem& p, const CtcAlignment& /
                                       const Execution& execution) {
   Arena arena;
   static_cast<void>(AlignMemory(p, execution, arena));
+  visit_dtype(p.dtype, [&](auto type) {
+    arena.take<std::byte>(team_bytes<typename decltype(type)::Type>(p, execution));
+  });
   return arena.used();
 }
 
@@ -251,7 +388,10 @@ Status align_cpu(const CtcProblem& p, const CtcAlignment& out, Workspace workspa
                  const Execution& execution) {
   Arena arena(workspace.data);
   const AlignMemory memory(p, execution, arena);
-  visit_dtype(p.dtype, [&](auto type) { align<typename decltype(type)::Type>(p, out, memory, execution); });
+  visit_dtype(p.dtype, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    align<T>(p, out, memory, for_workers(arena.take<std::byte>(team_bytes<T>(p, execution))), execution);
+  });
   return {};
 }
 

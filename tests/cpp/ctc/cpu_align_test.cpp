@@ -166,6 +166,28 @@ TEST_P(CtcPath, AlignSameBitsForAnyThreads) {
   }
 }
 
+// Threads share stripes of pairs of long utterances.
+TEST_P(CtcPath, AlignStripes) {
+  if (on_cuda()) GTEST_SKIP() << "host threads";
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    CtcBatch batch = random_batch(dtype, {1, 9}, {{3500, 1700}}, 4);
+    const CtcAlignRun alone = align(batch);
+    expect_alignment(batch, alone);
+    for (const int option : {0, 1, 2}) {
+      CtcBatch changed = batch;
+      changed.layout.classes_outside = option == 1;
+      if (option == 2) {  // an utterance far shorter than the stripes
+        changed = random_batch(dtype, {1, 9}, {{3500, 1700}, {40, 12}, {30, 50}}, 4);
+      }
+      ThreadPool pool(option == 2 ? 6 : 3);
+      expect_alignment(changed, align(changed, pool.parallel_for()));
+    }
+    batch.logits[0][9 * 3000] = std::nan("");
+    ThreadPool pool(2);
+    EXPECT_TRUE(std::isnan(align(batch, pool.parallel_for()).score[0]));
+  }
+}
+
 struct MonotonicRun {
   std::vector<double> score;
   std::vector<std::int32_t> durations;
