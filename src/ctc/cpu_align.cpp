@@ -16,9 +16,11 @@
 namespace warpalign::detail::ctc {
 namespace {
 
-// K: kept frames take 16 T U / K bytes and steps K^2, the least together with K^3 = 8 T U.
+// K: kept frames take 16 T U / K bytes and steps K^2, the least together with K^3 = 8 T U. The second pass
+// does T K / 2 pairs: where all kept frames fit into a megabyte, K is as small as that allows.
 std::int32_t segment_of(const CtcProblem& p) {
-  const double best = std::cbrt(8.0 * p.frames * (p.labels + 1));
+  const double pairs = static_cast<double>(p.frames) * (p.labels + 1);
+  const double best = std::min(std::cbrt(8 * pairs), 16 * pairs / (1 << 20));
   return std::clamp(static_cast<std::int32_t>(best), 64, 1024);
 }
 

@@ -36,16 +36,11 @@ WARPALIGN_INLINE void store_dead(const Row<double>& row, Index at) {
   store(row.label_exponent + at, splat(kCpuDead));
 }
 
-// table[index[k]] for every lane.
+// table[index[k]] for every lane. An instruction that gathers takes longer (AVX-512, AMD EPYC).
 WARPALIGN_INLINE F64 gather(const double* table, const __INT32_TYPE__* index) {
-#if WARPALIGN_SIMD_BYTES == 64 && !defined(__clang__)
-  typedef int Indices __attribute__((vector_size(32), aligned(4), may_alias));  // NOLINT: a vector type
-  return __builtin_ia32_gathersiv8df(F64{}, table, *reinterpret_cast<const Indices*>(index), -1, 8);
-#else
   F64 v;
   for (int k = 0; k < kWide; ++k) v[k] = table[index[k]];
   return v;
-#endif
 }
 
 WARPALIGN_INLINE Power sum_of(F64 am, F64 ae, F64 bm, F64 be) {
