@@ -151,6 +151,14 @@ inline unsigned __ballot_sync(unsigned mask, int v) {
   return ballot;
 }
 inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }
+inline unsigned __match_any_sync(unsigned mask, int v) {
+  const std::uint64_t* const all = simt::meet(simt::Meeting::kBallot, mask, static_cast<std::uint32_t>(v));
+  unsigned equal = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    equal |= static_cast<unsigned>(all[lane] == static_cast<std::uint32_t>(v)) << lane;
+  }
+  return equal;
+}
 template <class T>
 T __shfl_sync(unsigned mask, T v, int from) {
   return simt::shuffle(mask, v, from & 31);
