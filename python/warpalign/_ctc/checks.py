@@ -32,10 +32,6 @@ def check_floats(given: object, name: str, axes: str) -> Tensor:
     if given.layout != torch.strided or given.is_nested:
         kind = "nested" if given.is_nested else given.layout
         raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
-    if given.is_cuda:
-        raise NotImplementedError(
-            f"{name}: expected a CPU tensor, because CTC has no CUDA path yet, got one on {given.device}"
-        )
     if given.dim() not in (2, 3):
         raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {shape_of(given)}")
     return given

@@ -1,0 +1,32 @@
+// Launches of CTC's kernels. Each function chooses among the instantiations of its own source file, which is
+// in the folder of its kernels.
+#pragma once
+
+#include "ctc/cuda/gradient/params.cuh"
+#include "ctc/cuda/lattice/sweep.cuh"
+#include "ctc/cuda/rows/rows.cuh"
+#include "warpalign/status.h"
+
+namespace warpalign::detail::ctc {
+
+// offsets[0 ... B]: where the labels of each utterance begin in flat targets.
+Status launch_offsets(const Batch& batch, std::int64_t* offsets, cudaStream_t stream);
+
+template <class Element>
+Status launch_rows(const RowsParams<Element>& params, cudaStream_t stream);
+
+// multiprocessors: of the device. exchange_bytes at params.ticket are set where panels wait for each other.
+template <class Element, class Algebra>
+Status launch_sweep(const SweepParams<Element, Algebra>& params, int multiprocessors,
+                    std::size_t exchange_bytes, cudaStream_t stream);
+
+// first (B, U), table (B, C): see first_kernel.
+Status launch_first(const Batch& batch, std::int32_t* first, std::int32_t* table, cudaStream_t stream);
+
+template <class Element>
+Status launch_gradient(const GradientParams<Element>& params, int warps, cudaStream_t stream);
+
+template <class Element>
+Status launch_posteriors(const PosteriorParams<Element>& params, int warps, cudaStream_t stream);
+
+}  // namespace warpalign::detail::ctc

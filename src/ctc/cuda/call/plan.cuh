@@ -1,0 +1,217 @@
+// Sizes and places of CTC's CUDA path: plain numbers, from the problem and the device. Kernels and calls
+// agree on them because both calls make the same plan.
+//
+// Frames are cut into segments, a block's task in the gradient pass, and segments into chunks. ctc_loss()
+// keeps the states at the boundaries of chunks, about the square root of T of them. ctc_gradient() sweeps the
+// chunks again, all of a round at once, for the states at the boundaries of segments.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "ctc/cuda/call/budget.h"
+#include "ctc/cuda/call/launch.h"
+#include "ctc/cuda/gradient/params.cuh"
+#include "ctc/cuda/lattice/params.cuh"
+#include "cuda/launch.cuh"
+#include "warpalign/ctc.h"
+
+namespace warpalign::detail::ctc {
+
+// What ctc_loss() keeps for ctc_gradient().
+template <class Real>
+struct Saved {
+  cuda::RowSum<Real>* sums = nullptr;
+  Real* stars = nullptr;
+  Verdict* verdicts = nullptr;
+  std::int64_t* offsets = nullptr;
+  Checkpoints<State<Real>> checkpoints = {};
+};
+
+// Edges in front of the counter of tasks, which both start as one-bits where panels wait for each other.
+template <class State>
+struct Exchange {
+  int* ticket = nullptr;
+  Edges<State> edges = {};
+  std::size_t bytes = 0;  // of both
+};
+
+template <class Real>
+class Plan {
+ public:
+  Plan(const CtcProblem& p, const Execution& execution)
+      : p_(p), multiprocessors_(cuda::traits_of(execution.cuda_device).multiprocessors) {
+    const int root = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
+    const int least = root * static_cast<int>(sizeof(Real) / sizeof(float));
+    chunk_ = std::max(cuda::div_up(least, kSegment), 1) * kSegment;
+    chunks_ = std::max(cuda::div_up(p.frames, chunk_), 1);
+    labels_ = std::min(p.labels, std::min(p.frames, p.labels) + 1);
+    strips_ = strips_of(labels_);
+    panel_strips_ = std::min(strips_, kPanelStrips);
+    panels_ = cuda::div_up(strips_, panel_strips_);
+  }
+
+  [[nodiscard]] int chunk() const { return chunk_; }
+  [[nodiscard]] int chunks() const { return chunks_; }
+  [[nodiscard]] int labels() const { return labels_; }
+  [[nodiscard]] int strips() const { return strips_; }
+  [[nodiscard]] int panels() const { return panels_; }
+  [[nodiscard]] int panel_strips() const { return panel_strips_; }
+  [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+
+  [[nodiscard]] Batch batch(const std::int64_t* offsets) const {
+    Batch b{};
+    b.batch = p_.batch;
+    b.frames = p_.frames;
+    b.classes = p_.classes;
+    b.labels = labels_;
+    b.extent = p_.labels;
+    b.blank = p_.blank;
+    b.star = p_.star;
+    b.logit_lengths = p_.logit_lengths;
+    b.target_lengths = p_.target_lengths;
+    b.targets = p_.targets;
+    b.target_stride = p_.flat_targets ? 0 : p_.target_stride < 0 ? p_.labels : p_.target_stride;
+    b.offsets = offsets;
+    b.target_count = p_.target_count;
+    std::copy(p_.logits.stride, p_.logits.stride + 3, b.stride);
+    b.log_probs = p_.log_probs;
+    return b;
+  }
+
+  [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
+    const std::size_t rows = static_cast<std::size_t>(p_.batch) * p_.frames;
+    Saved<Real> saved;
+    if (!p_.log_probs) saved.sums = arena.take<cuda::RowSum<Real>>(rows);
+    if (p_.star >= 0) saved.stars = arena.take<Real>(rows);
+    if (p_.flat_targets) saved.offsets = arena.take<std::int64_t>(p_.batch + std::size_t{1});
+    if (!for_gradient) return saved;
+    saved.verdicts = arena.take<Verdict>(p_.batch);
+    saved.checkpoints = {nullptr, chunk_, 1, chunks_ - 1, labels_ + 1, 2};
+    saved.checkpoints.data = arena.take<Pair<State<Real>>>(saved.checkpoints.size(p_.batch));
+    return saved;
+  }
+
+  // A table of the logits that the sweep reads: where it is small beside the logits.
+  [[nodiscard]] bool has_table() const { return p_.classes / 8 > labels_; }
+  [[nodiscard]] Real* table(Arena& arena) const {
+    const std::size_t rows = static_cast<std::size_t>(p_.batch) * p_.frames;
+    return has_table() ? arena.take<Real>(rows * (labels_ + 1)) : nullptr;
+  }
+
+  // Between the panels of a sweep over whole utterances.
+  template <class State>
+  [[nodiscard]] Exchange<State> panel_exchange(Arena& arena, int directions) const {
+    return exchange<State>(arena, {nullptr, panel_strips_, 0, p_.frames, panels_ - 1, directions});
+  }
+  // Between all strips of a round's chunks.
+  [[nodiscard]] Exchange<State<Real>> strip_exchange(Arena& arena, int first_chunk) const {
+    return exchange<State<Real>>(arena,
+                                 {nullptr, 1, first_chunk * chunk_, round_chunks() * chunk_, strips_ - 1, 2});
+  }
+
+  // Whether the gradient needs more than ctc_loss() has kept.
+  [[nodiscard]] bool refills() const { return strips_ > 1 || chunk_ > kSegment; }
+  // At the boundaries of a round's segments.
+  [[nodiscard]] Checkpoints<State<Real>> round_checkpoints(Arena& arena, int first_chunk) const {
+    const int segments = chunk_ / kSegment;
+    Checkpoints<State<Real>> c{nullptr,     kSegment, first_chunk * segments, round_chunks() * segments + 1,
+                               labels_ + 1, 2};
+    c.data = arena.take<Pair<State<Real>>>(c.size(p_.batch));
+    return c;
+  }
+  // Chunks of a round: as many as fit into the budget. A refill has all of a round's at once.
+  [[nodiscard]] int round_chunks() const {
+    if (!refills()) return chunks_;
+    const double pairs = 2.0 * (chunk_ / kSegment) * (labels_ + 1.0) * sizeof(Pair<State<Real>>);
+    const double edges = 2.0 * (strips_ - 1) * chunk_ * State<Real>::kWords * sizeof(cuda::Word);
+    const double fitting = static_cast<double>(round_budget) / (p_.batch * (pairs + edges));
+    return std::clamp(static_cast<int>(std::min(fitting, 1e9)), 1, chunks_);
+  }
+
+  [[nodiscard]] Slots slots() const {
+    constexpr int kFewClasses = 512;
+    const bool dense = p_.classes <= std::max(kFewClasses, labels_);
+    return {dense, (dense ? p_.classes : labels_) + 1, nullptr};
+  }
+  // Numbers of a segment; in shared memory or in the workspace.
+  [[nodiscard]] int occupancies() const { return kSegment * slots().width; }
+  [[nodiscard]] bool occupancies_are_shared() const {
+    constexpr int kMostBytes = 96 << 10;
+    return occupancies() <= kMostBytes / static_cast<int>(sizeof(Real));
+  }
+  [[nodiscard]] int segments_of_round() const {
+    return std::min(round_chunks() * (chunk_ / kSegment), cuda::div_up(p_.frames, kSegment));
+  }
+  [[nodiscard]] Real* occupancies(Arena& arena) const {
+    if (occupancies_are_shared()) return nullptr;
+    return arena.take<Real>(static_cast<std::size_t>(p_.batch) * segments_of_round() * occupancies());
+  }
+  // Warps of a block: for strips, and for rows of many classes.
+  [[nodiscard]] int segment_warps() const {
+    constexpr int kClassesOfWarp = 64;
+    const int most = std::max(strips_, p_.classes / kClassesOfWarp);
+    const int warps = std::clamp(most, 1, kSegmentWarps);
+    return sizeof(Real) == 8 ? std::min(warps, 4) : warps;
+  }
+
+ private:
+  template <class State>
+  Exchange<State> exchange(Arena& arena, Edges<State> edges) const {
+    Exchange<State> e;
+    e.edges = edges;
+    if (edges.count <= 0) return e;
+    const std::size_t before = arena.used();
+    e.ticket = arena.take<int>(1);
+    e.edges.data = arena.take<cuda::Word>(edges.words(p_.batch));
+    e.bytes = arena.used() - before;
+    return e;
+  }
+
+  const CtcProblem& p_;
+  int multiprocessors_;
+  int labels_;          // at most so many are looked at: see Batch
+  int chunk_, chunks_;  // frames of a chunk, and how many there are
+  int strips_, panel_strips_, panels_;
+};
+
+// What strips read, from the logits themselves.
+template <class Element>
+Emissions<Element> emissions_of(const CtcProblem& p, const Batch& batch,
+                                const Saved<cuda::Sum<Element>>& saved) {
+  Emissions<Element> from{};
+  from.data = static_cast<const Element*>(p.logits.data);
+  std::copy(batch.stride, batch.stride + 3, from.stride);
+  from.sums = saved.sums;
+  from.stars = saved.stars;
+  from.prior = static_cast<const cuda::Sum<Element>*>(p.prior);
+  return from;
+}
+
+// The rows pass that makes saved.sums and saved.stars.
+template <class Element>
+RowsParams<Element> rows_of(const CtcProblem& p, const Batch& batch, const Saved<cuda::Sum<Element>>& saved) {
+  RowsParams<Element> rows{};
+  rows.batch = batch;
+  rows.logits = static_cast<const Element*>(p.logits.data);
+  rows.lanes = 4;
+  while (rows.lanes < 32 && rows.lanes * cuda::RowChunk<Element>::kColumns < p.classes) rows.lanes *= 2;
+  rows.sums = saved.sums;
+  rows.stars = saved.stars;
+  return rows;
+}
+
+// What comes before a sweep: offsets of flat targets, into batch.offsets, and the rows pass.
+template <class Element>
+Status enqueue_rows(const RowsParams<Element>& rows, cudaStream_t stream) {
+  if (rows.batch.offsets) {
+    auto* const offsets = const_cast<std::int64_t*>(rows.batch.offsets);  // NOLINT: the workspace's
+    if (Status s = launch_offsets(rows.batch, offsets, stream); !s.ok()) return s;
+  }
+  return rows.sums || rows.stars || rows.table ? launch_rows(rows, stream) : Status{};
+}
+
+}  // namespace warpalign::detail::ctc

@@ -1,0 +1,27 @@
+// The pass that writes posteriors of labels, for every type of logits.
+#include "ctc/cuda/call/kernels.cuh"
+#include "ctc/cuda/call/launch.h"
+#include "ctc/cuda/gradient/posteriors.cuh"
+
+namespace warpalign::detail::ctc {
+namespace {
+
+template <class Element>
+const cuda::Kernel kPosteriors{kKernels, "posteriors", cuda::type_name<Element>(),
+                               posteriors_kernel<Element>};
+
+}  // namespace
+
+template <class Element>
+Status launch_posteriors(const PosteriorParams<Element>& params, int warps, cudaStream_t stream) {
+  const auto shared = static_cast<std::size_t>(posteriors_shared_bytes<cuda::Sum<Element>>(warps));
+  const int blocks = params.segment.batch.batch * params.segment.segments;
+  return cuda::launch(kPosteriors<Element>, {blocks, warps * 32, shared, stream}, params);
+}
+
+template Status launch_posteriors(const PosteriorParams<float>&, int, cudaStream_t);
+template Status launch_posteriors(const PosteriorParams<double>&, int, cudaStream_t);
+template Status launch_posteriors(const PosteriorParams<cuda::Float16>&, int, cudaStream_t);
+template Status launch_posteriors(const PosteriorParams<cuda::BFloat16>&, int, cudaStream_t);
+
+}  // namespace warpalign::detail::ctc

@@ -1,0 +1,225 @@
+// Monotonic alignment search: Q[t,s] = max(Q[t-1,s], Q[t-1,s-1]) + x[s,t], and the best path back.
+//
+// A block takes an item. A warp has 32 neighbouring positions, a lane each, and goes on in groups of 8 frames
+// with a barrier between them; it is one group behind the warp before, whose last position comes through a
+// ring in shared memory. Where there are more positions than the block has lanes, it makes several rounds,
+// and the last position of a round goes through global memory. Of every step one bit for each position is
+// kept: whether the best path comes from the position before. One warp walks back over these bits, 32 frames
+// at a time.
+#pragma once
+
+#include <math_constants.h>
+
+#include "ctc/cuda/call/batch.cuh"
+#include "cuda/half.cuh"
+#include "cuda/streaming.cuh"
+#include "cuda/warp.cuh"
+
+namespace warpalign::detail::ctc {
+
+inline constexpr int kSearchWarps = 16;  // of a block, at most
+inline constexpr int kSearchGroup = 8;   // frames between two barriers
+
+template <class Element>
+struct SearchParams {
+  using Real = cuda::Sum<Element>;
+  int positions, frames;  // extents
+  Integers text_lengths, frame_lengths;
+  const Element* scores;
+  std::int64_t stride[3];   // item, position, frame
+  Real* score;              // (B,), or null
+  std::int32_t* durations;  // (B, S) of zeros, or null
+  std::uint8_t* path;       // (B, S, T) of zeros, or null
+  unsigned* moves;          // (B, T, strips): bit s % 32 of strip s / 32
+  double* borders;          // (B, 2, T): the last position of a round; null where one round is enough
+  std::int32_t* begins;     // (B, S): the first frame of each position
+};
+
+// Groups of 8 elements of a row, as they were loaded.
+template <class Element>
+struct Octet {
+  Element x[kSearchGroup];
+
+  // Elements at from, from + stride, ...; as many as `count`, which may be negative.
+  __device__ __forceinline__ void load(const Element* from, std::int64_t stride, int count) {
+    constexpr int kVectors = kSearchGroup * static_cast<int>(sizeof(Element)) / 16;
+    if (count >= kSearchGroup && stride == 1 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+      cuda::Bits128 bits[kVectors];
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k) {
+        bits[k] = cuda::load_streaming(reinterpret_cast<const cuda::Bits128*>(from) + k);
+      }
+      memcpy(x, bits, sizeof(x));
+      return;
+    }
+#pragma unroll
+    for (int q = 0; q < kSearchGroup; ++q) {
+      if (q < count) x[q] = from[q * stride];
+    }
+  }
+};
+
+template <class Element>
+class Search {
+ public:
+  static constexpr int kRing = 2 * kSearchGroup;
+
+  // rings: one for each warp and one more.
+  __device__ __forceinline__ Search(const SearchParams<Element>& p, int b, double (*rings)[kRing])
+      : p_(p),
+        b_(b),
+        warps_(static_cast<int>(blockDim.x) / cuda::kWarpSize),
+        warp_(cuda::shuffle(static_cast<int>(threadIdx.x) / cuda::kWarpSize, 0)),
+        lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
+        positions_(true_length(p.text_lengths, b, p.positions)),
+        frames_(true_length(p.frame_lengths, b, p.frames)),
+        strips_((p.positions + cuda::kWarpSize - 1) / cuda::kWarpSize),
+        rings_(rings) {}
+
+  __device__ __forceinline__ void run() const {
+    __shared__ double end;
+    if (threadIdx.x == 0) end = positions_ == 0 && frames_ == 0 ? 0.0 : -CUDART_INF;
+    __syncthreads();
+    bool bad = false;
+    for (int first = 0; first < positions_; first += warps_ * cuda::kWarpSize) bad |= make_moves(first, end);
+    bad = __syncthreads_or(bad);
+    const double score = bad ? CUDART_NAN : end;
+    if (threadIdx.x == 0 && p_.score) p_.score[b_] = static_cast<cuda::Sum<Element>>(score);
+    if (!(score > -CUDART_INF) || frames_ == 0 || (!p_.durations && !p_.path)) return;
+    if (warp_ == 0) walk();
+    __syncthreads();
+    if (p_.durations) write_durations();
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ unsigned* moves(int t) const {
+    return p_.moves + (static_cast<std::int64_t>(b_) * p_.frames + t) * strips_;
+  }
+  [[nodiscard]] __device__ __forceinline__ double* border(int round) const {
+    return p_.borders + (static_cast<std::int64_t>(2) * b_ + round % 2) * p_.frames;
+  }
+
+  // Positions first ... first + 32 warps - 1, all frames. Whether this lane has met NaN or +inf.
+  __device__ __forceinline__ bool make_moves(int first, double& end) const {
+    constexpr int kAhead = sizeof(Element) == 8 ? 2 : 3;
+    const int position = first + warp_ * cuda::kWarpSize + lane_;
+    const int round = first / (warps_ * cuda::kWarpSize);
+    const bool exists = position < positions_;
+    const bool works = first + warp_ * cuda::kWarpSize < positions_;
+    const int active = min(warps_, (positions_ - first + cuda::kWarpSize - 1) / cuda::kWarpSize);
+    const bool leaves = lane_ == cuda::kWarpSize - 1;
+    const Element* const row = p_.scores + b_ * p_.stride[0] + position * p_.stride[1];
+    const int groups = (frames_ + kSearchGroup - 1) / kSearchGroup;
+    Octet<Element> ahead[kAhead] = {};
+    const auto fetch = [&](Octet<Element>& to, int group) {
+      const int t = group * kSearchGroup;
+      to.load(row + t * p_.stride[2], p_.stride[2], exists ? frames_ - t : 0);
+    };
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) fetch(ahead[k], k);
+    double value = -CUDART_INF, before = position == 0 ? 0.0 : -CUDART_INF;
+    bool bad = false;
+    for (int k = 0; k < groups + active - 1; ++k) {
+      const int group = k - warp_;
+      if (works && group >= 0 && group < groups) {
+        const int begin = group * kSearchGroup;
+        const Octet<Element> now = ahead[0];
+#pragma unroll
+        for (int j = 0; j + 1 < kAhead; ++j) ahead[j] = ahead[j + 1];
+        fetch(ahead[kAhead - 1], group + kAhead);
+        const double* const in = rings_[warp_] + begin % kRing;
+        double edges[kSearchGroup];
+#pragma unroll
+        for (int q = 0; q < kSearchGroup; ++q) {
+          edges[q] = -CUDART_INF;
+          if (warp_ > 0) edges[q] = in[q];
+          if (warp_ == 0 && round > 0 && begin + q < frames_) edges[q] = border(round - 1)[begin + q];
+        }
+#pragma unroll
+        for (int q = 0; q < kSearchGroup; ++q) {
+          if (begin + q >= frames_) continue;
+          double other = cuda::shuffle_up(value);
+          if (lane_ == 0) other = before;
+          before = edges[q];
+          const double x = static_cast<double>(cuda::widen(now.x[q]));
+          bad |= exists && !(x < CUDART_INF);
+          const unsigned all = __ballot_sync(cuda::kFullWarp, other > value);
+          value = (other > value ? other : value) + x;
+          if (lane_ == 0) moves(begin + q)[position / cuda::kWarpSize] = all;
+          if (leaves) rings_[warp_ + 1][(begin + q) % kRing] = value;
+          if (leaves && warp_ == warps_ - 1 && position + 1 < positions_) border(round)[begin + q] = value;
+        }
+      }
+      __syncthreads();
+    }
+    if (position == positions_ - 1 && frames_ > 0) end = value;
+    __syncthreads();
+    return bad;
+  }
+
+  // One warp, from the last frame. Lane j has frame hi - 1 - j of a window of 32 frames, in which a path
+  // visits two strips at most; a window's words are asked for while the one before (behind it in time) is
+  // walked.
+  __device__ __forceinline__ void walk() const {
+    constexpr int kWords = 3;
+    int s = positions_ - 1;
+    unsigned next[kWords];
+    const auto ask = [&](int hi, int top) {
+      const int t = hi - 1 - lane_;
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) next[k] = t >= 0 && top - k >= 0 ? moves(t)[top - k] : 0;
+    };
+    int asked = s / cuda::kWarpSize;
+    ask(frames_, asked);
+    for (int hi = frames_; hi > 0; hi -= cuda::kWarpSize) {
+      unsigned words[kWords];
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) words[k] = next[k];
+      const int top = asked;
+      asked = s / cuda::kWarpSize;
+      ask(hi - cuda::kWarpSize, asked);
+      int mine = -1;
+      bool moved = false;
+      const int count = min(hi, cuda::kWarpSize);
+      for (int j = 0; j < count; ++j) {
+        const int behind = top - s / cuda::kWarpSize;
+        const unsigned word = cuda::shuffle(behind == 0 ? words[0] : behind == 1 ? words[1] : words[2], j);
+        const bool moves_on = word >> (s % cuda::kWarpSize) & 1u;
+        if (lane_ == j) {
+          mine = s;
+          moved = moves_on;
+        }
+        s -= moves_on;
+      }
+      const int t = hi - 1 - lane_;
+      if (lane_ >= count) continue;
+      if (p_.path) {
+        p_.path[(static_cast<std::int64_t>(b_) * p_.positions + mine) * p_.frames + t] = 1;
+      }
+      if (moved || t == 0) p_.begins[static_cast<std::int64_t>(b_) * p_.positions + mine] = t;
+    }
+  }
+
+  __device__ __forceinline__ void write_durations() const {
+    const std::int64_t first = static_cast<std::int64_t>(b_) * p_.positions;
+    for (int s = static_cast<int>(threadIdx.x); s < positions_; s += static_cast<int>(blockDim.x)) {
+      const int end = s + 1 < positions_ ? p_.begins[first + s + 1] : frames_;
+      p_.durations[first + s] = end - p_.begins[first + s];
+    }
+  }
+
+  const SearchParams<Element>& p_;
+  const int b_, warps_, warp_, lane_;
+  const int positions_, frames_;  // true ones
+  const int strips_;              // of the padded positions
+  double (*const rings_)[kRing];
+};
+
+template <class Element>
+__global__ void __launch_bounds__(kSearchWarps * 32)
+    search_kernel(const __grid_constant__ SearchParams<Element> p) {
+  __shared__ double rings[kSearchWarps + 1][Search<Element>::kRing];
+  Search<Element>(p, static_cast<int>(blockIdx.x), rings).run();
+}
+
+}  // namespace warpalign::detail::ctc

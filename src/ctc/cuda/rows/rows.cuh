@@ -1,0 +1,157 @@
+// The rows pass: of every true frame the log-sum of its logits, in one read, and for classes of many that are
+// named by few labels a table of what the sweep reads of the frame.
+//
+// A warp takes a few neighbouring frames: first some lanes sum each of them, then all lanes copy the logits
+// of blank and of the labels while the frame is still in the cache.
+#pragma once
+
+#include "ctc/cuda/lattice/params.cuh"
+
+namespace warpalign::detail::ctc {
+
+template <class Element>
+struct RowsParams {
+  using Real = cuda::Sum<Element>;
+  Batch batch;
+  const Element* logits;
+  int lanes;                 // of a frame: 4 to 32
+  cuda::RowSum<Real>* sums;  // (B, T); null: log-probabilities
+  // (B, T): log of the sum over all classes but blank, or the largest x - prior of them; null: no star
+  Real* stars;
+  bool star_is_largest;
+  const Real* prior;  // (C,), or null
+  Real* table;        // (B, T, U + 1): logits of the labels, then blank's; null: none
+};
+
+// shift, and the sum itself in place of its logarithm, of columns first ... last - 1, whatever their stride.
+template <class Element>
+__device__ __forceinline__ cuda::RowSum<cuda::Sum<Element>> sum_columns(const Element* row,
+                                                                        std::int64_t stride, int first,
+                                                                        int last, int lane, int lanes) {
+  using Real = cuda::Sum<Element>;
+  if (stride == 1) return cuda::sum_row(row + first, last - first, lane, lanes);
+  cuda::OnlineSum<Real> sum;
+  for (int c = first + lane; c < last; c += lanes) {
+    const Real x = static_cast<Real>(cuda::widen(row[c * stride])) * kLog2E<Real>;
+    const Real next = max(sum.shift, x);
+    sum.sum = fma(sum.sum, cuda::exp2_of(sum.shift - next), cuda::exp2_of(x - next));
+    sum.shift = next;
+  }
+  return sum.join(lanes);
+}
+
+// The sum of two of these.
+template <class Real>
+__device__ __forceinline__ cuda::RowSum<Real> joined(const cuda::RowSum<Real>& a,
+                                                     const cuda::RowSum<Real>& b) {
+  const Real shift = max(a.shift, b.shift);
+  return {shift, a.log2_sum * cuda::exp2_of(a.shift - shift) + b.log2_sum * cuda::exp2_of(b.shift - shift)};
+}
+
+constexpr int kRowThreads = 128;
+
+template <class Element>
+class Rows {
+  using Real = cuda::Sum<Element>;
+
+ public:
+  __device__ __forceinline__ explicit Rows(const RowsParams<Element>& p)
+      : p_(p), lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize), together_(cuda::kWarpSize / p.lanes) {}
+
+  // Frames first ... first + together - 1 of B T.
+  __device__ __forceinline__ void run(std::int64_t first) const {
+    const Batch& batch = p_.batch;
+    const std::int64_t rows = static_cast<std::int64_t>(batch.batch) * batch.frames;
+    const std::int64_t row = first + lane_ / p_.lanes;
+    const int b = static_cast<int>(row / batch.frames), t = static_cast<int>(row % batch.frames);
+    const bool exists = row < rows && t < true_length(batch.logit_lengths, row < rows ? b : 0, batch.frames);
+    const Element* const at = p_.logits + b * batch.stride[0] + t * batch.stride[1];
+    const bool leads = exists && lane_ % p_.lanes == 0;
+    const bool sums_others = p_.stars && !p_.star_is_largest;
+    const cuda::RowSum<Real> others = sums_others ? sum_others(exists ? at : nullptr) : cuda::RowSum<Real>{};
+    if (p_.sums) {
+      cuda::RowSum<Real> sum;
+      if (sums_others) {
+        const Real x = exists ? static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]])) : Real(0);
+        const Real shift = max(x * kLog2E<Real>, cuda::OnlineSum<Real>().shift);
+        sum = joined(others, {shift, cuda::exp2_of(fma(x, kLog2E<Real>, -shift))});
+      } else {
+        sum = sum_columns(exists ? at : nullptr, batch.stride[2], 0, exists ? batch.classes : 0,
+                          lane_ % p_.lanes, p_.lanes);
+      }
+      if (leads) p_.sums[row] = cuda::finished(sum);
+    }
+    Real star = (others.shift + log2(others.log2_sum)) * kLn2<Real>;
+    if (p_.stars && p_.star_is_largest) star = largest_of_others(exists ? at : nullptr);
+    if (p_.stars && leads) p_.stars[row] = star;
+    if (p_.table) copy_frames(first, rows, star);
+  }
+
+ private:
+  // The classes before blank, then those behind it.
+  __device__ __forceinline__ cuda::RowSum<Real> sum_others(const Element* at) const {
+    const Batch& batch = p_.batch;
+    const int lane = lane_ % p_.lanes;
+    const auto before = sum_columns(at, batch.stride[2], 0, at ? batch.blank : 0, lane, p_.lanes);
+    const auto behind =
+        sum_columns(at, batch.stride[2], at ? batch.blank + 1 : 0, at ? batch.classes : 0, lane, p_.lanes);
+    return joined(before, behind);
+  }
+
+  // The largest x - prior of all classes but blank; NaN if one of them is.
+  __device__ __forceinline__ Real largest_of_others(const Element* at) const {
+    const Batch& batch = p_.batch;
+    Real largest = -static_cast<Real>(CUDART_INF), nan = 0;
+    for (int c = lane_ % p_.lanes; at && c < batch.classes; c += p_.lanes) {
+      if (c == batch.blank) continue;
+      const Real x =
+          static_cast<Real>(cuda::widen(at[c * batch.stride[2]])) - (p_.prior ? p_.prior[c] : Real(0));
+      largest = max(largest, x);
+      if (isnan(x)) nan = x;
+    }
+    for (int bit = 1; bit < p_.lanes; bit *= 2) {
+      largest = max(largest, cuda::shuffle_xor(largest, bit));
+      nan += cuda::shuffle_xor(nan, bit);
+    }
+    return largest + nan;
+  }
+
+  // All lanes, one frame after the other. star: the lanes of a frame have its own.
+  __device__ __forceinline__ void copy_frames(std::int64_t first, std::int64_t rows, Real star) const {
+    const Batch& batch = p_.batch;
+    for (int r = 0; r < together_; ++r) {
+      const Real star_of_row = cuda::shuffle(star, r * p_.lanes);
+      const std::int64_t row = first + r;
+      if (row >= rows) return;
+      const int b = static_cast<int>(row / batch.frames), t = static_cast<int>(row % batch.frames);
+      const Utterance utterance = utterance_at(batch, b);
+      if (t >= utterance.frames) continue;
+      const Element* const at = p_.logits + b * batch.stride[0] + t * batch.stride[1];
+      Real* const to = p_.table + row * (batch.labels + 1);
+      for (int k = lane_; k < utterance.labels; k += cuda::kWarpSize) {
+        const int label = utterance.label(batch, k);
+        if (batch.star >= 0 && label == batch.star) {
+          to[k] = star_of_row;
+        } else if (label >= 0) {
+          to[k] = static_cast<Real>(cuda::widen(at[label * batch.stride[2]]));
+        }
+      }
+      if (lane_ == 0) to[batch.labels] = static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]]));
+    }
+  }
+
+  const RowsParams<Element>& p_;
+  const int lane_;
+  const int together_;  // frames of a warp
+};
+
+template <class Element>
+__global__ void __launch_bounds__(kRowThreads, sizeof(Element) == 8 ? 3 : 6)
+    rows_kernel(const __grid_constant__ RowsParams<Element> p) {
+  const std::int64_t warp =
+      static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / cuda::kWarpSize) + threadIdx.x / cuda::kWarpSize;
+  const std::int64_t first = warp * (cuda::kWarpSize / p.lanes);
+  if (first < static_cast<std::int64_t>(p.batch.batch) * p.batch.frames) Rows<Element>(p).run(first);
+}
+
+}  // namespace warpalign::detail::ctc
