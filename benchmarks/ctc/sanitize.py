@@ -1,0 +1,110 @@
+"""Runs every CTC kernel on small odd shapes: meant to be run under compute-sanitizer, and so kept short.
+
+Inputs are made on the CPU and results are checked there against the CPU path in float64, which its own tests compare with
+the reference, so that nearly all device work is warpalign's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import warpalign
+
+DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
+# B, T, C, U: one strip and several, one panel and several; occupancies by class, and by first of equal labels.
+SHAPES = [(1, 1, 2, 0), (3, 20, 7, 9), (2, 80, 9, 40), (2, 33, 700, 20), (1, 300, 5, 140), (2, 18, 2600, 17)]
+OPTIONS: list[dict[str, Any]] = [{}, {"star": 3}, {"from_log_probs": True}, {"zero_infinity": True}]
+LIMIT = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 5e-3, torch.float64: 1e-10}
+
+
+def wrong(
+    shape: tuple[int, int, int, int],
+    dtype: torch.dtype,
+    options: dict[str, Any],
+    flat: bool,
+    device: torch.device,
+) -> str | None:
+    """What is wrong with one batch's results, if anything is."""
+    generator = torch.Generator().manual_seed(0)
+    b, t, c, u = shape
+    x = torch.randn(b, t, c, generator=generator).to(dtype)
+    y = torch.randint(1, c, (b, u), generator=generator)
+    frames = torch.tensor([t, max(t - 3, 1), t][:b])
+    labels = torch.tensor([u, max(u - 5, 0), 0][:b])
+    if flat:
+        y = torch.cat([y[k, : int(n)] for k, n in enumerate(labels)])
+
+    def results(place: torch.device, kind: torch.dtype) -> dict[str, Tensor]:
+        own = x.to(place, kind, copy=True).requires_grad_()
+        given = (y.to(place), frames.to(place), labels.to(place))
+        value = warpalign.ctc_loss(own, *given, reduction="none", **options)
+        (gradient,) = torch.autograd.grad(value[value.isfinite()].sum(), own)
+        rest = {k: v for k, v in options.items() if k != "zero_infinity"}
+        found = {"loss": value.detach(), "gradient": gradient}
+        found["score"] = warpalign.ctc_align(own.detach(), *given, **rest).score
+        if not flat:
+            found["posteriors"] = warpalign.ctc_posteriors(own.detach(), *given, **rest)
+        return {name: tensor.cpu().double() for name, tensor in found.items()}
+
+    mine, exact = results(device, dtype), results(torch.device("cpu"), torch.float64)
+    for name, expected in exact.items():
+        scale = 1 + expected[expected.isfinite()].abs() if name in ("loss", "score") else 1.0
+        known = expected.isfinite()
+        if not torch.equal(known, mine[name].isfinite()):
+            return f"{name}: other elements are finite"
+        if not bool(((mine[name] - expected)[known].abs() <= LIMIT[dtype] * scale).all()):
+            return name
+    return None
+
+
+def search_wrong(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> str | None:
+    scores = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    lengths = torch.tensor([shape[1], max(shape[1] - 4, 1)][: shape[0]])
+    frames = torch.tensor([shape[2], shape[2]][: shape[0]])
+    found = warpalign.monotonic_alignment_search(scores.to(device), lengths.to(device), frames.to(device))
+    expected = warpalign.monotonic_alignment_search(scores, lengths, frames)
+    return None if torch.equal(found.cpu(), expected) else "path"
+
+
+def run_cases(device: torch.device, shapes: int | None = None) -> int:
+    """How many cases are wrong. shapes: only so many of them."""
+    failures = count = 0
+
+    def check(case: object, message: str | None) -> None:
+        nonlocal failures, count
+        count += 1
+        print(case, "wrong" if message else "ok", flush=True)
+        if message:
+            failures += 1
+            print(f"WRONG: {case}: {message}", file=sys.stderr)
+
+    for number, shape in enumerate(SHAPES[:shapes]):
+        for turn, dtype in enumerate(DTYPES):
+            options = OPTIONS[(number + turn) % len(OPTIONS)]
+            if options.get("star", 0) >= shape[2]:
+                options = {}
+            flat = turn == 0
+            check((shape, dtype, options, flat), wrong(shape, dtype, options, flat, device))
+    for number, search_shape in enumerate([(2, 5, 9), (2, 70, 90), (1, 530, 560)][:shapes]):
+        for turn, dtype in enumerate(DTYPES):
+            if number < 2 or turn < 1:
+                check((search_shape, dtype), search_wrong(search_shape, dtype, device))
+    print(f"{count} cases, {failures} wrong")
+    return failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--shapes", type=int, help="only so many of them")
+    arguments = parser.parse_args()
+    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
