@@ -4,7 +4,7 @@
     python -m benchmarks.report [--check]
 
 A table stands between the comments <!-- report: NAME --> and <!-- /report -->. `TABLES` in benchmarks/<operator>/tables.py has
-the tables by name. --check changes nothing and exits with 1 if a table is stale.
+the tables by name; benchmarks/summary.py has the one of all operators. --check changes nothing and exits with 1 if a table is stale.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks.harness.results import ROOT
 from benchmarks.harness.suite import operators
 from benchmarks.harness.tables import check_table
 from benchmarks.kernels import census_table
+from benchmarks.summary import summary_table
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IMAGES = ROOT / "docs" / "images"
@@ -27,7 +28,11 @@ MODULES = [import_module(f"benchmarks.{operator}.tables") for operator in operat
 
 def tables() -> dict[str, Callable[[], str]]:
     """The tables of all operators by name."""
-    found: dict[str, Callable[[], str]] = {"gpu-checks": check_table, "kernels": census_table}
+    found: dict[str, Callable[[], str]] = {
+        "gpu-checks": check_table,
+        "kernels": census_table,
+        "summary": summary_table,
+    }
     for module in MODULES:
         if twice := found.keys() & module.TABLES.keys():
             raise ValueError(f"{module.__name__}: tables of other operators have these names: {twice}")

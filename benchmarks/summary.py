@@ -1,0 +1,93 @@
+"""The table `summary`: one row per operator with the median and the range of all committed comparisons.
+
+README.md and docs/choosing.md show it. A comparison is one problem that both packages solved on the same device; where a
+problem was measured more than once, the newest row counts, as in the tables of each operator.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks.harness.results import Row
+from benchmarks.harness.tables import OURS, load, markdown, newest, number, times
+from benchmarks.soft_dtw.cpu_tables import size_of
+from benchmarks.soft_dtw.tables import all_peers, gpu_rows, peers_of
+from benchmarks.transducer.tables import loss_rows
+
+
+class Comparison(NamedTuple):
+    """What one row of the table says."""
+
+    what: str
+    other: str
+    ratios: list[float]
+    """The other package's time over this library's, for each problem."""
+    rows: list[Row]
+    """The rows of this library, which name device, commit and date."""
+
+
+def soft_dtw() -> Comparison:
+    """Training steps in float32 next to the fastest of the packages that ran at each size."""
+    peers, ratios, rows = all_peers(), [], []
+    for row in gpu_rows():
+        if others := peers_of(size_of(row), row["device"], peers):
+            ratios.append(others[0]["step_ms"] / row["step_ms"])
+            rows.append(row)
+    other = "the fastest of softdtw-cuda-torch, soft_dtw_cuda and pysdtw"
+    return Comparison("soft-DTW, training step, float32", other, ratios, rows)
+
+
+def transducer() -> Comparison:
+    """Training steps of the RNN-T loss on given logits."""
+    rows = [row for row in loss_rows("nvidia-*/*.json") if row.get("torchaudio_step_ms")]
+    ratios = [row["torchaudio_step_ms"] / row["step_ms"] for row in rows]
+    return Comparison("RNN-T loss, training step", "torchaudio `rnnt_loss`", ratios, rows)
+
+
+def sinkhorn() -> Comparison:
+    """The same number of iterations on given costs."""
+    rows = [row for row in load("nvidia-*/*.json") if row["op"] == "transport" and row.get("pot_ms")]
+    rows = newest([row for row in rows if "method" not in row], "device", "N", "M", "dtype", "iterations")
+    ratios = [row["pot_ms"] / row["solve_ms"] for row in rows]
+    return Comparison("Sinkhorn, iterations on given costs", "POT `sinkhorn_log` on torch", ratios, rows)
+
+
+def gromov() -> Comparison:
+    """Sampled Gromov-Wasserstein and POT's entropic solver at equal epsilon, whose plans have equal distortion."""
+    found = newest(load("*/*-gromov-cpu.json"), "device", "impl", "N", "M", "epsilon")
+    problem = ("device", "N", "M", "epsilon")
+    other = {tuple(row[key] for key in problem): row["seconds"] for row in found if row["impl"] != OURS}
+    rows = [row for row in found if row["impl"] == OURS and tuple(row[key] for key in problem) in other]
+    ratios = [other[tuple(row[key] for key in problem)] / row["seconds"] for row in rows]
+    what = "Gromov–Wasserstein, sampled, equal distortion, one core"
+    return Comparison(what, "POT `entropic_gromov_wasserstein`", ratios, rows)
+
+
+def lstm() -> Comparison:
+    """Forward passes, training steps and streams in CUDA graphs, over the map of shapes; float32 also with TF32 allowed."""
+    rows = load("nvidia-*/*-lstm-map.json")
+    rows = [row for row in rows if row["commit"] == rows[-1]["commit"]]
+    pairs = [(row.get(name), row.get(f"cudnn_{name}")) for row in rows for name in ("ms", "ms_tf32")]
+    ratios = [cudnn / own for own, cudnn in pairs if own and cudnn]
+    return Comparison(
+        "LSTM, forward pass or training step in a CUDA graph", "cuDNN (`torch.nn.LSTM`)", ratios, rows
+    )
+
+
+def summary_table() -> str:
+    """One row per operator."""
+    comparisons = [soft_dtw(), transducer(), sinkhorn(), gromov(), lstm()]
+    header = ["operator", "compared with", "device", "problems", "faster: median", "range"]
+    body = [
+        [
+            *(one.what, one.other, ", ".join(sorted({row["device"] for row in one.rows}))),
+            *(str(len(one.ratios)), f"**{times(median(one.ratios))}**"),
+            f"{number(min(one.ratios), 2)} to {times(max(one.ratios))}",
+        ]
+        for one in comparisons
+    ]
+    rows = [row for one in comparisons for row in one.rows]
+    dates = sorted({row["date"] for row in rows})
+    note = "The range covers every problem in the committed result files that both packages ran."
+    return f"{markdown(header, body)}\n\n{note} torch {max(row['torch'] for row in rows)}, {dates[0]} to {dates[-1]}."

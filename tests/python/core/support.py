@@ -1,0 +1,149 @@
+"""The tests behind each cell of docs/support.md.
+
+`EVIDENCE` maps (row, column) to tests, as `<operator>/<file>::<name>` below tests/python/. test_support.py compares the rows,
+columns and tests with the page and the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+INPUTS = ("CPU", "CUDA", "dtypes", "true lengths")
+DERIVATIVES = ("gradients", "second derivatives", "forward mode", "`vmap`")
+TORCH = ("`torch.compile`", "`torch.export`", "autocast", "CUDA graphs", "DDP, FSDP")
+COLUMNS = (*INPUTS, *DERIVATIVES, *TORCH)
+
+SERIES, LOSSES, JOINT = "soft-DTW, DTW", "transducer losses", "transducer loss from the joint network"
+ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
+SINKHORN, GROMOV, LSTM = "Sinkhorn", "Gromov–Wasserstein", "LSTM"
+
+
+def _row(operator: str, **files: str) -> Iterator[tuple[str, str]]:
+    """(column, test) of "column number: test" pairs: `c3="test_x::test_y"` is the fourth column, several by spaces."""
+    for column, tests in files.items():
+        for test in tests.split():
+            file, name = test.split("::")
+            folder = "core" if file == "test_export" else operator
+            yield COLUMNS[int(column[1:])], f"{folder}/{file}.py::{name}"
+
+
+_ROWS = {
+    SERIES: _row(
+        "soft_dtw",
+        c0="test_values::test_lengths",
+        c1="test_values::test_lengths test_torch_cuda::test_nothing_waits_for_the_gpu",
+        c2="test_fuzz::test_series test_layouts::test_half_types_sum_in_float32",
+        c3="test_lengths::test_padding_never_leaks",
+        c4="test_autograd::test_gradcheck_series_with_lengths",
+        c5="test_second_order::test_gradgradcheck test_cuda_options::test_hessian_vector_products",
+        c6="test_second_order_torch::test_forward_mode_over_backward",
+        c7="test_transforms::test_vmap_equals_a_loop",
+        c8="test_compile::test_compiled_equals_eager",
+        c9="test_compile::test_export",
+        c10="test_pytorch::test_autocast_takes_inputs_as_they_are test_calls::test_mixed_dtypes_under_autocast",
+        c11="test_torch_cuda::test_a_step_in_a_cuda_graph",
+        c12="test_ddp::test_two_processes_take_the_step_of_one",
+    ),
+    LOSSES: _row(
+        "transducer",
+        c0="test_values::test_against_the_reference",
+        c1="test_values::test_against_the_reference",
+        c2="test_values::test_against_the_reference",
+        c3="test_edges::test_padding_is_never_read",
+        c4="test_values::test_against_the_reference",
+        c5="bad_calls/functional::second_derivative",
+        c6="test_autograd::test_forward_mode_is_refused",
+        c7="test_autograd::test_omega_under_vmap",
+        c8="test_autograd::test_compile",
+        c9="test_export::test_transducer_loss",
+        c10="test_autograd::test_autocast",
+        c11="test_autograd::test_cuda_graph_with_changing_lengths",
+        c12="test_ddp::test_two_processes_take_the_step_of_one",
+    ),
+    JOINT: _row(
+        "transducer",
+        c0="test_joint::test_is_the_loss_of_its_logits",
+        c1="test_joint::test_is_the_loss_of_its_logits",
+        c2="test_joint::test_no_less_exact_than_materialised",
+        c3="test_joint::test_nan_stays_in_its_utterance",
+        c4="test_joint::test_gradcheck",
+        c5="bad_calls/joint::second_derivative",
+        c6="test_export::test_forward_mode_through_the_joint_is_refused",
+        c7="test_joint_torch::test_torch_func",
+        c8="test_joint_torch::test_compile",
+        c9="test_export::test_transducer_loss_from_joint",
+        c10="test_joint_torch::test_autocast",
+        c11="test_joint_torch::test_cuda_graph_with_changing_lengths",
+        c12="test_arguments::test_an_output_layer_that_is_sharded_alone_is_refused"
+        " test_arguments::test_a_flat_parameter_of_fsdp_is_refused",
+    ),
+    ALIGNMENT: _row(
+        "transducer",
+        c0="test_align::test_every_path_one_by_one",
+        c1="test_align::test_every_path_one_by_one",
+        c2="test_export::test_alignments_of_every_dtype",
+        c3="test_align::test_an_utterance_is_the_same_alone_padded_and_packed",
+        c4="test_align::test_it_has_no_gradient",
+        c7="test_align::test_vmap",
+        c8="test_align::test_compile",
+        c9="test_export::test_transducer_align",
+        c11="test_align::test_cuda_graph_with_changing_lengths",
+    ),
+    DECODING: _row(
+        "transducer",
+        c0="test_greedy::test_it_is_the_definition",
+        c1="test_greedy::test_it_is_the_definition",
+        c2="test_greedy::test_dtypes",
+        c3="test_greedy::test_alone_it_has_the_same_bits",
+        c4="test_greedy::test_no_gradient_is_kept",
+        c8="test_beam::test_decoding_within_compiled_code",
+        c11="test_greedy::test_a_cuda_graph_finds_the_same test_beam::test_a_cuda_graph_finds_the_same",
+    ),
+    SINKHORN: _row(
+        "transport",
+        c0="test_values::test_value_and_linear",
+        c1="test_values::test_value_and_linear",
+        c2="test_values::test_value_and_linear test_values::test_half_types_are_widened",
+        c3="test_values::test_batches_ragged_lengths_and_single_problems_agree",
+        c4="test_autograd::test_gradcheck",
+        c5="test_autograd::test_gradgradcheck_of_the_value",
+        c6="test_autograd::test_forward_mode",
+        c7="test_autograd::test_torch_func test_divergence::test_compile_and_vmap",
+        c8="test_autograd::test_compile",
+        c9="test_export::test_sinkhorn",
+        c10="test_export::test_sinkhorn_under_autocast",
+        c11="test_torch_cuda::test_a_step_in_a_cuda_graph",
+    ),
+    GROMOV: _row(
+        "transport",
+        c0="test_gromov::test_plans_and_values_of_pot",
+        c1="test_gromov::test_plans_and_values_of_pot",
+        c2="test_gromov::test_plans_and_values_of_pot test_gromov_sampled::test_the_seed_alone_decides",
+        c3="test_gromov::test_a_batch_is_its_problems",
+        c4="test_gromov::test_value_is_the_objective_and_its_gradient_that_of_the_minimum",
+        c5="test_gromov::test_second_derivatives_are_refused",
+        c7="bad_calls/gromov::CALLS",
+        c8="test_gromov::test_within_compiled_code",
+    ),
+    LSTM: _row(
+        "recurrent",
+        c0="test_values::test_parity_with_torch",
+        c1="test_cuda::test_both_devices_agree",
+        c2="test_values::test_error_is_at_most_twice_the_plain_loops",
+        c3="test_values::test_lengths_are_packed_sequences",
+        c4="test_values::test_parity_with_torch",
+        c5="test_second_order::test_gradgradcheck",
+        c6="test_modules::test_checkpointing_and_second_derivatives",
+        c7="test_second_order::test_batches_of_gradients",
+        c8="test_modules::test_compile",
+        c9="test_modules::test_compiled_cells_and_exported_modules",
+        c10="test_modules::test_autocast",
+        c11="test_cuda_tapes::test_memory_and_graphs",
+        c12="test_training::test_wrapped_modules_train_alike",
+    ),
+}
+
+EVIDENCE: dict[tuple[str, str], list[str]] = {}
+for _operator, _tests in _ROWS.items():
+    for _column, _test in _tests:
+        EVIDENCE.setdefault((_operator, _column), []).append(_test)
