@@ -1,11 +1,13 @@
-"""The table `summary`: one row per operator with the median and the range of all committed comparisons.
+"""The table `summary` and its plot: the median and the range of all committed comparisons, by operator.
 
-README.md and docs/choosing.md show it. A comparison is one problem that both packages solved on the same device; where a
+README.md, docs/choosing.md and docs/benchmarks.md show them. A comparison is one problem that both packages solved on the same device; where a
 problem was measured more than once, the newest row counts, as in the tables of each operator.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -21,6 +23,8 @@ class Comparison(NamedTuple):
 
     what: str
     other: str
+    short: str
+    """The other package's name for the plot."""
     ratios: list[float]
     """The other package's time over this library's, for each problem."""
     rows: list[Row]
@@ -34,15 +38,15 @@ def soft_dtw() -> Comparison:
         if others := peers_of(size_of(row), row["device"], peers):
             ratios.append(others[0]["step_ms"] / row["step_ms"])
             rows.append(row)
-    other = "the fastest of softdtw-cuda-torch, soft_dtw_cuda and pysdtw"
-    return Comparison("soft-DTW, training step, float32", other, ratios, rows)
+    other = "the fastest of softdtw-cuda-torch, soft_dtw_cuda, pysdtw"
+    return Comparison("soft-DTW, training step, float32", other, "fastest of three", ratios, rows)
 
 
 def transducer() -> Comparison:
     """Training steps of the RNN-T loss on given logits."""
     rows = [row for row in loss_rows("nvidia-*/*.json") if row.get("torchaudio_step_ms")]
     ratios = [row["torchaudio_step_ms"] / row["step_ms"] for row in rows]
-    return Comparison("RNN-T loss, training step", "torchaudio `rnnt_loss`", ratios, rows)
+    return Comparison("RNN-T loss, training step", "torchaudio `rnnt_loss`", "torchaudio", ratios, rows)
 
 
 def sinkhorn() -> Comparison:
@@ -50,7 +54,9 @@ def sinkhorn() -> Comparison:
     rows = [row for row in load("nvidia-*/*.json") if row["op"] == "transport" and row.get("pot_ms")]
     rows = newest([row for row in rows if "method" not in row], "device", "N", "M", "dtype", "iterations")
     ratios = [row["pot_ms"] / row["solve_ms"] for row in rows]
-    return Comparison("Sinkhorn, iterations on given costs", "POT `sinkhorn_log` on torch", ratios, rows)
+    return Comparison(
+        "Sinkhorn, iterations on given costs", "POT `sinkhorn_log` on torch", "POT", ratios, rows
+    )
 
 
 def gromov() -> Comparison:
@@ -61,7 +67,7 @@ def gromov() -> Comparison:
     rows = [row for row in found if row["impl"] == OURS and tuple(row[key] for key in problem) in other]
     ratios = [other[tuple(row[key] for key in problem)] / row["seconds"] for row in rows]
     what = "Gromov–Wasserstein, sampled, equal distortion, one core"
-    return Comparison(what, "POT `entropic_gromov_wasserstein`", ratios, rows)
+    return Comparison(what, "POT `entropic_gromov_wasserstein`", "POT", ratios, rows)
 
 
 def lstm() -> Comparison:
@@ -71,13 +77,17 @@ def lstm() -> Comparison:
     pairs = [(row.get(name), row.get(f"cudnn_{name}")) for row in rows for name in ("ms", "ms_tf32")]
     ratios = [cudnn / own for own, cudnn in pairs if own and cudnn]
     return Comparison(
-        "LSTM, forward pass or training step in a CUDA graph", "cuDNN (`torch.nn.LSTM`)", ratios, rows
+        "LSTM, forward pass or training step in a CUDA graph",
+        "cuDNN (`torch.nn.LSTM`)",
+        "cuDNN",
+        ratios,
+        rows,
     )
 
 
 def summary_table() -> str:
     """One row per operator."""
-    comparisons = [soft_dtw(), transducer(), sinkhorn(), gromov(), lstm()]
+    found = comparisons()
     header = ["operator", "compared with", "device", "problems", "faster: median", "range"]
     body = [
         [
@@ -85,9 +95,50 @@ def summary_table() -> str:
             *(str(len(one.ratios)), f"**{times(median(one.ratios))}**"),
             f"{number(min(one.ratios), 2)} to {times(max(one.ratios))}",
         ]
-        for one in comparisons
+        for one in found
     ]
-    rows = [row for one in comparisons for row in one.rows]
+    rows = [row for one in found for row in one.rows]
     dates = sorted({row["date"] for row in rows})
     note = "The range covers every problem in the committed result files that both packages ran."
     return f"{markdown(header, body)}\n\n{note} torch {max(row['torch'] for row in rows)}, {dates[0]} to {dates[-1]}."
+
+
+def comparisons() -> list[Comparison]:
+    """One per operator, in the table's order."""
+    return [soft_dtw(), transducer(), sinkhorn(), gromov(), lstm()]
+
+
+def speedups() -> str:
+    """The link to the plot."""
+    return "![Ratio of the other package's time to warpalign's, one point per problem](images/speedups.png)"
+
+
+def draw(folder: Path) -> list[Path]:
+    """One row of points per operator: every ratio, and the median."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = comparisons()
+    figure, axis = plt.subplots(figsize=(8, 3.2), constrained_layout=True)
+    for place, one in enumerate(found):
+        ratios = sorted(one.ratios)
+        heights = [place + 0.3 * (k % 7 - 3) / 3 for k in range(len(ratios))]
+        axis.plot(ratios, heights, "o", markersize=3, alpha=0.5, color="#0072B2")
+        axis.plot([median(ratios)] * 2, [place - 0.4, place + 0.4], color="#D55E00", linewidth=2)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_yticks(range(len(found)), [f"{one.what.split(',')[0]}\nand {one.short}" for one in found])
+    axis.set(xscale="log", xlabel="time of the other package / time of warpalign (line: median)")
+    axis.set_xticks(
+        [1, 2, 5, 10, 20, 50, 100, 200, 400], ["1", "2", "5", "10", "20", "50", "100", "200", "400"]
+    )
+    axis.minorticks_off()
+    axis.invert_yaxis()
+    path = folder / "speedups.png"
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return [path]
+
+
+TABLES: dict[str, Callable[[], str]] = {"summary": summary_table, "speedups": speedups}

@@ -10,7 +10,7 @@ from benchmarks.harness.results import Row
 from benchmarks.harness.tables import NOTHING, markdown, newest, number, origin, times
 from benchmarks.recurrent.sizes import STREAM, Size
 
-# The sizes that the README shows.
+# The sizes that docs/benchmarks.md shows.
 SHORT = [
     Size(512, 8, 512, 512),
     Size(512, 8, 512, 512, dtype="float16"),

@@ -22,19 +22,6 @@ from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.peers import PEERS
 from benchmarks.soft_dtw.sizes import Size
 
-# The sizes that the README shows; docs/benchmarks.md has all.
-SHORT = [
-    Size(32, 128, 128, 1),
-    Size(32, 512, 512, 1),
-    Size(32, 512, 512, 64),
-    Size(32, 512, 512, 64, 0.01),
-    Size(32, 1024, 1024, 1),
-    Size(32, 2048, 2048, 64),
-    Size(512, 64, 64, 2),
-    Size(32, 256, 2048, 16),
-    Size(4, 8192, 8192, 16),
-]
-
 
 def gpu_rows(precision: str = "highest") -> list[Row]:
     rows = [row for row in tables.load("nvidia-*/*.json") if row["op"] == "soft_dtw" and "impl" not in row]
@@ -68,11 +55,9 @@ def all_peers() -> list[Row]:
     return tables.load("peers/*.json") + beside
 
 
-def gpu_table(sizes: list[Size] | None) -> str:
-    """Training steps on a GPU next to the best published package, for some sizes or for all."""
+def gpu_table() -> str:
+    """Training steps on a GPU next to the best published package."""
     rows, peers = gpu_rows(), all_peers()
-    if sizes is not None:
-        rows = [row for row in rows if size_of(row) in sizes]
     if not rows:
         return NOTHING
     header = ["pairs", "N × M", "D", "gamma", "step, ms", "best peer, ms", "faster"]
@@ -377,8 +362,7 @@ def draw(folder: Path) -> list[Path]:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "gpu": lambda: gpu_table(SHORT),
-    "gpu-all": lambda: gpu_table(None),
+    "gpu-all": gpu_table,
     "gpu-detail": gpu_detail,
     "gpu-precision": gpu_precision,
     "gpu-limits": gpu_limits,

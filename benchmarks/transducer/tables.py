@@ -17,7 +17,7 @@ FAMILIES = {
     "penalties": "RNN-T, penalties",
 }
 
-# The sizes that the README shows: B, T, V, dtype, family.
+# The sizes that docs/benchmarks.md shows: B, T, V, dtype, family.
 SHORT = {
     (16, 400, 1024, "float32", "rnnt"),
     (16, 400, 1024, "float16", "rnnt"),

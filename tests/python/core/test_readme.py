@@ -1,4 +1,4 @@
-"""The README's Python code runs, and its links lead somewhere."""
+"""The README's Python code runs, its links lead somewhere, and it stays a front page."""
 
 import re
 from pathlib import Path
@@ -12,16 +12,30 @@ LINKS = sorted(set(re.findall(r"\]\(([^)#]+)\)", README)))
 
 
 def test_python_blocks_run() -> None:
-    assert BLOCKS
+    """One after the other in one namespace, as a reader pastes them."""
+    assert len(BLOCKS) == 4, "a snippet per family of operators"
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(compile(block, "README.md", "exec"), names)
-    alignment, loss, x = names["alignment"], names["loss"], names["x"]
-    assert alignment.shape == (32, 100, 120)  # type: ignore[attr-defined]
-    assert loss.shape == (32,)  # type: ignore[attr-defined]
-    assert x.grad.isfinite().all()  # type: ignore[attr-defined]
+    shapes = {
+        "loss": (32,),
+        "alignment": (32, 100, 120),
+        "distances": (20, 20),
+        "rnnt": (),
+        "moved": (300, 2),
+        "output": (100, 8, 256),
+    }
+    assert {name: tuple(names[name].shape) for name in shapes} == shapes  # type: ignore[attr-defined]
+    for name in ("x", "source", "predictor_out"):
+        assert names[name].grad.isfinite().all(), name  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("link", [link for link in LINKS if "://" not in link])
 def test_links_exist(link: str) -> None:
     assert (ROOT / link).exists(), f"README.md links to {link}, which does not exist"
+
+
+def test_it_is_a_front_page() -> None:
+    """No lab report: what does not fit belongs to a page of docs/."""
+    assert len(README.splitlines()) <= 130
+    assert not re.search(r"commit `[0-9a-f]{7}", README)
