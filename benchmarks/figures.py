@@ -2,7 +2,7 @@
 
 `at` is one number of a result file, relative to benchmarks/results; text and number must agree to the digits that the page
 shows. `Given` is a number that is no measurement: it names the file that sets it and what that file says. Tables of
-measurements are written by benchmarks/report.py. docs/kernels/ is a record of development: its figures are those that the
+measurements are written by benchmarks/report.py. docs/developer/kernels/ is a record of development: its figures are those that the
 runs it describes gave, and are not looked up.
 
     python -m benchmarks.figures    says what does not agree, and exits with 1
@@ -149,7 +149,7 @@ def named() -> dict[str, Named]:
     floats, doubles = _product("float32"), _product("float64")
     exact = {"method": "exact", "N": 4000, "iterations": 5, "precision": "medium"}
     return {
-        "docs/architecture.md": [
+        "docs/developer/architecture.md": [
             ("2.20 s", _joint_cpu("step_ms")),
             ("2.56 s", _joint_cpu("materialised_step_ms")),
         ],

@@ -1,4 +1,4 @@
-"""Checks the layers of docs/architecture.md in the C++ and CUDA sources: #include lines and namespaces.
+"""Checks the layers of docs/developer/architecture.md in the C++ and CUDA sources: #include lines and namespaces.
 
     include <- src/core <- src/{cpu,cuda} <- src/<operator> <- bindings/torch <- python
 

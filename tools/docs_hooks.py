@@ -16,6 +16,7 @@ from docs_notebooks import notebook
 log = logging.getLogger("mkdocs.hooks.docs")  # a warning here fails a strict build
 
 NOTEBOOKS = "howto/"  # the pages that become notebooks too
+DEVELOPER = "developer/"  # the pages that the search leaves out
 STAMP = "inputs"  # a file of the site that says what it was built from
 
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
@@ -50,7 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository outside docs/ become their names; how-to pages get a link to their notebook."""
+    """Links out of docs/ become file names; how-to pages get a link to their notebook, the search leaves out developers' pages."""
     docs = Path(config.docs_dir)
 
     def rewritten(match: re.Match[str]) -> str:
@@ -62,6 +63,8 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
             log.warning("%s links to %s, which does not exist", page.file.src_uri, up + rest)
         return f"{text} (`{target.relative_to(docs.resolve().parent)}`)"
 
+    if page.file.src_uri.startswith(DEVELOPER):
+        page.meta["search"] = {"exclude": True}
     if page.file.src_uri.startswith(NOTEBOOKS):
         name = Path(page.file.src_uri).stem
         markdown = f"{markdown.rstrip()}\n\n[This page as a Jupyter notebook]({name}.ipynb){{ .notebook download }}\n"

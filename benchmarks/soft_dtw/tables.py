@@ -228,7 +228,7 @@ def scaling_table() -> str:
 
 
 def stays_in_tiles(case: str, pairs: int, n: int) -> bool:
-    """Whether more than four features are computed in tiles with this option (docs/kernels/soft_dtw.md, "Turns").
+    """Whether more than four features are computed in tiles with this option (docs/developer/kernels/soft_dtw.md, "Turns").
 
     Bands and penalties are, of so many pairs of n x n that they would take turns in a panel, and Euclidean distances.
     """

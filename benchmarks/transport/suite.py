@@ -40,6 +40,6 @@ SUITE = Suite(
     sanitizer="benchmarks.transport.sanitize",
     launches=partial(launches, "transport"),
     # A warp's lanes read a row, wait for each other, and one of them arrives at the barrier that the next copy into the
-    # row's place waits for. racecheck reports races of the reads with the copy (docs/kernels/transport.md).
+    # row's place waits for. racecheck reports races of the reads with the copy (docs/developer/kernels/transport.md).
     known_races=("StreamedRows", "ClusterRows"),
 )

@@ -1,5 +1,6 @@
 // From which sizes on a way of running a call is the faster one, as measured on one NVIDIA H200
-// (docs/kernels/recurrent.md, docs/kernels/recurrent_map.md). Every way serves every size.
+// (docs/developer/kernels/recurrent.md, docs/developer/kernels/recurrent_map.md). Every way serves every
+// size.
 #pragma once
 
 namespace warpalign::detail::recurrent {

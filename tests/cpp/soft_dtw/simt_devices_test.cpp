@@ -139,7 +139,7 @@ struct Turns {
   }
 };
 
-// Each case has been measured both ways (docs/kernels/soft_dtw.md, "Turns").
+// Each case has been measured both ways (docs/developer/kernels/soft_dtw.md, "Turns").
 TEST_F(Devices, PairsTakeTurnsWhereThatIsFaster) {
   EXPECT_EQ((Turns{32, 1024, 1024, 64}.pairs_in_panel()), 32);  // none waits
   EXPECT_EQ((Turns{32, 1024, 1024, 64, false}.pairs_in_panel()), 32);

@@ -1,4 +1,4 @@
-"""The dependency direction of docs/architecture.md holds, and the check that says so can see a violation."""
+"""The dependency direction of docs/developer/architecture.md holds, and the check that says so can see a violation."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 //
 // A pair's (n, m) matrix is cut into strips of 32 * W columns, one warp each; lane t owns W columns and runs
 // one row behind lane t - 1, so that a warp advances along an anti-diagonal. Neighbouring strips form panels,
-// one per block. docs/kernels/soft_dtw.md has the picture.
+// one per block. docs/developer/kernels/soft_dtw.md has the picture.
 #pragma once
 
 #include <algorithm>

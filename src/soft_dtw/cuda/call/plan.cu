@@ -69,8 +69,8 @@ int warps_at_work(const PanelPlan& plan, int pairs) {
 
 // Whether pairs that take turns in a panel are over sooner than all of them in tiles, where none waits. Up to
 // 64 features each turn has to fill the device. The least numbers of warps are from measurements in
-// docs/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and save what
-// a band leaves out.
+// docs/developer/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and
+// save what a band leaves out.
 bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits device) {
   if (need.dim > kMostMeetingFeatures) return true;
   const bool costs_alone = !need.gradient && need.options == Options::kNone;

@@ -1,8 +1,8 @@
 // Where the transducer's CUDA path keeps things: plain numbers, computed alike on the host and in kernels.
 //
 // The U + 1 columns of an utterance's lattice are cut into strips of 32, one warp each. Lane l of a strip
-// works on frame s - l at step s, so that a warp advances along an anti-diagonal. docs/kernels/transducer.md
-// has the picture.
+// works on frame s - l at step s, so that a warp advances along an anti-diagonal.
+// docs/developer/kernels/transducer.md has the picture.
 #pragma once
 
 #include <algorithm>
