@@ -326,6 +326,9 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert "libwarpalign_torch_cpu.so" in result["libraries"]
     assert len(result["devices"]) == 1 + torch.cuda.device_count() and result["devices"][0] == "cpu"
     assert result["instruction_sets"]
+    assert result["cuda_architectures"] == [] or "libwarpalign_torch_cuda.so" in result["libraries"]
+    packages = {line.split()[0] for line in result["optional_packages"]}
+    assert packages.isdisjoint(result["missing_packages"]) and {"click", "numpy"} <= packages
     _, text, _ = run(capsys, "info")
     assert f"warpalign {warpalign.__version__}".split() in [line.split() for line in text.splitlines()]
 
@@ -382,11 +385,18 @@ def test_the_process(pair: tuple[Path, Path]) -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("raise ModuleNotFoundError('No module named click', name='click')")
-    done = command("info", PYTHONPATH=f"{tmp_path}{os.pathsep}{PACKAGE}")
+    done = command("cdist", "x.npy", PYTHONPATH=f"{tmp_path}{os.pathsep}{PACKAGE}")
     assert done.returncode == 1
     assert done.stderr == (
         'warpalign: the command needs click, which is missing: pip install "warpalign[cli]"\n'
     )
+
+
+def test_info_needs_no_further_package(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('No module named click', name='click')")
+    done = command("info", PYTHONPATH=f"{tmp_path}{os.pathsep}{PACKAGE}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ["warpalign", warpalign.__version__] in [line.split() for line in done.stdout.splitlines()]
 
 
 def test_a_reader_that_has_enough() -> None:
