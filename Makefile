@@ -2,7 +2,7 @@
 #
 #   make test VENV=~/envs/warpalign              another virtual environment than .venv
 #   make test WARPALIGN_CUDA_ARCHITECTURES=80    another architecture than this machine's GPU
-#   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS and GPU_CHECK_ARGS likewise
+#   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS, GPU_CHECK_ARGS and RELEASE_ARGS likewise
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -39,7 +39,7 @@ cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
 
-.PHONY: help demo test lint format sanitize docs wheel bench gpu-check build clean
+.PHONY: help demo test lint format sanitize docs wheel wheel-cpu sdist release bench gpu-check build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
 
@@ -82,6 +82,19 @@ docs: $(dev_stamp) build  ## the documentation site, with warnings as errors, in
 
 wheel: $(dev_stamp)  ## the wheel for other machines, in dist/, with its platform tag checked
 	$(python) tools/make_wheel.py dist build-dir=$(abspath $(BUILD))/wheel-all $(wheel_cuda)
+
+wheel-cpu: $(dev_stamp)  ## the wheel without CUDA, in dist/cpu/
+	$(python) tools/make_wheel.py dist/cpu build-dir=$(abspath $(BUILD))/wheel-cpu cmake.define.WARPALIGN_CUDA=OFF
+
+sdist: $(dev_stamp)  ## the source distribution, in dist/
+	$(python) tools/make_sdist.py dist
+
+# RELEASE_ARGS: --glibc, --python, --torch (tools/check_release.py). A release is built in a manylinux_2_28 container.
+release: $(dev_stamp)  ## all files of a release in dist/, each checked, installed, run and uninstalled
+	rm -rf dist
+	$(MAKE) wheel wheel-cpu sdist
+	$(python) -m pip install --no-compile -r requirements/release.txt
+	$(python) tools/check_release.py dist $(RELEASE_ARGS)
 
 bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	$(cmake) -B $(BUILD)/bench -DWARPALIGN_BUILD_BENCHMARKS=ON -DWARPALIGN_CUDA=OFF
