@@ -99,6 +99,7 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
         self._model = estimators.SinkhornTransport(
             self.reg_e,
             cost=self._costs,
+            cost_normalization=None,
             limit_max=self.limit_max,
             out_of_sample="continuous" if self.out_of_sample_map == "continuous" else "nearest",
             max_iter=self.max_iter,
