@@ -15,6 +15,7 @@ COLUMNS = (*INPUTS, *DERIVATIVES, *TORCH)
 
 SERIES, LOSSES, JOINT = "soft-DTW, DTW", "transducer losses", "transducer loss from the joint network"
 ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
+CTC, CTC_ALIGNMENT = "CTC losses", "CTC alignment, monotonic alignment search"
 SINKHORN, GROMOV, LSTM = "Sinkhorn", "Gromov–Wasserstein", "LSTM"
 
 
@@ -43,6 +44,27 @@ _ROWS = {
         c10="test_pytorch::test_autocast_takes_inputs_as_they_are test_calls::test_mixed_dtypes_under_autocast",
         c11="test_torch_cuda::test_a_step_in_a_cuda_graph",
         c12="test_ddp::test_two_processes_take_the_step_of_one",
+    ),
+    CTC: _row(
+        "ctc",
+        c0="test_values::test_torch_in_float64",
+        c1="test_cuda::test_agrees_with_the_cpu",
+        c2="test_values::test_torch_in_float64 test_cuda::test_agrees_with_the_cpu",
+        c3="test_values::test_layouts_are_equal",
+        c4="test_autograd::test_gradcheck",
+        c5="test_autograd::test_second_derivatives_are_refused",
+        c7="test_autograd::test_vmap_is_a_larger_batch",
+        c8="test_autograd::test_compile",
+        c10="test_autograd::test_autocast_reads_half_logits",
+        c11="test_cuda::test_cuda_graph_with_changing_lengths",
+    ),
+    CTC_ALIGNMENT: _row(
+        "ctc",
+        c0="test_align::test_dynamic_programming test_align::test_monotonic_search",
+        c1="test_cuda::test_alignments_are_the_cpu_path_s test_cuda::test_monotonic_alignments_are_the_cpu_path_s",
+        c2="test_align::test_dynamic_programming",
+        c3="test_align::test_dynamic_programming test_align::test_monotonic_search",
+        c4="test_align::test_dynamic_programming",
     ),
     LOSSES: _row(
         "transducer",
