@@ -179,44 +179,6 @@ struct CarryTask {
   }
 };
 
-// W_hr^T of the gradient by h~: that by o u(v).
-template <class T>
-struct PullTask {
-  static constexpr int kSplits = 2, kRows = 1;
-  __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.hidden; }
-  __device__ static bool skips(const CudaCell<T>&, int) { return false; }
-  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.output_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
-    return cell.hr_across + static_cast<Offset>(row) * cell.output_stride;
-  }
-  __device__ static const T* factor(const CudaCell<T>& cell, int place, int b) {
-    const Offset row = cell.at.first(cell.step_back_at(place)) + b, last = cell.at.rows - 1;
-    return cell.dh_new + (row < last ? row : last) * cell.output_stride;
-  }
-  struct Ahead {
-    Sum<T> dc;
-    Unit<T> unit;  // of cells without layer norm
-  };
-  __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
-    const int t = cell.step_back_at(place);
-    if (!cell.layer_norm && cell.at.holds(t, b)) to.unit = Unit<T>(cell, t, b, unit);
-  }
-  __device__ static void ask_state(const CudaCell<T>& cell, int, int b, int unit, Ahead& to) {
-    if (!cell.layer_norm) to.dc = cell.dc[static_cast<Offset>(b) * cell.hidden + unit];
-  }
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&dm)[1],
-                                const Ahead& ahead) {
-    const int t = cell.step_back_at(place);
-    if (cell.layer_norm) {
-      cell.dm[static_cast<Offset>(b) * cell.hidden + unit] = dm[0];
-    } else if (cell.at.holds(t, b)) {
-      backward_unit(cell, t, b, unit, ahead.unit, dm[0], ahead.dc);
-    } else {
-      skip_unit(cell, t, b, unit);
-    }
-  }
-};
-
 // Layer norm: from the gradient by o u(v) to dz, and to that by R h; a block per row.
 template <class T>
 __global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepParams<T> p) {

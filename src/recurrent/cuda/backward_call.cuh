@@ -313,7 +313,7 @@ class BackwardCall {
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       queue.template step<CarryTask<T>>(params, directions, params.place > places.begin);
-      if (p_.projection > 0) queue.template step<PullTask<T>>(params, directions, true);
+      if (p_.projection > 0) queue.template step<ProjectionTask<T>>(params, directions, true);
       if (p_.layer_norm) queue.rows_of_step(kNormalisedBackward<T>, params, directions);
     }
     if (places.end == params.cell[0].at.steps) queue.template step<CarryTask<T>>(params, directions, true);
@@ -352,18 +352,13 @@ class BackwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     if (!takes_ends()) {
-      queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastGradient<T>, cell,
+      queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastState<T>, cell,
                       part_of<T>(out_.h0, index * s.batch * s.output),
-                      bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
+                      bytes_at(out_.c0, index * s.batch * s.hidden, size_of(p_.cell_dtype)), true);
     }
     if (!out_.weights || !out_.weights[index].hh || !drops_weights(p_)) return;
-    PackParams<T> params{};
-    params.to = static_cast<T*>(out_.weights[index].hh);
-    params.rows = 4 * p_.hidden, params.columns = cell.output;
-    params.masks = cell.masks;
-    params.threshold = philox_threshold(p_.weight_dropout);
-    params.factor = static_cast<Sum<T>>(1 / (1 - p_.weight_dropout));
-    queue_.for_each(4 * s.hidden * s.output, kDrop<T>, params);
+    T* const hh = static_cast<T*>(out_.weights[index].hh);
+    drop_in_place(queue_, p_, cell.masks, hh, 4 * p_.hidden, cell.output);
   }
 
   const LstmProblem& p_;

@@ -59,7 +59,8 @@ class StepChunks {
   // Enqueues the lengths of chunk k. cell: of all steps.
   template <class T>
   void write_lengths(Queue& queue, int k, const CudaCell<T>& cell, std::int32_t* to) const {
-    if (has_lengths()) queue.for_each(p_.batch, kChunkLengths<T>, cell, k * steps_, to);
+    if (!has_lengths()) return;
+    queue.for_each(p_.batch, kChunkLengths, ChunkLengthsParams{cell.at.lengths, p_.batch, k * steps_, to});
   }
 
  private:

@@ -114,7 +114,8 @@ __device__ __forceinline__ void finish_cell(const CudaCell<T>& cell, int place, 
 
 // Tasks of step_kernel() and unit_step_kernel().
 
-// R h and the cell at once: rows of weights are the four gates of a unit, then those of the next one.
+// R h and the cell at once: rows of weights are the four gates of a unit, then those of the next one. With
+// layer norm R h alone, which normalised_cell_kernel() takes up.
 template <class T>
 struct CellTask {
   static constexpr int kSplits = 2, kRows = 4;
@@ -133,7 +134,7 @@ struct CellTask {
   };
   __device__ static void ask(const CudaCell<T>& cell, int place, int b, int unit, Ahead& to) {
     const int t = cell.step_at(place);
-    if (!cell.at.holds(t, b)) return;
+    if (cell.layer_norm || !cell.at.holds(t, b)) return;
     const Offset row = cell.at.first(t) + b;
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
@@ -146,6 +147,12 @@ struct CellTask {
   }
   __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&z)[4],
                                 const Ahead& ahead) {
+    if (cell.layer_norm) {
+      Sum<T>* const raw = cell.raw + static_cast<Offset>(b) * 4 * cell.hidden + unit;
+#pragma unroll
+      for (int gate = 0; gate < 4; ++gate) raw[static_cast<Offset>(gate) * cell.hidden] = z[gate];
+      return;
+    }
     const int t = cell.step_at(place);
     if (!cell.at.holds(t, b)) {
       skip_cell(cell, t, b, unit);
@@ -166,49 +173,6 @@ struct CellTask {
     ask_state(cell, place, b, unit, ahead);
     Sum<T> nothing_more[4] = {};
     finish(cell, place, b, unit, nothing_more, ahead);
-  }
-};
-
-// R h alone, for layer norm.
-template <class T>
-struct RawTask : CellTask<T> {
-  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
-    return cell.hh + static_cast<Offset>(row) * cell.output_stride;
-  }
-  struct Ahead {};
-  __device__ static void ask(const CudaCell<T>&, int, int, int, Ahead&) {}
-  __device__ static void ask_state(const CudaCell<T>&, int, int, int, Ahead&) {}
-  __device__ static void finish(const CudaCell<T>& cell, int, int b, int index, Sum<T> (&z)[4],
-                                const Ahead&) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) cell.raw[(static_cast<Offset>(b) * cell.hidden + index) * 4 + k] = z[k];
-  }
-};
-
-// W_hr m.
-template <class T>
-struct ProjectTask {
-  static constexpr int kSplits = 2, kRows = 1;
-  __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
-  __device__ static bool skips(const CudaCell<T>&, int) { return false; }
-  __host__ __device__ static int depth(const CudaCell<T>& cell) { return cell.hidden_stride; }
-  __device__ static const T* weight(const CudaCell<T>& cell, int row) {
-    return cell.hr + static_cast<Offset>(row) * cell.hidden_stride;
-  }
-  __device__ static const T* factor(const CudaCell<T>& cell, int, int b) {
-    return cell.m + static_cast<Offset>(b) * cell.hidden_stride;
-  }
-  struct Ahead {};
-  __device__ static void ask(const CudaCell<T>&, int, int, int, Ahead&) {}
-  __device__ static void ask_state(const CudaCell<T>&, int, int, int, Ahead&) {}
-  __device__ static void finish(const CudaCell<T>& cell, int place, int b, int unit, Sum<T> (&fresh)[1],
-                                const Ahead&) {
-    const int t = cell.step_at(place);
-    if (cell.at.holds(t, b)) {
-      finish_hidden(cell, place, t, b, unit, fresh[0]);
-    } else {
-      skip_hidden(cell, place, t, b, unit);
-    }
   }
 };
 

@@ -108,7 +108,8 @@ class ForwardCall {
   // What chunk `part` has left becomes what the next one starts from, and c goes to `kept`, too.
   void go_on(const CudaCell<T>& part, Sum<T>* kept) {
     const CudaSizes<T> s(p_);
-    queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kNextChunk<T>, part, kept);
+    queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>,
+                    StateParams<T>{part, nullptr, nullptr, true, kept});
   }
 
   // A launch has chunks of two layers, the upper one's behind the lower one's.
@@ -354,13 +355,9 @@ class ForwardCall {
     }
     for (params.place = places.begin; params.place < places.end; ++params.place) {
       const bool follows = params.place > places.begin;
-      if (p_.layer_norm) {
-        queue.template step<RawTask<T>>(params, directions, follows);
-        queue.rows_of_step(kNormalisedCell<T>, params, directions);
-      } else {
-        queue.template step<CellTask<T>>(params, directions, follows);
-      }
-      if (p_.projection > 0) queue.template step<ProjectTask<T>>(params, directions, true);
+      queue.template step<CellTask<T>>(params, directions, follows);
+      if (p_.layer_norm) queue.rows_of_step(kNormalisedCell<T>, params, directions);
+      if (p_.projection > 0) queue.template step<ProjectionTask<T>>(params, directions, true);
     }
   }
 
@@ -371,7 +368,7 @@ class ForwardCall {
     if (rows_of(p_) == 0) cell.h[p_.steps % 2] = cell.h[0];
     queue_.for_each(s.batch * std::max(s.output, s.hidden), kLastState<T>, cell,
                     part_of<T>(out_.h_n, index * s.batch * s.output),
-                    bytes_at(out_.c_n, index * s.batch * s.hidden, size_of(p_.cell_dtype)));
+                    bytes_at(out_.c_n, index * s.batch * s.hidden, size_of(p_.cell_dtype)), false);
   }
 
   const LstmProblem& p_;

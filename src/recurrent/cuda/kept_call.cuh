@@ -34,7 +34,7 @@ void draw_kept(Queue& queue, const CudaCell<T>& cell, bool backward, Places plac
                           first * cell.at.batch,
                           rows,
                           const_cast<std::uint8_t*>(cell.kept)};
-  queue.for_each(static_cast<std::size_t>(rows) * words, kKept<T>, params);
+  queue.for_each(static_cast<std::size_t>(rows) * words, kKept, params);
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -264,19 +264,16 @@ class Queue {
           sizeof(T) == 2 || invariant ||
           (cell.at.batch >= kRowsOfFloatUnits && blocks * directions > kTurnsOfFloatLanes * multiprocessors);
       if (major >= kFirstWithUnits && pieces >= kFewestPieces && gains) {
-        const bool is_wide = static_cast<Offset>(cell.at.batch) * cell.hidden >=
+        const bool is_many = static_cast<Offset>(cell.at.batch) * cell.hidden >=
                              static_cast<Offset>(kUnitsOfWideBlocks<T>) * multiprocessors;
-        const int least_stacks = (sizeof(T) == 2 && is_wide && !invariant ? 1 : 3) * multiprocessors / 2;
+        const bool is_wide = is_many && kHasWideUnits<T, Task>;
+        const int least_stacks = (sizeof(T) == 2 && is_many && !invariant ? 1 : 3) * multiprocessors / 2;
         const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>, multiprocessors,
                                          least_stacks, major >= kFirstWithClusters);
         const int rows = 8 * (is_wide ? kWideRowTiles : kRowTiles);
         params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, rows);
         config.cluster = share.blocks;
-        constexpr int kProducts = sizeof(T) == 4 ? 3 : 1;
-        const bool is_rounded = kProducts == 3 && by_tf32();
-        const auto& kernel =
-            is_rounded ? unit_step<1, Task, T>(is_wide) : unit_step<kProducts, Task, T>(is_wide);
-        return launch_with(kernel, config, directions, params, share);
+        return launch_with(unit_step<T, Task>(is_wide), config, directions, params, share);
       }
     }
     params.blocks_of_direction = blocks;
@@ -300,6 +297,11 @@ class Queue {
   Status status_;
 };
 
+template <class T>
+void launch_pack(Queue& queue, const PackParams<T>& params) {
+  const int blocks = cuda::div_up(params.rows, kPackTile) * cuda::div_up(params.stride, kPackTile);
+  queue.launch(kPack<T>, blocks, kRowThreads, params);
+}
 // A weight matrix for products of a step.
 template <class T>
 void pack_matrix(Queue& queue, const LstmProblem& p, const MaskWords& masks, const void* from, int rows,
@@ -311,14 +313,19 @@ void pack_matrix(Queue& queue, const LstmProblem& p, const MaskWords& masks, con
   params.masks = masks;
   params.threshold = philox_threshold(p.weight_dropout);
   params.factor = drops ? static_cast<Sum<T>>(1 / (1 - p.weight_dropout)) : Sum<T>(0);
-  if (across) {
-    const int blocks = cuda::div_up(rows, kAcrossTile) * cuda::div_up(params.stride, kAcrossTile);
-    queue.launch(kPackAcross<T>, blocks, kRowThreads, params);
-  } else {
-    queue.for_each(static_cast<std::size_t>(rows) * params.stride, kPack<T>, params);
-  }
+  params.across = across;
+  launch_pack(queue, params);
 }
 inline bool drops_weights(const LstmProblem& p) { return p.training && p.weight_dropout > 0; }
+// The gradient by weights with dropout, from that by what is left of them.
+template <class T>
+void drop_in_place(Queue& queue, const LstmProblem& p, const MaskWords& masks, T* weights, int rows,
+                   int columns) {
+  PackParams<T> params{weights, weights, rows, columns, columns, false, masks, {}, {}};
+  params.threshold = philox_threshold(p.weight_dropout);
+  params.factor = static_cast<Sum<T>>(1 / (1 - p.weight_dropout));
+  launch_pack(queue, params);
+}
 template <class T>
 void pack_forward(Queue& queue, const LstmProblem& p, const CudaCell<T>& cell, const LstmWeights& w,
                   bool drops) {

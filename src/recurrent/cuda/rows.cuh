@@ -48,9 +48,10 @@ __device__ __forceinline__ void for_columns(T* to, int columns, const Value& val
 // A matrix as products of a step read it: rows of `stride` elements, 0 behind the columns.
 template <class T>
 struct PackParams {
-  const T* from;  // (rows, columns), or with pack_across_kernel() (columns, rows)
+  const T* from;  // (rows, columns), or with `across` (columns, rows)
   T* to;
   int rows, columns, stride;
+  bool across;
   // Dropout of weights, of entry (row, column) of what is read; factor 0: none.
   MaskWords masks;
   std::uint64_t threshold;
@@ -64,45 +65,38 @@ struct PackParams {
     return cuda::narrow<T>(drops ? Sum<T>(0) : cuda::widen(v) * factor);
   }
 };
+// A block packs 32 by 32 entries. A transposed matrix goes by way of shared memory, so that both sides are
+// read and written along rows. Dropout in place, of a gradient, is a matrix packed onto itself.
+constexpr int kPackTile = 32;
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) pack_kernel(PackParams<T> p) {
-  for_elements(static_cast<Offset>(p.rows) * p.stride, [&](Offset n) {
-    const int row = static_cast<int>(n / p.stride), column = static_cast<int>(n % p.stride);
-    p.to[n] = column < p.columns ? p.kept(row, column, p.columns) : cuda::narrow<T>(0);
-  });
-}
-// Transposed: by way of shared memory, so that both sides are read and written along rows.
-constexpr int kAcrossTile = 32;  // rows and columns of a block
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) pack_across_kernel(PackParams<T> p) {
-  constexpr int kPass = kRowThreads / kAcrossTile;
-  __shared__ T tile[kAcrossTile][kAcrossTile + 1];
-  const int along = static_cast<int>(threadIdx.x) % kAcrossTile;
-  const int first = static_cast<int>(threadIdx.x) / kAcrossTile;
-  const int tiles = (p.rows + kAcrossTile - 1) / kAcrossTile, block = static_cast<int>(blockIdx.x);
-  const int first_row = block % tiles * kAcrossTile, first_column = block / tiles * kAcrossTile;
+  constexpr int kPass = kRowThreads / kPackTile;
+  __shared__ T tile[kPackTile][kPackTile + 1];
+  const int along = static_cast<int>(threadIdx.x) % kPackTile;
+  const int first = static_cast<int>(threadIdx.x) / kPackTile;
+  const int tiles = (p.rows + kPackTile - 1) / kPackTile, block = static_cast<int>(blockIdx.x);
+  const int first_row = block % tiles * kPackTile, first_column = block / tiles * kPackTile;
+  if (p.across) {
 #pragma unroll
-  for (int n = first; n < kAcrossTile; n += kPass) {
-    const int row = first_row + along, column = first_column + n;
-    const bool is_there = row < p.rows && column < p.columns;
-    tile[n][along] = is_there ? p.kept(column, row, p.rows) : cuda::narrow<T>(0);
+    for (int n = first; n < kPackTile; n += kPass) {
+      const int row = first_row + along, column = first_column + n;
+      const bool is_there = row < p.rows && column < p.columns;
+      tile[n][along] = is_there ? p.kept(column, row, p.rows) : cuda::narrow<T>(0);
+    }
+    __syncthreads();
   }
-  __syncthreads();
 #pragma unroll
-  for (int n = first; n < kAcrossTile; n += kPass) {
+  for (int n = first; n < kPackTile; n += kPass) {
     const int row = first_row + n, column = first_column + along;
-    if (row < p.rows && column < p.stride)
-      p.to[static_cast<Offset>(row) * p.stride + column] = tile[along][n];
+    if (row >= p.rows || column >= p.stride) continue;
+    T v = cuda::narrow<T>(0);
+    if (p.across) {
+      v = tile[along][n];
+    } else if (column < p.columns) {
+      v = p.kept(row, column, p.columns);
+    }
+    p.to[static_cast<Offset>(row) * p.stride + column] = v;
   }
-}
-// The gradient by weights with dropout, from that by what is left of them; in place.
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) drop_kernel(PackParams<T> p) {
-  for_elements(static_cast<Offset>(p.rows) * p.columns, [&](Offset n) {
-    const int row = static_cast<int>(n / p.columns), column = static_cast<int>(n % p.columns);
-    const bool is_dropped = p.masks.below(p.threshold, MaskKind::kWeight, row, 0, column);
-    p.to[n] = cuda::narrow<T>(is_dropped ? 0 : cuda::widen(p.to[n]) * p.factor);
-  });
 }
 
 // The input of a layer, side by side and 0 beyond lengths: x, or what the directions of the layer below put
@@ -141,6 +135,9 @@ struct StateParams {
   CudaCell<T> cell;
   const T* h;     // (B, P): h0, or the gradient by h_n
   const void* c;  // (B, H): c0, or the gradient by c_n
+  // The state behind the chunk of steps before is the first one of the next chunk; h and c are not read.
+  bool goes_on = false;
+  Sum<T>* kept = nullptr;  // (B, H): a copy of its c
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T> p) {
@@ -149,15 +146,17 @@ __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T>
     const Offset b = n / cell.output_stride, unit = n % cell.output_stride;
     // Converted and back, so that a NaN is not all ones: words of h0 are waited for.
     const bool is_given = p.h && unit < cell.output;
-    const T v = cuda::narrow<T>(is_given ? cuda::widen(p.h[b * cell.output + unit]) : Sum<T>(0));
+    T v = cuda::narrow<T>(is_given ? cuda::widen(p.h[b * cell.output + unit]) : Sum<T>(0));
+    if (p.goes_on) v = h_behind(cell)[n];
     cell.h[0][n] = v;
     cell.h[1][n] = v;
     const_cast<T*>(cell.h0)[n] = v;
   });
   for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden, [&](Offset n) {
-    const Sum<T> v = p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
+    const Sum<T> v = p.goes_on ? cell.c[n] : p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
     cell.c[n] = v;
     const_cast<Sum<T>*>(cell.c0)[n] = v;
+    if (p.kept) p.kept[n] = v;
   });
 }
 template <class T>
@@ -174,46 +173,19 @@ __global__ void __launch_bounds__(kRowThreads) first_gradient_kernel(StateParams
   });
 }
 
-// The states, or their gradients, behind a sweep; null: not wanted.
+// The states behind a sweep, or with `backward` the gradients by those before it; null: not wanted.
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) last_state_kernel(CudaCell<T> cell, T* h, void* c) {
+__global__ void __launch_bounds__(kRowThreads)
+    last_state_kernel(CudaCell<T> cell, T* h, void* c, bool backward) {
   if (h) {
     for_elements(static_cast<Offset>(cell.at.batch) * cell.output, [&](Offset n) {
-      h[n] = cell.h[cell.at.steps % 2][n / cell.output * cell.output_stride + n % cell.output];
+      h[n] = backward ? cuda::narrow<T>(cell.dh0[n] + cell.dh[n])
+                      : h_behind(cell)[n / cell.output * cell.output_stride + n % cell.output];
     });
   }
   if (!c) return;
   for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
-               [&](Offset n) { cell.write_cell(c, n, cell.c[n]); });
-}
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) last_gradient_kernel(CudaCell<T> cell, T* h, void* c) {
-  if (h) {
-    for_elements(static_cast<Offset>(cell.at.batch) * cell.output,
-                 [&](Offset n) { h[n] = cuda::narrow<T>(cell.dh0[n] + cell.dh[n]); });
-  }
-  if (!c) return;
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
-               [&](Offset n) { cell.write_cell(c, n, cell.dc0[n] + cell.dc[n]); });
-}
-
-// What the sweep of a chunk has left is what the next one starts from. kept: c again.
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) next_chunk_kernel(CudaCell<T> cell, Sum<T>* kept) {
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.output_stride, [&](Offset n) {
-    const T v = h_behind(cell)[n];
-    cell.h[0][n] = v;
-    cell.h[1][n] = v;
-    const_cast<T*>(cell.h0)[n] = v;
-  });
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
-               [&](Offset n) { const_cast<Sum<T>*>(cell.c0)[n] = kept[n] = cell.c[n]; });
-}
-// The lengths of rows from step `begin` on.
-template <class T>
-__global__ void __launch_bounds__(kRowThreads)
-    chunk_lengths_kernel(CudaCell<T> cell, int begin, std::int32_t* to) {
-  for_elements(cell.at.batch, [&](Offset b) { to[b] = max(cell.at.lengths[b] - begin, 0); });
+               [&](Offset n) { cell.write_cell(c, n, backward ? cell.dc0[n] + cell.dc[n] : cell.c[n]); });
 }
 
 // h before every step of rows first ... first + rows - 1: (rows, P).
@@ -233,30 +205,6 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     for_columns(to + (row - first) * cell.output, cell.output,
                 [&](int column) { return h ? h[column] : cuda::narrow<T>(0); });
-  });
-}
-
-// The bits of zoneout: which units of h a step keeps, and above them which of c; a byte for four units.
-struct KeptParams {
-  StepRows at;
-  MaskWords masks;
-  std::uint64_t hidden_threshold, cell_threshold;  // 0: nothing is kept
-  int words;                                       // of a row
-  Offset first_row, rows;                          // whose bits are drawn
-  std::uint8_t* to;                                // (rows of all steps, words)
-};
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) kept_kernel(KeptParams p) {
-  for_elements(p.rows * p.words, [&](Offset n) {
-    const Offset row = p.first_row + n / p.words;
-    const int word = static_cast<int>(n % p.words), t = p.at.step_of(row);
-    const int b = static_cast<int>(row - p.at.first(t));
-    const auto drawn = [&](std::uint64_t threshold, MaskKind kind) {
-      return threshold == 0 ? 0u : p.masks.below_of_four(threshold, kind, t, b, 4 * word);
-    };
-    const unsigned bits =
-        drawn(p.hidden_threshold, MaskKind::kHidden) | drawn(p.cell_threshold, MaskKind::kCell) << 4;
-    p.to[row * p.words + word] = static_cast<std::uint8_t>(bits);
   });
 }
 
