@@ -195,7 +195,7 @@ TEST_F(SingleStep, Blocks) {
     EXPECT_EQ(launches_of("single step on " + name), before + 1);
   };
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
-    check_is("units, 8 rows", 20, 2, dtype);
+    check_is(dtype == DType::kFloat32 ? "units, 8 rows" : "units, 16 rows", 20, 2, dtype);
     check_is("units, 16 rows", 20, 16, dtype);
     check_is("units, 32 rows", 20, 31, dtype);
     check_is("units, 32 rows", 20, 61, dtype);
@@ -203,7 +203,7 @@ TEST_F(SingleStep, Blocks) {
       check_is("units, 32 rows", 5, 61, dtype);
       check_is("wide units, 32 rows", 4, 61, dtype);
       const Precision medium = Precision::kMedium;
-      check_is("units, 8 rows, TF32", 20, 2, dtype, 0, medium);
+      check_is("units, 16 rows, TF32", 20, 2, dtype, 0, medium);
       check_is("units, 16 rows, TF32", 20, 16, dtype, 0, medium);
       check_is("units, 32 rows, TF32", 20, 31, dtype, 0, medium);
       check_is("units, 32 rows, TF32", 5, 61, dtype, 0, medium);
@@ -211,7 +211,7 @@ TEST_F(SingleStep, Blocks) {
     } else {
       check_is("wide units, 32 rows", 5, 61, dtype);
       check_is("wide units, 64 rows", 3, 61, dtype);
-      check_is("units, 8 rows", 20, 1, dtype, 768);
+      check_is("units, 16 rows", 20, 1, dtype, 768);
     }
   }
 }
