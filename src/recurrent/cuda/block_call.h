@@ -7,12 +7,13 @@
 namespace warpalign::detail::recurrent {
 
 // The most units whose R the registers of a block hold; and of calls with options, which need more of them.
+// None in float64, whose calls with options take a launch per step.
 template <class T>
 constexpr int kMostBlockHidden = sizeof(T) == 2   ? 128
                                  : sizeof(T) == 4 ? 96
                                                   : 64;
 template <class T>
-constexpr int kMostBlockHiddenOfOptions = sizeof(T) <= 4 ? 96 : 64;
+constexpr int kMostBlockHiddenOfOptions = sizeof(T) <= 4 ? 96 : 0;
 
 // Blocks of a small sweep, or of a step's kernel, that a multiprocessor works on at once.
 constexpr int kBlocksOfMultiprocessor = 2;

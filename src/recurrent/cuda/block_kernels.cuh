@@ -10,54 +10,66 @@ namespace warpalign::detail::recurrent {
 // Rows of the batch that a block has.
 constexpr int kFewRows = 1, kManyRows = 4;
 
-// By depth / 32 - 1, whether rows are many, and whether calls have options.
-constexpr const char* kBlockNames[4][2][2] = {
-    {{"block of 32", "block of 32, options"}, {"rows of 32", "rows of 32, options"}},
-    {{"block of 64", "block of 64, options"}, {"rows of 64", "rows of 64, options"}},
-    {{"block of 96", "block of 96, options"}, {"rows of 96", "rows of 96, options"}},
-    {{"block of 128", "block of 128, options"}, {"rows of 128", "rows of 128, options"}}};
-constexpr const char* kBlockNamesBack[4][2][2] = {
-    {{"block of 32 back", "block of 32 back, options"}, {"rows of 32 back", "rows of 32 back, options"}},
-    {{"block of 64 back", "block of 64 back, options"}, {"rows of 64 back", "rows of 64 back, options"}},
-    {{"block of 96 back", "block of 96 back, options"}, {"rows of 96 back", "rows of 96 back, options"}},
-    {{"block of 128 back", "block of 128 back, options"}, {"rows of 128 back", "rows of 128 back, options"}}};
+// The names of a kernel and of its counterpart backward.
+struct BlockNames {
+  const char *forward, *back;
+};
+template <int kDepth, int kRows, bool kPlain>
+constexpr BlockNames kBlockNames{};
+template <>
+constexpr BlockNames kBlockNames<32, kFewRows, true>{"block of 32", "block of 32 back"};
+template <>
+constexpr BlockNames kBlockNames<64, kFewRows, true>{"block of 64", "block of 64 back"};
+template <>
+constexpr BlockNames kBlockNames<96, kFewRows, true>{"block of 96", "block of 96 back"};
+template <>
+constexpr BlockNames kBlockNames<128, kFewRows, true>{"block of 128", "block of 128 back"};
+template <>
+constexpr BlockNames kBlockNames<64, kManyRows, true>{"rows of 64", "rows of 64 back"};
+template <>
+constexpr BlockNames kBlockNames<128, kManyRows, true>{"rows of 128", "rows of 128 back"};
+template <>
+constexpr BlockNames kBlockNames<96, kFewRows, false>{"block of 96, options", "block of 96 back, options"};
 
 template <class T, int kDepth, int kRows, bool kPlain>
-inline const cuda::Kernel kBlockForward{kKernels, kBlockNames[kDepth / 32 - 1][kRows == kManyRows][!kPlain],
+inline const cuda::Kernel kBlockForward{kKernels, kBlockNames<kDepth, kRows, kPlain>.forward,
                                         cuda::type_name<T>(), block_forward_kernel<T, kDepth, kRows, kPlain>};
 template <class T, int kDepth, int kRows, bool kPlain>
-inline const cuda::Kernel kBlockBackward{
-    kKernels, kBlockNamesBack[kDepth / 32 - 1][kRows == kManyRows][!kPlain], cuda::type_name<T>(),
-    block_backward_kernel<T, kDepth, kRows, kPlain>};
+inline const cuda::Kernel kBlockBackward{kKernels, kBlockNames<kDepth, kRows, kPlain>.back,
+                                         cuda::type_name<T>(),
+                                         block_backward_kernel<T, kDepth, kRows, kPlain>};
 
+// A pass' kernel, and how many rows of the batch its block has.
 template <class T, template <class> class Ends>
-using BlockKernel = cuda::Kernel<BlockParams<T, Ends>>;
-
-template <class T, template <class> class Ends, int kDepth, int kRows, bool kPlain>
-const BlockKernel<T, Ends>& block_kernel() {
+struct BlockChoice {
+  const cuda::Kernel<BlockParams<T, Ends>>* kernel;
+  int rows;
+};
+template <class T, template <class> class Ends, int kDepth, int kRows = kFewRows, bool kPlain = true>
+BlockChoice<T, Ends> block_of() {
   if constexpr (std::is_same_v<Ends<T>, ForwardEnds<T>>) {
-    return kBlockForward<T, kDepth, kRows, kPlain>;
+    return {&kBlockForward<T, kDepth, kRows, kPlain>, kRows};
   } else {
-    return kBlockBackward<T, kDepth, kRows, kPlain>;
+    return {&kBlockBackward<T, kDepth, kRows, kPlain>, kRows};
   }
 }
-template <class T, template <class> class Ends, int kDepth, int kRows>
-const BlockKernel<T, Ends>& block_kernel(bool is_plain) {
-  if constexpr (kDepth <= kMostBlockHiddenOfOptions<T>) {
-    if (!is_plain) return block_kernel<T, Ends, kDepth, kRows, false>();
+// The kernels that there are: each of more depth serves fewer units, too, with the same bits. many: blocks of
+// a row would be too many to run at once.
+template <class T, template <class> class Ends>
+BlockChoice<T, Ends> choose_block(const LstmProblem& p, bool many) {
+  if constexpr (sizeof(T) <= 4) {
+    if (!is_plain(p)) return block_of<T, Ends, 96, kFewRows, false>();
+    if (many && p.hidden <= 64) return block_of<T, Ends, 64, kManyRows>();
   }
-  return block_kernel<T, Ends, kDepth, kRows, true>();
-}
-template <class T, template <class> class Ends, int kRows>
-const BlockKernel<T, Ends>& block_kernel(const LstmProblem& p) {
   if constexpr (sizeof(T) == 2) {
-    if (p.hidden > 96) return block_kernel<T, Ends, 128, kRows>(is_plain(p));
+    if (many) return block_of<T, Ends, 128, kManyRows>();
+    if (p.hidden > 96) return block_of<T, Ends, 128>();
   }
   if constexpr (sizeof(T) <= 4) {
-    if (p.hidden > 64) return block_kernel<T, Ends, 96, kRows>(is_plain(p));
+    if (p.hidden > 64) return block_of<T, Ends, 96>();
+    if (p.hidden <= 32) return block_of<T, Ends, 32>();
   }
-  if (p.hidden > 32) return block_kernel<T, Ends, 64, kRows>(is_plain(p));
-  return block_kernel<T, Ends, 32, kRows>(is_plain(p));
+  return block_of<T, Ends, 64>();
 }
 
 // A block has whole warps of units.
@@ -78,11 +90,10 @@ bool has_many_rows(const Queue& queue, const LstmProblem& p) {
 template <class T, template <class> class Ends>
 void launch_blocks(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
                    const Ends<T> (&ends)[2], Places places) {
-  const bool many = has_many_rows<T>(queue, p);
-  const int slices = cuda::div_up(p.batch, many ? kManyRows : kFewRows);
+  const auto choice = choose_block<T, Ends>(p, has_many_rows<T>(queue, p));
+  const int slices = cuda::div_up(p.batch, choice.rows);
   const BlockParams<T, Ends> params{{cells[0], cells[1]}, {ends[0], ends[1]}, slices, places};
-  queue.launch(many ? block_kernel<T, Ends, kManyRows>(p) : block_kernel<T, Ends, kFewRows>(p),
-               slices * directions_of(p), block_threads(p), params);
+  queue.launch(*choice.kernel, slices * directions_of(p), block_threads(p), params);
 }
 
 template <class T>
