@@ -61,10 +61,10 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
     bool resets = false;
     DType dtype = DType::kFloat16;
   } cases[] = {{9, 132, false, "clusters of up to 8"},
-               {9, 132, true, "clusters of up to 8, lengths"},
+               {9, 132, true, "clusters of up to 8, options"},
                {9, 132, true, "clusters of up to 8, options", true},
                {9, 260, false, "clusters of up to 16"},
-               {9, 260, true, "clusters of up to 16, lengths"},
+               {9, 260, true, "clusters of up to 16, options"},
                {9, 260, true, "clusters of up to 16, options", true},
                {8, 140, false, "grid"},  // rows are no whole 16 bytes
                {8, 140, true, "grid, options"},
@@ -78,7 +78,7 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
                {9, 64, true, "block of 96, options", true, DType::kFloat32},
                {8, 128, false, "block of 128"},
                {9, 93, true, "block of 96, options"},
-               {9, 100, true, "clusters of up to 8, lengths"},
+               {9, 100, true, "clusters of up to 8, options"},
                {9, 100, true, "clusters of up to 8, options", true},
                {7, 64, false, "step, cell"}};
   simt::device.multiprocessors = 40;
