@@ -1,7 +1,7 @@
 // The forward sweep of a layer on the whole grid, two tiles of rows at once.
 #pragma once
 
-#include "recurrent/cuda/resident_pairs.cuh"
+#include "recurrent/cuda/resident.cuh"
 
 namespace warpalign::detail::recurrent {
 

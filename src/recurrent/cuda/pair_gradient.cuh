@@ -1,7 +1,7 @@
 // What the backward sweeps of pairs of tiles do with a thread's unit and row at the end of a step.
 #pragma once
 
-#include "recurrent/cuda/resident_pairs.cuh"
+#include "recurrent/cuda/resident.cuh"
 
 namespace warpalign::detail::recurrent {
 

@@ -10,7 +10,8 @@ namespace warpalign::detail::recurrent {
 // Whether a device may run the problem this way. The same for every device, since memory is laid out by it.
 template <class T>
 bool may_be_resident(const LstmProblem& p) {
-  return sizeof(T) == 2 && !p.layer_norm && p.projection == 0 && p.hidden % kWordEntries == 0 &&
+  // Rows are read by 16 bytes.
+  return sizeof(T) == 2 && !p.layer_norm && p.projection == 0 && p.hidden % (2 * kWordEntries) == 0 &&
          p.hidden <= kMostResidentHidden;
 }
 
@@ -32,9 +33,8 @@ inline SweptCells directions_at_once(const LstmProblem& p) { return {directions_
 template <class T, bool kPlain>
 class ResidentChoice {
  public:
-  ResidentChoice(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
-                 SweptCells cells)
-      : queue_(queue), p_(p), step_(step), backward_(backward), cells_(cells) {}
+  ResidentChoice(Queue& queue, const LstmProblem& p, bool backward, SweptCells cells)
+      : queue_(queue), p_(p), backward_(backward), cells_(cells) {}
 
   // So many groups of each of the most cells are resident at once.
   [[nodiscard]] int most_groups() const { return most_groups_; }
@@ -49,36 +49,28 @@ class ResidentChoice {
     if (major < kFirstMajor) return {};
     // A block gets all of it, so that it has a multiprocessor to itself.
     most_bytes_ = static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
-    const auto in_turn = ResidentWays<T, kPlain>::in_turn(p_.hidden, backward_);
-    most_groups_ = resident_blocks(in_turn, 1) / (cells_.most * ranks());
+    const auto alone = ResidentWays<T, kPlain>::of(p_.hidden, backward_);
+    most_groups_ = resident_blocks(alone) / (cells_.most * ranks());
     if (most_groups_ == 0) return {};
     const int all_tiles = cuda::div_up(p_.batch, 8), tiles = cuda::div_up(all_tiles, most_groups_);
     // Cells sweep at once, and their products come one after the other.
     const int most_tiles = kTilesOfProducts * cells_.most * most_groups_;
     if (all_tiles >= most_tiles && takes_products<T>(queue_, p_)) return {};
     // A row's bits depend on the way, so that one way has to serve all batches where they must not.
-    if (queue_.execution().batch_invariant || p_.hidden % kEntriesOfTwoWords != 0) return in_turn;
+    const bool may_split = backward_ && major >= kFirstMajorOfClusters && !p_.row_starts;
+    if (!may_split || tiles < kTilesOfSplit || queue_.execution().batch_invariant) return alone;
+    const auto split = ResidentWays<T, kPlain>::split(p_.hidden);
+    const int clusters = cuda::div_up(ranks(), split.cluster);  // so many hold a group
     const int groups = cells_.most * std::min(all_tiles, most_groups_);
-    if (backward_ && major >= kFirstMajorOfClusters && tiles >= kTilesOfSplit && !p_.row_starts) {
-      const auto way = ResidentWays<T, kPlain>::split(p_.hidden);
-      const int clusters = cuda::div_up(ranks(), way.cluster);  // so many hold a group
-      if (resident_blocks(way, 2) >= groups * clusters * way.cluster) return way;
-    }
-    const auto pairs = ResidentWays<T, kPlain>::in_pairs(p_.hidden, backward_);
-    const bool takes =
-        takes_words(cells_.count, step_) && has_aligned_h(cells_.count, step_, sizeof(cuda::TwoWords));
-    const bool is_fast = (backward_ || tiles >= kTilesOfPairs) && takes;
-    return is_fast && resident_blocks(pairs, 2) >= groups * ranks() ? pairs : in_turn;
+    return resident_blocks(split) >= groups * clusters * split.cluster ? split : alone;
   }
   [[nodiscard]] int most_tiles(const ResidentWay<T>& way) const { return way.most_tiles(most_bytes_); }
 
  private:
-  static constexpr int kEntriesOfTwoWords = 2 * kWordEntries;
-
   // How many blocks of this way's clusters are resident at once; 0 too where memory is not enough for a slice
-  // of so many tiles.
-  [[nodiscard]] int resident_blocks(const ResidentWay<T>& way, int tiles) const {
-    if (way.bytes(tiles) > most_bytes_) return 0;
+  // of two tiles.
+  [[nodiscard]] int resident_blocks(const ResidentWay<T>& way) const {
+    if (way.bytes(2) > most_bytes_) return 0;
     cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
     config.shared_bytes = most_bytes_;
     config.cluster = way.cluster;
@@ -90,7 +82,6 @@ class ResidentChoice {
 
   Queue& queue_;
   const LstmProblem& p_;
-  const StepParams<T>& step_;
   const bool backward_;
   const SweptCells cells_;
   std::size_t most_bytes_ = 0;
@@ -100,7 +91,7 @@ class ResidentChoice {
 template <class T, bool kPlain>
 bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
                      SweptCells cells) {
-  ResidentChoice<T, kPlain> choice(queue, p, step, backward, cells);
+  ResidentChoice<T, kPlain> choice(queue, p, backward, cells);
   const ResidentWay<T> way = choice.choose();
   const bool by_ring = backward && way.cluster > 1,
              in_place = backward && step.cell[0].dz == step.cell[0].gates;
@@ -145,14 +136,13 @@ ResidentWay<T> resident_way(Queue& queue, const LstmProblem& p, bool backward, S
                             int* groups = nullptr) {
   if constexpr (sizeof(T) == 2) {
     if (!may_be_resident<T>(p) || has_few_steps(queue, p)) return {};
-    const StepParams<T> any{};
     const auto choose = [&](auto choice) {
       const ResidentWay<T> way = choice.choose();
       if (groups) *groups = choice.most_groups();
       return way;
     };
-    return is_plain(p) ? choose(ResidentChoice<T, true>(queue, p, any, backward, cells))
-                       : choose(ResidentChoice<T, false>(queue, p, any, backward, cells));
+    return is_plain(p) ? choose(ResidentChoice<T, true>(queue, p, backward, cells))
+                       : choose(ResidentChoice<T, false>(queue, p, backward, cells));
   } else {
     return {};
   }
@@ -173,7 +163,9 @@ bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step,
                   SweptCells cells) {
   if constexpr (sizeof(T) == 2) {
     if (!may_be_resident<T>(p) || !queue.status().ok() || has_few_steps(queue, p)) return false;
-    if (!backward && !has_aligned_h(cells.count, step, sizeof(cuda::Word))) return false;
+    const bool is_aligned =
+        takes_words(cells.count, step) && has_aligned_h(cells.count, step, sizeof(cuda::TwoWords));
+    if (!backward && !is_aligned) return false;
     if (is_plain(p)) return run_resident_as<T, true>(queue, p, step, backward, cells);
     return run_resident_as<T, false>(queue, p, step, backward, cells);
   } else {

@@ -11,29 +11,16 @@ constexpr int kMostResidentHidden = 2048;
 constexpr int kMostHiddenInRegisters = 1024;
 
 template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kResidentForward{
-    kKernels,
-    kShares ? (kPlain ? "grid, shared memory" : "grid, shared memory, options")
-            : (kPlain ? "grid" : "grid, options"),
-    cuda::type_name<T>(), resident_forward_kernel<T, kSteps, kShares, kPlain>};
-template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kResidentBackward{
-    kKernels,
-    kShares ? (kPlain ? "grid back, shared memory" : "grid back, shared memory, options")
-            : (kPlain ? "grid back" : "grid back, options"),
-    cuda::type_name<T>(), resident_backward_kernel<T, kSteps, kShares, kPlain>};
-
-template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kPairForward{
-    kKernels,
-    kShares ? (kPlain ? "grid of pairs, shared memory" : "grid of pairs, shared memory, options")
-            : (kPlain ? "grid of pairs" : "grid of pairs, options"),
-    cuda::type_name<T>(), pair_forward_kernel<T, kSteps, kShares, kPlain>};
+inline const cuda::Kernel kPairForward{kKernels,
+                                       kShares
+                                           ? (kPlain ? "grid, shared memory" : "grid, shared memory, options")
+                                           : (kPlain ? "grid" : "grid, options"),
+                                       cuda::type_name<T>(), pair_forward_kernel<T, kSteps, kShares, kPlain>};
 template <class T, int kSteps, bool kShares, bool kPlain>
 inline const cuda::Kernel kPairBackward{
     kKernels,
-    kShares ? (kPlain ? "grid of pairs back, shared memory" : "grid of pairs back, shared memory, options")
-            : (kPlain ? "grid of pairs back" : "grid of pairs back, options"),
+    kShares ? (kPlain ? "grid back, shared memory" : "grid back, shared memory, options")
+            : (kPlain ? "grid back" : "grid back, options"),
     cuda::type_name<T>(), pair_backward_kernel<T, kSteps, kShares, kPlain>};
 
 template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
@@ -43,21 +30,21 @@ inline const cuda::Kernel kSplitBackward{
             : (kPlain ? "grid of 2 back" : "grid of 2 back, options"),
     cuda::type_name<T>(), split_backward_kernel<T, kSplit, kSteps, kShares, kPlain>};
 
+// A sweep's kernel, and the shared memory that it needs.
 template <class T>
 struct ResidentWay {
   const cuda::Kernel<ResidentParams<T>>* kernel = nullptr;  // null: there is none
   int cluster = 1;                                          // so many blocks share units
   int shared_steps = 0;                                     // steps of weights in shared memory
-  int tiles_at_once = 1;                                    // a block takes so many tiles of rows
-  std::size_t fixed_bytes = 0, bytes_of_turn = 0;
+  std::size_t fixed_bytes = 0, pair_bytes = 0;
 
   // Shared memory for a slice of so many tiles of rows.
   [[nodiscard]] std::size_t bytes(int tiles) const {
-    return fixed_bytes + cuda::div_up(tiles, tiles_at_once) * bytes_of_turn;
+    return fixed_bytes + cuda::div_up(tiles, 2) * pair_bytes;
   }
   // The most tiles of a slice for which so much shared memory is enough.
   [[nodiscard]] int most_tiles(std::size_t bytes) const {
-    return static_cast<int>((bytes - fixed_bytes) / bytes_of_turn) * tiles_at_once;
+    return static_cast<int>((bytes - fixed_bytes) / pair_bytes) * 2;
   }
 };
 
@@ -67,61 +54,37 @@ template <class T, bool kPlain>
 struct ResidentWays {
   using Kernel = const cuda::Kernel<ResidentParams<T>>*;
 
-  // Tiles one after the other.
-  static ResidentWay<T> in_turn(int hidden, bool backward) {
-    constexpr int kSteps = 8, kBackSteps = 32, kSharing = 8, kBackSharing = 24;  // in registers
-    const auto way = [](Kernel kernel, int weight_tiles, int shared_steps) {
-      return ResidentWay<T>{kernel,
-                            1,
-                            shared_steps,
-                            1,
-                            partials_bytes(weight_tiles) + weight_tiles * shared_steps * kSharedStepBytes,
-                            kTileBytes};
-    };
-    const int steps = cuda::div_up((backward ? 4 : 1) * hidden, kResidentWarps * kStepEntries);
-    if (hidden > kMostHiddenInRegisters) {
-      if (backward) return way(&kResidentBackward<T, kBackSharing, true, kPlain>, 1, steps - kBackSharing);
-      return way(&kResidentForward<T, kSharing, true, kPlain>, 4, steps - kSharing);
-    }
-    if (backward) return way(&kResidentBackward<T, kBackSteps, false, kPlain>, 1, 0);
-    return way(&kResidentForward<T, kSteps, false, kPlain>, 4, 0);
-  }
-  // Two tiles at once. A depth of whole 16 bytes.
-  static ResidentWay<T> in_pairs(int hidden, bool backward) {
-    constexpr int kSteps = 8, kBackSteps = 32, kSharing = 6, kBackSharing = 24;
+  static ResidentWay<T> of(int hidden, bool backward) {
+    constexpr int kSteps = 8, kBackSteps = 32, kSharing = 6, kBackSharing = 24;  // in registers
     const int steps = even_steps((backward ? 4 : 1) * hidden);
     if (hidden > kMostHiddenInRegisters) {
-      if (backward) return pairs<1>(&kPairBackward<T, kBackSharing, true, kPlain>, steps - kBackSharing);
-      return pairs<4>(&kPairForward<T, kSharing, true, kPlain>, steps - kSharing);
+      if (backward) return way<1>(&kPairBackward<T, kBackSharing, true, kPlain>, steps - kBackSharing);
+      return way<4>(&kPairForward<T, kSharing, true, kPlain>, steps - kSharing);
     }
-    if (backward) return pairs<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
-    return pairs<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
+    if (backward) return way<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
+    return way<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
   }
   // Backward, by blocks that share units: 4, or 2 where registers hold the weights.
   static ResidentWay<T> split(int hidden) {
     constexpr int kSteps = 16, kSharing = 6;
     if (hidden <= kMostHiddenInRegisters) {
-      return clusters<2>(pairs<2>(&kSplitBackward<T, 2, kSteps, false, kPlain>, 0));
+      return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false, kPlain>, 0));
     }
-    return clusters<4>(
-        pairs<4>(&kSplitBackward<T, 4, kSharing, true, kPlain>, even_steps(hidden) - kSharing));
+    return clusters<4>(way<4>(&kSplitBackward<T, 4, kSharing, true, kPlain>, even_steps(hidden) - kSharing));
   }
 
  private:
   static int even_steps(int depth) { return cuda::div_up(depth, 2 * kResidentWarps * kStepEntries) * 2; }
   template <int kWeightTiles>
-  static ResidentWay<T> pairs(Kernel kernel, int shared_steps) {
-    return {kernel,
-            1,
-            shared_steps,
-            2,
+  static ResidentWay<T> way(Kernel kernel, int shared_steps) {
+    return {kernel, 1, shared_steps,
             sizeof(float) * partials_of_pair(kWeightTiles) + kWeightTiles * shared_steps * kSharedStepBytes,
             kPairBytes};
   }
   template <int kSplit>
   static ResidentWay<T> clusters(ResidentWay<T> way) {
     way.cluster = kSplit;
-    way.bytes_of_turn += sizeof(SplitPair<kSplit>);
+    way.pair_bytes += sizeof(SplitPair<kSplit>);
     return way;
   }
 };

@@ -5,10 +5,9 @@
 
 namespace warpalign::detail::recurrent {
 
-// Tiles of 8 rows that a group of a resident sweep has: two tiles at once forward (backward they always are),
-// blocks that share units backward, and in place of sweeps the front end's products; these in place of sweeps
-// on clusters in float32.
-constexpr int kTilesOfPairs = 2, kTilesOfSplit = 3, kTilesOfProducts = 8, kTilesOfFloatProducts = 12;
+// Tiles of 8 rows that a group of a resident sweep has: blocks that share units backward, and in place of
+// sweeps the front end's products; these in place of sweeps on clusters in float32.
+constexpr int kTilesOfSplit = 3, kTilesOfProducts = 8, kTilesOfFloatProducts = 12;
 // Two layers sweep side by side where a group then has so many of them at most, from so many steps on.
 constexpr int kTilesOfTwoLayers = 6, kStepsOfTwoLayers = 64;
 

@@ -73,7 +73,8 @@ double tolerance_of(DType dtype) {
 
 // Sweeps in one launch, whose blocks wait for each other: units that a block or a word does not fill, slices
 // of the batch, directions, stacks, and sizes beyond one round of a warp's reads.
-void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned share_of_options) {
+// granule: units are multiples of so many.
+void check_sweeps(const std::vector<DType>& dtypes, int granule, [[maybe_unused]] unsigned share_of_options) {
   const struct {
     int steps, batch, hidden;
     bool bidirectional, hard;
@@ -82,7 +83,7 @@ void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned sh
   for (const DType dtype : dtypes) {
     for (const auto& c : cases) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << c.steps << " " << c.hidden);
-      Lstm p = plain(c.steps, c.batch, 24, c.hidden);
+      Lstm p = plain(c.steps, c.batch, 24, (c.hidden + granule - 1) / granule * granule);
       if (dtype == DType::kFloat32) p.hidden -= 32;  // clusters serve up to 128
       p.bidirectional = c.bidirectional, p.hard = c.hard;
       LstmCase given(p, dtype, 17, .5);
@@ -94,7 +95,8 @@ void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned sh
       const LstmRun run = runner.run(), without = runner.run(false);
       expect_close(given, run, tolerance_of(dtype));
       EXPECT_EQ(runner.run().bits, run.bits);
-      if (dtype == DType::kFloat32 && c.steps == 1) continue;  // a single step has another order of sums
+      // A single step without a tape, whose rows are whole 16 bytes, has another order of sums.
+      if (c.steps == 1 && p.hidden * (dtype == DType::kFloat32 ? 4 : 2) % 16 == 0) continue;
       EXPECT_EQ(without.out.y, run.out.y);
       EXPECT_EQ(without.out.h_n, run.out.h_n);
       EXPECT_EQ(without.out.c_n, run.out.c_n);
@@ -112,7 +114,7 @@ void check_sweeps(const std::vector<DType>& dtypes, [[maybe_unused]] unsigned sh
     if (seed % share_of_options != 0) continue;
 #endif
     SCOPED_TRACE(seed);
-    p.hidden = 132;
+    p.hidden = (132 + granule - 1) / granule * granule;
     p.hard = false;  // rounding puts units on the other side of a rail
     LstmCase given(p, DType::kFloat16, seed, .5);
     given.packed = seed % 2 == 0 && !p.lengths.empty();
@@ -128,17 +130,17 @@ TEST_F(RecurrentCuda, SweepsOfTheWholeGrid) {
 #if WARPALIGN_SIMT
   simt::device.compute_capability_major = 8;  // no clusters
   simt::device.multiprocessors = 16;
-  check_sweeps({DType::kFloat16}, 5);
+  check_sweeps({DType::kFloat16}, 8, 5);
   simt::device.multiprocessors = 132;
 #endif
-  const LstmCase wide(plain(3, 2, 4, 1036), DType::kFloat16, 19, .5);  // a part of R in shared memory
+  const LstmCase wide(plain(3, 2, 4, 1048), DType::kFloat16, 19, .5);  // a part of R in shared memory
   expect_close(wide, CudaRunner(wide).run(), 0x1p-8);
 #if WARPALIGN_SIMT
   simt::device = {};
 #endif
 }
 
-// Slices of so many tiles of rows that two are worked on together; the last tile may have no partner.
+// Slices of several pairs of tiles of rows; the last tile may have no partner.
 TEST_F(RecurrentCuda, SweepsOfPairsOfTiles) {
 #if WARPALIGN_SIMT
   simt::device.compute_capability_major = 8;
@@ -199,7 +201,7 @@ TEST_F(RecurrentCuda, SweepsOfClusters) {
 #if WARPALIGN_SIMT
   simt::device.multiprocessors = 16;
 #endif
-  check_sweeps({DType::kFloat16, DType::kBFloat16, DType::kFloat32}, 3);
+  check_sweeps({DType::kFloat16, DType::kBFloat16, DType::kFloat32}, 4, 3);
   // More than half of the most ranks, and the last one not full; several tiles of rows to a cluster.
   const LstmCase wide(plain(3, 9, 8, 420), DType::kFloat16, 20, .5);
   expect_close(wide, CudaRunner(wide).run(), 0x1p-8);

@@ -182,7 +182,7 @@ TEST_F(RecurrentProductsCuda, ProductsAreLent) {
 // The device refuses clusters after the host has asked whether they fit, as it may where others share it. The
 // same call goes on with a sweep of the whole grid, or with a launch per step.
 TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
-  Lstm p = plain(5, 9, 8, 132);
+  Lstm p = plain(5, 9, 8, 136);
   p.bidirectional = true, p.layers = 2;
   const LstmCase given(p, DType::kFloat16, 6, .5);
   for (const bool backward : {false, true}) {
@@ -208,7 +208,7 @@ TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
 
 // Two layers find place beside each other no longer: chunks go on one by one, or with a launch per step.
 TEST_F(RecurrentProductsCuda, TwoLayersFindNoPlace) {
-  Lstm p = plain(64, 3, 6, 132);
+  Lstm p = plain(64, 3, 6, 136);
   p.layers = 2;
   const LstmCase given(p, DType::kFloat16, 7, .5);
   const struct {
