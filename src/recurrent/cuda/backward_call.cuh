@@ -261,10 +261,11 @@ class BackwardCall {
       queue_.clear(cell.dz, rows * s.gates_stride * sizeof(T));
       if (p_.layer_norm) queue_.clear(cell.dz_h, rows * s.gates_stride * sizeof(T));
     }
-    const StateParams<T> state{cell, part_of<T>(in_.h_n, index * s.batch * s.output),
-                               bytes_at(in_.c_n, index * s.batch * s.hidden, cell_size)};
-    queue_.for_each(s.batch * std::max(s.output, s.hidden), kFirstGradient<T>, state,
-                    bytes_at(p_.c0, index * s.batch * s.hidden, cell_size));
+    StateParams<T> state{cell, part_of<T>(in_.h_n, index * s.batch * s.output),
+                         bytes_at(in_.c_n, index * s.batch * s.hidden, cell_size)};
+    state.backward = true;
+    state.c0 = bytes_at(p_.c0, index * s.batch * s.hidden, cell_size);
+    queue_.for_each(s.batch * std::max(s.output, s.hidden), kFirstState<T>, state);
   }
 
   // Whether a layer's sweep itself takes the gradients by the states that are given, and leaves those that

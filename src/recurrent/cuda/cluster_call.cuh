@@ -59,7 +59,7 @@ ClusterKernel<T> cluster_kernel(int ranks, bool backward, const LstmProblem& p) 
     return {&kClusterBackwardFloat<T>, sizeof(OwnFloatGradients), sizeof(BackwardTile<kFloatRanks>)};
   } else {
     const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
-    if (p.layer_norm) return has_more ? ClusterKernel<T>{} : NormSweeps<T>::of(ranks, backward);
+    if (p.layer_norm) return has_more ? ClusterKernel<T>{} : NormSweeps<T>::of(backward);
     return is_plain(p) ? cluster_kernel_with<T, true>(ranks, backward)
                        : cluster_kernel_with<T, false>(ranks, backward);
   }

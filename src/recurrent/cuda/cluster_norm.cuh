@@ -13,10 +13,10 @@ struct ClusterKernel {
   std::size_t fixed_bytes, tile_bytes;
 };
 
-// The kernels for clusters of so many blocks. 16-bit types; kernels_norm_*.cu have them.
+// The kernels. 16-bit types; kernels_norm_*.cu have them.
 template <class T>
 struct NormSweeps {
-  static ClusterKernel<T> of(int ranks, bool backward);
+  static ClusterKernel<T> of(bool backward);
 };
 
 }  // namespace warpalign::detail::recurrent

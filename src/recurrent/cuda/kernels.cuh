@@ -18,9 +18,6 @@ inline const cuda::Kernel kFirstState{kKernels, "first state", cuda::type_name<T
 template <class T>
 inline const cuda::Kernel kLastState{kKernels, "last state", cuda::type_name<T>(), last_state_kernel<T>};
 template <class T>
-inline const cuda::Kernel kFirstGradient{kKernels, "first gradient", cuda::type_name<T>(),
-                                         first_gradient_kernel<T>};
-template <class T>
 inline const cuda::Kernel kHBefore{kKernels, "h before steps", cuda::type_name<T>(), h_before_kernel<T>};
 template <class T>
 inline const cuda::Kernel kNormalise{kKernels, "normalise", cuda::type_name<T>(), normalise_kernel<T>};

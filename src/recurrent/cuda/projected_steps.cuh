@@ -17,48 +17,40 @@ bool takes_projected_products(const Queue& queue, const LstmProblem& p, const St
   return takes_projected_products<T>(queue, p) && has_words(p, step);
 }
 
-// Element n of the rows' h: its other places.
+// What becomes of rows of h, or of the gradients by them, outside of the products.
+enum class ProjectedRows {
+  kCopies,    // behind the forward sweep: the other places of h
+  kIncoming,  // before the backward sweep: the gradients by h from outside of it
+  kFirst,     // behind it: the gradient by h0
+};
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) copy_hidden_kernel(CudaCell<T> cell) {
+__global__ void __launch_bounds__(kRowThreads) projected_rows_kernel(CudaCell<T> cell, ProjectedRows which) {
   const int output = cell.output;
-  for_elements(cell.at.rows * output, [&](Offset n) {
-    const Offset row = n / output;
-    const int unit = static_cast<int>(n % output);
-    const T h = cell.h_rows[row * cell.h_stride + unit];
-    if (cell.h_all) cell.h_all[n] = h;
-    const Offset first = cell.at.first(cell.step_at(cell.at.steps - 1));
-    if (row >= first && row < first + cell.at.batch) {
-      h_behind(cell)[(row - first) * cell.output_stride + unit] = h;
-    }
-  });
-}
-// Element n of the gradients by the rows' h from outside of the sweep.
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) incoming_hidden_kernel(CudaCell<T> cell) {
-  const int output = cell.output;
+  if (which == ProjectedRows::kFirst) {
+    for_elements(static_cast<Offset>(cell.at.batch) * output,
+                 [&](Offset n) { cell.dh[n] = cuda::widen(cell.carried[n]); });
+    return;
+  }
   for_elements(cell.at.rows * output, [&](Offset n) {
     const Offset row = n / output;
     const int unit = static_cast<int>(n % output), t = static_cast<int>(row / cell.at.batch);
     const int b = static_cast<int>(row % cell.at.batch);
-    Sum<T> dh = incoming_hidden(cell, t, b, unit);
-    if (t == cell.step_back_at(0)) dh += cell.dh[static_cast<Offset>(b) * output + unit];
-    cell.dh_new[row * cell.output_stride + unit] = cuda::narrow<T>(dh);
+    if (which == ProjectedRows::kCopies) {
+      const T h = cell.h_rows[row * cell.h_stride + unit];
+      if (cell.h_all) cell.h_all[n] = h;
+      if (t == cell.step_at(cell.at.steps - 1)) {
+        h_behind(cell)[static_cast<Offset>(b) * cell.output_stride + unit] = h;
+      }
+    } else {
+      Sum<T> dh = incoming_hidden(cell, t, b, unit);
+      if (t == cell.step_back_at(0)) dh += cell.dh[static_cast<Offset>(b) * output + unit];
+      cell.dh_new[row * cell.output_stride + unit] = cuda::narrow<T>(dh);
+    }
   });
 }
-// Element n of the gradient by h0.
 template <class T>
-__global__ void __launch_bounds__(kRowThreads) carried_hidden_kernel(CudaCell<T> cell) {
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.output,
-               [&](Offset n) { cell.dh[n] = cuda::widen(cell.carried[n]); });
-}
-template <class T>
-inline const cuda::Kernel kCopyHidden{kKernels, "copies of h", cuda::type_name<T>(), copy_hidden_kernel<T>};
-template <class T>
-inline const cuda::Kernel kIncomingHidden{kKernels, "gradients by h", cuda::type_name<T>(),
-                                          incoming_hidden_kernel<T>};
-template <class T>
-inline const cuda::Kernel kCarriedHidden{kKernels, "gradient by h0", cuda::type_name<T>(),
-                                         carried_hidden_kernel<T>};
+inline const cuda::Kernel kProjectedRows{kKernels, "rows of projections", cuda::type_name<T>(),
+                                         projected_rows_kernel<T>};
 
 // The forward sweep of a layer.
 template <class T>
@@ -102,7 +94,8 @@ void sweep_by_projected_products(Queue& queue, const LstmProblem& p, StepParams<
   }
   for (int d = 0; d < directions; ++d) {
     const CudaCell<T>& cell = params.cell[d];
-    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kCopyHidden<T>, cell);
+    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kProjectedRows<T>, cell,
+                   ProjectedRows::kCopies);
   }
 }
 template <class T>
@@ -111,7 +104,8 @@ void sweep_back_by_projected_products(Queue& queue, const LstmProblem& p, StepPa
   const int directions = directions_of(p), steps = params.cell[0].at.steps;
   for (int d = 0; d < directions; ++d) {
     const CudaCell<T>& cell = params.cell[d];
-    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kIncomingHidden<T>, cell);
+    queue.for_each(static_cast<std::size_t>(cell.at.rows) * cell.output, kProjectedRows<T>, cell,
+                   ProjectedRows::kIncoming);
   }
   for (params.place = 0; params.place <= steps; ++params.place) {
     const bool is_last = params.place == steps;  // on to h0
@@ -133,7 +127,8 @@ void sweep_back_by_projected_products(Queue& queue, const LstmProblem& p, StepPa
                         !is_last});
       }
       if (is_last) {
-        queue.for_each(static_cast<std::size_t>(batch) * cell.output, kCarriedHidden<T>, cell);
+        queue.for_each(static_cast<std::size_t>(batch) * cell.output, kProjectedRows<T>, cell,
+                       ProjectedRows::kFirst);
       } else {
         queue.multiply({p.dtype,
                         batch,

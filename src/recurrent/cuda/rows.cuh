@@ -138,10 +138,25 @@ struct StateParams {
   // The state behind the chunk of steps before is the first one of the next chunk; h and c are not read.
   bool goes_on = false;
   Sum<T>* kept = nullptr;  // (B, H): a copy of its c
+  // Gradients: dh and dc of a backward sweep, with c before the first step.
+  bool backward = false;
+  const void* c0 = nullptr;  // (B, H)
 };
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T> p) {
   const CudaCell<T>& cell = p.cell;
+  if (p.backward) {
+    for_elements(static_cast<Offset>(cell.at.batch) * cell.output, [&](Offset n) {
+      cell.dh[n] = p.h ? cuda::widen(p.h[n]) : Sum<T>(0);
+      cell.dh0[n] = 0;
+    });
+    for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden, [&](Offset n) {
+      cell.dc[n] = p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
+      cell.dc0[n] = 0;
+      const_cast<Sum<T>*>(cell.c0)[n] = p.c0 ? cell.read_cell(p.c0, n) : Sum<T>(0);
+    });
+    return;
+  }
   for_elements(static_cast<Offset>(cell.at.batch) * cell.output_stride, [&](Offset n) {
     const Offset b = n / cell.output_stride, unit = n % cell.output_stride;
     // Converted and back, so that a NaN is not all ones: words of h0 are waited for.
@@ -159,20 +174,6 @@ __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T>
     if (p.kept) p.kept[n] = v;
   });
 }
-template <class T>
-__global__ void __launch_bounds__(kRowThreads) first_gradient_kernel(StateParams<T> p, const void* c0) {
-  const CudaCell<T>& cell = p.cell;
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.output, [&](Offset n) {
-    cell.dh[n] = p.h ? cuda::widen(p.h[n]) : Sum<T>(0);
-    cell.dh0[n] = 0;
-  });
-  for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden, [&](Offset n) {
-    cell.dc[n] = p.c ? cell.read_cell(p.c, n) : Sum<T>(0);
-    cell.dc0[n] = 0;
-    const_cast<Sum<T>*>(cell.c0)[n] = c0 ? cell.read_cell(c0, n) : Sum<T>(0);
-  });
-}
-
 // The states behind a sweep, or with `backward` the gradients by those before it; null: not wanted.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
