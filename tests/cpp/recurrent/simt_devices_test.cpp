@@ -104,6 +104,14 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }
 
+// The budget: a kernel that is added takes another one's place, or comes with a measurement of what it gains.
+TEST_F(Devices, NumberOfKernels) {
+  int count = 0;
+  KernelLaunches one{};
+  while (recurrent_kernel_launches(count, &one)) ++count;
+  EXPECT_EQ(count, 197);
+}
+
 // Large batches of float32, forward. Units, rows of the batch and columns end within tiles.
 TEST_F(Devices, TilesOfFloat32) {
   const struct {
