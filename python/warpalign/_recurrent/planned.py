@@ -75,6 +75,20 @@ def advance(
     return y
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is about an argument: from the operator's checks, from torch's of its schema, or for want of a device.
+
+    Anything else, such as memory that is not there or a fault of the device, would meet a second call as well.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return (
+        not isinstance(error, RuntimeError)
+        or isinstance(error, NotImplementedError)
+        or "xpected" in str(error)
+    )
+
+
 def run_planned(
     module: Any, input: object, hx: object, batch_first: bool = False
 ) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -106,6 +120,8 @@ def run_planned(
             y, h_n, c_n, *_ = apply_unbound(EagerLSTM, x, h0, c0, others, *weights)
         else:
             y, h_n, c_n = call_without_gradients(x, weights, h0, c0, None, plan.settings())
-    except (RuntimeError, TypeError, ValueError):
+    except (RuntimeError, TypeError, ValueError) as error:
+        if not is_refusal(error):
+            raise
         return None
     return y.transpose(0, 1) if batch_first else y, h_n, c_n

@@ -463,3 +463,24 @@ def test_calls_without_gradients_see_changed_weights_and_masks() -> None:
 def test_bad_calls_without_gradients_name_the_argument(bad: Any, message: str) -> None:
     with torch.no_grad(), pytest.raises((TypeError, ValueError), match=message):
         bad(LSTM(5, 7), torch.randn(2, 4, 5))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("CUDA error: an illegal access")]
+)
+def test_what_no_argument_causes_is_raised_at_once(
+    monkeypatch: pytest.MonkeyPatch, grad: bool, error: RuntimeError
+) -> None:
+    """A second call would wait for the same memory, or hide the first error behind the next one."""
+    calls = []
+
+    def fail(*_arguments: object, **_settings: object) -> None:
+        calls.append(None)
+        raise error
+
+    monkeypatch.setattr("warpalign._recurrent.ops.lstm", fail)
+    module = LSTM(3, 4)
+    with torch.set_grad_enabled(grad), pytest.raises(type(error), match=str(error)):
+        module(torch.zeros(2, 1, 3))
+    assert len(calls) == 1
