@@ -63,10 +63,12 @@ BlockChoice<T, Ends> choose_block(const LstmProblem& p, bool many) {
   }
   if constexpr (sizeof(T) == 2) {
     if (many) return block_of<T, Ends, 128, kManyRows>();
-    if (p.hidden > 96) return block_of<T, Ends, 128>();
+    if (p.hidden > 64) return block_of<T, Ends, 128>();
   }
   if constexpr (sizeof(T) <= 4) {
-    if (p.hidden > 64) return block_of<T, Ends, 96>();
+    if constexpr (sizeof(T) == 4) {
+      if (p.hidden > 64) return block_of<T, Ends, 96>();
+    }
     if (p.hidden <= 32) return block_of<T, Ends, 32>();
   }
   return block_of<T, Ends, 64>();

@@ -15,8 +15,7 @@ struct AskedStep {
   unsigned kept;
 };
 
-// kPlain: no lengths, packed rows, resets or zoneout.
-template <class T, int kParts, bool kPlain>
+template <class T, int kParts, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(ClusterParams<T> p) {
   using cuda::Word;
   constexpr int kRanks = kParts * kClusterWarps / kBlockParts;
@@ -25,7 +24,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin;
-  const bool has_more = !kPlain && has_resets_or_zoneout(cell);
+  constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
   const int thread = static_cast<int>(threadIdx.x);
   auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
@@ -33,7 +32,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   Weights16 weights[kParts][kDepthSteps];
   load_weights_across(cell, at, reinterpret_cast<Weights16*>(&own_gradients), weights);
 
-  TilesOf<kPlain> work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
+  TilesOf<kOptions> work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
   const BackwardLanes lanes;
@@ -57,7 +56,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
     const RowAt last = work.row_at(tile, row, place + 1, cell.reverse ? t + 1 : t - 1);
     if (last.holds) asked.before = cell.tape_c[last.first + unit];
-    if constexpr (!kPlain) {
+    if constexpr (kAll) {
       if (cell.kept) asked.kept = __ldg(cell.kept + (asked.at.first + first_unit) / kWarpUnits);
     }
     return asked;
@@ -79,7 +78,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       float dh = own.states[0][thread], dc = own.states[1][thread];
       bool resets = false;
       if (holds) {
-        if constexpr (!kPlain) resets = has_more && work.resets_at(tile, row, place, t);
+        if constexpr (kAll) resets = work.resets_at(tile, row, place, t);
         const int last = cell.reverse ? t + 1 : t - 1;
         if (resets || work.begins_row(here.at, last, b)) before = cell.c0[index];
         dy = cuda::widen(here.dy);
@@ -97,16 +96,14 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float to_i = g * slopes[0], to_f = before * slopes[1], to_g = i * slopes[2];
       KeptShares<float> keep{};
       [[maybe_unused]] bool restarts = false;
-      if constexpr (!kPlain) {
-        if (has_more) {
-          keep = kept_shares(cell, here.kept, lanes.unit);
-          restarts = has_unit && work.resets_at(tile, row, place - 1, cell.step_back_at(place - 1));
-        }
+      if constexpr (kAll) {
+        keep = kept_shares(cell, here.kept, lanes.unit);
+        restarts = has_unit && work.resets_at(tile, row, place - 1, cell.step_back_at(place - 1));
       }
 
       if (work.waits(place, tile)) {
         dh += exchange.take(own, buffer, (place - begin - 1) / 2);
-        if constexpr (!kPlain) {
+        if constexpr (kAll) {
           if (restarts) {
             cell.dh0[index] += dh;
             dh = 0;

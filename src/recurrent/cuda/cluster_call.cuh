@@ -12,18 +12,23 @@
 
 namespace warpalign::detail::recurrent {
 
-template <class T, int kSteps, bool kPlain>
+constexpr const char* name_of(SweepOptions options, const char* none, const char* lengths, const char* all) {
+  return options == SweepOptions::kNone ? none : options == SweepOptions::kEnds ? lengths : all;
+}
+template <class T, int kSteps, SweepOptions kOptions>
 inline const cuda::Kernel kClusterForward{
     kKernels,
-    kSteps == 16 ? (kPlain ? "clusters of up to 8" : "clusters of up to 8, options")
-                 : (kPlain ? "clusters of up to 16" : "clusters of up to 16, options"),
-    cuda::type_name<T>(), cluster_forward_kernel<T, kSteps, kPlain>};
-template <class T, int kParts, bool kPlain>
+    kSteps == 16 ? name_of(kOptions, "clusters of up to 8", "clusters of up to 8, lengths", nullptr)
+                 : name_of(kOptions, "clusters of up to 16", "clusters of up to 16, lengths",
+                           "clusters of up to 16, options"),
+    cuda::type_name<T>(), cluster_forward_kernel<T, kSteps, kOptions>};
+template <class T, int kParts, SweepOptions kOptions>
 inline const cuda::Kernel kClusterBackward{
     kKernels,
-    kParts == 2 ? (kPlain ? "clusters of up to 8 back" : "clusters of up to 8 back, options")
-                : (kPlain ? "clusters of up to 16 back" : "clusters of up to 16 back, options"),
-    cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kPlain>};
+    kParts == 2 ? name_of(kOptions, "clusters of up to 8 back", "clusters of up to 8 back, lengths", nullptr)
+                : name_of(kOptions, "clusters of up to 16 back", "clusters of up to 16 back, lengths",
+                          "clusters of up to 16 back, options"),
+    cuda::type_name<T>(), cluster_backward_kernel<T, kParts, kOptions>};
 
 template <class T>
 inline const cuda::Kernel kClusterForwardFloat{kKernels, "clusters of up to 4", cuda::type_name<T>(),
@@ -38,17 +43,22 @@ constexpr bool kHasClusters = sizeof(T) < 8;
 template <class T>
 constexpr int kMostRanksOf = sizeof(T) == 2 ? kMostRanks : kFloatRanks;
 
-template <class T, bool kPlain>
+// The kernel for calls with these options. Those with resets or zoneout have one size, of 16 blocks.
+template <class T, SweepOptions kOptions>
 ClusterKernel<T> cluster_kernel_with(int ranks, bool backward) {
   constexpr int kFew = kMostRanks / 2;
-  constexpr std::size_t kRows = kPlain ? 0 : sizeof(TileRows);
-  if (backward) {
-    constexpr std::size_t kFixed = sizeof(OwnGradients);
-    if (ranks <= kFew) return {&kClusterBackward<T, 2, kPlain>, kFixed, sizeof(BackwardTile<kFew>) + kRows};
-    return {&kClusterBackward<T, 4, kPlain>, kFixed, sizeof(BackwardTile<kMostRanks>) + kRows};
+  constexpr std::size_t kRows = kOptions == SweepOptions::kNone ? 0 : sizeof(TileRows);
+  constexpr std::size_t kFixed = sizeof(OwnGradients);  // backward
+  if constexpr (kOptions != SweepOptions::kAll) {
+    if (ranks <= kFew && backward) {
+      return {&kClusterBackward<T, 2, kOptions>, kFixed, sizeof(BackwardTile<kFew>) + kRows};
+    }
+    if (ranks <= kFew) return {&kClusterForward<T, 16, kOptions>, 0, sizeof(ForwardTile<16>) + kRows};
   }
-  if (ranks <= kFew) return {&kClusterForward<T, 16, kPlain>, 0, sizeof(ForwardTile<16>) + kRows};
-  return {&kClusterForward<T, 32, kPlain>, 0, sizeof(ForwardTile<32>) + kRows};
+  if (backward) {
+    return {&kClusterBackward<T, 4, kOptions>, kFixed, sizeof(BackwardTile<kMostRanks>) + kRows};
+  }
+  return {&kClusterForward<T, 32, kOptions>, 0, sizeof(ForwardTile<32>) + kRows};
 }
 // None: there is no sweep on clusters.
 template <class T>
@@ -60,8 +70,9 @@ ClusterKernel<T> cluster_kernel(int ranks, bool backward, const LstmProblem& p) 
   } else {
     const bool has_more = p.resets || p.zoneout_hidden > 0 || p.zoneout_cell > 0;
     if (p.layer_norm) return has_more ? ClusterKernel<T>{} : NormSweeps<T>::of(backward);
-    return is_plain(p) ? cluster_kernel_with<T, true>(ranks, backward)
-                       : cluster_kernel_with<T, false>(ranks, backward);
+    if (is_plain(p)) return cluster_kernel_with<T, SweepOptions::kNone>(ranks, backward);
+    return has_more ? cluster_kernel_with<T, SweepOptions::kAll>(ranks, backward)
+                    : cluster_kernel_with<T, SweepOptions::kEnds>(ranks, backward);
   }
 }
 

@@ -6,15 +6,14 @@
 
 namespace warpalign::detail::recurrent {
 
-// kPlain: no lengths, packed rows, resets or zoneout.
-template <class T, int kSteps, bool kPlain>
+template <class T, int kSteps, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(ClusterParams<T> p) {
   using cuda::Word;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
-  const bool has_more = !kPlain && has_resets_or_zoneout(cell);
+  constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
   const int thread = static_cast<int>(threadIdx.x);
   auto* const tiles = reinterpret_cast<ForwardTile<kSteps>*>(cuda::dynamic_shared());
   Weights16 weights[kSteps];
@@ -23,7 +22,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   for (int s = 0; s < kSteps; ++s) weights[s].settle(reinterpret_cast<Weights16*>(tiles));
   __syncthreads();
 
-  TilesOf<kPlain> work(cell, p, at, false, reinterpret_cast<TileRows*>(tiles + p.tiles));
+  TilesOf<kOptions> work(cell, p, at, false, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
   const ForwardLanes lanes;
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
   };
   RowAt next = work.row_at(0, row, work.begin(), cell.step_at(work.begin()));
   Word next_gates = has_unit && next.holds ? *gates_at(next) : 0;
-  [[maybe_unused]] unsigned next_kept = has_more ? kept_at(next) : 0;
+  [[maybe_unused]] unsigned next_kept = kAll ? kept_at(next) : 0;
   for (int place = work.begin(); place < work.end(); ++place) {
     const int t = cell.step_at(place), buffer = place % 2;
     work.go_to(place);
@@ -79,12 +78,10 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
       // What options ask for is found out before the wait too.
       [[maybe_unused]] KeptShares<float> keep{};
       [[maybe_unused]] bool restarts = false;
-      if constexpr (!kPlain) {
-        if (has_more) {
-          keep = kept_shares(cell, next_kept, lanes.unit);
-          next_kept = kept_at(next);
-          restarts = has_unit && work.resets_at(tile, row, place + 1, cell.step_at(place + 1));
-        }
+      if constexpr (kAll) {
+        keep = kept_shares(cell, next_kept, lanes.unit);
+        next_kept = kept_at(next);
+        restarts = has_unit && work.resets_at(tile, row, place + 1, cell.step_at(place + 1));
       }
 
       exchange.template multiply<T>(own, weights, lanes, buffer, work.waits(place, tile),
@@ -102,15 +99,14 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
         c_to_keep = c;
       } else {
         const float before = own.states[1][thread];
-        if (has_more) {
+        if constexpr (kAll) {
           if (keep.h != 0) fresh = keep.h * before + (1 - keep.h) * fresh;
           if (keep.c != 0) c = keep.c * state + (1 - keep.c) * c;
         }
         // A row without this step keeps its state.
         float h_after = here.holds ? fresh : before;
         c_to_keep = here.holds ? c : state;
-        to_keep = 0;
-        if (has_more) {
+        if constexpr (kAll) {
           to_keep = cuda::narrow_pair<T>(fresh, c);
           if (restarts) {
             const int b = work.batch_row(tile, row);
@@ -119,7 +115,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
           }
         }
         to_send = cuda::narrow_pair<T>(h_after, c);
-        if (has_more) own.states[1][thread] = cuda::widen(first_of<T>(to_send));
+        if constexpr (kAll) own.states[1][thread] = cuda::widen(first_of<T>(to_send));
       }
       own.states[0][thread] = c_to_keep;
 
@@ -130,9 +126,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_forward_kernel(Clu
 
       // No other block waits for these stores.
       Word kept = word;
-      if constexpr (!kPlain) {
-        if (has_more) lanes.join(to_keep, kept, cells);
-      }
+      if constexpr (kAll) lanes.join(to_keep, kept, cells);
       const Word gates = lanes.transpose(narrow_word<T>(values));
       if (has_unit && here.exists) {
         if (keeps_gates) *gates_at(here) = gates;

@@ -10,6 +10,9 @@
 
 namespace warpalign::detail::recurrent {
 
+// What a kernel can do besides: nothing, rows that end, or all of rows that end, resets and zoneout.
+enum class SweepOptions { kNone, kEnds, kAll };
+
 // A row of a tile: b in the batch. It has steps from place `begin` on, up to the one before `end`.
 struct alignas(16) TileRow {
   int b, begin, end;
@@ -226,14 +229,7 @@ class EndingTiles {
   int before_ = 0, now_ = 0, next_;
 };
 
-// kPlain: there are no lengths, packed rows, resets or zoneout.
-template <bool kPlain>
-using TilesOf = std::conditional_t<kPlain, EvenTiles, EndingTiles>;
-
-// Whether rows may begin again, or units may keep their state. Calls with lengths alone branch around both.
-template <class T>
-__device__ __forceinline__ bool has_resets_or_zoneout(const CudaCell<T>& cell) {
-  return cell.at.resets || cell.zoneout_hidden.probability != 0 || cell.zoneout_cell.probability != 0;
-}
+template <SweepOptions kOptions>
+using TilesOf = std::conditional_t<kOptions == SweepOptions::kNone, EvenTiles, EndingTiles>;
 
 }  // namespace warpalign::detail::recurrent

@@ -27,8 +27,8 @@ bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<
   const auto is_whole = [](const void* data, Offset stride) {
     return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<T>) == 0 && stride % Piece<T>::kSize == 0;
   };
-  if (p.steps != 1 || p.batch > (kHasUnits<T> ? kMostSingleUnitRows : kMostSingleRows) || with_tape ||
-      p.bidirectional || p.projection > 0 || p.layer_norm || !is_plain(p) || drops_weights(p) ||
+  if (p.steps != 1 || p.batch > (kHasUnits<T> ? kMostSingleUnitRows : 1) || with_tape || p.bidirectional ||
+      p.projection > 0 || p.layer_norm || !is_plain(p) || drops_weights(p) ||
       queue.execution().batch_invariant) {
     return false;
   }
@@ -42,11 +42,8 @@ bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<
     const bool by_lanes = p.batch == 1 && (sizeof(T) > 2 || p.hidden < kUnitsOfSingleRow);
     if (!by_lanes && run_on_units(queue, step, config)) return true;
     if (p.batch > 1) return false;
-  } else if (p.batch > 1) {
-    launch_single_lanes<kTileRows>(queue, p, step, config);
-    return true;
   }
-  launch_single_lanes<1>(queue, p, step, config);
+  launch_single_lanes(queue, step, config);
   return true;
 }
 

@@ -266,14 +266,14 @@ class Queue {
       if (major >= kFirstWithUnits && pieces >= kFewestPieces && gains) {
         const bool is_many = static_cast<Offset>(cell.at.batch) * cell.hidden >=
                              static_cast<Offset>(kUnitsOfWideBlocks<T>) * multiprocessors;
-        const bool is_wide = is_many && kHasWideUnits<T, Task>;
+        const UnitKernel<T> found = unit_step<T, Task>(is_many, by_tf32());
         const int least_stacks = (sizeof(T) == 2 && is_many && !invariant ? 1 : 3) * multiprocessors / 2;
         const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>, multiprocessors,
                                          least_stacks, major >= kFirstWithClusters);
-        const int rows = 8 * (is_wide ? kWideRowTiles : kRowTiles);
+        const int rows = 8 * (found.is_wide ? kWideRowTiles : kRowTiles);
         params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, rows);
         config.cluster = share.blocks;
-        return launch_with(unit_step<T, Task>(is_wide), config, directions, params, share);
+        return launch_with(*found.kernel, config, directions, params, share);
       }
     }
     params.blocks_of_direction = blocks;
@@ -405,10 +405,16 @@ template <class T>
 void normalise(Queue& queue, const NormaliseParams<T>& rows) {
   queue.launch(kNormalise<T>, static_cast<int>(std::min<Offset>(rows.rows, 1 << 16)), kNormThreads, rows);
 }
+// The gradients by W x, or by R h, of all rows.
 template <class T>
 void normalise_back(Queue& queue, const CudaCell<T>& cell, bool of_state) {
-  queue.launch(kNormaliseBack<T>, static_cast<int>(std::min<Offset>(cell.at.rows, 1 << 16)), kNormThreads,
-               cell, of_state);
+  const int gates = 4 * cell.hidden;
+  NormaliseParams<T> rows{of_state ? cell.norm_h : cell.norm_x, cell.at.rows, gates, cell.eps,
+                          cell.scales + (of_state ? 1 : 0)};
+  rows.by = cell.dz, rows.to = of_state ? cell.dz_h : cell.dz_x;
+  rows.gamma = of_state ? cell.ln_hh : cell.ln_ih;
+  rows.stride = cell.gates_stride, rows.at = cell.at;
+  normalise(queue, rows);
 }
 // W x of `rows` rows, from row `first` of the cell on.
 template <class T>

@@ -10,15 +10,16 @@ namespace warpalign::detail::recurrent {
 constexpr int kWalkThreads = 64;
 constexpr int kWalkAhead = 8;  // steps whose gates are made at once
 
-// The gates of the cell hold W x + R h, or with layer norm the norm rows hold both parts, normalised.
-template <class T>
+// The gates of the cell hold W x + R h, or with layer norm the norm rows hold both parts, normalised. kPlain:
+// all rows have every step, and there are no resets, no zoneout and no layer norm.
+template <class T, bool kPlain>
 __global__ void __launch_bounds__(kWalkThreads) walk_kernel(CudaCell<T> cell) {
   const Offset states = static_cast<Offset>(cell.at.batch) * cell.hidden;
   const Offset state = static_cast<Offset>(blockIdx.x) * kWalkThreads + threadIdx.x;
   if (state >= states) return;
   const int b = static_cast<int>(state / cell.hidden), unit = static_cast<int>(state % cell.hidden);
-  const bool layer_norm = cell.layer_norm;
-  const StepRows at = cell.at;
+  const bool layer_norm = !kPlain && cell.layer_norm;
+  const auto at = rows_of<kPlain>(cell.at);
   Sum<T> bias[4], scale_x[4] = {1, 1, 1, 1}, scale_h[4] = {};
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
@@ -70,16 +71,20 @@ __global__ void __launch_bounds__(kWalkThreads) walk_kernel(CudaCell<T> cell) {
         continue;
       }
       if (at.resets_at(t, b)) c = cell.c0[state];
-      const Sum<T> fresh = put_gates(cell, row, unit, gates[k], c).cell;
+      Sum<T> fresh = put_gates(cell, row, unit, gates[k], c).cell;
       if (layer_norm) cell.norm_c[entry] = cuda::narrow<T>(fresh);
-      const Sum<T> keep = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
-      c = keep != 0 ? keep * c + (1 - keep) * fresh : fresh;
+      if constexpr (!kPlain) {
+        const Sum<T> keep = cell.zoneout_cell.share(cell.masks, MaskKind::kCell, t, b, unit);
+        fresh = keep * c + (1 - keep) * fresh;
+      }
+      c = fresh;
       cell.tape_c[entry] = cuda::narrow<T>(c);
     }
   }
 }
-template <class T>
-inline const cuda::Kernel kWalk{kKernels, "walk", cuda::type_name<T>(), walk_kernel<T>};
+template <class T, bool kPlain>
+inline const cuda::Kernel kWalk{kKernels, kPlain ? "walk" : "walk, options", cuda::type_name<T>(),
+                                walk_kernel<T, kPlain>};
 
 // Makes rows first ... first + rows - 1 again. cell: of all steps. part: of the chunk. hh: (4H, P), rows of
 // hh_stride elements. h_before: see for_states_before().
@@ -107,7 +112,13 @@ void remake(Queue& queue, const LstmProblem& p, const LstmWeights& w, const Cuda
                     });
   if (p.layer_norm) normalise<T>(queue, {to, rows, static_cast<int>(gates), part.eps, part.scales + 1});
   const Offset states = static_cast<Offset>(p.batch) * p.hidden;
-  queue.launch(kWalk<T>, static_cast<int>(cuda::div_up(states, kWalkThreads)), kWalkThreads, part);
+  const int blocks = static_cast<int>(cuda::div_up(states, kWalkThreads));
+  if constexpr (sizeof(T) == 2) {
+    const bool plain = is_plain(p) && !p.layer_norm;
+    queue.launch(plain ? kWalk<T, true> : kWalk<T, false>, blocks, kWalkThreads, part);
+  } else {
+    queue.launch(kWalk<T, false>, blocks, kWalkThreads, part);
+  }
   if (p.layer_norm) normalise<T>(queue, {part.norm_c, rows, p.hidden, part.eps, part.scales + 2});
 }
 

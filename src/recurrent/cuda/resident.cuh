@@ -12,7 +12,7 @@
 
 #include "cuda/shared.cuh"
 #include "recurrent/cuda/forward.cuh"
-#include "recurrent/cuda/resident_weights.cuh"
+#include "recurrent/cuda/pair_weights.cuh"
 #include "recurrent/cuda/unit_lanes.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -57,8 +57,9 @@ class ResidentChoice {
     const int most_tiles = kTilesOfProducts * cells_.most * most_groups_;
     if (all_tiles >= most_tiles && takes_products<T>(queue_, p_)) return {};
     // A row's bits depend on the way, so that one way has to serve all batches where they must not.
-    const bool may_split = backward_ && major >= kFirstMajorOfClusters && !p_.row_starts;
-    if (!may_split || tiles < kTilesOfSplit || queue_.execution().batch_invariant) return alone;
+    if (!kPlain || queue_.execution().batch_invariant) return alone;
+    if (!backward_) return tiles == 1 ? ResidentWays<T, kPlain>::of_a_tile(p_.hidden) : alone;
+    if (major < kFirstMajorOfClusters || tiles < kTilesOfSplit) return alone;
     const auto split = ResidentWays<T, kPlain>::split(p_.hidden);
     const int clusters = cuda::div_up(ranks(), split.cluster);  // so many hold a group
     const int groups = cells_.most * std::min(all_tiles, most_groups_);

@@ -1,6 +1,7 @@
 // The kernels of resident sweeps, with the memory that they need.
 #pragma once
 
+#include "recurrent/cuda/lone_forward.cuh"
 #include "recurrent/cuda/pair_backward.cuh"
 #include "recurrent/cuda/pair_forward.cuh"
 #include "recurrent/cuda/split_backward.cuh"
@@ -23,12 +24,14 @@ inline const cuda::Kernel kPairBackward{
             : (kPlain ? "grid back" : "grid back, options"),
     cuda::type_name<T>(), pair_backward_kernel<T, kSteps, kShares, kPlain>};
 
-template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
+template <class T, int kSteps, bool kShares>
+inline const cuda::Kernel kLoneForward{kKernels, kShares ? "grid of a tile, shared memory" : "grid of a tile",
+                                       cuda::type_name<T>(), lone_forward_kernel<T, kSteps, kShares>};
+
+template <class T, int kSplit, int kSteps, bool kShares>
 inline const cuda::Kernel kSplitBackward{
-    kKernels,
-    kShares ? (kPlain ? "grid of 4 back, shared memory" : "grid of 4 back, shared memory, options")
-            : (kPlain ? "grid of 2 back" : "grid of 2 back, options"),
-    cuda::type_name<T>(), split_backward_kernel<T, kSplit, kSteps, kShares, kPlain>};
+    kKernels, kShares ? "grid of 4 back, shared memory" : "grid of 2 back", cuda::type_name<T>(),
+    split_backward_kernel<T, kSplit, kSteps, kShares>};
 
 // A sweep's kernel, and the shared memory that it needs.
 template <class T>
@@ -64,13 +67,20 @@ struct ResidentWays {
     if (backward) return way<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
     return way<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
   }
-  // Backward, by blocks that share units: 4, or 2 where registers hold the weights.
+  // Forward, of one tile for each group, in calls without options.
+  static ResidentWay<T> of_a_tile(int hidden) {
+    constexpr int kSteps = 8;
+    if (hidden <= kMostHiddenInRegisters) return way<4>(&kLoneForward<T, kSteps, false>, 0);
+    const int steps = cuda::div_up(hidden, kResidentWarps * kStepEntries);
+    return way<4>(&kLoneForward<T, kSteps, true>, steps - kSteps);
+  }
+  // Backward, by blocks that share units: 4, or 2 where registers hold the weights. In calls without options.
   static ResidentWay<T> split(int hidden) {
     constexpr int kSteps = 16, kSharing = 6;
     if (hidden <= kMostHiddenInRegisters) {
-      return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false, kPlain>, 0));
+      return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false>, 0));
     }
-    return clusters<4>(way<4>(&kSplitBackward<T, 4, kSharing, true, kPlain>, even_steps(hidden) - kSharing));
+    return clusters<4>(way<4>(&kSplitBackward<T, 4, kSharing, true>, even_steps(hidden) - kSharing));
   }
 
  private:

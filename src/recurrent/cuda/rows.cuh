@@ -209,37 +209,37 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
-// Every row is normalised in its place; a block per row.
+// Rows are normalised in their places, or the gradients by them are made from those by what they become; a
+// block per row.
 template <class T>
 struct NormaliseParams {
-  T* data;  // (rows, columns)
+  T* data;  // (rows, columns); backward normalised
   Offset rows;
   int columns;
   Sum<T> eps;
   Sum<T>* scales;  // of row n at 3 n
+  // Backward, of rows of all steps. Those without a step have no scale.
+  const T* by = nullptr;  // null: forward
+  const T* gamma = nullptr;
+  T* to = nullptr;
+  Offset stride = 0;  // from row to row of `by` and `to`
+  StepRows at{};
 };
 template <class T>
 __global__ void __launch_bounds__(kNormThreads) normalise_kernel(NormaliseParams<T> p) {
   for (Offset row = blockIdx.x; row < p.rows; row += gridDim.x) {
     T* const v = p.data + row * p.columns;
+    if (p.by) {
+      const int t = p.at.step_of(row), b = static_cast<int>(row - p.at.first(t));
+      const Sum<T> scale = p.at.holds(t, b) ? p.scales[row * 3] : Sum<T>(0);
+      normalise_back(p.columns, scale, p.by + row * p.stride, p.gamma, v, p.to + row * p.stride);
+      continue;
+    }
     const auto normal = normal_form(p.columns, p.eps, [&](int k) { return cuda::widen(v[k]); });
     for (int k = static_cast<int>(threadIdx.x); k < p.columns; k += kNormThreads) {
       v[k] = cuda::narrow<T>(normal(cuda::widen(v[k])));
     }
     if (threadIdx.x == 0) p.scales[row * 3] = normal.scale;
-  }
-}
-
-// Gradients by W x or by R h from dz, of all rows; a block per row. Rows without a step have no scale.
-template <class T>
-__global__ void __launch_bounds__(kNormThreads) normalise_back_kernel(CudaCell<T> cell, bool of_state) {
-  const int gates = 4 * cell.hidden;
-  for (Offset row = blockIdx.x; row < cell.at.rows; row += gridDim.x) {
-    const int t = cell.at.step_of(row), b = static_cast<int>(row - cell.at.first(t));
-    const Sum<T> scale = cell.at.holds(t, b) ? cell.scales[row * 3 + (of_state ? 1 : 0)] : Sum<T>(0);
-    normalise_back(gates, scale, cell.dz + row * cell.gates_stride, of_state ? cell.ln_hh : cell.ln_ih,
-                   (of_state ? cell.norm_h : cell.norm_x) + row * gates,
-                   (of_state ? cell.dz_h : cell.dz_x) + row * cell.gates_stride);
   }
 }
 

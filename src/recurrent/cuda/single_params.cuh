@@ -17,7 +17,6 @@ struct SingleStepParams {
   const void* c0;    // (B, H); null: 0
   T* h_n;            // (B, H); null: not wanted
   void* c_n;         // (B, H); null: not wanted
-  int tiles;         // of rows that blocks share
 };
 
 // Enqueues a layer's step; false: it has to run in another way. follows: the launch in front is the layer

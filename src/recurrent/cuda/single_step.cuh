@@ -18,8 +18,8 @@ struct PiecesOfPart {
   }
 };
 
-// A unit's 4 rows of weights times kRows rows of the batch, by the lanes of a warp.
-template <class T, int kRows>
+// A unit's 4 rows of weights times a row of the batch, by the lanes of a warp.
+template <class T>
 struct UnitProduct {
   static constexpr int kSize = Piece<T>::kSize;
   static constexpr int kAhead =
@@ -50,10 +50,8 @@ struct UnitProduct {
       }
     }
   }
-  // sums[kRows w + r] += weights[w] times row r, of `count` rows from `rows` on. read_ahead(0) has been
-  // called.
-  __device__ __forceinline__ void add(const T* rows, Offset stride, int count,
-                                      Sum<T> (&sums)[kGroupRows * kRows]) {
+  // sums[w] += weights[w] times `row`. read_ahead(0) has been called.
+  __device__ __forceinline__ void add(const T* row, Sum<T> (&sums)[kGroupRows]) {
 #pragma unroll 1
     for (int first = 0; piece_at(first) - lane < pieces.end; first += kAhead) {
       if (first > 0) read_ahead(first);
@@ -61,39 +59,17 @@ struct UnitProduct {
       for (int k = 0; k < kAhead; ++k) {
         const int piece = piece_at(first + k);
         if (piece >= pieces.end) continue;
+        const Piece<T> packed = piece_of(row, piece);
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          if (r >= count) continue;  // the same for all lanes
-          const Piece<T> row = piece_of(rows + r * stride, piece);
+        for (int e = 0; e < kSize; ++e) {
+          const Sum<T> entry = cuda::widen(packed.entries[e]);
 #pragma unroll
-          for (int e = 0; e < kSize; ++e) {
-            const Sum<T> entry = cuda::widen(row.entries[e]);
-#pragma unroll
-            for (int w = 0; w < kGroupRows; ++w) {
-              sums[w * kRows + r] += cuda::widen(ahead[k][w].entries[e]) * entry;
-            }
-          }
+          for (int w = 0; w < kGroupRows; ++w) sums[w] += cuda::widen(ahead[k][w].entries[e]) * entry;
         }
       }
     }
   }
 };
-
-// Which sum over all lanes a lane gets; the first 4 kRows lanes get one each.
-template <class Real, int kSums>
-__device__ __forceinline__ Real own_sum(Real (&sums)[kSums], int lane) {
-  if constexpr (kSums == cuda::kWarpSize) {
-    return sum_for_lane(sums, lane);
-  } else {
-    Real own = 0;
-#pragma unroll
-    for (int k = 0; k < kSums; ++k) {
-      const Real sum = cuda::reduce_sum(sums[k]);
-      if (lane == k) own = sum;
-    }
-    return own;
-  }
-}
 
 // The results of a unit of row b. z: of its gates, with biases; before: c0.
 template <class T>
@@ -112,59 +88,56 @@ __device__ __forceinline__ void finish_single_step(const SingleStepParams<T>& p,
   if (p.c_n) cell.write_cell(p.c_n, index, c);
 }
 
-// What does not depend on the layer below is done while that one still runs: R h0, and reading W and c0.
-// kRows: of the batch, of a block.
-template <class T, int kRows>
+// A batch of one row. What does not depend on the layer below is done while that one still runs: R h0, and
+// reading W and c0.
+template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStepParams<T> p) {
-  constexpr int kParts = 2, kUnits = kTileWarps / kParts, kSums = kGroupRows * kRows;
-  __shared__ Sum<T> parts[kTileWarps][kSums];
+  constexpr int kParts = 2, kUnits = kTileWarps / kParts;
+  __shared__ Sum<T> parts[kTileWarps][kGroupRows];
   const CudaCell<T>& cell = p.cell;
   cuda::let_next_launch_begin();
-  const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  const int first_row = block % p.tiles * kRows, first_unit = block / p.tiles * kUnits;
-  const int warp = thread / cuda::kWarpSize, lane = thread % cuda::kWarpSize, part = warp % kParts;
-  const int count = cell.at.batch - first_row;
-  const int own = thread / kRows, r = thread % kRows, own_unit = first_unit + own, b = first_row + r;
-  const bool finishes = own < kUnits && own_unit < cell.hidden && b < cell.at.batch;
-  const Offset index = static_cast<Offset>(b) * cell.hidden + own_unit;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / cuda::kWarpSize;
+  const int lane = thread % cuda::kWarpSize, part = warp % kParts;
+  const int first_unit = static_cast<int>(blockIdx.x) * kUnits, own_unit = first_unit + thread;
+  const bool finishes = thread < kUnits && own_unit < cell.hidden;
   Sum<T> z[4] = {}, before = 0;
   if (finishes) {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) z[gate] = bias_of(cell, gate * cell.hidden + own_unit);
-    if (p.c0) before = cell.read_cell(p.c0, index);
+    if (p.c0) before = cell.read_cell(p.c0, own_unit);
   }
-  Sum<T> sums[kSums] = {};
+  Sum<T> sums[kGroupRows] = {};
   const int unit = min(first_unit + warp / kParts, cell.hidden - 1);
   if (p.h0) {
-    UnitProduct<T, kRows> of_h(p.hh, unit, cell.hidden, cell.hidden, part, kParts);
+    UnitProduct<T> of_h(p.hh, unit, cell.hidden, cell.hidden, part, kParts);
     of_h.read_ahead(0);
-    of_h.add(p.h0 + static_cast<Offset>(first_row) * cell.hidden, cell.hidden, count, sums);
+    of_h.add(p.h0, sums);
   }
-  UnitProduct<T, kRows> of_x(p.ih, unit, cell.hidden, p.input, part, kParts);
+  UnitProduct<T> of_x(p.ih, unit, cell.hidden, p.input, part, kParts);
   of_x.read_ahead(0);
   cuda::wait_for_launch_before();
-  of_x.add(p.x + first_row * p.x_stride, p.x_stride, count, sums);
-  const Sum<T> sum = own_sum(sums, lane);
-  if (lane < kSums) parts[warp][lane] = sum;
+  of_x.add(p.x, sums);
+#pragma unroll
+  for (int w = 0; w < kGroupRows; ++w) {
+    const Sum<T> sum = cuda::reduce_sum(sums[w]);
+    if (lane == w) parts[warp][w] = sum;
+  }
   __syncthreads();
   if (!finishes) return;
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
 #pragma unroll
-    for (int k = 0; k < kParts; ++k) z[gate] += parts[own * kParts + k][gate * kRows + r];
+    for (int k = 0; k < kParts; ++k) z[gate] += parts[thread * kParts + k][gate];
   }
-  finish_single_step(p, z, before, b, own_unit);
+  finish_single_step(p, z, before, 0, own_unit);
 }
-template <class T, int kRows>
-inline const cuda::Kernel kSingleStep{kKernels, kRows == 1 ? "single step of a row" : "single step",
-                                      cuda::type_name<T>(), single_step_kernel<T, kRows>};
-template <int kRows, class T>
-void launch_single_lanes(Queue& queue, const LstmProblem& p, SingleStepParams<T> step,
-                         cuda::LaunchConfig config) {
-  constexpr int kUnits = kTileWarps / 2;
-  step.tiles = cuda::div_up(p.batch, kRows);
-  config.blocks = cuda::div_up(p.hidden, kUnits) * step.tiles;
-  queue.launch(kSingleStep<T, kRows>, config, step);
+template <class T>
+inline const cuda::Kernel kSingleStep{kKernels, "single step of a row", cuda::type_name<T>(),
+                                      single_step_kernel<T>};
+template <class T>
+void launch_single_lanes(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConfig config) {
+  config.blocks = cuda::div_up(step.cell.hidden, kTileWarps / 2);
+  queue.launch(kSingleStep<T>, config, step);
 }
 
 }  // namespace warpalign::detail::recurrent

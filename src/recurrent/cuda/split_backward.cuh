@@ -24,11 +24,12 @@ struct alignas(16) SplitPair {
   cuda::Mailbox boxes[2];
 };
 
-template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
+// Rows have every step, without resets and zoneout.
+template <class T, int kSplit, int kSteps, bool kShares>
 __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(ResidentParams<T> p) {
   const PairPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.cell);
-  const auto rows = rows_of<kPlain>(cell.at);
+  const auto rows = rows_of<true>(cell.at);
   const int hidden = cell.hidden, steps = cell.at.steps, stride = cell.gates_stride;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int part = cuda::cluster_rank(), first_rank = at.rank - part;
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
     const int unit = (first_rank + m) * kOwnUnits + r;
     return unit < hidden ? cell.hh_across + static_cast<Offset>(unit) * stride + first_gate : nullptr;
   });
-  const PairGradient<T, kPlain, GradientRing<T>> gradient(cell, rows, at, ring);
+  const PairGradient<T, true, GradientRing<T>> gradient(cell, rows, at, ring);
   for (int pair = 0; pair < pairs; ++pair) own[pair * kResidentThreads + thread] = gradient.first(pair);
   // A block that has no units gets no messages.
   constexpr int kBytes = kSplit * Pair::kFloats * static_cast<int>(sizeof(float));

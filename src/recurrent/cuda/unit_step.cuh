@@ -7,7 +7,7 @@
 //
 // A launch begins before the launch in front has ended, and loads its weights meanwhile.
 //
-// A product of float32 is three of TF32. 16-bit types have one.
+// A product of float32 is kProducts of TF32: three, or one of rounded factors. 16-bit types have one.
 #pragma once
 
 #include <algorithm>
@@ -58,6 +58,7 @@ struct alignas(16) OperandPiece {
   cuda::Word first, second;
 
   // sums += weights times entries. upper, lower: of rows g and g + 8 of weights.
+  template <int kProducts>
   __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
                                                   const OperandPiece& entries, float (&sums)[4]) {
     Weights16(upper.first, lower.first).template multiply<T>(entries.first, sums);
@@ -68,17 +69,29 @@ template <>
 struct alignas(16) OperandPiece<float> {
   float of[4];
 
+  template <int kProducts>
   __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
                                                   const OperandPiece& entries, float (&sums)[4]) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
       const float a[4] = {upper.of[k], lower.of[k], upper.of[k + 1], lower.of[k + 1]};
       const float b[2] = {entries.of[k], entries.of[k + 1]};
-      multiply_split(a, b, sums);
+      if constexpr (kProducts == 1) {
+        multiply_rounded(a, b, sums);
+      } else {
+        multiply_split(a, b, sums);
+      }
     }
   }
 
  private:
+  __device__ __forceinline__ static void multiply_rounded(const float (&a)[4], const float (&b)[2],
+                                                          float (&sums)[4]) {
+    const float weights[4] = {cuda::near_tf32_factor(a[0]), cuda::near_tf32_factor(a[1]),
+                              cuda::near_tf32_factor(a[2]), cuda::near_tf32_factor(a[3])};
+    const float factors[2] = {cuda::near_tf32_factor(b[0]), cuda::near_tf32_factor(b[1])};
+    cuda::mma_tf32(sums, weights, factors);
+  }
   __device__ __forceinline__ static void multiply_split(const float (&a)[4], const float (&b)[2],
                                                         float (&sums)[4]) {
     float a_hi[4], a_lo[4], b_hi[2], b_lo[2];
@@ -122,7 +135,7 @@ struct alignas(4 * kRows) ItemSums {
   float of[kRows];
 };
 
-template <class T, class Task, int kTiles>
+template <class T, class Task, int kTiles, int kProducts>
 __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T> p, UnitShare share) {
   constexpr bool kIsWide = kTiles > kRowTiles;
   constexpr int kUnitRows = 8 * kTiles;    // rows of the batch that a block has
@@ -207,7 +220,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   const auto multiply = [&](const OperandPiece<T>(&weight)[2], const OperandPiece<T>(&entries)[kTiles]) {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      OperandPiece<T>::multiply(weight[0], weight[1], entries[n], sums[n]);
+      OperandPiece<T>::template multiply<kProducts>(weight[0], weight[1], entries[n], sums[n]);
     }
   };
 #pragma unroll

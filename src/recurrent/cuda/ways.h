@@ -33,9 +33,9 @@ constexpr int kUnitsOfWideBlocks = sizeof(T) == 2 ? 480 : 240;
 // a layer of more units is better off with the front end's products, where these gain at all.
 constexpr int kRowsOfTiles = 128, kRowsOfTf32Tiles = 32, kMostUnitsOfTiles = 768;
 
-// The most rows of a single step in one launch for each layer: by lanes, and on the matrix units. One row of
-// 16-bit elements is on the matrix units from so many units on.
-constexpr int kMostSingleRows = 16, kMostSingleUnitRows = 64, kUnitsOfSingleRow = 768;
+// The most rows of a single step in one launch for each layer on the matrix units. One row of 16-bit elements
+// is there from so many units on; by lanes there is one row alone.
+constexpr int kMostSingleUnitRows = 64, kUnitsOfSingleRow = 768;
 // More than 32 rows are in groups of 32. From so many units for each multiprocessor on, blocks have twice the
 // units; and where a product is one of the matrix units, from so many on they have all rows besides. Float32
 // by one product of TF32 has no such groups of twice the units.

@@ -1,8 +1,10 @@
-// The kernels of steps whose products are the front end's, for 16-bit types and rows that have every step: a
-// thread has four neighbouring units of a row, and reads and writes words of four elements.
+// The kernels of steps whose products are the front end's, for rows that have every step: a thread has four
+// neighbouring units of a row, and reads and writes words of four elements: of 8 bytes in 16-bit types, of 16
+// in float32.
 #pragma once
 
 #include <span>
+#include <type_traits>
 
 #include "recurrent/cuda/memory.cuh"
 #include "recurrent/cuda/unit_lanes.cuh"
@@ -16,8 +18,11 @@ constexpr int kBlockRows = kRowThreads / kBlockWords;  // of the batch: they sha
 struct alignas(16) FourReals {
   float of[kWordUnits];
 };
+// Types that have words of four units, and such a word.
 template <class T>
-constexpr bool kHasWords = sizeof(T) == 2;
+constexpr bool kHasWords = sizeof(T) < 8;
+template <class T>
+using WordOf = std::conditional_t<sizeof(T) == 2, cuda::Word, FourReals>;
 
 // The first of a thread's units, and its row of the batch.
 struct WordAt {
@@ -43,12 +48,33 @@ int blocks_of_words(const CudaCell<T>& cell) {
 }
 
 template <class T>
+__device__ __forceinline__ WordOf<T> read_word(const T* from) {
+  return *reinterpret_cast<const WordOf<T>*>(from);
+}
+template <class T>
+__device__ __forceinline__ void widen(const WordOf<T>& word, float (&to)[kWordUnits]) {
+  if constexpr (sizeof(T) == 2) {
+    widen_word<T>(word, to);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kWordUnits; ++k) to[k] = word.of[k];
+  }
+}
+template <class T>
+__device__ __forceinline__ WordOf<T> narrow(const float (&from)[kWordUnits]) {
+  if constexpr (sizeof(T) == 2) {
+    return narrow_word<T>(from);
+  } else {
+    return {{from[0], from[1], from[2], from[3]}};
+  }
+}
+template <class T>
 __device__ __forceinline__ void widen_at(const T* from, float (&to)[kWordUnits]) {
-  widen_word<T>(*reinterpret_cast<const cuda::Word*>(from), to);
+  widen<T>(read_word(from), to);
 }
 template <class T>
 __device__ __forceinline__ void narrow_to(T* to, const float (&from)[kWordUnits]) {
-  *reinterpret_cast<cuda::Word*>(to) = narrow_word<T>(from);
+  *reinterpret_cast<WordOf<T>*>(to) = narrow<T>(from);
 }
 
 // The gates hold W x + R h.
@@ -73,16 +99,14 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
   const Offset state = static_cast<Offset>(at.b) * hidden + at.unit, entry = row * hidden + at.unit;
   T* const gates = cell.gates + row * 4 * hidden + at.unit;
   auto& cells = *reinterpret_cast<FourReals*>(cell.c + state);
-  cuda::Word asked[4];
+  WordOf<T> asked[4];
 #pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    asked[gate] = *reinterpret_cast<const cuda::Word*>(gates + static_cast<Offset>(gate) * hidden);
-  }
+  for (int gate = 0; gate < 4; ++gate) asked[gate] = read_word(gates + static_cast<Offset>(gate) * hidden);
   FourReals c = cells;
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
     float products[kWordUnits];
-    widen_word<T>(asked[gate], products);
+    widen<T>(asked[gate], products);
 #pragma unroll
     for (int k = 0; k < kWordUnits; ++k) z[gate][k] += products[k];
   }
@@ -96,8 +120,8 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) z[gate][k] = values[gate];
   }
-  const cuda::Word word = narrow_word<T>(h);
-  const auto put = [word](T* to) { *reinterpret_cast<cuda::Word*>(to) = word; };
+  const WordOf<T> word = narrow<T>(h);
+  const auto put = [word](T* to) { *reinterpret_cast<WordOf<T>*>(to) = word; };
   if (cell.projects) {
     put(cell.m + static_cast<Offset>(at.b) * cell.hidden_stride + at.unit);
   } else {
@@ -193,7 +217,7 @@ bool has_words(const LstmProblem& p, const StepParams<T>& step) {
     const CudaCell<T>& cell = step.cell[d];
     const void* const arrays[] = {cell.bias_ih, cell.bias_hh, cell.h_rows, cell.h_all, cell.dy, cell.dh_all};
     for (const void* data : std::span(arrays, cell.projects ? 2 : 6)) {
-      if (reinterpret_cast<std::uintptr_t>(data) % sizeof(cuda::Word) != 0) return false;
+      if (reinterpret_cast<std::uintptr_t>(data) % sizeof(WordOf<T>) != 0) return false;
     }
   }
   return true;

@@ -58,8 +58,8 @@ TEST_F(RecurrentBlocksCuda, Sizes) {
                {5, 2, 32, false, true, DType::kBFloat16, "block of 32"},
                {6, 1, 33, true, false, DType::kFloat16, "block of 64"},
                {5, 2, 64, false, false, DType::kBFloat16, "block of 64"},
-               {3, 2, 67, false, false, DType::kFloat16, "block of 96"},
-               {6, 1, 96, true, false, DType::kFloat16, "block of 96"},
+               {3, 2, 67, false, false, DType::kFloat16, "block of 128"},
+               {6, 1, 96, true, false, DType::kFloat16, "block of 128"},
                {3, 2, 97, false, false, DType::kBFloat16, "block of 128"},
                {6, 1, 128, false, false, DType::kFloat16, "block of 128"}};
   for (const auto& c : cases) {

@@ -203,7 +203,7 @@ TEST_F(SingleStep, Blocks) {
       check_is("units, 32 rows", 5, 61, dtype);
       check_is("wide units, 32 rows", 4, 61, dtype);
       const Precision medium = Precision::kMedium;
-      check_is("units, 16 rows, TF32", 20, 2, dtype, 0, medium);
+      check_is("units, 8 rows, TF32", 20, 2, dtype, 0, medium);
       check_is("units, 16 rows, TF32", 20, 16, dtype, 0, medium);
       check_is("units, 32 rows, TF32", 20, 31, dtype, 0, medium);
       check_is("units, 32 rows, TF32", 5, 61, dtype, 0, medium);

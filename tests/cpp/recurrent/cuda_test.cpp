@@ -178,13 +178,7 @@ TEST_F(RecurrentCuda, SweepsOfSharedUnits) {
 #else
     const int hidden = wide ? 1536 : 560, batch = wide ? 18 : 50;
 #endif
-    Lstm p = plain(3, batch, 6, hidden);
-    if (!wide) {
-      for (int b = 0; b < p.batch; ++b) p.lengths.push_back(b % 4);
-      p.resets.assign(3 * batch, 0), p.resets[2 * batch + 7] = p.resets[batch + 3] = 1;
-      p.zoneout_hidden = .25, p.zoneout_cell = .1;
-    }
-    const LstmCase given(p, DType::kFloat16, 25, .5);
+    const LstmCase given(plain(3, batch, 6, hidden), DType::kFloat16, 25, .5);
     const std::string kernel = wide ? "grid of 4 back" : "grid of 2 back";
     [[maybe_unused]] const unsigned long long before = launches_of(kernel);
     expect_close(given, CudaRunner(given).run(), 0x1p-8);

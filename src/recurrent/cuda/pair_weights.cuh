@@ -1,31 +1,22 @@
-// The weights of a block of a sweep of the whole grid, and its products of two tiles of rows, which other
-// blocks write meanwhile.
+// Weights of a block of a sweep of the whole grid, which multiply two tiles of rows that other blocks write
+// meanwhile. A lane reads 16 bytes of a row at once.
 #pragma once
 
-#include "cuda/remote.cuh"
 #include "cuda/two_words.cuh"
-#include "recurrent/cuda/weights.cuh"
+#include "recurrent/cuda/block_weights.cuh"
 
 namespace warpalign::detail::recurrent {
 
-using cuda::kNotYet;
-using cuda::Word;
-
-constexpr int kOwnUnits = 16;
-constexpr int kResidentWarps = 8;
-constexpr int kResidentThreads = kResidentWarps * cuda::kWarpSize;
-constexpr int kWordEntries = 4;   // 16-bit elements of a word
-constexpr int kStepEntries = 16;  // depth of one mma
-
-// Bytes of weights for 16 columns of a warp.
-constexpr std::size_t kSharedStepBytes = kResidentThreads * 16;
-
-// kTiles times 16 rows of weights, and this warp's part of their columns, 16 to a step: kSteps steps in
-// registers, and with kShares more of them in shared memory. A lane reads 16 bytes of a row at once: the
-// columns of two steps are dealt out so that a lane's elements follow each other. The depth is a multiple of
-// 8, and numbers of steps are even.
 template <class T, int kTiles, int kSteps, bool kShares>
-class PairWeights {
+class PairWeights : public BlockWeights<T, kTiles, kSteps, kShares, 2> {
+  using Base = BlockWeights<T, kTiles, kSteps, kShares, 2>;
+  using Base::first_;
+  using Base::fragments_;
+  using Base::kLanes;
+  using Base::reads_;
+  using Base::shared;
+  using Base::shared_steps_;
+
  public:
   // Sums of a tile of rows. A single tile of weights has two chains of sums, so that products need not wait
   // for each other.
@@ -39,31 +30,8 @@ class PairWeights {
     }
   };
 
-  // more: where kTiles `shared_steps` fragments of each thread have place.
   __device__ __forceinline__ PairWeights(Weights16* more, int shared_steps, int depth)
-      : more_(more + threadIdx.x), shared_steps_(kShares ? shared_steps : 0) {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int all_reads = (kSteps + shared_steps_) / kWords;
-    first_ = warp * all_reads * kLanes + lane % kLanes;
-    reads_ = min(max((depth / (kWordEntries * kWords) - first_ + kLanes - 1) / kLanes, 0), all_reads);
-  }
-  // row(tile, r): where row r of a tile begins; null: it is 0. places: for a fragment of each thread,
-  // meanwhile.
-  template <class Row>
-  __device__ __forceinline__ void load(Weights16* places, const Row& row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-      const T* const first = row(m, lane / 4);
-      const T* const second = row(m, lane / 4 + 8);
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        fragments_[m][s] = fragment(first, second, s);
-        fragments_[m][s].settle(places);
-      }
-      for (int s = 0; s < shared_steps_; ++s) shared(m, s) = fragment(first, second, kSteps + s);
-    }
-  }
+      : Base(more, shared_steps, depth) {}
 
   // The first words of two tiles of rows, which a lane has asked for.
   struct Asked {
@@ -101,8 +69,6 @@ class PairWeights {
   }
 
  private:
-  static constexpr int kLanes = 4,
-                       kWords = 2;  // lanes that share a row's columns; words that one reads at once
   static constexpr int kChunk = kShares ? 3 : 4;  // pairs of steps in registers
   static_assert(kSteps / 2 % kChunk == 0);
 
@@ -165,22 +131,6 @@ class PairWeights {
       }
     }
   }
-  __device__ __forceinline__ Weights16& shared(int m, int s) const {
-    return more_[(m * shared_steps_ + s) * kResidentThreads];
-  }
-  __device__ __forceinline__ Weights16 fragment(const T* first, const T* second, int s) const {
-    const int word = (first_ + s / kWords * kLanes) * kWords + s % kWords;
-    const bool is_there = s / kWords < reads_;
-    const Word upper = first && is_there ? reinterpret_cast<const Word*>(first)[word] : 0;
-    const Word lower = second && is_there ? reinterpret_cast<const Word*>(second)[word] : 0;
-    return {upper, lower};
-  }
-
-  Weights16 fragments_[kTiles][kSteps];
-  Weights16* more_;
-  int shared_steps_;
-  // The lane reads a row at first_, and kLanes reads further on each time; it reads `reads_` times.
-  int first_, reads_;
 };
 
 }  // namespace warpalign::detail::recurrent
