@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include "warpalign/kernel_launches.h"
 #include "warpalign/recurrent.h"
@@ -54,6 +55,9 @@ Status forward_cuda(const LstmProblem&, const LstmOutputs&, Workspace, const Exe
 std::size_t backward_workspace_bytes_cuda(const LstmProblem&, const LstmGradients&, const Execution&);
 Status backward_cuda(const LstmProblem&, const LstmKept&, const LstmIncoming&, const LstmGradients&,
                      Workspace, const Execution&);
+
+// How the call would run, in a line for people: its way of a sweep, and which layers overlap.
+std::string describe_cuda(const LstmProblem&, const Execution&, bool backward);
 
 // See recurrent_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);

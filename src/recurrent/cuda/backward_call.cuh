@@ -1,10 +1,9 @@
-// A call of the backward pass: layer after layer from the last one, the directions in the same launches, or
-// layers at once, or two layers at a time. Without a tape a layer goes by chunks of steps, from the last one.
+// A call of the backward pass: one turn of its schedule after the other, from the last layer and the last
+// chunk of steps on.
 #pragma once
 
-#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/remake.cuh"
-#include "recurrent/cuda/two_layers.cuh"
+#include "recurrent/cuda/sweep.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 #include "recurrent/cuda/weight_gradients.cuh"
 
@@ -21,21 +20,20 @@ class BackwardCall {
         out_(gradients),
         queue_(execution),
         arena_(workspace.data),
-        chunk_(steps_of_chunk<T>(queue_, p, true)),
-        two_chunk_(chunk_ > 0 ? 0 : steps_of_two_layers<T>(queue_, p, true)),
-        chunks_(p),
-        two_chunks_(p, two_chunk_ > 0 ? two_chunk_ : p.steps, true),
-        in_blocks_(sweeps_in_blocks<T>(p)),
-        cells_(chunk_ > 0       ? p.layers
-               : two_chunk_ > 0 ? 2
-                                : directions_of(p)) {
+        plan_(queue_, p, true),
+        chunks_(p, plan_.overlap(), plan_.chunk_steps(), true),
+        overlap_(plan_.overlap()),
+        cells_(overlap_ == Overlap::kStreams ? p.layers
+               : overlap_ == Overlap::kPairs ? 2
+                                             : directions_of(p)),
+        all_(p.layers) {
     const CudaSizes<T> s(p);
-    input_ = take_input<T>(p, chunks_.most_rows(), arena_);
+    input_ = take_input<T>(p, rows_of_sums(), arena_);
     for (std::int32_t*& lengths : lengths_) {
-      lengths = take_if<std::int32_t>(chunks_.has_lengths() || two_chunks_.has_lengths(), arena_, p.batch);
+      lengths = take_if<std::int32_t>(chunks_.has_lengths(), arena_, p.batch);
     }
     for (T*& dx : dx_) dx = take_if<T>(p.layers > 1, arena_, s.rows * s.output * directions_of(p));
-    h_before_ = take_if<T>(!has_every_row(p), arena_, chunks_.most_rows() * s.output);
+    h_before_ = take_if<T>(!has_every_row(p), arena_, rows_of_sums() * s.output);
     parts_ = arena_.take<Sum<T>>(kSumParts * 4 * s.hidden);
     for (CudaCell<T>& cell : cells_) take_cell(cell);
   }
@@ -43,37 +41,112 @@ class BackwardCall {
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
 
   Status run() {
-    if (chunk_ > 0) return run_at_once();
-    if (two_chunk_ > 0) return run_two_at_a_time();
-    for (int layer = p_.layers - 1; layer >= 0; --layer) {
-      StepParams<T> all{};
-      for (int d = 0; d < directions_of(p_); ++d) {
-        all.cell[d] = cell(layer, d);
-        begin(layer, d, all.cell[d]);
+    if (overlap_ == Overlap::kStreams) wave_.emplace(queue_, p_);
+    for_turns(overlap_, p_.layers, chunks_.count(), [&](const LayerChunk* list, int count) {
+      StepParams<T> parts{};
+      for (int n = 0; n < count; ++n) begin_chunk(layer_of(list[n]), list[n].k, parts, n);
+      const int layer = layer_of(list[0]);
+      if (overlap_ == Overlap::kPairs) {
+        sweep_pair(parts, count);
+      } else {
+        Queue& queue = overlap_ == Overlap::kStreams ? wave_->start(layer) : queue_;
+        if (chunks_.rows(in_time(list[0].k)) > 0) sweep_chunk(queue, parts, layer, list[0].k);
+        if (overlap_ == Overlap::kStreams) wave_->end(layer, list[0].k);
       }
-      for (int k = chunks_.last(); k >= 0; --k) run_chunk(layer, k, all);
-      for (int d = 0; d < directions_of(p_); ++d) end(layer, d, all.cell[d]);
-    }
+      for (int n = 0; n < count; ++n) end_chunk(layer_of(list[n]), list[n].k, parts, n);
+    });
+    if (overlap_ == Overlap::kStreams) end_streams();
     return queue_.status();
   }
 
  private:
-  // A layer's chunk k of steps, which are all steps where there is a tape.
-  void run_chunk(int layer, int k, const StepParams<T>& all) {
-    const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
-    const InputRows<T> input = input_of_layer(layer, first, rows);
-    chunks_.write_lengths(queue_, k, all.cell[0], lengths_[0]);
-    StepParams<T> part{};
-    for (int d = 0; d < directions_of(p_); ++d) {
-      part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_[0]);
-      if (k > 0) part.cell[d].c0 = chunks_.kept_c(all.cell[d], k);
-      if (p_.recompute && rows > 0) remake(layer, d, all.cell[d], part.cell[d], input, first, rows);
+  [[nodiscard]] int layer_of(const LayerChunk& chunk) const { return p_.layers - 1 - chunk.n; }
+  // The number in time of the k-th chunk to begin. With streams chunks are counted from the last step on.
+  [[nodiscard]] int in_time(int k) const { return overlap_ == Overlap::kStreams ? k : chunks_.last() - k; }
+  // Sums by weights are of all rows, or without a tape of a chunk's.
+  [[nodiscard]] Offset rows_of_sums() const { return p_.recompute ? chunks_.most_rows() : rows_of(p_); }
+
+  // A chunk's cells: a layer's directions, or `place` of two layers that are swept side by side.
+  void begin_chunk(int layer, int k, StepParams<T>& parts, int place) {
+    StepParams<T>& all = all_[layer];
+    for (int d = 0; d < directions_of(p_) && k == 0; ++d) {
+      all.cell[d] = cell(layer, d);
+      begin(layer, d, all.cell[d]);
     }
-    if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps}, layer);
+    if (overlap_ == Overlap::kStreams) {
+      if (layer + 1 < p_.layers) multiply_back_of_layer_above(layer + 1, k);
+      parts.cell[0] = all.cell[0];
+      return;
+    }
+    const int chunk = in_time(k);
+    const Offset first = chunks_.first_row(chunk), rows = chunks_.rows(chunk);
+    std::int32_t* const lengths = lengths_[overlap_ == Overlap::kPairs ? layer % 2 : 0];
+    chunks_.write_lengths(queue_, chunk, all.cell[0], lengths);
     for (int d = 0; d < directions_of(p_); ++d) {
-      if (p_.layer_norm) normalise_back(queue_, part.cell[d], false);
-      multiply_back(layer, part.cell[d], part.cell[d].dz_x, first, rows);
-      add_weight_gradients(layer, d, all.cell[d], part.cell[d], input, {first, rows, k < chunks_.last()});
+      CudaCell<T>& part = parts.cell[place + d] = chunks_.part_of(all.cell[d], chunk, lengths);
+      if (overlap_ == Overlap::kPairs) {
+        take_first_c(layer, chunk, all.cell[d]);
+      } else if (chunk > 0) {
+        part.c0 = chunks_.kept_c(all.cell[d], chunk);
+      }
+      if (p_.recompute && rows > 0) {
+        if (d == 0) chunk_input_ = input_of_layer(layer, first, rows);
+        remake(layer, d, all.cell[d], part, chunk_input_, first, rows);
+      }
+    }
+  }
+  // dx of the layer above, which this layer's chunk waits for.
+  void multiply_back_of_layer_above(int above, int k) {
+    const CudaCell<T>& cell = all_[above].cell[0];
+    const Places places = chunks_.places(k, cell.at);
+    wave_->wait_for(above, k);
+    const Offset first = static_cast<Offset>(p_.steps - places.end) * p_.batch;
+    multiply_back(above, cell, cell.dz_x + first * cell.gates_stride, first,
+                  static_cast<Offset>(places.end - places.begin) * p_.batch);
+  }
+
+  void sweep_chunk(Queue& queue, StepParams<T>& parts, int layer, int k) {
+    const Places places = chunks_.places(k, parts.cell[0].at);
+    if (plan_.way() == Way::kBlocks) return sweep_in_blocks(queue, parts, places, layer);
+    sweep<T>(queue, {p_, plan_, parts, places, overlap_ != Overlap::kStreams});
+  }
+  // Where two layers find no place side by side, each is swept alone.
+  void sweep_pair(StepParams<T>& parts, int count) {
+    if (run_resident(queue_, p_, plan_.grid_of_two(), parts, true, count)) return;
+    for (int n = 0; n < count; ++n) {
+      StepParams<T> alone{};
+      alone.cell[0] = parts.cell[n];
+      sweep<T>(queue_, {p_, plan_, alone, {0, alone.cell[0].at.steps}, true});
+    }
+  }
+
+  // Products of the chunk's rows, and behind the last chunk those of all rows.
+  void end_chunk(int layer, int k, StepParams<T>& parts, int place) {
+    if (overlap_ == Overlap::kStreams) return;  // others are still under way
+    const int chunk = in_time(k);
+    const bool is_last = k == chunks_.last();
+    const Offset first = chunks_.first_row(chunk), rows = chunks_.rows(chunk);
+    for (int d = 0; d < directions_of(p_); ++d) {
+      const CudaCell<T>& part = parts.cell[place + d];
+      if (p_.layer_norm) normalise_back(queue_, part, false);
+      multiply_back(layer, part, part.dz_x, first, rows);
+    }
+    if (p_.recompute) {
+      if (rows == 0) chunk_input_ = input_of_layer(layer, first, rows);
+      add_weight_gradients(layer, parts, chunk_input_, {first, rows, chunk < chunks_.last()});
+    } else if (is_last) {
+      add_weight_gradients(layer, all_[layer], input_of_layer(layer, 0, rows_of(p_)),
+                           {0, rows_of(p_), false});
+    }
+    for (int d = 0; d < directions_of(p_) && is_last; ++d) end(layer, d, all_[layer].cell[d]);
+  }
+  void end_streams() {
+    wave_->join(chunks_.count());
+    const Offset rows = rows_of(p_);
+    multiply_back(0, all_[0].cell[0], all_[0].cell[0].dz_x, 0, rows);
+    for (int layer = p_.layers - 1; layer >= 0; --layer) {
+      add_weight_gradients(layer, all_[layer], input_of_layer(layer, 0, rows), {0, rows, false});
+      end(layer, 0, all_[layer].cell[0]);
     }
   }
 
@@ -88,84 +161,17 @@ class BackwardCall {
                       h_before_);
   }
 
-  // A launch has chunks of two layers, the lower one's behind the upper one's.
-  Status run_two_at_a_time() {
-    // The cells of the two layers that are under way. A layer of an even number has the first place.
-    CudaCell<T> all[2];
-    const auto layer_of = [&](const LayerChunk& begun) { return p_.layers - 1 - begun.n; };
-    const auto chunk_of = [&](const LayerChunk& begun) { return two_chunks_.last() - begun.chunk; };
-    for_two_layers(p_.layers, two_chunks_.count(), [&](const LayerChunk* list, int count) {
-      StepParams<T> part{};
-      for (int n = 0; n < count; ++n) {
-        const int layer = layer_of(list[n]), k = chunk_of(list[n]);
-        CudaCell<T>& of_layer = all[layer % 2];
-        if (k == two_chunks_.last()) {
-          of_layer = cell(layer, 0);
-          begin(layer, 0, of_layer);
-        }
-        two_chunks_.write_lengths(queue_, k, of_layer, lengths_[layer % 2]);
-        part.cell[n] = two_chunks_.part_of(of_layer, k, lengths_[layer % 2]);
-        take_first_c(layer, k, of_layer);
-      }
-      sweep_beside(queue_, p_, part, count, true, [&](StepParams<T>& alone) {
-        sweep(queue_, alone, {0, alone.cell[0].at.steps});
-      });
-      for (int n = 0; n < count; ++n) {
-        const int layer = layer_of(list[n]), k = chunk_of(list[n]);
-        const CudaCell<T>& of_layer = all[layer % 2];
-        multiply_back(layer, part.cell[n], part.cell[n].dz_x, two_chunks_.first_row(k), two_chunks_.rows(k));
-        if (k > 0) continue;
-        const Offset rows = rows_of(p_);
-        add_weight_gradients(layer, 0, of_layer, of_layer, input_of_layer(layer, 0, rows), {0, rows, false});
-        end(layer, 0, of_layer);
-      }
-    });
-    return queue_.status();
-  }
   // c before chunk k, in the place of c0.
   void take_first_c(int layer, int k, CudaCell<T> cell) {
     const CudaSizes<T> s(p_);
     const void* c = bytes_at(p_.c0, layer * s.batch * s.hidden, size_of(p_.cell_dtype));
     if (k > 0) {
-      c = cell.tape_c + (two_chunks_.first_row(k) - p_.batch) * p_.hidden;
+      c = cell.tape_c + (chunks_.first_row(k) - p_.batch) * p_.hidden;
       cell.wide_cells = false;  // as the tape has it
     }
     cell.c = const_cast<Sum<T>*>(cell.c0);
     cell.output_stride = 0;  // nothing of h
     queue_.for_each(s.batch * s.hidden, kFirstState<T>, StateParams<T>{cell, nullptr, c});
-  }
-
-  // Each layer on a chunk of steps behind the one of the layer above.
-  Status run_at_once() {
-    const int chunks = cuda::div_up(p_.steps, chunk_), last = p_.layers - 1;
-    Wavefront wave(queue_, p_);
-    std::vector<StepParams<T>> params(p_.layers);
-    for (int layer = 0; layer < p_.layers; ++layer) {
-      params[layer].cell[0] = cell(layer, 0);
-      begin(layer, 0, params[layer].cell[0]);
-    }
-    for_chunks(p_.layers, chunks, [&](int n, int chunk) {
-      const int layer = last - n;
-      const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
-      if (layer < last) {
-        wave.wait_for(layer + 1, chunk);
-        const CudaCell<T>& above = params[layer + 1].cell[0];
-        const Offset first = static_cast<Offset>(p_.steps - places.end) * p_.batch;
-        multiply_back(layer + 1, above, above.dz_x + first * above.gates_stride, first,
-                      static_cast<Offset>(places.end - places.begin) * p_.batch);
-      }
-      sweep(wave.start(layer), params[layer], places);
-      wave.end(layer, chunk);
-    });
-    wave.join(chunks);
-    const Offset rows = rows_of(p_);
-    multiply_back(0, params[0].cell[0], params[0].cell[0].dz_x, 0, rows);
-    for (int layer = last; layer >= 0; --layer) {
-      const CudaCell<T>& own = params[layer].cell[0];
-      add_weight_gradients(layer, 0, own, own, input_of_layer(layer, 0, rows), {0, rows, false});
-      end(layer, 0, own);
-    }
-    return queue_.status();
   }
 
   InputRows<T> input_of_layer(int layer, Offset first, Offset rows) {
@@ -177,11 +183,12 @@ class BackwardCall {
   void take_cell(CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const bool projects = p_.projection > 0;
-    const std::size_t rows = chunks_.most_rows();
+    const std::size_t rows = rows_of_sums();
     if (p_.recompute) take_steps(p_, rows, true, cell, arena_);
-    const bool keeps_hh = in_blocks_ || (p_.recompute && drops_weights(p_));
+    const bool in_blocks = plan_.way() == Way::kBlocks;
+    const bool keeps_hh = in_blocks || (p_.recompute && drops_weights(p_));
     cell.hh = take_if<T>(keeps_hh, arena_, 4 * s.hidden * s.output_stride);
-    cell.hh_across = take_if<T>(!in_blocks_, arena_, s.output * s.gates_stride);
+    cell.hh_across = take_if<T>(!in_blocks, arena_, s.output * s.gates_stride);
     cell.hr_across = take_if<T>(projects, arena_, s.hidden * s.output_stride);
     cell.c0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dh = arena_.take<Sum<T>>(s.batch * s.output);
@@ -189,10 +196,10 @@ class BackwardCall {
     cell.dc = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dc0 = arena_.take<Sum<T>>(s.batch * s.hidden);
     cell.dm = take_if<Sum<T>>(p_.layer_norm, arena_, s.batch * s.hidden);
-    const SweptCells cells = two_chunk_ > 0 ? SweptCells{2, 2} : directions_at_once(p_);
-    const Exchange exchange = in_blocks_ || chunk_ > 0 ? Exchange::kNone : exchange_of<T>(queue_, p_, cells);
+    using Exchange = typename SweepPlan<T>::Exchange;
+    const Exchange exchange = plan_.exchange();
     in_place_ = (out_.spent_tape || p_.recompute) && !p_.layer_norm && exchange != Exchange::kWholeRows &&
-                (in_blocks_ || s.gates_stride == 4 * s.hidden);
+                (in_blocks || s.gates_stride == 4 * s.hidden);
     cell.dz = take_if<T>(!in_place_, arena_, rows * s.gates_stride);
     cell.dz_ring = take_if<T>(exchange == Exchange::kRing, arena_, ring_entries<T>(p_));
     cell.ring_arrivals = take_if<int>(exchange == Exchange::kRing, arena_, most_groups(p_));
@@ -218,8 +225,11 @@ class BackwardCall {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
     CudaCell<T> cell = taped(layer, d);
-    if (in_blocks_) cell.gates_stride = 4 * cell.hidden;  // their own products read dz elsewhere
-    const CudaCell<T>& own = cells_[chunk_ > 0 ? layer : two_chunk_ > 0 ? layer % 2 : d];
+    if (plan_.way() == Way::kBlocks)
+      cell.gates_stride = 4 * cell.hidden;  // their own products read dz elsewhere
+    const CudaCell<T>& own = cells_[overlap_ == Overlap::kStreams ? layer
+                                    : overlap_ == Overlap::kPairs ? layer % 2
+                                                                  : d];
     if (p_.recompute) {
       cell.gates = own.gates, cell.tape_c = own.tape_c, cell.scales = own.scales;
       cell.norm_x = own.norm_x, cell.norm_h = own.norm_h, cell.norm_c = own.norm_c;
@@ -241,9 +251,9 @@ class BackwardCall {
   void begin(int layer, int d, CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d, cell_size = size_of(p_.cell_dtype);
-    const std::size_t rows = chunks_.most_rows();
+    const std::size_t rows = rows_of_sums();
     const LstmWeights& w = p_.weights[index];
-    if (in_blocks_) {
+    if (plan_.way() == Way::kBlocks) {
       pack_or_take(queue_, p_, cell, w, drops_weights(p_));
       if (takes_ends()) return;
     } else {
@@ -271,7 +281,7 @@ class BackwardCall {
   // Whether a layer's sweep itself takes the gradients by the states that are given, and leaves those that
   // are asked for.
   [[nodiscard]] bool takes_ends() const {
-    return in_blocks_ && chunk_ == 0 && !p_.recompute && rows_of(p_) > 0;
+    return plan_.way() == Way::kBlocks && overlap_ != Overlap::kStreams && !p_.recompute && rows_of(p_) > 0;
   }
   // layer: 0 is as good as any where the sweep has not the states' ends.
   void sweep_in_blocks(Queue& queue, const StepParams<T>& params, Places places, int layer) {
@@ -298,28 +308,6 @@ class BackwardCall {
     BlockSweeps<T>::backward(queue, p_, params.cell, ends, places);
   }
 
-  void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
-    const int directions = directions_of(p_);
-    if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
-    if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, true);
-    if (run_on_clusters(queue, p_, *plan_, params, true, places)) return;
-    if (chunk_ == 0 && run_resident(queue, p_, params, true, directions_at_once(p_))) return;
-    if constexpr (sizeof(T) == 2) {
-      if (chunk_ == 0 && takes_projected_products(queue, p_, params)) {
-        return sweep_back_by_projected_products(queue, p_, params);
-      }
-    }
-    if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
-      return sweep_back_by_products(queue, p_, params, places);
-    }
-    for (params.place = places.begin; params.place < places.end; ++params.place) {
-      queue.template step<CarryTask<T>>(params, directions, params.place > places.begin);
-      if (p_.projection > 0) queue.template step<ProjectionTask<T>>(params, directions, true);
-      if (p_.layer_norm) queue.rows_of_step(kNormalisedBackward<T>, params, directions);
-    }
-    if (places.end == params.cell[0].at.steps) queue.template step<CarryTask<T>>(params, directions, true);
-  }
-
   // dx of `count` rows from row `first` on, whose dz is at dz_x; the directions' are added.
   void multiply_back(int layer, const CudaCell<T>& cell, const T* dz_x, Offset first, Offset count) {
     T* const dx = layer > 0 ? dx_[layer % 2] : static_cast<T*>(out_.x);
@@ -339,13 +327,16 @@ class BackwardCall {
                      cell.reverse});
   }
 
-  void add_weight_gradients(int layer, int d, const CudaCell<T>& cell, const CudaCell<T>& part,
-                            const InputRows<T>& input, const RowsOfSum& rows) {
-    if (!out_.weights) return;
-    const std::size_t index = layer * directions_of(p_) + d;
-    const T* const h0 = part_of<T>(p_.h0, index * p_.batch * cell.output);
-    WeightGradients<T>(queue_, p_, out_.weights[index], h_before_, parts_)
-        .add(cell, part, input, input_of(p_, layer), h0, rows);
+  // parts: the cells of these rows, with their dz.
+  void add_weight_gradients(int layer, const StepParams<T>& parts, const InputRows<T>& input,
+                            const RowsOfSum& rows) {
+    for (int d = 0; d < directions_of(p_) && out_.weights; ++d) {
+      const std::size_t index = layer * directions_of(p_) + d;
+      const CudaCell<T>& all = all_[layer].cell[d];
+      const T* const h0 = part_of<T>(p_.h0, index * p_.batch * all.output);
+      WeightGradients<T>(queue_, p_, out_.weights[index], h_before_, parts_)
+          .add(all, parts.cell[d], input, input_of(p_, layer), h0, rows);
+    }
   }
 
   // Behind all chunks: gradients by the states, and what is left of those by R.
@@ -368,18 +359,19 @@ class BackwardCall {
   const LstmGradients& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;      // steps, where layers run at once; else 0
-  int two_chunk_;  // steps, where two layers run at a time; else 0
-  StepChunks chunks_, two_chunks_;
-  bool in_blocks_;         // layers sweep in single blocks
+  SweepPlan<T> plan_;
+  StepChunks chunks_;
+  Overlap overlap_;
   bool in_place_ = false;  // dz takes the gates' place
   std::vector<CudaCell<T>> cells_;
   T* input_;
   T* dx_[2];  // gradients by the inputs of layers that take turns
   T* h_before_;
   Sum<T>* parts_;
-  std::int32_t* lengths_[2];            // rows' lengths within a chunk, of even and of odd layers
-  std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
+  std::int32_t* lengths_[2];        // rows' lengths within a chunk, of even and of odd layers
+  std::vector<StepParams<T>> all_;  // of each layer that has begun: its cells, of all steps
+  InputRows<T> chunk_input_{};      // of the chunk whose tape is made again
+  std::optional<Wavefront> wave_;   // of Overlap::kStreams
 };
 
 }  // namespace warpalign::detail::recurrent

@@ -83,15 +83,16 @@ struct ClusterPlan {
   int ranks = 0, slices = 0, tiles = 0;
   int clusters = 0;  // all directions together have so many
   int resident = 0;  // at once
-  int in_turn = 0;   // tiles, one after the other
   std::size_t shared_bytes = 0;
 };
 
-// The plan for the current device.
+// The plan for the current device; without a kernel where it has none, or where steps by products are faster.
 template <class T>
-ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
+ClusterPlan<T> plan_clusters(const Queue& queue, const LstmProblem& p, bool backward) {
   if constexpr (kHasClusters<T>) {
     constexpr int kFirstMajor = 9;
+    // Calls with options are made of launches, whose bits are others.
+    if (sizeof(T) == 4 && queue.execution().batch_invariant) return {};
     int device = 0;
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
@@ -117,13 +118,20 @@ ClusterPlan<T> plan_clusters(const LstmProblem& p, bool backward) {
       const int rounds = cuda::div_up(directions * cuda::div_up(all_tiles, n), resident);
       if (best == 0 || (n + 2) * rounds < best) best = (n + 2) * rounds, tiles = n, in_turn = n * rounds;
     }
+    constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
+    if (in_turn >= kTiles * directions && takes_products<T>(queue, p)) return {};
     int slices = cuda::div_up(all_tiles, tiles);
     // Tiles of rows that end early leave place in time, and other clusters find place beside.
     if ((p.lengths || p.row_starts) && directions * slices <= resident) {
       slices = std::min(all_tiles, resident / directions);
     }
-    return {way.kernel,          ranks,    slices,  tiles,
-            directions * slices, resident, in_turn, way.fixed_bytes + tiles * way.tile_bytes};
+    return {way.kernel,
+            ranks,
+            slices,
+            tiles,
+            directions * slices,
+            resident,
+            way.fixed_bytes + tiles * way.tile_bytes};
   } else {
     return {};
   }
@@ -147,26 +155,13 @@ const T* multiply_across(Queue& queue, const LstmProblem& p, const CudaCell<T>& 
   return cell.dz_h;
 }
 
-// Whether a plan has so many tiles in turn that steps by products are faster.
-template <class T>
-bool has_too_many_tiles(const Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan) {
-  constexpr int kTiles = sizeof(T) == 4 ? kTilesOfFloatProducts : kTilesOfProducts;
-  return plan.in_turn >= kTiles * directions_of(p) && takes_products<T>(queue, p);
-}
-
 // Enqueues these steps of a layer's sweep; false: they have to run in another way.
 template <class T>
 bool run_on_clusters(Queue& queue, const LstmProblem& p, const ClusterPlan<T>& plan,
                      const StepParams<T>& step, bool backward, Places places) {
   if constexpr (kHasClusters<T>) {
     if (!plan.kernel || !queue.status().ok()) return false;
-    if constexpr (sizeof(T) == 4) {
-      // Calls with options are made of launches, whose bits are others.
-      if (queue.execution().batch_invariant) return false;
-    } else if (!takes_words(directions_of(p), step)) {
-      return false;
-    }
-    if (has_too_many_tiles(queue, p, plan)) return false;
+    if (sizeof(T) == 2 && !takes_words(directions_of(p), step)) return false;
     ClusterParams<T> params{{step.cell[0], step.cell[1]}, plan.ranks, plan.slices, plan.tiles, places};
     const bool normalises_back = p.layer_norm && backward;
     cuda::LaunchConfig config{.blocks = plan.clusters * plan.ranks, .threads = kClusterThreads};

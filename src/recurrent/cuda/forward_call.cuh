@@ -1,13 +1,10 @@
-// A call of the forward pass: layer after layer, the directions of a layer in the same launches, or layers at
-// once, or two layers at a time.
+// A call of the forward pass: one turn of its schedule after the other.
 #pragma once
 
 #include "cuda/copy_memory.cuh"
-#include "recurrent/cuda/block_call.h"
 #include "recurrent/cuda/chunks.cuh"
 #include "recurrent/cuda/single_params.cuh"
-#include "recurrent/cuda/tiled_steps.cuh"
-#include "recurrent/cuda/two_layers.cuh"
+#include "recurrent/cuda/sweep.cuh"
 #include "recurrent/cuda/wavefront.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -20,18 +17,18 @@ class ForwardCall {
         out_(out),
         queue_(execution),
         arena_(workspace.data),
-        chunk_(steps_of_chunk<T>(queue_, p, false)),
-        two_chunk_(chunk_ > 0 ? 0 : steps_of_two_layers<T>(queue_, p, false)),
-        chunks_(two_chunk_ > 0 ? StepChunks(p, two_chunk_, out.tape != nullptr) : StepChunks(p)),
+        plan_(queue_, p, false),
+        chunks_(p, plan_.overlap(), plan_.chunk_steps(), out.tape != nullptr),
         remakes_(p.recompute && out.tape),
-        in_blocks_(sweeps_in_blocks<T>(p)),
-        cells_(chunk_ > 0       ? p.layers
-               : two_chunk_ > 0 ? 2
-                                : directions_of(p)) {
-    const bool by_chunks = remakes_ || two_chunk_ > 0;
-    input_ = take_input<T>(p, by_chunks ? chunks_.most_rows() : rows_of(p), arena_);
+        overlap_(plan_.overlap()),
+        cells_(overlap_ == Overlap::kStreams ? p.layers
+               : overlap_ == Overlap::kPairs ? 2
+                                             : directions_of(p)),
+        all_(p.layers) {
+    if (p.recompute && !remakes_) chunks_ = StepChunks::of_all(p);  // nobody makes a tape again
+    input_ = take_input<T>(p, chunks_.most_rows(), arena_);
     for (std::int32_t*& lengths : lengths_) {
-      lengths = take_if<std::int32_t>(by_chunks && chunks_.has_lengths(), arena_, p.batch);
+      lengths = take_if<std::int32_t>(chunks_.has_lengths(), arena_, p.batch);
     }
     for (std::size_t n = 0; n < cells_.size(); ++n) take_cell(static_cast<int>(n), cells_[n]);
     const bool is_step_in_place = p.steps == 1 && !p.row_starts && p.h0 && out.h_n == p.h0;
@@ -41,30 +38,25 @@ class ForwardCall {
   [[nodiscard]] std::size_t bytes() const { return arena_.used(); }
 
   Status run() {
-    if (remakes_) return run_by_chunks();
-    if (chunk_ > 0) return run_at_once();
-    if (two_chunk_ > 0) return run_two_at_a_time();
-    const T* below[2] = {};
-    std::vector<int> stepped_at_once;
-    for (int layer = 0; layer < p_.layers; ++layer) {
-      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
-      if (step_at_once(layer, input, below[0])) {
-        if (fresh_h_) stepped_at_once.push_back(layer);
-        continue;
+    if (overlap_ == Overlap::kStreams) wave_.emplace(queue_, p_);
+    for_turns(overlap_, p_.layers, chunks_.count(), [&](const LayerChunk* list, int count) {
+      StepParams<T> parts{};
+      if (steps_at_once(list[0].n)) return;
+      for (int n = 0; n < count; ++n) begin_chunk(list[n], parts, n);
+      if (overlap_ == Overlap::kPairs) {
+        sweep_pair(parts, count);
+      } else {
+        Queue& queue = overlap_ == Overlap::kStreams ? wave_->start(list[0].n) : queue_;
+        if (chunks_.rows(list[0].k) > 0) sweep_chunk(queue, parts, list[0]);
+        if (overlap_ == Overlap::kStreams) wave_->end(list[0].n, list[0].k);
       }
-      StepParams<T> params{};
-      for (int d = 0; d < directions_of(p_); ++d) {
-        params.cell[d] = cell(layer, d);
-        begin(layer, d, params.cell[d]);
-        multiply_input(layer, params.cell[d], input, 0, rows_of(p_));
-      }
-      if (rows_of(p_) > 0) sweep(queue_, params, {0, p_.steps}, layer);
-      for (int d = 0; d < directions_of(p_); ++d) {
-        end(layer, d, params.cell[d]);
-        below[d] = params.cell[d].h_rows;
-      }
+      for (int n = 0; n < count; ++n) end_chunk(list[n], parts, n);
+    });
+    if (overlap_ == Overlap::kStreams) {
+      wave_->join(chunks_.count());
+      for (int layer = 0; layer < p_.layers; ++layer) end(layer, 0, all_[layer].cell[0]);
     }
-    replace_h(stepped_at_once);
+    replace_h();
     return queue_.status();
   }
 
@@ -76,110 +68,64 @@ class ForwardCall {
     T* gates[2];   // the same; by chunk in turn
   };
 
-  // The tape gets c before each chunk, and only a chunk's gates have a place.
-  Status run_by_chunks() {
-    const T* below[2] = {};
-    for (int layer = 0; layer < p_.layers; ++layer) {
-      StepParams<T> all{}, part{};
-      for (int d = 0; d < directions_of(p_); ++d) {
-        all.cell[d] = cell(layer, d);
-        begin(layer, d, all.cell[d]);
-      }
-      for (int k = 0; k < chunks_.count(); ++k) {
-        const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
-        const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
-        chunks_.write_lengths(queue_, k, all.cell[0], lengths_[0]);
-        for (int d = 0; d < directions_of(p_); ++d) {
-          part.cell[d] = chunks_.part_of(all.cell[d], k, lengths_[0]);
-          multiply_input(layer, part.cell[d], input, 0, rows);
-        }
-        if (rows > 0) sweep(queue_, part, {0, part.cell[0].at.steps});
-        if (k == chunks_.last()) break;
-        go_on(part.cell[0], chunks_.kept_c(all.cell[0], k + 1));
-      }
-      for (int d = 0; d < directions_of(p_); ++d) {
-        end(layer, d, part.cell[d]);
-        below[d] = all.cell[d].h_rows;
-      }
+  // A chunk's cells: a layer's directions, or `place` of two layers that are swept side by side. Its W x
+  // comes first.
+  void begin_chunk(const LayerChunk& chunk, StepParams<T>& parts, int place) {
+    const int layer = chunk.n, k = chunk.k, directions = directions_of(p_);
+    StepParams<T>& all = all_[layer];
+    for (int d = 0; d < directions && k == 0; ++d) {
+      all.cell[d] = cell(layer, d);
+      begin(layer, d, all.cell[d]);
     }
-    return queue_.status();
+    const bool on_streams = overlap_ == Overlap::kStreams;
+    if (on_streams && layer > 0) wave_->wait_for(layer - 1, k);
+    const Offset first = chunks_.first_row(k), rows = chunks_.rows(k);
+    const T* below[2] = {};
+    for (int d = 0; d < directions && layer > 0; ++d) below[d] = all_[layer - 1].cell[d].h_rows;
+    // Without a tape a layer on a stream has the gates of two chunks.
+    const bool takes_turns = on_streams && !out_.tape;
+    if (takes_turns && k > 1) wave_->wait_for(layer, k - 2);
+    const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
+    std::int32_t* const lengths = lengths_[overlap_ == Overlap::kPairs ? layer % 2 : 0];
+    chunks_.write_lengths(queue_, k, all.cell[0], lengths);
+    for (int d = 0; d < directions; ++d) {
+      CudaCell<T>& part = parts.cell[place + d] = chunks_.part_of(all.cell[d], k, lengths);
+      if (takes_turns) part.gates = first_row_of(cells_[layer].gates[k % 2], first);
+      multiply_input(layer, part, input, on_streams ? first : 0, rows);
+    }
   }
 
-  // What chunk `part` has left becomes what the next one starts from, and c goes to `kept`, too.
-  void go_on(const CudaCell<T>& part, Sum<T>* kept) {
+  void sweep_chunk(Queue& queue, StepParams<T>& parts, const LayerChunk& chunk) {
+    const Places places = chunks_.places(chunk.k, parts.cell[0].at);
+    if (plan_.way() == Way::kBlocks) return sweep_in_blocks(queue, parts, places, chunk.n);
+    sweep<T>(queue, {p_, plan_, parts, places, overlap_ != Overlap::kStreams});
+  }
+  // Where two layers find no place side by side, each is swept alone.
+  void sweep_pair(StepParams<T>& parts, int count) {
+    if (run_resident(queue_, p_, plan_.grid_of_two(), parts, false, count)) return;
+    for (int n = 0; n < count; ++n) {
+      StepParams<T> alone{};
+      alone.cell[0] = parts.cell[n];
+      sweep<T>(queue_, {p_, plan_, alone, {0, alone.cell[0].at.steps}, true});
+    }
+  }
+
+  // What a chunk has left becomes what the next one starts from; the tape gets c of it, too, where it is all
+  // that a tape is.
+  void end_chunk(const LayerChunk& chunk, StepParams<T>& parts, int place) {
+    if (overlap_ == Overlap::kStreams) return;  // states stay in their places, and others are still under way
+    if (chunk.k == chunks_.last()) {
+      for (int d = 0; d < directions_of(p_); ++d) end(chunk.n, d, parts.cell[place + d]);
+      return;
+    }
+    const CudaCell<T>& part = parts.cell[place];
     const CudaSizes<T> s(p_);
+    Sum<T>* const kept =
+        remakes_ ? chunks_.kept_c(all_[chunk.n].cell[0], chunk.k + 1) : const_cast<Sum<T>*>(part.c0);
     queue_.for_each(s.batch * std::max(s.output_stride, s.hidden), kFirstState<T>,
                     StateParams<T>{part, nullptr, nullptr, true, kept});
   }
 
-  // A launch has chunks of two layers, the upper one's behind the lower one's.
-  Status run_two_at_a_time() {
-    // The cells of the two layers that are under way. A layer of an even number has the first place.
-    CudaCell<T> all[2];
-    for_two_layers(p_.layers, chunks_.count(), [&](const LayerChunk* list, int count) {
-      StepParams<T> part{};
-      for (int n = 0; n < count; ++n) {
-        const int layer = list[n].n, chunk = list[n].chunk;
-        CudaCell<T>& of_layer = all[layer % 2];
-        if (chunk == 0) {
-          of_layer = cell(layer, 0);
-          begin(layer, 0, of_layer);
-        }
-        part.cell[n] = chunk_of(layer, chunk, of_layer);
-      }
-      sweep_beside(queue_, p_, part, count, false, [&](StepParams<T>& alone) {
-        sweep(queue_, alone, {0, alone.cell[0].at.steps});
-      });
-      for (int n = 0; n < count; ++n) {
-        CudaCell<T>& cell = part.cell[n];
-        if (list[n].chunk < chunks_.last()) {
-          go_on(cell, const_cast<Sum<T>*>(cell.c0));
-        } else {
-          end(list[n].n, 0, cell);
-        }
-      }
-    });
-    return queue_.status();
-  }
-  // A layer's chunk, with its W x.
-  CudaCell<T> chunk_of(int layer, int chunk, const CudaCell<T>& all) {
-    const Offset first = chunks_.first_row(chunk), rows = chunks_.rows(chunk);
-    const T* const below[2] = {layer > 0 ? cell(layer - 1, 0).h_rows : nullptr};
-    chunks_.write_lengths(queue_, chunk, all, lengths_[layer % 2]);
-    const CudaCell<T> part = chunks_.part_of(all, chunk, lengths_[layer % 2]);
-    multiply_input(layer, part, layer_input(queue_, p_, layer, below, input_, first, rows), 0, rows);
-    return part;
-  }
-
-  // Each layer on a chunk of steps behind the one of the layer below.
-  Status run_at_once() {
-    const int chunks = cuda::div_up(p_.steps, chunk_);
-    Wavefront wave(queue_, p_);
-    std::vector<StepParams<T>> params(p_.layers);
-    for (int layer = 0; layer < p_.layers; ++layer) {
-      params[layer].cell[0] = cell(layer, 0);
-      begin(layer, 0, params[layer].cell[0]);
-    }
-    for_chunks(p_.layers, chunks, [&](int layer, int chunk) {
-      const Places places{chunk * chunk_, std::min((chunk + 1) * chunk_, p_.steps)};
-      const Offset first = static_cast<Offset>(places.begin) * p_.batch;
-      const Offset rows = static_cast<Offset>(places.end) * p_.batch - first;
-      const T* const below[2] = {layer > 0 ? params[layer - 1].cell[0].h_rows : nullptr};
-      StepParams<T> step = params[layer];
-      if (layer > 0) wave.wait_for(layer - 1, chunk);
-      if (!out_.tape) {  // only two chunks' gates have a place
-        if (chunk > 1) wave.wait_for(layer, chunk - 2);
-        step.cell[0].gates = first_row_of(cells_[layer].gates[chunk % 2], first);
-      }
-      const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, first, rows);
-      multiply_input(layer, step.cell[0], input, first, rows);
-      sweep(wave.start(layer), step, places);
-      wave.end(layer, chunk);
-    });
-    wave.join(chunks);
-    for (int layer = 0; layer < p_.layers; ++layer) end(layer, 0, params[layer].cell[0]);
-    return queue_.status();
-  }
   // Where row 0 of gates would be whose row `first` is at `gates`.
   T* first_row_of(T* gates, Offset first) const {
     const auto address = reinterpret_cast<std::uintptr_t>(gates);
@@ -201,14 +147,14 @@ class ForwardCall {
     cell.kept = take_kept<T>(p_, chunks_.most_rows(), arena_);
     if (remakes_) return take_steps(p_, chunks_.most_rows(), false, cell, arena_);
     if (out_.tape) return;
-    if (chunk_ > 0) {  // a sweep looks a step ahead
-      for (T*& gates : own.gates) gates = arena_.take<T>((chunk_ + 1) * s.batch * 4 * s.hidden);
+    if (overlap_ == Overlap::kStreams) {  // a sweep looks a step ahead
+      for (T*& gates : own.gates) gates = arena_.take<T>((chunks_.steps() + 1) * s.batch * 4 * s.hidden);
       own.h_rows[0] = own.h_rows[1] = take_if<T>(keeps_h(n), arena_, s.rows * s.output);
       return;
     }
-    take_steps(p_, two_chunk_ > 0 ? chunks_.most_rows() : s.rows, false, cell, arena_);
+    take_steps(p_, chunks_.most_rows(), false, cell, arena_);
     for (int turn = 0; turn < 2; ++turn) {
-      if (two_chunk_ > 0 && turn != n) continue;
+      if (overlap_ == Overlap::kPairs && turn != n) continue;
       own.h_rows[turn] = take_if<T>(keeps_h(turn), arena_, s.rows * s.output);
     }
   }
@@ -218,7 +164,7 @@ class ForwardCall {
   [[nodiscard]] bool keeps_h(int layer) const {
     if (!is_last(p_, layer)) return layer < p_.layers;
     const bool by_products = p_.projection > 0 && may_take_products<T>(p_);
-    return !out_.y && ((may_be_resident<T>(p_) && !in_blocks_) || by_products);
+    return !out_.y && ((may_be_resident<T>(p_) && plan_.way() != Way::kBlocks) || by_products);
   }
 
   // Layer `layer` in direction d.
@@ -226,7 +172,9 @@ class ForwardCall {
     const CudaSizes<T> s(p_);
     const int index = layer * directions_of(p_) + d;
     CudaCell<T> cell = plain_cell<T>(p_, layer, d);
-    const Memory& memory = cells_[chunk_ > 0 ? layer : two_chunk_ > 0 ? layer % 2 : d];
+    const Memory& memory = cells_[overlap_ == Overlap::kStreams ? layer
+                                  : overlap_ == Overlap::kPairs ? layer % 2
+                                                                : d];
     const CudaCell<T>& own = memory.cell;
     cell.hh = own.hh, cell.hr = own.hr;
     if (p_.packed_weights) {
@@ -254,7 +202,10 @@ class ForwardCall {
   }
 
   // A layer of a single step in one launch; false: the layer has to run in another way.
-  bool step_at_once(int layer, const InputRows<T>& input, const T*& output) {
+  bool steps_at_once(int layer) {
+    if (p_.steps != 1 || out_.tape || overlap_ != Overlap::kNone) return false;
+    const T* const below[2] = {layer > 0 ? all_[layer - 1].cell[0].h_rows : nullptr};
+    const InputRows<T> input = layer_input(queue_, p_, layer, below, input_, 0, rows_of(p_));
     const std::size_t states = static_cast<std::size_t>(p_.batch) * p_.hidden;
     const LstmWeights& w = p_.weights[layer];
     SingleStepParams<T> step{};
@@ -267,14 +218,16 @@ class ForwardCall {
     step.h_n = part_of<T>(fresh_h_ ? fresh_h_ : out_.h_n, layer * states);
     step.c_n = bytes_at(out_.c_n, layer * states, size_of(p_.cell_dtype));
     if (!run_single_step(queue_, p_, step, out_.tape != nullptr, layer > 0)) return false;
-    output = step.cell.h_rows;
+    all_[layer].cell[0] = step.cell;
+    if (fresh_h_) stepped_at_once_.push_back(layer);
     return true;
   }
 
   // A block of a step at once reads h of all units, and writes that of its own. So in place h is written
   // beside the state, and replaces it after the last layer, by one copy of adjacent layers. c needs none: a
   // thread reads what it writes.
-  void replace_h(const std::vector<int>& layers) {
+  void replace_h() {
+    const std::vector<int>& layers = stepped_at_once_;
     const std::size_t states = static_cast<std::size_t>(p_.batch) * p_.hidden;
     for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
       for (end = begin + 1; end < layers.size() && layers[end] == layers[end - 1] + 1; ++end) {
@@ -306,7 +259,9 @@ class ForwardCall {
   }
 
   // Whether a layer's sweep itself takes the states that are given, and leaves those that are asked for.
-  [[nodiscard]] bool takes_ends() const { return in_blocks_ && chunk_ == 0 && !remakes_ && rows_of(p_) > 0; }
+  [[nodiscard]] bool takes_ends() const {
+    return plan_.way() == Way::kBlocks && overlap_ != Overlap::kStreams && !remakes_ && rows_of(p_) > 0;
+  }
   // layer: 0 is as good as any where the sweep has not the states' ends.
   void sweep_in_blocks(Queue& queue, const StepParams<T>& params, Places places, int layer) {
     const CudaSizes<T> s(p_);
@@ -333,34 +288,6 @@ class ForwardCall {
     BlockSweeps<T>::forward(queue, p_, params.cell, ends, places);
   }
 
-  void sweep(Queue& queue, StepParams<T>& params, Places places, int layer = 0) {
-    const int directions = directions_of(p_);
-    if (in_blocks_) return sweep_in_blocks(queue, params, places, layer);
-    if (!plan_) plan_ = has_few_steps(queue, p_) ? ClusterPlan<T>{} : plan_clusters<T>(p_, false);
-    if (run_on_clusters(queue, p_, *plan_, params, false, places)) return;
-    if (chunk_ == 0 && run_resident(queue, p_, params, false, directions_at_once(p_))) return;
-    if constexpr (sizeof(T) == 2) {
-      if (chunk_ == 0 && params.cell[0].h_rows && takes_projected_products(queue, p_, params)) {
-        return sweep_by_projected_products(queue, p_, params);
-      }
-    }
-    if constexpr (sizeof(T) == 4) {
-      if (takes_tiles<T>(queue, p_)) {
-        return queue.by_tf32() ? sweep_by_tiles<1>(queue, p_, params, places)
-                               : sweep_by_tiles<3>(queue, p_, params, places);
-      }
-    }
-    if (p_.projection == 0 && takes_products<T>(queue, p_) && gains_by_products<T>(queue, p_)) {
-      return sweep_by_products(queue, p_, params, places);
-    }
-    for (params.place = places.begin; params.place < places.end; ++params.place) {
-      const bool follows = params.place > places.begin;
-      queue.template step<CellTask<T>>(params, directions, follows);
-      if (p_.layer_norm) queue.rows_of_step(kNormalisedCell<T>, params, directions);
-      if (p_.projection > 0) queue.template step<ProjectionTask<T>>(params, directions, true);
-    }
-  }
-
   void end(int layer, int d, CudaCell<T>& cell) {
     const CudaSizes<T> s(p_);
     const std::size_t index = layer * directions_of(p_) + d;
@@ -375,16 +302,17 @@ class ForwardCall {
   const LstmOutputs& out_;
   Queue queue_;
   Arena arena_;
-  int chunk_;      // steps, where layers run at once; else 0
-  int two_chunk_;  // steps, where two layers run at a time; else 0
+  SweepPlan<T> plan_;
   StepChunks chunks_;
-  bool remakes_;    // the backward pass makes the tape, from what is kept by chunks
-  bool in_blocks_;  // layers sweep in single blocks
+  bool remakes_;  // the backward pass makes the tape, from what is kept by chunks
+  Overlap overlap_;
   std::vector<Memory> cells_;
   T* input_;
-  T* fresh_h_;                          // (L, B, H): of steps at once in place; null: of other calls
-  std::int32_t* lengths_[2];            // rows' lengths within a chunk, of even and of odd layers
-  std::optional<ClusterPlan<T>> plan_;  // made by the first sweep
+  T* fresh_h_;                        // (L, B, H): of steps at once in place; null: of other calls
+  std::int32_t* lengths_[2];          // rows' lengths within a chunk, of even and of odd layers
+  std::vector<StepParams<T>> all_;    // of each layer that has begun: its cells, of all steps
+  std::vector<int> stepped_at_once_;  // layers
+  std::optional<Wavefront> wave_;     // of Overlap::kStreams
 };
 
 }  // namespace warpalign::detail::recurrent

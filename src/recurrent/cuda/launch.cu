@@ -46,6 +46,10 @@ Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncom
       p, [&](auto path) { return path.backward(p, kept, incoming, gradients, workspace, execution); });
 }
 
+std::string describe_cuda(const LstmProblem& p, const Execution& execution, bool backward) {
+  return with_path(p, [&](auto path) { return path.describe(p, execution, backward); });
+}
+
 bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 
 }  // namespace warpalign::detail::recurrent

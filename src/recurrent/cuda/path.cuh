@@ -56,4 +56,9 @@ Status CudaPath<T>::backward(const LstmProblem& p, const LstmKept& kept, const L
   return BackwardCall<T>(p, kept, incoming, gradients, execution, workspace).run();
 }
 
+template <class T>
+std::string CudaPath<T>::describe(const LstmProblem& p, const Execution& execution, bool backward) {
+  return SweepPlan<T>(Queue(execution), p, backward).describe();
+}
+
 }  // namespace warpalign::detail::recurrent

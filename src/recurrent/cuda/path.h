@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "recurrent/problem.h"
 
@@ -20,6 +21,7 @@ struct CudaPath {
                                               const Execution& execution);
   static Status backward(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                          const LstmGradients& gradients, Workspace workspace, const Execution& execution);
+  static std::string describe(const LstmProblem& p, const Execution& execution, bool backward);
 };
 
 }  // namespace warpalign::detail::recurrent

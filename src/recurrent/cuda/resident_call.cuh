@@ -1,4 +1,4 @@
-// Which calls run as resident sweeps, and their launch.
+// Which calls run as sweeps of the whole grid, and their launch.
 #pragma once
 
 #include "cuda/cluster_launch.h"
@@ -29,79 +29,87 @@ struct SweptCells {
 };
 inline SweptCells directions_at_once(const LstmProblem& p) { return {directions_of(p), directions_of(p)}; }
 
-// Chooses the way of a sweep of so many cells on the current device.
-template <class T, bool kPlain>
-class ResidentChoice {
- public:
-  ResidentChoice(Queue& queue, const LstmProblem& p, bool backward, SweptCells cells)
-      : queue_(queue), p_(p), backward_(backward), cells_(cells) {}
-
-  // So many groups of each of the most cells are resident at once.
-  [[nodiscard]] int most_groups() const { return most_groups_; }
-  [[nodiscard]] int ranks() const { return cuda::div_up(p_.hidden, kOwnUnits); }
-
-  // The way that the device takes; without a kernel: none.
-  ResidentWay<T> choose() {
-    constexpr int kFirstMajor = 8, kFirstMajorOfClusters = 9;  // with such matrix instructions; with clusters
-    int device = 0;
-    if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
-    const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
-    if (major < kFirstMajor) return {};
-    // A block gets all of it, so that it has a multiprocessor to itself.
-    most_bytes_ = static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
-    const auto alone = ResidentWays<T, kPlain>::of(p_.hidden, backward_);
-    most_groups_ = resident_blocks(alone) / (cells_.most * ranks());
-    if (most_groups_ == 0) return {};
-    const int all_tiles = cuda::div_up(p_.batch, 8), tiles = cuda::div_up(all_tiles, most_groups_);
-    // Cells sweep at once, and their products come one after the other.
-    const int most_tiles = kTilesOfProducts * cells_.most * most_groups_;
-    if (all_tiles >= most_tiles && takes_products<T>(queue_, p_)) return {};
-    // A row's bits depend on the way, so that one way has to serve all batches where they must not.
-    if (!kPlain || queue_.execution().batch_invariant) return alone;
-    if (!backward_) return tiles == 1 ? ResidentWays<T, kPlain>::of_a_tile(p_.hidden) : alone;
-    if (major < kFirstMajorOfClusters || tiles < kTilesOfSplit) return alone;
-    const auto split = ResidentWays<T, kPlain>::split(p_.hidden);
-    const int clusters = cuda::div_up(ranks(), split.cluster);  // so many hold a group
-    const int groups = cells_.most * std::min(all_tiles, most_groups_);
-    return resident_blocks(split) >= groups * clusters * split.cluster ? split : alone;
-  }
-  [[nodiscard]] int most_tiles(const ResidentWay<T>& way) const { return way.most_tiles(most_bytes_); }
-
- private:
-  // How many blocks of this way's clusters are resident at once; 0 too where memory is not enough for a slice
-  // of two tiles.
-  [[nodiscard]] int resident_blocks(const ResidentWay<T>& way) const {
-    if (way.bytes(2) > most_bytes_) return 0;
-    cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
-    config.shared_bytes = most_bytes_;
-    config.cluster = way.cluster;
-    int count = 0;
-    const Status status = way.cluster > 1 ? cuda::resident_clusters(way.kernel->function(), config, &count)
-                                          : cuda::resident_blocks(way.kernel->function(), config, &count);
-    return status.ok() ? count * way.cluster : 0;
-  }
-
-  Queue& queue_;
-  const LstmProblem& p_;
-  const bool backward_;
-  const SweptCells cells_;
-  std::size_t most_bytes_ = 0;
-  int most_groups_ = 0;
+// How the whole grid sweeps so many cells on the current device.
+template <class T>
+struct GridPlan {
+  ResidentWay<T> way;  // without a kernel: it does not
+  SweptCells cells{};
+  int ranks = 0;               // units are shared out to so many blocks
+  int most_groups = 0;         // of each of the most cells, resident at once
+  std::size_t most_bytes = 0;  // shared memory of a block, which gets all: a multiprocessor to itself
 };
 
+// How many blocks of this way's clusters are resident at once; 0 too where memory is not enough for a slice
+// of two tiles.
+template <class T>
+int resident_blocks(const ResidentWay<T>& way, std::size_t most_bytes) {
+  if (way.bytes(2) > most_bytes) return 0;
+  cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
+  config.shared_bytes = most_bytes;
+  config.cluster = way.cluster;
+  int count = 0;
+  const Status status = way.cluster > 1 ? cuda::resident_clusters(way.kernel->function(), config, &count)
+                                        : cuda::resident_blocks(way.kernel->function(), config, &count);
+  return status.ok() ? count * way.cluster : 0;
+}
+
 template <class T, bool kPlain>
-bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
-                     SweptCells cells) {
-  ResidentChoice<T, kPlain> choice(queue, p, backward, cells);
-  const ResidentWay<T> way = choice.choose();
-  const bool by_ring = backward && way.cluster > 1,
+GridPlan<T> plan_grid_as(const Queue& queue, const LstmProblem& p, bool backward, SweptCells cells) {
+  constexpr int kFirstMajor = 8, kFirstMajorOfClusters = 9;  // with such matrix instructions; with clusters
+  int device = 0;
+  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
+  const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
+  if (major < kFirstMajor) return {};
+  const auto bytes = static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
+  GridPlan<T> plan{ResidentWays<T, kPlain>::of(p.hidden, backward), cells, cuda::div_up(p.hidden, kOwnUnits),
+                   0, bytes};
+  plan.most_groups = resident_blocks(plan.way, bytes) / (cells.most * plan.ranks);
+  if (plan.most_groups == 0) return {};
+  const int all_tiles = cuda::div_up(p.batch, 8), tiles = cuda::div_up(all_tiles, plan.most_groups);
+  // Cells sweep at once, and their products come one after the other.
+  const int most_tiles = kTilesOfProducts * cells.most * plan.most_groups;
+  if (all_tiles >= most_tiles && takes_products<T>(queue, p)) return {};
+  // A row's bits depend on the way, so that one way has to serve all batches where they must not.
+  if (!kPlain || queue.execution().batch_invariant) return plan;
+  if (!backward) {
+    if (tiles == 1) plan.way = ResidentWays<T, kPlain>::of_a_tile(p.hidden);
+    return plan;
+  }
+  if (major < kFirstMajorOfClusters || tiles < kTilesOfSplit) return plan;
+  const auto split = ResidentWays<T, kPlain>::split(p.hidden);
+  const int clusters = cuda::div_up(plan.ranks, split.cluster);  // so many hold a group
+  const int groups = cells.most * std::min(all_tiles, plan.most_groups);
+  if (resident_blocks(split, bytes) >= groups * clusters * split.cluster) plan.way = split;
+  return plan;
+}
+template <class T>
+GridPlan<T> plan_grid(const Queue& queue, const LstmProblem& p, bool backward, SweptCells cells) {
+  if constexpr (sizeof(T) == 2) {
+    if (!may_be_resident<T>(p) || has_few_steps(queue, p)) return {};
+    return is_plain(p) ? plan_grid_as<T, true>(queue, p, backward, cells)
+                       : plan_grid_as<T, false>(queue, p, backward, cells);
+  } else {
+    return {};
+  }
+}
+
+// Enqueues the sweep of the first `count` cells; false: the device refuses it, or their arrays do not suit,
+// and they have to run in another way.
+template <class T>
+bool run_resident(Queue& queue, const LstmProblem& p, const GridPlan<T>& plan, const StepParams<T>& step,
+                  bool backward, int count) {
+  const bool by_ring = backward && plan.way.cluster > 1,
              in_place = backward && step.cell[0].dz == step.cell[0].gates;
-  if (!way.kernel || by_ring != (step.cell[0].dz_ring != nullptr) || (in_place && !by_ring)) return false;
-  const int all_tiles = cuda::div_up(p.batch, 8),
-            most_groups = choice.most_groups() * cells.most / cells.count;
-  const int ranks = cuda::div_up(choice.ranks(), way.cluster) * way.cluster;
-  ResidentParams<T> params{{step.cell[0], step.cell[1]}, ranks, 0, 0, 0, way.shared_steps};
-  for (int d = 0; d < cells.count; ++d) {  // all one-bits: nothing is there yet
+  if (!plan.way.kernel || !queue.status().ok() || by_ring != (step.cell[0].dz_ring != nullptr) ||
+      (in_place && !by_ring)) {
+    return false;
+  }
+  const bool is_aligned = takes_words(count, step) && has_aligned_h(count, step, sizeof(cuda::TwoWords));
+  if (!backward && !is_aligned) return false;
+  const int all_tiles = cuda::div_up(p.batch, 8), most_groups = plan.most_groups * plan.cells.most / count;
+  const int ranks = cuda::div_up(plan.ranks, plan.way.cluster) * plan.way.cluster;
+  ResidentParams<T> params{{step.cell[0], step.cell[1]}, ranks, 0, 0, 0, plan.way.shared_steps};
+  for (int d = 0; d < count; ++d) {  // all one-bits: nothing is there yet
     const CudaCell<T>& cell = params.cell[d];
     if (by_ring) {
       queue.fill(cell.dz_ring, 0xff, ring_entries<T>(p) * sizeof(T));
@@ -112,66 +120,22 @@ bool run_resident_as(Queue& queue, const LstmProblem& p, const StepParams<T>& st
     }
   }
   cuda::LaunchConfig config{.blocks = 0, .threads = kResidentThreads};
-  config.cluster = way.cluster;
+  config.cluster = plan.way.cluster;
   while (params.first_tile < all_tiles) {
     const int left = all_tiles - params.first_tile;
-    params.tiles = std::min(cuda::div_up(left, most_groups), choice.most_tiles(way));
+    params.tiles = std::min(cuda::div_up(left, most_groups), plan.way.most_tiles(plan.most_bytes));
     params.groups = std::min(cuda::div_up(left, params.tiles), most_groups);
-    config.shared_bytes = way.bytes(params.tiles);
-    config.blocks = cells.count * params.groups * ranks;
-    for (int d = 0; d < cells.count && by_ring; ++d) {
+    config.shared_bytes = plan.way.bytes(params.tiles);
+    config.blocks = count * params.groups * ranks;
+    for (int d = 0; d < count && by_ring; ++d) {
       queue.clear(params.cell[d].ring_arrivals, params.groups * sizeof(int));
     }
-    const Status status = queue.launch_cooperative(*way.kernel, config, params);
+    const Status status = queue.launch_cooperative(*plan.way.kernel, config, params);
     if (!status.ok() && params.first_tile == 0) return false;
     queue.fail(status);
     params.first_tile += params.groups * params.tiles;
   }
   return true;
-}
-
-// The sweep of the whole grid that serves so many cells on the current device; without a kernel: none.
-// groups: of each cell.
-template <class T>
-ResidentWay<T> resident_way(Queue& queue, const LstmProblem& p, bool backward, SweptCells cells,
-                            int* groups = nullptr) {
-  if constexpr (sizeof(T) == 2) {
-    if (!may_be_resident<T>(p) || has_few_steps(queue, p)) return {};
-    const auto choose = [&](auto choice) {
-      const ResidentWay<T> way = choice.choose();
-      if (groups) *groups = choice.most_groups();
-      return way;
-    };
-    return is_plain(p) ? choose(ResidentChoice<T, true>(queue, p, backward, cells))
-                       : choose(ResidentChoice<T, false>(queue, p, backward, cells));
-  } else {
-    return {};
-  }
-}
-
-// Who hands dz on in the backward sweep of so many cells on the current device.
-enum class Exchange { kNone, kWholeRows, kRing };
-template <class T>
-Exchange exchange_of(Queue& queue, const LstmProblem& p, SweptCells cells) {
-  if (sizeof(T) > 2 || plan_clusters<T>(p, true).kernel) return Exchange::kNone;
-  const ResidentWay<T> way = resident_way<T>(queue, p, true, cells);
-  return !way.kernel ? Exchange::kNone : way.cluster > 1 ? Exchange::kRing : Exchange::kWholeRows;
-}
-
-// Enqueues the sweep of these cells; false: they have to run in another way.
-template <class T>
-bool run_resident(Queue& queue, const LstmProblem& p, const StepParams<T>& step, bool backward,
-                  SweptCells cells) {
-  if constexpr (sizeof(T) == 2) {
-    if (!may_be_resident<T>(p) || !queue.status().ok() || has_few_steps(queue, p)) return false;
-    const bool is_aligned =
-        takes_words(cells.count, step) && has_aligned_h(cells.count, step, sizeof(cuda::TwoWords));
-    if (!backward && !is_aligned) return false;
-    if (is_plain(p)) return run_resident_as<T, true>(queue, p, step, backward, cells);
-    return run_resident_as<T, false>(queue, p, step, backward, cells);
-  } else {
-    return false;
-  }
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_fixture.h"
+#include "recurrent/problem.h"
 #include "simt.h"
 #include "warpalign/kernel_launches.h"
 
@@ -104,6 +105,24 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
   EXPECT_EQ(launches("units, projection") - before, 3 + 3);
   KernelLaunches none{};
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
+}
+
+// A plan says in a line how a call runs.
+TEST_F(Devices, PlansAreTold) {
+  simt::device.multiprocessors = 40;
+  const auto told = [](int steps, int batch, int hidden, int layers, bool backward, DType dtype) {
+    LstmProblem p{};
+    p.dtype = p.cell_dtype = dtype, p.steps = steps, p.batch = batch, p.input = 8, p.hidden = hidden;
+    p.layers = layers, p.x.stride[0] = batch * 8, p.x.stride[1] = 8, p.x.stride[2] = 1;
+    return detail::recurrent::describe_cuda(p, Execution::cuda(0, nullptr), backward);
+  };
+  EXPECT_EQ(told(9, 2, 64, 1, false, DType::kFloat32), "forward: single blocks; layers in turn");
+  EXPECT_EQ(told(9, 2, 132, 1, true, DType::kFloat16).rfind("backward: clusters of 5 blocks", 0), 0U);
+  EXPECT_EQ(told(9, 2, 200, 1, true, DType::kFloat32), "backward: steps; layers in turn");
+  simt::device = {.multiprocessors = 36, .compute_capability_major = 8};
+  const std::string stack = told(64, 2, 136, 2, false, DType::kFloat16);
+  EXPECT_EQ(stack.rfind("forward: whole grid in groups of 9 blocks, 4 of which fit", 0), 0U) << stack;
+  EXPECT_NE(stack.find("; two layers at a time, by chunks of 32 steps"), std::string::npos) << stack;
 }
 
 // The budget: a kernel that is added takes another one's place, or comes with a measurement of what it gains.
