@@ -1,0 +1,102 @@
+// The kernels of resident sweeps, with the memory that they need.
+#pragma once
+
+#include "recurrent/cuda/grid/lone_forward.cuh"
+#include "recurrent/cuda/grid/pair_backward.cuh"
+#include "recurrent/cuda/grid/pair_forward.cuh"
+#include "recurrent/cuda/grid/split_backward.cuh"
+
+namespace warpalign::detail::recurrent {
+
+constexpr int kMostResidentHidden = 2048;
+constexpr int kMostHiddenInRegisters = 1024;
+
+template <class T, int kSteps, bool kShares, bool kPlain>
+inline const cuda::Kernel kPairForward{kKernels,
+                                       kShares
+                                           ? (kPlain ? "grid, shared memory" : "grid, shared memory, options")
+                                           : (kPlain ? "grid" : "grid, options"),
+                                       cuda::type_name<T>(), pair_forward_kernel<T, kSteps, kShares, kPlain>};
+template <class T, int kSteps, bool kShares, bool kPlain>
+inline const cuda::Kernel kPairBackward{
+    kKernels,
+    kShares ? (kPlain ? "grid back, shared memory" : "grid back, shared memory, options")
+            : (kPlain ? "grid back" : "grid back, options"),
+    cuda::type_name<T>(), pair_backward_kernel<T, kSteps, kShares, kPlain>};
+
+template <class T, int kSteps, bool kShares>
+inline const cuda::Kernel kLoneForward{kKernels, kShares ? "grid of a tile, shared memory" : "grid of a tile",
+                                       cuda::type_name<T>(), lone_forward_kernel<T, kSteps, kShares>};
+
+template <class T, int kSplit, int kSteps, bool kShares>
+inline const cuda::Kernel kSplitBackward{
+    kKernels, kShares ? "grid of 4 back, shared memory" : "grid of 2 back", cuda::type_name<T>(),
+    split_backward_kernel<T, kSplit, kSteps, kShares>};
+
+// A sweep's kernel, and the shared memory that it needs.
+template <class T>
+struct ResidentWay {
+  const cuda::Kernel<ResidentParams<T>>* kernel = nullptr;  // null: there is none
+  int cluster = 1;                                          // so many blocks share units
+  int shared_steps = 0;                                     // steps of weights in shared memory
+  std::size_t fixed_bytes = 0, pair_bytes = 0;
+
+  // Shared memory for a slice of so many tiles of rows.
+  [[nodiscard]] std::size_t bytes(int tiles) const {
+    return fixed_bytes + cuda::div_up(tiles, 2) * pair_bytes;
+  }
+  // The most tiles of a slice for which so much shared memory is enough.
+  [[nodiscard]] int most_tiles(std::size_t bytes) const {
+    return static_cast<int>((bytes - fixed_bytes) / pair_bytes) * 2;
+  }
+};
+
+// The ways of a sweep. Backward a block has four times the depth, and a quarter of the rows, but where blocks
+// share units.
+template <class T, bool kPlain>
+struct ResidentWays {
+  using Kernel = const cuda::Kernel<ResidentParams<T>>*;
+
+  static ResidentWay<T> of(int hidden, bool backward) {
+    constexpr int kSteps = 8, kBackSteps = 32, kSharing = 6, kBackSharing = 24;  // in registers
+    const int steps = even_steps((backward ? 4 : 1) * hidden);
+    if (hidden > kMostHiddenInRegisters) {
+      if (backward) return way<1>(&kPairBackward<T, kBackSharing, true, kPlain>, steps - kBackSharing);
+      return way<4>(&kPairForward<T, kSharing, true, kPlain>, steps - kSharing);
+    }
+    if (backward) return way<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
+    return way<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
+  }
+  // Forward, of one tile for each group, in calls without options.
+  static ResidentWay<T> of_a_tile(int hidden) {
+    constexpr int kSteps = 8;
+    if (hidden <= kMostHiddenInRegisters) return way<4>(&kLoneForward<T, kSteps, false>, 0);
+    const int steps = cuda::div_up(hidden, kResidentWarps * kStepEntries);
+    return way<4>(&kLoneForward<T, kSteps, true>, steps - kSteps);
+  }
+  // Backward, by blocks that share units: 4, or 2 where registers hold the weights. In calls without options.
+  static ResidentWay<T> split(int hidden) {
+    constexpr int kSteps = 16, kSharing = 6;
+    if (hidden <= kMostHiddenInRegisters) {
+      return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false>, 0));
+    }
+    return clusters<4>(way<4>(&kSplitBackward<T, 4, kSharing, true>, even_steps(hidden) - kSharing));
+  }
+
+ private:
+  static int even_steps(int depth) { return cuda::div_up(depth, 2 * kResidentWarps * kStepEntries) * 2; }
+  template <int kWeightTiles>
+  static ResidentWay<T> way(Kernel kernel, int shared_steps) {
+    return {kernel, 1, shared_steps,
+            sizeof(float) * partials_of_pair(kWeightTiles) + kWeightTiles * shared_steps * kSharedStepBytes,
+            kPairBytes};
+  }
+  template <int kSplit>
+  static ResidentWay<T> clusters(ResidentWay<T> way) {
+    way.cluster = kSplit;
+    way.pair_bytes += sizeof(SplitPair<kSplit>);
+    return way;
+  }
+};
+
+}  // namespace warpalign::detail::recurrent

@@ -1,8 +1,0 @@
-// The LSTM's kernels and calls for bfloat16.
-#include "recurrent/cuda/path.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct CudaPath<BFloat16>;
-
-}  // namespace warpalign::detail::recurrent

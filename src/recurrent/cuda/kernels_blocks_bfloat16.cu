@@ -1,8 +1,0 @@
-// The LSTM's sweeps in single blocks for bfloat16.
-#include "recurrent/cuda/block_kernels.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct BlockSweeps<cuda::BFloat16>;
-
-}  // namespace warpalign::detail::recurrent

@@ -1,8 +1,0 @@
-// The LSTM's sweeps in single blocks for float64.
-#include "recurrent/cuda/block_kernels.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct BlockSweeps<double>;
-
-}  // namespace warpalign::detail::recurrent

@@ -1,8 +1,0 @@
-// The LSTM's kernels and calls for float16.
-#include "recurrent/cuda/path.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct CudaPath<Float16>;
-
-}  // namespace warpalign::detail::recurrent

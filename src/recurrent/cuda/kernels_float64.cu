@@ -1,8 +1,0 @@
-// The LSTM's kernels and calls for float64.
-#include "recurrent/cuda/path.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct CudaPath<double>;
-
-}  // namespace warpalign::detail::recurrent

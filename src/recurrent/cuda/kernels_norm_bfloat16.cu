@@ -1,8 +1,0 @@
-// The LSTM's sweeps with layer norm for bfloat16.
-#include "recurrent/cuda/cluster_norm_kernels.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template struct NormSweeps<BFloat16>;
-
-}  // namespace warpalign::detail::recurrent

@@ -1,8 +1,0 @@
-// The LSTM's forward steps of float32 by one product of TF32 for each of float32.
-#include "recurrent/cuda/tiled_steps.cuh"
-
-namespace warpalign::detail::recurrent {
-
-template void sweep_by_tiles<1>(Queue& queue, const LstmProblem& p, StepParams<float>& params, Places places);
-
-}  // namespace warpalign::detail::recurrent
