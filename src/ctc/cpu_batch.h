@@ -99,8 +99,8 @@ class Lattice {
         stride_(cpu_stride(problem.labels)),
         slot_(arena.take<std::int32_t>(stride_)),
         skip_(arena.take<double>(stride_)),
-        column_(arena.take<std::int32_t>(most_slots(problem))),
-        prior_(arena.take<double>(most_slots(problem))),
+        column_(arena.take<std::int32_t>(most_slots(problem) + kCpuSlotPad)),
+        prior_(arena.take<double>(most_slots(problem) + kCpuSlotPad)),
         slot_of_class_(arena.take<std::int32_t>(problem.classes)) {}
 
   // Once, before set().
@@ -117,9 +117,9 @@ class Lattice {
     }
     for (std::int64_t k = kCpuPad + u.labels; k < stride_; ++k) slot_[k] = slots_;
     std::fill_n(slot_, kCpuPad, slots_);
-    for (std::int32_t slot = 0; slot < slots_; ++slot) {
-      if (column_[slot] >= 0) slot_of_class_[column_[slot]] = -1;
-    }
+    for (std::int32_t slot = 0; slot < slots_; ++slot) slot_of_class_[column_[slot]] = -1;
+    std::fill_n(column_ + slots_, kCpuSlotPad, p_.blank);
+    std::fill_n(prior_ + slots_, kCpuSlotPad, 0.0);
     labels_ = u.labels;
   }
 
@@ -143,7 +143,7 @@ class Lattice {
   }
   std::int32_t star_slot() {
     if (star_ > 0) return star_;
-    column_[slots_] = -1;
+    column_[slots_] = p_.blank;
     prior_[slots_] = 0;
     return star_ = slots_++;
   }

@@ -1,6 +1,9 @@
 // A frame's weights from its logits, and its gradient.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
+constexpr int kWide = WARPALIGN_SIMD_BYTES / 8;
+static_assert(kCpuPad % kWide == 0);
+
 // One number of a row, as float or double.
 WARPALIGN_INLINE float read_one(WideStorage<float>, const float* from) { return *from; }
 WARPALIGN_INLINE double read_one(WideStorage<double>, const double* from) { return *from; }
@@ -11,26 +14,32 @@ WARPALIGN_INLINE float read_one(ShortStorage<Format>, const __UINT16_TYPE__* fro
 
 template <class Storage>
 bool emissions(const CpuEmissions& e, const CpuWeights& to) {
-  constexpr int kLanes = WARPALIGN_SIMD_BYTES / 8;
+  constexpr int kAtOnce = kLanesOf<typename Storage::V>;
+  static_assert(kAtOnce <= kCpuSlotPad);
   const auto* const row = static_cast<const typename Storage::Element*>(e.row);
-  bool is_bad = false;
-  for (Index k = 0; k <= e.slots; k += kLanes) {
-    F64 w = splat(kForbidden);
-    for (int lane = 0; lane < kLanes && k + lane < e.slots; ++lane) {
-      const __INT32_TYPE__ column = e.column[k + lane];
-      const double x = column < 0 ? e.star : static_cast<double>(read_one(Storage{}, row + column)) - e.lse;
-      is_bad |= !(x < __builtin_inf());
-      w[lane] = x - e.prior[k + lane];
+  const I64 numbers = lanes(F64{});
+  const F64 lse = splat(e.lse), forbidden = splat(kForbidden);
+  I64 bad{};
+  for (Index k = 0; k <= e.slots; k += kAtOnce) {
+    typename Storage::Element picked[kAtOnce];
+    typename Storage::Real numbers_of[kAtOnce];
+    for (int lane = 0; lane < kAtOnce; ++lane) picked[lane] = row[e.column[k + lane]];
+    store(numbers_of, Storage::read(picked));
+    for (int h = 0; h < kAtOnce && k + h <= e.slots; h += kWide) {
+      F64 x = read_wide(numbers_of + h) - lse;
+      if (e.star_slot > 0) x = k + h + numbers == Index{e.star_slot} ? splat(e.star) : x;
+      bad |= ~(x < __builtin_inf());
+      const F64 w = k + h + numbers < Index{e.slots} ? x - load(e.prior + k + h) : forbidden;
+      if (!to.exponent) {
+        store(to.mantissa + k + h, max(w, forbidden));
+        continue;
+      }
+      const Power power = power_of(w * kLog2E<double>);
+      store(to.mantissa + k + h, power.mantissa);
+      store(to.exponent + k + h, power.exponent);
     }
-    if (!to.exponent) {
-      store(to.mantissa + k, max(w, splat(kForbidden)));
-      continue;
-    }
-    const Power power = power_of(w * kLog2E<double>);
-    store(to.mantissa + k, power.mantissa);
-    store(to.exponent + k, power.exponent);
   }
-  return is_bad;
+  return any_bit(bad);
 }
 
 // e^(x - shift) for a shift that Real does not hold: e^(x - near) factor.
@@ -88,19 +97,18 @@ template <class Storage>
 WARPALIGN_INLINE void dense_gradient(const CpuFrameGradient<typename Storage::Real>& r) {
   using Real = typename Storage::Real;
   for (std::int32_t k = 0; k < r.slots; ++k) {
-    if (r.column[k] >= 0) r.dense[r.column[k]] = static_cast<Real>(r.g[k]);
+    if (k == 0 || k != r.star_slot) r.dense[r.column[k]] = static_cast<Real>(r.g[k]);
   }
   if (r.log_probs) {
     r.star > 0 ? dense_pass<Storage, false, true>(r) : dense_pass<Storage, false, false>(r);
   } else {
     r.star > 0 ? dense_pass<Storage, true, true>(r) : dense_pass<Storage, true, false>(r);
   }
-  for (std::int32_t k = 0; k < r.slots; ++k) {
-    if (r.column[k] >= 0) r.dense[r.column[k]] = Real(0);
-  }
+  for (std::int32_t k = 0; k < r.slots; ++k) r.dense[r.column[k]] = Real(0);
 }
 
-// Few of many columns have slots: those are computed from the row before it is overwritten.
+// Few of many columns have slots, and none is the star's: those are computed from the row before it is
+// overwritten.
 template <class Storage>
 WARPALIGN_INLINE void sparse_gradient(const CpuFrameGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;
@@ -117,12 +125,11 @@ WARPALIGN_INLINE void sparse_gradient(const CpuFrameGradient<typename Storage::R
     Element picked[kLanes] = {};
     V g{};
     for (int lane = 0; lane < count; ++lane) {
-      if (r.column[k + lane] < 0) continue;
       picked[lane] = x[r.column[k + lane]];
       g[lane] = static_cast<Real>(r.g[k + lane]);
     }
     const V v = r.log_probs ? -g : exp_of(Storage::read(picked) - all.near) * share - g;
-    write_first<Storage>(mended + k, count, v * upstream);
+    Storage::write(mended + k, v * upstream);
   }
   if (r.log_probs) {
     for (std::int32_t c = 0; c < r.columns; ++c) out[c] = Element(0);
@@ -138,9 +145,7 @@ WARPALIGN_INLINE void sparse_gradient(const CpuFrameGradient<typename Storage::R
       common_gradient<Storage, false>(x, out, r.columns, common);
     }
   }
-  for (std::int32_t k = 0; k < r.slots; ++k) {
-    if (r.column[k] >= 0) out[r.column[k]] = mended[k];
-  }
+  for (std::int32_t k = 0; k < r.slots; ++k) out[r.column[k]] = mended[k];
 }
 
 template <class Storage>

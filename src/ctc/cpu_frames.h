@@ -55,13 +55,32 @@ double others_of(const CtcProblem& p, const T* row) {
   return log_add(low, high);
 }
 
+inline bool has_normalizers(const CtcProblem& p) { return !p.log_probs || p.star >= 0; }
+
+// Normalisers of one frame. Whether there is a NaN or +inf.
+template <class T>
+bool normalize_frame(const CtcProblem& p, const Rows<T>& rows, std::int32_t b, std::int32_t t,
+                     const Normalizers& to) {
+  const T* const row = rows(b, t);
+  double lse = 0;
+  if (p.star >= 0) {
+    const double others = others_of(p, row);
+    to.others_of(b)[t] = others;
+    lse = p.log_probs ? others : log_add(others, number_of(row[p.blank]));
+  } else {
+    lse = Arithmetic<T>::rows().lse(row, p.classes);
+  }
+  to.lse_of(b)[t] = lse;
+  return !(lse < kInfinity);
+}
+
 // Normalisers of all frames, by all threads. is_nan: (B,) zeros, set where a frame holds a NaN or +inf.
 // packed: C elements for every worker.
 template <class T>
 void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers& to, std::int32_t* is_nan,
                       T* packed, const Execution& execution) {
   constexpr std::int64_t kChunk = 1 << 16;  // elements that a worker takes at a time
-  if (p.log_probs && p.star < 0) return;
+  if (!has_normalizers(p)) return;
   const std::int64_t chunk = std::clamp<std::int64_t>(kChunk / p.classes, 1, std::max(p.frames, 1));
   const std::int64_t chunks = (p.frames + chunk - 1) / chunk;
   const std::int64_t all = chunks * p.batch;
@@ -78,17 +97,7 @@ void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers
       const std::int64_t end = std::min<std::int64_t>(begin + chunk, u.frames);
       bool bad = false;
       for (std::int64_t t = begin; t < end; ++t) {
-        const T* const row = rows(u.index, static_cast<std::int32_t>(t));
-        double lse = 0;
-        if (p.star >= 0) {
-          const double others = others_of(p, row);
-          to.others_of(u.index)[t] = others;
-          lse = p.log_probs ? others : log_add(others, number_of(row[p.blank]));
-        } else {
-          lse = Arithmetic<T>::rows().lse(row, p.classes);
-        }
-        to.lse_of(u.index)[t] = lse;
-        bad |= !(lse < kInfinity);
+        bad |= normalize_frame(p, rows, u.index, static_cast<std::int32_t>(t), to);
       }
       if (bad) std::atomic_ref(is_nan[u.index]).store(1, std::memory_order_relaxed);
     }
@@ -140,8 +149,9 @@ class Frames {
 
  private:
   bool emit(std::int32_t t, double star, const CpuWeights& to) const {
-    return Arithmetic<T>::rows().emissions(
-        {rows_(b_, t), lattice_.columns(), lattice_.priors(), lattice_.slots(), lse_of(t), star}, to);
+    return Arithmetic<T>::rows().emissions({rows_(b_, t), lattice_.columns(), lattice_.priors(),
+                                            lattice_.slots(), lattice_.star(), lse_of(t), star},
+                                           to);
   }
 
   const CtcProblem& p_;

@@ -26,7 +26,7 @@ struct RowMemory {
       : in(arena.take<T>(p.classes)),
         out(arena.take<T>(p.classes)),
         dense(arena.take<Real>(is_dense(p) ? p.classes : 0)),
-        mended(arena.take<T>(is_dense(p) ? 0 : most_slots(p))) {
+        mended(arena.take<T>(is_dense(p) ? 0 : most_slots(p) + kCpuSlotPad)) {
     if (!is_dense(p)) dense = nullptr;
   }
 
@@ -90,6 +90,7 @@ class GradientWriter {
     frame.slots = lattice.slots();
     frame.blank = p_.blank;
     frame.column = lattice.columns();
+    frame.star_slot = lattice.star();
     frame.g = posteriors;
     frame.dense = memory.dense;
     frame.mended = memory.mended;

@@ -30,6 +30,8 @@ struct CpuLattice {
   const double* skip;        // [kCpuPad + k]: 0 where a path may go from label k-1 to label k, else kCpuDead
   std::int32_t slots;
 };
+// Slots behind the last one that vectors may read; no vector of floats has more.
+constexpr int kCpuSlotPad = 16;
 constexpr double kCpuDead = -1e300;    // exponent of what no path reaches
 constexpr double kCpuNoPath = -5e298;  // exponents below: there is no path
 
@@ -46,12 +48,14 @@ struct CpuWeights {
   double* exponent;
 };
 
-// A frame's weights: w = x[column] - lse - prior; a column of -1 has the weight `star`.
+// A frame's weights: w = x[column] - lse - prior; the star's slot has the weight `star`. `column` and `prior`
+// go on for kCpuSlotPad slots with blank's column and 0.
 struct CpuEmissions {
   const void* row;
   const std::int32_t* column;  // [slot]
   const double* prior;         // [slot]
   std::int32_t slots;
+  std::int32_t star_slot;  // 0: none
   double lse;
   double star;
 };
@@ -79,9 +83,10 @@ struct CpuFrameGradient {
   std::int32_t slots;
   std::int32_t blank;
   const std::int32_t* column;
-  const double* g;  // [slot]
-  Real* dense;      // [columns]: zeros, on entry and on return; null: few of many columns have slots
-  void* mended;     // [slots] elements; for null
+  std::int32_t star_slot;  // 0: none. Its column is none of its own
+  const double* g;         // [slot]
+  Real* dense;             // [columns]: zeros, on entry and on return; null: few of many columns have slots
+  void* mended;            // [slots + kCpuSlotPad] elements; for null
 };
 
 // The kernels of one storage type. Half types compute in float.

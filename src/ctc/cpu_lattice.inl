@@ -11,9 +11,6 @@
 // read by the next frame, so that it is written as dead: one vector on either side.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
-constexpr int kWide = WARPALIGN_SIMD_BYTES / 8;
-static_assert(kCpuPad % kWide == 0);
-
 // The four arrays of a row, at pair 0.
 template <class Element>
 struct Row {
