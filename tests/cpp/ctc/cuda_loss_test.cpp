@@ -153,6 +153,27 @@ void check(const Case& c) { check(c, draw(c)); }
 
 class CtcLossCuda : public CtcCuda {};
 
+TEST_F(CtcLossCuda, WhatIsSavedIsWithinTheBound) {
+  for (const int frames : {0, 1, 16, 17, 255, 256, 257, 1500, 60000}) {
+    for (const int labels : {0, 1, 31, 32, 400, 15000}) {
+      for (const int batch : {1, 7}) {
+        CtcProblem p;
+        p.batch = batch;
+        p.frames = frames;
+        p.classes = 32;
+        p.labels = labels;
+        p.star = 3;
+        p.flat_targets = true;
+        for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+          p.dtype = dtype;
+          EXPECT_LE(ctc::saved_bytes_cuda(p, Execution::cuda(0, nullptr)), ctc_most_saved_bytes(p))
+              << "T " << frames << " U " << labels << " B " << batch;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CtcLossCuda, AgreesAroundTheEdgesOfStripsAndSegments) {
   unsigned seed = 0;
   for (const int frames : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 48, 65}) {
