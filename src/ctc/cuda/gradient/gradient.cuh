@@ -13,7 +13,8 @@
 
 namespace warpalign::detail::ctc {
 
-// A block's shared memory behind the strips': sums of each frame.
+// In front of a block's shared memory: sums of each frame. Then come occupancies, if they are there, and
+// strips.
 template <class Real>
 struct FrameSums {
   Real all[kSegment];    // of all posteriors
@@ -21,8 +22,8 @@ struct FrameSums {
 };
 
 template <class Real>
-constexpr int gradient_shared_bytes(int warps, int occupancies) {
-  return static_cast<int>(sizeof(FrameSums<Real>) + warps * sizeof(StripMemory<Real>)) +
+constexpr int gradient_shared_bytes(int strips, int occupancies) {
+  return static_cast<int>(sizeof(FrameSums<Real>) + strips * sizeof(StripMemory<Real>)) +
          occupancies * static_cast<int>(sizeof(Real));
 }
 
@@ -40,10 +41,12 @@ class Gradient {
         lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
         segment_(p.segment, b_, p.segment.first_segment + static_cast<int>(blockIdx.x) % p.segment.segments),
         sums_(*reinterpret_cast<FrameSums<Real>*>(cuda::dynamic_shared())),
-        strips_(reinterpret_cast<StripMemory<Real>*>(&sums_ + 1)),
+        shared_(reinterpret_cast<Real*>(&sums_ + 1)),
         occupancies_(p.occupancies
                          ? p.occupancies + static_cast<std::int64_t>(blockIdx.x) * kSegment * p.slots.width
-                         : reinterpret_cast<Real*>(strips_ + warps_)) {}
+                         : shared_),
+        strips_(reinterpret_cast<StripMemory<Real>*>(p.occupancies ? shared_
+                                                                   : shared_ + kSegment * p.slots.width)) {}
 
   __device__ __forceinline__ void run() const {
     const int outcome = p_.segment.verdicts[b_].outcome;
@@ -230,8 +233,9 @@ class Gradient {
   const int b_, warps_, warp_, lane_;
   const Segment<Element> segment_;
   FrameSums<Real>& sums_;
-  StripMemory<Real>* const strips_;
+  Real* const shared_;  // behind sums_; a multiple of 16 bytes, as kSegment numbers are
   Real* const occupancies_;
+  StripMemory<Real>* const strips_;  // of a round: one for each warp that has a strip
 };
 
 template <class Element>

@@ -14,7 +14,8 @@ const cuda::Kernel kPosteriors{kKernels, "posteriors", cuda::type_name<Element>(
 
 template <class Element>
 Status launch_posteriors(const PosteriorParams<Element>& params, int warps, cudaStream_t stream) {
-  const auto shared = static_cast<std::size_t>(posteriors_shared_bytes<cuda::Sum<Element>>(warps));
+  const int most = strips_of(params.segment.batch.labels), strips = warps < most ? warps : most;
+  const auto shared = static_cast<std::size_t>(posteriors_shared_bytes<cuda::Sum<Element>>(strips));
   const int blocks = params.segment.batch.batch * params.segment.segments;
   return cuda::launch(kPosteriors<Element>, {blocks, warps * 32, shared, stream}, params);
 }

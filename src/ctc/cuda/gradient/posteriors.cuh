@@ -8,8 +8,8 @@
 namespace warpalign::detail::ctc {
 
 template <class Real>
-constexpr int posteriors_shared_bytes(int warps) {
-  return static_cast<int>(sizeof(Real)) * kSegment + warps * static_cast<int>(sizeof(StripMemory<Real>));
+constexpr int posteriors_shared_bytes(int strips) {
+  return static_cast<int>(sizeof(Real)) * kSegment + strips * static_cast<int>(sizeof(StripMemory<Real>));
 }
 
 template <class Element>
