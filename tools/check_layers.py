@@ -114,8 +114,6 @@ def check_room(root: Path, room: Path) -> Iterator[str]:
 
 def check_rooms(root: Path) -> Iterator[str]:
     for cuda in sorted((root / "src").glob("*/cuda")):
-        if not any(path.is_dir() for path in cuda.iterdir()):
-            continue
         yield from (
             f"{path.relative_to(root)}: belongs to a room, a folder of {cuda.relative_to(root)}"
             for path in sorted(cuda.iterdir())
