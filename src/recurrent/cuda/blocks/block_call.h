@@ -21,10 +21,9 @@ constexpr int kBlocksOfMultiprocessor = 2;
 // Whether a layer sweeps in single blocks on the current device: all calls do whose layers are so small.
 template <class T>
 bool sweeps_in_blocks(const LstmProblem& p) {
-  constexpr int kFirstMajor = 8;  // with matrix instructions for 16-bit types
   const int most = is_plain(p) ? kMostBlockHidden<T> : kMostBlockHiddenOfOptions<T>;
   if (p.hidden > most || p.layer_norm || p.projection > 0) return false;
-  return sizeof(T) > 2 || major_of_device() >= kFirstMajor;
+  return sizeof(T) > 2 || current_device().has_matrix_units;
 }
 
 template <class T>

@@ -83,7 +83,7 @@ inline int block_threads(const LstmProblem& p) {
 // Whether a block has many rows: where blocks of few would be too many to run at once.
 template <class T>
 bool has_many_rows(const Queue& queue, const LstmProblem& p) {
-  const int count = cuda::attribute(cudaDevAttrMultiProcessorCount, queue.execution().cuda_device);
+  const int count = queue.device().multiprocessors;
   const bool is_alone = sizeof(T) == 2 && p.hidden >= kUnitsOfLoneBlocks;
   const int most = is_alone ? 1 : kBlocksOfMultiprocessor;
   return static_cast<Offset>(p.batch) * directions_of(p) > most * count;

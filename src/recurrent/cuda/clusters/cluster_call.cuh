@@ -91,19 +91,15 @@ struct ClusterPlan {
 template <class T>
 ClusterPlan<T> plan_clusters(const Queue& queue, const LstmProblem& p, bool backward) {
   if constexpr (kHasClusters<T>) {
-    constexpr int kFirstMajor = 9;
     // Calls with options are made of launches, whose bits are others.
     if (sizeof(T) == 4 && queue.execution().batch_invariant) return {};
-    int device = 0;
     const int ranks = std::max(cuda::div_up(p.hidden, kBlockUnits), kFewestRanks);
     const int directions = directions_of(p);
     if (p.projection > 0 || p.hidden % kWarpUnits != 0 || ranks > kMostRanksOf<T>) return {};
-    if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
-    if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstMajor) return {};
+    if (!queue.device().has_clusters) return {};
     const auto way = cluster_kernel<T>(ranks, backward, p);
     if (!way.kernel) return {};
-    const auto most_bytes =
-        static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
+    const auto most_bytes = static_cast<std::size_t>(std::max(queue.device().shared_bytes_per_block, 0));
     if (most_bytes < way.fixed_bytes + way.tile_bytes) return {};
     const int most_tiles = static_cast<int>((most_bytes - way.fixed_bytes) / way.tile_bytes);
     cuda::LaunchConfig config{.blocks = 0, .threads = kClusterThreads};

@@ -56,12 +56,9 @@ int resident_blocks(const ResidentWay<T>& way, std::size_t most_bytes) {
 
 template <class T, bool kPlain>
 GridPlan<T> plan_grid_as(const Queue& queue, const LstmProblem& p, bool backward, SweptCells cells) {
-  constexpr int kFirstMajor = 8, kFirstMajorOfClusters = 9;  // with such matrix instructions; with clusters
-  int device = 0;
-  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
-  const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
-  if (major < kFirstMajor) return {};
-  const auto bytes = static_cast<std::size_t>(std::max(cuda::traits_of(device).shared_bytes_per_block, 0));
+  const cuda::DeviceTraits& device = queue.device();
+  if (!device.has_matrix_units) return {};
+  const auto bytes = static_cast<std::size_t>(std::max(device.shared_bytes_per_block, 0));
   GridPlan<T> plan{ResidentWays<T, kPlain>::of(p.hidden, backward), cells, cuda::div_up(p.hidden, kOwnUnits),
                    0, bytes};
   plan.most_groups = resident_blocks(plan.way, bytes) / (cells.most * plan.ranks);
@@ -76,7 +73,7 @@ GridPlan<T> plan_grid_as(const Queue& queue, const LstmProblem& p, bool backward
     if (tiles == 1) plan.way = ResidentWays<T, kPlain>::of_a_tile(p.hidden);
     return plan;
   }
-  if (major < kFirstMajorOfClusters || tiles < kTilesOfSplit) return plan;
+  if (!device.has_clusters || tiles < kTilesOfSplit) return plan;
   const auto split = ResidentWays<T, kPlain>::split(p.hidden);
   const int clusters = cuda::div_up(plan.ranks, split.cluster);  // so many hold a group
   const int groups = cells.most * std::min(all_tiles, plan.most_groups);

@@ -166,26 +166,24 @@ inline bool is_plain(const LstmProblem& p) {
   return has_every_row(p) && p.zoneout_hidden == 0 && p.zoneout_cell == 0;
 }
 
-// The current device's compute capability, without the part behind the point; 0: it is not known.
-inline int major_of_device() {
+// The calling thread's current device; nothing where there is none.
+inline cuda::DeviceTraits current_device() {
   int device = 0;
-  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return 0;
-  return cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
-}
-// Whether the current device has programmatic launches.
-inline bool knows_programmatic_launches() {
-  constexpr int kFirstMajor = 9;
-  return major_of_device() >= kFirstMajor;
+  if (!cuda::to_status(cudaGetDevice(&device)).ok()) return {};
+  return cuda::traits_of(device);
 }
 
 // The launches of a call. After the first one that fails nothing is enqueued.
 class Queue {
  public:
   explicit Queue(const Execution& execution)
-      : execution_(execution), status_(cuda::check_device(execution.cuda_device)) {}
+      : execution_(execution),
+        status_(cuda::check_device(execution.cuda_device)),
+        device_(status_.ok() ? cuda::traits_of(execution.cuda_device) : cuda::DeviceTraits{}) {}
 
   [[nodiscard]] Status status() const { return status_; }
   [[nodiscard]] const Execution& execution() const { return execution_; }
+  [[nodiscard]] const cuda::DeviceTraits& device() const { return device_; }
   // Whether one product of TF32 stands for one of float32 in steps on matrix units.
   [[nodiscard]] bool by_tf32() const {
     return execution_.precision == Precision::kMedium && !execution_.batch_invariant;
@@ -245,31 +243,28 @@ class Queue {
   // A step of the sweeps of all directions. follows: the launch in front of it is one of the same sweeps.
   template <class Task, class T>
   void step(StepParams<T>& params, int directions, bool follows) {
-    constexpr int kFirstWithUnits = 8, kFirstWithClusters = 9;
     const CudaCell<T>& cell = params.cell[0];
-    const int device = execution_.cuda_device;
-    const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
     cuda::LaunchConfig config{.blocks = 0, .threads = kTileThreads, .stream = stream()};
-    config.programmatic = follows && major >= kFirstWithClusters;
+    config.programmatic = follows && device_.has_clusters;
     constexpr int kGroups = kTileWarps / Task::kSplits;
     const int blocks =
         cuda::div_up(Task::rows(cell), kGroups * kGroupRows) * cuda::div_up(cell.at.batch, kTileRows);
     if constexpr (kHasUnits<T>) {
       const int pieces = Task::depth(cell) / Piece<T>::kSize;
-      const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+      const int multiprocessors = device_.multiprocessors;
       // A row's bits depend on the way and on the tiles of a block, so that one choice of them has to serve
       // all batches where they must not.
       const bool invariant = execution_.batch_invariant;
       const bool gains =
           sizeof(T) == 2 || invariant ||
           (cell.at.batch >= kRowsOfFloatUnits && blocks * directions > kTurnsOfFloatLanes * multiprocessors);
-      if (major >= kFirstWithUnits && pieces >= kFewestPieces && gains) {
+      if (device_.has_matrix_units && pieces >= kFewestPieces && gains) {
         const bool is_many = static_cast<Offset>(cell.at.batch) * cell.hidden >=
                              static_cast<Offset>(kUnitsOfWideBlocks<T>) * multiprocessors;
         const UnitKernel<T> found = unit_step<T, Task>(is_many, by_tf32());
         const int least_stacks = (sizeof(T) == 2 && is_many && !invariant ? 1 : 3) * multiprocessors / 2;
         const auto share = UnitShare::of(Task::rows(cell), pieces, kMostTiles<Task>, multiprocessors,
-                                         least_stacks, major >= kFirstWithClusters);
+                                         least_stacks, device_.has_clusters);
         const int rows = 8 * (found.is_wide ? kWideRowTiles : kRowTiles);
         params.blocks_of_direction = share.stacks * share.blocks * cuda::div_up(cell.at.batch, rows);
         config.cluster = share.blocks;
@@ -295,6 +290,7 @@ class Queue {
 
   const Execution& execution_;
   Status status_;
+  cuda::DeviceTraits device_;
 };
 
 template <class T>

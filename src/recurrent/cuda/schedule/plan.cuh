@@ -138,8 +138,7 @@ class SweepPlan {
   // Whether sweeps in one launch of two layers find place beside each other.
   [[nodiscard]] bool have_place(const Queue& queue, const LstmProblem& p) const {
     if (!by_blocks_) return clusters_.resident >= 2 * clusters_.clusters;
-    const int device = queue.execution().cuda_device;
-    return 2 * p.batch <= kBlocksOfMultiprocessor * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+    return 2 * p.batch <= kBlocksOfMultiprocessor * queue.device().multiprocessors;
   }
   // The steps of a chunk where a launch sweeps two layers, an even number; 0: it does not.
   int steps_in_pairs(const Queue& queue, const LstmProblem& p) {

@@ -30,9 +30,7 @@ bool gains_by_products(const Queue& queue, const LstmProblem& p) {
                        : sizeof(T) == 2 ? kUnitsOfProjectedProducts
                        : is_tf32        ? kUnitsOfTf32Products
                                         : kUnitsOfFloat32Products;
-  const int device = queue.execution().cuda_device;
-  return static_cast<Offset>(p.batch) * p.hidden >=
-         units * cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+  return static_cast<Offset>(p.batch) * p.hidden >= units * queue.device().multiprocessors;
 }
 
 // Whether launches per step read R no more often than a sweep does before its first step. But bits must not

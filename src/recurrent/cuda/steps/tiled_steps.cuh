@@ -290,15 +290,12 @@ bool loses_to_products(const Queue& queue, const LstmProblem& p, int multiproces
 // units are many times as fast as others. A row's bits depend on the batch then.
 template <class T>
 bool takes_tiles(const Queue& queue, const LstmProblem& p) {
-  constexpr int kFirstMajor = 9, kLastMajor = 10;
   const Execution& execution = queue.execution();
   const int rows = queue.by_tf32() ? kRowsOfTf32Tiles : kRowsOfTiles;
   if (sizeof(T) != 4 || p.layer_norm || p.projection > 0 || p.batch < rows) return false;
-  const int device = execution.cuda_device;
-  const int major = cuda::attribute(cudaDevAttrComputeCapabilityMajor, device);
-  if (execution.batch_invariant || major < kFirstMajor || major > kLastMajor) return false;
-  const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, device);
-  const int bytes = cuda::traits_of(device).shared_bytes_per_block;
+  const cuda::DeviceTraits& device = queue.device();
+  if (execution.batch_invariant || !device.has_clusters) return false;
+  const int multiprocessors = device.multiprocessors, bytes = device.shared_bytes_per_block;
   if (bytes < static_cast<int>(std::max(FlatTile::kBytes, SmallTile::kBytes))) return false;
   if (queue.by_tf32()) return !loses_to_products<T>(queue, p, multiprocessors);
   return 4 * blocks_of_tiles<FlatTile>(p) >= 3 * multiprocessors;
@@ -307,7 +304,7 @@ bool takes_tiles(const Queue& queue, const LstmProblem& p) {
 // These steps of a layer's forward sweep.
 template <int kProducts>
 void sweep_by_tiles(Queue& queue, const LstmProblem& p, StepParams<float>& params, Places places) {
-  const int multiprocessors = cuda::attribute(cudaDevAttrMultiProcessorCount, queue.execution().cuda_device);
+  const int multiprocessors = queue.device().multiprocessors;
   const auto sweep = [&](auto tile) {
     using Tile = decltype(tile);
     cuda::LaunchConfig config{.blocks = blocks_of_tiles<Tile>(p), .threads = kTileThreads};

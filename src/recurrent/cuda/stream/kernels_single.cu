@@ -37,7 +37,7 @@ bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<
     return false;
   }
   cuda::LaunchConfig config{.blocks = 0, .threads = kTileThreads};
-  config.programmatic = follows && knows_programmatic_launches();
+  config.programmatic = follows && queue.device().has_clusters;
   if constexpr (kHasUnits<T>) {
     const bool by_lanes = p.batch == 1 && (sizeof(T) > 2 || p.hidden < kUnitsOfSingleRow);
     if (!by_lanes && run_on_units(queue, step, config)) return true;

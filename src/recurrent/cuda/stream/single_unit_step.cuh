@@ -241,9 +241,7 @@ inline const cuda::Kernel kSingleRing{kKernels, ring_name<T, kProducts>(kRowTile
 template <int kProducts, int kRowTiles, int kTiles, class T>
 bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConfig config) {
   using Ring = SingleRing<T, kProducts, kRowTiles, kTiles>;
-  const int device = queue.execution().cuda_device;
-  const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (Ring::kSharedBytes > most - cuda::kStaticSharedBytes) return false;
+  if (Ring::kSharedBytes > queue.device().shared_bytes_per_block) return false;
   const int groups = cuda::div_up(step.cell.at.batch, Ring::kUnitRows);
   config.blocks = cuda::div_up(step.cell.hidden, Ring::kUnits) * groups;
   config.threads = Ring::kThreads;
@@ -255,9 +253,7 @@ bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConf
 // The same; false also where the device has no such matrix units.
 template <int kProducts, class T>
 bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
-  constexpr int kFirstWithUnits = 8;
-  const int device = queue.execution().cuda_device;
-  if (cuda::attribute(cudaDevAttrComputeCapabilityMajor, device) < kFirstWithUnits) return false;
+  if (!queue.device().has_matrix_units) return false;
   const int batch = step.cell.at.batch;
   // Rows that are not there are multiplied, too. In float32 8 of them take 9 % of a step and more.
   if constexpr (sizeof(T) == 4) {
@@ -265,7 +261,7 @@ bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cu
   }
   if (batch <= 16) return launch_ring<kProducts, 2, 2>(queue, step, config);
   if (batch <= 32) return launch_ring<kProducts, 2, 4>(queue, step, config);
-  const int units = step.cell.hidden / cuda::attribute(cudaDevAttrMultiProcessorCount, device);
+  const int units = step.cell.hidden / queue.device().multiprocessors;
   if constexpr (kProducts == 1) {
     if (units >= kUnitsOfWideRows) return launch_ring<kProducts, 4, 8>(queue, step, config);
   }
