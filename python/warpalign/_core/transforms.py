@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from warpalign._core.torch_internals import (
     apply_unbound,
@@ -113,6 +114,13 @@ def mark_unwanted(ctx: Any, gradients: tuple[Tensor, ...]) -> None:
 def needs_graph() -> bool:
     """Whether a gradient is to be differentiable in its turn; a compiled graph would only trace that away."""
     return (torch.is_grad_enabled() or is_forward_mode()) and not torch.compiler.is_compiling()
+
+
+def have_tangents(*given: object) -> bool:
+    """Whether a tensor among them carries a tangent of forward mode."""
+    return is_forward_mode() and any(
+        isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None for tensor in given
+    )
 
 
 def no_derivative(what: str) -> NotImplementedError:

@@ -16,7 +16,7 @@ from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.randomness import cpu_generator
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
-from warpalign._core.transforms import not_compiled
+from warpalign._core.transforms import have_tangents, no_derivative, not_compiled
 from warpalign._transport import autograd
 from warpalign._transport.checks import (
     check_callback,
@@ -151,7 +151,7 @@ def gromov_wasserstein(
         TypeError: an argument is of the wrong type, dtype or layout.
         ValueError: shapes, devices, values or combinations do not fit; distances are infinite; sums of balanced weights
             differ. Messages name the argument, what was expected and what came.
-        NotImplementedError: for second derivatives.
+        NotImplementedError: for second derivatives, and for tangents of forward mode.
         ImportError: progress=True without tqdm.
 
     Examples:
@@ -161,6 +161,8 @@ def gromov_wasserstein(
         >>> bool((result.plan.argmax() == torch.arange(59, -1, -1)).float().mean() > 0.9)
         True
     """
+    if have_tangents(x, y, a, b, epsilon, feature_cost, *(features or ()), *(distances or ())):
+        raise no_derivative("forward-mode derivatives of gromov_wasserstein")
     settings = check_settings(
         annealing=annealing,
         factor=GROMOV_FACTOR,

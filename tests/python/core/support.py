@@ -144,6 +144,7 @@ _ROWS = {
         c3="test_gromov::test_a_batch_is_its_problems",
         c4="test_gromov::test_value_is_the_objective_and_its_gradient_that_of_the_minimum",
         c5="test_gromov::test_second_derivatives_are_refused",
+        c6="test_gromov::test_forward_mode_is_refused",
         c7="bad_calls/gromov::CALLS",
         c8="test_gromov::test_within_compiled_code",
     ),
