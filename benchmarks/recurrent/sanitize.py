@@ -144,6 +144,8 @@ LARGE_BATCHES = [
     for dtype in _DTYPES[2:]
     for options in ("", "lengths")
     for size in (
+        Size(3, 3, 8, 520),  # one tile of rows for each group
+        Size(3, 2, 8, 1032),
         Size(3, 40, 8, 520),
         Size(3, 50, 8, 560),
         Size(3, 50, 8, 648),
