@@ -334,6 +334,4 @@ def test_the_best_peer_is_that_of_all_committed_files(monkeypatch: pytest.Monkey
     recorded = size | {"impl": "other", "step_ms": 4.0, "mib": 8.0, "err_gx": 1e-3}
     files = {"nvidia-*/*.json": [older, newer], "peers/*.json": [recorded]}
     monkeypatch.setattr(harness, "load", files.__getitem__)
-    assert "| 2 | 8 × 8 | 128 | 1 | **1** | 3 | 3.0 × | **1** | 8 | **1e-7** | 1e-3 |" in tables.gpu_table(
-        None
-    )
+    assert "| 2 | 8 × 8 | 128 | 1 | **1** | 3 | 3.0 × | **1** | 8 | **1e-7** | 1e-3 |" in tables.gpu_table()

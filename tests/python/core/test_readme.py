@@ -13,7 +13,7 @@ LINKS = sorted(set(re.findall(r"\]\(([^)#]+)\)", README)))
 
 def test_python_blocks_run() -> None:
     """One after the other in one namespace, as a reader pastes them."""
-    assert len(BLOCKS) == 4, "a snippet per family of operators"
+    assert len(BLOCKS) == 5, "a snippet per family of operators"
     names: dict[str, object] = {}
     for block in BLOCKS:
         exec(compile(block, "README.md", "exec"), names)
