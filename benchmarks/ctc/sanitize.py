@@ -88,7 +88,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
             options = OPTIONS[(number + turn) % len(OPTIONS)]
             if options.get("star", 0) >= shape[2]:
                 options = {}
-            flat = turn == 0
+            flat = (2 * number + turn) % len(DTYPES) == 0
             check((shape, dtype, options, flat), wrong(shape, dtype, options, flat, device))
     for number, search_shape in enumerate([(2, 5, 9), (2, 70, 90), (1, 530, 560)][:shapes]):
         for turn, dtype in enumerate(DTYPES):
