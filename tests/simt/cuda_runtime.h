@@ -338,7 +338,9 @@ inline cudaError_t simt_check(const simt::Launch& launch) {
   if (launch.blocks < 1 || launch.threads < 1 || launch.threads > 1024) return cudaErrorInvalidConfiguration;
   if (launch.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
   if (launch.cluster > 1) {
-    if (simt::device.compute_capability_major < 9) return cudaErrorNotSupported;
+    if (simt::device.compute_capability_major < 9 || simt::device.refuses_clusters) {
+      return cudaErrorNotSupported;
+    }
     if (launch.cluster > (limits.large_clusters ? 16 : 8)) return cudaErrorInvalidClusterSize;
     if (launch.blocks % launch.cluster != 0) return cudaErrorInvalidConfiguration;
   }

@@ -24,6 +24,8 @@ struct Device {
   int shared_bytes = 227 * 1024;  // of a block, and of a multiprocessor
   int compute_capability_major = 9;
   int largest_cluster = 16;  // some have 8
+  // Launches of clusters fail, though the device has said that they fit, as where others share it.
+  bool refuses_clusters = false;
   // Blocks that run at a time, of a launch that is not cooperative: fewer than a kernel may hope for.
   // Clusters run as many at a time as fit into this number, but one at least.
   int resident = 2;

@@ -193,7 +193,7 @@ TEST_F(RecurrentProductsCuda, ARefusedLaunchFallsThrough) {
       // Between the sweeps of both layers: W x of the second layer, or gradients of its weights.
       lent.meanwhile = [&] {
         if (lent.calls < (backward ? 5 : 3)) return;
-        simt::device.compute_capability_major = 8;
+        simt::device.refuses_clusters = true;
         simt::device.multiprocessors = multiprocessors;
       };
       Execution execution = Execution::cuda(0, nullptr);
@@ -215,7 +215,7 @@ TEST_F(RecurrentProductsCuda, TwoLayersFindNoPlace) {
     bool backward;
     int multiprocessors;  // that are left behind a pass' first launch; a layer's group has 9 blocks, and two
                           // find place on a multiprocessor, though a plan gives each block one of its own
-    int launches;  // 3 of a pass, or one and 3 chunks on their own; in turn one of each layer
+    int launches;         // 3 of a pass, or one and 3 chunks on their own; in turn one of each layer
   } cases[] = {{false, 36, 3 + 3}, {false, 8, 4},    {false, 4, 1},
                {true, 36, 3 + 3},  {true, 8, 3 + 4}, {true, 4, 3 + 1}};
   for (const auto& c : cases) {
