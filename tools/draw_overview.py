@@ -49,6 +49,7 @@ def labels(axis: Axes) -> None:
         logits[0, 6 * u + 4 : 6 * u + 7, u, u] += 4
     logits[..., 7] += 1.5
     found = warpalign.transducer_align(logits, torch.arange(count)[None], blank=7, posteriors=True)
+    assert found.posteriors is not None
     axis.imshow(found.posteriors.label[0].T, origin="lower", aspect="auto", cmap="Blues")
     axis.plot(found.frames[0], range(count), "o", color=SECOND, markersize=4)
     axis.set_title("labels and frames")
@@ -61,8 +62,8 @@ def sets(axis: Axes) -> None:
     y = torch.stack([angle.cos(), angle.sin()], 1) * 1.2 + torch.tensor([2.8, 0.3])
     plan = warpalign.sinkhorn(x, y, epsilon=0.05, max_iter=3000).plan
     lines(axis, x, y, torch.stack([torch.arange(40), plan.argmax()], 1))
-    axis.scatter(*x.T, s=12, color=FIRST)
-    axis.scatter(*y.T, s=12, color=SECOND)
+    axis.scatter(x[:, 0], x[:, 1], s=12, color=FIRST)
+    axis.scatter(y[:, 0], y[:, 1], s=12, color=SECOND)
     axis.set_title("point sets")
 
 
@@ -82,7 +83,7 @@ def graphs(axis: Axes) -> None:
     ):
         for i, j in links:
             axis.plot(*points[[int(i), int(j)]].T, color=color, linewidth=1.2)
-        axis.scatter(*points.T, s=14, color=color, zorder=2)
+        axis.scatter(points[:, 0], points[:, 1], s=14, color=color, zorder=2)
     lines(axis, nodes, turned, torch.stack([torch.arange(len(nodes)), plan.argmax()], 1))
     axis.set_title("graphs")
 

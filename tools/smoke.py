@@ -32,6 +32,7 @@ def transducer() -> None:
     encoder, predictor = torch.randn(2, 6, 8), torch.randn(2, 3, 8)
     targets = torch.randint(0, 4, (2, 2))
     value = joint(encoder, predictor, targets)
+    assert joint.bias is not None
     logits = (encoder[:, :, None] + predictor[:, None]).relu() @ joint.weight.T + joint.bias
     torch.testing.assert_close(value, warpalign.transducer_loss(logits, targets))
     assert warpalign.transducer_align(logits, targets).frames.shape == (2, 2)

@@ -9,6 +9,7 @@ captured in a CUDA graph with lengths on the host.
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
 
 import torch
@@ -74,13 +75,10 @@ def peers(problem: Problem, gradient: Tensor, budget_s: float) -> Row:
     has_cudnn = problem.device.type == "cuda" and problem.size.L <= 256
     for name, enabled in (("torch", False), *((("cudnn", True),) if has_cudnn else ())):
         with torch.backends.cudnn.flags(enabled=enabled):
-            row[f"{name}_step_ms"] = rounded(
-                eager_ms(lambda e=enabled: problem.torch_step(for_cudnn=e), problem.device, budget_s)
-            )
-            row[f"{name}_mib"] = rounded(
-                peak_mib(lambda e=enabled: problem.torch_step(for_cudnn=e), problem.device)
-            )
-            (own,) = problem.torch_step(for_cudnn=enabled)
+            step = functools.partial(problem.torch_step, for_cudnn=enabled)
+            row[f"{name}_step_ms"] = rounded(eager_ms(step, problem.device, budget_s))
+            row[f"{name}_mib"] = rounded(peak_mib(step, problem.device))
+            (own,) = step()
         row[f"{name}_err_g"] = rounded(float((own.double() - gradient).abs().max()), 3)
     return row
 
@@ -119,7 +117,7 @@ def measure_align(size: Size, device: torch.device, budget_s: float) -> Row:
 
     row: Row = {
         "align_ms": rounded(eager_ms(run, device, budget_s)),
-        "mib": rounded(peak_mib(lambda: [run()], device)),
+        "mib": rounded(peak_mib(run, device)),
     }
     if device.type == "cuda":
         row["graph_align_ms"] = rounded(graph_ms(run, device, budget_s))
@@ -142,15 +140,18 @@ def measure_align(size: Size, device: torch.device, budget_s: float) -> Row:
 
 def measure_mas(size: Size, device: torch.device, budget_s: float) -> Row:
     problem = Problem(size, device)
-    run = lambda: warpalign.monotonic_alignment_search(problem.logits)  # noqa: E731
+
+    def run() -> tuple[Tensor]:
+        return (warpalign.monotonic_alignment_search(problem.logits),)
+
     row: Row = {
         "mas_ms": rounded(eager_ms(run, device, budget_s)),
-        "mib": rounded(peak_mib(lambda: [run()], device)),
+        "mib": rounded(peak_mib(run, device)),
     }
     if device.type == "cuda":
         row["graph_mas_ms"] = rounded(graph_ms(run, device, budget_s))
         expected = warpalign.monotonic_alignment_search(problem.logits.cpu())
-        if not torch.equal(run().cpu(), expected):
+        if not torch.equal(run()[0].cpu(), expected):
             row["error"] = "paths differ from the CPU's"
     return row
 

@@ -117,9 +117,13 @@ def needs_graph() -> bool:
 
 
 def have_tangents(*given: object) -> bool:
-    """Whether a tensor among them carries a tangent of forward mode."""
-    return is_forward_mode() and any(
-        isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None for tensor in given
+    """Whether a tensor among them, or in a tuple among them, carries a tangent of forward mode."""
+    if not is_forward_mode():
+        return False
+    tensors = [part for one in given for part in (one if isinstance(one, tuple) else (one,))]
+    return any(
+        isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None
+        for tensor in tensors
     )
 
 

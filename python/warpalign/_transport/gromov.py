@@ -161,7 +161,7 @@ def gromov_wasserstein(
         >>> bool((result.plan.argmax() == torch.arange(59, -1, -1)).float().mean() > 0.9)
         True
     """
-    if have_tangents(x, y, a, b, epsilon, feature_cost, *(features or ()), *(distances or ())):
+    if have_tangents(x, y, a, b, epsilon, feature_cost, features, distances):
         raise no_derivative("forward-mode derivatives of gromov_wasserstein")
     settings = check_settings(
         annealing=annealing,

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import warpalign
-from warpalign import io
 from warpalign.cli._common import DTYPES, OutputType, placing, report
 from warpalign.cli._progress import waiting
+from warpalign.io._write import atomic_path
 
 
 @click.command("ctc-align")
@@ -109,7 +109,7 @@ def read_tokens(
 
 def write_spans(path: Path, words: list[str], found: warpalign.CTCAlignment, seconds: float) -> None:
     spans, scores = found.spans.tolist(), found.scores.cpu()
-    with io.atomic_path(path) as beside, open(beside, "w", newline="") as file:
+    with atomic_path(path) as beside, open(beside, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("token", "first", "last", "start", "end", "score"))
         for word, (first, last) in zip(words, spans, strict=True):

@@ -143,6 +143,7 @@ UNREACHED = {
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},
     "_core/lengths.py": {"expected the device of"},
+    "_core/randomness.py": {"a torch.Generator on the CPU"},
     "_core/random.py": {"on the CPU, where numbers are drawn"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},

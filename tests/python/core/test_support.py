@@ -16,7 +16,7 @@ NOTHING = "–"
 
 def tables() -> dict[tuple[str, str], str]:
     """(operator, column) and the words of each cell of the tables whose rows are operators."""
-    cells = {}
+    cells: dict[tuple[str, str], str] = {}
     for table in re.findall(r"^\| operator \|.*\n(?:\|.*\n)+", PAGE, re.MULTILINE):
         header, _, *rows = (
             [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()

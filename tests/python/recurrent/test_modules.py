@@ -473,7 +473,7 @@ def test_what_no_argument_causes_is_raised_at_once(
     monkeypatch: pytest.MonkeyPatch, grad: bool, error: RuntimeError
 ) -> None:
     """A second call would wait for the same memory, or hide the first error behind the next one."""
-    calls = []
+    calls: list[None] = []
 
     def fail(*_arguments: object, **_settings: object) -> None:
         calls.append(None)
