@@ -73,8 +73,8 @@ def monotonic_alignment_search(
         output: "path" or "durations".
 
     Returns:
-        "path": (B, S, T) bools, True where the frame belongs to the position. "durations": (B, S) int32, the numbers of
-        frames of each position. All False, or 0, where there is no path, because S_b > T_b, or where a score is NaN or +inf.
+        (B, S, T) bools for "path", True where the frame belongs to the position; (B, S) int32 for "durations", the numbers
+        of frames of each position. All False, or 0, where there is no path, because S_b > T_b, or where a score is NaN or +inf.
         Not differentiable.
 
     Raises:

@@ -81,8 +81,8 @@ def dtw_path(
         batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
 
     Returns:
-        DTWPath(value, paths): (B,) values, which are differentiable, and one (L, 2) int64 tensor of cells (i, j) per pair, in a
-        list, or the tensor itself for unbatched input. A pair that has no path, or contains NaN, gets an empty one.
+        DTWPath(value, paths) with (B,) values, which are differentiable, and one (L, 2) int64 tensor of cells (i, j) per pair,
+        in a list, or the tensor itself for unbatched input. A pair that has no path, or contains NaN, gets an empty one.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`soft_dtw`.
