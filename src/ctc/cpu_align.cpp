@@ -247,6 +247,8 @@ class Aligner {
         kernels().best(lattice, memory.weights, row, next, {nullptr, 0}, range);
         std::swap(row, next);
       }
+      // A stripe's rows have memory wherever it has pairs.
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
       edge[t] = pairs > 0 ? row[lattice.stride + kCpuPad + pairs - 1] : kCpuDead;
       if ((t + 1) % kPublished == 0 || t + 1 == u_.frames) {
         memory_.progress[stripe].frames.store(t + 1, std::memory_order_release);
