@@ -72,7 +72,7 @@ def search_wrong(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.
 
 
 def run_cases(device: torch.device, shapes: int | None = None) -> int:
-    """How many cases are wrong. shapes: only so many of them."""
+    """The number of wrong cases. shapes: the number of shapes that run; None: all."""
     failures = count = 0
 
     def check(case: object, message: str | None) -> None:
@@ -101,7 +101,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", type=int, help="only so many of them")
+    parser.add_argument("--shapes", type=int, help="the number of shapes that run (default: all)")
     arguments = parser.parse_args()
     return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
 
