@@ -6,8 +6,8 @@ An operator's names are in warpalign::detail::<operator>, or in the macro's name
 compiled once per instruction set (.inl) includes no system header: the linker would merge the inline functions of two
 copies, and might keep the one that the processor cannot run.
 
-An operator's CUDA path is in rooms, src/<operator>/cuda/<room>/: at most 15 sources each, and a README.md that says in a
-few lines what happens there. The files and functions that it names exist in the room.
+CUDA code is in rooms, src/<operator>/cuda/<room>/ and src/cuda/<room>/: at most 15 sources each, and a README.md that
+says in a few lines what happens there. The files and functions that it names exist in the room.
 
 Usage: check_layers.py [ROOT]. Prints one line per violation; exit code 1 if there is any.
 """
@@ -97,7 +97,7 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
 
 
 def check_room(root: Path, room: Path) -> Iterator[str]:
-    """A folder of an operator's CUDA path: few sources, and a page about them that is true."""
+    """A folder of CUDA code: few sources, and a page about them that is true."""
     sources = sorted(path for path in room.iterdir() if path.suffix in SUFFIXES)
     folder, page = room.relative_to(root), room / "README.md"
     if len(sources) > MOST_SOURCES:
@@ -113,7 +113,7 @@ def check_room(root: Path, room: Path) -> Iterator[str]:
 
 
 def check_rooms(root: Path) -> Iterator[str]:
-    for cuda in sorted((root / "src").glob("*/cuda")):
+    for cuda in [root / "src" / "cuda", *sorted((root / "src").glob("*/cuda"))]:
         yield from (
             f"{path.relative_to(root)}: belongs to a room, a folder of {cuda.relative_to(root)}"
             for path in sorted(cuda.iterdir())

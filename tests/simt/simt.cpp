@@ -17,7 +17,7 @@
 
 #include "fiber.h"
 
-// The array that src/cuda/shared.cuh declares.
+// The array that src/cuda/launch/shared.cuh declares.
 namespace warpalign::cuda {
 alignas(256) thread_local unsigned char shared[256 * 1024];
 }

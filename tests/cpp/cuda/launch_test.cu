@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/cluster.cuh"
-#include "cuda/launch.cuh"
-#include "cuda/ragged.h"
-#include "cuda/remote_access.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/rows/ragged.h"
+#include "cuda/threads/cluster.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {

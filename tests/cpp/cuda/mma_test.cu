@@ -8,11 +8,11 @@
 #include <random>
 #include <vector>
 
-#include "cuda/half.cuh"
-#include "cuda/launch.cuh"
-#include "cuda/mma.cuh"
-#include "cuda/shared.cuh"
-#include "cuda/tf32.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/tf32.cuh"
+#include "cuda/products/mma.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {

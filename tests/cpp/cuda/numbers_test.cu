@@ -7,11 +7,11 @@
 #include <random>
 #include <vector>
 
-#include "cuda/dual.cuh"
-#include "cuda/half.cuh"
-#include "cuda/launch.cuh"
-#include "cuda/math.cuh"
-#include "cuda/scaled_number.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/numbers/dual.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/math.cuh"
+#include "cuda/numbers/scaled_number.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "cuda/launch.cuh"
-#include "cuda/remote.cuh"
-#include "cuda/ring.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/memory/remote.cuh"
+#include "cuda/threads/ring.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {

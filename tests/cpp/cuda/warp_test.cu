@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "cuda/launch.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/threads/warp.cuh"
 #include "device_buffer.h"
 
 namespace warpalign::test {

@@ -12,7 +12,7 @@
 
 #include "ctc/cuda/align/best.cuh"
 #include "ctc/cuda/lattice/strip.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
 
 namespace warpalign::detail::ctc {
 

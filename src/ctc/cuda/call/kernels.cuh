@@ -1,7 +1,7 @@
 // The list of CTC's kernels, which count their launches.
 #pragma once
 
-#include "cuda/kernel.cuh"
+#include "cuda/launch/kernel.cuh"
 
 namespace warpalign::detail::ctc {
 

@@ -16,7 +16,7 @@
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/gradient/params.cuh"
 #include "ctc/cuda/lattice/params.cuh"
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "warpalign/ctc.h"
 
 namespace warpalign::detail::ctc {

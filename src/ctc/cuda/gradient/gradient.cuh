@@ -8,8 +8,8 @@
 #pragma once
 
 #include "ctc/cuda/gradient/segment.cuh"
-#include "cuda/row_write.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/rows/row_write.cuh"
 
 namespace warpalign::detail::ctc {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ctc/cuda/gradient/segment.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
 
 namespace warpalign::detail::ctc {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ctc/cuda/lattice/sweep.cuh"
-#include "cuda/kernel.cuh"
+#include "cuda/launch/kernel.cuh"
 
 namespace warpalign::detail::ctc {
 

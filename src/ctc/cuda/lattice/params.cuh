@@ -6,8 +6,8 @@
 
 #include "ctc/cuda/call/batch.cuh"
 #include "ctc/cuda/lattice/state.cuh"
-#include "cuda/remote_access.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::ctc {
 

@@ -1,18 +1,18 @@
 // The sum of the weights of all paths to a state of the lattice, or from it: mantissa times 2^exponent.
 //
-// The exponent is exact (cuda/scaled_number.cuh), so that no number of frames costs digits and nothing
-// underflows while exponents stay above kLeastPath. Mantissas are positive and drift by a factor of up to
-// 2^17 between two calls of normal(). NaN is a mantissa as others.
+// The exponent is exact (cuda/numbers/scaled_number.cuh), so that no number of frames costs digits and
+// nothing underflows while exponents stay above kLeastPath. Mantissas are positive and drift by a factor of
+// up to 2^17 between two calls of normal(). NaN is a mantissa as others.
 #pragma once
 
 #include <math_constants.h>
 
 #include "core/constants.h"
-#include "cuda/half.cuh"
-#include "cuda/math.cuh"
-#include "cuda/remote_access.cuh"
-#include "cuda/row_sum.cuh"
-#include "cuda/scaled_number.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/math.cuh"
+#include "cuda/numbers/scaled_number.cuh"
+#include "cuda/rows/row_sum.cuh"
 
 namespace warpalign::detail::ctc {
 

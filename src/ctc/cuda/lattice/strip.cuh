@@ -11,7 +11,7 @@
 #pragma once
 
 #include "ctc/cuda/lattice/params.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::ctc {
 

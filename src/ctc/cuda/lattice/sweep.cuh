@@ -12,7 +12,7 @@
 #pragma once
 
 #include "ctc/cuda/lattice/strip.cuh"
-#include "cuda/remote.cuh"
+#include "cuda/memory/remote.cuh"
 
 namespace warpalign::detail::ctc {
 

@@ -11,9 +11,9 @@
 #include <math_constants.h>
 
 #include "ctc/cuda/call/batch.cuh"
-#include "cuda/half.cuh"
-#include "cuda/streaming.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/memory/streaming.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::ctc {
 

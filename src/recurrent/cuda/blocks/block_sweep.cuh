@@ -6,7 +6,7 @@
 // in every batch.
 #pragma once
 
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 #include "recurrent/cuda/cell/kept.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 #include "recurrent/cuda/steps/tile.cuh"

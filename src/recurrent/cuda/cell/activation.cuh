@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/half.cuh"
-#include "cuda/math.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/math.cuh"
 
 namespace warpalign::detail::recurrent {
 

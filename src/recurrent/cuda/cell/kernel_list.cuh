@@ -1,7 +1,7 @@
 // The list of the LSTM's kernels: each puts itself into it where it is launched.
 #pragma once
 
-#include "cuda/kernel.cuh"
+#include "cuda/launch/kernel.cuh"
 
 namespace warpalign::detail::recurrent {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/philox.h"
-#include "cuda/ragged.h"
+#include "cuda/rows/ragged.h"
 #include "recurrent/cuda/cell/activation.cuh"
 #include "recurrent/problem.h"
 

@@ -1,9 +1,9 @@
 // Words of four 16-bit elements that four neighbouring units share, and lanes that hand such elements over.
 #pragma once
 
-#include "cuda/half.cuh"
-#include "cuda/remote_access.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::recurrent {
 

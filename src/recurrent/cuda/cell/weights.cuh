@@ -1,8 +1,8 @@
 // Weights as operands of the matrix units, in registers.
 #pragma once
 
-#include "cuda/mma.cuh"
-#include "cuda/remote_access.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/products/mma.cuh"
 
 namespace warpalign::detail::recurrent {
 

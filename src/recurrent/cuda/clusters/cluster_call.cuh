@@ -2,7 +2,7 @@
 // been enqueued.
 #pragma once
 
-#include "cuda/cluster_launch.h"
+#include "cuda/launch/cluster_launch.h"
 #include "recurrent/cuda/clusters/cluster_backward.cuh"
 #include "recurrent/cuda/clusters/cluster_backward_float32.cuh"
 #include "recurrent/cuda/clusters/cluster_forward.cuh"

@@ -2,7 +2,7 @@
 // and messages are those of the 16-bit types. Rows have every step there.
 #pragma once
 
-#include "cuda/tf32.cuh"
+#include "cuda/numbers/tf32.cuh"
 #include "recurrent/cuda/clusters/cluster_tiles.cuh"
 #include "recurrent/cuda/steps/tile.cuh"
 

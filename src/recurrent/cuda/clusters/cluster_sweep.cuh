@@ -10,9 +10,9 @@
 // and waiting needs no barrier of the cluster. Waiting ends because hardware starts a cluster as a whole.
 #pragma once
 
-#include "cuda/cluster.cuh"
-#include "cuda/remote_access.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/threads/cluster.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 #include "recurrent/cuda/cell/unit_lanes.cuh"
 #include "recurrent/cuda/cell/weights.cuh"

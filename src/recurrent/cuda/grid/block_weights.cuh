@@ -1,7 +1,7 @@
 // The weights of a block of a sweep of the whole grid.
 #pragma once
 
-#include "cuda/remote.cuh"
+#include "cuda/memory/remote.cuh"
 #include "recurrent/cuda/cell/weights.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -9,7 +9,7 @@
 // arrived.
 #pragma once
 
-#include "cuda/remote.cuh"
+#include "cuda/memory/remote.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 
 namespace warpalign::detail::recurrent {

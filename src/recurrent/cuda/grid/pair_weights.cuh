@@ -2,7 +2,7 @@
 // meanwhile. A lane reads 16 bytes of a row at once.
 #pragma once
 
-#include "cuda/two_words.cuh"
+#include "cuda/memory/two_words.cuh"
 #include "recurrent/cuda/grid/block_weights.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -10,7 +10,7 @@
 // flags, fences or slots. Waiting ends because all blocks are resident: the launch is cooperative.
 #pragma once
 
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
 #include "recurrent/cuda/cell/unit_lanes.cuh"
 #include "recurrent/cuda/grid/pair_weights.cuh"
 #include "recurrent/cuda/steps/forward.cuh"

@@ -2,7 +2,7 @@
 // has been enqueued.
 #pragma once
 
-#include "cuda/cluster_launch.h"
+#include "cuda/launch/cluster_launch.h"
 #include "recurrent/cuda/clusters/cluster_call.cuh"
 #include "recurrent/cuda/grid/resident_kernels.cuh"
 

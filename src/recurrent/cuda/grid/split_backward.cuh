@@ -7,7 +7,7 @@
 // parts of step s. So two buffers suffice.
 #pragma once
 
-#include "cuda/cluster.cuh"
+#include "cuda/threads/cluster.cuh"
 #include "recurrent/cuda/grid/gradient_ring.cuh"
 #include "recurrent/cuda/grid/pair_gradient.cuh"
 

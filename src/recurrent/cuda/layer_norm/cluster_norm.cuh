@@ -1,7 +1,7 @@
 // The sweeps on clusters of layers with layer norm, which files of their own compile.
 #pragma once
 
-#include "cuda/kernel.cuh"
+#include "cuda/launch/kernel.cuh"
 #include "recurrent/cuda/clusters/cluster_sweep.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -2,7 +2,7 @@
 // R h, of those of c~, and of h. So the tiles of a cluster take turns in each of three parts of a step.
 #pragma once
 
-#include "cuda/math.cuh"
+#include "cuda/numbers/math.cuh"
 #include "recurrent/cuda/clusters/cluster_hidden.cuh"
 #include "recurrent/cuda/layer_norm/cluster_row_means.cuh"
 

@@ -1,7 +1,7 @@
 // A call of the forward pass: one turn of its schedule after the other.
 #pragma once
 
-#include "cuda/copy_memory.cuh"
+#include "cuda/memory/copy_memory.cuh"
 #include "recurrent/cuda/schedule/chunks.cuh"
 #include "recurrent/cuda/schedule/sweep.cuh"
 #include "recurrent/cuda/schedule/wavefront.cuh"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/arena.h"
-#include "cuda/launch.cuh"
-#include "cuda/product.h"
+#include "cuda/launch/launch.cuh"
+#include "cuda/products/product.h"
 #include "recurrent/cuda/call/path.h"
 #include "recurrent/cuda/cell/ways.h"
 #include "recurrent/cuda/steps/kernels.cuh"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/event.h"
+#include "cuda/launch/event.h"
 #include "recurrent/cuda/schedule/memory.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -1,7 +1,7 @@
 // Layer norm of a row by the threads of a block.
 #pragma once
 
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -3,7 +3,7 @@
 // are rounded too.
 #pragma once
 
-#include "cuda/remote_access.cuh"
+#include "cuda/memory/remote_access.cuh"
 #include "recurrent/cuda/cell/ways.h"
 #include "recurrent/cuda/steps/word_steps.cuh"
 

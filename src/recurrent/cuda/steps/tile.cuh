@@ -7,8 +7,8 @@
 // sweep writes: weights, W x, the tape.
 #pragma once
 
-#include "cuda/dependent.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/dependent.cuh"
+#include "cuda/threads/warp.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -13,8 +13,8 @@
 
 #include <algorithm>
 
-#include "cuda/copy_async.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
 #include "recurrent/cuda/steps/product_steps.cuh"
 
 namespace warpalign::detail::recurrent {

@@ -12,9 +12,9 @@
 
 #include <algorithm>
 
-#include "cuda/cluster.cuh"
-#include "cuda/launch.cuh"
-#include "cuda/tf32.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/numbers/tf32.cuh"
+#include "cuda/threads/cluster.cuh"
 #include "recurrent/cuda/cell/weights.cuh"
 #include "recurrent/cuda/steps/tile.cuh"
 

@@ -2,8 +2,8 @@
 // there.
 #pragma once
 
-#include "cuda/mma.cuh"
-#include "cuda/tf32.cuh"
+#include "cuda/numbers/tf32.cuh"
+#include "cuda/products/mma.cuh"
 #include "recurrent/cuda/steps/tile.cuh"
 
 namespace warpalign::detail::recurrent {

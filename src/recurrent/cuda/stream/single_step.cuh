@@ -2,7 +2,7 @@
 // the cell and the results are in one kernel, which reads the weights, x and the states as they are given.
 #pragma once
 
-#include "cuda/dependent.cuh"
+#include "cuda/launch/dependent.cuh"
 #include "recurrent/cuda/stream/single_params.cuh"
 
 namespace warpalign::detail::recurrent {

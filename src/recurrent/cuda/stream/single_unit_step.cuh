@@ -10,8 +10,8 @@
 // block: a row has the same bits in all batches whose kernels have as many warps.
 #pragma once
 
-#include "cuda/copy_line.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_line.cuh"
 #include "recurrent/cuda/stream/single_operands.cuh"
 #include "recurrent/cuda/stream/single_step.cuh"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
-#include "cuda/check.h"
+#include "cuda/launch/check.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/call/cuda_call.h"
 #include "soft_dtw/cuda/series/cosine.h"

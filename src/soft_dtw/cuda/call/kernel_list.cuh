@@ -2,7 +2,7 @@
 // made of series before and after.
 #pragma once
 
-#include "cuda/kernel.cuh"
+#include "cuda/launch/kernel.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -2,8 +2,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "cuda/launch.cuh"
-#include "cuda/ragged.h"
+#include "cuda/launch/launch.cuh"
+#include "cuda/rows/ragged.h"
 #include "soft_dtw/cuda/call/call.h"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/call/params.cuh"

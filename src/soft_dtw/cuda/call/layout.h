@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "cuda/device.h"
+#include "cuda/launch/device.h"
 #include "soft_dtw/cuda/call/kernel_key.h"
 
 namespace warpalign::detail::soft_dtw {

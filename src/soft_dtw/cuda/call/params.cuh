@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/constants.h"
-#include "cuda/ragged.h"
+#include "cuda/rows/ragged.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/call/layout.h"
 #include "soft_dtw/cuda/panel/panel.h"

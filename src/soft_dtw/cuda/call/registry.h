@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "cuda/kernel_name.h"
+#include "cuda/launch/kernel_name.h"
 #include "soft_dtw/cuda/call/kernel_key.h"
 #include "soft_dtw/cuda/call/layout.h"
 

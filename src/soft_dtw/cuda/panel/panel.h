@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/device.h"
+#include "cuda/launch/device.h"
 #include "warpalign/status.h"
 
 namespace warpalign::detail::soft_dtw {

@@ -1,9 +1,9 @@
 // Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
 #include <type_traits>
 
-#include "cuda/copy_async.cuh"
-#include "cuda/shared.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/panel/panel.h"
 #include "soft_dtw/cuda/panel/panel_tile.cuh"

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "cuda/copy_async.cuh"
-#include "cuda/half.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/numbers/half.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -4,8 +4,8 @@
 //
 // are one sum, over the steps of the other series, of E times own step less other step: by differences, or by
 // products on the matrix units. Other metrics than the squared one have slopes in place of the differences.
-#include "cuda/copy_async.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/panel/panel.h"
 #include "soft_dtw/cuda/panel/panel_tile.cuh"

@@ -5,7 +5,7 @@
 // of it. Rows are read and written by four columns, lines by two. In shared memory both are without bank
 // conflicts.
 #include "core/arena.h"
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/panel/panel.h"
 #include "soft_dtw/cuda/panel/panel_tile.cuh"

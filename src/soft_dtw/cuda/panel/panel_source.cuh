@@ -8,7 +8,7 @@
 // band, costs of cells outside may be anything.
 #pragma once
 
-#include "cuda/copy_async.cuh"
+#include "cuda/memory/copy_async.cuh"
 #include "soft_dtw/cuda/sweep/band_steps.cuh"
 #include "soft_dtw/cuda/sweep/recompute.cuh"
 

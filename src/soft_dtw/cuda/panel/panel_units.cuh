@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "cuda/mma.cuh"
-#include "cuda/tf32.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/numbers/tf32.cuh"
+#include "cuda/products/mma.cuh"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/panel/panel_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {

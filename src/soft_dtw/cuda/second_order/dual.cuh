@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/constants.h"
-#include "cuda/dual.cuh"
+#include "cuda/numbers/dual.cuh"
 #include "soft_dtw/cuda/results/cost_range.cuh"
 #include "soft_dtw/cuda/sweep/cell.cuh"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "cuda/ragged.h"
-#include "cuda/warp.cuh"
+#include "cuda/rows/ragged.h"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/series/unit_steps.h"
 

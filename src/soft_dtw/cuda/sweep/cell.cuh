@@ -16,7 +16,7 @@
 
 #include <math_constants.h>
 
-#include "cuda/scaled_number.cuh"
+#include "cuda/numbers/scaled_number.cuh"
 
 namespace warpalign::detail::soft_dtw {
 

@@ -1,7 +1,7 @@
 // One group of kGroup steps of a warp: the recursion itself.
 #pragma once
 
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/call/layout.h"
 #include "soft_dtw/cuda/second_order/dual.cuh"
 

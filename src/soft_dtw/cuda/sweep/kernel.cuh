@@ -7,7 +7,7 @@
 // resident is needed.
 #pragma once
 
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
 #include "soft_dtw/cuda/call/registry.h"
 #include "soft_dtw/cuda/sweep/forward.cuh"

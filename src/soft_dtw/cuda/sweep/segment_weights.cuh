@@ -3,7 +3,7 @@
 // cost was.
 #pragma once
 
-#include "cuda/ring.cuh"
+#include "cuda/threads/ring.cuh"
 #include "soft_dtw/cuda/call/layout.h"
 #include "soft_dtw/cuda/sweep/cell.cuh"
 

@@ -1,7 +1,7 @@
 // Which groups of steps a strip has to do, and in which of them it hands over to its neighbours.
 #pragma once
 
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/call/layout.h"
 

@@ -2,8 +2,8 @@
 // of the block's shared memory and of the scratch.
 #pragma once
 
-#include "cuda/remote.cuh"
-#include "cuda/ring.cuh"
+#include "cuda/memory/remote.cuh"
+#include "cuda/threads/ring.cuh"
 #include "soft_dtw/cuda/call/params.cuh"
 #include "soft_dtw/cuda/results/record.cuh"
 #include "soft_dtw/cuda/sweep/group.cuh"

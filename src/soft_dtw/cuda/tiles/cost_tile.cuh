@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "cuda/barrier.cuh"
+#include "cuda/threads/barrier.cuh"
 #include "soft_dtw/cuda/call/params.cuh"
 #include "soft_dtw/cuda/tiles/crew.cuh"
 #include "soft_dtw/cuda/tiles/metric.cuh"

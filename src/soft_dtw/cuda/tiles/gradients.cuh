@@ -3,7 +3,7 @@
 // Other metrics than the squared distance have their slope in place of the difference.
 #pragma once
 
-#include "cuda/copy_async.cuh"
+#include "cuda/memory/copy_async.cuh"
 #include "soft_dtw/cuda/tiles/cost_tile.cuh"
 
 namespace warpalign::detail::soft_dtw {

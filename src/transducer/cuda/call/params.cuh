@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/ragged.h"
+#include "cuda/rows/ragged.h"
 #include "transducer/arcs.h"
 #include "transducer/cuda/call/layout.h"
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "core/arena.h"
-#include "cuda/check.h"
-#include "cuda/device.h"
-#include "cuda/launch.cuh"
+#include "cuda/launch/check.h"
+#include "cuda/launch/device.h"
+#include "cuda/launch/launch.cuh"
 #include "transducer/cuda/call/launch.h"
 
 namespace warpalign::detail::transducer {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/ragged.h"
-#include "cuda/warp.cuh"
+#include "cuda/rows/ragged.h"
+#include "cuda/threads/warp.cuh"
 #include "transducer/beam.h"
 
 namespace warpalign::detail::transducer {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cuda/ragged.h"
-#include "cuda/warp.cuh"
+#include "cuda/rows/ragged.h"
+#include "cuda/threads/warp.cuh"
 #include "transducer/decode.h"
 
 namespace warpalign::detail::transducer {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cuda/ragged.h"
-#include "cuda/warp.cuh"
+#include "cuda/rows/ragged.h"
+#include "cuda/threads/warp.cuh"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
 

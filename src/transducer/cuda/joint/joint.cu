@@ -1,7 +1,7 @@
 // The joint's CUDA path: which way to multiply, and what no way can do.
 #include <cstdint>
 
-#include "cuda/check.h"
+#include "cuda/launch/check.h"
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/joint_ends.cuh"

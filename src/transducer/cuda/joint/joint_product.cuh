@@ -11,13 +11,13 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/copy_async.cuh"
-#include "cuda/half.cuh"
-#include "cuda/mma.cuh"
-#include "cuda/shared.cuh"
-#include "cuda/streaming.cuh"
-#include "cuda/tf32.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/memory/streaming.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/tf32.cuh"
+#include "cuda/products/mma.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -6,7 +6,7 @@
 //   pull back dh = act' (G W), in h's place
 #pragma once
 
-#include "cuda/add_pair.cuh"
+#include "cuda/memory/add_pair.cuh"
 #include "transducer/cuda/joint/wide_rows.cuh"
 
 namespace warpalign::detail::transducer {

@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/bulk_copy.cuh"
-#include "cuda/half.cuh"
-#include "cuda/shared.cuh"
-#include "cuda/warp.cuh"
-#include "cuda/wgmma.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/bulk_copy.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/products/wgmma.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transducer {
 

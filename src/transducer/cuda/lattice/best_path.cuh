@@ -14,9 +14,9 @@
 #include <math_constants.h>
 
 #include "core/constants.h"
-#include "cuda/shared.cuh"
-#include "cuda/streaming.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/streaming.cuh"
+#include "cuda/threads/warp.cuh"
 #include "transducer/cuda/call/params.cuh"
 #include "transducer/cuda/lattice/slot_stage.cuh"
 #include "transducer/cuda/lattice/strip.cuh"

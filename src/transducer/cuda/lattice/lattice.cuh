@@ -10,7 +10,7 @@
 #pragma once
 
 #include "core/constants.h"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
 #include "transducer/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::transducer {

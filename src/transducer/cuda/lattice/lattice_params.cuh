@@ -1,7 +1,7 @@
 // What the lattice pass takes, and what its blocks tell each other.
 #pragma once
 
-#include "cuda/remote_access.cuh"
+#include "cuda/memory/remote_access.cuh"
 #include "transducer/cuda/call/params.cuh"
 #include "transducer/cuda/lattice/state.cuh"
 

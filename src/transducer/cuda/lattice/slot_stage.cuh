@@ -5,8 +5,8 @@
 // stands there belongs to no arc.
 #pragma once
 
-#include "cuda/copy_async.cuh"
-#include "cuda/streaming.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/memory/streaming.cuh"
 #include "transducer/cuda/call/layout.h"
 
 namespace warpalign::detail::transducer {

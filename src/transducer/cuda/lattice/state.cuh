@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "cuda/math.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/numbers/math.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -1,8 +1,8 @@
 // A warp's strip of an utterance's lattice, and the borders through which strips hand over.
 #pragma once
 
-#include "cuda/remote.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/memory/remote.cuh"
+#include "cuda/threads/warp.cuh"
 #include "transducer/cuda/lattice/lattice_params.cuh"
 
 namespace warpalign::detail::transducer {

@@ -8,7 +8,7 @@
 // their logits being read. In place, what is needed of elements that other lanes write is read before.
 #pragma once
 
-#include "cuda/row_write.cuh"
+#include "cuda/rows/row_write.cuh"
 #include "transducer/cuda/call/params.cuh"
 #include "transducer/cuda/rows/node_posteriors.cuh"
 #include "transducer/cuda/rows/row_sum.cuh"

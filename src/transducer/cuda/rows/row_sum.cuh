@@ -1,8 +1,8 @@
-// The log-sum of a row of logits (cuda/row_sum.cuh) in the transducer's words, and that of few duration
+// The log-sum of a row of logits (cuda/rows/row_sum.cuh) in the transducer's words, and that of few duration
 // logits.
 #pragma once
 
-#include "cuda/row_sum.cuh"
+#include "cuda/rows/row_sum.cuh"
 #include "transducer/cuda/call/layout.h"
 #include "transducer/cuda/lattice/state.cuh"
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "cuda/cluster.cuh"
+#include "cuda/threads/cluster.cuh"
 #include "transport/cuda/costs/dense.cuh"
 #include "transport/cuda/costs/row_stream.cuh"
 

@@ -9,7 +9,7 @@
 // between, and needs one read and one exponential of an element for a whole iteration.
 #pragma once
 
-#include "cuda/math.cuh"
+#include "cuda/numbers/math.cuh"
 #include "transport/cuda/costs/stored_costs.cuh"
 #include "transport/cuda/solve/side.cuh"
 

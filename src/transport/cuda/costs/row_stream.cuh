@@ -12,9 +12,9 @@
 
 #include <cstdint>
 
-#include "cuda/bulk_copy.cuh"
-#include "cuda/copy_async.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/memory/bulk_copy.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transport {
 

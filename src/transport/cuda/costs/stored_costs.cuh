@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "cuda/copy_async.cuh"
-#include "cuda/half.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/numbers/half.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "cuda/device.h"
-#include "cuda/warp.cuh"
+#include "cuda/launch/device.h"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transport {
 

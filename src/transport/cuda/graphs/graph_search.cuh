@@ -10,8 +10,8 @@
 // paths", IPDPS 2014 (near-far piles).
 #pragma once
 
-#include "cuda/launch.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/launch.cuh"
+#include "cuda/launch/shared.cuh"
 #include "transport/cuda/graphs/graph_edges.cuh"
 #include "transport/cuda/graphs/graph_search.h"
 

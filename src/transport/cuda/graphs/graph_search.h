@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/device.h"
+#include "cuda/launch/device.h"
 
 namespace warpalign::detail::transport {
 

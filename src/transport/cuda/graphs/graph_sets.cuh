@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/warp.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -5,7 +5,7 @@
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/graphs/graph_nearest.cuh"
 #include "transport/cuda/graphs/graph_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"

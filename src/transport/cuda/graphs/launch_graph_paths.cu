@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/visit_dtype.h"
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/graphs/graph_components.cuh"
 #include "transport/cuda/graphs/graph_search.cuh"
 #include "transport/cuda/solve/kernels.cuh"

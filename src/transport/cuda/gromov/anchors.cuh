@@ -5,10 +5,10 @@
 #include <math_constants.h>
 
 #include "core/philox.h"
-#include "cuda/device.h"
-#include "cuda/half.cuh"
-#include "cuda/kernel.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/device.h"
+#include "cuda/launch/kernel.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/threads/warp.cuh"
 #include "transport/anchors.h"
 
 namespace warpalign::detail::transport {

@@ -5,8 +5,8 @@
 // A thread's sums have a shift, which moves where a logit of a tile is more than kHalfSlack bits above it.
 #pragma once
 
-#include "cuda/bulk_copy.cuh"
-#include "cuda/wgmma.cuh"
+#include "cuda/memory/bulk_copy.cuh"
+#include "cuda/products/wgmma.cuh"
 #include "transport/cuda/gromov/half_pass.cuh"
 
 namespace warpalign::detail::transport {

@@ -5,10 +5,10 @@
 
 #include <limits>
 
-#include "cuda/half.cuh"
-#include "cuda/kernel.cuh"
-#include "cuda/math.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/kernel.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/math.cuh"
+#include "cuda/threads/warp.cuh"
 #include "transport/cuda/gromov/half_points.h"
 
 namespace warpalign::detail::transport {

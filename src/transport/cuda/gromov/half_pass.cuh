@@ -5,9 +5,9 @@
 // the shift move, to their largest logit (after Milakov & Gimelshein, arXiv 1805.02867).
 #pragma once
 
-#include "cuda/copy_async.cuh"
-#include "cuda/mma_from.cuh"
-#include "cuda/shared.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/products/mma_from.cuh"
 #include "transport/cuda/gromov/half_params.cuh"
 
 namespace warpalign::detail::transport {

@@ -15,9 +15,9 @@
 // numbers side by side. A piece's neighbour has the same points and the next coordinates.
 #pragma once
 
-#include "cuda/half.cuh"
-#include "cuda/kernel.cuh"
-#include "cuda/math.cuh"
+#include "cuda/launch/kernel.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/numbers/math.cuh"
 #include "transport/cuda/gromov/half_params.cuh"
 #include "transport/cuda/solve/side.cuh"
 

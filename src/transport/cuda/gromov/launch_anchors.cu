@@ -1,5 +1,5 @@
 // Host side of anchors on CUDA.
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/gromov/anchors.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 

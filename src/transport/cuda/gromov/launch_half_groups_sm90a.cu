@@ -1,5 +1,5 @@
 // Passes between points rounded to binary16 by warpgroups, for sm_90a alone.
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/gromov/half_groups.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/gromov/half_pass.cuh"
 #include "transport/cuda/gromov/half_points.cuh"
 #include "transport/cuda/solve/kernels.cuh"

@@ -1,7 +1,7 @@
 // What one feature adds to the sum that a cost of two points is made of.
 #pragma once
 
-#include "cuda/math.cuh"
+#include "cuda/numbers/math.cuh"
 #include "warpalign/cost_kind.h"
 
 namespace warpalign::detail::transport {

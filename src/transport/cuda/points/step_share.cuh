@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/anywhere.h"
-#include "cuda/device.h"
+#include "cuda/launch/device.h"
 
 namespace warpalign::detail::transport {
 

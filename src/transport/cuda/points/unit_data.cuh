@@ -5,7 +5,7 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "cuda/copy_async.cuh"
+#include "cuda/memory/copy_async.cuh"
 #include "transport/cuda/costs/dense.cuh"
 
 namespace warpalign::detail::transport {

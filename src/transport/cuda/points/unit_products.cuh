@@ -2,8 +2,8 @@
 // plan with points, which make gradients.
 #pragma once
 
-#include "cuda/half.cuh"
-#include "cuda/mma.cuh"
+#include "cuda/numbers/half.cuh"
+#include "cuda/products/mma.cuh"
 #include "transport/cuda/points/unit_data.cuh"
 
 namespace warpalign::detail::transport {

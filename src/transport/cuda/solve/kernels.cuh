@@ -1,8 +1,8 @@
 // The list of transport's kernels, and what makes a kernel's entry where it is compiled.
 #pragma once
 
-#include "cuda/cluster_launch.h"
-#include "cuda/kernel.cuh"
+#include "cuda/launch/cluster_launch.h"
+#include "cuda/launch/kernel.cuh"
 #include "transport/cuda/solve/kernels.h"
 #include "transport/cuda/solve/results.cuh"
 

@@ -6,7 +6,7 @@
 
 #include "core/arena.h"
 #include "core/visit_dtype.h"
-#include "cuda/launch.cuh"
+#include "cuda/launch/launch.cuh"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/points/step_share.cuh"
 #include "transport/cuda/solve/kernels.cuh"

@@ -4,7 +4,7 @@
 #include <math_constants.h>
 
 #include "core/constants.h"
-#include "cuda/ragged.h"
+#include "cuda/rows/ragged.h"
 #include "transport/cuda/solve/params.cuh"
 #include "transport/cuda/solve/team.cuh"
 #include "transport/update.h"

@@ -6,9 +6,9 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/remote_access.cuh"
-#include "cuda/shared.cuh"
-#include "cuda/warp.cuh"
+#include "cuda/launch/shared.cuh"
+#include "cuda/memory/remote_access.cuh"
+#include "cuda/threads/warp.cuh"
 #include "transport/cuda/solve/layout.h"
 
 namespace warpalign::detail::transport {

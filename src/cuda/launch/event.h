@@ -1,0 +1,31 @@
+// A point in a stream that other streams wait for.
+#pragma once
+
+#include "cuda/launch/check.h"
+
+namespace warpalign::cuda {
+
+class Event {
+ public:
+  Event() : status_(to_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming))) {}
+  ~Event() {
+    if (event_) cudaEventDestroy(event_);  // CUDA keeps it until nobody waits for it
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // From now on the event stands for what `stream` has been given so far.
+  [[nodiscard]] Status record(cudaStream_t stream) {
+    return status_.ok() ? to_status(cudaEventRecord(event_, stream)) : status_;
+  }
+  // What `stream` is given from now on runs behind what the event stands for.
+  [[nodiscard]] Status make_wait(cudaStream_t stream) const {
+    return status_.ok() ? to_status(cudaStreamWaitEvent(stream, event_, 0)) : status_;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+  Status status_;
+};
+
+}  // namespace warpalign::cuda

@@ -1,0 +1,12 @@
+#include "cuda/launch/check.h"
+
+namespace warpalign::cuda {
+
+DeviceTraits traits_of(int ordinal) {
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, ordinal);
+  return {attribute(cudaDevAttrMultiProcessorCount, ordinal),
+          attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal) - kStaticSharedBytes, major >= 8,
+          major >= 9, WARPALIGN_HAS_WARPGROUPS && major == 9};
+}
+
+}  // namespace warpalign::cuda

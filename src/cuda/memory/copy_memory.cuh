@@ -1,0 +1,14 @@
+// Copies between places of the device, in the order of a stream.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/launch/launch.cuh"
+
+namespace warpalign::cuda {
+
+inline Status copy_memory(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  return to_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+}  // namespace warpalign::cuda
