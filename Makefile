@@ -57,11 +57,12 @@ test: $(dev_stamp)  ## every test that can run on this machine
 	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
 
 # mypy has one thread: the other cores go on with clang-tidy. What fails is shown at the end.
-lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction
+lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction, sizes
 	$(tool)/clang-format --dry-run -Werror $(cxx_files)
 	$(tool)/ruff format --check .
 	$(tool)/ruff check .
 	$(python) tools/check_layers.py
+	$(python) tools/check_sizes.py
 	$(python) tools/check_python_layers.py
 	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
 	{ echo $(tool)/mypy; printf '$(tool)/clang-tidy --quiet -p $(BUILD)/lint %s\n' $(tidy_files); } | $(python) tools/run_commands.py $(JOBS)
