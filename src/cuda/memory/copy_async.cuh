@@ -1,9 +1,9 @@
-// Copies from global to shared memory that need no registers on the way and do not make the warp wait.
+// Asynchronous copies from global to shared memory, which need no registers.
 #pragma once
 
 namespace warpalign::cuda {
 
-// This thread copies one element. The copy waits for the element where types differ, and before sm_80.
+// Copies one element. The copy is synchronous if the types differ, and before sm_80.
 template <class To, class From>
 __device__ __forceinline__ void copy_async(To* shared, const From* global) {
   *shared = static_cast<To>(*global);
@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
 }
 #endif
 
-// The same of 16 bytes, past the first-level cache, which other blocks' writes do not reach.
+// Copies 16 bytes, bypassing the first-level cache, which does not see other blocks' writes.
 template <class T>
 __device__ __forceinline__ void copy_async_l2(T* shared, const T* global) {
   static_assert(sizeof(T) == 16);
@@ -35,7 +35,7 @@ __device__ __forceinline__ void copy_async_l2(T* shared, const T* global) {
 #endif
 }
 
-// The same, or 16 bytes of 0 where there is nothing to copy; global is a valid address all the same.
+// Copies 16 bytes, or writes 16 bytes of 0 if not `exists`; `global` must be a valid address in either case.
 template <class T>
 __device__ __forceinline__ void copy_async_l2_or_zero(T* shared, const T* global, bool exists) {
   static_assert(sizeof(T) == 16);
@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_async_l2_or_zero(T* shared, const T* global
 }
 
 // Ends a group of this thread's copies.
-__device__ __forceinline__ void close_copies() {
+__device__ __forceinline__ void end_copy_group() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -71,20 +71,6 @@ __device__ __forceinline__ void await_copy_groups() {
 __device__ __forceinline__ void await_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
-// Ends a group of this thread's copies.
-__device__ __forceinline__ void end_copy_group() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Waits until all groups but the last kCount have arrived.
-template <int kCount>
-__device__ __forceinline__ void await_copy_groups_but() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
 #endif
 }
 

@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
 #pragma unroll
   for (int n = 0; n < kStages - 1; ++n) {
     if (n < count) copies.copy_factors(n, n);
-    cuda::close_copies();
+    cuda::end_copy_group();
   }
   if constexpr (kProducts == 1) ask_state();
 
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
       copies.copy_weights(stage + kStages - 1, free);
       copies.copy_factors(stage + kStages - 1, free);
     }
-    cuda::close_copies();
+    cuda::end_copy_group();
     const float* const of_stage = entries + slot * Tile::kStageEntries;
     sums.template add<Tile::kColumns>(of_stage, of_stage + (Tile::kWeights - weight + row) * Tile::kColumns);
   }

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::k
 #pragma unroll
   for (int n = 0; n < kStages - 1; ++n) {
     ring.ask(n, true, n < ring.items_of_h);
-    cuda::close_copies();
+    cuda::end_copy_group();
   }
   if (thread < Ring::kWeightRows) {
     const int unit = first_unit + thread / 4;
@@ -178,14 +178,14 @@ __global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::k
 #pragma unroll
       for (int next = 0; next < kStages - 1; ++next) {
         ring.ask(n + next, false, true);
-        cuda::close_copies();
+        cuda::end_copy_group();
       }
     }
     cuda::await_copy_groups<kStages - 2>();  // item n is there
     __syncwarp();                            // and all lanes are done with the item before
     const int next = n + kStages - 1;
     ring.ask(next, true, next < ring.items_of_h || n >= ring.items_of_h);
-    cuda::close_copies();
+    cuda::end_copy_group();
     ring.add(n, sums);
   }
   cuda::wait_for_launch_before();  // also where a warp has no part of W x

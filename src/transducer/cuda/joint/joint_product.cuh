@@ -355,7 +355,7 @@ __device__ __forceinline__ void multiply(const Factor<typename Shape::Storage>& 
       StageA::ask(a, row, k, to);
       StageB::ask(b, column, k, to + StageA::kElements);
     }
-    cuda::close_copies();  // an empty group, too: groups count stages
+    cuda::end_copy_group();  // an empty group, too: groups count stages
   };
   for (int stage = 0; stage < Shape::kStages - 1; ++stage) ask(stage);
   const int stages = (end - begin + Shape::kDepth - 1) / Shape::kDepth;

@@ -299,7 +299,7 @@ class Dense {
         for (int c = 0; c < kColumns; ++c) {
           const int j = column(c, place);
           if (c % kGroup == 0) {
-            cuda::await_copy_groups_but<kColumns / kGroup - 1>();
+            cuda::await_copy_groups<kColumns / kGroup - 1>();
 #pragma unroll
             for (int k = 0; k < kGroupWords; ++k) {
               Word::widen(own_costs[(c / Word::kCosts + k) * threads], group_costs + k * Word::kCosts);

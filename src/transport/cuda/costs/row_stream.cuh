@@ -82,7 +82,7 @@ class RowStream {
   // Waits for the next row, the first one at first. Returns this thread's first cost.
   [[nodiscard]] __device__ __forceinline__ const Stored* next() {
     cuda::transfer_wait(&s_.arrived[stage_], phase_);
-    if (!whole()) cuda::await_copy_groups_but<kStages - 2>();
+    if (!whole()) cuda::await_copy_groups<kStages - 2>();
     const Stored* const row = s_.rows[stage_] + offset(row_) + threadIdx.x;
     ++row_;
     if (++stage_ == kStages) {

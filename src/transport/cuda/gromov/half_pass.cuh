@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kHalfPassThreads,
       copy(to.bias, other.bias + tile * kHalfTile, kHalfTile * 4);
       if constexpr (kLast) copy(to.squares, other.squares + tile * kHalfTile, kHalfTile * 4);
     }
-    cuda::close_copies();
+    cuda::end_copy_group();
   };
 
   // The warp's 32 points, as two factors of 16.

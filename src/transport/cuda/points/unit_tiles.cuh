@@ -71,7 +71,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     float sum[kPieces ? kPointsStage / 16 : 1][kFrags][2][4];
     for (int step = 0; step < steps; ++step) {
       const int stage = step / pieces, piece = step - stage * pieces;
-      cuda::await_copy_groups_but<kUnitStages - 2>();
+      cuda::await_copy_groups<kUnitStages - 2>();
       __syncthreads();
       if (step + kUnitStages - 1 < steps) copy_points(s, work, step + kUnitStages - 1, pieces);
       cuda::end_copy_group();
