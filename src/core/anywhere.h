@@ -1,5 +1,5 @@
-// WARPALIGN_ANYWHERE: a function that both the host and CUDA kernels call. WARPALIGN_HERE: one of CUDA
-// kernels where nvcc compiles it, else of the host.
+// WARPALIGN_ANYWHERE marks a function that both the host and CUDA kernels call. WARPALIGN_HERE marks a device
+// function if nvcc compiles it, otherwise a host function.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,5 +1,5 @@
-// Bump arena over memory that the caller owns. The same layout function runs twice: over no memory, to learn
-// how many bytes it takes, and over the caller's workspace, to hand them out.
+// Bump allocator over memory that the caller owns. The same layout function runs twice: without memory, to
+// compute the number of bytes, and over the caller's workspace, to assign them.
 #pragma once
 
 #include <cstddef>

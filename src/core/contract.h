@@ -16,11 +16,12 @@
 
 namespace warpalign::detail {
 
-// What a CUDA execution gets from a build without nvcc.
+// The status of a CUDA call in a build without nvcc.
 inline constexpr Status kNoCudaPath =
     Status::unsupported("execution", "this build of warpalign has no CUDA path");
 
-// Bytes of a workspace that holds a few float64 numbers per element still fit into int64.
+// The most elements of a tensor: the size of a workspace with a few float64 numbers per element fits into
+// int64.
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 // Whether the product of the extents is at most kMostElements. Each extent is between 0 and 2^31.
@@ -48,8 +49,8 @@ inline Status check_execution(const Execution& execution) {
   return {};
 }
 
-// What check_aligned() expects, for a power of two up to the largest workspace_alignment(). Status keeps no
-// text of its own.
+// The text of what check_aligned() expects, for a power of two up to the largest workspace_alignment(). A
+// constant for each, because Status does not own its text.
 constexpr const char* alignment_text(std::size_t alignment) {
   constexpr const char* kTexts[] = {
       "an address 0 bytes past a multiple of 1",   "an address 0 bytes past a multiple of 2",
@@ -62,7 +63,7 @@ constexpr const char* alignment_text(std::size_t alignment) {
   return kTexts[std::countr_zero(alignment)];
 }
 
-// A null pointer is aligned. The value of the status is how many bytes the address lies past a multiple.
+// A null pointer is aligned. The value of the status is the address modulo `alignment`, in bytes.
 inline Status check_aligned(const char* name, const void* data, std::size_t alignment) {
   if (is_aligned(data, alignment)) return {};
   return Status::invalid(name, alignment_text(alignment),
@@ -90,8 +91,8 @@ Status check_strides(const char* name, const StridedTensorOf<kRank>& tensor, int
   return Status::invalid(name, kExpected[kRank - 2], static_cast<double>(kRank - unset));
 }
 
-// smallest <= lengths[b] <= largest for every b < batch. The lengths lie on the host; null: nothing to check.
-// `expected` says the same in the words of the operator's header.
+// smallest <= lengths[b] <= largest for every b < batch. The lengths are in host memory; nothing is checked
+// if they are null. `expected` states the condition in the terms of the operator's header.
 inline Status check_lengths(const std::int32_t* lengths, const char* name, const char* expected, int batch,
                             int smallest, int largest) {
   for (int b = 0; lengths && b < batch; ++b) {
@@ -103,12 +104,12 @@ inline Status check_lengths(const std::int32_t* lengths, const char* name, const
 // Memory that a call writes.
 struct WrittenMemory {
   const char* name;
-  const void* data;  // null: not wanted
+  const void* data;  // null: the output is not requested
   std::size_t bytes;
   std::size_t alignment;
 };
 
-// Each output is written to the end, by several threads at once: none may be, or lie in, another.
+// Outputs must not overlap: several threads write them at the same time.
 inline Status check_written(std::span<const WrittenMemory> all) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     const WrittenMemory& one = all[k];

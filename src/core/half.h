@@ -1,5 +1,5 @@
-// The two 16-bit float types on the host: storage, and conversion from and to float32. Nothing computes in
-// them.
+// The two 16-bit float types on the host: storage, and conversion from and to float32. No arithmetic is done
+// in them.
 //
 // Layouts: IEEE 754-2019 section 3.4, binary16 (1 sign bit, 5 exponent bits with bias 15, 10 mantissa bits);
 // bfloat16 is the upper half of a binary32. Conversion to 16 bits rounds to nearest, ties to even.
@@ -13,7 +13,7 @@ namespace warpalign::detail {
 struct Float16 {
   std::uint16_t bits;
 
-  // Every value of binary16 is one of float32. A NaN keeps its sign and mantissa.
+  // Exact: every value of binary16 is a value of float32. A NaN keeps its sign and mantissa.
   explicit constexpr operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
@@ -25,7 +25,7 @@ struct Float16 {
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
   }
 
-  // From 65520 on the result is infinity; up to 2^-25 it is 0. A NaN becomes a quiet NaN of the same sign.
+  // The result is infinity from 65520 on, and 0 up to 2^-25. A NaN becomes a quiet NaN of the same sign.
   static constexpr Float16 rounded(float value) {
     const std::uint32_t all = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = all >> 16 & 0x8000u;
@@ -33,12 +33,13 @@ struct Float16 {
     if (magnitude > 0x7f800000u) return of(sign | 0x7e00u);
     if (magnitude >= 0x47800000u) return of(sign | 0x7c00u);  // at least 2^16
     if (magnitude < 0x38800000u) {                            // below 2^-14, the smallest normal number
-      // 2^-1 has a unit in the last place of 2^-24, as the result does: the sum is rounded where it has to
-      // be.
+      // The unit in the last place of 2^-1 is 2^-24, as that of the result: the sum is rounded at the right
+      // bit.
       const float sum = std::bit_cast<float>(magnitude) + 0.5f;
       return of(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000u));
     }
-    // Half a unit of the result, less 1 where the last bit that stays is 0. A carry runs into the exponent.
+    // Half a unit in the last place of the result, minus 1 if the result's last bit is 0 (ties to even). A
+    // carry increments the exponent.
     const std::uint32_t nudge = 0xfffu + (magnitude >> 13 & 1u);
     return of(sign | (((magnitude + nudge) >> 13) - (112u << 10)));
   }

@@ -1,5 +1,5 @@
-// Philox4x32-10: random words as a function of a counter and a key, for masks that depend on no launch
-// layout.
+// Philox4x32-10: random words as a function of a counter and a key, for masks that do not depend on the
+// layout of a launch.
 //
 // Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3.
 #pragma once
@@ -30,7 +30,7 @@ WARPALIGN_ANYWHERE constexpr PhiloxWords philox(PhiloxWords counter, std::uint64
   return counter;
 }
 
-// The number that a random word is compared with: word < threshold has probability p, 0 <= p < 1.
+// The threshold for which a random word is less than it with probability p, 0 <= p < 1.
 WARPALIGN_ANYWHERE constexpr std::uint64_t philox_threshold(double p) {
   return static_cast<std::uint64_t>(p * 4294967296.0);
 }

@@ -8,7 +8,7 @@
 
 namespace warpalign::detail {
 
-// What a visitor gets: `[](auto type) { using T = typename decltype(type)::Type; ... }`.
+// The argument of a visitor: `[](auto type) { using T = typename decltype(type)::Type; ... }`.
 template <class T>
 struct ElementType {
   using Type = T;

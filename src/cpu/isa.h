@@ -1,4 +1,4 @@
-// Which instruction set the CPU kernels run with.
+// The instruction set of the CPU kernels.
 #pragma once
 
 namespace warpalign::cpu {
@@ -12,11 +12,11 @@ struct IsaTag {};
 // The best instruction set that this build has kernels for and this processor runs.
 Isa best_isa();
 
-// Whether kernels of the selected instruction set may use AVX512_BF16's products of bfloat16, too.
+// Whether kernels of the selected instruction set may also use the bfloat16 products of AVX512_BF16.
 bool has_bfloat16_products();
 
-// The instruction set that the next calls use: best_isa(), unless a test or a benchmark has asked for a lower
-// one. Asking for a higher one than best_isa() gives best_isa().
+// The instruction set that the next calls use: best_isa(), or a lower one that a test or a benchmark has
+// selected. Selecting a higher one selects best_isa().
 Isa selected_isa();
 void override_isa(Isa isa);
 void clear_isa_override();

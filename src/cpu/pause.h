@@ -1,10 +1,10 @@
-// How a thread waits for another one in a loop.
+// A step of a loop that waits for another thread.
 #pragma once
 
 namespace warpalign::cpu {
 
-// The turn-th turn of a waiting loop, counted from 0: a short pause, and every 64th turn the processor for
-// another thread.
+// Called with turn = 0, 1, 2, ... in a waiting loop: pauses briefly, and yields the processor every 64th
+// time.
 void pause(int turn);
 
 }  // namespace warpalign::cpu

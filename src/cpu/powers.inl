@@ -8,7 +8,7 @@ inline constexpr int kLanesOf<F32> = WARPALIGN_SIMD_BYTES / 4;
 template <>
 inline constexpr int kLanesOf<F64> = WARPALIGN_SIMD_BYTES / 8;
 
-// e^v by the polynomial 2^-f, |f| <= 1/2.
+// e^v, with `polynomial` for 2^-f, |f| <= 1/2.
 template <class Polynomial>
 WARPALIGN_INLINE F32 exp_by(F32 v, const Polynomial& polynomial) {
   constexpr float kRound = 12582912.0f + 127;  // 1.5 * 2^23, and the exponent's bias
@@ -17,7 +17,7 @@ WARPALIGN_INLINE F32 exp_by(F32 v, const Polynomial& polynomial) {
   const F32 power = polynomial((rounded - kRound) - v * kLog2E<float>);
   return power * from_bits(bits_of(rounded) << 23);  // 1.5 * 2^23 has no bit below the tenth
 }
-// e^v for v <= some 80; exactly 0 from e^-88.1 on down (float64: e^-709.2), NaN for NaN.
+// e^v for v up to about 80; exactly 0 for v below -88.1 (float64: -709.2), NaN for NaN.
 WARPALIGN_INLINE F32 exp_of(F32 v) {
   return exp_by(v, [](F32 f) { return exp2_negated(f); });
 }
@@ -41,9 +41,9 @@ class WidePowers {
   V factor_;
 };
 
-// The same for half types, with the factor in the polynomial. Its error relative to 2^-f is equally large in
-// several places: 9.1e-8 of degree 5, for sums in float32, and 2.6e-6 of degree 4, for results that are
-// rounded to a half type. Degree 5 is exact at f = 0.
+// The same for half types, with the factor multiplied into the coefficients of a minimax polynomial. Its
+// largest error relative to 2^-f is 9.1e-8 for degree 5, used for sums in float32, and 2.6e-6 for degree 4,
+// used for results that are rounded to a half type. Degree 5 is exact at f = 0.
 template <int kDegree>
 class ShortPowers {
  public:

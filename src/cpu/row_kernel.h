@@ -1,12 +1,13 @@
-// What drivers and the kernels of rows of logits (cpu/rows.inl, one copy per instruction set) share. Plain
-// data only: no inline function here may be compiled under two sets of flags.
+// Types shared by the drivers and the kernels for rows of logits (cpu/rows.inl, one copy per instruction
+// set). Plain data only: an inline function here would be compiled with several sets of flags, and the linker
+// would merge the copies.
 #pragma once
 
 #include <cstdint>
 
 namespace warpalign::cpu {
 
-// Columns of a row that a RowGradient can name.
+// The most columns of a row that a RowGradient can name.
 constexpr int kRowColumns = 16;
 
 // One row's gradient: out[k] = upstream (clip(p_k S - g_k)), p_k = exp(x[k] - lse); with log_probs p_k = 0.
@@ -26,7 +27,7 @@ struct RowGradient {
 // The row kernels of one storage type. Half types compute in float.
 template <class Real>
 struct RowKernels {
-  // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
+  // The log-sum-exp of a row: NaN if the row has NaN or +inf, -inf if all its elements are -inf.
   double (*lse)(const void* row, std::int32_t columns);
   void (*gradient)(const void* x, void* out, std::int32_t columns, const RowGradient<Real>& gradient);
 };

@@ -1,5 +1,5 @@
-// Rows of logits: log sum exp, and the gradient. A row is cut into vectors from its first column on, whatever
-// its address, so that its bits depend on nothing but its numbers.
+// Rows of logits: the log-sum-exp and the gradient. Vectors begin at a row's first column whatever its
+// address, so that results depend bitwise on the numbers alone.
 #include "cpu/row_kernel.h"
 // clang-format off: in this order
 #include "cpu/powers.inl"
@@ -8,7 +8,7 @@
 
 namespace WARPALIGN_SIMD_NAMESPACE {
 
-// The columns of a row behind its last whole vector, in the last lanes; the other lanes are -inf.
+// The columns of a row after its last whole vector, in the last lanes; the other lanes are -inf.
 template <class Storage>
 WARPALIGN_INLINE typename Storage::V read_tail(const typename Storage::Element* row, int columns) {
   using V = typename Storage::V;
@@ -31,18 +31,18 @@ WARPALIGN_INLINE void write_first(typename Storage::Element* to, int count, type
   for (int k = 0; k < count; ++k) to[k] = buffer[k];
 }
 
-// Four chains, so that sums do not wait for each other.
+// Independent sums, which hide the latency of additions.
 constexpr int kChains = 4;
 
-// The lines of the next row that lie as far into it as a pair of vectors at `at` into this one. So the next
-// row comes from memory while this one is computed with.
+// Prefetches the elements of the next row that follow the two vectors at `at` by one row, so that the next
+// row is loaded while this one is computed.
 template <class Storage>
 WARPALIGN_INLINE void fetch_next_row(const typename Storage::Element* at, std::int32_t columns) {
   constexpr int kLine = 64 / static_cast<int>(sizeof(typename Storage::Element));
   for (int k = 0; k < 2 * kLanesOf<typename Storage::V>; k += kLine) __builtin_prefetch(at + columns + k);
 }
 
-// Lane k gets what lane k + by has; the last ones get what the first ones have.
+// Rotates by `by` lanes: lane k gets lane k + by, the last lanes get the first ones.
 template <int by, class V>
 WARPALIGN_INLINE V rotated(V v) {
   constexpr int kCount = static_cast<int>(sizeof v / sizeof v[0]);
@@ -56,7 +56,7 @@ WARPALIGN_INLINE V rotated(V v) {
   return __builtin_shuffle(v, from);
 #endif
 }
-// All lanes joined by op, in the first one.
+// Combines all lanes by op; the result is in the first lane.
 template <int by, class V, class Op>
 WARPALIGN_INLINE V joined(V v, const Op& op) {
   if constexpr (by == 0) {
@@ -80,7 +80,7 @@ WARPALIGN_INLINE double sum_of_lanes(F32 v) {
   return sum_of_lanes(__builtin_convertvector(halves[0], F64) + __builtin_convertvector(halves[1], F64));
 }
 
-// The largest number of a row; -inf stands for none. NaN may be passed over, or be the result.
+// The largest number of a row; -inf if there is none. NaN is ignored or is the result.
 template <class T>
 WARPALIGN_INLINE T row_largest(WideStorage<T>, const T* row, std::int32_t columns) {
   using V = typename VectorOf<T>::Type;
@@ -96,8 +96,9 @@ WARPALIGN_INLINE T row_largest(WideStorage<T>, const T* row, std::int32_t column
   return joined_lanes(max(max(largest[0], largest[1]), max(largest[2], largest[3])),
                       [](V a, V b) { return max(a, b); });
 }
-// Bits of positive numbers are in the numbers' order, those of negative ones in the opposite order. So the
-// largest number is the largest signed one, or the least unsigned one where all are negative.
+// As integers, the bits of positive numbers have the order of the numbers, those of negative ones the
+// opposite order. So the largest number is the largest signed integer, or the least unsigned one if all
+// numbers are negative.
 template <class Format>
 WARPALIGN_INLINE float row_largest(ShortStorage<Format>, const __UINT16_TYPE__* row, std::int32_t columns) {
   constexpr int kAtOnce = WARPALIGN_SIMD_BYTES / 2;
@@ -151,26 +152,27 @@ WARPALIGN_INLINE double row_sum(const typename Storage::Element* row, std::int32
   return sum_of_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-// The shift is the largest number: where one share is nearly 1, its exponential is exact, and p S - g has the
-// digits of the others.
+// The shift is the largest number: if one probability is nearly 1, its exponential is exactly 1, and p S - g
+// is accurate to the digits of the other ones.
 template <class Storage>
 double row_lse(const void* data, std::int32_t columns) {
   using Real = typename Storage::Real;
   const auto* const row = static_cast<const typename Storage::Element*>(data);
   const Real top = row_largest(Storage{}, row, columns);
-  // Without a finite number e^(x - 0) is 0 for -inf, and NaN for NaN. +inf: NaN.
+  // If no number is finite, the shift is 0: e^(x - 0) is 0 for -inf and NaN for NaN. For +inf the result is
+  // NaN.
   const Real shift = top > -__builtin_inf() ? top : Real(0);
   return static_cast<double>(shift) + __builtin_log(row_sum<Storage>(row, columns, shift));  // log 0 = -inf
 }
 
-// The columns that no arc names: G clip(p_k S). out may be x.
+// The gradient of columns that have no arc, G clip(p_k S). out may be x.
 template <class Storage, bool kClips>
 WARPALIGN_INLINE void common_gradient(const typename Storage::Element* x, typename Storage::Element* out,
                                       std::int32_t columns,
                                       const cpu::RowGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;
   constexpr int kLanes = kLanesOf<V>;
-  // Copies, which stores to out cannot change.
+  // Local copies, which stores to out cannot change for the compiler.
   const V lse = splat(r.lse), upstream = splat(r.upstream), clip = splat(r.clip);
   const typename Storage::GradientPowers power(kClips ? r.scored : r.scored * r.upstream);
   const auto of = [=](V v) -> V {
@@ -183,7 +185,7 @@ WARPALIGN_INLINE void common_gradient(const typename Storage::Element* x, typena
     write_first<Storage>(out, columns, of(Storage::read(row)));
     return;
   }
-  // The last vector overlaps the one before, and is read before that one may be overwritten.
+  // The last vector overlaps the previous one, and is read before that one is written.
   const V last = of(Storage::read(x + columns - kLanes));
   std::int32_t k = 0;
   for (; k + 2 * kLanes <= columns; k += 2 * kLanes) {
@@ -204,7 +206,7 @@ void row_gradient(const void* from, void* to, std::int32_t columns,
   const auto* const x = static_cast<const Element*>(from);
   auto* const out = static_cast<Element*>(to);
 
-  // The arcs' columns, before the row may be overwritten.
+  // The gradients of the arcs' columns are computed before the row may be overwritten.
   Element mended[cpu::kRowColumns];
   static_assert(cpu::kRowColumns % kLanes == 0 || kLanes % cpu::kRowColumns == 0);
   for (int c = 0; c < r.columns; c += kLanes) {
@@ -221,7 +223,7 @@ void row_gradient(const void* from, void* to, std::int32_t columns,
   if (r.log_probs) {
     for (std::int32_t k = 0; k < columns; ++k) out[k] = Element(0);
   } else if (r.clip < __builtin_inf() || __builtin_isinf(r.scored * r.upstream)) {
-    // Half types have scored and upstream in a polynomial's coefficients, which are to be finite.
+    // Half types multiply `scored` and `upstream` into a polynomial's coefficients, which must be finite.
     common_gradient<Storage, true>(x, out, columns, r);
   } else {
     common_gradient<Storage, false>(x, out, columns, r);

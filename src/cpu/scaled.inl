@@ -1,10 +1,10 @@
 // Sums of probabilities over paths: a float64 mantissa and an exponent that is an integer in a double. No sum
-// overflows, and no error grows with the length of the loss.
+// overflows, and the error does not grow with the magnitude of the loss.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 constexpr double kMagic = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-constexpr double kDead = -1e300;               // exponent of what no path reaches
-constexpr double kForbidden = -1e299;          // log2 weight of what no path may use
+constexpr double kDead = -1e300;               // exponent of a node that no path reaches
+constexpr double kForbidden = -1e299;          // log2 of the weight of an arc that no path may use
 
 // A vector's worth of elements as float64.
 WARPALIGN_INLINE F64 read_wide(const double* from) { return load(from); }
@@ -33,7 +33,7 @@ struct Power {
   F64 exponent;
 };
 
-// 2^w, w <= 2^1000; NaN (of memory that belongs to no arc) counts as forbidden.
+// 2^w, w <= 2^1000. NaN, which memory that belongs to no arc may contain, is treated as forbidden.
 WARPALIGN_INLINE Power power_of(F64 w) {
   w = max(w, splat(kForbidden));
   const F64 magnitude = from_bits(bits_of(w) & 0x7fffffffffffffffLL);

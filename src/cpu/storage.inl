@@ -8,13 +8,13 @@ typedef __UINT16_TYPE__ U16Unaligned
 typedef short S16 __attribute__((vector_size(WARPALIGN_SIMD_BYTES / 2)));
 typedef __UINT32_TYPE__ U32 __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef __INT32_TYPE__ I32OfShorts __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(2), may_alias));
-// Short numbers of a whole vector, with and without a sign.
+// Vectors of 16-bit integers, signed and unsigned.
 typedef short S16Whole __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 typedef short S16WholeUnaligned __attribute__((vector_size(WARPALIGN_SIMD_BYTES), aligned(2), may_alias));
 typedef __UINT16_TYPE__ U16Whole __attribute__((vector_size(WARPALIGN_SIMD_BYTES)));
 // NOLINTEND(modernize-use-using)
 
-// Two vectors' numbers of a row. The storage type chooses which of them are a's.
+// The numbers of two vectors of a row. The storage type decides which of them are in a.
 template <class V>
 struct Pair {
   V a, b;
@@ -38,7 +38,8 @@ struct WideStorage {  // float and double
   }
 };
 
-// Bits of 16-bit numbers, each in 32 bits and back. GCC would take a vector of 64 bytes apart.
+// Loads 16-bit numbers into lanes of 32 bits, and stores them. Intrinsics, because GCC splits a conversion of
+// 64 bytes.
 WARPALIGN_INLINE U16 load_u16(const __UINT16_TYPE__* from) {
   return *reinterpret_cast<const U16Unaligned*>(from);
 }
@@ -56,7 +57,7 @@ WARPALIGN_INLINE void store_low_halves(__UINT16_TYPE__* to, I32 v) {
 }
 #endif
 
-// What the two 16-bit types have in common.
+// The common part of both 16-bit types.
 template <class Format>
 struct ShortStorage {
   using Element = __UINT16_TYPE__;
@@ -91,7 +92,7 @@ struct Half16 {  // binary16; core/half.h has the conversions with reasons
     const I32 all = widened(bits);
     const I32 sign = (all & 0x8000) << 16;
     const I32 magnitude = all & 0x7fff;
-    // The exponent's bias changes from 15 to 127 by a product, which is exact for subnormal numbers too.
+    // A product changes the exponent's bias from 15 to 127, exactly, also for subnormal numbers.
     const F32 scaled = WARPALIGN_SIMD_NAMESPACE::from_bits(magnitude << 13) * 0x1p112f;
     const I32 special = magnitude >= 0x7c00;
     return WARPALIGN_SIMD_NAMESPACE::from_bits(
@@ -122,7 +123,8 @@ struct BFloat16 {
   static WARPALIGN_INLINE F32 from_bits(U16 bits) {
     return WARPALIGN_SIMD_NAMESPACE::from_bits(widened(bits) << 16);
   }
-  // Rounded to nearest, ties to even, in the upper half of each lane. NaN only without a payload.
+  // Rounded to nearest, ties to even; the result is in the upper half of each lane. A NaN must have no
+  // payload.
   static WARPALIGN_INLINE I32 rounded(F32 v) {
     const I32 all = bits_of(v);
     return all + 0x7fff + ((all >> 16) & 1);
@@ -130,7 +132,7 @@ struct BFloat16 {
   static WARPALIGN_INLINE void to_memory(__UINT16_TYPE__* to, F32 v) {
     store_low_halves(to, rounded(v) >> 16);
   }
-  // a: the numbers of even columns, b: those of odd ones, which need no instruction that crosses lanes.
+  // a has the even columns and b the odd ones: reading them needs no instruction that crosses lanes.
   static WARPALIGN_INLINE Pair<F32> pair_from(const __UINT16_TYPE__* from) {
     const I32 both = *reinterpret_cast<const I32OfShorts*>(from);
     return {WARPALIGN_SIMD_NAMESPACE::from_bits(both << 16),

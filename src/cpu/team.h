@@ -1,5 +1,5 @@
-// The workers of one call. Each worker takes item after item (a pair of series, an utterance). When every
-// item is taken, the idle workers help those that are still at work, where an item's work can be shared.
+// The workers of one call. Each worker takes one item after another (a pair of series, an utterance). When
+// all items are taken, idle workers help the others, if an item's work can be shared.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,15 @@
 
 namespace warpalign::cpu {
 
-// Bytes between the memory of two workers: no cache line is shared, nor the next one, which is fetched along.
+// The alignment of each worker's memory, in bytes: workers share no cache line, nor a pair of lines that the
+// processor fetches together.
 inline constexpr std::size_t kWorkerAlignment = 256;
 
 inline std::size_t rounded_to_worker(std::size_t bytes) {
   return (bytes + kWorkerAlignment - 1) / kWorkerAlignment * kWorkerAlignment;
 }
 
-// Work that any number of workers may run at the same time, each in scratch memory of its own.
+// Work that any number of workers may run at the same time, each with its own scratch memory.
 struct SharedWork {
   void (*run)(SharedWork&, void* scratch);
 };
@@ -36,8 +37,8 @@ class WorkSlot {
     for (int turn = 0; helpers_ != 0; ++turn) pause(turn);
   }
 
-  // Runs the published work, if there is any. A helper counts itself before it looks: run_shared() cannot
-  // return between that look and the helper's run.
+  // Runs the published work, if there is any. A helper increments the count of helpers before it reads the
+  // slot, so that run_shared() cannot return between that read and the helper's run.
   void help(void* scratch) {
     if (published_.load(std::memory_order_relaxed) == nullptr) return;
     ++helpers_;
@@ -51,23 +52,23 @@ class WorkSlot {
 };
 static_assert(sizeof(WorkSlot) <= kWorkerAlignment);
 
-// What a worker has while it solves an item.
+// A worker's memory while it solves an item.
 struct ItemMemory {
   void* item;      // Team::item_bytes, aligned to kWorkerAlignment if the workspace is
   void* scratch;   // Team::scratch_bytes
-  WorkSlot* slot;  // null: nobody will help
+  WorkSlot* slot;  // null: no worker will help
 };
 
-// How many workers a call has, and how its workspace is divided among them.
+// The number of workers of a call, and the division of its workspace among them.
 struct Team {
   int items = 0;
   int workers = 1;
   int items_at_once = 1;
-  int workers_per_item = 1;       // at most
+  int workers_per_item = 1;       // the most that share one item
   std::size_t item_bytes = 0;     // of each item in work; a multiple of kWorkerAlignment
   std::size_t scratch_bytes = 0;  // of each worker; a multiple of kWorkerAlignment
 
-  // `workers_per_item` workers at most can share an item's work.
+  // At most `workers_per_item` workers can share an item's work.
   static Team of(int items, const Execution& execution, int workers_per_item) {
     const std::int64_t count = std::max(items, 1);
     Team team;
@@ -92,8 +93,8 @@ struct Team {
   }
 };
 
-// One call's team at work: solve(item, memory) for every item. The workers may run one after the other, in
-// any order: a worker waits only for work that another worker has begun.
+// Runs solve(item, memory) for every item. Workers may run concurrently or one after the other, in any order:
+// a worker waits only for work that another worker has begun.
 template <class Solve>
 class TeamRun {
  public:
@@ -118,7 +119,7 @@ class TeamRun {
   void work(int worker) {
     void* const scratch = scratch_ + worker * team_.scratch_bytes;
     for (int item = next_++; item < team_.items; item = next_++) {
-      // With workers to spare each item has its memory, else each worker.
+      // With more workers than items, each item has its own memory, otherwise each worker.
       const int k = team_.workers > team_.items ? item : worker;
       solve_(item,
              ItemMemory{items_ + k * team_.item_bytes, scratch, team_.shares_work() ? &slot(k) : nullptr});

@@ -1,4 +1,4 @@
-// Workers of a call that share nothing but what the caller makes them share.
+// Workers of a call without a common queue.
 #pragma once
 
 #include <algorithm>

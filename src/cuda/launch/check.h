@@ -8,21 +8,21 @@
 
 namespace warpalign::cuda {
 
-// What a runtime function has returned. An error is reported here and nowhere else: the runtime would
-// otherwise show it to the next caller of cudaGetLastError(). An earlier error of somebody else's stays.
+// The Status of a runtime function's result. An error is cleared from the runtime, which would otherwise
+// report it again to the next caller of cudaGetLastError(). An earlier error of other code stays there.
 inline Status to_status(cudaError_t error) {
   if (error == cudaSuccess) return {};
   static_cast<void>(cudaGetLastError());
   return Status::device_error(cudaGetErrorString(error));
 }
 
-// 0 where the device has no such attribute, or does not exist.
+// A device's attribute; 0 if the device or the attribute does not exist.
 inline int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   return to_status(cudaDeviceGetAttribute(&value, which, device)).ok() ? value : 0;
 }
 
-// Whether a device of this ordinal exists and is the calling thread's current one.
+// An error unless a device of this ordinal exists and is the calling thread's current one.
 inline Status check_device(int ordinal) {
   int current = 0;
   if (const Status s = to_status(cudaGetDevice(&current)); !s.ok()) return s;

@@ -1,14 +1,15 @@
-// Launches that begin before the launch in front of them has ended (LaunchConfig::programmatic), on sm_90 and
-// later. Elsewhere, and in launches without it, both functions do nothing.
+// Programmatic dependent launches (LaunchConfig::programmatic): a kernel may begin before the previous launch
+// of its stream has ended. sm_90 and later. On other devices, and in other launches, both functions do
+// nothing.
 //
-// What a kernel does before wait_for_launch_before() must not depend on the launch in front, nor change what
-// that one reads. Every thread of every such kernel calls it: then the end of a launch is also the end of all
-// launches in front of it.
+// Before wait_for_launch_before() a kernel must neither read what the previous launch writes nor write what
+// it reads. Every thread of every such kernel calls it, so that the end of a launch implies the end of all
+// earlier launches.
 #pragma once
 
 namespace warpalign::cuda {
 
-// Behind it the launch in front has ended, and all that it wrote is seen.
+// Returns when the previous launch has ended. This thread then sees everything that launch wrote.
 __device__ __forceinline__ void wait_for_launch_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -9,16 +9,16 @@ class Event {
  public:
   Event() : status_(to_status(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming))) {}
   ~Event() {
-    if (event_) cudaEventDestroy(event_);  // CUDA keeps it until nobody waits for it
+    if (event_) cudaEventDestroy(event_);  // CUDA frees it when no stream waits for it any more
   }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // From now on the event stands for what `stream` has been given so far.
+  // The event now stands for all work enqueued in `stream` so far.
   [[nodiscard]] Status record(cudaStream_t stream) {
     return status_.ok() ? to_status(cudaEventRecord(event_, stream)) : status_;
   }
-  // What `stream` is given from now on runs behind what the event stands for.
+  // Work enqueued in `stream` from now on runs after the work that the event stands for.
   [[nodiscard]] Status make_wait(cudaStream_t stream) const {
     return status_.ok() ? to_status(cudaStreamWaitEvent(stream, event_, 0)) : status_;
   }

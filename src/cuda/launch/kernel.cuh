@@ -5,8 +5,8 @@
 //   ...
 //   cuda::launch(kSweep<float>, config, params);
 //
-// kKernels is the operator's list. A kernel that some launch names is in it before main() begins, whether the
-// launch happens or not.
+// kKernels is the operator's list. It has every kernel that the code launches before main() begins, also
+// those that are never launched in this process.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ constexpr const char* type_name() {
 
 class KernelList;
 
-// An entry of a list. It is a static variable.
+// An entry of a list: a variable of static storage duration.
 class KernelEntry {
  public:
   KernelEntry(const KernelEntry&) = delete;
@@ -38,7 +38,8 @@ class KernelEntry {
   void count() const { launches_.fetch_add(1, std::memory_order_relaxed); }
 
  protected:
-  // The name is copied. type: what the kernel is compiled for; null where there is one kernel of this name.
+  // The name is copied. type: the element type the kernel is compiled for; null if only one kernel has this
+  // name.
   KernelEntry(KernelList& list, const char* name, const char* type);
   ~KernelEntry() = default;
 
@@ -46,11 +47,11 @@ class KernelEntry {
   friend class KernelList;
   char name_[sizeof(KernelLaunches::kernel)];
   const KernelEntry* const next_;
-  mutable std::atomic<unsigned long long> launches_{0};  // by this process, that CUDA has taken
+  mutable std::atomic<unsigned long long> launches_{0};  // successful launches by this process
 };
 
-// The kernels of an operator, in no particular order. It is constant-initialized, so that it is there before
-// its entries.
+// The kernels of an operator, in no particular order. It is constant-initialized: it exists before its
+// entries register themselves.
 class KernelList {
  public:
   constexpr KernelList() = default;

@@ -15,8 +15,8 @@ struct LaunchConfig {
   cudaStream_t stream = nullptr;
   int cluster = 1;  // blocks of a cluster, sm_90 and later; divides `blocks`; at most 8, or 16 on some
   bool cooperative = false;  // the launch fails unless all blocks are resident at the same time
-  // sm_90 and later: the kernel may begin before the launch in front has ended. It has the calls of
-  // dependent.cuh.
+  // sm_90 and later: the kernel may begin before the previous launch of its stream has ended. It must call
+  // the functions of dependent.cuh.
   bool programmatic = false;
 };
 
@@ -29,8 +29,9 @@ inline Status set_memory(void* data, int byte, std::size_t bytes, cudaStream_t s
   return to_status(cudaMemsetAsync(data, byte, bytes, stream));
 }
 
-// Asks for what a kernel does not get unasked. The limit on shared memory is the same for all launches of a
-// kernel: another thread may be about to launch it with more.
+// Raises a kernel's limits on shared memory and on the size of a cluster where the launch needs it. Shared
+// memory is raised to the device's maximum, not to this launch's need: another thread may be about to launch
+// the same kernel with more.
 template <class... Parameters>
 Status allow(void (*kernel)(Parameters...), const LaunchConfig& config) {
   if (config.shared_bytes > kSharedBytesOfEveryKernel) {

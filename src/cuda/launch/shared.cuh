@@ -3,7 +3,7 @@
 
 namespace warpalign::cuda {
 
-// Where it begins, at a multiple of 16 bytes; LaunchConfig::shared_bytes of them. Contents start undefined.
+// Its first byte, at a multiple of 16. It has LaunchConfig::shared_bytes bytes, which are not initialised.
 __device__ __forceinline__ unsigned char* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char shared[];
   return shared;

@@ -1,5 +1,5 @@
-// Additions to global memory that wait for nothing. Where a number has one writer at a time, as here, its sum
-// has one order.
+// Additions to global memory whose result the thread does not wait for. Callers see to it that a number has
+// one writer at a time, so that the order of its sum is fixed.
 #pragma once
 
 namespace warpalign::cuda {

@@ -1,11 +1,11 @@
-// Copies from global to shared memory (copy_async.cuh) by readers of whole lines of memory.
+// Asynchronous copies (copy_async.cuh) for threads that together read whole lines of 128 bytes.
 #pragma once
 
 #include "cuda/memory/copy_async.cuh"
 
 namespace warpalign::cuda {
 
-// As copy_async_l2_or_zero(). It also asks the memory for all 128 bytes of the line.
+// As copy_async_l2_or_zero(), with a hint to fetch all 128 bytes of the line into the second-level cache.
 template <class T>
 __device__ __forceinline__ void copy_async_line_or_zero(T* shared, const T* global, bool exists) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -1,4 +1,4 @@
-// Copies between places of the device, in the order of a stream.
+// Copies between arrays in the device's memory, in stream order.
 #pragma once
 
 #include <cstddef>

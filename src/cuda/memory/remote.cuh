@@ -1,8 +1,9 @@
-// Hand-over of small groups of values between blocks, through global memory, without flags or fences. The
-// memory starts as all one-bits. Values are written 8 bytes at a time. A reader waits until no word is all
-// ones. No number that arithmetic makes has these bits.
+// Hands small groups of values from one block to another through global memory, without flags or fences. The
+// memory is initialised to all one-bits, and values are written in words of 8 bytes. A reader waits until no
+// word is all ones; the result of an arithmetic operation never has these bits.
 //
-// Waiting ends if the writer is running or has run. The caller's order of tasks ensures that.
+// The caller's order of tasks must ensure that the writer is running or has run, otherwise the wait does not
+// end.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,16 @@ namespace warpalign::cuda {
 
 constexpr Word kNotYet = ~0ull;
 
-// Copies kWords words from shared memory to where another block reads them. The warp's first lanes do.
+// Copies kWords words from shared memory to the global memory that another block reads, by the warp's first
+// kWords lanes.
 template <int kWords>
 __device__ __forceinline__ void send_words(void* to, const void* from, int lane) {
   static_assert(kWords <= kWarpSize);
   if (lane < kWords) store_relaxed(static_cast<Word*>(to) + lane, static_cast<const Word*>(from)[lane]);
 }
 
-// Reads groups of kWords words: ask() for the next group, work on the one before, then receive().
+// Reads groups of kWords words. ask() starts the load of a group; the caller works on the previous group
+// meanwhile, then calls receive().
 template <int kWords>
 class RemoteReader {
   static_assert(kWords <= kWarpSize);
@@ -31,7 +34,7 @@ class RemoteReader {
     from_ = static_cast<const Word*>(from) + lane;
     word_ = lane < kWords ? load_relaxed(from_) : 0;
   }
-  // Waits for what was asked for, and puts it into shared memory for the whole warp.
+  // Waits for the group, and writes it to shared memory. On return the whole warp sees it.
   __device__ __forceinline__ void receive(void* to, int lane) {
     while (__any_sync(kFullWarp, word_ == kNotYet)) {
       if (word_ == kNotYet) word_ = load_relaxed(from_);

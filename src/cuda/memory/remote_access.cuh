@@ -1,4 +1,4 @@
-// Access to global memory that other blocks write meanwhile.
+// Accesses to global memory that other blocks write at the same time.
 #pragma once
 
 namespace warpalign::cuda {

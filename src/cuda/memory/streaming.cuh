@@ -1,4 +1,5 @@
-// Global memory that is read or written once: such accesses leave the caches to what is used again.
+// Accesses to global memory that is read or written once. They are marked for early eviction, so that the
+// caches hold data that is used again.
 #pragma once
 
 #include <cstdint>

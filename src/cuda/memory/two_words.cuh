@@ -1,4 +1,4 @@
-// Two neighbouring words of global memory that other blocks write meanwhile.
+// Two neighbouring words of global memory that other blocks write at the same time.
 #pragma once
 
 #include "cuda/memory/remote_access.cuh"
@@ -9,7 +9,7 @@ struct alignas(16) TwoWords {
   Word first, second;
 };
 
-// Each word is read at once; the two of them need not be.
+// The read of each word is atomic, that of both together is not.
 __device__ __forceinline__ TwoWords load_relaxed(const TwoWords* p) {
   TwoWords v;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700

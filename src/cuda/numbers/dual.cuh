@@ -1,5 +1,5 @@
-// Dual numbers: a value and its derivative along one direction. A function of duals is computed by the same
-// code as a function of numbers, and gives its derivative besides.
+// Dual numbers: a value and its derivative along one direction. The code that computes a function of numbers,
+// run on duals, also computes its derivative.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct __align__(16) Dual {
   __device__ __forceinline__ Dual& operator+=(Dual a) { return *this = *this + a; }
   __device__ __forceinline__ Dual& operator-=(Dual a) { return *this = *this - a; }
 
-  // The derivative counts as 0 where there is none.
+  // The derivative at 0, where there is none, is 0.
   __device__ __forceinline__ friend Dual abs(Dual a) {
     return a.value == 0 ? Dual(0) : a.value < 0 ? Dual(0) - a : a;
   }
@@ -42,7 +42,7 @@ struct __align__(16) Dual {
   }
 };
 
-// The value of a number or of a dual, and the derivative of a dual: what comparisons and results need.
+// The value of a number or of a dual (value_of), and the derivative of a dual.
 template <class Real>
 __device__ __forceinline__ Real value_of(Real a) {
   return a;

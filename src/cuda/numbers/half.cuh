@@ -1,5 +1,5 @@
-// 16-bit float types on the device: elements are read as they are, sums are made in float32 (float64 for
-// float64), and results are rounded once.
+// 16-bit float types on the device. Elements are converted to float32 when they are read, sums are float32
+// (float64 for float64), and results are rounded once.
 #pragma once
 
 #include <type_traits>
@@ -11,11 +11,11 @@ namespace warpalign::cuda {
 using detail::BFloat16;
 using detail::Float16;
 
-// What elements of type T are summed in.
+// The type in which elements of type T are summed.
 template <class T>
 using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Exact.
+// An element in the type of sums. The conversion is exact.
 __device__ __forceinline__ float widen(Float16 v) {
   float wide;
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v.bits));
@@ -27,8 +27,7 @@ __device__ __forceinline__ float widen(BFloat16 v) {
 __device__ __forceinline__ float widen(float v) { return v; }
 __device__ __forceinline__ double widen(double v) { return v; }
 
-// To the nearest value of T, of two equally near ones to the even one. NaN stays NaN; overflow gives
-// infinity.
+// Rounds to the nearest value of T, ties to even. NaN stays NaN; overflow gives infinity.
 template <class T>
 __device__ __forceinline__ T narrow(Sum<T> v) {
   return static_cast<T>(v);
@@ -52,7 +51,7 @@ __device__ __forceinline__ BFloat16 narrow<BFloat16>(float v) {
 #endif
 }
 
-// Two neighbours of memory at once, the first one in the lower half.
+// Two neighbouring elements in one register, the first one in the lower half.
 template <class Half>
 __device__ __forceinline__ void widen_pair(std::uint32_t pair, float& first, float& second) {
   if constexpr (std::is_same_v<Half, BFloat16>) {
@@ -80,7 +79,7 @@ __device__ __forceinline__ std::uint32_t narrow_pair(float first, float second) 
 #endif
 }
 
-// The larger ones of two pairs. A number is larger than NaN.
+// The element-wise maximum of two pairs. A number is larger than NaN.
 template <class Half>
 __device__ __forceinline__ std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

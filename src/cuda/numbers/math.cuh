@@ -1,4 +1,4 @@
-// Device math that every operator shares: functions of one GPU instruction each.
+// Mathematical functions of one GPU instruction each.
 #pragma once
 
 namespace warpalign::cuda {

@@ -1,13 +1,12 @@
 // Positive numbers of any magnitude: a float32 mantissa and an integer exponent of its own,
 //   value = mantissa * 2^exponent.
 //
-// The exponent is exact, so that products and sums lose no more than a float32 does, and nothing underflows
-// or overflows while exponents stay in range: above -2^29 for std::int32_t, above -2^61 for std::int64_t, and
-// below the same with the other sign. Zero is the mantissa 1 with the least exponent; an exponent that would
-// become smaller is held there.
+// The exponent is exact: products and sums have the relative errors of float32. Nothing underflows or
+// overflows while |exponent| < 2^29 for std::int32_t, or 2^61 for std::int64_t. Zero is the mantissa 1 with
+// the least exponent; smaller exponents are clamped to it.
 //
-// Mantissas are positive floats with room to drift: each function says whether it needs normal ones, in
-// [1, 2), and whether it gives such.
+// Mantissas are positive floats. A number is normal if its mantissa is in [1, 2). Each function says whether
+// it needs normal numbers, and whether its result is one.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +36,7 @@ __device__ __forceinline__ std::int64_t add_max(std::int64_t a, std::int64_t b, 
   return a + b > c ? a + b : c;
 }
 
-// The exponent of the normal number of this value. The mantissa is any normal float.
+// The exponent of the normal number of this value. The mantissa of s is any normal float.
 template <class Exponent>
 __device__ __forceinline__ Exponent exponent_of(ScaledNumber<Exponent> s) {
   const Exponent of_mantissa = (__float_as_int(s.mantissa) >> 23) - 127;

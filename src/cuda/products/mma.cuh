@@ -1,8 +1,9 @@
 // Products of small matrices on the matrix units. Factors are TF32 (10 bits of mantissa), binary16 or
-// bfloat16; products and sums are float32. sm_80 and later; before, the functions trap.
+// bfloat16; products and sums are float32. sm_80 and later; on other devices the functions trap.
 //
-// A float32 is the sum of two TF32. Three products of TF32 make the product of two float32, but for some
-// 2^-22 of its size (Markidis et al., "NVIDIA tensor core programmability, performance & precision", 2018).
+// A float32 is the sum of two TF32. Three products of TF32 give the product of two float32 with a relative
+// error of about 2^-22 (Markidis et al., "NVIDIA tensor core programmability, performance & precision",
+// 2018).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace warpalign::cuda {
 
-// sum += a b. a is 16 x 8, b is 8 x 8; the units see the upper 19 bits of each float32. With
-// g = lane / 4 and t = lane % 4, a lane has
+// sum += a b. a is 16 x 8, b is 8 x 8; the units read the upper 19 bits of each float32. With g = lane / 4
+// and t = lane % 4, a lane holds the elements
 //   a: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4);   b: (t, g), (t + 4, g);
 //   sum: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 __device__ __forceinline__ void mma_tf32(float (&sum)[4], const float (&a)[4], const float (&b)[2]) {
@@ -29,7 +30,7 @@ __device__ __forceinline__ void mma_tf32(float (&sum)[4], const float (&a)[4], c
 }
 
 // sum += a b of Half = detail::Float16 or detail::BFloat16. a is 16 x 16, b is 16 x 8. Each register has two
-// elements, the first one in its lower half. With g = lane / 4 and t = lane % 4, a lane has
+// elements, the first one in its lower half. With g = lane / 4 and t = lane % 4, a lane holds the elements
 //   a: (g, 2t .. 2t + 1), (g + 8, 2t ..), (g, 2t + 8 ..), (g + 8, 2t + 8 ..);
 //   b: (2t .. 2t + 1, g), (2t + 8 .., g);   sum: as mma_tf32().
 template <class Half>
@@ -53,7 +54,7 @@ __device__ __forceinline__ void mma_half(float (&sum)[4], const std::uint32_t (&
 #endif
 }
 
-// product = a b, as mma_half() with a sum of 0, which takes no registers.
+// product = a b: mma_half() with a sum of 0, which needs no registers for the zeros.
 template <class Half>
 __device__ __forceinline__ void mma_half_product(float (&product)[4], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {

@@ -1,12 +1,12 @@
-// Products of small matrices on the matrix units whose sums begin at given numbers (mma.cuh).
+// Products of small matrices on the matrix units (mma.cuh) whose sums start at given numbers.
 #pragma once
 
 #include "cuda/products/mma.cuh"
 
 namespace warpalign::cuda {
 
-// product = a b + first. All rows of a column begin with the same number; `first` has it of both columns of a
-// lane.
+// product = a b + first. All rows of a column start at the same number; `first` has it for the lane's two
+// columns.
 template <class Half>
 __device__ __forceinline__ void mma_half_from(float (&product)[4], const std::uint32_t (&a)[4],
                                               const std::uint32_t (&b)[2], float2 first) {

@@ -1,5 +1,5 @@
-// The library's own product of matrices. A block makes 64 x 64 elements of c, a thread 4 x 4. An element's
-// sum has one order, which depends on the depth alone.
+// The library's own product of matrices, c = a b. A block computes 64 x 64 elements of c, a thread 4 x 4 of
+// them in registers. The order of an element's sum depends on the depth alone.
 #include <cuda_runtime.h>
 
 #include "core/visit_dtype.h"
@@ -19,8 +19,8 @@ struct Operands {
   MatrixProductCall call;
 };
 
-// A part (64 rows or columns, 16 deep) of an operand, in shared memory as [depth][64]. Threads run along the
-// axis whose elements are neighbours.
+// Copies 64 rows or columns of 16 terms of an operand to shared memory, as [depth][64]. Neighbouring threads
+// read along the axis whose elements are neighbours in memory.
 template <class T>
 __device__ __forceinline__ void load_part(const T* from, std::int64_t across_stride,
                                           std::int64_t depth_stride, std::int64_t first, std::int64_t across,

@@ -1,10 +1,9 @@
-// Products of tiles in shared memory by the 128 threads of a warpgroup (wgmma, sm_90a alone; elsewhere the
-// functions trap). Factors are binary16 or bfloat16, sums float32.
+// Products of tiles in shared memory by the 128 threads of a warpgroup (wgmma, sm_90a alone; on other devices
+// the functions trap). Factors are binary16 or bfloat16, sums float32.
 //
-// A tile lies in shared memory as pieces of 8 x 8 elements. A piece takes 128 bytes, one row behind the
-// other. In a plain tile, a piece's row belongs to one row (column) of the product and runs along the depth.
-// In a transposed tile, a piece's row belongs to one step of the depth and runs along the product's rows
-// (columns).
+// A tile in shared memory consists of pieces of 8 x 8 elements: 128 contiguous bytes, row after row. In a
+// plain tile a piece's row is one row (column) of the product, along the depth. In a transposed tile it is
+// one step of the depth, along the product's rows (columns).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace warpalign::cuda {
 
-// Where a factor's tile lies in shared memory.
+// The position of a factor's tile in shared memory.
 struct SharedTile {
   const void* data;
   int depth_step;   // bytes from a piece to the next one along the depth
@@ -61,13 +60,13 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor(const SharedTile& tile
          static_cast<std::uint64_t>(tile.across_step >> 4) << 32;
 }
 
-// Orders accesses to registers of `sum` before products. It comes before the first product, and before a
-// product where other code has touched `sum` since the last one.
+// Orders earlier accesses to the registers of `sum` before products. Called before the first product, and
+// before a product if other code has read or written `sum` since the last one.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits until all but the last kLeft groups have ended.
+// Waits until all groups of products but the last kLeft have ended.
 template <int kLeft>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
@@ -91,7 +90,8 @@ __device__ __forceinline__ void wgmma(float (&sum)[kColumns / 2], const SharedTi
   }
 }
 
-// sum += a b, asynchronously, with a in registers: each warp's 16 x 16 as mma_half() has them. b is 16 x 64.
+// sum += a b, asynchronously, with a in registers: each warp holds 16 x 16 elements in the layout of
+// mma_half(). b is 16 x 64.
 template <class Half>
 __device__ __forceinline__ void wgmma_64(float (&sum)[32], const std::uint32_t (&a)[4],
                                          const SharedTile& b_tile) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void wgmma_64(float (&sum)[32], const std::uint32_t (
         WARPALIGN_WGMMA_4_OUTPUTS(28)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(wgmma_descriptor(b_tile)));
 }
-// The compiler moves no access to `sum` past this.
+// The compiler moves no access to `sum` across this call.
 __device__ __forceinline__ void wgmma_pin(float (&sum)[32]) {
   asm volatile(""
                : WARPALIGN_WGMMA_20_OUTPUTS(0), WARPALIGN_WGMMA_4_OUTPUTS(20), WARPALIGN_WGMMA_4_OUTPUTS(24),

@@ -4,7 +4,7 @@
 namespace warpalign::cuda {
 namespace {
 
-constexpr int kBuckets = 1024;  // as many threads
+constexpr int kBuckets = 1024;  // also the number of threads
 
 // A counting sort by one block.
 __global__ void longest_first_kernel(const RaggedAxis rows, const RaggedAxis columns, int batch, int* order,
@@ -22,7 +22,7 @@ __global__ void longest_first_kernel(const RaggedAxis rows, const RaggedAxis col
   __syncthreads();
   for (int b = t; b < batch; b += kBuckets) atomicAdd(&counts[bucket_of(b)], 1);
   __syncthreads();
-  // From counts to where each bucket begins.
+  // An exclusive prefix sum: from counts to the first place of each bucket.
   const int own = counts[t];
   for (int reach = 1; reach < kBuckets; reach *= 2) {
     const int before = t >= reach ? counts[t - reach] : 0;

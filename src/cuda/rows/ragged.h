@@ -1,4 +1,4 @@
-// Ragged batches: the true lengths of an element, and the order in which elements are worked on.
+// Ragged batches: the true length of an element, and the order in which blocks take elements.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace warpalign::cuda {
 
-// lengths[b], held within [least, most]; `most` where lengths is null.
+// lengths[b], clamped to [least, most]; `most` if lengths is null.
 __device__ __forceinline__ int true_length(const std::int32_t* lengths, int b, int most, int least = 1) {
   return lengths ? min(max(lengths[b], least), most) : most;
 }
@@ -20,9 +20,10 @@ struct RaggedAxis {
   int most;                     // the padded length
 };
 
-// order[0 ... batch - 1]: the batch's elements, those with the most cells (product of both lengths) first, so
-// that little is left to do when the others are over. Elements whose cells differ by less than 0.1 % of the
-// padded number come in any order. *counter becomes 0. Writes on the device, in stream order.
+// Writes the batch's elements to order[0 ... batch - 1], by descending number of cells (product of both
+// lengths), so that the last blocks to finish have the smallest elements. The order of elements whose numbers
+// of cells differ by less than 0.1 % of the padded number is unspecified. Sets *counter to 0. Runs on the
+// device, in stream order.
 Status find_longest_first(RaggedAxis rows, RaggedAxis columns, int batch, int* order, int* counter,
                           cudaStream_t stream);
 

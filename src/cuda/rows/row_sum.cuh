@@ -1,7 +1,7 @@
-// The log-sum of a row of logits, by 4 to 32 neighbouring lanes of a warp, in one read.
+// The log-sum-exp of a row of logits, by 4 to 32 neighbouring lanes of a warp, in one read of the row.
 //
-// A lane's columns follow from its place alone, never from where the row lies in memory: sums have the same
-// bits for every alignment.
+// A lane's columns depend on its number alone and not on the row's address: sums are bitwise identical for
+// every alignment.
 #pragma once
 
 #include <math_constants.h>
@@ -17,7 +17,7 @@ namespace warpalign::cuda {
 
 using detail::kLog2E;
 
-// How many words of 4 bytes a lane loads of a row at a time.
+// The number of 4-byte words of a row that a lane loads at a time.
 inline constexpr int kRowLoads = 8;
 
 __device__ __forceinline__ float exp2_of(float x) { return exp2_fast(x); }
@@ -43,7 +43,7 @@ __device__ __forceinline__ Real log2_probability(Real x, RowSum<Real> sum) {
   return fma(x, kLog2E<Real>, -sum.shift) - sum.log2_sum;
 }
 
-// What one lane loads of a row at a time.
+// The elements of a row that one lane loads at a time.
 template <class Storage>
 class RowChunk {
  public:
@@ -57,7 +57,7 @@ class RowChunk {
 #pragma unroll
     for (int j = 0; j < kRowLoads; ++j) x_[j] = load_streaming(from + j * lanes + lane);
   }
-  // Columns from `labels` on count as -inf.
+  // Columns from `labels` on are read as -inf.
   __device__ __forceinline__ void load_end(const Storage* from, int lane, int lanes, int labels) {
 #pragma unroll
     for (int j = 0; j < kRowLoads; ++j) {
@@ -70,7 +70,7 @@ class RowChunk {
 #pragma unroll
     for (int j = 0; j < kRowLoads; ++j) function(j, x_[j]);
   }
-  // The largest number, at least `least`; NaN may be left out.
+  // The largest number, at least `least`; NaN may be ignored.
   [[nodiscard]] __device__ __forceinline__ Real largest(Real least) const {
     Real parts[2] = {least, least};
 #pragma unroll
@@ -82,8 +82,8 @@ class RowChunk {
   Storage x_[kRowLoads];
 };
 
-// Half types, 16 bytes at a time. Where a row does not begin at a multiple of 16 bytes, a lane reads the two
-// multiples around its columns.
+// Half types, 16 bytes at a time. If a row does not begin at a multiple of 16 bytes, a lane reads the two
+// aligned blocks of 16 bytes that contain its columns.
 template <class Half>
 class HalfChunk {
  public:
@@ -146,7 +146,7 @@ class HalfChunk {
   static constexpr int kLoads = kColumns / kOfBlock;
   static constexpr std::uint32_t kNone = std::is_same_v<Half, Float16> ? 0xfc00u : 0xff80u;  // -inf
 
-  // How many bytes a row starts behind a multiple of 16 bytes.
+  // The row's address modulo 16, in bytes.
   static __device__ __forceinline__ unsigned offset_of(const Half* from) {
     return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % 16);
   }
@@ -157,7 +157,7 @@ class HalfChunk {
     constexpr std::uint32_t kPair = kNone | kNone << 16;
     return {{kPair, kPair, kPair, kPair}};
   }
-  // 16 bytes from byte `offset` of low on.
+  // The 16 bytes that begin at byte `offset` of low and continue in high.
   static __device__ __forceinline__ Block shifted(const Block& low, const Block& high, unsigned offset) {
     std::uint32_t words[8];
 #pragma unroll
@@ -176,7 +176,7 @@ class HalfChunk {
     }
     return result;
   }
-  // A row's last columns, or the first block of them.
+  // The last `columns` columns of a row, at most one block of them.
   static __device__ __forceinline__ Block end_of_row(const Half* from, int columns) {
     const auto* const at = reinterpret_cast<const std::uint16_t*>(from);
     Block result = none();
@@ -196,10 +196,10 @@ class RowChunk<Float16> : public HalfChunk<Float16> {};
 template <>
 class RowChunk<BFloat16> : public HalfChunk<BFloat16> {};
 
-// The largest of what one lane has seen, times log2(e), and the sum of 2^(x log2(e) - shift).
+// The largest logit x that one lane has read, times log2(e) (shift), and the sum of 2^(x log2(e) - shift).
 template <class Real>
 struct OnlineSum {
-  // Below every logit that counts, and finite times log2(e).
+  // Less than every finite logit that contributes to a sum; its product with log2(e) is finite.
   static constexpr Real kLeast = static_cast<Real>(std::is_same_v<Real, float> ? -1.7e38 : -1.2e308);
   Real shift = kLeast * kLog2E<Real>;
   Real sum = 0;
@@ -214,7 +214,7 @@ struct OnlineSum {
     shift = next;
   }
 
-  // Joins what `lanes` neighbouring lanes have. All of them get the same bits.
+  // Joins the sums of `lanes` neighbouring lanes. All of them get bitwise identical results.
   __device__ __forceinline__ RowSum<Real> join(int lanes) const {
     Real all = shift;
     for (int bit = 1; bit < lanes; bit *= 2) all = max(all, shuffle_xor(all, bit));
@@ -225,8 +225,8 @@ struct OnlineSum {
 };
 static_assert(kRowLoads == 8);
 
-// shift, and the sum itself in place of its logarithm. A row of no labels is not read. Lanes of a warp that
-// have other rows come with their own.
+// A row's shift, and the sum itself instead of its logarithm. A row of no labels is not read. All lanes of
+// the warp call this, each group of `lanes` lanes with its own row.
 template <class Storage>
 __device__ __forceinline__ RowSum<Sum<Storage>> sum_row(const Storage* row, int labels, int lane, int lanes) {
   using Chunk = RowChunk<Storage>;
@@ -241,7 +241,7 @@ __device__ __forceinline__ RowSum<Sum<Storage>> sum_row(const Storage* row, int 
   OnlineSum<Sum<Storage>> sum;
   Chunk now;
   load(now, 0);
-  for (int begin = chunk; begin < labels; begin += chunk) {  // the next chunk is on its way
+  for (int begin = chunk; begin < labels; begin += chunk) {  // the next chunk is loaded meanwhile
     Chunk next;
     load(next, begin);
     sum.add(now);
@@ -251,7 +251,7 @@ __device__ __forceinline__ RowSum<Sum<Storage>> sum_row(const Storage* row, int 
   return sum.join(lanes);
 }
 
-// From sum_row's form.
+// Takes the logarithm of the result of sum_row().
 template <class Real>
 __device__ __forceinline__ RowSum<Real> finished(RowSum<Real> sum) {
   if (sum.log2_sum == Real(0)) return {0, -minus_infinity<Real>()};

@@ -1,4 +1,4 @@
-// Writing a row of numbers from another one, or from nothing, in accesses of 16 bytes.
+// Writes a row of numbers that is a function of another row, or of nothing, in accesses of 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ struct Vector {
   }
 };
 
-// to[k] = function(from[k]) for the row's columns, or (!kReads) function of nothing. `lane` of `lanes` lanes.
+// to[k] = function(from[k]) for the row's columns, or function() if !kReads. This thread is lane `lane` of
+// the `lanes` that share the row.
 template <bool kReads, class Storage, class Function>
 __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int labels, int lane, int lanes,
                                           const Function& function) {
@@ -54,12 +55,12 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % 16);
   };
   const bool together = !kReads || misaligned(to) == misaligned(from);
-  // Columns before the first whole vector and behind the last one.
+  // Columns before the first whole vector, and after the last one.
   const int head = together ? min((16 - misaligned(to)) % 16 / kSize, labels) : labels;
   const int vectors = (labels - head) / Vector::kCount;
   const int single = labels - vectors * Vector::kCount;
   const auto column = [&](int k) { return k < head ? k : k + vectors * Vector::kCount; };
-  // The first of them is on its way while vectors are.
+  // The first of these columns is loaded before the vectors, and used after them.
   Storage first{};
   if (kReads && lane < single) first = from[column(lane)];
   const auto* const source = reinterpret_cast<const Bits128*>(from + head);

@@ -1,7 +1,7 @@
-// Barriers in shared memory, for warps of one block that wait for each other (mbarrier from sm_80 on).
+// Barriers in shared memory for some of a block's threads (mbarrier on sm_80 and later).
 //
-// A barrier has phases, counted from 0. Phase f ends with the last of its arrivals. Memory written before an
-// arrival is seen after the wait for its phase.
+// A barrier has phases, counted from 0. Phase f ends with its kArrivals-th arrival. After the wait for a
+// phase, a thread sees what other threads wrote before they arrived.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
-// The count is a constant of the instruction: with one that differs between the lanes, barriers came out
-// damaged (nvcc 13.0, sm_90).
+// The count must be an immediate operand: with a register operand that differs between lanes, nvcc 13.0
+// initialises barriers wrongly on sm_90.
 template <int kArrivals>
 __device__ __forceinline__ void barrier_init(Barrier* b) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "n"(kArrivals) : "memory");
 }
 
-// Back to phase 0. Nobody waits.
+// Back to phase 0. No thread may be waiting.
 template <int kArrivals>
 __device__ __forceinline__ void barrier_reset(Barrier* b) {
   asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool barrier_test(Barrier* b, unsigned parity) {
   return done;
 }
 
-#else  // before sm_80: arrivals so far, and how many end a phase
+#else  // before sm_80: the number of arrivals so far, and the number that ends a phase
 
 struct __align__(8) Barrier {
   int arrived;
@@ -82,7 +82,8 @@ __device__ __forceinline__ bool barrier_test(Barrier* b, unsigned parity) {
 
 #endif
 
-// The whole warp waits until phase f has ended. Phase f + 1 must not be able to end before this returns.
+// The whole warp waits until phase f has ended. Phase f + 1 must not end before this returns: the wait tells
+// phases apart by parity alone.
 __device__ __forceinline__ void barrier_wait(Barrier* b, int phase) {
   while (!barrier_test(b, phase & 1)) {
   }

@@ -2,15 +2,15 @@
 // sm_90 and later; a launch with a cluster fails on other devices.
 //
 // A message is 16 bytes that a thread writes into the shared memory of any block of the cluster, its own too.
-// A cluster has two blocks at least where there are messages: in a launch without clusters an H200 reports an
-// illegal instruction, and compute-sanitizer that the cluster is too small.
+// Messages need a cluster of at least two blocks: without one, an H200 reports an illegal instruction.
 //
 // A Mailbox counts the bytes that arrive. It has phases, counted from 0. A phase ends when one thread has
-// announced its bytes and all of them have arrived. A message of the next phase must not be able to arrive
-// before this one has ended.
+// announced its bytes and all of them have arrived. No message of the next phase may arrive before this one
+// has ended.
 //
-// A block's shared memory ends with the block: blocks that read each other's call cluster_sync() before the
-// first access, so that all have begun, and behind the last one, so that none has ended.
+// A block's shared memory exists only while the block runs. Blocks that access each other's call
+// cluster_sync() before the first access, so that all have begun, and after the last one, so that none has
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ __device__ __forceinline__ int cluster_rank() {
   return rank;
 }
 
-// Waits for all threads of the cluster. Memory written before is seen behind by all of them.
+// Waits for all threads of the cluster. Afterwards each of them sees what the others wrote before.
 __device__ __forceinline__ void cluster_sync() {
   __syncwarp();  // the instructions are for whole warps
   asm volatile(
@@ -37,7 +37,7 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
-// Where the block of this rank has what this block has at `shared`, an address in shared memory.
+// The address, in the block of this rank, that corresponds to `shared` in this block's shared memory.
 template <class T>
 __device__ __forceinline__ T* in_block(T* shared, int rank) {
   T* there;
@@ -49,7 +49,7 @@ using Mailbox = std::uint64_t;
 // An address in the shared memory of any block of the cluster, in bytes.
 using ClusterAddress = unsigned;
 
-// Where the block of this rank has what this block has at `shared`.
+// The same as an address of the cluster's shared memory.
 __device__ __forceinline__ ClusterAddress cluster_address(const void* shared, int rank) {
   ClusterAddress there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -58,23 +58,23 @@ __device__ __forceinline__ ClusterAddress cluster_address(const void* shared, in
   return there;
 }
 
-// One thread calls it, before the cluster_sync() after which messages may come.
+// One thread calls it, followed by cluster_sync(); messages may be sent after that.
 __device__ __forceinline__ void mailbox_init(Mailbox* box) {
   asm volatile(
       "mbarrier.init.shared.b64 [%0], 1;\n"
       "fence.mbarrier_init.release.cluster;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(box)))
       : "memory");
 }
-// One thread announces the bytes of a phase, once in each phase.
+// One thread announces the number of bytes of a phase, once in each phase.
 __device__ __forceinline__ void mailbox_expect(Mailbox* box, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(box))),
                "r"(bytes)
                : "memory");
 }
-// The whole warp waits until phase `phase` has ended, and sees its messages. The scope is the block's, though
-// messages come from the cluster: the cluster's would also drop all of the first-level cache (CCTL.IVALL in
-// the machine code), and messages lie in this block's shared memory.
+// The whole warp waits until phase `phase` has ended, and then sees its messages. The scope of the wait is
+// the block, because messages are in this block's shared memory: the scope of the cluster would also
+// invalidate the first-level cache (CCTL.IVALL in the machine code).
 __device__ __forceinline__ void mailbox_wait(Mailbox* box, int phase) {
   unsigned done = 0;
   while (!done) {
@@ -85,8 +85,8 @@ __device__ __forceinline__ void mailbox_wait(Mailbox* box, int phase) {
   }
   __syncwarp();
 }
-// Sends a message to `to`. `box`, of the same block as `to`, counts it. Both addresses are aligned to their
-// sizes.
+// Sends a message to `to`. `box`, in the same block as `to`, counts its bytes. `to` is aligned to 16 bytes,
+// `box` to 8.
 __device__ __forceinline__ void send_message(ClusterAddress to, const std::uint32_t (&words)[4],
                                              ClusterAddress box) {
   asm volatile(

@@ -1,23 +1,23 @@
-// Hand-over between two warps of one block through a ring of places in shared memory.
+// Synchronisation of two warps of a block that exchange data through a ring of places in shared memory.
 #pragma once
 
 #include "cuda/threads/barrier.cuh"
 
 namespace warpalign::cuda {
 
-// A bounded queue, but for the data: it says when a place may be written or read. Both sides count items from
-// 0; item n lies at place n % kDepth. The producer's warp calls reserve(n), writes item n, and kArrivals of
-// its threads publish(n). The consumer's warp calls receive(n), reads, and kArrivals of its threads
-// release(n). At most kDepth items are under way. Waiting cannot hang: all warps of a block are resident.
+// The barriers of a bounded queue; the caller owns the data. Both sides count items from 0; item n is in
+// place n % kDepth. The producer's warp calls reserve(n), writes item n, and kArrivals of its threads
+// publish(n). The consumer's warp calls receive(n), reads, and kArrivals of its threads release(n). At most
+// kDepth items are in the queue. Waits end, because all warps of a block are resident.
 //
-// Calls that end in _at are for users with an order of places of their own. use: how many items had the place
-// before.
+// Functions that end in _at are for callers that choose the place themselves. use: the number of earlier
+// items in this place.
 template <int kDepth, int kArrivals>
 struct Ring {
   static_assert(2 * kDepth <= kWarpSize);
   Barrier barriers[2 * kDepth];  // "is full" of every place, then "is empty"
 
-  // One warp calls init() once, and reset() before items are counted from 0 again. Nobody waits meanwhile.
+  // One warp calls init() once, and reset() before items are counted from 0 again. No thread may be waiting.
   __device__ __forceinline__ void init(int lane) {
     if (lane < 2 * kDepth) barrier_init<kArrivals>(barriers + lane);
   }

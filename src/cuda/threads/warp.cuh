@@ -30,29 +30,29 @@ __device__ __forceinline__ T exchange_words(const T& v, const Exchange& exchange
   }
 }
 
-// v of lane `from`.
+// The v of lane `from`.
 template <class T>
 __device__ __forceinline__ T shuffle(const T& v, int from) {
   return exchange_words(v, [from](auto word) { return __shfl_sync(kFullWarp, word, from); });
 }
-// v of the lane `delta` places before; the first `delta` lanes keep theirs.
+// The v of lane - delta; the first `delta` lanes get their own.
 template <class T>
 __device__ __forceinline__ T shuffle_up(const T& v, int delta = 1) {
   return exchange_words(v, [delta](auto word) { return __shfl_up_sync(kFullWarp, word, delta); });
 }
-// v of the lane `delta` places behind; the last `delta` lanes keep theirs.
+// The v of lane + delta; the last `delta` lanes get their own.
 template <class T>
 __device__ __forceinline__ T shuffle_down(const T& v, int delta = 1) {
   return exchange_words(v, [delta](auto word) { return __shfl_down_sync(kFullWarp, word, delta); });
 }
-// v of the lane whose number differs in these bits.
+// The v of the lane whose number differs in these bits.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(const T& v, int bits) {
   return exchange_words(v, [bits](auto word) { return __shfl_xor_sync(kFullWarp, word, bits); });
 }
 
-// Combines v of every kLanes neighbouring lanes by a commutative op: neighbours first, then neighbouring
-// pairs, and so on. All of them get the result, with the same bits.
+// Combines the v of every kLanes neighbouring lanes by a commutative op, as a binary tree: first neighbours,
+// then neighbouring pairs, and so on. All of them get the result, bitwise identical.
 template <int kLanes = kWarpSize, class T, class Op>
 __device__ __forceinline__ T reduce(T v, const Op& op) {
   static_assert(kLanes > 0 && kLanes <= kWarpSize && (kLanes & (kLanes - 1)) == 0);
@@ -64,7 +64,7 @@ template <int kLanes = kWarpSize, class T>
 __device__ __forceinline__ T reduce_sum(const T& v) {
   return reduce<kLanes>(v, [](const T& a, const T& b) { return a + b; });
 }
-// NaN is left out unless all numbers are NaN.
+// NaN is ignored unless all numbers are NaN.
 template <int kLanes = kWarpSize, class T>
 __device__ __forceinline__ T reduce_max(const T& v) {
   return reduce<kLanes>(v, [](const T& a, const T& b) { return max(a, b); });
