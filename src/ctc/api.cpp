@@ -47,7 +47,7 @@ constexpr Paths<MonotonicAlignmentProblem, MonotonicAlignment> kMonotonic = WARP
 
 #undef WARPALIGN_CTC_PATHS
 
-// The sizes are of no use to a problem that check_problem() refuses: 0.
+// Workspace bytes; 0 for a problem that check_problem() refuses.
 template <class Problem, class Output>
 std::size_t workspace_bytes(const Paths<Problem, Output>& paths, const Problem& problem, const Output& output,
                             const Execution& execution) {
@@ -56,7 +56,8 @@ std::size_t workspace_bytes(const Paths<Problem, Output>& paths, const Problem& 
   return bytes ? bytes(problem, output, execution) : 0;
 }
 
-// Checks the problem and what is written, then runs. check_written_of(needed): the outputs' own contract.
+// Checks the problem and what is written, then runs. check_written_of(needed) checks the outputs, given the
+// bytes of workspace that the call needs.
 template <class Problem, class Output, class CheckOutputs>
 Status run(const Paths<Problem, Output>& paths, const Problem& problem, const Output& output,
            Workspace workspace, const Execution& execution, CheckOutputs check_outputs) {

@@ -7,7 +7,7 @@
 namespace warpalign::detail::ctc {
 namespace {
 
-// Twice an extent, with what vectors overrun, fits into int32.
+// The largest extent: twice its value, plus the elements that vectors read past it, fits into int32.
 constexpr std::int32_t kLongest = 1 << 29;
 
 Status check_extent(const char* name, std::int32_t extent, std::int32_t smallest, const char* expected) {
@@ -36,7 +36,7 @@ bool is_label(const CtcProblem& p, std::int64_t label) {
   return label != p.blank && ((label >= 0 && label < p.classes) || (p.star >= 0 && label == p.star));
 }
 
-// Where lengths, labels and priors are on the host.
+// Checks values in host memory: lengths, labels and priors.
 Status check_host_values(const CtcProblem& p) {
   if (Status s = check_host_lengths("logit_lengths", "0 to T frames", p.logit_lengths, p.batch, p.frames);
       !s.ok()) {

@@ -1,4 +1,4 @@
-// Checks that all of CTC's functions make.
+// Checks that are common to all functions of CTC.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace warpalign::detail::ctc {
 
-// Bytes of a real number beside elements of dtype.
+// Bytes of a real number (loss, prior) of a call whose logits have this dtype.
 std::size_t real_size(DType dtype);
 
-// What sizes depend on: extents, dtype, and flags.
+// Checks everything that sizes depend on: extents, dtype and flags.
 Status check_extents(const CtcProblem& problem);
 Status check_extents(const MonotonicAlignmentProblem& problem);
 
-// Everything but the outputs. Lengths and labels are looked at on the host alone.
+// Checks everything but the outputs. Values of lengths and labels are checked if they are in host memory.
 Status check_problem(const CtcProblem& problem, const Execution& execution);
 Status check_problem(const MonotonicAlignmentProblem& problem, const Execution& execution);
 

@@ -1,5 +1,5 @@
-// CTC's losses on the CPU: rows of logits get their normalisers, then a lattice per utterance sums up its
-// paths. Threads share frames, then utterances.
+// CTC's losses on the CPU: the normalisers of all frames first, then for each utterance the sum over the
+// paths of its lattice. Threads share the frames, then the utterances.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,7 +1,8 @@
-// Best alignments on the CPU. The first pass keeps the sums of every K-th frame. The second one goes back
-// from the end: K frames of a path that ends in pair k come from pairs k - K .. k, so that only those are
-// computed again, and where they come from is kept for one segment at a time. Threads share frames, then
-// utterances, and stripes of a long utterance: a stripe needs one number a frame of the stripe before.
+// Best alignments on the CPU. The first pass stores the sums of every K-th frame. The second pass goes back
+// from the end, one segment of K frames at a time: a path that ends in pair k visits pairs k - K .. k there,
+// so that only those are computed again, with the predecessor of each state. Threads share the frames, then
+// the utterances, and stripes of a long utterance: a stripe needs one number per frame of the previous
+// stripe.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,22 +17,23 @@
 namespace warpalign::detail::ctc {
 namespace {
 
-// K: kept frames take 16 T U / K bytes and steps K^2, the least together with K^3 = 8 T U. The second pass
-// does T K / 2 pairs: where all kept frames fit into a megabyte, K is as small as that allows.
+// K, the frames of a segment. Stored frames take 16 T U / K bytes and predecessors K^2 bytes; the sum is
+// least for K^3 = 8 T U. The second pass computes T K / 2 pairs, so a smaller K is used if its stored frames
+// fit into a megabyte.
 std::int32_t segment_of(const CtcProblem& p) {
   const double pairs = static_cast<double>(p.frames) * (p.labels + 1);
   const double best = std::min(std::cbrt(8 * pairs), 16 * pairs / (1 << 20));
   return std::clamp(static_cast<std::int32_t>(best), 64, 1024);
 }
 
-// How the pairs of a call's utterances are divided: `width` pairs a stripe, a multiple of kCpuPad, and the
-// rest in the last one.
+// The division of an utterance's pairs into stripes of `width` pairs, a multiple of kCpuPad; the last stripe
+// has the rest.
 struct Stripes {
   std::int32_t count;
   std::int32_t width;
 
-  // No stripe is narrower than what a frame's weights cost, and each thread has several, so that none waits
-  // long.
+  // A stripe is wide enough that its pairs take longer than the frame's weights, which each stripe computes.
+  // Each thread has several stripes, which keeps waits short.
   static Stripes of(const CtcProblem& p, const Execution& execution) {
     constexpr int kNarrowest = 512, kOfThread = 4;
     const int threads = cpu::threads_of(execution) / std::max(p.batch, 1);
@@ -42,7 +44,7 @@ struct Stripes {
   [[nodiscard]] std::int32_t widest(std::int32_t labels) const { return labels + 1 - width * (count - 1); }
 };
 
-// How many frames of a stripe are done. A cache line.
+// The number of frames of a stripe that are done, in a cache line of its own.
 struct alignas(64) Progress {
   std::atomic<std::int32_t> frames{0};
 };
@@ -50,13 +52,13 @@ struct alignas(64) Progress {
 // An utterance's memory.
 struct AlignItem {
   Lattice lattice;
-  std::int64_t row;  // doubles of a row
+  std::int64_t row;  // number of doubles of a row
   double* rows[2];
   double* weights;
-  double* kept;  // the rows before segments 1, 2, ...
+  double* kept;  // stored rows: the frames before segments 1, 2, ...
   std::int64_t width;
-  std::uint8_t* steps;  // of a segment: `width` bytes a frame
-  double* edges;        // [stripe][frame]: a stripe's last label
+  std::uint8_t* steps;  // predecessors in a segment: `width` bytes per frame
+  double* edges;        // [stripe][frame]: the value of a stripe's last label
   Progress* progress;   // [stripe]
 
   AlignItem(const CtcProblem& p, const Stripes& stripes, Arena& arena)
@@ -109,7 +111,7 @@ cpu::Team team_of(const CtcProblem& p, const Stripes& stripes, const Execution& 
   return team;
 }
 
-// A state of a frame.
+// A state of the lattice: a pair, and which of its two states.
 struct State {
   std::int32_t pair;
   bool is_label;
@@ -135,7 +137,7 @@ class AlignmentWriter {
   void score(double value) const {
     if (score_) *score_ = static_cast<Real>(value);
   }
-  // From the last frame to the first.
+  // Called from the last frame to the first.
   void frame(std::int32_t t, State state, std::int64_t label, double weight) const {
     if (labels_) labels_[t] = static_cast<std::int32_t>(label);
     if (scores_) scores_[t] = static_cast<Real>(weight);
@@ -193,7 +195,8 @@ class Aligner {
   }
 
  private:
-  // The first pass. Workers take stripes in their order: a worker waits only for one that another has begun.
+  // The first pass. Workers take stripes in ascending order, so that a worker waits only for a stripe that
+  // another worker has begun.
   struct Work : cpu::SharedWork {
     Aligner* aligner;
     std::atomic<std::int32_t> next{0};
@@ -207,7 +210,7 @@ class Aligner {
     }
   };
 
-  // More labels than frames.
+  // The results without a path: more labels than frames.
   void refuse() const {
     bool bad = false;
     for (std::int32_t t = 0; t < u_.frames; ++t) bad |= frames_.weigh_best(t, memory_.weights);
@@ -215,7 +218,7 @@ class Aligner {
   }
 
   void sweep(std::int32_t stripe, const StripeMemory<T>& memory) {
-    constexpr std::int32_t kPublished = 32;  // frames at a time
+    constexpr std::int32_t kPublished = 32;  // frames between two updates of a stripe's progress
     const std::int64_t first = std::int64_t{stripe} * stripes_.width;
     const bool is_last = stripe == stripes_.count - 1;
     const std::int64_t last =
@@ -247,8 +250,7 @@ class Aligner {
         kernels().best(lattice, memory.weights, row, next, {nullptr, 0}, range);
         std::swap(row, next);
       }
-      // A stripe's rows have memory wherever it has pairs.
-      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+      // A stripe with pairs has memory for its rows. NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
       edge[t] = pairs > 0 ? row[lattice.stride + kCpuPad + pairs - 1] : kCpuDead;
       if ((t + 1) % kPublished == 0 || t + 1 == u_.frames) {
         memory_.progress[stripe].frames.store(t + 1, std::memory_order_release);
@@ -266,7 +268,7 @@ class Aligner {
     for (int turn = 0; done.load(std::memory_order_acquire) < frames; ++turn) cpu::pause(turn);
   }
 
-  // A stripe's part of a row that is kept.
+  // Stores a stripe's part of a row.
   void keep(double* to, const double* row, std::int64_t stride, std::int64_t first,
             std::int64_t pairs) const {
     std::copy_n(row + kCpuPad, pairs, to + kCpuPad + first);
@@ -296,7 +298,7 @@ class Aligner {
     }
   }
 
-  // Steps of frames begin .. end - 1, of pairs first .. last.
+  // Computes the predecessors in frames begin .. end - 1 of pairs first .. last.
   void recompute(std::int32_t begin, std::int32_t end, std::int64_t first, std::int64_t last) const {
     double* row = memory_.rows[0];
     double* next = memory_.rows[1];
@@ -338,7 +340,8 @@ class Aligner {
   const CpuLattice lattice_;
   const std::int32_t segment_;
   std::atomic<bool> bad_{false};
-  double by_blank_ = kCpuDead, by_label_ = kCpuDead;  // sums of the two last states
+  double by_blank_ = kCpuDead,
+         by_label_ = kCpuDead;  // sums of weights of the best paths to the two final states
 };
 
 template <class T>
@@ -365,7 +368,7 @@ void align(const CtcProblem& p, const CtcAlignment& out, const AlignMemory& memo
   });
 }
 
-// What an arena has taken, from an address that suits a team's workers.
+// The address, aligned for a team's workers.
 std::byte* for_workers(std::byte* memory) {
   const auto past = reinterpret_cast<std::uintptr_t>(memory) % cpu::kWorkerAlignment;
   return past == 0 ? memory : memory + (cpu::kWorkerAlignment - past);

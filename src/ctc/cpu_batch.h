@@ -1,5 +1,5 @@
-// What the CPU path's drivers share: the kernels of the selected instruction set, an utterance's sizes and
-// places, its lattice, and rows of logits.
+// Shared by the drivers of the CPU path: the kernels of the selected instruction set, an utterance's extents
+// and offsets, its lattice, and rows of logits.
 #pragma once
 
 #ifndef WARPALIGN_SIMD_NAMESPACE
@@ -28,7 +28,7 @@ inline const CpuKernels& kernels() {
   return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
 }
 
-// How the elements of type T are computed with.
+// The type of computations with elements of type T, and their kernels.
 template <class T>
 struct Arithmetic {
   using Real = float;
@@ -44,18 +44,18 @@ struct Arithmetic<double> {
   static const CpuRowKernels<double>& rows() { return kernels().rows64; }
 };
 
-// Reals in memory, of an element type that the caller knows as a dtype.
+// Element `index` of an array of reals whose type is given by `dtype`.
 inline double read_real(const void* data, DType dtype, std::int64_t index) {
   return dtype == DType::kFloat64 ? static_cast<const double*>(data)[index]
                                   : static_cast<const float*>(data)[index];
 }
 
-// One utterance's sizes and places.
+// One utterance's extents and offsets.
 struct Utterance {
   std::int32_t index;
   std::int32_t frames;        // T_b
   std::int32_t labels;        // U_b
-  std::int64_t first_target;  // of targets, and of flat outputs
+  std::int64_t first_target;  // offset of its targets, and of its part of flat outputs
 };
 
 // The batch's utterances, from lengths on the host.
@@ -83,7 +83,8 @@ class Batch {
   std::int64_t* const first_;
 };
 
-// Slots of a frame's weights, rounded up to whole vectors, with one that cannot be emitted.
+// The number of slots of a frame's weights, rounded up to whole vectors, with at least one that cannot be
+// emitted.
 inline std::int64_t weights_stride(std::int32_t slots) {
   return (static_cast<std::int64_t>(slots) + kCpuPad) / kCpuPad * kCpuPad;
 }
@@ -91,7 +92,7 @@ inline std::int32_t most_slots(const CtcProblem& p) {
   return std::min(p.classes + (p.star >= 0 ? 1 : 0), p.labels + 1);
 }
 
-// A worker's lattice of one utterance: which slots there are, and which labels have which.
+// A worker's lattice of one utterance: the slots, and the slot of each label.
 class Lattice {
  public:
   Lattice(const CtcProblem& problem, Arena& arena)
@@ -103,7 +104,7 @@ class Lattice {
         prior_(arena.take<double>(most_slots(problem) + kCpuSlotPad)),
         slot_of_class_(arena.take<std::int32_t>(problem.classes)) {}
 
-  // Once, before set().
+  // Called once, before the first set().
   void clear() { std::fill_n(slot_of_class_, p_.classes, -1); }
 
   void set(const Utterance& u) {
@@ -158,11 +159,11 @@ class Lattice {
   std::int32_t slots_ = 0, labels_ = 0, star_ = 0;
 };
 
-// Rows of logits, or of their gradient: where the kernels want columns one behind the other.
+// Rows of logits, or of their gradient, with contiguous columns, as the kernels need them.
 template <class T>
 class Rows {
  public:
-  // packed: C elements of memory, used where the last stride is not 1.
+  // packed: memory for C elements, used if the last stride is not 1.
   Rows(const void* data, const std::int64_t* stride, std::int32_t columns, T* packed)
       : data_(static_cast<const T*>(data)), stride_(stride), columns_(columns), packed_(packed) {}
 
@@ -183,19 +184,20 @@ class Rows {
   T* const packed_;
 };
 
-// Pairs that a path can have at frame t: label k is reached by then, and those after it can still be.
+// The pairs that a path can be in at frame t: it has reached label k by then, and can still reach the labels
+// after k.
 inline CpuRange range_of(const Utterance& u, std::int32_t t) {
   return {std::max<std::int64_t>(0, std::int64_t{u.labels} - u.frames + t), std::min(u.labels, t)};
 }
 
-// A row of which no state is reached.
+// Sets all states of a row to unreachable.
 inline void clear_row(double* row, std::int64_t stride) {
   for (int array = 0; array < 4; array += 2) {
     std::fill_n(row + array * stride, stride, 1.0);
     std::fill_n(row + (array + 1) * stride, stride, kCpuDead);
   }
 }
-// The blank of pair k is where all paths begin, or end.
+// Sets the blank of pair k to 1: all paths begin, or end, there.
 inline void set_end(double* row, std::int64_t stride, std::int32_t k) {
   row[kCpuPad + k] = 1;
   row[stride + kCpuPad + k] = 0;

@@ -1,4 +1,5 @@
-// The first pass over the lattice: the sum over all paths of every utterance, and what the second pass needs.
+// The first pass over the lattice: the sum over all paths of every utterance, and the states that the second
+// pass starts from.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace warpalign::detail::ctc {
 struct ForwardMemory {
   std::int64_t* first_targets;
   std::int32_t* is_nan;
-  double* normalizers;  // where nothing is kept
-  std::byte* packed;    // a row for every worker
+  double* normalizers;  // used if nothing is saved for a second pass
+  std::byte* packed;    // a packed row for each worker
   std::byte* workers;
   std::size_t worker_bytes;
 
@@ -53,14 +54,15 @@ struct ForwardMemory {
 // The sum over all paths that end in the last blank or label of `row`.
 inline SavedHeader sum_of_ends(const double* row, std::int64_t stride, std::int32_t labels) {
   const double* const blank = row + kCpuPad + labels;
-  const double* const label = row + 2 * stride + kCpuPad + labels - 1;  // of U = 0: never reached
+  const double* const label = row + 2 * stride + kCpuPad + labels - 1;  // with U = 0 it is unreachable
   const double largest = std::max(blank[stride], label[stride]);
   const double sum =
       blank[0] * std::exp2(blank[stride] - largest) + label[0] * std::exp2(label[stride] - largest);
   return {largest < kCpuNoPath ? Outcome::kNoPath : Outcome::kPaths, sum, largest};
 }
 
-// alpha from the first frame to the last; its segments go to `saved`, if there is any.
+// Computes alpha from the first frame to the last, and stores the states at the boundaries of segments in
+// `saved`, if it is not null.
 template <class T>
 SavedHeader sum_paths(const CtcProblem& p, const Utterance& u, const Frames<T>& frames,
                       ForwardMemory::Worker& memory, const Saved* saved) {
@@ -84,7 +86,7 @@ SavedHeader sum_paths(const CtcProblem& p, const Utterance& u, const Frames<T>& 
     }
   }
   if (bad) return {Outcome::kBadLogit, 0, 0};
-  // Too few frames: no pair of the last one has been computed.
+  // With too few frames no pair of the last frame has been computed.
   if (u.frames < u.labels) return {Outcome::kNoPath, 0, 0};
   return sum_of_ends(row, lattice.stride, u.labels);
 }
@@ -95,7 +97,7 @@ inline double loss_of(const CtcProblem& p, const SavedHeader& header) {
   return -(std::log(header.mantissa) + header.exponent * kLn2<double>);
 }
 
-// Losses and what is kept: saved and loss may be null.
+// Computes losses and the saved states. saved and loss may be null.
 template <class T>
 void forward(const CtcProblem& p, void* loss, void* saved, const ForwardMemory& memory, const Batch& batch,
              const Execution& execution) {

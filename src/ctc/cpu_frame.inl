@@ -42,7 +42,8 @@ bool emissions(const CpuEmissions& e, const CpuWeights& to) {
   return any_bit(bad);
 }
 
-// e^(x - shift) for a shift that Real does not hold: e^(x - near) factor.
+// e^(x - shift) = e^(x - near) factor, for a shift that Real cannot represent exactly; near is the nearest
+// Real.
 template <class Real>
 struct Shift {
   Real near;
@@ -55,8 +56,8 @@ struct Shift {
   }
 };
 
-// upstream (share e^(x - lse) - star e^(x - others) - g), a vector at a time. Without a share, or star, the
-// columns that only they would look at may hold anything.
+// upstream (share e^(x - lse) - star e^(x - others) - g), a vector at a time. Without kShare, or kStar, the
+// fields that only they use are not read.
 template <class Storage, bool kShare, bool kStar>
 WARPALIGN_INLINE void dense_pass(const CpuFrameGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;
@@ -74,7 +75,7 @@ WARPALIGN_INLINE void dense_pass(const CpuFrameGradient<typename Storage::Real>&
     if constexpr (kStar) sum -= exp_of(v - others) * star;
     return sum * upstream;
   };
-  // Blank has no part of the star's.
+  // The star's term does not apply to blank.
   const Real blank = kStar && kShare ? (exp_of(splat(read_one(Storage{}, x + r.blank)) - lse) * share)[0] : 0;
   std::int32_t k = 0;
   for (; k + kLanes <= r.columns; k += kLanes) {
@@ -92,7 +93,7 @@ WARPALIGN_INLINE void dense_pass(const CpuFrameGradient<typename Storage::Real>&
   if (kStar) write_first<Storage>(out + r.blank, 1, (blank - splat(r.dense[r.blank])) * upstream);
 }
 
-// All columns, with g in an array of its own.
+// The gradient of all columns, with g in a dense array.
 template <class Storage>
 WARPALIGN_INLINE void dense_gradient(const CpuFrameGradient<typename Storage::Real>& r) {
   using Real = typename Storage::Real;
@@ -107,8 +108,8 @@ WARPALIGN_INLINE void dense_gradient(const CpuFrameGradient<typename Storage::Re
   for (std::int32_t k = 0; k < r.slots; ++k) r.dense[r.column[k]] = Real(0);
 }
 
-// Few of many columns have slots, and none is the star's: those are computed from the row before it is
-// overwritten.
+// The gradient if few of many columns have slots, and there is no star. The columns with slots are computed
+// from the row before it may be overwritten.
 template <class Storage>
 WARPALIGN_INLINE void sparse_gradient(const CpuFrameGradient<typename Storage::Real>& r) {
   using V = typename Storage::V;

@@ -1,4 +1,4 @@
-// Frames of logits for the CPU path's drivers: their normalisers, and the weights of a frame's slots.
+// Frames of logits for the drivers of the CPU path: the normalisers, and the weights of a frame's slots.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace warpalign::detail::ctc {
 
-// Where an utterance's normalisers are. `stride` doubles from utterance to utterance.
+// The normalisers of all utterances, `stride` doubles apart.
 struct Normalizers {
   double* lse;
   double* others;
@@ -20,7 +20,7 @@ struct Normalizers {
   [[nodiscard]] double* lse_of(std::int32_t b) const { return lse + b * stride; }
   [[nodiscard]] double* others_of(std::int32_t b) const { return others + b * stride; }
 
-  // Those of a call that keeps none: doubles of all utterances, and their places.
+  // For a call that saves none: the number of doubles of all utterances, and the pointers into them.
   static std::size_t doubles(const CtcProblem& p) {
     return static_cast<std::size_t>(p.batch) * p.frames * (p.star >= 0 ? 2 : 1);
   }
@@ -45,7 +45,7 @@ inline double log_add(double a, double b) {
   return largest + std::log(std::exp(a - largest) + std::exp(b - largest));
 }
 
-// log sum exp of all columns but blank.
+// The log-sum-exp of all columns but blank.
 template <class T>
 double others_of(const CtcProblem& p, const T* row) {
   const auto lse = Arithmetic<T>::rows().lse;
@@ -57,7 +57,7 @@ double others_of(const CtcProblem& p, const T* row) {
 
 inline bool has_normalizers(const CtcProblem& p) { return !p.log_probs || p.star >= 0; }
 
-// Normalisers of one frame. Whether there is a NaN or +inf.
+// Computes the normalisers of one frame. Returns whether it has a NaN or +inf.
 template <class T>
 bool normalize_frame(const CtcProblem& p, const Rows<T>& rows, std::int32_t b, std::int32_t t,
                      const Normalizers& to) {
@@ -74,8 +74,8 @@ bool normalize_frame(const CtcProblem& p, const Rows<T>& rows, std::int32_t b, s
   return !(lse < kInfinity);
 }
 
-// Normalisers of all frames, by all threads. is_nan: (B,) zeros, set where a frame holds a NaN or +inf.
-// packed: C elements for every worker.
+// Computes the normalisers of all frames, by all threads. is_nan: (B,), zeros on entry; set to 1 for an
+// utterance with a NaN or +inf. packed: C elements for each worker.
 template <class T>
 void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers& to, std::int32_t* is_nan,
                       T* packed, const Execution& execution) {
@@ -104,7 +104,7 @@ void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers
   });
 }
 
-// An utterance's frames: weights of their slots.
+// The weights of the slots in an utterance's frames.
 template <class T>
 class Frames {
  public:
@@ -117,12 +117,13 @@ class Frames {
         lse_(normalizers.lse_of(u.index)),
         others_(normalizers.others_of(u.index)) {}
 
-  // Whether a NaN or +inf is among them. A star's weight is log sum exp of all classes but blank.
+  // Writes the weights of frame t, and returns whether one of them is NaN or +inf. A star's weight is the
+  // log-sum-exp of all classes but blank.
   bool weigh(std::int32_t t, const CpuWeights& to) const {
     const double star = lattice_.star() > 0 ? others_[t] - lse_of(t) : 0;
     return emit(t, star, to);
   }
-  // As logarithms. A star's weight is that of the best class but blank.
+  // The same as logarithms. A star's weight is that of the best class but blank.
   bool weigh_best(std::int32_t t, double* to) const {
     return emit(t, lattice_.star() > 0 ? best_of_others(t) : 0, {to, nullptr});
   }
@@ -136,12 +137,12 @@ class Frames {
     }
     return best;
   }
-  // w of one class.
+  // The weight w of one class.
   [[nodiscard]] double weight_of(std::int32_t t, std::int32_t c) const {
     const double prior = p_.prior ? read_real(p_.prior, p_.dtype, c) : 0;
     return number_of(rows_.element(b_, t, c)) - lse_of(t) - prior;
   }
-  // 0 for a frame of -inf alone: its weights are -inf then.
+  // The normaliser of frame t; 0 if all its logits are -inf, so that its weights are -inf.
   [[nodiscard]] double lse_of(std::int32_t t) const {
     return p_.log_probs || lse_[t] == -kInfinity ? 0 : lse_[t];
   }

@@ -1,5 +1,5 @@
-// CTC's gradients on the CPU: an utterance's posteriors, a segment of frames at a time, and the segment's
-// rows of logits. Threads share utterances, and rows where there are more threads than utterances.
+// CTC's gradients on the CPU. For each segment of an utterance's frames: the posteriors, then the gradient's
+// rows. Threads share the utterances, and the rows if there are more threads than utterances.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,9 +17,9 @@ namespace {
 template <class T>
 struct RowMemory {
   using Real = typename Arithmetic<T>::Real;
-  T* in;        // a row where the logits' last stride is not 1
-  T* out;       // a row of the gradient where its last stride is not 1
-  Real* dense;  // null: few of many columns have slots
+  T* in;        // a packed row of logits, used if their last stride is not 1
+  T* out;       // a packed row of the gradient, used if its last stride is not 1
+  Real* dense;  // null if few of many columns have slots
   T* mended;
 
   RowMemory(const CtcProblem& p, Arena& arena)
@@ -30,7 +30,7 @@ struct RowMemory {
     if (!is_dense(p)) dense = nullptr;
   }
 
-  // A star has a part of every column.
+  // Whether g is a dense array over all columns. The star's posterior is spread over every column.
   static bool is_dense(const CtcProblem& p) { return p.star >= 0 || p.classes / 8 <= most_slots(p); }
 };
 
@@ -110,7 +110,7 @@ class GradientWriter {
   const double upstream_;
 };
 
-// A segment's rows, which any worker may write.
+// The rows of a segment's gradient, which any worker may write.
 template <class T>
 struct SegmentRows : cpu::SharedWork {
   const CtcProblem* p;

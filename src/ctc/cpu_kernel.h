@@ -1,5 +1,6 @@
-// What the CPU path's drivers and its kernels (cpu_kernel.inl, one copy per instruction set) share. Plain
-// data only: no inline function here may be compiled under two sets of flags.
+// Types shared by the drivers of the CPU path and its kernels (cpu_kernel.inl, one copy per instruction set).
+// Plain data only: an inline function here would be compiled with several sets of flags, and the linker would
+// merge the copies.
 //
 // States come in pairs: pair k is the blank before label k and label k, 0 <= k <= U; label U does not exist.
 // A frame's states are a row: four arrays, mantissas and exponents of blanks and of labels (cpu/scaled.inl),
@@ -13,27 +14,28 @@
 
 namespace warpalign::detail::ctc {
 
-// Elements in front of pair 0 and behind the last whole vector of pairs that vectors may read and write; no
-// vector of doubles has more.
+// The number of elements before pair 0, and after the last whole vector of pairs, that vectors may read and
+// write: the most elements of a vector of doubles.
 constexpr int kCpuPad = 8;
 
-// Doubles of one array of a row for so many labels.
+// The number of doubles of one array of a row with this number of labels.
 constexpr std::int64_t cpu_stride(std::int64_t labels) {
   return (labels + 1 + kCpuPad - 1) / kCpuPad * kCpuPad + 2 * kCpuPad;
 }
 
-// What distinguishes one utterance's lattice. A slot is a class that states name, or star: slot 0 is blank's.
+// One utterance's lattice. A slot is a class that some state emits, or the star; slot 0 is blank.
 struct CpuLattice {
-  std::int32_t labels;       // U
-  std::int64_t stride;       // of a row's arrays, and of `slot` and `skip`
-  const std::int32_t* slot;  // [kCpuPad + k]: label k's; slots for what is no label: it cannot be emitted
-  const double* skip;        // [kCpuPad + k]: 0 where a path may go from label k-1 to label k, else kCpuDead
+  std::int32_t labels;  // U
+  std::int64_t stride;  // of a row's arrays, and of `slot` and `skip`
+  const std::int32_t*
+      slot;            // [kCpuPad + k]: of label k; `slots`, which cannot be emitted, if there is no label k
+  const double* skip;  // [kCpuPad + k]: 0 if a path may go from label k-1 to label k, else kCpuDead
   std::int32_t slots;
 };
-// Slots behind the last one that vectors may read; no vector of floats has more.
+// The number of slots after the last one that vectors may read: the most elements of a vector of floats.
 constexpr int kCpuSlotPad = 16;
-constexpr double kCpuDead = -1e300;    // exponent of what no path reaches
-constexpr double kCpuNoPath = -5e298;  // exponents below: there is no path
+constexpr double kCpuDead = -1e300;    // exponent of an unreachable state
+constexpr double kCpuNoPath = -5e298;  // a sum with a smaller exponent has no path
 
 // Pairs first .. last of a frame.
 struct CpuRange {
@@ -41,15 +43,15 @@ struct CpuRange {
   std::int64_t last;
 };
 
-// Weights of a frame's slots, as mantissas and exponents, or (alignments) as they are. Rounded up to whole
-// vectors; slots .. are forbidden.
+// Weights of a frame's slots: mantissas and exponents, or logarithms for alignments. Arrays are rounded up to
+// whole vectors; entries from `slots` on cannot be emitted.
 struct CpuWeights {
   double* mantissa;
   double* exponent;
 };
 
 // A frame's weights: w = x[column] - lse - prior; the star's slot has the weight `star`. `column` and `prior`
-// go on for kCpuSlotPad slots with blank's column and 0.
+// have kCpuSlotPad more entries: blank's column, and 0.
 struct CpuEmissions {
   const void* row;
   const std::int32_t* column;  // [slot]
@@ -64,43 +66,43 @@ struct CpuEmissions {
 struct CpuPosteriors {
   double total_mantissa;  // 1 / mantissa of the sum over all paths
   double total_exponent;
-  double* slots;   // [slot]: their sums are added; null: not wanted
+  double* slots;   // [slot]: the posteriors are added to it; may be null
   double* labels;  // [kCpuPad + k], or null
 };
 
 // One frame's gradient: out[c] = upstream (S p[c] - star e^(x[c] - others) - g[c]), p[c] = e^(x[c] - lse) and
-// S 1, or 0 with log_probs; the star's term is not for blank. g is 0 but for the slots' columns. out may be
-// row.
+// S is 1, or 0 with log_probs; the star's term does not apply to blank. g is 0 outside of the slots' columns.
+// out may be row.
 template <class Real>
 struct CpuFrameGradient {
   const void* row;
   void* out;
   std::int32_t columns;
   double lse, others;
-  double star;  // posterior of all states of the star
+  double star;  // sum of the posteriors of the star's states
   double upstream;
   bool log_probs;
   std::int32_t slots;
   std::int32_t blank;
   const std::int32_t* column;
-  std::int32_t star_slot;  // 0: none. Its column is none of its own
+  std::int32_t star_slot;  // 0: none. The star has no column of its own
   const double* g;         // [slot]
-  Real* dense;             // [columns]: zeros, on entry and on return; null: few of many columns have slots
-  void* mended;            // [slots + kCpuSlotPad] elements; for null
+  Real* dense;             // [columns]: zeros, on entry and on return; null if few of many columns have slots
+  void* mended;            // [slots + kCpuSlotPad] elements; used if dense is null
 };
 
-// The kernels of one storage type. Half types compute in float.
+// The kernels of one storage type. Half types are computed in float.
 template <class Real>
 struct CpuRowKernels {
   double (*lse)(const void* row, std::int32_t columns);
-  // Writes weights as powers, or, with exponent null, the logarithms themselves. Returns whether there is a
-  // NaN or +inf.
+  // Writes weights as powers, or, with exponent null, the logarithms themselves. Returns whether one of them
+  // is NaN or +inf.
   bool (*emissions)(const CpuEmissions&, const CpuWeights&);
   void (*gradient)(const CpuFrameGradient<Real>&);
 };
 
-// Where best paths come from. Of pair k, at[k - first]: 0, 1 or 2 for label k (itself, blank k, label k-1),
-// and 0 or 4 for blank k (itself, label k-1). `first` is a multiple of kCpuPad. Null: not wanted.
+// Predecessors on best paths. at[k - first] is the sum of 0, 1 or 2 for label k (from itself, blank k, label
+// k-1) and 0 or 4 for blank k (from itself, label k-1). `first` is a multiple of kCpuPad. `at` may be null.
 struct CpuSteps {
   std::uint8_t* at;
   std::int64_t first;
@@ -112,19 +114,20 @@ struct CpuKernels {
   CpuRowKernels<float> rows16;    // binary16
   CpuRowKernels<float> rows_b16;  // bfloat16
 
-  // alpha of a frame from that of the frame before.
+  // alpha of a frame from alpha of the previous frame.
   void (*alpha)(const CpuLattice&, const CpuWeights&, const double* from, double* to, CpuRange);
-  // beta of a frame, its own weights included, from that of the frame after; and posteriors from alpha.
+  // beta of a frame, its own weights included, from beta of the next frame; and posteriors from alpha and
+  // beta.
   void (*beta)(const CpuLattice&, const CpuWeights&, const double* after, double* to, const double* alpha,
                const CpuPosteriors&, CpuRange);
-  // Brings mantissas of a row into [1, 2). At most kCpuLazy steps may lie between two calls.
+  // Scales a row's mantissas into [1, 2). Called at least every kCpuLazy frames.
   void (*normalize)(const CpuLattice&, double* row, CpuRange);
 
-  // A frame of the best path from the frame before. Rows are two arrays, of blanks and of labels, `stride`
-  // apart.
+  // The best sums of a frame from those of the previous frame. Rows are two arrays, of blanks and of labels,
+  // `stride` apart.
   void (*best)(const CpuLattice&, const double* weights, const double* from, double* to, const CpuSteps&,
                CpuRange);
-  // Monotonic alignment: to[s] = max(from[s], from[s-1]) + scores[s]. stays[s]: 1 where from[s] is not less.
+  // Monotonic alignment: to[s] = max(from[s], from[s-1]) + scores[s]. stays[s]: 1 if from[s] >= from[s-1].
   void (*monotonic)(const double* scores, const double* from, double* to, std::uint8_t* stays, CpuRange);
 };
 

@@ -7,8 +7,8 @@
 //   beta[t, label k] = p[t, y_k] (beta[t+1, label k] + beta[t+1, blank k+1] + skip_{k+1} beta[t+1, label
 //   k+1])
 //
-// Only pairs that a path can have at a frame are computed, in whole vectors. What stands beside them would be
-// read by the next frame, so that it is written as dead: one vector on either side.
+// Only pairs that a path can be in at a frame are computed, in whole vectors. The next frame also reads one
+// vector on either side of them, which is therefore set to unreachable.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // The four arrays of a row, at pair 0.
@@ -33,7 +33,7 @@ WARPALIGN_INLINE void store_dead(const Row<double>& row, Index at) {
   store(row.label_exponent + at, splat(kCpuDead));
 }
 
-// table[index[k]] for every lane. An instruction that gathers takes longer (AVX-512, AMD EPYC).
+// table[index[k]] for every lane. The gather instruction is slower (AVX-512, AMD EPYC).
 WARPALIGN_INLINE F64 gather(const double* table, const __INT32_TYPE__* index) {
   F64 v;
   for (int k = 0; k < kWide; ++k) v[k] = table[index[k]];

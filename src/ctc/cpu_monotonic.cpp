@@ -1,5 +1,5 @@
-// Monotonic alignment search on the CPU: a frame's positions in the lanes of vectors, and one byte for each
-// position and frame that says where its best path comes from. Threads share items.
+// Monotonic alignment search on the CPU: vectors run along a frame's positions, and one byte per position and
+// frame stores the predecessor on the best path. Threads share the items.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -11,7 +11,8 @@
 namespace warpalign::detail::ctc {
 namespace {
 
-constexpr std::int32_t kFramesAtOnce = 32;  // whose scores are turned from (S, T) to (T, S)
+constexpr std::int32_t kFramesAtOnce =
+    32;  // frames whose scores are transposed together, from (S, T) to (T, S)
 
 struct MonotonicWorker {
   std::int64_t stride;  // of a row, and of a frame's bytes
@@ -46,14 +47,14 @@ class Search {
         positions_(static_cast<std::int32_t>(p.text_lengths.data ? p.text_lengths[b] : p.positions)),
         frames_(static_cast<std::int32_t>(p.frame_lengths.data ? p.frame_lengths[b] : p.frames)) {}
 
-  // The best sum; steps are in the memory then.
+  // Returns the best sum. On return the predecessors are in memory.
   double best() {
     if (positions_ == 0 && frames_ == 0) return 0;
     double* row = memory_.rows[0] + kCpuPad;
     double* next = memory_.rows[1] + kCpuPad;
     std::fill_n(memory_.rows[0], memory_.stride, kCpuDead);
     std::fill_n(memory_.rows[1], memory_.stride, kCpuDead);
-    row[-1] = 0;  // before the first frame: its step leads to position 0 alone
+    row[-1] = 0;  // state before the first frame: from it a path can only enter position 0
     bool bad = false;
     for (std::int32_t t = 0; t < frames_; ++t) {
       const std::int32_t within = t % kFramesAtOnce;
@@ -79,7 +80,8 @@ class Search {
   }
 
  private:
-  // Scores of frames begin .. end - 1, a row of positions each. Whether a NaN or +inf is among them.
+  // Transposes the scores of frames begin .. end - 1 to a row of positions for each frame. Returns whether
+  // one of them is NaN or +inf.
   bool turn(std::int32_t begin, std::int32_t end) const {
     bool bad = false;
     for (std::int32_t s = 0; s < positions_; ++s) {
@@ -108,7 +110,8 @@ void search(const MonotonicAlignmentProblem& p, const MonotonicAlignment& out, s
   cpu::run_workers(execution, workers_of(p, execution), [&](int worker) {
     Arena arena(memory + worker * bytes);
     const MonotonicWorker own(p, arena);
-    std::fill_n(own.scores, own.stride * kFramesAtOnce, 0.0);  // of positions that no item has
+    std::fill_n(own.scores, own.stride * kFramesAtOnce,
+                0.0);  // positions past the item's own are read by vectors
     for (int b = next++; b < p.batch; b = next++) {
       const std::int64_t first = std::int64_t{b} * p.positions;
       std::int32_t* const durations = out.durations ? out.durations + first : nullptr;

@@ -1,5 +1,5 @@
-// The best path of one utterance, and monotonic alignment search: the largest sums of weights over the paths
-// to each state, in float64, and where they come from.
+// The best path of one utterance, and monotonic alignment search: for each state the largest sum of weights
+// of the paths to it, in float64, and the predecessor on that path.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // NOLINTBEGIN(modernize-use-using)

@@ -1,5 +1,5 @@
-// The second pass over the lattice, from the last frame to the first, a segment at a time: alpha is computed
-// again and kept, then beta meets it, and their products are posteriors.
+// The second pass over the lattice, from the last segment to the first: alpha of the segment's frames is
+// computed again and stored, then beta is computed backward, and their products are posteriors.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace warpalign::detail::ctc {
 // One utterance's memory for the second pass.
 struct ReverseMemory {
   Lattice lattice;
-  std::int64_t row;     // doubles of a row
-  double* start;        // the row before a segment
+  std::int64_t row;     // number of doubles of a row
+  double* start;        // the row of the frame before a segment
   double* beta[2];      // rows
-  double* alpha;        // rows of a segment
-  std::int64_t stride;  // doubles of a frame's weights, and of its posteriors
+  double* alpha;        // the rows of a segment's frames
+  std::int64_t stride;  // number of doubles of a frame's weights, and of its posteriors
   double* weights;      // of a segment: mantissas, then exponents
   double* posteriors;   // of a segment
   double* labels;       // posteriors of a frame's labels
@@ -41,7 +41,7 @@ struct ReverseMemory {
   }
 };
 
-// alpha of frames begin .. end - 1.
+// Computes alpha of frames begin .. end - 1.
 template <class T>
 void recompute_segment(const Utterance& u, const Frames<T>& frames, const Saved& saved,
                        const ReverseMemory& memory, std::int32_t segment, std::int32_t begin,
@@ -64,9 +64,9 @@ void recompute_segment(const Utterance& u, const Frames<T>& frames, const Saved&
   }
 }
 
-// Calls on_frame(t, labels) after each frame if wants_labels, labels being posteriors of labels at kCpuPad,
-// and on_segment(begin, end) after each segment, whose posteriors by slot are in the memory then. From the
-// end.
+// Goes from the last frame to the first. Calls on_frame(t, labels) for each frame if wants_labels, where
+// labels[kCpuPad + k] is the posterior of label k, and on_segment(begin, end) for each segment, when its
+// posteriors by slot are in memory.
 template <class T, class OnFrame, class OnSegment>
 void reverse(const CtcProblem& p, const Utterance& u, const Frames<T>& frames, const Saved& saved,
              const ReverseMemory& memory, bool wants_labels, OnFrame&& on_frame, OnSegment&& on_segment) {

@@ -1,5 +1,5 @@
-// What ctc_loss() keeps for ctc_gradient() on the CPU, an utterance at a time: the sum over all paths, a
-// normaliser a frame (with a star a second one), and alpha at the beginning of every segment but the first.
+// What ctc_loss() saves for ctc_gradient() on the CPU, for each utterance: the sum over all paths, a
+// normaliser per frame (two with a star), and alpha at the beginning of every segment but the first.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace warpalign::detail::ctc {
 
-// Frames of a segment, whose alphas are in memory at once: as many as a part of a second-level cache holds,
-// and at least the square root of T, as ctc_most_saved_bytes() has it.
+// The number of frames of a segment, whose alphas are in memory at the same time: as many as fit into a part
+// of a second-level cache, and at least the square root of T, which the bound of ctc_most_saved_bytes()
+// needs.
 inline std::int32_t segment_frames(const CtcProblem& p) {
   constexpr std::int64_t kCacheDoubles = 1 << 16;
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
@@ -36,11 +37,11 @@ struct SavedHeader {
 struct Saved {
   SavedHeader* header;
   double* lse;       // [frame]
-  double* others;    // [frame]: log sum of the classes but blank; only with a star
+  double* others;    // [frame]: log-sum-exp of the classes but blank; only with a star
   double* segments;  // four arrays of `pairs` doubles each
   std::int64_t pairs;
 
-  // Doubles of an utterance.
+  // The number of doubles of an utterance.
   static std::int64_t doubles(const CtcProblem& p) {
     const std::int64_t pairs = pairs_of(p);
     return 4 + std::int64_t{p.frames} * (p.star >= 0 ? 2 : 1) +
@@ -55,7 +56,7 @@ struct Saved {
         segments(others + (p.star >= 0 ? p.frames : 0)),
         pairs(pairs_of(p)) {}
 
-  // alpha before segment `segment` >= 1.
+  // Stores alpha of the frame before segment `segment` >= 1.
   void put(std::int32_t segment, const double* row, std::int64_t stride) const {
     for (int array = 0; array < 4; ++array) {
       std::copy_n(row + array * stride + kCpuPad, pairs, at(segment, array));

@@ -1,5 +1,5 @@
-// What the paths of CTC share: the entry points behind the public headers, one set per device. api.cpp has
-// checked the arguments; a path checks only what it alone can know. B >= 1 in every call.
+// The entry points of CTC's paths, one set per device. api.cpp has checked the arguments; a path checks only
+// what depends on the device. B >= 1 in every call.
 #pragma once
 
 #include "warpalign/ctc.h"

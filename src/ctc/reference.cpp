@@ -18,7 +18,7 @@ double log_add(double a, double b) {
   return largest == -kInf ? -kInf : largest + std::log(std::exp(a - largest) + std::exp(b - largest));
 }
 
-// lp of a frame; a frame of -inf has lp = -inf everywhere.
+// The log-probabilities of a frame; all -inf if its logits are all -inf.
 std::vector<double> log_softmax(const double* row, const Ctc& p) {
   std::vector<double> lp(row, row + p.classes);
   if (p.log_probs) return lp;
@@ -28,7 +28,7 @@ std::vector<double> log_softmax(const double* row, const Ctc& p) {
   return lp;
 }
 
-// log sum of p[t,c] over c != blank.
+// The log of the sum of p[t,c] over c != blank.
 double log_of_others(const std::vector<double>& lp, int blank) {
   double sum = -kInf;
   for (int c = 0; c < static_cast<int>(lp.size()); ++c) {
@@ -37,7 +37,8 @@ double log_of_others(const std::vector<double>& lp, int blank) {
   return sum;
 }
 
-// Whether a NaN or +inf counts: anywhere in a frame that is normalised, else at the entries that states name.
+// Whether a logit that is read is NaN or +inf: any logit of a frame that is normalised, otherwise the logits
+// of the states.
 bool has_bad_logit(const Ctc& p, const std::vector<double>& logits) {
   if (!p.log_probs) return std::any_of(logits.begin(), logits.end(), is_bad);
   for (int t = 0; t < p.frames; ++t) {
@@ -53,7 +54,7 @@ bool has_bad_logit(const Ctc& p, const std::vector<double>& logits) {
   return false;
 }
 
-// Sums of weights of all ways from state s at t to the end, frame t itself left out.
+// Log-sums of the weights of all paths from state s at frame t to the end, without frame t's own weight.
 std::vector<double> beta_of(const Ctc& p, const std::vector<double>& w) {
   const int states = p.states();
   std::vector<double> beta(w.size(), -kInf);

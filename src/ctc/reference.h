@@ -1,5 +1,5 @@
-// Float64 scalar CTC, straight from the equations of warpalign/ctc.h, and monotonic alignment search: what
-// every test compares with. The code allocates; it is not part of the library, and shares nothing with it.
+// Float64 scalar CTC, a direct implementation of the equations in warpalign/ctc.h, and monotonic alignment
+// search. Tests compare with it. It allocates, is not part of the library and shares no code with it.
 #pragma once
 
 #include <vector>
@@ -20,9 +20,9 @@ struct Ctc {
 
   [[nodiscard]] int labels() const { return static_cast<int>(targets.size()); }
   [[nodiscard]] int states() const { return 2 * labels() + 1; }
-  // z of a state.
+  // z, the class of a state.
   [[nodiscard]] int label_of(int state) const { return state % 2 == 0 ? blank : targets[state / 2]; }
-  // Whether a path may go from state - 2 to state.
+  // Whether a path may go directly from state - 2 to state.
   [[nodiscard]] bool skips_to(int state) const {
     return state % 2 == 1 && state >= 3 && label_of(state) != label_of(state - 2);
   }
@@ -43,7 +43,7 @@ struct CtcPath {
   std::vector<int> states;  // (T,); empty without a path
 };
 
-// The best path, with the header's choice among equal ones.
+// The best path; among equal ones, that which the header defines.
 CtcPath ctc_align(const Ctc& problem, const std::vector<double>& logits);
 
 // w[t, z_s] of every state, (T, S); star by log sum exp, or by the largest for alignments. Empty: a NaN or

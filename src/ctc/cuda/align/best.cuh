@@ -1,8 +1,8 @@
-// The best path to a state: what a strip (lattice/strip.cuh) computes with for alignments.
+// The best path to a state: the algebra of a strip (lattice/strip.cuh) for alignments.
 //
-// Values are float64 sums of x - prior: what normalises a frame is the same for all paths, and is taken off
-// the score in the end. Among equal paths that come to a state, the one from the same state is taken, then
-// the one from the state before; of the last two states the first.
+// Values are float64 sums of x - prior. The normaliser of a frame is the same for all paths, and is
+// subtracted from the final score. Among equal paths to a state, the one from the same state wins, then the
+// one from the previous state; of the two final states the first wins.
 #pragma once
 
 #include "ctc/cuda/lattice/params.cuh"
@@ -12,8 +12,8 @@ namespace warpalign::detail::ctc {
 // States are numbered 0 ... 2 U.
 struct alignas(16) BestState {
   double value;
-  int origin;  // the number of the state in which the path was when states were last marked; -1: it began
-               // since
+  int origin;  // the path's state at the last call of mark(), as a number; -1: it began
+               // after that
 
   static __device__ __forceinline__ BestState zero() { return {-CUDART_INF, -1}; }
   static __device__ __forceinline__ BestState one() { return {0, -1}; }
@@ -22,7 +22,7 @@ struct alignas(16) BestState {
 
   static constexpr int kWords = 2;
   [[nodiscard]] __device__ __forceinline__ cuda::Word word(int k) const {
-    const double v = isnan(value) ? CUDART_NAN : value;  // a NaN may be all ones: kNotYet
+    const double v = isnan(value) ? CUDART_NAN : value;  // the bits of a NaN may be those of kNotYet
     return k == 0 ? static_cast<cuda::Word>(__double_as_longlong(v)) : static_cast<unsigned>(origin);
   }
   static __device__ __forceinline__ BestState of(const cuda::Word (&words)[kWords]) {
@@ -33,8 +33,8 @@ struct alignas(16) BestState {
 // The best path of an utterance.
 struct BestEnd {
   int outcome;
-  int state;   // the last one
-  int origin;  // as BestState's
+  int state;   // the path's last state
+  int origin;  // as in BestState
 };
 
 struct LastState {

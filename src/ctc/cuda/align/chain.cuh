@@ -1,5 +1,5 @@
-// The chain of the best path's states at the boundaries of pieces, from the last to the first: a thread for
-// each utterance, a dependent load for each boundary.
+// Follows the best path's states at the boundaries of pieces, from the last to the first. A thread owns an
+// utterance, and makes one dependent load per boundary.
 #pragma once
 
 #include "ctc/cuda/align/best.cuh"

@@ -1,4 +1,4 @@
-// The sweep over best paths, and what traces them, for every type of logits.
+// The sweep over best paths and the kernels that trace them, for every type of logits.
 #include "ctc/cuda/align/chain.cuh"
 #include "ctc/cuda/align/launch.h"
 #include "ctc/cuda/call/kernels.cuh"

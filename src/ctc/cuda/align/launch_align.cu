@@ -1,5 +1,5 @@
-// Host side of alignments: rows, for what normalises frames and for star; the sweep over best paths; then the
-// chain of states at the boundaries of pieces, and all pieces at once.
+// Host side of alignments. Launches: the rows pass (normalisers, and the star's weights), the sweep over best
+// paths, the chain of states at the boundaries of pieces, and the trace of all pieces at once.
 #include "core/visit_dtype.h"
 #include "ctc/cuda/align/launch.h"
 #include "ctc/cuda/call/launch.h"
@@ -9,18 +9,18 @@
 namespace warpalign::detail::ctc {
 namespace {
 
-// Where everything is in the workspace.
+// The arrays in the workspace.
 template <class Real>
 struct AlignMemory {
   int piece, pieces, warps;
-  Saved<Real> rows;  // without verdicts and checkpoints
+  Saved<Real> rows;  // its verdicts and checkpoints are not used
   Exchange<BestState> exchange;
   Checkpoints<BestState> checkpoints;
   BestEnd* ends;
   std::int32_t* states;
 
   AlignMemory(const CtcProblem& p, const Plan<Real>& plan, Arena& arena) {
-    constexpr int kLong = 16384;  // frames from which on memory counts for more than the time of a piece
+    constexpr int kLong = 16384;  // frames; from here on pieces are longer, which takes less memory
     piece = p.frames < kLong ? kMostPiece / 2 : kMostPiece;
     pieces = std::max(cuda::div_up(p.frames, piece), 1);
     warps = std::min(piece / kStrip, plan.strips());

@@ -1,13 +1,13 @@
-// From the last state of the best path back to its first, in two passes.
+// Traces the best path from its last state to its first, in two passes.
 //
-// The sweep has left, at every boundary between pieces of frames, each state's best value and in which state
-// its path was at the boundary before (its origin). So the chain of the path's states at the boundaries is a
-// few dependent loads. Then all pieces are traced at once: a block starts from a boundary's values, makes the
-// steps of a piece again for the pairs that a path can visit in it, at most as many as it has frames, and
-// keeps of each step where the best path to each state comes from, as bits in shared memory.
+// At every boundary between pieces of frames, the sweep has stored each state's best value and the state in
+// which its path was at the previous boundary (its origin). So the path's states at the boundaries take one
+// dependent load each. Then all pieces are traced at once. A block owns a piece: it starts from the values at
+// the boundary, and repeats the piece's frames for the pairs that the path can visit there, at most as many
+// as the piece has frames. For each frame it stores the predecessor of each state, as bits in shared memory.
 //
-// Values outside of these pairs count as out of reach. The path's own values are exact all the same, and
-// whatever competes with it is at most as good as in the sweep: the same choices are made.
+// States of other pairs are treated as unreachable. The values along the path are still those of the sweep,
+// and competing values are at most those of the sweep, so that the choices along the path are the same.
 #pragma once
 
 #include "ctc/cuda/align/best.cuh"
@@ -16,7 +16,7 @@
 
 namespace warpalign::detail::ctc {
 
-inline constexpr int kMostPiece = 512;  // frames of a piece, at most; a multiple of kStrip
+inline constexpr int kMostPiece = 512;  // the most frames of a piece; a multiple of kStrip
 
 template <class Element>
 struct TraceParams {
@@ -26,17 +26,17 @@ struct TraceParams {
   Checkpoints<BestState> checkpoints;  // at the boundaries of pieces
   int piece, pieces;
   const BestEnd* ends;   // (B,)
-  std::int32_t* states;  // (B, pieces + 1): before each piece, and behind the last one of the utterance
+  std::int32_t* states;  // (B, pieces + 1): before each piece, and after the utterance's last piece
   std::int32_t* labels;  // (B, T), or null
   Real* scores;          // (B, T), or null
   std::int32_t* spans;   // (B, U, 2), or of flat targets; or null
 };
 
-// Where the paths to a strip's states come from, at a frame: a bit for each lane. None: the same state.
+// The predecessors of a strip's states at a frame, a bit for each lane. No bit: the same state.
 struct Moves {
-  unsigned blank;    // from the label before
-  unsigned label;    // from the state before
-  unsigned skipped;  // from the state before that
+  unsigned blank;    // from the previous label
+  unsigned label;    // from the previous state
+  unsigned skipped;  // from the state before the previous one
 };
 
 constexpr int trace_shared_bytes(int piece, int warps) {
@@ -78,7 +78,8 @@ class Trace {
   }
 
  private:
-  // The steps of the piece, for `strips` strips from first_pair on, one warp each, as the sweep makes them.
+  // Repeats the sweep over the piece's frames for `strips` strips from first_pair on, one warp each, and
+  // stores the predecessors.
   __device__ __forceinline__ void make_moves(int first_pair, int strips) const {
     const bool works = warp_ < strips;
     Strip<Element, Best<Real, true>, false, 2> strip(p_.batch, p_.from, utterance_, b_,
@@ -124,7 +125,7 @@ class Trace {
         });
   }
 
-  // From the state behind the piece to its first frame.
+  // Follows the predecessors from the state after the piece to its first frame.
   __device__ __forceinline__ void walk(int first_pair, int state) const {
     for (int f = last_ - first_ - 1; f >= 0; --f) {
       path_[f] = state;
@@ -138,7 +139,7 @@ class Trace {
     }
   }
 
-  // Frame first_ + f. before: the state of the frame before.
+  // Writes the results of frame first_ + f. before: the path's state at the previous frame.
   __device__ __forceinline__ void write(int f, int before) const {
     const int t = first_ + f, state = path_[f];
     const Batch& batch = p_.batch;
@@ -175,7 +176,7 @@ class Trace {
   const int b_, warps_, warp_, lane_;
   const Utterance utterance_;
   const int piece_, first_, last_;  // frames first_ ... last_ - 1
-  BestState* const rings_;          // what leads to each warp, and from the last one
+  BestState* const rings_;          // one before each warp, and one after the last
   Moves* const moves_;              // [frame][warp]
   std::int32_t* const path_;        // states, by frame
 };

@@ -1,4 +1,4 @@
-// A batch as kernels see it: true lengths, labels, and where a frame's logits lie.
+// A batch in kernels: true lengths, labels, and the strides of logits.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,33 @@
 
 namespace warpalign::detail::ctc {
 
-inline constexpr int kNoLabel = -1;       // behind the last label, or before the first
-inline constexpr int kInvalidLabel = -2;  // no class, or blank's
+inline constexpr int kNoLabel = -1;       // after the last label, or before the first
+inline constexpr int kInvalidLabel = -2;  // not a class, or the blank
 
 struct Batch {
   int batch, frames, classes;  // B, T, C
-  // At most so many labels are looked at: U, or T + 1, which no path has room for.
+  // The most labels of an utterance that are read: U, or T + 1 if that is less, because more than T labels
+  // have no path.
   int labels;
-  int extent;  // U, or of flat targets an upper bound of it
+  int extent;  // U, or an upper bound of it for flat targets
   int blank;
   int star;  // -1: none
   Integers logit_lengths, target_lengths, targets;
-  std::int64_t target_stride;   // between utterances; flat targets: 0
-  const std::int64_t* offsets;  // (B + 1,): flat targets: where each utterance's labels begin; null: padded
-  std::int64_t target_count;    // flat targets: none from here on is read
-  std::int64_t stride[3];       // of logits, in elements: utterance, frame, class
+  std::int64_t target_stride;  // from utterance to utterance; 0 for flat targets
+  const std::int64_t*
+      offsets;  // (B + 1,): the first label of each utterance in flat targets; null: padded targets
+  std::int64_t target_count;  // flat targets: the number of labels in memory
+  std::int64_t stride[3];     // of logits, in elements: utterance, frame, class
   bool log_probs;
 };
 
-// v[index], in a kernel.
+// v[index].
 __device__ __forceinline__ std::int64_t integer_at(const Integers& v, std::int64_t index) {
   if (v.type == IntegerType::kInt64) return static_cast<const std::int64_t*>(v.data)[index];
   return static_cast<const std::int32_t*>(v.data)[index];
 }
 
-// lengths[b] held within [0, most]; `most` where there are none.
+// lengths[b] clamped to [0, most]; `most` if there are no lengths.
 __device__ __forceinline__ int true_length(const Integers& lengths, int b, int most) {
   if (!lengths.data) return most;
   const std::int64_t length = integer_at(lengths, b);
@@ -42,8 +44,8 @@ __device__ __forceinline__ int true_length(const Integers& lengths, int b, int m
 // An utterance's true extents and its labels.
 struct Utterance {
   int frames, labels;
-  std::int64_t first;  // label 0's place in batch.targets
-  bool fits;           // its labels are in batch.targets
+  std::int64_t first;  // index of label 0 in batch.targets
+  bool fits;           // whether all its labels are in batch.targets
 
   // Label k of 0 ... labels - 1: a class, star, or kInvalidLabel; kNoLabel for other k.
   [[nodiscard]] __device__ __forceinline__ int label(const Batch& batch, int k) const {

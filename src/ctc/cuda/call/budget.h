@@ -1,4 +1,5 @@
-// How much memory a round of the gradient may take for the states that it sweeps again. Tests make it small.
+// The memory that a round of the gradient may use for the states that it computes again, in bytes. Tests make
+// it small.
 #pragma once
 
 #include <cstddef>

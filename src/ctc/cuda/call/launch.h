@@ -9,13 +9,14 @@
 
 namespace warpalign::detail::ctc {
 
-// offsets[0 ... B]: where the labels of each utterance begin in flat targets.
+// Writes offsets[0 ... B], the first label of each utterance in flat targets.
 Status launch_offsets(const Batch& batch, std::int64_t* offsets, cudaStream_t stream);
 
 template <class Element>
 Status launch_rows(const RowsParams<Element>& params, cudaStream_t stream);
 
-// multiprocessors: of the device. exchange_bytes at params.ticket are set where panels wait for each other.
+// multiprocessors: the device's. If panels wait for each other, sets exchange_bytes bytes at params.ticket to
+// one-bits first.
 template <class Element, class Algebra>
 Status launch_sweep(const SweepParams<Element, Algebra>& params, int multiprocessors,
                     std::size_t exchange_bytes, cudaStream_t stream);

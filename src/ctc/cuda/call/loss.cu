@@ -1,4 +1,4 @@
-// Host side of the losses' CUDA path: what is launched.
+// Host side of the losses. Launches:
 //
 //   ctc_loss()         offsets, if targets are flat; rows; sweep over whole utterances
 //   ctc_gradient()   first, where labels are few among classes; then for each round of chunks: sweep,
@@ -83,12 +83,12 @@ Status gradient(const CtcProblem& p, const CtcGradient& g, Workspace workspace, 
   });
 }
 
-// Losses are not wanted where the caller's pointer is null; the sweep's verdicts are.
+// The caller's pointer to losses may be null; the sweep's verdicts are always needed.
 template <class Real>
 struct PosteriorMemory {
   std::byte* saved;
   Real* loss;
-  Arena rest;  // the loss' workspace, then that of rounds
+  Arena rest;  // the workspace of the loss, then of the rounds
 
   PosteriorMemory(const CtcProblem& p, const Plan<Real>& plan, Arena arena) {
     Arena bytes;

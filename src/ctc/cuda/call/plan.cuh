@@ -1,9 +1,10 @@
-// Sizes and places of CTC's CUDA path: plain numbers, from the problem and the device. Kernels and calls
-// agree on them because both calls make the same plan.
+// Sizes and offsets of CTC's CUDA path, computed from the problem and the device. ctc_loss() and
+// ctc_gradient() compute the same plan.
 //
-// Frames are cut into segments, a block's task in the gradient pass, and segments into chunks. ctc_loss()
-// keeps the states at the boundaries of chunks, about the square root of T of them. ctc_gradient() sweeps the
-// chunks again, all of a round at once, for the states at the boundaries of segments.
+// An utterance's frames consist of chunks, and chunks of segments. A block of the gradient pass owns a
+// segment. ctc_loss() saves the states at the boundaries of chunks, about the square root of T of them.
+// ctc_gradient() sweeps the chunks again, all chunks of a round at once, for the states at the boundaries of
+// segments.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +32,12 @@ struct Saved {
   Checkpoints<State<Real>> checkpoints = {};
 };
 
-// Edges in front of the counter of tasks, which both start as one-bits where panels wait for each other.
+// Edges, followed by the counter of tasks. Both are initialised to one-bits if panels wait for each other.
 template <class State>
 struct Exchange {
   int* ticket = nullptr;
   Edges<State> edges = {};
-  std::size_t bytes = 0;  // of both
+  std::size_t bytes = 0;  // of edges and counter
 };
 
 template <class Real>
@@ -95,27 +96,28 @@ class Plan {
     return saved;
   }
 
-  // A table of the logits that the sweep reads: where it is small beside the logits.
+  // Whether the rows pass copies the logits that the sweep reads to a table: if that is small compared with
+  // all logits.
   [[nodiscard]] bool has_table() const { return p_.classes / 8 > labels_; }
   [[nodiscard]] Real* table(Arena& arena) const {
     const std::size_t rows = static_cast<std::size_t>(p_.batch) * p_.frames;
     return has_table() ? arena.take<Real>(rows * (labels_ + 1)) : nullptr;
   }
 
-  // Between the panels of a sweep over whole utterances.
+  // The exchange between panels of a sweep over whole utterances.
   template <class State>
   [[nodiscard]] Exchange<State> panel_exchange(Arena& arena, int directions) const {
     return exchange<State>(arena, {nullptr, panel_strips_, 0, p_.frames, panels_ - 1, directions});
   }
-  // Between all strips of a round's chunks.
+  // The exchange between all strips of a round's chunks.
   [[nodiscard]] Exchange<State<Real>> strip_exchange(Arena& arena, int first_chunk) const {
     return exchange<State<Real>>(arena,
                                  {nullptr, 1, first_chunk * chunk_, round_chunks() * chunk_, strips_ - 1, 2});
   }
 
-  // Whether the gradient needs more than ctc_loss() has kept.
+  // Whether the gradient needs more states than ctc_loss() has saved.
   [[nodiscard]] bool refills() const { return strips_ > 1 || chunk_ > kSegment; }
-  // At the boundaries of a round's segments.
+  // The states at the boundaries of a round's segments.
   [[nodiscard]] Checkpoints<State<Real>> round_checkpoints(Arena& arena, int first_chunk) const {
     const int segments = chunk_ / kSegment;
     Checkpoints<State<Real>> c{nullptr,     kSegment, first_chunk * segments, round_chunks() * segments + 1,
@@ -123,7 +125,7 @@ class Plan {
     c.data = arena.take<Pair<State<Real>>>(c.size(p_.batch));
     return c;
   }
-  // Chunks of a round: as many as fit into the budget. A refill has all of a round's at once.
+  // The number of chunks of a round: as many as fit into the budget.
   [[nodiscard]] int round_chunks() const {
     if (!refills()) return chunks_;
     const double pairs = 2.0 * (chunk_ / kSegment) * (labels_ + 1.0) * sizeof(Pair<State<Real>>);
@@ -137,7 +139,7 @@ class Plan {
     const bool dense = p_.classes <= std::max(kFewClasses, labels_);
     return {dense, (dense ? p_.classes : labels_) + 1, nullptr};
   }
-  // Numbers of a segment; in shared memory or in the workspace.
+  // The number of occupancies of a segment, which are in shared memory or in the workspace.
   [[nodiscard]] int occupancies() const { return kSegment * slots().width; }
   [[nodiscard]] bool occupancies_are_shared() const {
     constexpr int kMostBytes = 96 << 10;
@@ -150,7 +152,7 @@ class Plan {
     if (occupancies_are_shared()) return nullptr;
     return arena.take<Real>(static_cast<std::size_t>(p_.batch) * segments_of_round() * occupancies());
   }
-  // Warps of a block: for strips, and for rows of many classes.
+  // The number of warps of a block: enough for the strips, and for rows of many classes.
   [[nodiscard]] int segment_warps() const {
     constexpr int kClassesOfWarp = 64;
     const int most = std::max(strips_, p_.classes / kClassesOfWarp);
@@ -173,12 +175,12 @@ class Plan {
 
   const CtcProblem& p_;
   int multiprocessors_;
-  int labels_;          // at most so many are looked at: see Batch
-  int chunk_, chunks_;  // frames of a chunk, and how many there are
+  int labels_;          // as Batch::labels
+  int chunk_, chunks_;  // frames of a chunk, and number of chunks
   int strips_, panel_strips_, panels_;
 };
 
-// What strips read, from the logits themselves.
+// The source of a strip's weights if it is the logits themselves.
 template <class Element>
 Emissions<Element> emissions_of(const CtcProblem& p, const Batch& batch,
                                 const Saved<cuda::Sum<Element>>& saved) {
@@ -204,11 +206,11 @@ RowsParams<Element> rows_of(const CtcProblem& p, const Batch& batch, const Saved
   return rows;
 }
 
-// What comes before a sweep: offsets of flat targets, into batch.offsets, and the rows pass.
+// The launches before a sweep: offsets of flat targets, into batch.offsets, and the rows pass.
 template <class Element>
 Status enqueue_rows(const RowsParams<Element>& rows, cudaStream_t stream) {
   if (rows.batch.offsets) {
-    auto* const offsets = const_cast<std::int64_t*>(rows.batch.offsets);  // NOLINT: the workspace's
+    auto* const offsets = const_cast<std::int64_t*>(rows.batch.offsets);  // NOLINT: memory of the workspace
     if (Status s = launch_offsets(rows.batch, offsets, stream); !s.ok()) return s;
   }
   return rows.sums || rows.stars || rows.table ? launch_rows(rows, stream) : Status{};

@@ -1,12 +1,12 @@
-// The host side of passes over segments: rounds of chunks, each swept again for the states at the boundaries
-// of its segments.
+// Host side of passes over segments, in rounds: a round sweeps some chunks again for the states at the
+// boundaries of their segments.
 #pragma once
 
 #include "ctc/cuda/call/plan.cuh"
 
 namespace warpalign::detail::ctc {
 
-// What a round leaves for its segments.
+// The results of a round's sweep, which the passes over its segments read.
 template <class Real>
 struct RoundMemory {
   Exchange<State<Real>> exchange = {};
@@ -19,7 +19,7 @@ struct RoundMemory {
   }
 };
 
-// What the gradient adds posteriors up with.
+// The slots in which the gradient adds posteriors of equal labels.
 template <class Real>
 struct OccupancyMemory {
   std::int32_t* first = nullptr;
@@ -35,8 +35,8 @@ struct OccupancyMemory {
   }
 };
 
-// Enqueues a round's sweep, then pass(segment) for its segments; round after round, in the memory behind
-// `arena`.
+// For each round, enqueues its sweep and then pass(segment) for its segments. Rounds use the memory after
+// `arena`, one after the other.
 template <class Element, class Pass>
 Status in_rounds(const CtcProblem& p, const Plan<cuda::Sum<Element>>& plan, const Batch& batch,
                  const Saved<cuda::Sum<Element>>& saved, const Arena& arena, cudaStream_t stream,

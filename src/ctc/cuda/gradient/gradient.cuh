@@ -1,10 +1,11 @@
-// The gradient pass: a block makes the posteriors of its segment's frames, adds up those of equal labels, and
-// writes the frames' gradients, once, with the upstream factor G in it:
+// The gradient pass. A block owns a segment: it computes the posteriors of the segment's frames, adds those
+// of equal labels, and writes the frames' gradients once, including the upstream factor G:
 //
 //   d loss / d x[c] = G (p_c - sum of the posteriors of the states of class c - star's share)
 //
-// Sums have one order: a strip's equal labels by lane, then strips from left to right. In place, a block
-// reads logits of its own frames alone, and each element before it is written.
+// The order of sums is fixed: equal labels of a strip by lane, then strips from left to right. The gradient
+// may be written over the logits: a block reads logits of its own frames alone, and each element before it is
+// written.
 #pragma once
 
 #include "ctc/cuda/gradient/segment.cuh"
@@ -13,12 +14,12 @@
 
 namespace warpalign::detail::ctc {
 
-// In front of a block's shared memory: sums of each frame. Then come occupancies, if they are there, and
-// strips.
+// A block's shared memory begins with the sums of each frame, followed by the occupancies, if they are in
+// shared memory, and the strips.
 template <class Real>
 struct FrameSums {
-  Real all[kSegment];    // of all posteriors
-  Real blank[kSegment];  // of blank's
+  Real all[kSegment];    // sum of all posteriors
+  Real blank[kSegment];  // sum of blank's posteriors
 };
 
 template <class Real>
@@ -79,7 +80,7 @@ class Gradient {
     return p_.slots.dense ? label : p_.slots.first[static_cast<std::int64_t>(b_) * batch_.labels + k];
   }
 
-  // Posteriors of all strips, a round of warps_ at a time, by slot.
+  // Adds the posteriors of all strips by slot, warps_ strips at a time.
   __device__ __forceinline__ void find_occupancies() const {
     const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
     for (int k = thread; k < segment_.frames() * p_.slots.width; k += threads) occupancies_[k] = 0;
@@ -100,7 +101,7 @@ class Gradient {
     }
   }
 
-  // Adds a frame's posteriors of a round's strips; this warp alone does.
+  // Adds a frame's posteriors of `strips` strips. One warp does this for a frame.
   __device__ __forceinline__ void add_frame(int f, int strips) const {
     Real all = 0, blanks = 0;
     for (int j = 0; j < strips; ++j) {
@@ -109,7 +110,7 @@ class Gradient {
       blanks += blank;
       all += blank + strip.label_posterior(f, lane_);
       const unsigned same = strip.same[lane_];
-      if (same != 0 && __ffs(static_cast<int>(same)) - 1 == lane_) {  // the first of equal labels
+      if (same != 0 && __ffs(static_cast<int>(same)) - 1 == lane_) {  // the first lane of equal labels
         Real sum = 0;
         for (unsigned rest = same; rest != 0; rest &= rest - 1) {
           sum += strip.label_posterior(f, __ffs(static_cast<int>(rest)) - 1);
@@ -136,15 +137,15 @@ class Gradient {
     }
   }
 
-  // What the gradient is but for the classes' own occupancies: 2^(x log2(e) - shift + scale) weight, for
-  // blank with the weight 1.
+  // The part of the gradient without the classes' occupancies: 2^(x log2(e) - shift + scale) weight, with the
+  // weight 1 for blank.
   struct Smooth {
     Real shift, scale, weight, blank_weight;
 
     [[nodiscard]] __device__ __forceinline__ Real power(Real x) const {
       return cuda::exp2_of(fma(x, kLog2E<Real>, -shift) + scale);
     }
-    // The power may be infinite where its weight is 0.
+    // The power may be infinite if its weight is 0.
     [[nodiscard]] __device__ __forceinline__ Real value(Real x, Real weight_of) const {
       return weight_of == Real(0) ? Real(0) : power(x) * weight_of;
     }
@@ -155,7 +156,7 @@ class Gradient {
   [[nodiscard]] __device__ __forceinline__ Smooth smooth(int f) const {
     const std::int64_t row = static_cast<std::int64_t>(b_) * batch_.frames + segment_.first() + f;
     const auto& from = p_.segment.from;
-    Real star = 0;  // its occupancy
+    Real star = 0;  // occupancy of the star
     if (batch_.star >= 0) star = occupancies(f)[p_.slots.width - 1] / sums_.all[f];
     if (!from.sums) {
       return {star > 0 ? from.stars[row] * kLog2E<Real> : Real(0), 0, -star, 0};
@@ -192,8 +193,8 @@ class Gradient {
     }
   }
 
-  // The row without occupancies, then the columns that have one: their values are made before, in place of
-  // the occupancies, because the row may be written over the logits.
+  // Writes the row without occupancies, then the columns that have one. Their values are computed first, and
+  // replace the occupancies in memory, because the row may be written over the logits.
   __device__ __forceinline__ void write_sparse(int f, const Smooth& s, const Element* from, Real of_blank,
                                                Real factor) const {
     Element* const to = row_of(f);
@@ -233,9 +234,9 @@ class Gradient {
   const int b_, warps_, warp_, lane_;
   const Segment<Element> segment_;
   FrameSums<Real>& sums_;
-  Real* const shared_;  // behind sums_; a multiple of 16 bytes, as kSegment numbers are
+  Real* const shared_;  // after sums_, at a multiple of 16 bytes
   Real* const occupancies_;
-  StripMemory<Real>* const strips_;  // of a round: one for each warp that has a strip
+  StripMemory<Real>* const strips_;  // one for each warp that has a strip
 };
 
 template <class Element>
@@ -244,8 +245,8 @@ __global__ void __launch_bounds__(kSegmentWarps * 32, sizeof(cuda::Sum<Element>)
   Gradient<Element>(p).run();
 }
 
-// first[b, k]: the place of the first label of utterance b that equals label k. A block has an utterance.
-// table: C numbers of its own.
+// Writes first[b, k], the index of the first label of utterance b that equals label k. A block owns an
+// utterance, and C numbers of `table`.
 inline constexpr int kFirstThreads = 256;
 static __global__ void __launch_bounds__(kFirstThreads)
     first_kernel(const __grid_constant__ Batch batch, std::int32_t* first, std::int32_t* table) {

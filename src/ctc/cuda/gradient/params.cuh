@@ -1,11 +1,11 @@
-// What the passes over segments take: a segment is kSegment frames of an utterance, a block's task.
+// Arguments of the passes over segments. A block owns a segment: kSegment frames of an utterance.
 #pragma once
 
 #include "ctc/cuda/lattice/params.cuh"
 
 namespace warpalign::detail::ctc {
 
-inline constexpr int kSegmentWarps = 8;  // of a block, at most
+inline constexpr int kSegmentWarps = 8;  // the most of a block
 
 template <class Element>
 struct SegmentParams {
@@ -13,17 +13,17 @@ struct SegmentParams {
   Batch batch;
   Emissions<Element> from;
   Checkpoints<State<Real>> checkpoints;  // at the boundaries of segments
-  Edges<State<Real>> edges;              // behind every strip; data null: utterances have one strip
+  Edges<State<Real>> edges;              // after every strip; data null: utterances have one strip
   const Verdict* verdicts;               // (B,)
-  int first_segment, segments;           // this launch's
+  int first_segment, segments;           // of this launch
 };
 
-// How posteriors of equal labels are added up. dense: by class, in a row of C + 1 numbers, the last of which
-// is star's. Else in a row of U + 1, at the place of the label's first occurrence; the last is star's.
+// The slots in which posteriors of equal labels are added. dense: a row of C + 1 numbers, by class. Otherwise
+// a row of U + 1 numbers, by the index of the label's first occurrence. The last number is the star's.
 struct Slots {
   bool dense;
   int width;
-  const std::int32_t* first;  // (B, U): not dense
+  const std::int32_t* first;  // (B, U): see first_kernel; not read if dense
 };
 
 template <class Element>

@@ -1,5 +1,5 @@
-// Posteriors of labels: a block makes those of its segment's frames, writes them, and divides each frame's by
-// their sum once that is known.
+// Posteriors of labels. A block owns a segment: it writes the posteriors of the segment's frames, and divides
+// each frame's by their sum afterwards.
 #pragma once
 
 #include "ctc/cuda/gradient/segment.cuh"
@@ -54,7 +54,7 @@ class LabelPosteriors {
     return p_.labels + (static_cast<std::int64_t>(b_) * batch_.frames + segment_.first() + f) * batch_.extent;
   }
 
-  // Not divided yet. Frame f is warp f % warps_'s in every round.
+  // Writes posteriors that are not divided yet. Warp f % warps_ writes frame f in every round.
   __device__ __forceinline__ void write_rounds() const {
     if (threadIdx.x < kSegment) sums_[threadIdx.x] = 0;
     for (int round = 0; round < segment_.strips(); round += warps_) {
@@ -80,7 +80,7 @@ class LabelPosteriors {
   const Batch& batch_;
   const int b_, warps_, warp_, lane_;
   const Segment<Element> segment_;
-  Real* const sums_;  // of all posteriors of each frame
+  Real* const sums_;  // [frame]: sum of all posteriors
   StripMemory<Real>* const strips_;
 };
 

@@ -1,13 +1,13 @@
-// Posteriors of a segment's frames, a few strips at a time: alpha forward from the segment's start, kept in
+// Posteriors of a segment's frames, a few strips at a time: alpha forward from the segment's start, stored in
 // shared memory, then beta backward from its end,
 //
 //   g[t,s] = alpha[t,s] (beta[t,s] without the frame's weight) / Z
 //
-// in units of 2^exponent of Z: the posteriors of a frame add up to nearly the mantissa of Z. Dividing by
-// their own sum makes it exactly 1 and takes out the rounding errors that all of a frame's states share.
+// in units of 2^exponent of Z: up to rounding, the posteriors of a frame sum to the mantissa of Z. Division
+// by their actual sum removes the rounding errors that all states of a frame share.
 //
-// Between two barriers a warp has one strip of a round. Lane l of strip j has pair 32 j + l: blank before
-// label pair, and (backward) label pair - 1, whose alpha the lane before has made.
+// Between two barriers of the block a warp owns one strip. Lane l of strip j owns pair p = 32 j + l: the
+// blank before label p, and (backward) label p - 1, whose alpha lane l - 1 has computed.
 #pragma once
 
 #include "ctc/cuda/gradient/params.cuh"
@@ -18,11 +18,12 @@ namespace warpalign::detail::ctc {
 // A warp's shared memory.
 template <class Real>
 struct StripMemory {
-  // alpha, by frame. label[f][l]: of pair l - 1, so that [0] is the strip's left border.
+  // alpha, by frame. label[f][l] is of the strip's pair l - 1, so that label[f][0] is the state left of the
+  // strip.
   State<Real> label[kSegment][kStrip + 1];
-  // Then, in place of the blank's alpha, posteriors of the lane's blank and label.
+  // alpha of blanks, later overwritten by the posteriors of the lane's blank and label.
   State<Real> blank[kSegment][kStrip];
-  unsigned same[kStrip];  // the lanes whose label has the same slot; 0: no label
+  unsigned same[kStrip];  // mask of the lanes whose label has the same slot; 0: no label
   int slot[kStrip];
 
   __device__ __forceinline__ Real& blank_posterior(int f, int lane) { return part(f, lane)[0]; }
@@ -57,11 +58,13 @@ class Segment {
         exponent_(p.verdicts[b].exponent) {}
 
   [[nodiscard]] __device__ __forceinline__ int first() const { return first_; }
-  [[nodiscard]] __device__ __forceinline__ int frames() const { return last_ - first_; }  // true ones
+  [[nodiscard]] __device__ __forceinline__ int frames() const {
+    return last_ - first_;
+  }  // true frames, without padding
   [[nodiscard]] __device__ __forceinline__ int strips() const { return strips_; }
   [[nodiscard]] __device__ __forceinline__ const Utterance& utterance() const { return utterance_; }
 
-  // This warp leaves the posteriors of strip `index` in `memory`.
+  // This warp computes the posteriors of strip `index`, and stores them in `memory`.
   __device__ __forceinline__ void solve(int index, StripMemory<Real>& memory) const {
     forward(index, memory);
     __syncwarp();
@@ -69,7 +72,7 @@ class Segment {
   }
 
  private:
-  // Lane f has the state that crosses the border behind strip `strip` after frame first_ + f.
+  // The edge of strip `strip` after frame first_ + f, in lane f.
   __device__ __forceinline__ State<Real> border(bool back, int strip) const {
     cuda::Word words[kWords];
     const bool exists = strip >= 0 && strip + 1 < strips_ && lane_ < last_ - first_;

@@ -1,4 +1,4 @@
-// How a sweep is launched.
+// The launch of a sweep.
 #pragma once
 
 #include "ctc/cuda/lattice/sweep.cuh"
@@ -6,7 +6,7 @@
 
 namespace warpalign::detail::ctc {
 
-// exchange_bytes at params.ticket are set where panels wait for each other.
+// If panels wait for each other, sets exchange_bytes bytes at params.ticket to one-bits first.
 template <class Kernel, class Params>
 Status launch_sweep_kernel(const Kernel& kernel, const Params& params, int multiprocessors,
                            std::size_t exchange_bytes, cudaStream_t stream) {

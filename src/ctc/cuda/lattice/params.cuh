@@ -1,7 +1,7 @@
-// What the lattice's kernels take: weights of states, checkpoints, and edges of strips.
+// Arguments of the lattice's kernels: weights of states, checkpoints, and edges of strips.
 //
-// A pair i of 0 ... U is the blank before label i, with label i (forward) or label i - 1 (backward). A strip
-// is 32 pairs, a lane each.
+// Pair i, 0 <= i <= U, is the blank before label i, with label i (forward) or label i - 1 (backward). A strip
+// is 32 pairs; a lane owns a pair.
 #pragma once
 
 #include "ctc/cuda/call/batch.cuh"
@@ -13,23 +13,23 @@ namespace warpalign::detail::ctc {
 
 inline constexpr int kStrip = 32;  // pairs of a strip
 inline constexpr int kGroup = 8;   // frames between two barriers of a block; groups begin at multiples of it
-inline constexpr int kPanelStrips = 4;  // strips of a block, at most: one for each scheduler
-inline constexpr int kSegment = 16;     // frames that a block of the gradient takes: between checkpoints
+inline constexpr int kPanelStrips = 4;  // the most strips of a block: one for each warp scheduler
+inline constexpr int kSegment = 16;     // frames that a block of the gradient owns
 static_assert(kSegment % kGroup == 0);
 
 WARPALIGN_ANYWHERE constexpr int strips_of(int labels) { return (labels + kStrip) / kStrip; }
 
-// Where the log2 of weights comes from: x log2(e) - shift of the frame - prior of the class.
+// The source of log2 of the weights: x log2(e) - the frame's shift - the class's prior.
 template <class Element>
 struct Emissions {
   using Real = cuda::Sum<Element>;
   const Element* data;
   std::int64_t stride[3];  // utterance, frame, column
-  // Column k is label k's, column U (the extent) blank's, and a star's is among them. Else: columns are
-  // classes.
+  // If set, column k is of label k, a star included, and column U (the extent) of blank. Otherwise columns
+  // are classes.
   bool by_label;
   const cuda::RowSum<Real>* sums;  // (B, T); null: log-probabilities
-  const Real* stars;               // (B, T): log of the weight of star, plus the shift; null: no star
+  const Real* stars;               // (B, T): log of the star's weight, plus the shift; null: no star
   const Real* prior;               // (C,), or null
 };
 
@@ -39,16 +39,16 @@ struct alignas(2 * sizeof(State)) Pair {
   State blank, label;
 };
 
-// States between two frames: of the paths that come from the start to all frames before a boundary (forward),
-// or that go to the end from all frames on (backward). [utterance][direction][boundary - first][pair]
+// States at boundaries between frames: of paths through all frames before the boundary (forward), or through
+// all frames after it (backward). [utterance][direction][boundary - first][pair]
 template <class State>
 struct Checkpoints {
   Pair<State>* data;
-  int every;       // frames between two boundaries: a multiple of kGroup. Boundary i is before frame i every
-  int first;       // the boundary that comes first in memory
-  int boundaries;  // of an utterance and direction, in memory
+  int every;  // frames between two boundaries: a multiple of kGroup. Boundary i is before frame i * every
+  int first;  // the first boundary in memory
+  int boundaries;  // number in memory, of an utterance and direction
   int pairs;       // U + 1
-  int directions;  // 2, or 1: forward alone
+  int directions;  // 2, or 1 for forward alone
 
   [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t size(int batch) const {
     return std::int64_t{directions} * batch * boundaries * pairs;
@@ -58,22 +58,22 @@ struct Checkpoints {
   }
 };
 
-// States that cross from one strip to the next: forward the label of a strip's last pair, backward that of
-// its first one, after each frame. [utterance][direction][boundary of strips][frame - first]
+// Edges: the states that a strip passes to the next one after each frame. Forward the label of its last pair,
+// backward the label of its first pair. [utterance][direction][boundary of strips][frame - first]
 template <class State>
 struct Edges {
   static constexpr int kWords = State::kWords;
   cuda::Word* data;
-  int every;   // strips between two boundaries that are kept
+  int every;   // strips between two boundaries whose edges are stored
   int first;   // frame
-  int frames;  // in memory
-  int count;   // boundaries of an utterance
+  int frames;  // number in memory
+  int count;   // number of stored boundaries of an utterance
   int directions;
 
   [[nodiscard]] WARPALIGN_ANYWHERE std::int64_t words(int batch) const {
     return std::int64_t{directions} * batch * count * frames * kWords;
   }
-  // The boundary behind strip `strip` is kept, unless that is the utterance's last.
+  // Whether the edges after strip `strip` are stored. It is not the utterance's last strip.
   [[nodiscard]] __device__ __forceinline__ bool keeps(int strip) const { return (strip + 1) % every == 0; }
   [[nodiscard]] __device__ __forceinline__ cuda::Word* at(int b, bool back, int strip) const {
     const std::int64_t line = (std::int64_t{directions} * b + back) * count + (strip + 1) / every - 1;
@@ -81,23 +81,23 @@ struct Edges {
   }
 };
 
-enum Outcome : int { kPaths = 0, kNoPath = 1, kInvalid = 2 };  // invalid: NaN, or a label that cannot be
+enum Outcome : int { kPaths = 0, kNoPath = 1, kInvalid = 2 };  // invalid: a NaN, or an invalid label
 
-// What the loss says about an utterance.
+// The result of the sweep over an utterance.
 struct Verdict {
   int outcome;
   int exponent;  // of the sum over all paths, relative to the shifts of the frames
 };
 
-// Where the loss goes.
+// The outputs of a sweep over sums.
 template <class Real>
 struct LossResult {
-  Real* loss;         // (B,); null: none is wanted
+  Real* loss;         // (B,); null: nothing is written
   Verdict* verdicts;  // (B,), or null
   bool zero_infinity;
 
   [[nodiscard]] __device__ __forceinline__ bool wanted() const { return loss != nullptr; }
-  // end: the sum over all paths. log2_norms: by how much it is too large.
+  // end: the sum over all paths without the frames' normalisers. log2_norms: log2 of their product.
   __device__ __forceinline__ void write(int b, const State<Real>& end, bool invalid,
                                         double log2_norms) const {
     Verdict verdict{kPaths, end.exponent};
@@ -115,15 +115,15 @@ struct LossResult {
   }
 };
 
-// What a strip computes with: sums over paths. The best path's counterpart is Best (align/best.cuh).
+// The algebra of a strip for sums over paths. That for best paths is Best (align/best.cuh).
 template <class Real_>
 struct Sums {
   using Real = Real_;
   using State = ctc::State<Real>;
   using Weight = ctc::Weight<Real>;
-  using Bias = Real;  // what the log2 of a class' weight has less
+  using Bias = Real;  // subtracted from log2 of a class's weight
   using Result = LossResult<Real>;
-  static constexpr bool kHasBackward = true;   // the pass is made from both ends
+  static constexpr bool kHasBackward = true;   // sweeps run in both directions
   static constexpr bool kMarksFrames = false;  // states are marked after each frame
 
   static __device__ __forceinline__ Bias bias(Real prior) { return prior * kLog2E<Real>; }
@@ -134,11 +134,11 @@ struct Sums {
     return {cuda::shuffle(w.factor, lane), cuda::shuffle(w.exponent, lane)};
   }
   static __device__ __forceinline__ bool is_bad(const Weight& w) { return isnan(w.factor); }
-  // What a frame's weights leave out.
+  // log2 of the normaliser that a frame's weights leave out.
   static __device__ __forceinline__ double log2_norm(const cuda::RowSum<Real>& sum) {
     return static_cast<double>(sum.log2_sum);
   }
-  // Of paths that stay in a state, come from the one before, or from the one before that.
+  // Joins the paths that stay in a state, come from the previous state, or from the one before it.
   static __device__ __forceinline__ State join(const State& same, const State& before) {
     return sum(same, before);
   }
@@ -150,7 +150,7 @@ struct Sums {
   static __device__ __forceinline__ State weighted(const State& s, const Weight& w) { return product(s, w); }
   static __device__ __forceinline__ State at_group_end(const State& s) { return normal(s); }
   static __device__ __forceinline__ void mark(State&, int) {}
-  // Of the last two states of `labels` labels.
+  // Joins the two final states of an utterance of `labels` labels.
   static __device__ __forceinline__ State end(const State& last, const State& before, int /*labels*/) {
     return normal(sum(last, before));
   }

@@ -1,8 +1,8 @@
 // The sum of the weights of all paths to a state of the lattice, or from it: mantissa times 2^exponent.
 //
-// The exponent is exact (cuda/numbers/scaled_number.cuh), so that no number of frames costs digits and
-// nothing underflows while exponents stay above kLeastPath. Mantissas are positive and drift by a factor of
-// up to 2^17 between two calls of normal(). NaN is a mantissa as others.
+// The exponent is exact (cuda/numbers/scaled_number.cuh): accuracy does not depend on the number of frames,
+// and nothing underflows while exponents stay above kLeastPath. Mantissas are positive, and change by a
+// factor of up to 2^17 between two calls of normal(). A mantissa may be NaN.
 #pragma once
 
 #include <math_constants.h>
@@ -16,8 +16,8 @@
 
 namespace warpalign::detail::ctc {
 
-// Exponents. A state that no path leads to has kDead. A weight of 0 has kNoWeight: a path with one of these
-// is below kLeastPath, and so is every path of 2^28 bits or more.
+// Exponents. An unreachable state has kDead, a weight of 0 has kNoWeight. The exponent of a path with such a
+// weight is below kLeastPath, as is that of every path whose probability is at most 2^-(2^28).
 inline constexpr int kDead = -(1 << 30);
 inline constexpr int kNoWeight = -(1 << 29);
 inline constexpr int kLeastPath = -(1 << 28);
@@ -32,7 +32,7 @@ struct alignas(2 * sizeof(Real)) State {
   [[nodiscard]] __device__ __forceinline__ bool is_nan() const { return isnan(mantissa); }
   __device__ __forceinline__ void become_nan() { mantissa = static_cast<Real>(CUDART_NAN); }
 
-  // As words of which none is all ones (kNotYet): without the sign that a NaN may have.
+  // The number as words, none of which has all bits set (kNotYet): the sign that a NaN may have is cleared.
   static constexpr int kWords = sizeof(Real) / 4;
   [[nodiscard]] __device__ __forceinline__ cuda::Word word(int k) const {
     if constexpr (kWords == 1) {
@@ -52,7 +52,7 @@ struct alignas(2 * sizeof(Real)) State {
   }
 };
 
-// 2^biased as a Real, from the exponent's bits; exactly 0 for biased = 0.
+// A Real from the biased exponent's bits; exactly 0 for biased = 0.
 __device__ __forceinline__ float power_of_bits(int biased, float) { return __int_as_float(biased << 23); }
 __device__ __forceinline__ double power_of_bits(int biased, double) {
   return __hiloint2double(biased << 20, 0);
@@ -60,7 +60,7 @@ __device__ __forceinline__ double power_of_bits(int biased, double) {
 template <class Real>
 inline constexpr int kBias = sizeof(Real) == 4 ? 127 : 1023;
 
-// The mantissa that s would have with the exponent 127 - from_top (1023 - from_top): 0 far below.
+// The mantissa of s for the exponent kBias - from_top; 0 if that is far above the exponent of s.
 template <class Real>
 __device__ __forceinline__ Real scaled(const State<Real>& s, int from_top) {
   return s.mantissa * power_of_bits(cuda::add_max(s.exponent, from_top, 0), Real());
@@ -92,16 +92,16 @@ __device__ __forceinline__ State<double> normal(const State<double>& s) {
           cuda::add_max(s.exponent, (high >> 20) - 1023, kDead)};
 }
 
-// The weight of a class at a frame: a factor in [2^-1/2, 2^1/2] and a power of 2.
+// The weight of a class at a frame: a factor in [2^-1/2, 2^1/2] times a power of 2.
 template <class Real>
 struct Weight {
   Real factor;
   int exponent;
 
-  // 2^log2_weight. Weights below 2^-2^21 count as 0; NaN and +inf give the factor NaN.
+  // 2^log2_weight. Weights below 2^-(2^21) are treated as 0; for NaN and +inf the factor is NaN.
   static __device__ __forceinline__ Weight of(Real log2_weight) {
     const bool counts = !(log2_weight < Real(-(1 << 21)));
-    // Adding 1.5 * 2^23 (2^52) rounds to an integer, which then sits in the low bits.
+    // Adding 1.5 * 2^23 (2^52) rounds to an integer, which is then in the low bits.
     constexpr Real kRound = sizeof(Real) == 4 ? Real(12582912.0) : Real(6755399441055744.0);
     const Real rounded = log2_weight + kRound;
     const Real factor = cuda::exp2_of(log2_weight - (rounded - kRound));

@@ -1,13 +1,14 @@
-// A warp's strip of the lattice: 32 pairs, frame by frame, forward or backward.
+// A strip of the lattice: a warp owns 32 pairs, and goes through the frames forward or backward.
 //
 //   forward    pair i = blank before label i, and label i;      the neighbour is pair i - 1
 //   backward   pair i = blank before label i, and label i - 1;  the neighbour is pair i + 1
 //   blank(t) = (blank + neighbour's label) w[t, blank]
 //   label(t) = (label + blank + neighbour's label, if the two labels differ) w[t, label]
 //
-// where the right side has the states of the frame before (forward) or after (backward). Both directions are
-// the same step, and one state of each pair goes to its neighbour. The forward pass starts with the neighbour
-// of pair 0 as 1, the backward pass with that of pair U: a path begins in, and ends in, a blank or a label.
+// where the right side has the states of the previous frame (forward) or the next frame (backward). Both
+// directions run the same code, and each pair passes one state to its neighbour. The forward pass starts with
+// the value 1 for the missing neighbour of pair 0, the backward pass for that of pair U: a path begins, and
+// ends, in a blank or a label.
 #pragma once
 
 #include "ctc/cuda/lattice/params.cuh"
@@ -15,7 +16,7 @@
 
 namespace warpalign::detail::ctc {
 
-// An element as it was loaded: widening it would wait for the load.
+// An element that is not converted yet: the conversion would wait for the load.
 template <class Element>
 struct Raw {
   Element bits;
@@ -46,7 +47,7 @@ __device__ __forceinline__ Raw<Element> raw(Element v) {
   }
 }
 
-// Algebra: Sums, or Best. kAhead: groups whose logits are on their way.
+// Algebra: Sums, or Best. kAhead: the number of groups whose logits are being loaded.
 template <class Element, class Algebra, bool kBack, int kAhead = 3>
 class Strip {
  public:
@@ -54,7 +55,7 @@ class Strip {
   using State = typename Algebra::State;
   using Pair = ctc::Pair<State>;
 
-  // The strip's pairs begin with first_pair. Frames first ... last - 1 will be passed.
+  // The strip's pairs begin at first_pair. It will go through frames first ... last - 1.
   __device__ __forceinline__ Strip(const Batch& batch, const Emissions<Element>& from,
                                    const Utterance& utterance, int b, int first_pair, int first, int last)
       : lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
@@ -89,12 +90,12 @@ class Strip {
     before_ = State::zero();
   }
 
-  // The states before any frame.
+  // Starts before the first frame.
   __device__ __forceinline__ void begin() {
     const bool has_end = kBack ? first_pair_ <= labels_ && labels_ < first_pair_ + kStrip : first_pair_ == 0;
     if (has_end) before_ = State::one();
   }
-  // The states at a boundary, and the border's.
+  // Starts from the states at a boundary, and the edge of the neighbouring strip.
   __device__ __forceinline__ void begin(const Pair* from) {
     if (pair_ <= labels_) states_ = from[pair_];
     const int border = kBack ? first_pair_ + kStrip : first_pair_ - 1;
@@ -104,20 +105,20 @@ class Strip {
     if (pair_ <= labels_) to[pair_] = states_;
   }
 
-  // Paths are told apart by the states that they have here, from now on (forward).
+  // Records each path's current state as its origin (forward alone).
   __device__ __forceinline__ void mark() {
     Algebra::mark(states_.blank, 2 * pair_);
     Algebra::mark(states_.label, 2 * pair_ + 1);
     Algebra::mark(before_, 2 * first_pair_ - 1);
   }
 
-  // Fetches the first groups. begin: the first frame of the group that comes first.
+  // Starts to load the first kAhead groups. begin: the first frame of the first group.
   __device__ __forceinline__ void prefetch(int begin) {
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) fetch(k, begin + (kBack ? -k : k) * kGroup);
   }
 
-  // Passes the group of frames begin ... begin + 7, as far as they are among first ... last - 1.
+  // Goes through the frames begin ... begin + 7 that are in first ... last - 1.
   //   edge(q)                         the border's state after frame begin + q; not read where there is none
   //   visit(q, blank, label)          states of frame begin + q without the frame's weights
   //   publish(q, pair)                states after frame begin + q
@@ -131,15 +132,15 @@ class Strip {
     }
   }
 
-  // What Algebra makes of the last two states, in the lane of pair U, behind the last frame of a forward
-  // pass.
+  // Algebra's join of the two final states, after the last frame of a forward pass. Valid in the lane of pair
+  // U.
   [[nodiscard]] __device__ __forceinline__ auto end() const {
     return Algebra::end(states_.blank, neighbours(), labels_);
   }
   [[nodiscard]] __device__ __forceinline__ bool has_end() const { return pair_ == labels_; }
-  // Whether this lane has met NaN, or has a label that cannot be.
+  // Whether this lane has read a NaN, or has an invalid label.
   [[nodiscard]] __device__ __forceinline__ bool invalid() const { return invalid_; }
-  // The sum over the frames of what Algebra::log2_norm() says, in every lane.
+  // The sum of Algebra::log2_norm() over the frames, in every lane.
   [[nodiscard]] __device__ __forceinline__ double log2_norms() const { return cuda::reduce_sum(log2_norms_); }
 
  private:
@@ -150,7 +151,7 @@ class Strip {
     cuda::RowSum<Real> sum;
   };
 
-  // kInside: all frames of the group are passed.
+  // kInside: all frames of the group are in first ... last - 1.
   template <bool kInside, class Edge, class Visit, class Publish>
   __device__ __forceinline__ void pass_group(int begin, const Edge& edge, const Visit& visit,
                                              const Publish& publish) {
@@ -239,7 +240,7 @@ class Strip {
   bool skips_, takes_border_, invalid_;
   double log2_norms_ = 0;
   Pair states_;
-  State before_;  // the border's, of the frame before
+  State before_;  // the neighbouring strip's edge after the previous frame
   Frame frames_[kAhead] = {};
   Raw<Element> x_[kAhead][kGroup] = {};
 };

@@ -1,14 +1,14 @@
-// The sweep: states from the start forward and from the end backward, both at once, over whole utterances or
-// over chunks of their frames. It leaves checkpoints, the states at the edges of strips, and the loss.
+// The sweep: states forward from the start and backward from the end, at the same time, over whole utterances
+// or over chunks of their frames. It writes checkpoints, the edges of strips, and the loss.
 //
-// A block takes a panel, at most kPanelStrips strips of one utterance, chunk and direction, one warp each.
-// Its warps go on in groups of frames with a barrier between them; a strip is one group behind the strip that
-// it waits for, whose labels come through a ring in shared memory.
+// A block owns a panel: at most kPanelStrips strips of one utterance, chunk and direction, one warp each. Its
+// warps go through groups of frames with a barrier of the block after each group. At that barrier a strip is
+// one group later than its neighbour, whose edges it reads from a ring in shared memory.
 //
-// Where an utterance is one panel, a block is one task. Else blocks take tasks from a counter, the panels
-// that others wait for first: a running block has taken whatever a task waits for, so that no number of
-// resident blocks is too small. Edges between panels go through global memory, which starts as one-bits:
-// kNotYet.
+// If an utterance has one panel, each block has one task. Otherwise blocks take tasks from a counter, ordered
+// so that a panel comes after the panel that it waits for: whatever a task waits for has been taken by a
+// running block, so that the sweep ends with any number of resident blocks. Edges between panels go through
+// global memory, which is initialised to one-bits (kNotYet).
 #pragma once
 
 #include "ctc/cuda/lattice/strip.cuh"
@@ -22,14 +22,15 @@ struct SweepParams {
   Batch batch;
   Emissions<Element> from;
   int chunk;                  // frames of a chunk; a multiple of kSegment
-  int first_chunk, chunks;    // this launch's
-  Checkpoints<State> starts;  // at the boundaries of chunks; not read for what begins with an utterance's end
-  Checkpoints<State> saves;   // data null: not wanted
-  Edges<State> edges;         // data null: none are kept, panels is 1
-  int directions;             // 1: forward alone
+  int first_chunk, chunks;    // of this launch
+  Checkpoints<State> starts;  // at the boundaries of chunks; not read at the ends of an utterance
+  Checkpoints<State> saves;   // data null: none are stored
+  Edges<State> edges;         // data null: none are stored, and panels is 1
+  int directions;             // 2, or 1 for forward alone
   int panels, panel_strips;
-  int* ticket;                      // starts as -1; null if panels is 1
-  typename Algebra::Result result;  // of a sweep over whole utterances; not wanted: a sweep over chunks
+  int* ticket;  // initialised to -1; null if panels is 1
+  typename Algebra::Result
+      result;  // of a sweep over whole utterances; its wanted() is false for a sweep over chunks
 };
 
 inline constexpr int kRingFrames = 2 * kGroup;
@@ -42,9 +43,9 @@ class Sweep {
   static constexpr int kWords = State::kWords;
 
  public:
-  using Ring = State[kRingFrames];  // the labels that leave a strip, by frame
+  using Ring = State[kRingFrames];  // a strip's edges, by frame
 
-  // rings: panel_strips + 1 of them. Forward, ring w leads to warp w; backward, ring w + 1 does.
+  // rings: panel_strips + 1 of them. Warp w reads ring w (forward) or ring w + 1 (backward).
   __device__ __forceinline__ Sweep(const Params& p, Ring* rings, int b, int chunk, int panel)
       : p_(p),
         b_(b),
@@ -69,7 +70,8 @@ class Sweep {
     const int first_group = first_ / kGroup, groups = (last_ + kGroup - 1) / kGroup - first_group;
     const auto frame_of = [&](int i) { return (first_group + (kBack ? groups - 1 - i : i)) * kGroup; };
     strip.prefetch(frame_of(0));
-    const int turn = kBack ? active_ - 1 - warp_ : warp_;  // groups that this warp is behind the first one
+    const int turn =
+        kBack ? active_ - 1 - warp_ : warp_;  // groups by which this warp is later than the first one
     const bool has_in = kBack ? index + 1 < strips_ : index > 0;
     const bool is_remote = works && has_in && turn == 0;
     const cuda::Word* const incoming =
@@ -92,7 +94,7 @@ class Sweep {
   }
 
  private:
-  // The next boundary at which states are saved, and where.
+  // The next boundary at which states are stored, and their address.
   struct Saves {
     int frame;
     Pair<State>* to;
@@ -100,7 +102,7 @@ class Sweep {
   [[nodiscard]] __device__ __forceinline__ Saves saves_of() const {
     if (!p_.saves.data) return {-1, nullptr};
     const int every = p_.saves.every;
-    // Nothing is saved at the ends of an utterance.
+    // No states are stored at the ends of an utterance.
     const int boundary = kBack ? (last_ == utterance_.frames ? last_ - 1 : last_) / every
                                : max((first_ + every - 1) / every, 1);
     return {boundary * every, p_.saves.at(b_, kBack, boundary)};
@@ -135,7 +137,7 @@ class Sweep {
         [&](int q, const Pair<State>& pair) {
           if (leaves) out[q] = pair.label;
         });
-    // What a strip has met, all strips behind it learn.
+    // An invalid strip makes the edges that it passes on NaN, so that all later strips are invalid.
     if (p_.result.wanted() && __any_sync(cuda::kFullWarp, strip.invalid()) && lane_ < kGroup) {
       out[lane_].become_nan();
     }
@@ -147,7 +149,7 @@ class Sweep {
     if (boundary > first_ && boundary < last_) save(strip, saves, boundary);
   }
 
-  // Where the edges behind a strip go in global memory; null: they are not kept.
+  // The address of a strip's edges in global memory; null if they are not stored.
   [[nodiscard]] __device__ __forceinline__ cuda::Word* outgoing_of(int index) const {
     const int strip = kBack ? index - 1 : index;
     if (!p_.edges.data || strip < 0 || strip + 1 >= strips_ || !p_.edges.keeps(strip)) return nullptr;
@@ -163,7 +165,7 @@ class Sweep {
       cuda::store_relaxed(to + static_cast<std::int64_t>(t) * kWords + k, state.word(k));
     }
   }
-  // Lane q asks for the edge after frame begin + q, and later waits for it.
+  // Lane q starts to load the edge after frame begin + q; receive() waits for it.
   __device__ __forceinline__ void ask(cuda::Word (&words)[kWords], const cuda::Word* from, int begin) const {
     const int t = begin + lane_;
     const bool exists = lane_ < kGroup && t >= first_ && t < last_;
@@ -185,7 +187,7 @@ class Sweep {
     __syncwarp();
   }
 
-  // The last strip says what the sum over all paths, or the best path, is.
+  // The last strip writes the sum over all paths, or the best path.
   __device__ __forceinline__ void conclude(const Strip& strip) const {
     const bool invalid = __any_sync(cuda::kFullWarp, strip.invalid());
     const auto end = strip.end();
@@ -197,7 +199,7 @@ class Sweep {
   const int b_, warp_, lane_;
   const Utterance utterance_;
   const int strips_;
-  const int panel_first_, active_;  // the panel's first strip, and how many it has of this utterance
+  const int panel_first_, active_;  // the panel's first strip, and its number of strips in this utterance
   const int first_, last_;          // frames first ... last - 1
   State* const in_;
   State* const out_;

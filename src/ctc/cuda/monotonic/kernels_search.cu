@@ -14,7 +14,7 @@ template <class Element>
 const cuda::Kernel kSearch{kKernels, "monotonic alignment search", cuda::type_name<Element>(),
                            search_kernel<Element>};
 
-// Where everything is in the workspace.
+// The arrays in the workspace.
 struct SearchMemory {
   int strips, warps;
   unsigned* moves;

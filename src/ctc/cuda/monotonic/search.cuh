@@ -1,11 +1,11 @@
 // Monotonic alignment search: Q[t,s] = max(Q[t-1,s], Q[t-1,s-1]) + x[s,t], and the best path back.
 //
-// A block takes an item. A warp has 32 neighbouring positions, a lane each, and goes on in groups of 8 frames
-// with a barrier between them; it is one group behind the warp before, whose last position comes through a
-// ring in shared memory. Where there are more positions than the block has lanes, it makes several rounds,
-// and the last position of a round goes through global memory. Of every step one bit for each position is
-// kept: whether the best path comes from the position before. One warp walks back over these bits, 32 frames
-// at a time.
+// A block owns an item, a warp 32 neighbouring positions, a lane one position. Warps go through groups of 8
+// frames with a barrier of the block after each group. At that barrier a warp is one group later than the
+// previous warp, whose last position it reads from a ring in shared memory. If there are more positions than
+// the block has lanes, the block makes several rounds, and the last position of a round goes through global
+// memory. For each frame and position one bit is stored: whether the best path comes from the previous
+// position. One warp then follows these bits backward, 32 frames at a time.
 #pragma once
 
 #include <math_constants.h>
@@ -17,8 +17,8 @@
 
 namespace warpalign::detail::ctc {
 
-inline constexpr int kSearchWarps = 16;  // of a block, at most
-inline constexpr int kSearchGroup = 8;   // frames between two barriers
+inline constexpr int kSearchWarps = 16;  // the most of a block
+inline constexpr int kSearchGroup = 8;   // frames between two barriers of the block
 
 template <class Element>
 struct SearchParams {
@@ -31,11 +31,11 @@ struct SearchParams {
   std::int32_t* durations;  // (B, S) of zeros, or null
   std::uint8_t* path;       // (B, S, T) of zeros, or null
   unsigned* moves;          // (B, T, strips): bit s % 32 of strip s / 32
-  double* borders;          // (B, 2, T): the last position of a round; null where one round is enough
+  double* borders;          // (B, 2, T): the last position of a round; null if one round is enough
   std::int32_t* begins;     // (B, S): the first frame of each position
 };
 
-// Groups of 8 elements of a row, as they were loaded.
+// A group of 8 elements of a row, not converted yet.
 template <class Element>
 struct Octet {
   Element x[kSearchGroup];
@@ -99,7 +99,8 @@ class Search {
     return p_.borders + (static_cast<std::int64_t>(2) * b_ + round % 2) * p_.frames;
   }
 
-  // Positions first ... first + 32 warps - 1, all frames. Whether this lane has met NaN or +inf.
+  // Goes through all frames of positions first ... first + 32 warps - 1. Returns whether this lane has read a
+  // NaN or +inf.
   __device__ __forceinline__ bool make_moves(int first, double& end) const {
     constexpr int kAhead = sizeof(Element) == 8 ? 2 : 3;
     const int position = first + warp_ * cuda::kWarpSize + lane_;
@@ -157,9 +158,9 @@ class Search {
     return bad;
   }
 
-  // One warp, from the last frame. Lane j has frame hi - 1 - j of a window of 32 frames, in which a path
-  // visits two strips at most; a window's words are asked for while the one before (behind it in time) is
-  // walked.
+  // Called by one warp. Goes from the last frame to the first in windows of 32 frames: lane j loads the words
+  // of frame hi - 1 - j, of at most two strips, because a path visits no more in a window. The next window's
+  // words are loaded while the warp follows the path through this one.
   __device__ __forceinline__ void walk() const {
     constexpr int kWords = 3;
     int s = positions_ - 1;
@@ -210,8 +211,8 @@ class Search {
 
   const SearchParams<Element>& p_;
   const int b_, warps_, warp_, lane_;
-  const int positions_, frames_;  // true ones
-  const int strips_;              // of the padded positions
+  const int positions_, frames_;  // true extents
+  const int strips_;              // number of strips of the padded positions
   double (*const rings_)[kRing];
 };
 

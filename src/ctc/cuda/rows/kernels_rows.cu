@@ -1,4 +1,4 @@
-// The rows pass for every type of logits, and where flat targets begin.
+// The rows pass for every type of logits, and the offsets of flat targets.
 #include "ctc/cuda/call/kernels.cuh"
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/rows/offsets.cuh"

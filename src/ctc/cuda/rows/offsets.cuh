@@ -1,5 +1,4 @@
-// Where the labels of each utterance begin in flat targets: a prefix sum of the true label counts, by one
-// block.
+// The offset of each utterance's labels in flat targets: a prefix sum of the true label counts, by one block.
 #pragma once
 
 #include "ctc/cuda/call/batch.cuh"

@@ -1,8 +1,8 @@
-// The rows pass: of every true frame the log-sum of its logits, in one read, and for classes of many that are
-// named by few labels a table of what the sweep reads of the frame.
+// The rows pass: for every true frame the log-sum-exp of its logits, in one read, and, if few of many classes
+// occur as labels, a table of the logits that the sweep reads.
 //
-// A warp takes a few neighbouring frames: first some lanes sum each of them, then all lanes copy the logits
-// of blank and of the labels while the frame is still in the cache.
+// A warp owns a few neighbouring frames: first some lanes sum each of them, then all lanes copy the logits of
+// blank and of the labels while the frame is still in the cache.
 #pragma once
 
 #include "ctc/cuda/lattice/params.cuh"
@@ -14,16 +14,16 @@ struct RowsParams {
   using Real = cuda::Sum<Element>;
   Batch batch;
   const Element* logits;
-  int lanes;                 // of a frame: 4 to 32
+  int lanes;                 // lanes of a frame: 4 to 32
   cuda::RowSum<Real>* sums;  // (B, T); null: log-probabilities
-  // (B, T): log of the sum over all classes but blank, or the largest x - prior of them; null: no star
+  // (B, T): log-sum-exp of all classes but blank, or their largest x - prior; null: no star
   Real* stars;
   bool star_is_largest;
   const Real* prior;  // (C,), or null
   Real* table;        // (B, T, U + 1): logits of the labels, then blank's; null: none
 };
 
-// shift, and the sum itself in place of its logarithm, of columns first ... last - 1, whatever their stride.
+// shift, and the sum itself instead of its logarithm, of columns first ... last - 1, with any stride.
 template <class Element>
 __device__ __forceinline__ cuda::RowSum<cuda::Sum<Element>> sum_columns(const Element* row,
                                                                         std::int64_t stride, int first,
@@ -40,7 +40,7 @@ __device__ __forceinline__ cuda::RowSum<cuda::Sum<Element>> sum_columns(const El
   return sum.join(lanes);
 }
 
-// The sum of two of these.
+// Joins two such sums.
 template <class Real>
 __device__ __forceinline__ cuda::RowSum<Real> joined(const cuda::RowSum<Real>& a,
                                                      const cuda::RowSum<Real>& b) {
@@ -58,7 +58,7 @@ class Rows {
   __device__ __forceinline__ explicit Rows(const RowsParams<Element>& p)
       : p_(p), lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize), together_(cuda::kWarpSize / p.lanes) {}
 
-  // Frames first ... first + together - 1 of B T.
+  // Processes rows first ... first + together - 1 of the B T frames.
   __device__ __forceinline__ void run(std::int64_t first) const {
     const Batch& batch = p_.batch;
     const std::int64_t rows = static_cast<std::int64_t>(batch.batch) * batch.frames;
@@ -88,7 +88,7 @@ class Rows {
   }
 
  private:
-  // The classes before blank, then those behind it.
+  // The sum over the classes before blank, and those after it.
   __device__ __forceinline__ cuda::RowSum<Real> sum_others(const Element* at) const {
     const Batch& batch = p_.batch;
     const int lane = lane_ % p_.lanes;
@@ -116,7 +116,8 @@ class Rows {
     return largest + nan;
   }
 
-  // All lanes, one frame after the other. star: the lanes of a frame have its own.
+  // Called by all lanes, which copy one frame after the other. star: the star's value of the frame that the
+  // lane has summed.
   __device__ __forceinline__ void copy_frames(std::int64_t first, std::int64_t rows, Real star) const {
     const Batch& batch = p_.batch;
     for (int r = 0; r < together_; ++r) {
