@@ -222,3 +222,32 @@ def test_warnings_as_those_of_pot() -> None:
         warnings.simplefilter("error")
         pot.sinkhorn2(a, b, M, 1.0)
         pot.sinkhorn_unbalanced(a, b, M, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("method", ["mm", "sinkhorn", "sinkhorn_log"])
+def test_problems_whose_kernel_underflows(method: str) -> None:
+    """Where every entry of exp(−M / reg) is 0, POT warns and returns zeros; in the log domain it is the matching."""
+    random = np.random.RandomState(0)
+    x = random.randn(5, 2)
+    M = 1 + distance.cdist(x, x[::-1], "sqeuclidean")
+    weights = np.full(5, 1 / 5)
+    assert not np.exp(-M / 1e-3).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pot.solve(
+            M, weights, weights, reg=1e-3, reg_type="kl", unbalanced=1e6, method=method, max_iter=5, tol=1e-7
+        )
+    np.testing.assert_allclose(found.plan, np.eye(5)[::-1] / 5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_a_mean_found_by_gradients_of_dist(optimizer: Any) -> None:
+    """Descent by float32 costs ends at the minimum, far from 0, too: gradients are differences of points."""
+    ends = torch.tensor([[101.0], [102.0]])
+    mean = torch.tensor([[101.2]], requires_grad=True)
+    descent = optimizer([mean], lr=2e-2)
+    for _ in range(1000):
+        descent.zero_grad()
+        pot.dist(mean, ends).sum().backward()
+        descent.step()
+    assert mean.item() == pytest.approx(101.5, abs=1e-4)

@@ -11,6 +11,8 @@ These differ from POT as well:
   of :func:`solve_sample`, and ``debias="split"``.
 * Balanced weights whose sums differ are refused, also with ``reg_m=inf`` and with several histograms. POT iterates without a limit.
 * Integer matrices are computed in floating point, with a warning. POT rounds the plan to integers, which are 0.
+* Problems whose kernel exp(−M / reg) underflows have their solution, where POT warns of numerical errors and returns zeros or NaN. A cost
+  that is not finite is warned of here, too.
 """
 
 from importlib import import_module
