@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import is_autocast, shape_of
+from warpalign._core.checks import shape_of
 
 Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
 COSTS: tuple[str, ...] = get_args(Cost)
@@ -39,14 +39,6 @@ def check_costs(costs: object, x: Tensor, y: Tensor) -> Tensor:
             f"got shape {shape_of(costs)}, {costs.dtype}, on {costs.device}"
         )
     return costs
-
-
-def in_full_precision(cost: CostFunction, x: Tensor, y: Tensor) -> Tensor:
-    """The caller's costs; under autocast too they are computed in the dtype that x and y have."""
-    if not is_autocast(x):
-        return cost(x, y)
-    with torch.autocast(x.device.type, enabled=False):
-        return cost(x, y)
 
 
 def without_padding(series: Tensor, lengths: Tensor | None) -> Tensor:

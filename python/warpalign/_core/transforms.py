@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -43,6 +44,16 @@ def not_compiled(function: Function) -> Function:
         return torch.compiler.disable(function)(*arguments, **keywords)
 
     return eager  # type: ignore[return-value]
+
+
+@contextmanager
+def no_autocast() -> Iterator[None]:
+    """Products within keep their operands' digits, which torch.autocast would round to half types; also a decorator."""
+    other = (
+        "cuda" if torch.is_autocast_enabled("cuda") else "cpu"
+    )  # naming CUDA where there is none would warn
+    with torch.autocast("cpu", enabled=False), torch.autocast(other, enabled=False):
+        yield
 
 
 def _has_vmapped(given: object) -> bool:

@@ -17,9 +17,10 @@ from warpalign._core.checks import (
     check_unbatched,
     warn_once,
 )
-from warpalign._core.costs import CostFunction, check_cost, check_costs, in_full_precision, without_padding
+from warpalign._core.costs import CostFunction, check_cost, check_costs, without_padding
 from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._core.torch_internals import is_transforming
+from warpalign._core.transforms import no_autocast
 from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -55,7 +56,8 @@ class Problem(NamedTuple):
         # What a missing step or padding holds must not come back through the function's derivative either.
         x = without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
         y = without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
-        costs = check_costs(in_full_precision(function, x, y), x, y)
+        with no_autocast():
+            costs = check_costs(function(x, y), x, y)
         if of.x_mask is not None:
             costs = costs.masked_fill(of.x_mask[:, :, None], 0.0)
         if of.y_mask is not None:

@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from warpalign._core.costs import COSTS, CostFunction, check_costs, in_full_precision
+from warpalign._core.costs import COSTS, CostFunction, check_costs
+from warpalign._core.transforms import no_autocast
 
 CostNormalization = Literal["max", "mean"]
 """Costs are divided by the largest or the mean of their problem."""
@@ -19,10 +20,11 @@ DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
 _MOST_ENTRIES = 1 << 22  # a block of rows has no more
 
 
+@no_autocast()
 def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
     """(B, N, M) costs of points (B, N, D) and (B, M, D), by the number of a cost or the caller's function."""
     if not isinstance(kind, int):
-        return check_costs(in_full_precision(kind, x, y), x, y)
+        return check_costs(kind(x, y), x, y)
     name = COSTS[kind]
     if name == "cosine":
         x, y = (z / z.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny) for z in (x, y))

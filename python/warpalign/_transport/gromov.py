@@ -16,7 +16,7 @@ from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.randomness import cpu_generator
 from warpalign._core.series import widened
 from warpalign._core.torch_internals import matmul_precision, matmul_precision_of
-from warpalign._core.transforms import have_tangents, no_derivative, not_compiled
+from warpalign._core.transforms import have_tangents, no_autocast, no_derivative, not_compiled
 from warpalign._transport import autograd
 from warpalign._transport.checks import (
     check_callback,
@@ -46,6 +46,7 @@ from warpalign._transport.settings import Inputs, Settings
 
 
 @not_compiled
+@no_autocast()
 def gromov_wasserstein(
     x: Tensor | None = None,
     y: Tensor | None = None,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from warpalign._core.transforms import apply, no_derivative
+from warpalign._core.transforms import apply, no_autocast, no_derivative
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.costs import row_blocks
 from warpalign._transport.gromov_restarts import objective_value
@@ -69,6 +69,7 @@ class GromovResult:
         return f"GromovResult(shape={tuple(self.plan.shape)}, epsilon={self.plan.epsilon})"
 
     @cached_property
+    @no_autocast()
     def value(self) -> Tensor:
         """(B,): the whole objective at the plan. Of the exact solver once differentiable (envelope theorem)."""
         return self._measures.value()
@@ -84,6 +85,7 @@ class GromovResult:
         return self._distortion[1]
 
     @cached_property
+    @no_autocast()
     def _distortion(self) -> tuple[Tensor, Tensor]:
         return self._measures.distortion()
 

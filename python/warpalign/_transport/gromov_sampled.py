@@ -11,7 +11,7 @@ from torch import Tensor
 from warpalign._core.checks import check_count, check_number, naming_arguments
 from warpalign._core.convergence import warn_of_convergence
 from warpalign._core.randomness import cpu_generator
-from warpalign._core.transforms import not_compiled
+from warpalign._core.transforms import no_autocast, not_compiled
 from warpalign._transport.checks import (
     check_callback,
     check_distance_normalization,
@@ -54,6 +54,7 @@ _COARSE_TOLERANCE = 1e-3
 
 
 @not_compiled
+@no_autocast()
 def gromov_wasserstein_sampled(
     x: Tensor | None = None,
     y: Tensor | None = None,

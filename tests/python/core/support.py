@@ -147,6 +147,7 @@ _ROWS = {
         c6="test_gromov::test_forward_mode_is_refused",
         c7="bad_calls/gromov::CALLS",
         c8="test_gromov::test_within_compiled_code",
+        c10="test_autocast::test_results_are_those_without_autocast",
     ),
     LSTM: _row(
         "recurrent",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from warpalign._core.transforms import no_autocast
 from warpalign._transport.gromov_solver import Schedule, State, solve
 from warpalign._transport.gromov_start import product_plan
 from warpalign._transport.settings import Inputs, Settings
@@ -35,6 +36,7 @@ class Objective(NamedTuple):
     alpha: float | Tensor
     """A tensor, where the caller asks for its gradient; the descent takes its number."""
 
+    @no_autocast()
     def _tensor_product(self, plan: Tensor, *, transposed: bool = False) -> Tensor:
         f1, h1, f2, h2 = (t.mT if transposed else t for t in (self.f1, self.h1, self.f2, self.h2))
         rows, columns = f1 @ plan.sum(2)[..., None], f2 @ plan.sum(1)[..., None]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from warpalign._core.transforms import no_autocast
 from warpalign.compat.pot._common import Kind, kind_of, weights_of
 from warpalign.compat.pot.unbalanced import Strengths, strengths_of, unbalanced_result
 
@@ -30,6 +31,7 @@ class _Problem(NamedTuple):
         Cx, Cy, wx, wy = (t.detach() for t in (self.Cx, self.Cy, self.wx, self.wy))
         return _Problem(Cx, Cy, wx, wy, costs, self.rho, self.epsilon)
 
+    @no_autocast()
     def cost(self, plan: Tensor, *, transposed: bool) -> Tensor:
         """(n, m): of one plan's problem, given the other plan."""
         Cx, Cy = (self.Cx.T, self.Cy.T) if transposed else (self.Cx, self.Cy)
@@ -41,6 +43,7 @@ class _Problem(NamedTuple):
         cost = cost + self.epsilon * _relative(plan, self.wx[:, None] * self.wy)
         return cost if self.M is None else cost + self.M
 
+    @no_autocast()
     def losses(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of (Cx − Cy)² over both plans, and the whole objective."""
         rows, columns = (first.sum(1), second.sum(1)), (first.sum(0), second.sum(0))
