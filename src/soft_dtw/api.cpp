@@ -15,7 +15,8 @@
 namespace warpalign {
 namespace {
 
-// Sums of two lengths, with what vectors and tiles overrun, fit into int32.
+// The largest length: the sum of two lengths, plus the elements that vectors and tiles read past them, fits
+// into int32.
 constexpr std::int32_t kLongest = 1 << 29;
 Status check_extents(const SoftDtwProblem& p) {
   if (p.batch < 0) return Status::invalid("batch", "at least 0", p.batch);
@@ -52,7 +53,7 @@ Status check_band(const Band& band) {
   return {};
 }
 
-// Where the lengths are known on the host.
+// An error if no path exists. Checked if the lengths are known on the host.
 Status check_path(const SoftDtwProblem& p, Device device) {
   if (p.band.kind == BandKind::kNone || (device == Device::kCuda && (p.x_lengths || p.y_lengths))) return {};
   const bool ragged = p.x_lengths || p.y_lengths;
@@ -69,12 +70,12 @@ Status check_path(const SoftDtwProblem& p, Device device) {
   return {};
 }
 
-// Of an element of an output, and of gammas: float32 with series of a half type.
+// Bytes of an element of an output, and of gammas: those of float32 if the series have a half type.
 std::size_t result_size(const SoftDtwProblem& p) {
   return std::max(size_of(p.dtype), size_of(DType::kFloat32));
 }
 
-// Every input's strides and alignment; a null pointer needs neither.
+// Checks every input's strides and alignment; a null pointer has neither.
 Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
   const struct {
     const char* name;
@@ -162,7 +163,8 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution
     if (Status s = detail::check_not_null("x", p.x.data); !s.ok()) return s;
     if (Status s = detail::check_not_null("y", p.y.data); !s.ok()) return s;
   }
-  if (execution.device == Device::kHost) {  // on a device they stay there: the kernel clamps them
+  if (execution.device ==
+      Device::kHost) {  // lengths in device memory are not read here: the kernel clamps them
     if (Status s = detail::check_lengths(p.x_lengths, "x_lengths", "between 1 and N", p.batch, 1, p.n);
         !s.ok())
       return s;
@@ -174,7 +176,7 @@ Status check(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution
   return check_path(p, execution.device);
 }
 
-// What only second order demands.
+// The checks that second order adds.
 Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out) {
   if (result_size(p) > size_of(p.dtype)) {
     return Status::unsupported("dtype",

@@ -1,4 +1,4 @@
-// Which cells a band holds: one function for every path, on the host and in CUDA kernels.
+// The cells of a band: one function for all paths, on the host and in CUDA kernels.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Columns (or rows) begin <= j < end; begin >= end: none. From one row (column) to the next neither begin nor
-// end falls.
+// Columns (or rows) begin <= j < end; begin >= end: none. Neither begin nor end decreases from one row
+// (column) to the next.
 struct IndexRange {
   std::int32_t begin;
   std::int32_t end;
@@ -34,8 +34,8 @@ WARPALIGN_ANYWHERE inline std::int64_t floor_divided(std::int64_t a, std::int64_
 // tslearn's parallelogram: with a = max_slope n/m and b = n/(m max_slope), the cells with
 //   b j <= i <= a j   and   n-1 - a (m-1-j) <= i <= n-1 - b (m-1-j),
 // where tslearn rounds every bound on i to two decimals, so that a bound may be missed by 0.005. The function
-// solves these for j. No product stands next to a sum: no compiler can fuse the two, and host and device
-// agree.
+// solves these for j. No product is an operand of a sum, so that no compiler can fuse the two, and host and
+// device agree.
 WARPALIGN_ANYWHERE inline IndexRange itakura_columns(double max_slope, int i, int n, int m) {
   constexpr double kSlack = 0.005;
   const double a = max_slope * (static_cast<double>(n) / m);
@@ -48,7 +48,7 @@ WARPALIGN_ANYWHERE inline IndexRange itakura_columns(double max_slope, int i, in
   const double to_end = (m - 1.0) - (below - kSlack) / a;
   const double first = ceil(from_start > from_end ? from_start : from_end);
   const double last = floor(to_start < to_end ? to_start : to_end);
-  // Whatever the slope, the conversions below stay within int64.
+  // With the comparison first, the conversions below cannot overflow int64, for any slope.
   return clipped(first > -1.0 ? (first < m ? static_cast<std::int64_t>(first) : m) : -1,
                  last < m ? (last > -2.0 ? static_cast<std::int64_t>(last) : -2) : m, m);
 }
@@ -63,7 +63,7 @@ WARPALIGN_ANYWHERE inline IndexRange band_columns(const Band& band, int i, int n
     case BandKind::kAbsolute:
       return clipped(row - radius, row + radius, m);
     case BandKind::kSlanted: {
-      if (n == 1) break;  // its only row is the diagonal's whole length
+      if (n == 1) break;  // the only row is the whole diagonal
       const std::int64_t longest = (n > m ? n : m) - 1;
       const std::int64_t width = (radius < longest + 1 ? radius : longest + 1) * longest;
       const std::int64_t centre = row * (m - 1);
@@ -102,8 +102,8 @@ inline bool holds_everything(const Band& band, int n, int m) {
          band.radius >= (n > m ? n : m) - 1;
 }
 
-// Whether a path from (0, 0) to (n-1, m-1) stays within the band. From row to row both ends of the ranges
-// only grow: either every cell of a row can be reached, or none.
+// Whether a path from (0, 0) to (n-1, m-1) stays within the band. Neither end of the ranges decreases from
+// row to row: either every cell of a row can be reached, or none.
 inline bool band_holds_path(const Band& band, int n, int m) {
   if (band.kind == BandKind::kNone || band.kind == BandKind::kSakoeChiba) return true;
   std::int32_t reached = 1;  // columns up to here can be entered from the row before

@@ -26,9 +26,9 @@ CpuSweepKernel<CpuPair64> reverse_kernel(const CpuKernels& kernels, const CpuPai
   return hard ? kernels.reverse_hard : kernels.reverse64;
 }
 
-// A pair with fewer cells is done before another worker could begin to help.
+// The fewest cells of a pair that is shared: smaller pairs end before another worker could begin.
 constexpr std::int64_t kCellsWorthHelp = 1 << 17;
-// With so many pairs per thread it matters little that some threads end earlier than others.
+// With this many pairs per thread, pairs are not shared: threads end at nearly the same time.
 constexpr int kPairsEnough = 8;
 
 Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
@@ -42,7 +42,7 @@ cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Exec
                           p.batch < std::int64_t{kPairsEnough} * threads;
   cpu::Team team = cpu::Team::of(p.batch, execution, worth_help ? tiles(p.n) : 1);
 
-  // A float32 pair may turn out to need the float64 cell, in the same memory.
+  // Memory for both cells: a float32 pair that is not certified is computed again with the float64 cell.
   const Extent extent = extent_of(out, team);
   Arena memory[2];
   Arena scratch[2];
@@ -98,8 +98,8 @@ CpuOutcome outcome_of(const CpuPair<Real, Exponent>& pair, const CpuSweep& sweep
           std::bit_cast<double>(sweep.largest_cost)};
 }
 
-// Whether the float32 cell was exact enough: costs round to integers, and no exponent came near the value
-// where exponents saturate. Costs of series are not negative: the last exponent is the lowest of all.
+// Whether the float32 cell's result is accurate: costs were rounded to integers exactly, and no exponent came
+// near saturation. Costs of series are not negative: the last exponent is the lowest of all.
 bool certified(const CpuPair32& pair, const CpuOutcome& outcome) {
   if (!(outcome.largest_cost < 0x1p22)) return false;  // also NaN
   const double largest_step = outcome.largest_cost + pair.penalty_exponent + 1;
@@ -167,7 +167,7 @@ CpuOutcome join_ends(const Job& job, bool hard, double scale, const CpuOutcome& 
     }
   }
   if (hard) return {-top, 0, outcome.largest_cost};
-  // Where nothing is reached the exponent says so.
+  // If no end is reachable, the exponent is that of a dead cell.
   return {sum, top, outcome.largest_cost};
 }
 
@@ -205,7 +205,8 @@ bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) 
     return true;
   }
   const double log2_z = outcome.exponent + std::log2(outcome.mantissa);
-  const double value = hard ? outcome.mantissa : (0.0 - log2_z) / scale;  // not -0 of log2_z = 0
+  const double value =
+      hard ? outcome.mantissa : (0.0 - log2_z) / scale;  // 0.0 - log2_z: no -0 for log2_z = 0
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
   if (!pair.want_gradient) return true;
   run_sweep(job, memory, extent, pair, reverse_kernel(job.kernels, pair, hard));

@@ -1,6 +1,6 @@
 // One step of the recursion, for a vector of cells of one anti-diagonal. Z = 2^(-R log2(e)/gamma) is a
-// mantissa in [1, 2) and an exponent of its own. cuda/cell.cuh has the same number format, and the reasons
-// for it.
+// mantissa in [1, 2) and an exponent of its own. cuda/sweep/cell.cuh has the same number format, with the
+// reasons for it.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 template <class Mantissa, class Exponent>
@@ -9,16 +9,16 @@ struct StateOf {
   Exponent exponent;
 };
 
-// How a cell's E is divided among its three predecessors. `up` gets E * up. `left` gets E * left, but at most
-// what is left over. `diagonal` gets the remainder. So no E is lost or made, and no share is negative.
+// How a cell's E is divided among its three predecessors. `up` gets E * up, `left` gets E * left but at most
+// the rest, and `diagonal` gets the remainder. So the shares sum to E exactly, and none is negative.
 template <class V>
 struct WeightsOf {
   V up;
   V left;
 };
 
-// A diagonal share below `negligible` is smaller than the rounding of the other two. It is dropped: `left`
-// then asks for everything that `up` leaves over. So a predecessor that no path may use gets exactly 0.
+// A diagonal share below `negligible` is smaller than the rounding of the other two. It is dropped by giving
+// `left` all that `up` leaves. So a predecessor that no path may use gets exactly 0.
 template <class V, class Real>
 WARPALIGN_INLINE WeightsOf<V> normalized(V up, V left, V diagonal, V sum, Real negligible) {
   const V reciprocal = Real(1) / sum;
@@ -37,13 +37,13 @@ struct Cell32 {
   using Weights = WeightsOf<F32>;
   using Pair = CpuPair32;
   static constexpr int kLanes = sizeof(F32) / sizeof(float);
-  static constexpr Exponent kDead = -(1 << 30);  // of a cell that no path reaches; exponents saturate here
+  static constexpr Exponent kDead = -(1 << 30);  // exponent of an unreachable cell; exponents saturate here
   static constexpr float kNegligible = 0x1p-25f;
   static constexpr bool kHasExponent = true;
   static constexpr Real kStart = 1;         // mantissa of the corner that paths start from
-  static constexpr Real kDeadMantissa = 1;  // of a cell that no path reaches
+  static constexpr Real kDeadMantissa = 1;  // mantissa of an unreachable cell
 
-  // A predecessor that is entered by a step that is not diagonal.
+  // A predecessor with the penalty of a step that is not diagonal.
   static WARPALIGN_INLINE State penalized(State state, Real mantissa, Exponent exponent) {
     return {state.mantissa * mantissa, state.exponent - exponent};
   }
@@ -96,15 +96,15 @@ struct Cell64 {
   static constexpr double kNegligible = 0x1p-54;
   static constexpr bool kHasExponent = true;
   static constexpr Real kStart = 1;         // mantissa of the corner that paths start from
-  static constexpr Real kDeadMantissa = 1;  // of a cell that no path reaches
+  static constexpr Real kDeadMantissa = 1;  // mantissa of an unreachable cell
 
-  // A predecessor that is entered by a step that is not diagonal.
+  // A predecessor with the penalty of a step that is not diagonal.
   static WARPALIGN_INLINE State penalized(State state, Real mantissa, Exponent exponent) {
     return {state.mantissa * mantissa, state.exponent - exponent};
   }
   static constexpr double kForbidden = 1e299;  // cost of a cell that no path may use
 
-  // All ones, which is a NaN, in a lane that has met a NaN. Any other cost is in range.
+  // All ones, which is a NaN, in a lane that has seen a NaN. Any other cost is in range.
   struct Range {
     I64 bits{};
     WARPALIGN_INLINE F64 note(F64 c) {
@@ -122,8 +122,7 @@ struct Cell64 {
 
   template <bool kWantWeights>
   static WARPALIGN_INLINE State advance(F64 c, State up, State left, State diagonal, Weights* weights) {
-    // From 2^51 on the addition of kRound does not round to integers, but then c has no fraction that
-    // matters.
+    // From 2^51 on the addition of kRound does not round to integers, but there c has no fraction.
     const F64 magnitude = from_bits(bits_of(c) & 0x7fffffffffffffffLL);
     const F64 whole = magnitude < 0x1p51 ? (c + kRound) - kRound : c;
     const F64 power = exp2_negated(c - whole);

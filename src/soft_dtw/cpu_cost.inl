@@ -1,4 +1,4 @@
-// Where a tile's scaled costs c = C log2(e)/gamma come from, a vector of one anti-diagonal at a time.
+// Sources of a tile's scaled costs c = C log2(e)/gamma, a vector of one anti-diagonal at a time.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // (x - y)^2 summed over few features, on the fly.
@@ -69,8 +69,8 @@ WARPALIGN_INLINE void with_metric(Metric metric, Body body) {
 
 // Costs for many features, for any metric, with or without missing steps: those of kCpuCostDiagonals
 // anti-diagonals at a time. A vector of x is then loaded once for all of them, their vectors of y share cache
-// lines, and there are enough independent sums to hide the adder's latency. Outside an anti-diagonal's own
-// rows the costs mean nothing, and the sweep does not read them.
+// lines, and there are enough independent sums to hide the adder's latency. Costs outside an anti-diagonal's
+// own rows are undefined, and the sweep does not use them.
 template <class Cell>
 class BufferedCost {
  public:

@@ -3,8 +3,8 @@
 // Three buffers rotate; slot r + 1 of a buffer is the tile's row r, so that on anti-diagonal d the cell in
 // row r has its predecessors at up = previous[r], left = previous[r + 1], diagonal = before_previous[r]. Slot
 // 0 is the tile's upper border and slot d + 2 its left border. All vectors of an anti-diagonal are
-// independent of each other. Lanes beyond its end compute on neighbouring elements, and their results are not
-// read.
+// independent of each other. Lanes past its end compute with neighbouring elements, and their results are not
+// used.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 WARPALIGN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
@@ -44,9 +44,9 @@ struct Tile {
   int row0, column0;     // the tile's first row and column in the pair
   int h, w;              // rows, columns
   Border<Cell> top;      // in: [0] is the corner, [1 + c] is above column c
-  Border<Cell> left;     // in: [r]; null: the matrix begins here
-  Border<Cell> bottom;   // out: laid out like top, and may be the same memory; null: not wanted
-  Border<Cell> columns;  // out: the last column of every `tile` columns, [k * n + row0 + r]; null: not wanted
+  Border<Cell> left;     // in: [r]; null if the tile begins at column 0
+  Border<Cell> bottom;   // out: laid out like top, may be the same memory, may be null
+  Border<Cell> columns;  // out: the last column of every `tile` columns, [k * n + row0 + r]; may be null
   bool goes_on =
       false;  // there is a tile to the right: the last column of this one is written to `columns` too
   // For a tile that is a whole strip: CpuPair::reached of the strip above, where that strip ends as a column
@@ -78,8 +78,7 @@ class Above {
 
  private:
   void wait(int columns) {
-    const int last =
-        smaller(columns, t_.above_end);  // complete_row_above() has written the columns behind it
+    const int last = smaller(columns, t_.above_end);  // complete_row_above() has written the columns after it
     const int now = wait_for(t_.above, t_.column0 + last);
     ready_ = last < columns || now == CpuSweep::kEnd ? CpuSweep::kEnd : now - t_.column0;
   }
@@ -90,7 +89,8 @@ class Above {
 
 constexpr int kColumnsPerMessage = 64;
 
-// Tells the strip below which columns are written after anti-diagonal d, every kColumnsPerMessage columns.
+// Publishes to the strip below the number of columns written after anti-diagonal d, every kColumnsPerMessage
+// columns.
 template <class Cell>
 WARPALIGN_INLINE void tell_below(const Tile<Cell>& t, int d) {
   const int columns = d - t.h + 2;
@@ -124,8 +124,8 @@ void save_columns(const typename Cell::Pair& p, const Tile<Cell>& t, int d, Rows
   }
 }
 
-// Marks the two cells beside the band's part of an anti-diagonal as out of reach: the next two anti-diagonals
-// read them. The left border (row d + 1) is not one of them.
+// Sets the two cells beside the band's part of an anti-diagonal to unreachable, because the next two
+// anti-diagonals read them. The left border (row d + 1) is not one of them.
 template <class Cell>
 WARPALIGN_INLINE void close_band(const typename Cell::Pair& p, const Tile<Cell>& t, int d,
                                  Border<Cell> current) {

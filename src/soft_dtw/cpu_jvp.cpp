@@ -1,5 +1,5 @@
-// Second order on the CPU: the driver of the sweeps in cpu_jvp.inl. Everything is in float64, whatever the
-// dtype: R's tangent is a sum along whole paths, and differences of such sums count.
+// Second order on the CPU: the driver of the sweeps in cpu_jvp.inl. All computation is float64 for any dtype:
+// R's tangent is a sum along whole paths, and results are differences of such sums.
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ struct DualPair {
 DualPair lay_out(Arena& arena, const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   DualPair dual;
   const bool of_series = out.grad_x || out.grad_y;
-  // The cosine's gradient is a projection of the sum of E times slopes: that sum is needed too.
+  // The cosine's gradient is a projection of the sum of E times slopes, which is therefore computed as well.
   const Extent extent{true, of_series && is_cosine(p)};
   dual.pair = lay_out<double, double>(arena, p, extent);
   lay_out_scratch(arena, p, extent, dual.pair);

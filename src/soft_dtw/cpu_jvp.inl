@@ -42,7 +42,7 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
   top.set(0, Cell64::kStart, 0);
   top_tangent.set_dead(0);
   Cell64::Range range;
-  int end = 0;  // columns that have been written in the row at the top
+  int end = 0;  // number of columns of the top row that have been written
   for (int s = 0; s < tiles(p.n, p.tile); ++s) {
     const CpuColumns strip = p.strips[s];
     for (; end < strip.end; ++end) {
@@ -60,7 +60,7 @@ inline CpuOutcome forward_jvp(const CpuPair64& p, const CpuTangents& q) {
     }
     top = top + step;
     top_tangent = top_tangent + step;
-    top.set_dead(strip.begin);  // only the corner above the first row is in reach
+    top.set_dead(strip.begin);  // only the corner above the first row is reachable
     top_tangent.set_dead(strip.begin);
   }
   return {top.mantissa[p.m], top.exponent[p.m], largest_cost<Cell64>(range)};

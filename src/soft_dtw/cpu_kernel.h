@@ -1,6 +1,6 @@
-// What the CPU path's driver (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per instruction set) share.
-// Plain data only: an inline function here would be compiled under several sets of flags, and merged by the
-// linker.
+// Types shared by the driver of the CPU path (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per
+// instruction set). Plain data only: an inline function here would be compiled with several sets of flags,
+// and the linker would merge the copies.
 //
 // Terms. A pair's n x m table is cut into strips, `tile` rows each, and a strip into tiles of `tile` columns.
 // A sweep goes over every strip of a pair, forward (R) or reverse (E). Within a tile it goes from
@@ -15,18 +15,18 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Elements of the largest vector. Every array that vectors run over has so many slots to spare.
+// The number of elements of the largest vector. Arrays that vectors run over have this many more elements.
 constexpr int kCpuPad = 16;
 
-// Rows and columns of a tile. A tile's transition weights should stay in the second-level cache. The smaller
-// the tiles, the more of them have no E, and cost nothing in the reverse sweep.
+// Rows and columns of a tile. A tile's transition weights fit into the second-level cache. Smaller tiles
+// leave more tiles without E, which the reverse sweep skips.
 constexpr int kCpuTile = 128;
 // A pair whose n and m are at most this is one tile: its reverse sweep then needs no second forward sweep.
 constexpr int kCpuOneTile = 256;
 constexpr int kCpuTileStride = kCpuTile + kCpuPad;
-// Up to so many features the sweeps' inner loops compute the cost and accumulate the gradient.
+// The most features for which the sweeps' inner loops compute the cost and accumulate the gradient.
 constexpr int kCpuFewFeatures = 4;
-// With more features the costs of so many anti-diagonals are computed together.
+// With more features, the number of anti-diagonals whose costs are computed together.
 constexpr int kCpuCostDiagonals = 8;
 
 // The rows low <= i <= high of an anti-diagonal i + j that a band holds; low = high + 1 if there is none.
@@ -49,13 +49,13 @@ struct CpuStart {
   Exponent exponent;
 };
 
-// One sweep over a pair, by one worker or by several at once. The workers take strip after strip, and every
-// strip follows closely behind the one before it. A worker waits only for a strip that another worker has
-// taken.
+// One sweep over a pair, by one worker or by several at once. The workers take one strip after another, and
+// each strip follows the previous one at a short distance. A worker waits only for a strip that another
+// worker has taken.
 struct CpuSweep {
   static constexpr std::int32_t kEnd = INT32_MAX;
 
-  std::int32_t taken = 0;  // strips
+  std::int32_t taken = 0;  // number of strips that have been taken
   // Forward: the largest |c|, as the bits of a double. The bits order NaN above inf above all numbers.
   std::int64_t largest_cost = 0;
 };
@@ -80,14 +80,14 @@ struct CpuPair {
   Exponent penalty_exponent = 0;
 
   const CpuColumns* strips = nullptr;  // [strip]; with gradients `begin` is a multiple of `tile`
-  // [strip]: how many columns of the border to the next strip the current sweep has written, counted in its
+  // [strip]: the number of columns of the border to the next strip that the current sweep has written, in its
   // direction. 0 before the sweep; CpuSweep::kEnd: all columns.
   std::int32_t* reached = nullptr;
   const CpuRows* band = nullptr;  // (n + m - 1); null: no band
 
-  // Series, one row of x_stride (y_stride) elements per feature, padded with copies of the last element. y
-  // has kCpuPad arbitrary elements in front. y runs backwards: along an anti-diagonal both series are read
-  // forwards.
+  // Series, one row of x_stride (y_stride) elements per feature, padded with copies of the last element. y is
+  // preceded by kCpuPad arbitrary elements. y is stored in reverse, so that both series are read forward
+  // along an anti-diagonal.
   const Real* x = nullptr;
   const Real* y = nullptr;
   std::int64_t x_stride = 0;
@@ -99,7 +99,7 @@ struct CpuPair {
   // The caller's cost matrix and alignment, as float or double.
   const void* cost = nullptr;
   std::int64_t cost_stride[2] = {0, 0};
-  void* alignment = nullptr;  // null: not wanted
+  void* alignment = nullptr;  // may be null
   std::int64_t alignment_stride = 0;
   bool float_storage = true;
 
@@ -109,15 +109,16 @@ struct CpuPair {
   const CpuStart<Real, Exponent>* start = nullptr;
   const Real* inflow = nullptr;
 
-  double* entropy = nullptr;  // [strip]: entropy of the distribution of paths, in bits; null: not wanted
+  double* entropy =
+      nullptr;  // [strip]: its part of the entropy of the distribution of paths, in bits; may be null
 
-  // Sums of E times the derivative of the metric, laid out like x and y; null: not wanted.
+  // Sums of E times the derivative of the metric, laid out like x and y; may be null.
   Real* grad_x = nullptr;
   Real* grad_y = nullptr;
 
   // Borders between tiles. Rows have m + 1 elements; the first is the column left of the matrix. Columns are
-  // (tile columns, n), kept only with want_gradient. Border row k is stored at k modulo row_count: with
-  // want_gradient all rows are kept, else one more than strips can be in work at once.
+  // (tile columns, n), stored only with want_gradient. Border row k is stored at k modulo row_count: all rows
+  // with want_gradient, otherwise one more than the number of strips in work at the same time.
   bool want_gradient = false;
   int row_count = 0;
   Real* row_mantissa = nullptr;
@@ -139,15 +140,15 @@ struct CpuPair {
   Real* diagonal_cost = nullptr;  // kCpuCostDiagonals (rows + padding)
   Real* weight_up = nullptr;
   Real* weight_left = nullptr;
-  Real* tile_grad_x = nullptr;  // rows of kCpuTileStride per feature; null: added up in place
+  Real* tile_grad_x = nullptr;  // rows of kCpuTileStride per feature; null: gradients are added in place
   Real* tile_grad_y = nullptr;
 };
 
 using CpuPair32 = CpuPair<float, std::int32_t>;
 using CpuPair64 = CpuPair<double, double>;
 
-// Tangents of one pair's inputs, states and results. Each is laid out like its namesake in CpuPair64.
-// Tangents of costs and of R are in units of the cost, not scaled by gamma.
+// Tangents of one pair's inputs, states and results. Each is laid out like the member of the same name in
+// CpuPair64. Tangents of costs and of R are in units of the cost, not scaled by gamma.
 struct CpuTangents {
   double inverse_gamma = 0;
   double cost_factor = 1;  // factor of the sums of the metric's slopes times tangents: 2 for squares, else 1
@@ -157,7 +158,7 @@ struct CpuTangents {
   const void* cost = nullptr;  // null: all 0
   std::int64_t cost_stride[2] = {0, 0};
 
-  bool want_gradient = false;  // else only the value's tangent; E's tangent goes to CpuPair64::alignment
+  bool want_gradient = false;  // otherwise only the value's tangent, and E's tangent in CpuPair64::alignment
   double* grad_x = nullptr;
   double* grad_y = nullptr;
 
@@ -174,7 +175,7 @@ struct CpuTangents {
 };
 
 // A forward sweep's result: log2 Z[n-1, m-1] = exponent + log2(mantissa), or, for hard DTW, R[n-1, m-1] =
-// mantissa; and the largest |c|, where NaN counts as larger than inf.
+// mantissa; and the largest |c|, where NaN is larger than inf.
 struct CpuOutcome {
   double mantissa;
   double exponent;
@@ -192,7 +193,7 @@ struct CpuKernels {
   CpuSweepKernel<CpuPair64> reverse64;
   CpuSweepKernel<CpuPair64> forward_hard;
   CpuSweepKernel<CpuPair64> reverse_hard;
-  // The pair has want_gradient. If its gradients are laid out they are computed besides.
+  // The pair has want_gradient. Gradients whose memory is not null are computed as well.
   CpuOutcome (*forward_jvp)(const CpuPair64&, const CpuTangents&);
   void (*reverse_jvp)(const CpuPair64&, const CpuTangents&);
 };

@@ -1,4 +1,4 @@
-// One pair: the order in which its tiles are swept, and what is kept between them. Included once per
+// One pair: the order in which its tiles are swept, and the data stored between them. Included once per
 // instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA (the name in cpu::Isa) defined.
 #include "cpu/simd.h"
 #include "soft_dtw/cpu_kernel.h"
@@ -64,9 +64,9 @@ double largest_cost(typename Cell::Range range) {
   return largest;
 }
 
-// Takes the next of so many strips; -1: none is left.
+// Takes the next of `strips` strips; -1 if none is left.
 WARPALIGN_INLINE int take_strip(CpuSweep& sweep, int strips) {
-  // Looks before it counts: helpers that come again and again must not count up to an overflow.
+  // Reads before it increments: repeated calls of idle helpers must not overflow the counter.
   if (__atomic_load_n(&sweep.taken, __ATOMIC_RELAXED) >= strips) return -1;
   const int taken = __atomic_fetch_add(&sweep.taken, 1, __ATOMIC_ACQ_REL);
   return taken < strips ? taken : -1;
@@ -88,8 +88,8 @@ WARPALIGN_INLINE Border<Cell> row_above(const typename Cell::Pair& p, int strip)
   return Border<Cell>{p.row_mantissa, p.row_exponent} + (strip % p.row_count) * (p.m + Index{1});
 }
 
-// Fills the part of the row above a strip that no strip writes: all of it above the first strip, else the
-// columns behind the end of the strip before.
+// Fills the part of the row above a strip that no strip writes: all of it above the first strip, otherwise
+// the columns after the end of the previous strip.
 template <class Cell>
 void complete_row_above(const typename Cell::Pair& p, int strip, Border<Cell> top) {
   int column = 0;
@@ -109,8 +109,8 @@ void complete_row_above(const typename Cell::Pair& p, int strip, Border<Cell> to
   }
 }
 
-// One strip, as a single wide tile. With gradients the borders of its tiles are kept; a pair of one tile
-// keeps its weights at once.
+// One strip, as a single wide tile. With gradients the borders of its tiles are stored; a pair of one tile
+// stores its weights directly.
 template <class Cell>
 void forward_strip(const typename Cell::Pair& p, int k, typename Cell::Range& range) {
   const CpuColumns strip = p.strips[k];
@@ -118,7 +118,7 @@ void forward_strip(const typename Cell::Pair& p, int k, typename Cell::Range& ra
   const Border<Cell> top = row_above<Cell>(p, k);
   const Border<Cell> bottom = row_above<Cell>(p, k + 1);
   complete_row_above<Cell>(p, k, top);
-  bottom.set_dead(strip.begin);  // only the corner above the first row is in reach
+  bottom.set_dead(strip.begin);  // only the corner above the first row is reachable
   Tile<Cell> t{row0,
                strip.begin,
                smaller(p.tile, p.n - row0),
@@ -179,7 +179,7 @@ void reverse_any_cost(const typename Cell::Pair& p, const Tile<Cell>& t,
   });
 }
 
-// Writes a tile's E to the caller's alignment, if that is wanted. e null: zeros.
+// Writes a tile's E to the caller's alignment, if that is not null. e null: zeros.
 template <class Cell>
 void put_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* e) {
   if (!p.alignment) return;
@@ -192,7 +192,7 @@ void put_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, const type
   }
 }
 
-// One tile of the reverse sweep. A tile that no E flows into needs no work.
+// One tile of the reverse sweep. A tile into which no E flows is skipped.
 template <class Cell>
 void reverse_one(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows) {
   if (all_zero(flows.below, t.w) && all_zero(flows.right, t.h)) return put_alignment<Cell>(p, t, nullptr);
@@ -208,7 +208,7 @@ void reverse_one(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<
   put_alignment<Cell>(p, t, p.weight_up);
 }
 
-// The row of E that flows into the turn-th strip of the reverse sweep; turn 0 is the last strip.
+// The row of E that flows into strip number `turn` of the reverse sweep; number 0 is the last strip.
 template <class Cell>
 WARPALIGN_INLINE typename Cell::Real* flow_below(const typename Cell::Pair& p, int turn) {
   return p.flow_below + (turn % p.flow_count) * (p.m + Index{1});

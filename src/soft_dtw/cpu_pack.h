@@ -16,8 +16,8 @@ const Storage* element(const StridedTensor& tensor, int b) {
 }
 
 // Packs pair b's series (length, dim), in any layout, into one row of `stride` elements per feature, padded
-// with the last element; `backwards` for y. The padding is real data: lanes beyond an anti-diagonal's end see
-// only costs of true cells.
+// with the last element; `backwards` for y. With this padding, lanes past an anti-diagonal's end compute
+// costs of real steps.
 template <class Storage, class Real>
 void pack_series(const StridedTensor& tensor, int b, int length, int dim, bool backwards, std::int64_t stride,
                  Real* to) {
@@ -40,7 +40,7 @@ void pack_weights(const std::uint8_t* mask, int length, bool backwards, std::int
   for (std::int64_t i = length; i < stride; ++i) to[i] = to[length - 1];
 }
 
-// Sets missing steps to 0: their values, often NaN, must not be used.
+// Sets missing steps to 0, because their values, often NaN, must not be used.
 template <class Real>
 void clear_missing(const Real* weights, std::int64_t stride, int dim, Real* series) {
   for (int k = 0; k < dim; ++k, series += stride) {
@@ -50,9 +50,9 @@ void clear_missing(const Real* weights, std::int64_t stride, int dim, Real* seri
   }
 }
 
-// For the cosine: scales every step of a packed series to length 1 and writes the lengths it had to `norms`.
-// The cost is then |x - y|^2 / 2, which has no cancellation for nearly parallel steps. A step too short to
-// have a direction gets norm 0 and keeps its values. Returns whether there was such a step.
+// For the cosine: scales every step of a packed series to length 1 and writes the original lengths to
+// `norms`. The cost is then |x - y|^2 / 2, which has no cancellation for nearly parallel steps. A step too
+// short to have a direction gets norm 0 and keeps its values. Returns whether there was such a step.
 template <class Real>
 bool normalize_steps(Real* series, std::int64_t stride, int dim, double* norms) {
   bool any_zero = false;
@@ -82,8 +82,8 @@ bool normalize_steps(Real* series, std::int64_t stride, int dim, double* norms) 
   return any_zero;
 }
 
-// Appends two features. In them a step without a direction gets a direction at a right angle to every other
-// step's, also to those of the other series: its costs are 1. `own` is 0 for one series and 1 for the other.
+// Appends two features, which give each step without a direction one that is orthogonal to all other steps,
+// also those of the other series: its costs are 1. `own` is 0 for one series and 1 for the other.
 template <class Real>
 void add_own_direction(Real* series, std::int64_t stride, int dim, int own, const double* norms) {
   for (std::int64_t i = 0; i < stride; ++i) {
@@ -94,8 +94,8 @@ void add_own_direction(Real* series, std::int64_t stride, int dim, int own, cons
   }
 }
 
-// In place: from the gradient by a step of length 1 to the gradient by the step itself. The sign of y's
-// gradient is set later, by unpack_gradient().
+// In place: from the gradient with respect to a step of length 1 to the gradient with respect to the step
+// itself. The sign of y's gradient is set later, by unpack_gradient().
 template <class Real>
 void denormalize_gradient(const Real* series, std::int64_t stride, int length, int dim, const double* norms,
                           Real* gradient) {
@@ -126,8 +126,8 @@ inline void normalize_tangents(const double* unit, std::int64_t stride, int dim,
   }
 }
 
-// The derivative of denormalize_gradient()'s result, (g - u <u, g>) / |x|, by u, g and |x| together.
-// `tangent` is the tangent of g, and becomes the tangent of the result.
+// The derivative of denormalize_gradient()'s result, (g - u <u, g>) / |x|, with respect to u, g and |x|
+// together. `tangent` is the tangent of g, and becomes the tangent of the result.
 inline void denormalize_tangent(const double* unit, const double* unit_tangent, const double* gradient,
                                 std::int64_t stride, int length, int dim, const double* norms,
                                 const double* norm_tangents, double* tangent) {
@@ -146,8 +146,7 @@ inline void denormalize_tangent(const double* unit, const double* unit_tangent, 
   }
 }
 
-// Unpacks a gradient, times `factor`, into pair b's contiguous (full, dim). Elements beyond `length` become
-// 0.
+// Unpacks a gradient, times `factor`, into pair b's contiguous (full, dim). Elements past `length` become 0.
 template <class Storage, class Real>
 void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim, bool backwards, Real factor,
                      int b, int full, void* gradient) {
@@ -160,7 +159,7 @@ void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim,
   for (std::int64_t rest = static_cast<std::int64_t>(full - length) * dim; rest > 0; --rest) *to++ = 0;
 }
 
-// Fills pair b's contiguous (rows, columns): `value` within the true lengths, 0 beyond them.
+// Fills pair b's contiguous (rows, columns): `value` within the true lengths, 0 past them.
 template <class Storage>
 void fill_pair(void* output, int b, int rows, int columns, int true_rows, int true_columns, Storage value) {
   if (!output) return;
@@ -170,7 +169,7 @@ void fill_pair(void* output, int b, int rows, int columns, int true_rows, int tr
   }
 }
 
-// Sets the elements beyond pair b's true lengths to 0, and leaves the others.
+// Sets the elements past pair b's true lengths to 0, and leaves the others.
 template <class Storage>
 void zero_padding(void* output, int b, int rows, int columns, int true_rows, int true_columns) {
   if (!output) return;

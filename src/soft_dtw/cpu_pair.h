@@ -40,21 +40,21 @@ inline Job job_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const CpuK
           gamma_of(p, b)};
 }
 
-// Elements to lay out for `count`. Vectors overrun by less than one vector; the costs of many features
-// overrun by two vectors and by kCpuCostDiagonals anti-diagonals.
+// The number of elements to allocate for `count`. Vectors read past the end by less than one vector; the
+// costs of many features by two vectors and kCpuCostDiagonals anti-diagonals.
 inline std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 static_assert(kCpuCostDiagonals <= kCpuPad);
 inline int tiles(int length) { return (length + kCpuTile - 1) / kCpuTile; }
 
-// The most features that a packed step can have: the cosine may add two (add_own_direction()).
+// The most features of a packed step: the cosine may add two (add_own_direction()).
 inline int most_features(const SoftDtwProblem& p) { return is_cosine(p) ? p.dim + 2 : p.dim; }
 
-// Which arrays are laid out.
+// The arrays that are allocated.
 struct Extent {
   bool gradient = false;   // the arrays of a reverse sweep
   bool of_series = false;  // with gradient: also the gradients of x and y
   bool entropy = false;
-  int workers = 1;  // of one pair, at most
+  int workers = 1;  // the most of one pair
 };
 
 // One pair's memory, for the longest pair of the batch.
@@ -124,8 +124,8 @@ template <class Pair>
 int strips_of(const Pair& pair) {
   return (pair.n + pair.tile - 1) / pair.tile;
 }
-// Where the border row below the last strip begins in row_mantissa and row_exponent. Its last element is the
-// result.
+// The offset, in row_mantissa and row_exponent, of the border row below the last strip. Its last element is
+// the result.
 template <class Pair>
 std::int64_t last_row(const Pair& pair) {
   return strips_of(pair) % pair.row_count * (pair.m + std::int64_t{1});
@@ -203,8 +203,8 @@ void bind_unit_steps(const Norms& norms, CpuPair<Real, Exponent>& pair) {
   pair.dim += 2;
 }
 
-// Sets the factor of a step that is not diagonal, for a penalty times log2(e) / gamma. False: the pair's
-// number format has too small a range for it.
+// Sets the factor of a step that is not diagonal, for a penalty times log2(e) / gamma. Returns false if the
+// range of the pair's number format is too small for it.
 inline bool bind_penalty(double penalty, CpuPair32& pair) {
   if (!(penalty < 0x1p22)) return false;
   pair.penalized = penalty > 0;

@@ -1,8 +1,8 @@
 // The reverse sweep over one tile whose transition weights forward_tile() has stored.
 //
-// A cell divides its E among three predecessors. The shares are kept in buffers, indexed by the row of the
-// cell that sends them. `up` and `left` are read one anti-diagonal later; `diagonal` is read two later, hence
-// there are two of it. Each buffer is read ahead of where it is written: one copy is enough.
+// A cell divides its E among three predecessors. The shares are in buffers, indexed by the row of the cell
+// that sends them. `up` and `left` are read one anti-diagonal later, `diagonal` two later, so that there are
+// two buffers of it. Each element is read before it is overwritten.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // E that flows over the tile's borders: in from below and from the right, out to the top and to the left.
@@ -14,10 +14,10 @@ struct Flows {
   Real* left;         // [r]; added to
 };
 
-// Where a tile adds its gradients, one row per feature. The gradient of row r is at x[r]. That of column c is
-// at y[w - 1 - c], because y runs backwards. Vectors also add zeros to some elements behind the last one,
-// which belong to neighbouring tiles. Where several workers share a pair, another worker may be changing
-// these: a tile then adds to copies.
+// The sums to which a tile adds its gradients, one row per feature. The gradient of row r is at x[r]. That of
+// column c is at y[w - 1 - c], because y runs backwards. Vectors also add zeros to some elements after the
+// last one, which belong to neighbouring tiles. If several workers share a pair, another worker may be
+// writing them, so a tile adds to copies.
 template <class Cell>
 struct TileGradients {
   typename Cell::Real* x;
@@ -53,9 +53,9 @@ struct FlowBuffers {
   Real* diagonal[2];
 };
 
-// Adds E times the metric's derivative by x (for kSquared half of it) to both gradients, for a vector of
-// cells. The driver sets the sign of y's gradient. E = 0 adds 0 even if the difference is infinite, which
-// occurs in Cell64 only.
+// Adds E times the metric's derivative with respect to x (half of it for kSquared) to both gradients, for a
+// vector of cells. The driver sets the sign of y's gradient. E = 0 adds 0 even if the difference is infinite,
+// which occurs in Cell64 only.
 template <class Cell, Metric kMetric = Metric::kSquared>
 WARPALIGN_INLINE void add_gradient(typename Cell::V e, const typename Cell::Real* x,
                                    const typename Cell::Real* y, typename Cell::Real* grad_x,
@@ -90,7 +90,7 @@ WARPALIGN_INLINE void leave_borders(int d, Rows rows, const Flows<Real>& flows,
     flows.top[d + 1] += buffers.up[0];
     flows.top[d] += diagonal[0];
   }
-  if (rows.high == d) {  // column 0; the corner's diagonal share has left with row 0
+  if (rows.high == d) {  // column 0; row 0 has sent the corner's diagonal share
     flows.left[d] += buffers.left[d];
     if (d > 0) flows.left[d - 1] += diagonal[d];
   }
@@ -113,9 +113,9 @@ WARPALIGN_INLINE V times_log2(V part) {
   return part * log2_of(part);
 }
 
-// kDim: so many features' gradients are accumulated on the way; 0: none. kStoreE: E replaces the `up`
-// weights. kEntropy: adds up the entropy of the distribution of paths, which is the sum over the cells of E
-// times the entropy of the choice of a predecessor.
+// kDim: the number of features whose gradients are accumulated in the sweep; 0: none. kStoreE: E replaces the
+// `up` weights. kEntropy: sums the entropy of the distribution of paths, E times the entropy of the choice of
+// a predecessor over all cells.
 template <class Cell, int kDim, bool kStoreE, bool kEntropy>
 void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows<typename Cell::Real>& flows,
                   const TileGradients<Cell> gradients) {
@@ -126,7 +126,7 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
   for (int k = 0; k < 4 * slots; ++k) flow[k] = 0;
   const FlowBuffers<Real> buffers{flow, flow + slots, {flow + 2 * slots, flow + 3 * slots}};
   const auto lane = lanes(V{});
-  // Copies: the compiler must assume that a vector's store changes any member of p, and would read it again.
+  // Local copies: the compiler must assume that a vector's store changes any member of p.
   const Real* const x = kDim > 0 ? p.x + t.row0 : nullptr;
   const Index x_stride = p.x_stride;
   const Index y_stride = p.y_stride;
@@ -172,7 +172,7 @@ void reverse_tile(const typename Cell::Pair& p, const Tile<Cell>& t, const Flows
 
 // The factors of the differences of the series in the gradients, laid out like the E that reverse_tile() has
 // stored: E itself, or E without missing steps and divided by the norm. The latter replaces the `left`
-// weights, which are not needed any more.
+// weights, which are no longer needed.
 template <class Cell>
 const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const Tile<Cell>& t) {
   using V = typename Cell::V;
@@ -187,7 +187,7 @@ const typename Cell::Real* gradient_weights(const typename Cell::Pair& p, const 
     const Index y_begin = p.m - 1 - t.column0 - d;
     for (int r = rows.low; r <= rows.high; r += Cell::kLanes, offset += Cell::kLanes) {
       V e = load(p.weight_up + offset);
-      if (norm) {  // lanes without E may hold anything as cost
+      if (norm) {  // the cost in lanes without E is undefined
         const V c = cost.at(r);
         e = ((e != 0) & (c > 0)) ? e * (p.scale / c) : V{};
       }
@@ -240,7 +240,7 @@ void stored_gradient(const typename Cell::Pair& p, const Tile<Cell>& t,
               [&]<Metric kMetric>() { stored_gradient_of<Cell, kMetric>(p, t, weights, gradients); });
 }
 
-// The tile's E, as reverse_tile() has stored it, to the caller's matrix.
+// Copies the tile's E, as reverse_tile() has stored it, to the caller's matrix.
 template <class Cell, class Storage>
 void write_alignment(const typename Cell::Pair& p, const Tile<Cell>& t, const typename Cell::Real* e,
                      Storage* alignment) {

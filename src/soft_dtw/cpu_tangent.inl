@@ -14,13 +14,13 @@ struct Tangent {
   using Real = double;
   using Exponent = double;
   using Pair = CpuPair64;
-  static constexpr double kDeadMantissa = 0;  // out of reach: its share is exactly 0
+  static constexpr double kDeadMantissa = 0;  // unreachable: its share is exactly 0
   static constexpr double kDead = 0;
 };
 WARPALIGN_INLINE Border<Tangent> tangent_border(double* values) { return {values, values}; }
 
-// The metric's slope by one feature's difference, without the factor CpuTangents::cost_factor; and the
-// slope's derivative.
+// The derivative of the metric with respect to one feature's difference, without the factor
+// CpuTangents::cost_factor; and its second derivative.
 template <Metric kMetric>
 WARPALIGN_INLINE F64 slope_of(F64 difference) {
   if constexpr (kMetric == Metric::kAbsolute)
@@ -189,8 +189,8 @@ WARPALIGN_INLINE F64 inflow(const FlowBuffers<double>& buffers, const double* di
   return load(buffers.up + r + 1) + load(buffers.left + r) + load(diagonal + r + 1);
 }
 
-// E below this is taken for 0, as float32 would. At least 1 flows through every row and column. Most of a
-// table then needs no gradient, or is not swept again at all.
+// E below this is set to 0, as in float32. At least 1 flows through every row and column, so the error is
+// negligible, and most of a table is skipped.
 constexpr double kNegligibleFlow = 0x1p-126;
 
 // The reverse sweep of E and E' together. They replace the `up` weights and their tangents.
@@ -218,7 +218,7 @@ inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Til
       e = counts ? e : F64{};
       e_dot = counts ? e_dot : F64{};
       const auto share = shares_at(p, at);
-      // Without a diagonal share `left` takes the rest, so that exactly 0 is left over.
+      // Without a diagonal share `left` takes the rest, so that exactly 0 remains.
       const auto three = share.up + share.left < 1;
       const F64 up = e * share.up;
       const F64 rest = e - up;
@@ -246,8 +246,8 @@ inline void reverse_tile_jvp(const CpuPair64& p, const CpuTangents& q, const Til
   }
 }
 
-// The factors w and w' of the slopes, where they are not E and E' themselves: without missing steps, and for
-// kNorm w = E / C. They replace the `left` weights and their tangents.
+// The factors w and w' of the slopes, if they are not E and E': 0 for missing steps, and w = E / C for kNorm.
+// They replace the `left` weights and their tangents.
 template <Metric kMetric>
 void weigh_slopes(const CpuPair64& p, const CpuTangents& q, const Tile<Tangent>& t) {
   SeriesTangent<kMetric> cost(p, q, t);

@@ -1,4 +1,4 @@
-// How a step's cost is made from differences of features.
+// The cost of two steps as a function of their features' differences.
 #pragma once
 
 #include <cstdint>

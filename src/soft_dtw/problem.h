@@ -1,5 +1,5 @@
-// What the soft-DTW paths share, and the entry points of the CPU path. Those of the CUDA path are in
-// cuda/cuda_call.h. api.cpp has checked the arguments; a path checks only what it alone can know.
+// Shared by the paths of soft-DTW, and the entry points of the CPU path. Those of the CUDA path are in
+// cuda/call/cuda_call.h. api.cpp has checked the arguments; a path checks only what depends on the device.
 #pragma once
 
 #include "core/visit_dtype.h"
@@ -8,7 +8,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Pair b's gamma, on the host.
+// Pair b's gamma, read on the host.
 inline double gamma_of(const SoftDtwProblem& p, int b) {
   if (!p.gammas) return p.gamma;
   return visit_float32_float64(p.dtype, [&](auto type) {

@@ -12,7 +12,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 std::size_t at(int i, int j, int columns) { return static_cast<std::size_t>(i) * columns + j; }
 
 // Shares of the three predecessors (up, left, diagonal) in softmin_gamma, and softmin itself: with the
-// minimum taken out, nothing underflows.
+// minimum subtracted, nothing overflows, and the largest term is 1.
 struct Softmin {
   double value;
   double share[3];
@@ -132,7 +132,7 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
     }
   }
   Result result{r[at(n, m, columns)], std::vector<double>(cost.size(), 0.0), {}, {}};
-  std::vector<double> ends(m, 0.0);  // of the last row: its part in the value
+  std::vector<double> ends(m, 0.0);  // [column]: weight of the path's end in the last row
   ends[m - 1] = 1.0;
   if (options.subsequence) {
     result.end_values.assign(r.end() - m, r.end());
@@ -148,8 +148,8 @@ Result soft_dtw_from_cost(const std::vector<double>& cost, int n, int m, double 
   }
   if (std::isinf(result.value)) return result;  // also without any path
 
-  // E of the last row is its part in the value; every cell hands its E on to its predecessors by their
-  // shares.
+  // E of the last row is the weight of its ends in the value; every cell passes its E to its predecessors by
+  // their shares.
   std::vector<double> e(r.size(), 0.0);
   for (int j = 1; j <= m; ++j) e[at(n, j, columns)] = ends[j - 1];
   double expected_cost = 0;
@@ -174,7 +174,7 @@ Result soft_dtw(const std::vector<double>& x, const std::vector<double>& y, int 
   const auto missing = [](const std::vector<std::uint8_t>& mask, int k) {
     return !mask.empty() && mask[k] != 0;
   };
-  // The pairs of steps that cost something.
+  // Whether both steps are present.
   const auto counts = [&](int i, int j) {
     return !missing(options.x_mask, i) && !missing(options.y_mask, j);
   };

@@ -1,5 +1,5 @@
-// Float64 scalar soft-DTW, written to be obviously right. Every test compares with it. It allocates, and is
-// not part of the library.
+// Float64 scalar soft-DTW, a direct implementation of the definition. Tests compare with it. It allocates,
+// and is not part of the library.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-// Four features at a time.
+// Whether four neighbouring features can be read at a time.
 bool readable_by_fours(const StridedTensor& t, const SoftDtwProblem& p) {
   return p.dtype != DType::kFloat64 && p.dim % 4 == 0 && t.stride[2] == 1 && t.stride[0] % 4 == 0 &&
          t.stride[1] % 4 == 0 && is_aligned(t.data, 4 * size_of(p.dtype));
@@ -41,8 +41,8 @@ Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, con
   return call;
 }
 
-// The kernels divide E by a Euclidean distance where gradients of the series are wanted. They no longer have
-// E itself then, and a second launch makes the alignment.
+// For gradients of a Euclidean distance the kernels divide E by the distance, in place. The alignment is then
+// made by a second launch.
 bool makes_alignment_apart(const Call& call) {
   const bool is_norm = !call.problem.cost.data && metric_of(call.problem.cost_kind) == Metric::kNorm;
   return is_norm && call.out.alignment && (call.out.grad_x || call.out.grad_y);

@@ -1,9 +1,9 @@
-// What tells the soft-DTW kernels apart. registry.h lists those that exist.
+// The properties that distinguish the soft-DTW kernels. registry.h lists those that exist.
 #pragma once
 
 namespace warpalign::detail::soft_dtw {
 
-// The numbers of the recursion (cell.cuh, dual.cuh).
+// The number format of the recursion (cell.cuh, dual.cuh).
 enum class Arithmetic : unsigned char {
   kFloat32,      // Cell32: float32 mantissas, certified
   kFloat64,      // Cell64: float64, and the rerun of pairs that Cell32 cannot certify
@@ -12,25 +12,25 @@ enum class Arithmetic : unsigned char {
   kHardFloat64,  // CellHard<double>
 };
 
-// Where costs come from.
+// The source of costs.
 enum class CostSource : unsigned char {
   kFewFeatures,  // series of at most 4 features, in registers
   kTiles,        // series of any number of features, or a cost matrix, in tiles in shared memory
   kPanel,        // a panel in global memory (panel.h)
 };
 
-// What a kernel can do beyond squared distances and all paths.
+// The options that a kernel supports, beyond squared distances and all paths.
 enum class Options : unsigned char {
   kNone,   // nothing
-  kPaths,  // restrict and weigh paths: bands and penalties
+  kPaths,  // bands and penalties
   kAll,    // also other costs, missing steps, subsequences, the gradient by gamma
 };
 
-// Which sweeps a kernel makes.
+// The sweeps of a kernel.
 enum class Sweeps : unsigned char {
   kForward,  // values alone
   kBoth,     // values and gradients
-  kAsAsked,  // either, as Layout::gradient says
+  kAsAsked,  // decided at run time by Layout::gradient
 };
 
 // The warps that work on a strip beside the wave's (crew.cuh).
@@ -55,12 +55,12 @@ struct KernelKey {
   CrewKind crew;
   bool meets;            // sweeps may start from both ends of a pair (meeting.cuh)
   int columns_per_lane;  // W
-  int features;          // that are kept in registers; 0: costs come in tiles
+  int features;          // number of features in registers; 0: costs come in tiles
 
   friend bool operator==(const KernelKey&, const KernelKey&) = default;
 };
 
-// A key in words.
+// The text of a key.
 struct KernelName {
   char text[96];
 };

@@ -1,5 +1,5 @@
-// The list of soft-DTW's kernels: sweeps over pairs (registry.h), costs and gradients of panels, and what is
-// made of series before and after.
+// The list of soft-DTW's kernels: sweeps over pairs (registry.h), costs and gradients of panels, and
+// conversions of series.
 #pragma once
 
 #include "cuda/launch/kernel.cuh"

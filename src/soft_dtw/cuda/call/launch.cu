@@ -75,7 +75,7 @@ void exchange_series(Params& p) {
   std::swap(p.n, p.m);
 }
 
-// x and y are what they have been widened to.
+// Makes the kernels read the widened x and y.
 void read_widened(Params& p, const Call& call) {
   StridedTensor x = call.widened_x(), y = call.widened_y();
   if (exchanges_series(call)) std::swap(x, y);
@@ -84,7 +84,7 @@ void read_widened(Params& p, const Call& call) {
   p.series_type = DType::kFloat32;
 }
 
-// Zeros for what a band leaves out, where no sweep comes by.
+// Writes zeros to the outputs outside of a band, which no sweep visits.
 Status clear_gradients(const Params& p, cudaStream_t stream) {
   const std::size_t pairs = p.batch;
   const auto clear = [&](void* data, std::size_t rows, std::size_t columns) {
@@ -106,7 +106,7 @@ Status launch_kernel(const Selection& selected, Params& p, cudaStream_t stream) 
   return cuda::launch(*sweep.kernel, {l.grid, threads, shared_bytes, stream}, p);
 }
 
-// The pairs from `first` on, `count` of them.
+// The parameters of pairs first ... first + count - 1.
 Params part_of(const Params& p, int first, int count) {
   Params part = p;
   const auto move = [&](auto*& data, std::int64_t stride) {
@@ -135,8 +135,7 @@ Params part_of(const Params& p, int first, int count) {
   return part;
 }
 
-// Costs into the panel, the sweeps, and what the caller wants of E; so many pairs at a time as the panel
-// holds.
+// Launches the costs, the sweeps and the outputs of E, for as many pairs at a time as the panel holds.
 Status launch_in_panel(const Plan& plan, Params p, cudaStream_t stream) {
   p.panel = plan.panel;
   unsigned char* const cells = p.scratch + aligned(plan.main.layout.scratch);

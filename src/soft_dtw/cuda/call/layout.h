@@ -1,8 +1,8 @@
-// How soft-DTW is laid out on a GPU: plain numbers, computed on the host from the problem and the device.
+// The layout of soft-DTW on a GPU: sizes and offsets, computed on the host from the problem and the device.
 //
-// A pair's (n, m) matrix is cut into strips of 32 * W columns, one warp each; lane t owns W columns and runs
-// one row behind lane t - 1, so that a warp advances along an anti-diagonal. Neighbouring strips form panels,
-// one per block. docs/developer/kernels/soft_dtw.md has the picture.
+// A pair's (n, m) matrix is cut into strips of 32 * W columns, one warp each; lane t owns W columns and is
+// one row later than lane t - 1, so that a warp advances along an anti-diagonal. Neighbouring strips form
+// panels, one per block. docs/developer/kernels/soft_dtw.md has the picture.
 #pragma once
 
 #include <algorithm>
@@ -18,27 +18,27 @@ using cuda::DeviceTraits;
 using cuda::div_up;
 
 constexpr int kGroup = 8;          // steps between two handshakes with the neighbouring strips
-constexpr int kChannelGroups = 8;  // groups that a strip may run ahead of its neighbour
+constexpr int kChannelGroups = 8;  // groups by which a strip may be ahead of its neighbour
 constexpr int kChannelBarriers = 2 * kChannelGroups;
 
-// At step s lane t of strip k is at row s - t - row_shift(k). The shifts make what the last lane of a strip
-// computes in one group of steps what the first lane of the next strip needs in one group, lag(k) groups
-// earlier in its own count.
+// At step s lane t of strip k is at row s - t - row_shift(k). With these shifts, the rows that the last lane
+// of a strip computes in one group of steps are those that the first lane of the next strip needs in one
+// group, whose number in its own count is less by lag(k).
 constexpr int row_shift(int strip) { return strip * 7 % kGroup; }
 constexpr int lag(int strip) { return (row_shift(strip) + 31 - row_shift(strip + 1)) / kGroup; }
 static_assert(lag(0) == 3 && lag(1) == 4 && lag(7) == 4);
 
-// Where the sweeps from both ends of a pair meet. On the way back from its last step the second one has the
-// same strips, counted from the right, and rows from the last one on; its lanes are further_shift() rows
-// behind row_shift(), so that where it ends a group of steps the first one ends one too.
+// Sweeps from both ends of a pair. The second sweep has the same strips, counted from the right, and its rows
+// from the last one on. Its lanes are later by further_shift() rows, besides row_shift(), so that both sweeps
+// end groups of steps at the same places.
 constexpr int further_shift(int n, int strips) { return (strips - n) & (kGroup - 1); }
 // The groups of both sweeps together, in the first one's strip k.
 constexpr int groups_of_both(int n, int strips, int k) {
   return (n + 31 + row_shift(k) + row_shift(strips - 1 - k) + further_shift(n, strips)) / kGroup;
 }
 // The groups of the first sweep: half, less lag() for every strip to the left. So both sweeps reach the
-// meeting at the same time over the whole pair, and no step to the right leads from a strip's first sweep to
-// the next one's second.
+// meeting at the same time over the whole pair, and no step to the right leads from a strip's part of the
+// first sweep to the next strip's part of the second.
 constexpr int groups_before_meeting(int n, int strips, int k) {
   const auto lags = [](int of) {
     return (31 * of - row_shift(of)) / kGroup;
@@ -46,9 +46,9 @@ constexpr int groups_before_meeting(int n, int strips, int k) {
   const int least = (groups_of_both(n, strips, strips - 1) + lags(strips - 1)) / 2 - lags(k);
   return std::clamp(least, 0, groups_of_both(n, strips, k));
 }
-// Shorter pairs are swept from their start alone: the other sweep's first steps come before its first row.
+// The shortest pair that is swept from both ends.
 constexpr int kShortestMeeting = 64;
-constexpr int kMoreGroups = 2;  // than groups_of(n), for the second sweep's shifts
+constexpr int kMoreGroups = 2;  // added to groups_of(n), for the second sweep's shifts
 
 // Groups after which every lane of every strip has left row n - 1.
 constexpr int groups_of(int n) { return div_up(n + 31 + kGroup - 1, kGroup); }
@@ -57,53 +57,53 @@ constexpr int strips_of(int m, int columns_per_lane) { return div_up(m, 32 * col
 // Rows of a tile of costs, and how many tiles a strip has in shared memory.
 constexpr int kTileRows = 16;
 constexpr int kRingTiles = 8;
-// As many as the wave can need at once, where there is room for no more: nothing is made ahead.
+// The fewest tiles of a ring: as many as the wave can need at the same time. No tile is made ahead then.
 constexpr int kLeastRingTiles = 4;
 // Elements from one column of a ring to the next.
 constexpr int ring_stride(int tiles) { return tiles * kTileRows + kGroup + 4; }
 
-// What the arithmetic needs: bytes of one kept state and of one real.
+// Sizes that depend on the arithmetic: bytes of one stored state and of one real.
 struct CellSizes {
   int state;
   int real;
 };
 
-// What a source of costs needs.
+// Sizes that depend on the source of costs.
 struct SourceSizes {
   int carried;           // partial sums that travel along a row with E
   int warp_bytes;        // shared memory of one strip
-  int least_warp_bytes;  // the same with kLeastRingTiles, for kernels that can do with them
-  int segment;           // groups between two kept states
+  int least_warp_bytes;  // the same with kLeastRingTiles, for kernels that support it
+  int segment;           // groups between two stored states
   int roles;             // warps that work on a strip
-  int phases;            // warps that recompute a strip; each has a segment in work
-  int starts;            // groups of that segment at whose start the lanes' states are kept
-  bool parts;            // a number per strip is joined into the pair's results
+  int phases;            // warps that recompute a strip, each one segment at a time
+  int starts;            // groups of that segment at whose start the lanes' states are stored
+  bool parts;            // whether a number per strip is joined into the pair's results
 };
 
-// What the layout of a kernel's launch follows from.
+// The sizes of a kernel that determine the layout of its launch.
 struct KernelSizes {
   CellSizes cell;
   SourceSizes source;
   int columns_per_lane;  // W
-  int most_strips;       // of a block, as the kernel's registers allow
-  int resident_blocks;   // of a multiprocessor, as its registers allow, where they have that many strips
+  int most_strips;       // the most strips of a block that registers allow
+  int resident_blocks;   // blocks of that many strips per multiprocessor that registers allow
 };
 
 constexpr int log2_of(int power_of_two) { return power_of_two == 1 ? 0 : 1 + log2_of(power_of_two / 2); }
 
 constexpr std::size_t kHeaderBytes = 256;  // the ticket counter
-constexpr std::size_t kRecordBytes = 64;   // of a pair in flight
-constexpr std::size_t kPartBytes = 16;     // of a strip
+constexpr std::size_t kRecordBytes = 64;   // bytes of a pair in flight
+constexpr std::size_t kPartBytes = 16;     // bytes of a strip
 
 struct Layout {
   int warps;   // strips of a panel
   int panels;  // of a pair
   int pairs_per_block;
-  int groups;     // of the padded length
-  int segments;   // of kept states, of the padded length
-  int ring_log2;  // log2 of the tiles of a strip's ring, for kernels to which that is no constant
-  bool gradient;  // the reverse sweep is wanted
-  bool tickets;   // panels of one pair go to different blocks, in the order of a common counter
+  int groups;     // groups of the padded length
+  int segments;   // segments of the padded length, each with its stored states
+  int ring_log2;  // log2 of the tiles of a strip's ring, for kernels in which it is not a constant
+  bool gradient;  // whether the reverse sweep runs
+  bool tickets;   // whether panels of one pair go to different blocks, in the order of a common counter
   bool meets;     // sweeps start from both ends of a pair (meeting.cuh)
   int slots;      // pairs in flight
   int grid;
@@ -112,15 +112,15 @@ struct Layout {
   std::size_t column_bytes;  // of a slot
   std::size_t flow;          // bytes from the start of a slot's columns: flow columns
   std::size_t rows_done;     // bytes from the start of a slot's columns: progress on grad_x
-  std::size_t parts;         // bytes from the start of a slot's columns: what strips add to the results
+  std::size_t parts;         // bytes from the start of a slot's columns: the strips' parts of the results
   std::size_t meeting;       // bytes from the start of a slot's columns: lane states where sweeps meet
   std::size_t states;        // bytes from the start of scratch: lane states of slot 0
   std::size_t state_bytes;   // of a slot
-  std::size_t grad_x;        // bytes from the start of scratch: of slot 0 what the sweep from the back adds
+  std::size_t grad_x;        // bytes from the start of scratch: slot 0's grad_x of the sweep from the back
   std::size_t grad_x_bytes;  // of a slot
-  std::size_t scratch;       // all of it
+  std::size_t scratch;       // bytes of the whole scratch
 
-  // What has to be set to one-bits before a launch: nothing where blocks do not wait for each other.
+  // The number of bytes that are set to one-bits before a launch: 0 if blocks do not wait for each other.
   [[nodiscard]] std::size_t cleared() const { return tickets ? states : 0; }
   [[nodiscard]] constexpr int ends() const { return meets ? 2 : 1; }
 };
@@ -128,9 +128,9 @@ struct Layout {
 constexpr int queue_bytes(int carried, CellSizes cell) {
   return kGroup * std::max(cell.state, (1 + carried) * cell.real);
 }
-// Shared memory of a strip, with so many bytes for its source of costs.
+// Shared memory of a strip, in bytes, with source_bytes for its source of costs.
 constexpr int shared_bytes_of_strip(const KernelSizes& k, int source_bytes) {
-  // One queue entry more than there are groups: what comes from outside.
+  // One more entry than a channel has groups: the inbox for data from another panel.
   const int queues = (kChannelGroups + 1) * queue_bytes(k.source.carried, k.cell);
   const int states = k.source.starts * (k.columns_per_lane + 1) * 32 * k.cell.state;
   const int border = k.source.segment * kGroup * k.cell.state;
@@ -148,11 +148,12 @@ struct LayoutRequest {
   int dim;
   bool gradient;
   bool meets;
-  bool rerun;                 // few pairs, if any: blocks take whole pairs
-  std::size_t scratch_limit;  // of a rerun: the pairs in flight fit into so many bytes, but one always is
+  bool rerun;  // few pairs, if any, need work: blocks take whole pairs
+  std::size_t
+      scratch_limit;  // of a rerun, in bytes: limits the number of pairs in flight, which is at least one
 };
 
-// Where everything is in the scratch.
+// Computes the offsets in the scratch.
 inline void place(Layout& l, const KernelSizes& k, const LayoutRequest& r, int strips) {
   const std::size_t rows = static_cast<std::size_t>(l.groups) * kGroup;
   const std::size_t kept = r.gradient ? strips - 1 : l.ends() * (l.panels - 1);
@@ -186,12 +187,11 @@ inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceTra
     l.ring_log2 = log2_of(kLeastRingTiles);
   }
   const int most = std::min(device.shared_bytes_per_block / per_strip, k.most_strips);
-  if (most < 1) return l;  // not even one strip fits this device: no warps
+  if (most < 1) return l;  // not one strip fits this device: no warps
 
-  // With pairs enough a block takes whole pairs, and narrow panels of them one after the other: the last
-  // strip of a panel starts long after the first one, and the fewer they are, the less they wait. With few
-  // pairs panels are narrow enough for every multiprocessor to get one; a strip that is one warp leaves a
-  // multiprocessor room for more.
+  // With enough pairs a block takes whole pairs, and their panels one after the other. Panels are narrow
+  // then, because the last strip of a panel starts long after the first. With few pairs panels are narrow
+  // enough for every multiprocessor to get one, or several if a strip is a single warp.
   const int fused = std::min(strips, most);
   l.warps = fused;
   const int resident = k.resident_blocks * k.most_strips;

@@ -30,12 +30,12 @@ struct Tangents {
 // launch.cu may have exchanged the caller's two.
 struct Params {
   bool is_float64;    // the type of all numbers in the caller's memory: double, else float
-  DType series_type;  // kFloat32; or the half type of x and y where a panel's kernels read them as they are
+  DType series_type;  // kFloat32, or the half type of x and y if a panel's kernels read it directly
   const void* x;      // (B, N, D)
   const void* y;      // (B, M, D)
   std::int64_t x_stride[3];
   std::int64_t y_stride[3];
-  const void* cost;  // (B, N, M) in place of x and y, or null
+  const void* cost;  // (B, N, M) instead of x and y, or null
   std::int64_t cost_stride[3];
   Tangents tangents;
   const std::int32_t* x_lengths;  // (B,) or null
@@ -48,21 +48,22 @@ struct Params {
   int n;
   int m;
   int dim;
-  double scale;          // factor of costs: log2(e) / gamma; 1 for hard DTW
-  const void* gammas;    // (B,): each pair's gamma, in place of scale, or null
-  double half;           // factor of costs and values: 1, or 1/2 where the cost is half of what is computed
-  bool vectorized;       // four neighbouring features of x and y can be read at a time
-  bool on_matrix_units;  // products of float32 are left to them, where a kernel can
-  bool three_terms;      // such a product is three of TF32, not one
+  double scale;        // factor of costs: log2(e) / gamma; 1 for hard DTW
+  const void* gammas;  // (B,): each pair's gamma, instead of scale, or null
+  double half;      // factor of costs and values: 1, or 1/2 for the cosine, which is half a squared distance
+  bool vectorized;  // four neighbouring features of x and y can be read at a time
+  bool on_matrix_units;        // whether kernels that can use matrix units do
+  bool three_terms;            // such a product is three of TF32, not one
   bool gradients_by_products;  // a panel's gradients are products on matrix units, whatever its costs are
-  // Of each of a panel's blocks of gradients: whether its products cancelled, and differences are to be
-  // taken. Null where products stay as they are.
+  // For each of a panel's blocks of gradients: whether its products cancelled, so that it is computed again
+  // from differences. Null if that is not checked.
   int* cancelled;
-  const int* order;  // (B,): the order in which blocks take the pairs, or null: as they come
-  int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 obeys it where it is not null
+  const int* order;  // (B,): the order in which blocks take the pairs; null: ascending
+  int* uncertified;  // (B,): pairs that need Cell64. Cell32 writes it; Cell64 skips the others, if it is not
+                     // null
   Layout layout;
   unsigned char* scratch;
-  Panel panel;  // for kernels that take their costs from it
+  Panel panel;  // for kernels whose source of costs it is
 
   // For kernels with options only. With a band grad_x, grad_y and alignment start as zeros.
   Band band;
@@ -93,13 +94,13 @@ struct Pair {
   int n;
   int m;
   double scale;  // factor of computed costs: log2(e) / gamma in the cell's precision; 1 for hard DTW
-  // The sweep starts at the last step of both series. Its rows and columns count from there. Its first strip
-  // has the columns that are too many in front of its first one.
+  // Whether the sweep starts at the last step of both series. Rows and columns are then counted from there,
+  // and the padding columns come first, in the first strip.
   bool from_back;
   int columns;  // of all strips
 
-  // Rows and columns as the caller counts them. The columns behind column m - 1 are in front of the first one
-  // of a sweep from the back.
+  // Rows and columns as the caller counts them. A sweep from the back has the columns after column m - 1
+  // first.
   [[nodiscard]] __device__ __forceinline__ int true_row(int i) const { return from_back ? n - 1 - i : i; }
   [[nodiscard]] __device__ __forceinline__ int true_column(int j) const {
     return from_back ? columns - 1 - j : j;
@@ -124,13 +125,13 @@ __device__ __forceinline__ double scale_of(const Params& p, int b) {
   return static_cast<Scale>(scale_for(gamma, p.half));
 }
 
-// Whether this launch sweeps back, too: for most kernels a constant.
+// Whether this launch has a reverse sweep: a constant in most kernels.
 template <Sweeps kSweeps>
 __device__ __forceinline__ bool sweeps_back(const Params& p) {
   return kSweeps == Sweeps::kBoth || (kSweeps == Sweeps::kAsAsked && p.layout.gradient);
 }
 
-// `elements` behind an address that may be null, and then stays null.
+// address + elements; null if the address is null.
 template <class Address>
 __device__ __forceinline__ Address behind(Address at, std::int64_t elements) {
   return at ? at + elements : Address{};

@@ -22,8 +22,8 @@ Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
 }
 
-// What a panel's sweeps have to know: metrics and masks are matters of its costs and gradients. Nothing where
-// a panel cannot serve the problem: the gradient of a Euclidean distance takes costs that E has replaced.
+// The options of a panel's sweeps; metrics and masks concern only its costs and gradients. None if a panel
+// cannot serve the problem: the gradient of a Euclidean distance needs the costs, which E has overwritten.
 std::optional<Options> options_in_panel(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   const bool is_norm = !p.cost.data && metric_of(p.cost_kind) == Metric::kNorm;
   if (is_norm || p.subsequence || out.grad_gamma) return std::nullopt;
@@ -46,8 +46,8 @@ Need need_of(const Call& call) {
   return need;
 }
 
-// What a panel, and what its sweeps keep, may take of the workspace: a constant, or twice the inputs. A
-// matrix counts where no band makes tiles fast.
+// The most bytes of a panel and the states of its sweeps: a constant, or twice the size of the inputs if that
+// is more. A cost matrix is an input here unless there is a band, with which tiles are fast.
 std::size_t panel_limit(const Need& need, bool has_matrix) {
   const double n = need.n, m = need.m;
   const double inputs = 4.0 * need.batch * (has_matrix ? n * m : (n + m) * need.dim);
@@ -55,20 +55,20 @@ std::size_t panel_limit(const Need& need, bool has_matrix) {
 }
 
 struct PanelPlan {
-  int pairs = 0;  // at a time; 0: no panel
+  int pairs = 0;  // number at a time; 0: no panel
   Panel panel{};
   Selection sweep{};
 };
 
-// Warps that are at work at the same time where a panel's sweeps take so many pairs. Each strip begins 39
-// steps after the strip on its left, so that strips of few rows are not all at work.
+// The number of warps at work at the same time if a panel's sweeps take this many pairs. Each strip begins 39
+// steps after the strip on its left, so that strips of few rows are not all at work at the same time.
 int warps_at_work(const PanelPlan& plan, int pairs) {
   constexpr int kApart = kPanelFurtherRows + kGroup;
   return pairs * std::min(plan.panel.strips, div_up(plan.panel.lines, kApart)) * plan.sweep.layout.ends();
 }
 
-// Whether pairs that take turns in a panel are over sooner than all of them in tiles, where none waits. Up to
-// 64 features each turn has to fill the device. The least numbers of warps are from measurements in
+// Whether pairs that take turns in a panel are faster than all of them in tiles at the same time. Up to 64
+// features each turn has to fill the device. The least numbers of warps are from measurements in
 // docs/developer/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and
 // save what a band leaves out.
 bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits device) {
@@ -78,8 +78,8 @@ bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits devic
   return warps >= (is_led_by_tiles ? 8 : 2) * device.multiprocessors;
 }
 
-// Distances of many features, and cost matrices, go to a panel where it holds all pairs, or where turns pay.
-// Whether a pair does must not depend on the batch where nothing of it may.
+// Distances of many features, and cost matrices, go to a panel if it holds all pairs, or if turns pay. With
+// batch_invariant the decision must not depend on the batch.
 PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceTraits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
@@ -113,7 +113,7 @@ PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_m
 
 bool exchanges_series(const Call& call) {
   const SoftDtwProblem& p = call.problem;
-  // Hard DTW prefers one of two equal steps.
+  // Hard DTW is not symmetric: its rule for ties prefers the step from above.
   const bool is_symmetric = !p.cost.data && !call.out.alignment && !p.subsequence && !is_hard(p) &&
                             p.band.kind != BandKind::kItakura;
   return is_symmetric && p.n > p.m;
@@ -129,7 +129,7 @@ Plan plan_for(const Call& call, DeviceTraits device) {
   plan.panel = in_panel.panel;
   plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);
   const Layout& l = plan.main.layout;
-  // Where every pair is taken right away there is nothing to put in order.
+  // An order is of use only if some pairs wait.
   const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < p.batch;
   if ((p.x_lengths || p.y_lengths) && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
   std::size_t scratch = l.scratch;

@@ -10,7 +10,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-struct Params;  // params.cuh
+struct Params;  // in params.cuh
 
 struct SweepKernel {
   KernelKey key;
@@ -42,7 +42,7 @@ const SweepKernel* find_kernel(const Visit& visit) {
   return nullptr;
 }
 
-// Null where there is no such kernel.
+// Null if there is no such kernel.
 const SweepKernel* kernel_of(const KernelKey& key);
 
 }  // namespace warpalign::detail::soft_dtw

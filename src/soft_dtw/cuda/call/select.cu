@@ -3,14 +3,14 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-// Strips of sweeps from both ends that a multiprocessor has at a time.
+// The number of strips per multiprocessor up to which pairs are swept from both ends.
 constexpr int kFewFeaturesStrips = 16;
 constexpr int kSmallCrewStrips = 4;
 constexpr int kLargeCrewStrips = 2;
 
-// Few pairs may be swept from both ends at once, where there is room for all strips of both sweeps. With more
-// features than that every warp that makes gradients has several blocks of them, and grad_y is summed up
-// where the caller gets it.
+// Few pairs may be swept from both ends, if there is room for all strips of both sweeps. With more than
+// kMostMeetingFeatures features, a warp that makes gradients has several blocks of features, and sums grad_y
+// in the caller's memory.
 bool may_meet(const Need& need) {
   return !need.batch_invariant && !need.holds_cells && need.dim <= kMostMeetingFeatures &&
          need.n >= kShortestMeeting;
@@ -22,8 +22,8 @@ bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_o
          strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
 }
 
-// The fewer strips there are, the more warps each one has. key: that of a kernel without helpers, with 2
-// columns per lane, whose sweeps meet.
+// The fewer strips there are, the more warps each one has. key: of a kernel without helpers, with 2 columns
+// per lane, whose sweeps meet.
 KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceTraits device) {
   for (const CrewKind crew : {CrewKind::kTwoHelpers, CrewKind::kOneHelper}) {
     KernelKey helped = key;
@@ -37,8 +37,9 @@ KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceTraits devi
   return key;
 }
 
-// Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel sweeps
-// from one end too, with the same bits as a kernel that cannot do otherwise.
+// Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel also
+// sweeps from one end, with results that are bitwise identical to those of a kernel that supports nothing
+// else.
 const SweepKernel* kernel_or_meeting_one(KernelKey key) {
   if (const SweepKernel* const kernel = kernel_of(key)) return kernel;
   key.meets = true;
@@ -86,8 +87,8 @@ KernelKey panel_key(const Need& need, DeviceTraits device) {
   return with_helpers(meeting, need, device);
 }
 
-// A strip that has more warps, or registers, to itself is over sooner. Few strips do, and strips of many
-// features. Bits are the same, but for sums over columns in grad_x.
+// A strip with more warps, or registers, is faster. Few strips get them, and strips of many features. Results
+// are bitwise identical, except for sums over columns in grad_x.
 KernelKey tiles_key(const Need& need, DeviceTraits device) {
   KernelKey key{
       Arithmetic::kFloat32, CostSource::kTiles, need.options, sweeps_of(need), CrewKind::kSmall, false, 1, 0};

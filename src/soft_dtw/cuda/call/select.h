@@ -1,4 +1,4 @@
-// Which kernel a problem gets, and how it is laid out on the device: every rule of choice is in select.cu.
+// The choice of a problem's kernel and layout. All rules are in select.cu.
 #pragma once
 
 #include "soft_dtw/cuda/call/layout.h"
@@ -6,7 +6,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// What the choice looks at. n and m are padded lengths of rows and columns, exchanged where that is better.
+// The properties that decide the choice. n and m are the padded lengths of rows and columns, possibly
+// exchanged (exchanges_series()).
 struct Need {
   Arithmetic arithmetic;
   Options options;
@@ -15,8 +16,8 @@ struct Need {
   int n;
   int m;
   int dim;
-  bool holds_cells;      // there is a cost matrix, or the alignment is wanted: costs have to come in tiles
-  bool batch_invariant;  // a pair's bits must not depend on the rest of the batch
+  bool holds_cells;      // there is a cost matrix, or an alignment is requested: costs must come in tiles
+  bool batch_invariant;  // a pair's results must not depend on the rest of the batch
   bool in_panel;         // costs are in a panel
 };
 
@@ -28,14 +29,14 @@ struct Selection {
   [[nodiscard]] bool fits() const { return kernel && layout.warps > 0; }
 };
 
-// The most bytes that a panel and what its sweeps keep may take, if inputs are small. Tests make it less, to
-// reach the kernels of pairs that find no room.
+// The most bytes of a panel and the states of its sweeps, if the inputs are small. Tests make it smaller, to
+// reach the kernels of pairs that do not fit.
 inline std::size_t most_panel_bytes = std::size_t{256} << 20;
 
 Selection select(const Need& need, DeviceTraits device);
 
-// The float64 kernel behind a float32 one, for the pairs that were not certified. There are few, if any: it
-// makes do with scratch_limit bytes, or with one pair's.
+// The float64 kernel that follows a float32 one, for the pairs that were not certified. There are few, if
+// any, so its scratch is limited to scratch_limit bytes, or to one pair's.
 Selection select_rerun(const Need& need, std::size_t scratch_limit, DeviceTraits device);
 
 }  // namespace warpalign::detail::soft_dtw

@@ -1,12 +1,13 @@
-// The source of costs, and the taker of E, for series of at most F features. A lane keeps its columns of y in
-// registers. The rows of x that the warp's lanes work on are in shared memory.
+// The source of costs, and the consumer of E, for series of at most F features. A lane owns W columns of y,
+// in registers. The rows of x that the warp's lanes work on are in shared memory.
 //
 // A lane sums grad_y of its columns in registers over the whole strip. grad_x[i] = 2 sum_j E[i,j] (x[i] -
 // y[j]) is summed along the row, as E is: from lane to lane, and from strip to strip through the channel. The
-// left-most strip writes the sum. With a band, the strip with the row's first cell in the band writes it.
+// left-most strip writes the complete sum. With a band, the strip with the row's first cell in the band
+// writes it.
 //
-// With options, a lane knows for which rows its columns are in the band. A missing step is NaN in registers
-// and shared memory, so that every cost made from it is NaN until cost() makes it 0.
+// With options, a lane stores the range of rows for which its columns are in the band. A missing step is NaN
+// in registers and shared memory, so that its costs are NaN, which cost() replaces by 0.
 //
 // W: columns of a lane. F: features. kMeets: sweeps may start from both ends of a pair. kHelpers: warps that
 // recompute ahead of the wave in the reverse sweep.
@@ -37,7 +38,7 @@ class FewFeatures {
   static constexpr CrewKind kCrew = kHelpers == 0   ? CrewKind::kNone
                                     : kHelpers == 1 ? CrewKind::kOneHelper
                                                     : CrewKind::kTwoHelpers;
-  static constexpr bool kTakesWeights = kHelpers > 0;  // from other warps
+  static constexpr bool kTakesWeights = kHelpers > 0;  // weights come from other warps
   static constexpr int kPhases = kTakesWeights ? kHelpers : 1;
   static constexpr int kStartsInWork = kSegment;
   static constexpr bool kHasGradient = W <= 2;
@@ -48,7 +49,8 @@ class FewFeatures {
   static constexpr bool kPaths = kOptions != Options::kNone;
   static constexpr bool kAll = kOptions == Options::kAll;
   static constexpr int kBlock = kSegment * kGroup;
-  static constexpr int kRows = 2 * kBlock;  // of x in shared memory; the first kGroup rows are there twice
+  static constexpr int kRows =
+      2 * kBlock;  // rows of x in shared memory, followed by a copy of the first kGroup rows
   using Queue = WeightQueue<Real, W>;
   static constexpr int kRingBytes = (kRows + kGroup) * F * sizeof(Real);  // of each role
   static_assert(kRingBytes % 16 == 0);
@@ -67,8 +69,8 @@ class FewFeatures {
         distance_(kAll ? metric() : Metric::kSquared),
         slope_(kAll ? metric() : Metric::kSquared) {}
 
-  // The largest distances of x and of y from y[0], as bits. They bound every cost. The last strip waits
-  // longest for its first group, so that it looks at x.
+  // The largest distances of x and of y from y[0], as bits. They bound every cost. The last strip, which
+  // waits longest for its first group, computes that of x.
   [[nodiscard]] __device__ int2 range_bits() const { return {x_reach_, y_reach_}; }
   static __device__ float largest_cost(const Params& p, int2 bits, double scale) {
     const float reach = __int_as_float(max(bits.x, 0)) + __int_as_float(max(bits.y, 0));
@@ -82,7 +84,7 @@ class FewFeatures {
     begin_strip();
     x_reach_ = 0;
     y_reach_ = 0;
-    if (w_.from_back) return;  // the other sweep has looked
+    if (w_.from_back) return;  // the other sweep computes them
     const In* const first = w_.pair.y + (kAll ? first_present() * p_.y_stride[1] : 0);
 #pragma unroll
     for (int f = 0; f < F; ++f) {
@@ -100,8 +102,8 @@ class FewFeatures {
     }
   }
 
-  // Zeros, to which the sweeps that meet add. At most two sweeps add to an element, so that its bits do not
-  // depend on which one comes first.
+  // Writes zeros, to which the sweeps that meet add. At most two sweeps add to an element, so that the result
+  // does not depend on their order.
   __device__ void clear_gradients() const {
     const auto clear = [&](In* to, int row) {
       for (int f = 0; f < p_.dim; ++f) to[static_cast<std::int64_t>(row) * p_.dim + f] = In(0);
@@ -132,7 +134,7 @@ class FewFeatures {
     return max(end - div_up(end - least, kSegment) * kSegment, 0);
   }
   // The lanes' rows of a segment are in its own block of x and in the block before. Blocks are counted from
-  // the first lane's first row. A block is loaded a segment ahead.
+  // the first lane's first row. A block is loaded one segment in advance.
   __device__ void begin_forward_segment(int segment) {
     if (segment == 0) {
       Real before[kPerLane];
@@ -275,7 +277,7 @@ class FewFeatures {
   [[nodiscard]] __device__ Metric metric() const {
     return F == 1 && p_.metric == Metric::kNorm ? Metric::kAbsolute : p_.metric;
   }
-  // The factor of the slopes, from E. With subsequences, rows before row 0 have E too.
+  // The factor of the slopes, which is E inside the pair. With subsequences, rows before row 0 also have E.
   [[nodiscard]] __device__ __forceinline__ Real weight_of(int q, int k, Real e) const {
     Real weight = forbids(q, k) || isnan(x_[q * F] - y_[k][0]) ? Real(0) : slope_.factor * e;
     if (is_norm_) {
@@ -287,8 +289,8 @@ class FewFeatures {
     return weight;
   }
 
-  // The first step of y that is not missing. A missing step may hold any numbers, so that distances are not
-  // measured from it.
+  // The first step of y that is not missing. Distances are not measured from a missing step, which may
+  // contain any numbers.
   [[nodiscard]] __device__ int first_present() const {
     for (int j = 0; p_.y_mask && j < w_.pair.m; j += 32) {
       const bool there = j + w_.lane < w_.pair.m && !is_missing(p_.y_mask, w_.pair.index, p_.m, j + w_.lane);
@@ -321,7 +323,7 @@ class FewFeatures {
     for (int i = 0; i < kPerLane; ++i) {
       const int element = i * 32 + w_.lane;
       to[element] = values[i];
-      // The first rows are there again behind the last ones, so that a lane's rows of a group never wrap.
+      // A copy of the first rows follows the last ones, so that a lane's rows of a group never wrap around.
       if (!(block & 1) && element < kGroup * F) to[kRows * F + element] = values[i];
     }
     __syncwarp();
@@ -358,7 +360,7 @@ class FewFeatures {
   const Slope<Real> slope_;
   BandSteps<W> in_band_;
   Steps own_rows_;   // rows whose grad_x this lane writes
-  unsigned writes_;  // the same for the group in work, as bits
+  unsigned writes_;  // the same for the current group, a bit for each step
   In* grad_x_;       // the row of grad_x at the group's first step
 };
 

@@ -1,6 +1,6 @@
-// Series of at most 4 features that are swept from both ends. Each lane has 2 columns. Gradients of few
-// strips are helped by warps that recompute weights ahead of the wave: two for each strip, or one, which
-// takes less shared memory and fewer registers, so that more strips fit.
+// Series of at most 4 features that are swept from both ends. Each lane has 2 columns. For gradients of few
+// strips, helper warps recompute weights ahead of the wave: two for each strip, or one, which takes less
+// shared memory and fewer registers, so that more strips fit.
 #include "soft_dtw/cuda/few_features/few_features.cuh"
 #include "soft_dtw/cuda/sweep/kernel.cuh"
 

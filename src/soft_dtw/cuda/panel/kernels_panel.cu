@@ -1,6 +1,6 @@
-// Costs in a panel, two columns per lane. Sweeps may start from both ends. Gradients of few strips are
-// helped by warps that recompute weights ahead of the wave, as those of few features are. With bands and
-// penalties sweeps start at the first step.
+// Costs in a panel, two columns per lane. Sweeps may start from both ends. For gradients of few strips,
+// helper warps recompute weights ahead of the wave, as for few features. With bands and penalties sweeps
+// start at the first step.
 #include "soft_dtw/cuda/panel/panel_source.cuh"
 #include "soft_dtw/cuda/sweep/kernel.cuh"
 

@@ -1,12 +1,12 @@
 // A panel: the costs of some pairs in global memory. The sweeps read costs from it, and the reverse sweep
-// writes E where the costs were.
+// overwrites the costs with E.
 //
-// Cells lie as a sweep takes them. A strip has 64 columns, two for each lane of its warp. Lane u of line l
-// has row l - u, so that the cells of a step are one line of 64 neighbouring values:
+// Cells are stored in the order of a sweep. A strip has 64 columns, two for each lane of its warp. In line l,
+// lane u is at row l - u, so that the cells of a step are one line of 64 neighbouring values:
 //   cell (i, 64 k + c)   is at   (k lines + i + c / 2) 64 + c,   0 <= c < 64.
-// A sweep from the last step of both series takes the same lines, from the last one to the first, with its
-// lanes the other way round. Rows before 0 and behind n - 1, of which a strip's first and last 31 lines have
-// some, cost 0. So do columns behind m - 1.
+// A sweep from the last step of both series reads the same lines, from the last one to the first, with its
+// lanes in reverse order. Rows before 0 and after n - 1, which occur in a strip's first and last 31 lines,
+// have cost 0. So do columns after m - 1.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,9 +20,9 @@
 namespace warpalign::detail::soft_dtw {
 
 constexpr int kPanelColumns = 64;      // columns per strip
-constexpr int kPanelRows = 64;         // rows of a tile of costs, which one block makes
-constexpr int kPanelFurtherRows = 31;  // rows that a strip's last lane is behind its first
-// With fewer features, differences take less time than products on the matrix units, and are exact.
+constexpr int kPanelRows = 64;         // rows of a tile of costs, which a block owns
+constexpr int kPanelFurtherRows = 31;  // rows by which a strip's last lane is later than its first
+// The fewest features for products on matrix units: with fewer, differences are faster.
 constexpr int kFewestMultipliedFeatures = 17;
 constexpr int kMostProductBytes = 80 * 1024;  // shared memory of a block that multiplies on the matrix units
 
@@ -50,9 +50,9 @@ struct Panel {
 constexpr int kPanelFeatures = 64;
 struct GradientBlocks {
   int features;  // blocks of 64 features
-  int x;         // of a pair's grad_x, for each block of features; 0: not wanted
+  int x;         // blocks of a pair's grad_x, for each block of features; 0: no grad_x
   int y;
-  // Of a pair: those of x come first, then those of y.
+  // The blocks of a pair: first those of x, then those of y.
   [[nodiscard]] constexpr int per_pair() const { return (x + y) * features; }
 };
 constexpr GradientBlocks gradient_blocks(int n, int m, int dim, bool of_x, bool of_y) {
@@ -70,15 +70,16 @@ struct Params;  // params.cuh
 // All take p.batch pairs of p.n rows and p.m columns, in p.panel.
 //
 // Makes the panel's costs: squared, absolute or Huber distances of x and y, or p.cost. Costs of missing steps
-// are 0. Cells outside a band may stay as they are.
+// are 0. Cells outside a band may be left undefined.
 Status make_panel(const Params& p, cudaStream_t stream);
 // From E in the panel: grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]), grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i]), or
-// the same with the metric's slopes, whichever is not null; 0 behind the true lengths and of missing steps.
-// With p.gradients_by_products and p.cancelled, blocks whose products cancelled are made by differences.
+// the same with the metric's slopes, whichever is not null; 0 after the true lengths and for missing steps.
+// With p.gradients_by_products and p.cancelled, blocks whose products cancelled are computed again from
+// differences.
 Status make_panel_gradients(const Params& p, cudaStream_t stream);
-// Copies E to p.alignment, (pairs, n, m); 0 behind the true lengths and outside a band.
+// Copies E to p.alignment, (pairs, n, m); 0 after the true lengths and outside a band.
 Status copy_panel_alignment(const Params& p, cudaStream_t stream);
-// What the first and the last one do of a matrix, and of E, without a band.
+// make_panel() of a cost matrix, and copy_panel_alignment(), without a band.
 Status copy_matrix_to_panel(const Params& p, cudaStream_t stream);
 Status copy_panel_to_alignment(const Params& p, cudaStream_t stream);
 

@@ -1,4 +1,5 @@
-// Costs into a panel, and E out of it: from tiles of rows and columns to lines and back.
+// Computes costs into a panel, and copies E out of it: conversions between tiles of rows and columns, and
+// lines. A block owns a tile.
 #include <type_traits>
 
 #include "cuda/launch/shared.cuh"
@@ -15,22 +16,21 @@ namespace {
 
 constexpr int kChunk = 32;  // features in shared memory at a time
 
-// Where costs come from: a matrix, differences of the series, or products of them.
-// A matrix is copied here where there is a band.
+// The source of costs: a matrix, differences of the series, or their products. Matrices are copied here only
+// with a band (panel_matrix.cu).
 enum class CostsFrom : unsigned char { kMatrix, kDifferences, kProducts };
 
 // A chunk of the features of 64 rows and 64 columns: for differences, [feature][step].
 struct Chunks {
   Factors<kChunk> x, y;
 };
-// The same for products, [step][feature], as they lie in global memory; and four steps of y, whose mean is
-// the origin.
+// The same for products, [step][feature], as in global memory; and four steps of y, whose mean is the origin.
 struct ProductChunks {
   UnitPart x, y;
   float near[4][kChunk];
 };
 static_assert(kChunk == kTerms);
-// Two chunks take turns: one is on its way while the other one is multiplied. Costs come after them.
+// Double buffer: one chunk is copied while the other one is multiplied. The costs then use the same memory.
 union TileMemory {
   CostTile costs;
   Chunks differences[2];
@@ -38,7 +38,7 @@ union TileMemory {
 struct ProductMemory {
   union {
     CostTile costs;
-    ProductChunks chunks[2];  // when a chunk is split, its high parts are where it was
+    ProductChunks chunks[2];  // a chunk's high parts overwrite it when it is split
   };
   UnitPart x_lo, y_lo;
   float squares[2][kPanelRows];
@@ -72,7 +72,7 @@ __device__ __forceinline__ void sum_differences(const Series<float>& rows, const
     Chunks& chunk = memory.differences[place];
     chunk.x.store(next_x);
     chunk.y.store(next_y);
-    __syncthreads();  // and all are done with the other chunk
+    __syncthreads();  // the chunk has arrived, and no thread reads the other one any more
     if (d0 + kChunk < dim) {
       rows.load(d0 + kChunk, next_x);
       columns.load(d0 + kChunk, next_y);
@@ -144,8 +144,8 @@ __device__ __forceinline__ void ask_chunk(const Series<Element>& rows, const Ser
   if (near < 4) columns.ask_four(near * (kPanelRows / 4), d0 + f, vectorized, chunk.near[near] + f);
 }
 
-// Takes four features, in their slot `at`, relative to an origin, and splits them. The high parts go to the
-// slot. Returns the sum of the squares of what the units see.
+// Subtracts the origin from the four features in slot `at`, and splits them. The high parts overwrite the
+// slot. Returns the sum of the squares of the factors as the units read them.
 template <class Element>
 __device__ __forceinline__ float split_moved(const Series<Element>& series, float4& at, float4& lo,
                                              const float4& origin, bool three_terms) {
@@ -156,8 +156,8 @@ __device__ __forceinline__ float split_moved(const Series<Element>& series, floa
   return moved[0] * moved[0] + moved[1] * moved[1] + moved[2] * moved[2] + moved[3] * moved[3];
 }
 
-// |x'|^2 + |y'|^2 - 2 <x', y'> on the matrix units, into `costs`. With one term, x' and y' are rounded first:
-// the cost of steps that are alike is small then, as it should be.
+// |x'|^2 + |y'|^2 - 2 <x', y'> on the matrix units, into `costs`. With one term, x' and y' are rounded first,
+// so that the cost of similar steps is small.
 template <class Element>
 __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile,
                                                 ProductMemory& memory) {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
   for (int d0 = 0; d0 < p.dim; d0 += kChunk, place ^= 1) {
     ProductChunks& chunk = memory.chunks[place];
     cuda::await_copies();
-    __syncthreads();  // and all are done with the other chunk
+    __syncthreads();  // the chunk has arrived, and no thread reads the other one any more
     if (d0 + kChunk < p.dim) ask_chunk(rows, columns, d0 + kChunk, p.vectorized, memory.chunks[place ^ 1]);
     const int f = copied_feature();
     float4 origin = {0, 0, 0, 0};
@@ -217,7 +217,7 @@ __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile
   }
 }
 
-// The largest |cost| of the tile, as bits; thread 0 gets it.
+// The largest |cost| of the tile, as bits. Only thread 0 has the result.
 __device__ __forceinline__ int largest_of_block(int bits) {
   __shared__ int of_warp[kTileThreads / 32];
   bits = cuda::reduce_max(bits);
@@ -230,8 +230,8 @@ __device__ __forceinline__ int largest_of_block(int bits) {
 template <CostsFrom kFrom>
 using MemoryOf = std::conditional_t<kFrom == CostsFrom::kProducts, ProductMemory, TileMemory>;
 
-// kOptions: metrics, missing steps and bands; cells outside the band are left as they are. Element: of x and
-// y in products, float or AnyHalf.
+// kOptions: metrics, missing steps and bands; cells outside the band are not written. Element: the type of x
+// and y in products, float or AnyHalf.
 template <CostsFrom kFrom, bool kOptions = false, class Element = float>
 __global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     panel_costs_kernel(const __grid_constant__ Params p) {
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     multiply_series<Element>(p, tile, memory);
   }
   __syncthreads();
-  // A thread has two neighbouring columns, whose cells of a line are of the same row.
+  // A thread owns two neighbouring columns, whose cells of a line are in the same row.
   constexpr int kPairs = kPanelColumns / 2;
   static_assert(kTileThreads % kPairs == 0);
   const int pair = static_cast<int>(threadIdx.x) % kPairs;
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kTileThreads, kOptions ? 2 : 3)
     own[i] = {max(own[i].begin, 0), min(own[i].end, kPanelRows)};
     if (kOptions && tile.misses_column(p, min(c, tile.m - 1 - tile.column0))) own[i].end = 0;
   }
-  // The tile's own rows, and in the first and last tile those outside the pair, too.
+  // The tile's rows, and in the first and last tile also those outside the pair.
   const int first = tile.row0 == 0 ? -kPanelFurtherRows : 0;
   const int end = tile.is_last() ? tile.n - tile.row0 + kPanelFurtherRows : kPanelRows;
   const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kTileThreads, 4) panel_alignment_kernel(const 
   __shared__ CostTile e;
   const PanelTile tile(p);
   const int c = static_cast<int>(threadIdx.x) % kPanelColumns;
-  // Pairs that are computed again begin with zeros.
+  // Pairs that the rerun computes get zeros here.
   const IndexRange own = p.uncertified[tile.pair] ? IndexRange{0, 0} : tile.rows_of<true>(p, c);
   const auto holds = [&](int r) { return r >= own.begin && r < own.end; };
   if (tile.has_cells()) {

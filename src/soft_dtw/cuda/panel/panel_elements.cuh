@@ -1,7 +1,7 @@
-// Elements of series that a panel's kernels read as they are: float32, or one of the half types.
+// Elements of series that a panel's kernels read without conversion: float32, or one of the half types.
 //
-// Four neighbouring features are copied to a slot of 16 bytes in shared memory. Of half types they take its
-// first 8 bytes, and become float32 when they are read from there.
+// Four neighbouring features are copied to a slot of 16 bytes in shared memory. Features of a half type use
+// its first 8 bytes, and are converted to float32 when they are read from there.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// 16 bits of a half type: which one, only the call knows.
+// 16 bits of a half type, which is known at run time.
 struct AnyHalf {
   std::uint16_t bits;
 };
@@ -26,14 +26,14 @@ __device__ __forceinline__ float loaded(const AnyHalf* at, bool is_bfloat16) {
   return widened(AnyHalf{__ldg(&at->bits)}, is_bfloat16);
 }
 
-// Begins the copy of four features to a slot; they are aligned to four times their size.
+// Starts the copy of four features, aligned to four times their size, to a slot.
 __device__ __forceinline__ void copy_four(float* slot, const float* from) {
   cuda::copy_async_l2(reinterpret_cast<float4*>(slot), reinterpret_cast<const float4*>(from));
 }
 __device__ __forceinline__ void copy_four(float* slot, const AnyHalf* from) {
   cuda::copy_async(reinterpret_cast<int2*>(slot), reinterpret_cast<const int2*>(from));
 }
-// Begins the copy of one. Halves are copied at once.
+// Starts the copy of one feature. Half types are copied synchronously.
 __device__ __forceinline__ void copy_one(float* to, const float* from) { cuda::copy_async(to, from); }
 __device__ __forceinline__ void copy_one(AnyHalf* to, const AnyHalf* from) { *to = *from; }
 

@@ -2,8 +2,8 @@
 //
 //   grad_x[i] = 2 sum_j E[i,j] (x[i] - y[j]),   grad_y[j] = 2 sum_i E[i,j] (y[j] - x[i])
 //
-// are one sum, over the steps of the other series, of E times own step less other step: by differences, or by
-// products on the matrix units. Other metrics than the squared one have slopes in place of the differences.
+// are the same sum: E times (own step - other step) over the steps of the other series. It is computed from
+// differences, or from products on matrix units. Other metrics have slopes instead of differences.
 #include "cuda/launch/shared.cuh"
 #include "cuda/memory/copy_async.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
@@ -16,7 +16,7 @@ namespace warpalign::detail::soft_dtw {
 namespace {
 
 constexpr int kFeatures = kPanelFeatures;  // features per block
-constexpr int kOthers = 32;                // steps of the other series that are in shared memory at a time
+constexpr int kOthers = 32;                // steps of the other series in shared memory at a time
 static_assert(kFeatures == kPanelRows && kOthers == kTerms && kPanelRows % kOthers == 0 &&
               kPanelColumns % kOthers == 0);
 
@@ -24,17 +24,17 @@ static_assert(kFeatures == kPanelRows && kOthers == kTerms && kPanelRows % kOthe
 struct __align__(16) Factor {
   float of[kOthers * kFactorStride];
 };
-// One is multiplied while the other one is on its way.
+// Double buffer: one stage is multiplied while the other one is copied.
 struct Stage {
   Factor e, others;
 };
 
-// Begins copies of E, [other step][own step], from other step `first` of the tile on; own_is_x: own steps are
-// rows. A warp takes neighbouring columns of the same line. Missing steps have 0.
+// Starts copies of E, [other step][own step], from other step `first` of the tile on. own_is_x: own steps are
+// rows. A warp reads neighbouring columns of the same line. Missing steps get 0.
 template <bool kOptions, bool kOwnIsX>
 __device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& tile, int first, Factor& e) {
   constexpr int kColumns = kOwnIsX ? kOthers : kPanelColumns;
-  constexpr int kApart = kTileThreads / kColumns;  // rows of a thread
+  constexpr int kApart = kTileThreads / kColumns;  // distance between the rows of a thread
   const int column = static_cast<int>(threadIdx.x) % kColumns;
   const int row = (static_cast<int>(threadIdx.x) / kColumns - column / 2) & (kApart - 1);
   const int c = column + (kOwnIsX ? first : 0);
@@ -62,8 +62,8 @@ __device__ __forceinline__ void ask_weights(const Params& p, const PanelTile& ti
   }
 }
 
-// A thread copies four neighbouring features of every 16th step: visit(step, feature), from the block's first
-// ones.
+// A thread copies four neighbouring features of every 16th step: calls visit(step, feature), both counted
+// from the block's first.
 template <class Visit>
 __device__ __forceinline__ void of_own_copies(const Visit& visit) {
   constexpr int kThreads = kFeatures / 4;  // threads that copy one step
@@ -74,7 +74,7 @@ __device__ __forceinline__ void of_own_copies(const Visit& visit) {
   }
 }
 
-// Begins copies of the other steps, [step][feature]: `width` features.
+// Starts copies of the other steps, [step][feature]: `width` features.
 template <class Element>
 __device__ __forceinline__ void ask_others(const Series<Element>& series, int d0, int width, bool vectorized,
                                            Factor& others) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void ask_others(const Series<Element>& series, int d0
   });
 }
 
-// A block's part of grad_x or grad_y: 64 own steps, 64 features.
+// The part of grad_x or grad_y that a block owns: 64 own steps, 64 features.
 template <bool kOptions, class Element>
 struct Part {
   const Params& p;
@@ -105,8 +105,8 @@ struct Part {
         other_length(is_x ? cuda::true_length(p.y_lengths, pair, p.m)
                           : cuda::true_length(p.x_lengths, pair, p.n)) {}
 
-  // Other steps that count: none where all own steps are behind the true length. With a band, pairs that are
-  // computed again begin with zeros.
+  // The number of other steps to sum over: 0 if all own steps are after the true length. With a band, pairs
+  // that the rerun computes get zeros here.
   [[nodiscard]] __device__ int end() const {
     return own0 < own_length && !(kOptions && p.uncertified[pair]) ? other_length : 0;
   }
@@ -125,7 +125,7 @@ struct Part {
     while (kOptions && other0 < end() && !tile(other0).meets_band(p)) other0 += kOthers;
     return min(other0, end());
   }
-  // Begins copies of the other steps from other0 on.
+  // Starts copies of the other steps from other0 on.
   __device__ void ask(int other0, Stage& stage) const {
     const PanelTile from = tile(other0);
     if (own_is_x) {
@@ -135,9 +135,9 @@ struct Part {
     }
     ask_others(others(other0), d0, width(), p.vectorized, stage.others);
   }
-  // Features that are computed: 16, 32 or 64.
+  // The number of features that are computed: 16, 32 or 64.
   [[nodiscard]] __device__ int width() const { return p.dim - d0 > 32 ? 64 : p.dim - d0 > 16 ? 32 : 16; }
-  // sum: of own step s and feature f of the part, times `factor`.
+  // Stores `factor` times the sum of own step s and feature f of the part.
   __device__ void store(int s, int f, float sum, float factor = 2.0f) const {
     const int length = own_is_x ? p.n : p.m;
     const int step = own0 + s, feature = d0 + f;
@@ -162,7 +162,8 @@ struct Part {
   }
 };
 
-// Goes over the other steps: multiply(stage) when all copies are there. Two stages take turns.
+// Goes over the other steps: calls multiply(stage) when the stage's copies have arrived, while the next stage
+// is copied.
 template <class Part, class Multiply>
 __device__ __forceinline__ void of_other_steps(const Part& part, Stage (&stages)[2],
                                                const Multiply& multiply) {
@@ -172,7 +173,7 @@ __device__ __forceinline__ void of_other_steps(const Part& part, Stage (&stages)
   if (other0 < end) part.ask(other0, stages[0]);
   while (other0 < end) {
     cuda::await_copies();
-    __syncthreads();  // and all are done with the other stage
+    __syncthreads();  // the stage has arrived, and no thread reads the other one any more
     const int next = part.next(other0 + kOthers);
     if (next < end) part.ask(next, stages[place ^ 1]);
     multiply(stages[place]);
@@ -181,8 +182,8 @@ __device__ __forceinline__ void of_other_steps(const Part& part, Stage (&stages)
   }
 }
 
-// Makes gradients by differences. A thread has 4 own steps and 4 features. Where few features are left,
-// groups of threads share the other steps, and their sums are added in the groups' order.
+// Gradients from differences. A thread owns 4 own steps and 4 features. With few features, groups of threads
+// share the other steps, and their sums are added in the groups' order.
 template <bool kOptions>
 __device__ __forceinline__ void sum_differences(const Part<kOptions, float>& part, Stage (&stages)[2]) {
   const int width = part.width();
@@ -213,7 +214,7 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions, float>& par
 #pragma unroll
           for (int f = 0; f < 4; ++f) {
             const float difference = own[s][f] - other[f];
-            // Outside a band differences may be infinite, and the slope is not.
+            // Outside a band differences may be infinite; slopes are finite.
             sum[s][f] += weight[s] * (kOptions ? slope.of(weight[s], difference) : difference);
           }
         }
@@ -240,16 +241,16 @@ __device__ __forceinline__ void sum_differences(const Part<kOptions, float>& par
 struct ProductMemory {
   Stage stages[2];
   UnitPart weights[2], others[2];  // hi and lo of [own step][other step], and of [feature][other step]
-  float sums[kTileThreads];        // of weights: each thread's
+  float sums[kTileThreads];        // each thread's sum of weights
   float origin[kFeatures];
   int is_cancelled;
 };
 
 static_assert(sizeof(ProductMemory) <= kMostProductBytes);
 
-// Makes gradients by products on the matrix units: (sum_j E) x' - E Y'. x' and Y' are relative to an origin
-// near the own steps, which are near the other steps where E is not 0. A stage's products are made apart and
-// then added, because the units' own additions truncate.
+// Gradients from products on matrix units: (sum_j E) x' - E Y'. x' and Y' are relative to an origin near the
+// own steps, which are close to the other steps with E > 0. A stage's products are summed separately and then
+// added to the total, because the additions of the units truncate.
 template <class Element>
 __device__ __forceinline__ void sum_products(const Part<false, Element>& part, ProductMemory& memory) {
   const UnitPlace at;
@@ -280,7 +281,7 @@ __device__ __forceinline__ void sum_products(const Part<false, Element>& part, P
       split_four(v, three_terms, memory.others[0].four(row, k), memory.others[1].four(row, k));
     }
     __syncthreads();
-    if (at.column0 >= part.width()) return;  // a whole warp leaves
+    if (at.column0 >= part.width()) return;  // the whole warp
     float products[4][4] = {};
     multiply_on_units(at, {memory.weights[0], memory.weights[1]}, {memory.others[0], memory.others[1]},
                       kTerms, three_terms, products);

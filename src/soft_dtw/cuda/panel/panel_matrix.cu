@@ -1,9 +1,9 @@
-// Cost matrices into a panel, and E out of it: from tiles of rows and columns to lines and back. Without a
-// band; panel_cells.cu has the same with one.
+// Copies cost matrices into a panel, and E out of it: conversions between tiles of rows and columns, and
+// lines. For problems without a band; panel_cells.cu has those with one.
 //
-// A block has a tile of 64 rows and 64 columns. Its threads have all they read on the way before they use any
-// of it. Rows are read and written by four columns, lines by two. In shared memory both are without bank
-// conflicts.
+// A block owns a tile of 64 rows and 64 columns. Its threads start all their loads before they use the first
+// result. Accesses are four columns wide for rows, and two for lines; both are free of bank conflicts in
+// shared memory.
 #include "core/arena.h"
 #include "cuda/threads/warp.cuh"
 #include "soft_dtw/cuda/call/kernel_list.cuh"
@@ -13,14 +13,14 @@
 namespace warpalign::detail::soft_dtw {
 namespace {
 
-constexpr int kFours = kPanelColumns / 4;            // of a row
-constexpr int kRowsAtOnce = kTileThreads / kFours;   // a thread has every 16th row
+constexpr int kFours = kPanelColumns / 4;            // accesses of a row
+constexpr int kRowsAtOnce = kTileThreads / kFours;   // a thread owns every 16th row
 constexpr int kOwnRows = kPanelRows / kRowsAtOnce;   // four columns of each
-constexpr int kPairs = kPanelColumns / 2;            // of a line
-constexpr int kLinesAtOnce = kTileThreads / kPairs;  // a warp has every 8th line
+constexpr int kPairs = kPanelColumns / 2;            // accesses of a line
+constexpr int kLinesAtOnce = kTileThreads / kPairs;  // a warp owns every 8th line
 static_assert(kPairs == 32);
 
-// Blocks on a multiprocessor, for whose loads registers are left. sm_75 has threads for four.
+// Blocks per multiprocessor that leave registers for the loads. sm_75 has threads for four.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kCopyBlocks = 4;
 #else
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kTileThreads, kCopyBlocks)
     for (const int one : largest) bits = max(bits, one);
     p.panel.range[tile.index()] = bits;
   }
-  // The tile's own rows, and in the first and last tile those outside the pair, too.
+  // The tile's rows, and in the first and last tile also those outside the pair.
   const int first = tile.row0 == 0 ? -kPanelFurtherRows : 0;
   const int end = tile.is_last() ? tile.n - tile.row0 + kPanelFurtherRows : kPanelRows;
   const int lines = min(end + kPanelFurtherRows, tile.n + kPanelFurtherRows - tile.row0);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
     panel_to_alignment_kernel(const __grid_constant__ Params p, const bool in_fours) {
   __shared__ CostTile e;
   const PanelTile tile(p);
-  // Cells of the pair; none of a pair that is computed again.
+  // Whether the tile has cells of the pair, and the pair is not computed by the rerun.
   const bool counts = tile.has_cells() && !p.uncertified[tile.pair];
   const int rows = counts ? min(tile.n - tile.row0, kPanelRows) : 0;
   const int columns = counts ? tile.m - tile.column0 : 0;

@@ -1,11 +1,11 @@
-// The source of costs, and the taker of E, where costs are in a panel in global memory (panel.h).
+// The source of costs, and the consumer of E, for costs in a panel in global memory (panel.h).
 //
-// A lane has 2 columns. A segment's lines are copied to shared memory a segment ahead, without registers on
-// the way. E goes to the panel right away, in place of the costs: whoever needs a cell's cost for its weights
-// has made them before E of the cell is known.
+// A lane owns 2 columns. A segment's lines are copied to shared memory one segment in advance,
+// asynchronously. E overwrites the costs in the panel immediately: a cell's weights, which need its cost, are
+// made before its E is known.
 //
 // kHelpers: warps that recompute ahead of the wave in the reverse sweep. kOptions: kNone or kPaths. With a
-// band, costs of cells outside may be anything.
+// band, costs of cells outside are undefined.
 #pragma once
 
 #include "cuda/memory/copy_async.cuh"
@@ -23,8 +23,8 @@ class PanelCosts {
   static constexpr int kCarried = 0;
   static constexpr int kFeatures = 0;
   static constexpr CostSource kSource = CostSource::kPanel;
-  // Short: with longer segments more lines are in shared memory, and no time is saved. A segment's first
-  // pass leaves out the last group, so that a short one recomputes less.
+  // Longer segments need more lines in shared memory, and are no faster. A segment's first pass leaves out
+  // the last group, so that short segments recompute less.
   static constexpr int kSegment = 2;
   static constexpr int kHelpers = kHelpers_;
   static constexpr int kRoles = 1 + kHelpers;
@@ -47,8 +47,8 @@ class PanelCosts {
   struct __align__(16) Line {
     float of[kPanelColumns];
   };
-  // The segment in work and the next one. The wave needs it in the forward sweep, the first helper in the
-  // reverse one.
+  // Lines of the current segment and of the next one, for the wave in the forward sweep and for the first
+  // helper in the reverse sweep.
   struct Lines {
     Line of[2][kSteps];
   };
@@ -68,7 +68,7 @@ class PanelCosts {
   static __device__ float largest_cost(const Params&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
-  // The largest cost of the strip's tiles, as bits: each lane looks at some of them.
+  // The largest cost of the strip's tiles, as bits. Each lane has the largest of some of them.
   [[nodiscard]] __device__ int2 range_bits() const {
     const Panel& panel = w_.params.panel;
     const int tiles = div_up(w_.pair.n, kPanelRows);
@@ -79,7 +79,7 @@ class PanelCosts {
     return {bits, -1};
   }
 
-  // As for few features: counted from the band's end.
+  // A band's first group. Segments are counted from the band's end, as for few features.
   static __device__ int first_band_group(int least, int end) {
     return max(end - div_up(end - least, kSegment) * kSegment, 0);
   }
@@ -149,7 +149,7 @@ class PanelCosts {
     return w_.from_back ? 31 - w_.lane : w_.lane;
   }
   [[nodiscard]] __device__ __forceinline__ int lines_of_pair() const { return w_.pair.n + kPanelFurtherRows; }
-  // The line of a step; it may be outside the pair's lines.
+  // The line of a step, which may be outside the pair's lines.
   [[nodiscard]] __device__ __forceinline__ int line_of(int step) const {
     return w_.from_back ? lines_of_pair() - 1 + w_.shift - step : step - w_.shift;
   }
@@ -160,16 +160,16 @@ class PanelCosts {
     asked_ = -1;
     if constexpr (kPaths) in_band_.begin_strip(w_, kColumns * (w_.strip * 32 + w_.lane));
   }
-  // Afterwards the segment's lines are in shared memory, and those of `next` are on their way.
+  // Waits for the segment's lines in shared memory, and starts to copy those of `next`.
   __device__ __forceinline__ void begin_segment(int segment, int next) {
     if (asked_ != segment) ask(segment);
     cuda::await_copies();
-    __syncwarp();  // and every lane is done with the other buffer
+    __syncwarp();  // the lines have arrived, and no lane reads the other buffer any more
     in_work_ = lines_.of[place_];
     first_step_ = (w_.own.first + segment * kSegment) * kGroup;
     if (next >= 0 && w_.own.first + next * kSegment < w_.own.end) ask(next);
   }
-  // Lines outside the pair are replaced by its first or last one: what is computed there reaches nothing.
+  // Lines outside the pair are replaced by its first or last one: no path leads from there to the result.
   __device__ __forceinline__ void ask(int segment) {
     asked_ = segment;
     place_ ^= 1;
@@ -194,10 +194,10 @@ class PanelCosts {
   const float scale_;
   Lines& lines_;
   float* cells_ = nullptr;         // of the strip
-  const Line* in_work_ = nullptr;  // the lines of the segment in work
+  const Line* in_work_ = nullptr;  // the lines of the current segment
   const float* here_ = nullptr;    // the lane's costs of the group's first step
-  int first_step_ = 0;             // of the segment in work
-  int asked_ = -1;                 // the segment that was asked for last, into lines_.of[place_]
+  int first_step_ = 0;             // of the current segment
+  int asked_ = -1;                 // the segment that was copied last, to lines_.of[place_]
   int place_ = 0;
   int line_ = 0;  // of the group's first step
   float second_;  // E of the lane's second column

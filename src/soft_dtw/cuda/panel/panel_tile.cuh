@@ -1,5 +1,5 @@
-// What the kernels share that make a panel's costs or read its E, a tile of 64 rows and a strip's 64 columns
-// at a time: where a tile lies, and the factors of its products in shared memory.
+// Shared by the kernels that make a panel's costs or read its E. A block owns a tile: 64 rows of a strip's 64
+// columns. Here are a tile's position, and the factors of its products in shared memory.
 #pragma once
 
 #include "soft_dtw/cuda/call/params.cuh"
@@ -9,10 +9,10 @@
 namespace warpalign::detail::soft_dtw {
 
 constexpr int kTileThreads = 256;                           // threads per block
-constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // that hold a tile's cells
+constexpr int kTileLines = kPanelRows + kPanelFurtherRows;  // number of lines with cells of a tile
 
-// Whether a panel's costs and gradients are more than those of squared distances of all cells. Penalties are
-// the sweeps' alone.
+// Whether a panel's costs and gradients need options: another metric, missing steps, or a band. Penalties
+// concern only the sweeps.
 inline bool has_panel_options(Metric metric, const std::uint8_t* x_mask, const std::uint8_t* y_mask,
                               const Band& band) {
   return metric != Metric::kSquared || x_mask || y_mask || band.kind != BandKind::kNone;
@@ -21,7 +21,7 @@ inline bool has_panel_options(const Params& p) {
   return has_panel_options(p.metric, p.x_mask, p.y_mask, p.band);
 }
 
-// band_rows(), in one copy: it is long, and of little work.
+// band_rows(), not inlined: it is long, and called rarely.
 __device__ __attribute__((noinline)) inline IndexRange rows_in_band(const Band& band, int column, int n,
                                                                     int m) {
   return band_rows(band, column, n, m);
@@ -36,7 +36,7 @@ struct PanelTile {
   int n;  // true lengths of the pair
   int m;
 
-  // Blocks take tiles in the order of PanelTile::index().
+  // The tile of this block, in the order of PanelTile::index().
   __device__ explicit PanelTile(const Params& p)
       : PanelTile(p, static_cast<int>(blockIdx.x) / (p.panel.tiles * p.panel.strips),
                   static_cast<int>(blockIdx.x) / p.panel.tiles % p.panel.strips,
@@ -55,22 +55,22 @@ struct PanelTile {
 
   [[nodiscard]] __device__ bool has_cells() const { return row0 < n && column0 < m; }
   [[nodiscard]] __device__ bool is_last() const { return row0 + kPanelRows >= n; }
-  // Whether row r and column c, counted from the tile's first ones, are the pair's.
+  // Whether row r and column c, counted from the tile's first, are in the pair.
   [[nodiscard]] __device__ bool holds(int r, int c) const {
     return row0 + r >= 0 && row0 + r < n && column0 + c < m;
   }
   [[nodiscard]] __device__ int index() const {
     return (pair * panel.strips + strip) * panel.tiles + row0 / kPanelRows;
   }
-  // Step r, or column c, is missing. Not asked of cost matrices.
+  // Whether step r of x (column c: of y) is missing. Not called for cost matrices.
   [[nodiscard]] __device__ bool misses_row(const Params& p, int r) const {
     return is_missing(p.x_mask, pair, p.n, row0 + r);
   }
   [[nodiscard]] __device__ bool misses_column(const Params& p, int c) const {
     return is_missing(p.y_mask, pair, p.m, column0 + c);
   }
-  // The rows of column c, counted from the tile's first one, whose cells are the pair's; with options, those
-  // in the band.
+  // The rows of column c, counted from the tile's first, whose cells are in the pair, and in the band with
+  // options.
   template <bool kOptions>
   [[nodiscard]] __device__ IndexRange rows_of(const Params& p, int c) const {
     if (column0 + c >= m) return {0, 0};
@@ -78,13 +78,13 @@ struct PanelTile {
     const IndexRange rows = has_band ? rows_in_band(p.band, column0 + c, n, m) : IndexRange{0, n};
     return {rows.begin - row0, rows.end - row0};
   }
-  // Whether the band may have a cell here: from column to column its rows do not fall.
+  // Whether the band may have a cell in this tile. Its ranges of rows do not decrease from column to column.
   [[nodiscard]] __device__ bool meets_band(const Params& p) const {
     if (p.band.kind == BandKind::kNone) return true;
     return rows_of<true>(p, 0).begin < min(kPanelRows, n - row0) &&
            rows_of<true>(p, min(kPanelColumns, m - column0) - 1).end > 0;
   }
-  // The line of the tile's first cell. Cell (r, c) is (r + c / 2) lines behind it.
+  // The line of the tile's first cell. Cell (r, c) is r + c / 2 lines later.
   [[nodiscard]] __device__ float* line() const {
     return panel.cells + pair * panel.pair_cells() + strip * panel.strip_cells() +
            static_cast<std::int64_t>(row0) * kPanelColumns;
@@ -97,12 +97,12 @@ struct __align__(16) CostTile {
   float of[kPanelRows * kStride];
 };
 
-// From one row of factors in shared memory to the next. The fragments of a matrix product, 8 neighbouring
+// The distance between rows of factors in shared memory. The fragments of a matrix product, 8 neighbouring
 // values of 4 rows, are in different banks.
 constexpr int kFactorStride = kPanelRows + 8;
 
-// The 4 x 4 elements of a matrix of 64 rows and `width` columns, 16, 32 or 64, that a thread sums. A warp has
-// 16 x 32, or 32 x 16, for which it reads the fewest different addresses of shared memory.
+// The 4 x 4 elements of a matrix of 64 rows and `width` columns, 16, 32 or 64, that a thread sums. A warp
+// owns 16 x 32 or 32 x 16 elements, for which it reads the fewest different addresses of shared memory.
 struct OwnSixteen {
   int row0, column0;
   __device__ OwnSixteen(int thread, int width) {
@@ -120,7 +120,7 @@ struct __align__(16) Factors {
   static constexpr int kPerThread = kPanelRows * kFeatures / kTileThreads;
   float of[kFeatures * kStride];
 
-  // Element i of a thread. A warp takes 8 features of 4 steps: whole sectors of global memory, and all banks
+  // Element i of a thread. A warp reads 8 features of 4 steps: whole sectors of global memory, and all banks
   // of shared memory.
   static __device__ __forceinline__ int feature(int i) {
     return i % (kFeatures / 8) * 8 + static_cast<int>(threadIdx.x) % 8;
@@ -137,8 +137,8 @@ struct __align__(16) Factors {
   }
 };
 
-// 64 steps of one pair's x or y. Steps behind the last one repeat it. Features behind the last one are 0, and
-// so are missing steps, which may hold anything. mask: (B, padded length), or null.
+// 64 steps of one pair's x or y. Steps after the last one repeat it. Features after the last one are 0, and
+// so are missing steps, which may contain any numbers. mask: (B, padded length), or null.
 template <class Element>
 class Series {
  public:
@@ -168,7 +168,7 @@ class Series {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = at(Chunk::step(i), d0 + Chunk::feature(i));
   }
-  // Begins the copy of four neighbouring features of a step to a slot. Features behind the last one are 0.
+  // Starts the copy of four neighbouring features of a step to a slot. Features after the last one are 0.
   __device__ __forceinline__ void ask_four(int step, int feature, bool vectorized, float* slot) const {
     if (vectorized && has(step, feature)) {
       copy_four(slot, address(step, feature));

@@ -1,8 +1,8 @@
 // Products of a panel's tiles on the matrix units, with TF32 factors: a block's 8 warps make 64 x 64 sums,
 // 16 x 32 each.
 //
-// Factors are split once, when they go to the place that the units read. Series are taken relative to an
-// origin near the tile's own steps, x' = x - origin, so that series far from 0 keep their digits.
+// Factors are split once, when they are written to the memory that the units read. Series are relative to an
+// origin near the tile's own steps, x' = x - origin, so that a common offset costs no accuracy.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// A warp's part of a 64 x 64 matrix: rows row() and row() + 8, in each of 4 blocks of 8 columns the columns
-// column() and column() + 1. sum[k][i]: row() + i / 2 * 8, column(k) + i % 2.
+// A lane's elements of a 64 x 64 matrix: rows row() and row() + 8, and columns column(k) and column(k) + 1 of
+// each of 4 blocks k of 8 columns. sum[k][i] is in row row() + i / 2 * 8 and column column(k) + i % 2.
 struct UnitPlace {
   int row0;
   int column0;
@@ -35,7 +35,7 @@ struct UnitPlace {
 
 constexpr int kTerms = 32;  // terms of a product whose factors are in shared memory at a time
 
-// The high or the low parts of a factor of 64 rows (columns) and kTerms terms, row behind row. Fragments of 8
+// The high or the low parts of a factor of 64 rows (columns) and kTerms terms, row after row. Fragments of 8
 // rows and 4 terms are in different banks.
 struct __align__(16) UnitPart {
   static constexpr int kStride = kTerms + 4;
@@ -46,8 +46,8 @@ struct __align__(16) UnitPart {
   }
 };
 
-// What the units see of four numbers: hi and lo, or with one term hi alone, which is the sum. Returns their
-// sum.
+// The TF32 parts of four numbers: hi and lo, or hi alone with one term. Returns the sum of the four numbers
+// as the units read them.
 __device__ __forceinline__ float split_four(const float (&v)[4], bool three_terms, float4& hi, float4& lo) {
   if (three_terms) {
     const cuda::Tf32Parts s[4] = {cuda::split_tf32(v[0]), cuda::split_tf32(v[1]), cuda::split_tf32(v[2]),
@@ -74,12 +74,12 @@ __device__ __forceinline__ void load_fragments(float (&to)[4], const float* row)
   for (int i = 0; i < 4; ++i) to[i] = __int_as_float(static_cast<int>(words[i]));
 }
 
-// sum += left right of a warp's 16 rows and 32 columns. left: 64 rows; right: 64 columns; terms: so many of
-// kTerms may differ from 0.
+// sum += left right of a warp's 16 rows and 32 columns. left: 64 rows; right: 64 columns; Only the first
+// `terms` of the kTerms terms may differ from 0.
 __device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const UnitFactor& left,
                                                   const UnitFactor& right, int terms, bool three_terms,
                                                   float (&sum)[4][4]) {
-  // 16 rows and 8 terms are one access of a warp, and so are 16 columns and 8 terms.
+  // A warp loads 16 rows (columns) of 8 terms in one access.
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int left_at = (at.row0 + lane % 16) * UnitPart::kStride + lane / 16 * 4;
   const int right_at = (at.column0 + lane % 8 + lane / 16 * 8) * UnitPart::kStride + lane / 8 % 2 * 4;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const Uni
     float left_hi[4], right_hi[4][2];
     load_fragments(left_hi, left.hi.of + left_at + k0);
     load(right.hi, k0, right_hi);
-    if (three_terms) {  // the small ones first
+    if (three_terms) {  // small products first
       float left_lo[4], right_lo[4][2];
       load_fragments(left_lo, left.lo.of + left_at + k0);
       load(right.lo, k0, right_lo);
@@ -111,17 +111,17 @@ __device__ __forceinline__ void multiply_on_units(const UnitPlace& at, const Uni
   }
 }
 
-// Whether products cancelled: (sum_j E) x' and E Y' are float32 products with errors of some 2^-20 of their
-// size, and their difference may be small beside them. A warp sums squares of its own steps' differences and
-// of (sum_j E) x'.
+// Finds out whether products cancelled: (sum_j E) x' and E Y' have relative errors of about 2^-20, and their
+// difference may be much smaller than either. A warp sums the squares of its own steps' differences and of
+// (sum_j E) x'.
 class Cancellation {
  public:
   __device__ __forceinline__ void add(float term, float difference) {
     terms_ += term * term;
     differences_ += difference * difference;
   }
-  // Whether the warp's differences are less than a quarter of the terms in L2. All lanes take part. NaN and
-  // infinite numbers are as they are.
+  // Whether the warp's differences are less than a quarter of the terms in L2. Called by all lanes. False for
+  // NaN and infinite numbers.
   [[nodiscard]] __device__ __forceinline__ bool is_large() const {
     constexpr float kLeast = 1.0f / 16;
     return cuda::reduce_sum(differences_) < kLeast * cuda::reduce_sum(terms_);

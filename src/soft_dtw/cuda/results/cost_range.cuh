@@ -1,4 +1,4 @@
-// What a warp learns of its pair's costs on the way.
+// The range of the costs that a warp has computed.
 #pragma once
 
 #include <climits>
@@ -12,8 +12,8 @@ __device__ __forceinline__ int largest_bits(int bits, float value) {
   return max(bits, __float_as_int(value) & INT_MAX);
 }
 
-// Cell32: the largest |c| as bits (NaN above inf above all
-// numbers), from which pairs are certified. Others: whether there was a NaN.
+// For Cell32, the largest |c| as bits (NaN above inf above all numbers), from which pairs are certified. For
+// other cells, whether there was a NaN.
 template <class Cell>
 struct CostRange {
   int bits = 0;  // 1: a NaN was seen

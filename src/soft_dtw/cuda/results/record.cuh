@@ -1,4 +1,4 @@
-// What the blocks of a pair tell each other about it, in scratch memory.
+// Data that the blocks of a pair exchange, in scratch memory.
 #pragma once
 
 #include "soft_dtw/cuda/call/layout.h"
@@ -6,14 +6,14 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// One per pair in flight. Counters and bits start at -1.
+// One per pair in flight. All counters and bits are initialised to -1.
 template <class Cell>
 struct PairRecord {
   typename Cell::State last;  // Z[n-1, m-1]
   int range_bits[2];          // maxima of Source::range_bits() over the strips
-  int done;                   // panels whose forward sweep is over
-  int usable;  // 1: the value is right, the reverse sweep may run; 0: it is not; -1: not known yet
-  int swept;   // panels whose reverse sweep is over
+  int done;                   // number of panels whose forward sweep has ended
+  int usable;  // 1: the value is valid, and the reverse sweep may run; 0: it is not; -1: not known yet
+  int swept;   // number of panels whose reverse sweep has ended
   int best;    // of a subsequence: the column with the least R in the last row
   double sum;  // of a subsequence: log2 of the sum of Z over the last row
 };

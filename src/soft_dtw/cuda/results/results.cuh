@@ -1,5 +1,5 @@
-// From what the sweeps of a pair have left to the caller's results: the value, whether it can be trusted, the
-// gradient with respect to gamma, and what stands behind the true lengths.
+// The results of a pair after its sweeps: the value and its certification, the gradient with respect to
+// gamma, and the zeros after the true lengths.
 #pragma once
 
 #include <math_constants.h>
@@ -34,7 +34,7 @@ __device__ void note_range(const Wave& w, int2 bits) {
   atomicMax(&w.record->range_bits[1], bits.y);
 }
 
-// When the forward sweep of a subsequence's strip is over: the strip's Part, and the values of paths that end
+// After the forward sweep of a subsequence's strip: writes the strip's Part, and the values of paths that end
 // in its columns. last: Z of the last row in this lane's column.
 template <class Wave>
 __device__ void note_ends(const Wave& w, typename Wave::State last) {
@@ -58,7 +58,7 @@ __device__ void note_ends(const Wave& w, typename Wave::State last) {
   }
 }
 
-// log2 of the sum of Z over a subsequence's last row, from its strips' parts; also to the record.
+// log2 of the sum of Z over a subsequence's last row, from its strips' parts. Also written to the record.
 template <class Wave>
 __device__ double join_ends(const Wave& w) {
   double top = -CUDART_INF;
@@ -78,11 +78,11 @@ __device__ double join_ends(const Wave& w) {
   return w.record->sum;
 }
 
-// Whether Cell32's value is certain to be right.
+// Whether Cell32's value is accurate.
 //
-// |c| < 2^22 keeps the rounding of costs exact. Exponents saturate at -2^30, which does not matter where the
-// whole range of R stays below 2^29. Neither does it matter where costs are never negative and the last
-// exponent is far from saturation. Where a band leaves a cell no path, Z is out of reach, and Cell64 decides.
+// With |c| < 2^22 costs are rounded to integers exactly. Exponents saturate at -2^30. That has no effect if
+// |R| < 2^29 in all cells, or if costs are never negative and the last exponent is far from saturation. If a
+// band leaves no path to the last cell, the pair is not certified, and Cell64 decides.
 template <class Wave>
 __device__ bool is_certain(const Wave& w, double log2_z, int2 range_bits) {
   constexpr double kMostCost = 4194304.0;  // 2^22
@@ -100,8 +100,8 @@ __device__ bool is_certain(const Wave& w, double log2_z, int2 range_bits) {
   return !p.cost && only_sum_counts && log2_z > -kSafe;
 }
 
-// Writes the pair's value. One thread does, when all of the pair's forward sweep is over. Returns whether the
-// reverse sweep may run. A pair that Cell32 is not certain of is only marked.
+// Writes the pair's value. Called by one thread, after the pair's forward sweep. Returns whether the reverse
+// sweep may run. A pair that Cell32 does not certify is only marked.
 template <class Wave>
 __device__ __forceinline__ int finish_value(const Wave& w) {
   using Cell = typename Wave::Cell;
@@ -124,7 +124,7 @@ __device__ __forceinline__ int finish_value(const Wave& w) {
     if (!usable) return false;
   } else {
     const bool has_scale = w.pair.scale > 0 && w.pair.scale < CUDART_INF;
-    if (!has_scale) w.record->range_bits[0] = bits.x = 1;  // counts as a NaN
+    if (!has_scale) w.record->range_bits[0] = bits.x = 1;  // as if there were a NaN
     const bool reachable = log2_z > -1e298;
     usable = bits.x <= 0 && reachable;
     if (!reachable) value = Cell::kDual ? 0.0 : CUDART_INF;
@@ -137,8 +137,8 @@ __device__ __forceinline__ int finish_value(const Wave& w) {
   return usable;
 }
 
-// Writes the derivative by gamma, -ln 2 times the entropy of all transitions. One thread does, when all of
-// the pair's reverse sweep is over.
+// Writes the derivative with respect to gamma, -ln 2 times the entropy of all transitions. Called by one
+// thread, after the pair's reverse sweep.
 template <class Wave>
 __device__ __forceinline__ void finish_grad_gamma(const Wave& w) {
   double bits = 0;
@@ -146,8 +146,8 @@ __device__ __forceinline__ void finish_grad_gamma(const Wave& w) {
   store_result(output_of(w, w.params.grad_gamma) + w.pair.index, bits * -kLn2<double>);
 }
 
-// Zeros in the rows and columns behind the true ones; `inside` everywhere else, unless the gradient is
-// usable.
+// Writes zeros to the rows and columns after the true lengths, and `inside` everywhere else unless the
+// gradient is usable.
 template <class Wave>
 __device__ __forceinline__ void fill(const Wave& w, typename Wave::Output out, int rows, int columns,
                                      int true_rows, int true_columns, bool usable, float inside) {
@@ -162,8 +162,8 @@ __device__ __forceinline__ void fill(const Wave& w, typename Wave::Output out, i
   }
 }
 
-// All gradients: zeros behind the true lengths. Where there is no gradient, NaN stands in for it, or 0 if no
-// path is finite.
+// Writes zeros to all gradients after the true lengths. If there is no gradient, writes NaN in its place, or
+// 0 if no path is finite.
 template <class Wave>
 __device__ void fill_outside(const Wave& w, bool usable) {
   const Params& p = w.params;

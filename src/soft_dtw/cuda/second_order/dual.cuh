@@ -15,7 +15,7 @@ namespace warpalign::detail::soft_dtw {
 using cuda::Dual;
 using cuda::value_of;
 
-// The part of a number that is the caller's result: of a dual, its tangent.
+// The part of a number that is the caller's result: the tangent of a dual.
 template <class Real>
 __device__ __forceinline__ Real result_of(Real a) {
   return a;

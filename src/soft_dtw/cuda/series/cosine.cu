@@ -30,7 +30,7 @@ StridedTensor tensor_of(const void* units, const UnitSteps& side) {
 }  // namespace
 
 UnitCalls::UnitCalls(const Call& of) : of_(of), main_(of), x_(side_of(of, false)), y_(side_of(of, true)) {
-  // Unit steps lie so that they can be read as float4.
+  // Unit steps are aligned to be read as float4.
   main_.problem.dim = unit_features(of.problem.dim);
   main_.vectorized = of.problem.dtype == DType::kFloat32;
   first_order_ = main_;
@@ -44,7 +44,8 @@ UnitCalls::UnitCalls(const Call& of) : of_(of), main_(of), x_(side_of(of, false)
   if (!of.second_order) return;
   add(x_.unit_tangents, bytes_of(x_));
   add(y_.unit_tangents, bytes_of(y_));
-  first_order_.out = {of.out.value, of.out.grad_x, of.out.grad_y};  // until place(): which of them are wanted
+  first_order_.out = {of.out.value, of.out.grad_x,
+                      of.out.grad_y};  // until place(), only whether they are null
   add(first_order_.out.value, static_cast<std::size_t>(of.problem.batch) * size_of(of.problem.dtype));
   if (of.out.grad_x) add(first_order_.out.grad_x, bytes_of(x_));
   if (of.out.grad_y) add(first_order_.out.grad_y, bytes_of(y_));

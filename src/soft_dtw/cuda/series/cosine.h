@@ -8,7 +8,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// The calls on the unit steps that make up a call for the cosine. Their addresses are known after place().
+// The calls on unit steps that make up a call for the cosine. Their addresses are set by place().
 class UnitCalls {
  public:
   explicit UnitCalls(const Call& of);
@@ -16,19 +16,20 @@ class UnitCalls {
   UnitCalls& operator=(const UnitCalls&) = delete;
 
   [[nodiscard]] const Call& main() const { return main_; }
-  // Second order needs the gradients by the unit steps, too.
+  // Whether the gradients with respect to the unit steps are needed: for second order.
   [[nodiscard]] bool needs_first_order() const {
     return of_.second_order && (of_.out.grad_x || of_.out.grad_y);
   }
   [[nodiscard]] const Call& first_order() const { return first_order_; }
 
-  // Bytes of the unit steps and their gradients. The calls' own workspace lies behind them.
+  // Bytes of the unit steps and their gradients. The calls' own workspace follows them.
   [[nodiscard]] std::size_t workspace_bytes() const;
   void place(void* workspace);
 
-  // Before the calls: the unit steps.
+  // Enqueues the computation of the unit steps. Called before the calls.
   [[nodiscard]] Status make_steps(cudaStream_t stream) const;
-  // After them: the caller's gradients, from those by the unit steps.
+  // Enqueues the computation of the caller's gradients from those with respect to the unit steps. Called
+  // after the calls.
   [[nodiscard]] Status make_gradients(cudaStream_t stream) const;
 
  private:

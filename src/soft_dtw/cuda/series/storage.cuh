@@ -1,19 +1,19 @@
-// Numbers in global memory: of a type that the kernel knows, or of one that only the call knows.
+// Numbers in global memory whose type is known at compile time, or only at run time.
 //
 // Most kernels are compiled for float. The kernels that float32 and float64 share are compiled once, for
-// AnyReal. They read and write through AnyAddress, which looks at Params::is_float64: for every access, or
-// once for a loop, in with_pointer().
+// AnyReal. They read and write through AnyAddress, which branches on the type for every access, or once for a
+// loop in with_pointer().
 #pragma once
 
 #include <cstdint>
 
 namespace warpalign::detail::soft_dtw {
 
-// Stands for float or double in a kernel's template arguments: Params::is_float64 says which.
+// Stands for float or double in a kernel's template arguments; Params::is_float64 decides at run time.
 struct AnyReal;
 
-// The address of floats or doubles. Offsets count elements. It takes no more registers than a pointer:
-// numbers are aligned to 4 bytes, so that the lowest bit is free to say that they are doubles.
+// The address of floats or doubles. Offsets count elements. It is as large as a pointer: numbers are aligned
+// to 4 bytes, and the lowest bit is set for doubles.
 class AnyAddress {
  public:
   AnyAddress() = default;
@@ -37,7 +37,7 @@ class AnyAddress {
     return visit(as<float>());
   }
 
-  // The address, where T is known to be the type of its numbers.
+  // The address as a T*. T must be the type of its numbers.
   template <class T>
   [[nodiscard]] __device__ __forceinline__ T* as() const {
     return reinterpret_cast<T*>(at_ & ~std::uintptr_t{1});
@@ -47,7 +47,7 @@ class AnyAddress {
   std::uintptr_t at_ = 0;
 };
 
-// How a kernel for In sees the caller's memory. Value: what a loaded number is.
+// A kernel's access to the caller's memory, for numbers of type In. Value: the type of a loaded number.
 template <class In>
 struct Storage {
   using Value = In;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void with_pointer(AnyAddress at, const Visit& visit) 
   at.as_pointer(visit);
 }
 
-// Another address of the same call, where the type of its numbers is known from a pointer.
+// Another address of the same call, whose numbers have the type of a given pointer.
 template <class T>
 __device__ __forceinline__ const T* pointer_as(const T*, const T* at) {
   return at;
@@ -85,7 +85,7 @@ __device__ __forceinline__ const T* pointer_as(const T*, AnyAddress at) {
   return at.template as<T>();
 }
 
-// Reads an input, which nobody writes while the kernel runs.
+// Reads an input, which is constant while the kernel runs.
 template <class In>
 __device__ __forceinline__ In load_input(const In* at) {
   return __ldg(at);
@@ -94,7 +94,7 @@ __device__ __forceinline__ double load_input(AnyAddress at) {
   return at.as_pointer([](const auto* p) { return static_cast<double>(__ldg(p)); });
 }
 
-// Reads what another block may have written: past the multiprocessor's own cache.
+// Reads data that another block may have written, bypassing the multiprocessor's cache.
 template <class In>
 __device__ __forceinline__ In load_result_from_l2(const In* at) {
   return __ldcg(at);
@@ -112,7 +112,7 @@ __device__ __forceinline__ void store_result(AnyAddress at, Value value) {
   at.as_pointer([&](auto* p) { store_result(p, value); });
 }
 
-// Writes what another block will read.
+// Writes data that another block will read.
 template <class In, class Value>
 __device__ __forceinline__ void store_result_in_l2(In* at, Value value) {
   __stcg(at, static_cast<In>(value));

@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 1 << 20;
 
-// One step of the series. It is empty where the step is missing or behind the true length.
+// One step of the series. It is empty if the step is missing or after the true length.
 template <class In>
 struct Step {
   const In* data;
@@ -102,8 +102,8 @@ __global__ void unit_gradient_kernel(const UnitSteps side, const In* unit_gradie
   });
 }
 
-// The derivative along the tangents of (g - <u, g> u) / |x|, with u = x / |x| and g the gradient by u. Names
-// that end in _dot are derivatives along the tangents.
+// The derivative along the tangents of (g - <u, g> u) / |x|, with u = x / |x| and g the gradient with respect
+// to u. Names that end in _dot are derivatives along the tangents.
 template <class In>
 __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradient,
                                     const In* unit_gradient_dot, In* tangent) {

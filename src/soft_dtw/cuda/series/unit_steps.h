@@ -1,6 +1,6 @@
 // The cosine cost as a squared distance: 1 - <x, y> / (|x| |y|) = |u - v|^2 / 2 with u = x / |x|, v = y /
-// |y|. A step of length 0 gets a direction of its own, at a right angle to every step of the other series. So
-// its cost is 1, as it has to be.
+// |y|. A step of length 0 gets a direction that is orthogonal to every step of the other series, so that its
+// cost is 1, by definition.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Features of a unit step: those of the step, the two directions of steps of length 0, and padding that makes
-// rows multiples of 16 bytes.
+// The number of features of a unit step: those of the step, two for the directions of steps of length 0, and
+// padding to multiples of 16 bytes.
 constexpr int unit_features(int dim) { return (dim + 2 + 3) / 4 * 4; }
 
 // One side of the problem.
@@ -28,11 +28,11 @@ struct UnitSteps {
   void* unit_tangents = nullptr;
 };
 
-// Writes side.units, and side.unit_tangents where it is not null.
+// Writes side.units, and side.unit_tangents if it is not null.
 Status make_unit_steps(const UnitSteps& side, cudaStream_t stream);
 
-// The gradient of the cosine by the series, (B, length, dim), from the gradient of |u - v|^2 by the units,
-// (B, length, unit_features(dim)).
+// The gradient of the cosine with respect to the series, (B, length, dim), from the gradient of |u - v|^2
+// with respect to the units, (B, length, unit_features(dim)).
 Status from_unit_gradient(const UnitSteps& side, const void* unit_gradient, void* gradient,
                           cudaStream_t stream);
 // The derivative of that gradient along the tangents, from the units' gradient and its derivative.

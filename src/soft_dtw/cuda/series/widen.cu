@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One pair's series, by `parts` blocks. A thread goes over the elements in steps of all threads.
+// Widens one pair's series by `parts` blocks. The threads of all of them stride over the elements together.
 __device__ __forceinline__ void widen(const StridedTensor& series, bool is_bfloat16, int pair, int length,
                                       int dim, int part, int parts, float* to) {
   const auto* const from = static_cast<const AnyHalf*>(series.data) + pair * series.stride[0];
@@ -41,7 +41,8 @@ const cuda::Kernel kWiden{kKernels, "widen", nullptr, widen_kernel};
 }  // namespace
 
 Status widen_series(const HalfSeries& series, cudaStream_t stream) {
-  // Eight elements of the longer series for each thread; one block for a pair that is seldom widened.
+  // Eight elements of the longer series per thread; one block per pair for a rerun, in which few pairs are
+  // widened.
   const std::int64_t most = static_cast<std::int64_t>(std::max(series.n, series.m)) * series.dim;
   constexpr std::int64_t kMostParts = 64;
   const auto parts =

@@ -1,4 +1,4 @@
-// Series of half types as float32, for kernels that read nothing else.
+// Converts series of half types to float32, for kernels that read only that.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ struct HalfSeries {
   int n;
   int m;
   int dim;
-  const int* only;  // (batch,): pairs whose element is 0 are left out; null: none is
+  const int* only;  // (batch,): pairs whose element is 0 are skipped; null: none is
 };
 
 // Writes widened_x and widened_y.

@@ -1,4 +1,4 @@
-// Which steps of a lane are cells within the band, for sources whose costs do not say so.
+// The steps of a lane that are cells within the band, for sources whose costs do not mark other cells.
 #pragma once
 
 #include "soft_dtw/cuda/sweep/wave.cuh"
@@ -25,7 +25,7 @@ __device__ __forceinline__ unsigned steps_of_group(Steps steps, int group) {
   return (1u << end) - (1u << begin);
 }
 
-// The cells of a lane's W columns. Of a sweep that starts at the first step of both series.
+// The cells of a lane's W columns, in a sweep that starts at the first step of both series.
 template <int W>
 class BandSteps {
  public:
@@ -42,7 +42,7 @@ class BandSteps {
 #pragma unroll
     for (int k = 0; k < W; ++k) allowed_[k] = steps_of_group(rows_[k], group);
   }
-  // Step q of the group, column k of the lane.
+  // Whether step q of the group, column k of the lane, is in the band.
   [[nodiscard]] __device__ __forceinline__ bool hold(int q, int k) const { return allowed_[k] >> q & 1; }
 
  private:

@@ -2,14 +2,15 @@
 //
 //   Z[i,j] = 2^(-c[i,j]) (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]),   c = C log2(e)/gamma
 //
-// The exponent is exact. So the relative error of Z grows only with the number of cells on a path, never with
-// the magnitude of R, and nothing underflows for any gamma. c is split in n + f with n = round(c). n goes to
-// the exponent, 2^-f in [2^-1/2, 2^1/2] to the mantissa: a cell needs one transcendental instruction. Costs
-// come unscaled. The factor log2(e)/gamma goes into multiply-adds, and c itself is never rounded.
+// The exponent is exact. So the relative error of Z grows with the number of cells on a path and not with the
+// magnitude of R, and nothing underflows for any gamma. c is split in n + f with n = round(c). n goes to the
+// exponent, 2^-f in [2^-1/2, 2^1/2] to the mantissa: a cell needs one transcendental instruction. Costs are
+// not scaled in advance: the factor log2(e)/gamma is an operand of multiply-adds, and c itself is never
+// rounded.
 //
 // The reverse sweep takes transition weights: p_up = Z[i-1,j] / (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), p_left
 // and p_diagonal. The third weight is (1 - p_up) - p_left, so that the three sum to 1 whatever the error of
-// the reciprocal. A predecessor that is out of reach has weight exactly 0.
+// the reciprocal. An unreachable predecessor has weight exactly 0.
 //
 // A penalty multiplies Z[i-1,j] and Z[i,j-1] by 2^-penalty, in units of c.
 #pragma once
@@ -33,9 +34,9 @@ __device__ __forceinline__ double share(double part, double reciprocal) {
   return fmin(part * reciprocal, 1.0);
 }
 
-// The weights from three parts of Z and the reciprocal of their sum. Where the diagonal's share is below
-// rounding, left gets all that up leaves; up gets everything if left is out of reach. Otherwise rounding
-// noise would flow along steps that no path takes.
+// The weights from three parts of Z and the reciprocal of their sum. If the diagonal's share is below
+// rounding, left gets all that up leaves; up gets everything if left is unreachable. Otherwise rounding
+// errors would flow along steps that no path takes.
 template <class Real>
 __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real diagonal, Real reciprocal) {
   constexpr Real kNegligible = sizeof(Real) == 4 ? Real(0x1p-25) : Real(0x1p-54);
@@ -46,16 +47,16 @@ __device__ __forceinline__ Weights<Real> normalized(Real up, Real left, Real dia
   return {p_up, no_diagonal ? rest : min(left * reciprocal, rest)};
 }
 
-// float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() brings them into [1, 2), and
-// advance() lets them drift by less than 2^3 a cell. A group starts from normal ones. The cell is exact for
-// |c| < 2^22 and exponents above -2^29. results.cuh certifies both for every pair; Cell64 computes the pairs
-// that are not certified.
+// float32 mantissa, int32 exponent. Mantissas are positive and near 1: normal() scales them into [1, 2), and
+// advance() changes them by a factor of less than 2^3 per cell. A group starts from normal ones. The cell is
+// exact for |c| < 2^22 and exponents above -2^29. results.cuh certifies both for every pair; Cell64 computes
+// the pairs that are not certified.
 struct Cell32 {
   using Real = float;
   using Scale = float;
   static constexpr bool kDual = false;
   static constexpr bool kHard = false;
-  static constexpr bool kCertifies = true;  // its range may be too small for a pair
+  static constexpr bool kCertifies = true;  // pairs are certified, because its range may be too small
   using State = cuda::ScaledNumber<std::int32_t>;
 
   static __device__ __forceinline__ State dead() { return State::zero(); }
@@ -79,16 +80,16 @@ struct Cell32 {
         kOptions ? __viaddmax_s32(max(up.exponent, left.exponent), -penalty.exponent, diagonal.exponent)
                  : __vimax3_s32(up.exponent, left.exponent, diagonal.exponent);
     const int beside = kOptions ? largest + penalty.exponent : largest;
-    const float z_up = cuda::scaled(up, beside);  // but for the penalty's factor
+    const float z_up = cuda::scaled(up, beside);  // without the penalty's factor
     const float z_left = cuda::scaled(left, beside);
     const float z_diagonal = cuda::scaled(diagonal, largest);
-    // The same bits for exchanged series.
+    // Bitwise identical for exchanged series.
     const float sum = kOptions ? fmaf(z_up + z_left, penalty.factor, z_diagonal) : z_up + z_left + z_diagonal;
     if (kWantWeights) {
       const float factor = kOptions ? penalty.factor : 1.0f;
       *weights = normalized(z_up * factor, z_left * factor, z_diagonal, cuda::reciprocal_fast(sum));
     }
-    // Adding 1.5 * 2^23 rounds the cost to an integer, which then sits in the low bits.
+    // Adding 1.5 * 2^23 rounds the cost to an integer, which is then in the low bits.
     constexpr float kRound = 12582912.0f;
     constexpr int kRoundBits = 0x4B400000;
     const float rounded = fmaf(cost, scale, kRound);
@@ -198,7 +199,7 @@ struct CellHard {
     return {least + cost};
   }
 
-  // R takes the place of -log2 Z.
+  // R itself instead of -log2 Z.
   static __device__ double log2_of(State s) { return -s.value; }
 };
 

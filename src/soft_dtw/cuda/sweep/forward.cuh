@@ -1,9 +1,9 @@
 // The forward sweep of one strip: Z[i,j] = 2^-c[i,j] (Z[i-1,j] + Z[i,j-1] + Z[i-1,j-1]), 0 <= i < n, 0 <= j <
 // m, Z[-1,-1] = 1.
 //
-// Rows outside [0, n) are computed too, so that no step needs a branch: before row 0 everything is out of
-// reach and stays so, and rows behind n - 1 reach nothing. Where the launch sweeps back too, every strip's
-// last column and the lanes' states at the start of every segment are kept in scratch.
+// Rows outside [0, n) are computed too, so that no step needs a branch: all cells before row 0 are
+// unreachable, and no path leads from rows after n - 1 to the result. If the launch has a reverse sweep,
+// every strip's last column and the lanes' states at the start of every segment are stored in scratch.
 #pragma once
 
 #include "soft_dtw/cuda/results/results.cuh"
@@ -12,8 +12,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Where Z[n-1, m-1] is made: the lane and its column, and the step, which belongs to a group of the last
-// strip.
+// The position of Z[n-1, m-1]: the lane and its column, and the step, in a group of the last strip.
 struct LastCell {
   int lane;
   int column;
@@ -28,8 +27,8 @@ __device__ __forceinline__ LastCell last_cell_of(const Wave& w) {
   return {lane, column % Wave::W, step, w.has_right() || w.meets ? -1 : step / kGroup};
 }
 
-// With one column per lane: a group's states `out` are all that the sweep knows of its cells. With options
-// the last row's state goes to `end`, since a band may not come by it; else Z[n-1, m-1] goes to the record.
+// For one column per lane. out: the group's states. With options the last row's state goes to `end`, because
+// with a band the sweep may not visit it; otherwise Z[n-1, m-1] goes to the record.
 template <class Wave>
 __device__ __forceinline__ void take_last_row(const Wave& w, int group, const LastCell& last,
                                               const typename Wave::State (&out)[kGroup],
@@ -39,12 +38,13 @@ __device__ __forceinline__ void take_last_row(const Wave& w, int group, const La
     if (group == last.group || (Wave::kAll && w.params.subsequence)) {
 #pragma unroll
       for (int q = 0; q < kGroup; ++q) {
-        const State here = out[q];  // first of all: else out lies in memory
+        const State here = out[q];  // read first, so that out stays in registers
         if (group * kGroup + q == w.pair.n - 1 + w.lane + w.shift) end = here;
       }
     }
   } else if (group == last.group && w.lane == last.lane) {
-    State* const slot = w.template slot_of<State>(0, 0);  // the last strip sends nothing: its slots are free
+    State* const slot =
+        w.template slot_of<State>(0, 0);  // the last strip sends nothing, so its slots are free
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) slot[q] = out[q];
     w.record->last = slot[last.step % kGroup];

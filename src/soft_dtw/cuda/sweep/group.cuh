@@ -7,8 +7,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// What a lane needs for its next row. above: Z of the row before, in each of the lane's W columns. corner: Z
-// in the last column of the lane on the left, in the row before.
+// The states that a lane needs for its next row. above: Z of the previous row, in each of the lane's W
+// columns. corner: Z of the previous row in the last column of the lane on the left.
 template <class Cell, int W>
 struct Lane {
   typename Cell::State above[W];
@@ -24,30 +24,30 @@ struct Lane {
 template <class Cell, int W>
 using GroupWeights = Weights<typename Cell::Real>[kGroup][W];
 
-// Where paths begin, if they do not begin at the sweep's first step: the group, the step of the group in this
-// lane (-1: another lane), and the lane's column. group is -1 where paths begin at the first step.
+// The cell in which paths begin: the group, the step of the group in this lane (-1: another lane), and the
+// lane's column. group is -1 if paths begin at the sweep's first step.
 struct Start {
   int group;
   int step;
   int column;
 };
 
-// What only kernels with options need.
+// Arguments that only kernels with options use.
 template <class Cell>
 struct StepOptions {
   typename Cell::Penalty penalty;
-  int start;  // of subsequences: the step of the group at which this lane is at row 0; else -1
+  int start;  // for subsequences, the step of the group at which this lane is at row 0; otherwise -1
 };
 
 // Advances the warp by one group of steps.
 //
 // source.cost(q, k) is the cost of step q, column k. source.forbids(q, k) says that no path may use the cell.
 // border[q] is Z left of the strip, for lane 0. out[q] becomes Z in the lane's last column. note(q, k, state)
-// is called for every cell. With kStarts, paths begin in this group, at `first`. Nothing is stored in memory
-// between the steps, so that loads can run ahead.
+// is called for every cell. With kStarts, paths begin in this group, at `first`. No step writes to memory, so
+// that the compiler can move loads ahead.
 //
-// Mantissas drift within a group, by less than 2^(2.1 W kGroup). So do those of the border. With W <= 2 both
-// together stay far from overflow, and the border is taken as it is.
+// Within a group mantissas change by a factor of less than 2^(2.1 W kGroup), and so do those of the border.
+// With W <= 2 both together stay far from overflow, and the border is not normalised.
 template <bool kWantWeights, bool kStarts, class Source, class Cell, int W, class Note>
 __device__ __forceinline__ void run_group(int lane, const Source& source, const StepOptions<Cell>& options,
                                           const Start& first, const typename Cell::State* border,

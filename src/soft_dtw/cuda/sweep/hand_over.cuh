@@ -1,6 +1,6 @@
-// How a strip's warp exchanges its edge columns with the neighbouring strips: Z goes to the right in the
-// forward sweep, E to the left in the reverse one. A neighbour in the same panel is a warp of the same block
-// and is reached through a channel; one in another panel is reached through global memory.
+// The exchange of edge columns between the warps of neighbouring strips: Z goes to the right in the forward
+// sweep, E to the left in the reverse sweep. A neighbour in the same panel is a warp of the same block and is
+// reached through a channel; one in another panel is reached through global memory.
 #pragma once
 
 #include "soft_dtw/cuda/sweep/wave.cuh"
@@ -33,10 +33,10 @@ class BorderFromLeft {
       border_ = w_.template inbox<State>();
     } else if (Wave::kOptions && w_.has_left()) {
       border_ = w_.dead_border();
-    }  // else the last border stays: it belongs to rows behind n - 1, which reach nothing
+    }  // else the last border stays: its rows are after n - 1, and do not affect the result
     return border_;
   }
-  // When the group's steps are done.
+  // Called after the group's steps.
   __device__ __forceinline__ void release(int group) const {
     if (w_.from_left.hold(group) && is_local_ && w_.lane == 0)
       w_.channel_of(-1).release(group - w_.from_left.first);
@@ -54,8 +54,8 @@ class BorderFromLeft {
   cuda::RemoteReader<Wave::kStateUnits> remote_;
 };
 
-// Forward: sends the strip's last column to the right, and to scratch where another block or the reverse
-// sweep reads it. out: the column of the group's steps, of which lane 31 has the right ones.
+// Forward: sends the strip's last column to the right, and to scratch if another block or the reverse sweep
+// reads it. out: the states of the group's steps, of which those of lane 31 are sent.
 template <class Wave>
 __device__ __forceinline__ void send_column(const Wave& w, int group, bool all_kept,
                                             const typename Wave::State (&out)[kGroup]) {
@@ -92,7 +92,7 @@ class FlowFromRight {
     if (column_ && w.to_right.first < w.to_right.end) remote_.ask(column_, w.lane);
   }
 
-  // What comes in for a group's steps: zeros but in lane 31. Groups come in descending order.
+  // The flow into a group's steps, in lane 31; zeros in the other lanes. Groups come in descending order.
   __device__ __forceinline__ void receive(int group, Real (&flow)[kGroup][Wave::kFlow]) {
     const Real* received = nullptr;
     const bool receives = w_.to_right.hold(group);
@@ -113,7 +113,7 @@ class FlowFromRight {
         flow[q][f] = receives && w_.lane == 31 ? received[q * Wave::kFlow + f] : Real(0);
     }
   }
-  // When the group's steps are done.
+  // Called after the group's steps.
   __device__ __forceinline__ void release(int group) const {
     if (w_.to_right.hold(group) && is_local_ && w_.lane == 31)
       w_.channel_of(1).release(w_.to_right.end - 1 - group);
@@ -137,7 +137,8 @@ class FlowToLeft {
         is_local_(w.has_left() && !w.left_is_remote()),
         column_(w.has_left() && w.left_is_remote() ? w.flow_column(w.strip) : nullptr) {}
 
-  // Where this lane puts what a group's steps send, [kGroup][kFlow]; null: it sends nothing.
+  // The memory to which this lane writes the flow out of a group's steps, [kGroup][kFlow]; null if it sends
+  // nothing.
   [[nodiscard]] __device__ __forceinline__ Real* reserve(int group) {
     const int index = w_.from_left.end - 1 - group;
     const bool sends = w_.from_left.hold(group);

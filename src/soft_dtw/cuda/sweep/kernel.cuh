@@ -1,10 +1,10 @@
-// The soft-DTW kernel: forward sweep, value, and, if wanted, the reverse sweep and the gradients, in one
-// launch; nothing of size N M is stored.
+// The soft-DTW kernel: forward sweep, value, and optionally the reverse sweep and the gradients, in one
+// launch. Nothing of size N M is stored.
 //
-// With pairs enough, a block takes whole pairs in turn. With few pairs their panels go to different blocks:
-// tasks are taken from a common counter in an order in which everything that a task waits for comes before
-// it, so that what is waited for has been taken by a block that runs; no assumption on how many blocks are
-// resident is needed.
+// With enough pairs, a block takes whole pairs, one after another. With few pairs their panels go to
+// different blocks. Tasks are taken from a common counter, in an order in which a task comes after all tasks
+// that it waits for. So these have been taken by running blocks, and the kernel ends with any number of
+// resident blocks.
 #pragma once
 
 #include "cuda/launch/shared.cuh"
@@ -36,18 +36,17 @@ __device__ void sweep_reverse(Wave& wave, typename Wave::Source& source) {
   }
 }
 
-// What a block does next: the sweep number `order` of pair b; forward sweeps of all panels first, from the
-// first to the last, then the reverse sweeps, from the last to the first. Where two sweeps meet, panels of
-// both take turns.
+// A block's next task: sweep number `order` of pair b. The forward sweeps of the panels come first, in
+// ascending order, then the reverse sweeps in descending order. With sweeps from both ends, panels of both
+// alternate.
 struct Task {
   int b;
   int order;
-  bool exists;  // of this warp's pair; the block has others
+  bool exists;  // whether this warp's pair exists; the block has several
 };
 
-// Whole pairs, one after the other. Block k of K takes the pairs k, k + K, k + 2 K and so on. Where the host
-// has put the pairs in an order, a block takes the next pair from the common counter at the start of the
-// scratch.
+// Whole pairs, one after the other. Block k of K takes the pairs k, k + K, k + 2 K and so on. If the pairs
+// have an order, a block takes the next pair from the common counter at the start of the scratch.
 template <class Wave>
 class OwnPairs {
  public:
@@ -90,7 +89,7 @@ class OwnPairs {
         return true;
       } else {
         if (!p_.uncertified) return true;
-        // A rerun: most often there is nothing to do, and many pairs are looked at in one step.
+        // In a rerun most pairs need no work, so the block tests as many pairs as it has threads in one step.
         const std::int64_t ahead = first_ + threadIdx.x * stride();
         bool any = false;
         for (int k = 0; k < p_.layout.pairs_per_block; ++k)
@@ -124,7 +123,7 @@ __device__ inline bool take_ticket(int* counter, int batch, int orders, Task& ta
   return ticket / batch < orders;
 }
 
-// Counts a panel's forward sweep; by one thread. Is it the last one of the pair?
+// Counts a panel's forward sweep. Called by one thread. Returns whether it is the last one of the pair.
 template <class Wave>
 __device__ bool is_last_panel(const Wave& wave) {
   __threadfence();
@@ -141,7 +140,7 @@ __device__ void finish_forward(const Wave& wave) {
   atomicExch(&wave.record->usable, usable);
 }
 
-// The whole block calls this. The block of the last panel finishes the pair.
+// Called by the whole block. The block of the last panel finishes the pair.
 template <class Wave>
 __device__ void finish_panel(const Wave& wave, bool leads) {
   if constexpr (Wave::kMeets) {
@@ -162,8 +161,8 @@ __device__ void finish_panel(const Wave& wave, bool leads) {
   if (leads && is_last_panel(wave)) finish_forward(wave);
 }
 
-// Counts a panel's reverse sweep, where something is joined from all of them; by one thread. Is it the last
-// one of the pair?
+// Counts a panel's reverse sweep, if results of all panels are joined. Called by one thread. Returns whether
+// it is the last one of the pair.
 template <class Wave>
 __device__ bool is_last_reverse_panel(const Wave& wave) {
   __threadfence();
@@ -173,8 +172,8 @@ __device__ bool is_last_reverse_panel(const Wave& wave) {
   return is_last;
 }
 
-// The whole block calls this. Where strips add to grad_x one after the other, the last panel's block joins
-// what both sweeps have got.
+// Called by the whole block. If strips add to grad_x one after the other, the last panel's block adds the
+// sums of both sweeps.
 template <class Wave>
 __device__ void join_gradients(const Wave& wave, bool leads) {
   __shared__ bool is_last;
@@ -262,8 +261,8 @@ template <class Cell, class In, class Source, Sweeps kSweeps, int kThreads, int 
 inline const cuda::Kernel kSweep{kKernels, name_of(kKeyOf<Cell, Source, kSweeps>).text, nullptr,
                                  soft_dtw_kernel<Cell, In, Source, kSweeps, kThreads, kBlocks>};
 
-// The registry's entry for the kernel whose blocks have at most kStrips strips. The registers of a
-// multiprocessor are enough for kBlocks such blocks.
+// The registry's entry for the kernel whose blocks have at most kStrips strips, compiled for kBlocks resident
+// blocks per multiprocessor.
 template <class Cell, class In, class Source, Sweeps kSweeps, int kStrips, int kBlocks>
 constexpr SweepKernel sweep_kernel() {
   static_assert(SourceOfCosts<Source, Wave<Cell, In, Source>>);

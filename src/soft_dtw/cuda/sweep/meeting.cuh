@@ -1,10 +1,10 @@
-// Where the two sweeps of a pair meet, one from the first step of both series, one from the last.
+// The meeting of a pair's two sweeps, one from the first step of both series, one from the last.
 //
 // Each sweep makes Z of its own cells: the sum over all paths from the sweep's start to the cell. A path
 // changes from one sweep's cells to the other's in exactly one step, a step across. So
 //   Z[n-1,m-1] = sum over all steps across of (Z of one end) (Z of the other end).
-// A step's summand, as a share of the sum, is the share of paths that take the step: E of the cell behind it
-// times its transition weight. The reverse sweeps start with these shares, each on its own cells.
+// A summand divided by the sum is the probability that a path takes the step: E of the step's second cell
+// times its transition weight. The reverse sweeps start from these probabilities, each on its own cells.
 //
 // Both sweeps have the same strips and end with whole groups of steps. Lane t ends one row earlier than lane
 // t - 1; a strip's last lane and the next strip's first lane end in the same row (layout.h). So a step across
@@ -16,7 +16,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Where paths begin in the sweep from the back, whose first columns may lie behind column m - 1.
+// The cell in which paths begin in the sweep from the back, whose first columns may be after column m - 1.
 template <class Wave>
 __device__ __forceinline__ Start start_of(const Wave& w) {
   if (!Wave::kMeets || !w.from_back || w.has_left()) return {-1, -1, 0};
@@ -27,8 +27,8 @@ __device__ __forceinline__ Start start_of(const Wave& w) {
 }
 
 // Products of Z over a lane's steps across. up: from the last row of each column straight to the next row.
-// diagonal: to the same cells from the column before. sideways: from the last column of the lane before,
-// which ends one row further on, straight and diagonally.
+// diagonal: to the same cells from the previous column. sideways: from the last column of the previous lane,
+// which ends one row later, horizontally and diagonally.
 template <class Wave>
 struct Crossings {
   using State = typename Wave::State;
@@ -44,7 +44,7 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
   constexpr int W = Wave::W;
   Lane<Cell, W> own;
   w.load(w.last_states(true_strip, of_back, w.lane), own);
-  State other[W];  // behind the own last row
+  State other[W];  // Z of the other sweep in the row after this lane's last row
   const State* const across = w.last_states(true_strip, !of_back, 31 - w.lane);
 #pragma unroll
   for (int k = 0; k < W; ++k) {
@@ -52,7 +52,7 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
     other[k] = Cell::normal(across[(W - 1 - k) * 32]);
   }
   const State corner = Cell::normal(own.corner);
-  const State further = Cell::normal(across[W * 32 + (w.lane > 0)]);  // one row behind other[0]
+  const State further = Cell::normal(across[W * 32 + (w.lane > 0)]);  // one row after other[0]
 
   Crossings<Wave> c;
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
 
 constexpr int kMostStrips = 8;  // of a block
 
-// Z[n-1, m-1], when all sweeps are over. All warps of a block sum; the first thread gets the result.
+// Z[n-1, m-1], after all sweeps. Called by all warps of a block; only the first thread has the result.
 template <class Wave>
 __device__ typename Wave::State join_sweeps(const Wave& w) {
   using Cell = typename Wave::Cell;

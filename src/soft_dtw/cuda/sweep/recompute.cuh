@@ -1,9 +1,10 @@
 // The reverse sweep of a strip needs the transition weights of the strip's cells, from the last group to the
-// first. The forward sweep has kept states only; weights are recomputed from them. There are two ways:
+// first. The forward sweep has stored only states, from which weights are recomputed, in one of two ways:
 //
-// In two passes. From a segment's kept state, the lanes' states at the start of each group are recomputed
+// In two passes. From a segment's stored state, the lanes' states at the start of each group are recomputed
 // into shared memory. Then the groups are recomputed with their weights, from the last to the first. The wave
-// does this, or, where multiprocessors would idle, helpers do it ahead of the wave and share the segments.
+// does this, or helpers do it ahead of the wave and share the segments, if multiprocessors would otherwise
+// idle.
 //
 // In one pass, where shared memory can hold the weights of a whole segment: weigh_segment(). The wave does
 // this, or another warp does it ahead of the wave: weigh_strip().
@@ -14,7 +15,8 @@
 namespace warpalign::detail::soft_dtw {
 
 // Word i of the column on the left of the strip, from the start of group `first` on. The strip has a
-// neighbour there. Groups that the neighbour did not send lie behind row n - 1, where any finite values do.
+// neighbour there. Groups that the neighbour did not send are after row n - 1, where any finite values are
+// correct.
 template <class Wave>
 __device__ __forceinline__ cuda::Word border_word(const Wave& w, int first, int i) {
   using State = typename Wave::State;
@@ -75,7 +77,7 @@ class Recomputation {
     run<true>(i, weights);
   }
 
-  // One pass: ask() loads what begin_asked() of the same segment needs, while other work goes on.
+  // One pass: ask() starts the loads that begin_asked() of the same segment waits for.
   __device__ __forceinline__ void ask(int segment) {
     w_.load(w_.kept(segment), asked_);
     if (!w_.has_left()) return;
@@ -109,7 +111,8 @@ class Recomputation {
     for (int i = w_.lane; i < kSegment * kGroup; i += 32) w_.phase_border[i] = Cell::dead();
   }
 
-  static constexpr int kWords = div_up(kSegment * Wave::kStateUnits, 32);  // of a segment's border, per lane
+  static constexpr int kWords =
+      div_up(kSegment * Wave::kStateUnits, 32);  // words per lane of a segment's border
 
   template <bool kWeights>
   __device__ __forceinline__ void run(int i, GroupWeights<Cell, W>& weights) {
@@ -136,7 +139,7 @@ class Recomputation {
   cuda::Word asked_border_[kWords];
 };
 
-// Weights of groups, on their way from a helper to the wave. Both count the helper's groups from 0.
+// A queue of groups' weights from a helper to the wave. Both count the helper's groups from 0.
 template <class Real, int W>
 struct __align__(16) WeightQueue {
   static constexpr int kDepth = 4;
@@ -147,7 +150,7 @@ struct __align__(16) WeightQueue {
   Step steps[kDepth][kGroup][32];
   cuda::Ring<kDepth, cuda::kWarpSize> ring;
 
-  // The wave's warp calls both, as for the channels.
+  // Both are called by the wave's warp, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 
@@ -174,8 +177,8 @@ struct __align__(16) WeightQueue {
   }
 };
 
-// How many groups the helper of a segment has done before that segment. order: the segment's number, counted
-// from the end of the strip.
+// The number of groups that the helper of a segment has made before that segment. order: the segment's
+// number, counted from the end of the strip.
 template <class Wave>
 __device__ __forceinline__ int groups_of_helper_before(const Wave& w, int order) {
   constexpr int kHelpers = Wave::Source::kHelpers;
@@ -184,7 +187,7 @@ __device__ __forceinline__ int groups_of_helper_before(const Wave& w, int order)
   return order >= kHelpers && order % kHelpers == 0 ? whole - Wave::Source::kSegment + last : whole;
 }
 
-// What a helper does: recomputes every kHelpers-th segment, from the end, and puts its weights into the
+// The work of a helper: recomputes every kHelpers-th segment, from the end, and puts its weights into the
 // queue.
 template <class Wave, class Queue>
 __device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Queue& queue, int helper) {
@@ -206,8 +209,8 @@ __device__ void recompute_strip(const Wave& w, typename Wave::Source& source, Qu
   }
 }
 
-// Makes the weights of a segment that has been asked for, from its first group on, and gives them to
-// source.put_weights(). order: the segment's number, counted from the end.
+// Makes the weights of a segment, for which ask() has been called, from its first group on, and passes them
+// to source.put_weights(). order: the segment's number, counted from the end.
 template <class Wave>
 __device__ __forceinline__ void weigh_segment(Recomputation<Wave>& recomputed, typename Wave::Source& source,
                                               int order, int segment) {
@@ -221,7 +224,7 @@ __device__ __forceinline__ void weigh_segment(Recomputation<Wave>& recomputed, t
   }
 }
 
-// What a weigher does: makes the weights of all segments of a strip, ahead of the wave.
+// The work of a weigher: makes the weights of all segments of a strip, ahead of the wave.
 template <class Wave>
 __device__ void weigh_strip(const Wave& w, typename Wave::Source& source) {
   source.begin_reverse();

@@ -12,15 +12,15 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// E on its way through a lane. up: what row i + 1 sends to row i, for each column. diagonal: what row i + 1
-// sends to row i of the column before. sideways: what goes to the lane before, for the row that the lane
-// before is about to compute, and the source's partial sums of that row over the columns on the right.
+// E in flight in a lane. up: from row i + 1 to row i, for each column. diagonal: from row i + 1 to row i of
+// the previous column. sideways: to the previous lane, for the row that it computes next, with the source's
+// partial sums of that row over the columns on the right.
 template <class Wave>
 struct Flow {
   typename Wave::Real up[Wave::W] = {};
   typename Wave::Real diagonal[Wave::W] = {};
   typename Wave::Real sideways[Wave::kFlow] = {};
-  typename Wave::Real last;  // E of the cell that was passed last
+  typename Wave::Real last;  // E of the last cell
 };
 
 template <class Wave>
@@ -38,10 +38,10 @@ __device__ __forceinline__ void sweep_step(const Wave& w, typename Wave::Source&
 #pragma unroll
   for (int k = Wave::W - 1; k >= 0; --k) {
     const Weights<Real> p = weights[k];
-    if (k == inject_column) flow.up[k] = injected;  // nothing else is there yet
+    if (k == inject_column) flow.up[k] = injected;  // no other E has arrived yet
     const Real e = flow.up[k] + incoming;
     if (Wave::kAll) flow.last = e;
-    // Only incoming is new since the step before: one multiply-add from column to column.
+    // Only `incoming` depends on the previous column: one multiply-add per column on the critical path.
     incoming = incoming * p.left + (flow.up[k] * p.left + flow.diagonal[k]);
     flow.up[k] = e * p.up;
     flow.diagonal[k] = e * ((Real(1) - p.up) - p.left);
@@ -57,7 +57,7 @@ __device__ __forceinline__ Real entropy_of(Weights<Real> p) {
   return -(part(p.up) + part(p.left) + part((Real(1) - p.up) - p.left));
 }
 
-// The share of a subsequence's paths that end in a cell of the last row. end: Z of the cell.
+// The probability that a subsequence's path ends in a cell of the last row. end: Z of the cell.
 template <class Wave>
 __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename Wave::State end) {
   using Real = typename Wave::Real;
@@ -65,7 +65,7 @@ __device__ __forceinline__ typename Wave::Real end_share(const Wave& w, typename
   return static_cast<Real>(exp2(Wave::Cell::log2_of(end) - w.record->sum));
 }
 
-// What a lane begins with where the two sweeps meet: the shares of paths that take the lane's steps across.
+// The E that a lane starts with at the meeting of two sweeps: the probabilities of the lane's steps across.
 template <class Wave>
 __device__ Flow<Wave> flow_across(const Wave& w) {
   using Cell = typename Wave::Cell;
@@ -83,8 +83,8 @@ __device__ Flow<Wave> flow_across(const Wave& w) {
   return flow;
 }
 
-// Where E enters a strip's sweep, if not from the right: E[n-1, m-1] = 1, or, of a subsequence, in every
-// column of the last row.
+// The place at which E enters a strip's sweep, if not from the right: E[n-1, m-1] = 1, or, for a subsequence,
+// every column of the last row.
 struct Entry {
   int step;    // of this lane; -1: none
   int column;  // of the lane
@@ -97,7 +97,8 @@ __device__ __forceinline__ Entry entry_of(const Wave& w) {
   return {is_mine || in_all_columns ? w.pair.n - 1 + w.lane + w.shift : -1, last_column % Wave::W};
 }
 
-// What enters in this group: 1, or, of a subsequence, the share of paths that end in this lane's column.
+// The E that enters in this group: 1, or, for a subsequence, the probability that a path ends in this lane's
+// column.
 template <class Wave>
 __device__ __forceinline__ typename Wave::Real entering(const Wave& w, int group, const Entry& entry,
                                                         const typename Wave::State (&states)[kGroup]) {
@@ -107,13 +108,13 @@ __device__ __forceinline__ typename Wave::Real entering(const Wave& w, int group
   typename Wave::State end = Wave::Cell::dead();
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
-    const typename Wave::State last = states[q];  // first of all: else states lie in memory
+    const typename Wave::State last = states[q];  // read first, so that states stay in registers
     if (group * kGroup + q == entry.step) end = last;
   }
   return end_share(w, end);
 }
 
-// A group's steps, from the last to the first. out: FlowToLeft::reserve(). note(q): called behind each step.
+// A group's steps, from the last to the first. out: FlowToLeft::reserve(). note(q): called after each step.
 template <class Wave, class Note>
 __device__ __forceinline__ void sweep_group(const Wave& w, typename Wave::Source& source, int group,
                                             Flow<Wave>& flow,
@@ -173,7 +174,7 @@ __device__ void reverse_strip(const Wave& w, typename Wave::Source& source) {
         sweep_group(w, source, group, flow, from_right, weights, entry, e, out, note);
       };
       if constexpr (Wave::kAll && !Cell::kDual) {
-        if (w.params.grad_gamma) {  // in its own copy, so that others have nothing of it
+        if (w.params.grad_gamma) {  // a separate copy, which takes no registers from the others
           Real sum = 0;
           sweep([&](int q) { sum += flow.last * entropy_of(weights[q][0]); });
           entropy += static_cast<double>(sum);

@@ -1,6 +1,6 @@
 // Transition weights of a segment's cells in shared memory. They are made from the first group to the last
-// and taken from the last to the first. One of a cell's two weights lies here, the other where the cell's
-// cost was.
+// and read from the last to the first. One of a cell's two weights is here, the other overwrites the cell's
+// cost.
 #pragma once
 
 #include "cuda/threads/ring.cuh"
@@ -9,9 +9,9 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Who makes the weights, and when.
+// The warp that makes the weights, and its schedule.
 enum class Weighing : unsigned char {
-  kByGroup,    // the wave, one group at a time, in registers: nothing lies here
+  kByGroup,    // the wave, one group at a time, in registers; no shared memory
   kBySegment,  // the wave, a whole segment before it sweeps the segment
   kAhead,      // another warp, ahead of the wave
 };
@@ -22,7 +22,7 @@ struct SegmentWeights {
   __device__ void reset(int) const {}
 };
 
-// The wave puts and takes; every lane has its own places.
+// The wave makes and reads the weights; every lane accesses only its own elements.
 template <class Real, int kGroups>
 struct SegmentWeights<Real, kGroups, Weighing::kBySegment> {
   using Group = Weights<Real>[kGroup][1];
@@ -44,20 +44,21 @@ struct SegmentWeights<Real, kGroups, Weighing::kBySegment> {
   }
 };
 
-// One warp puts, the wave takes. Every other segment lies here the other way round: a group's place is the
-// one that the wave has just emptied of the segment before. So one segment's memory keeps both warps at work.
+// A weigher makes the weights, the wave reads them. Every other segment is stored in reverse order: a group's
+// place is the one from which the wave has just read a group of the previous segment. So memory for one
+// segment keeps both warps at work.
 template <class Real, int kGroups>
 struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
   using Group = Weights<Real>[kGroup][1];
   Real left[kGroups][kGroup][32];
   cuda::Ring<kGroups, cuda::kWarpSize> ring;
 
-  // The wave's warp calls both, as for the channels.
+  // Both are called by the wave's warp, as for the channels.
   __device__ void init(int lane) { ring.init(lane); }
   __device__ void reset(int lane) { ring.reset(lane); }
 
-  // Group i of the segment that comes as number `order`. The first segment to come has first_count groups.
-  // at: this lane's costs of the group, which become the weights `up`.
+  // Stores group i of segment number `order`, counted in the order of the reverse sweep. Segment 0 has
+  // first_count groups. at: this lane's costs of the group, which the weights `up` overwrite.
   __device__ __forceinline__ void put(int order, int i, int first_count, int lane, Real* at,
                                       const Group& weights) {
     const Place place(order, i, first_count);
@@ -81,7 +82,7 @@ struct SegmentWeights<Real, kGroups, Weighing::kAhead> {
  private:
   struct Place {
     int slot;
-    int uses;  // how many groups had the slot before
+    int uses;  // number of earlier groups in this slot
     __device__ __forceinline__ Place(int order, int i, int first_count)
         : slot(order % 2 == 0 ? i : kGroups - 1 - i), uses(order - (slot >= first_count)) {}
   };

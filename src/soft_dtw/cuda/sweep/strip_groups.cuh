@@ -1,4 +1,4 @@
-// Which groups of steps a strip has to do, and in which of them it hands over to its neighbours.
+// The groups of steps of a strip, and those whose edge columns it exchanges with its neighbours.
 #pragma once
 
 #include "cuda/threads/warp.cuh"
@@ -16,13 +16,13 @@ struct Groups {
   }
 };
 
-// Groups that both strips have to do, counted as the right one counts. by: lag() of the left strip.
+// The groups that both strips have, in the numbering of the right one. by: lag() of the left strip.
 __device__ __forceinline__ Groups handed_over(Groups left, Groups right, int by) {
   return {max(right.first, left.first - by), min(right.end, left.end - by)};
 }
 
-// The first row i in [0, n) for which past(i) holds, or n. past(i) holds for all rows behind it too. The
-// whole warp searches.
+// The first row i in [0, n) for which past(i) holds, or n. past(i) holds for all later rows too. Called by
+// the whole warp.
 template <class Past>
 __device__ int first_row_where(int n, int lane, const Past& past) {
   int low = 0;
@@ -38,7 +38,7 @@ __device__ int first_row_where(int n, int lane, const Past& past) {
   return low;
 }
 
-// The first row in which the band has a cell in this strip's columns, or in columns behind them.
+// The first row in which the band has a cell in this strip's columns, or in later columns.
 template <class Wave>
 __device__ int first_row_of(const Wave& w, int strip) {
   const Band& band = w.params.band;
@@ -48,7 +48,8 @@ __device__ int first_row_of(const Wave& w, int strip) {
   });
 }
 
-// The groups in which a lane meets the band, or the row above the band, from the start of a segment on.
+// The groups in which a lane has cells in the band, or in the row above it, extended to the start of a
+// segment.
 template <class Wave>
 __device__ Groups groups_in_band(const Wave& w, int strip, int* end_row) {
   const int last_column = min((strip + 1) * 32 * Wave::W - 1, w.pair.m - 1);
@@ -64,7 +65,7 @@ __device__ Groups groups_in_band(const Wave& w, int strip, int* end_row) {
 }
 
 // All groups of the strip: of the pair, of the band, or up to where the two sweeps meet. *end_row, if not
-// null, becomes the row behind the last one with cells in the strip.
+// null, is set to the row after the last one with cells in the strip.
 template <class Wave>
 __device__ __forceinline__ Groups groups_of_strip(const Wave& w, int strip, int* end_row) {
   if (end_row) *end_row = w.pair.n;

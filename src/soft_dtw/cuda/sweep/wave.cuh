@@ -1,5 +1,5 @@
-// One warp's place in the wavefront: its strip of a pair, its queues to the neighbouring strips, and its part
-// of the block's shared memory and of the scratch.
+// The state of a warp: its strip of a pair, its queues to the neighbouring strips, and its part of the
+// block's shared memory and of the scratch.
 #pragma once
 
 #include "cuda/memory/remote.cuh"
@@ -11,7 +11,7 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// Groups of values on their way to the neighbouring strip of a panel. One lane publishes, and one releases.
+// A queue of groups of values to the neighbouring strip of a panel. One lane publishes, and one releases.
 using Channel = cuda::Ring<kChannelGroups, 1>;
 static_assert(sizeof(Channel) == kChannelBarriers * 8);
 
@@ -32,7 +32,7 @@ struct Wave {
   static constexpr int kFlow = 1 + Source::kCarried;
   static constexpr CellSizes kSizes{sizeof(State), sizeof(Real)};
   static constexpr int kQueueBytes = queue_bytes(Source::kCarried, kSizes);
-  static constexpr int kStateUnits = kGroup * sizeof(State) / 8;  // of a group, in 8-byte words
+  static constexpr int kStateUnits = kGroup * sizeof(State) / 8;  // 8-byte words of a group's states
   static constexpr int kFlowUnits = kGroup * kFlow * sizeof(Real) / 8;
 
   const Params& params;
@@ -42,20 +42,20 @@ struct Wave {
   const int warp;  // of the strip within the panel
   unsigned char* source_memory;
   // For segments that are recomputed; each warp that recomputes has its own.
-  State* phase_states;  // [starts][W + 1][32]: lane states at the start of groups of the segment in work
+  State* phase_states;  // [starts][W + 1][32]: lane states at the start of groups of the current segment
   State* phase_border;  // [segment * kGroup]: the column on the left, for the same groups
-  // The task in work.
+  // The current task.
   Record* record;
   Pair<In> pair;
-  Output grad_x_from_back;  // (n, D), rows from the last on; for sources that carry no partial sums
-  bool meets;               // this pair is swept from both ends
-  bool from_back;           // this sweep started at the last step of both series
-  int strip;                // counted from where the sweep started
+  Output grad_x_from_back;  // (n, D), rows in reverse order; for sources that carry no partial sums
+  bool meets;               // whether this pair is swept from both ends
+  bool from_back;           // whether this sweep starts at the last step of both series
+  int strip;                // counted from the sweep's start
   int strips;               // of the pair
   int shift;                // rows by which lane 0 starts late
-  // What the strip has to do, and which of its groups are handed over. All are counted as this strip counts.
+  // The strip's groups, and those that are handed over, in this strip's numbering.
   Groups own;
-  int end_row;  // the row behind the last one with cells in this strip
+  int end_row;  // the row after the last one with cells in this strip
   Groups from_left;
   Groups to_right;
   int first_row;        // with options: the first row with cells in this strip
@@ -139,7 +139,7 @@ struct Wave {
   [[nodiscard]] __device__ int row(int group, int q) const { return group * kGroup + q - shift - lane; }
   [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
-  // A warp's own channel holds what the warp sends: to the right in the forward sweep, to the left in the
+  // A warp's own channel has the data that it sends: to the right in the forward sweep, to the left in the
   // reverse sweep.
   [[nodiscard]] __device__ Channel& own_channel() const { return *channel_; }
   [[nodiscard]] __device__ Channel& channel_of(int neighbour) const { return channel_[neighbour]; }
@@ -148,7 +148,7 @@ struct Wave {
     return reinterpret_cast<T*>(queue_ +
                                 (neighbour * (kChannelGroups + 1) + index % kChannelGroups) * kQueueBytes);
   }
-  // Shared memory for what comes from another panel.
+  // Shared memory for data from another panel.
   template <class T>
   [[nodiscard]] __device__ T* inbox() const {
     return reinterpret_cast<T*>(queue_ + kChannelGroups * kQueueBytes);
@@ -162,8 +162,8 @@ struct Wave {
     return inbox<State>();
   }
 
-  // Scratch memory of a strip's last column, in the next strip's groups of rows. Where the columns of all
-  // strips are kept, sweeps that meet share the memory, and the back fills it from its end.
+  // Scratch memory of a strip's last column, by the next strip's groups of rows. If the columns of all strips
+  // are stored, sweeps that meet share the memory, and the sweep from the back fills it from its end.
   [[nodiscard]] __device__ State* border_group(int of_strip, int group, bool all_kept) const {
     const Layout& l = params.layout;
     const std::size_t column = !all_kept   ? of_strip / l.warps + (from_back ? l.panels - 1 : 0)
@@ -172,14 +172,14 @@ struct Wave {
     const int place = all_kept && from_back ? l.groups - 1 - group : group;
     return borders_ + (column * l.groups + place) * kGroup;
   }
-  // Scratch memory of what the first strip of a panel sends to the panel on its left.
+  // Scratch memory for the flow from the first strip of a panel to the panel on its left.
   [[nodiscard]] __device__ Real* flow_column(int of_strip) const {
     const Layout& l = params.layout;
     const std::size_t index = of_strip / l.warps - 1 + (from_back ? l.panels - 1 : 0);
     return flows_ + index * l.groups * kGroup * kFlow;
   }
-  // How many rows of grad_x the first strip of a panel has done, for sources whose strips add to grad_x one
-  // after the other.
+  // The number of rows of grad_x to which the first strip of a panel has added, for sources whose strips add
+  // to grad_x one after the other.
   [[nodiscard]] __device__ int* rows_done_of(int of_strip, int helper) const {
     const int panel = of_strip / params.layout.warps + (from_back ? params.layout.panels : 0);
     return rows_done_ + panel * Source::kRoles + helper;
@@ -195,7 +195,7 @@ struct Wave {
     const int place = from_back ? params.layout.segments - 1 - segment : segment;
     return states_ + (true_strip() * segments + place) * ((W + 1) * 32) + lane;
   }
-  // A lane's states behind the last row of a sweep that meets another one.
+  // A lane's states of the last row of a sweep that meets another one.
   [[nodiscard]] __device__ State* last_states(int of_true_strip, bool of_back, int of_lane) const {
     return meeting_ + (of_true_strip * 2 + of_back) * ((W + 1) * 32) + of_lane;
   }
@@ -212,7 +212,7 @@ struct Wave {
   }
 
  private:
-  // This warp's own; those of the panel's other warps lie beside them.
+  // This warp's; those of the panel's other warps are next to them.
   unsigned char* queue_;
   Channel* channel_;
   State* borders_;

@@ -1,4 +1,4 @@
-// Cost tiles: where they lie, and how a warp makes one.
+// Tiles of costs: their places in shared memory, and how a warp makes one.
 #pragma once
 
 #include <type_traits>
@@ -11,9 +11,9 @@
 namespace warpalign::detail::soft_dtw {
 
 constexpr int kTilesBefore = 2;
-constexpr int kTileGroups = 4;  // between two kept states
+constexpr int kTileGroups = 4;  // groups between two stored states
 
-// What the series consist of: numbers, or numbers and their tangents. tangent_at: null where they are 0.
+// The elements of series: numbers, or numbers and their tangents. tangent_at: null if tangents are 0.
 template <class Cell, class In>
 using Element = std::conditional_t<Cell::kDual, Dual, typename Storage<In>::Value>;
 template <class Cell, class Address, class TangentAddress>
@@ -37,8 +37,8 @@ struct __align__(16) Staged {
   Element of[kCount * kStagedStride<Element>];
 };
 
-// Features whose gradients a warp makes at a time, and what it keeps of them: y and the sums for grad_y, for
-// a strip, and what grad_x is already, for a tile.
+// A warp's data for the features whose gradients it makes at a time: y and the sums of grad_y of a strip, and
+// the sums of grad_x so far of a tile.
 template <class Real>
 constexpr int kGradientFeatures = 128 / sizeof(Real);
 template <class Real>
@@ -48,21 +48,21 @@ struct GradientMemory {
   Real before_x[kTileRows * kGradientFeatures<Real>];
 };
 
-// The ring of tiles that a strip has in shared memory: how many there are, and where a tile lies.
+// The ring of tiles that a strip has in shared memory: their number, and the place of a tile.
 //
-// Each column's rows of all tiles lie one behind the other, and the first eight once more behind the last
-// ones, so that a lane's rows of a group never wrap. Columns are `stride` apart: neither a lane per column in
-// different rows nor 16-byte accesses to four rows conflict. kRingTiles: a constant of the kernel.
+// Each column has its rows of all tiles one after another, followed by a copy of the first eight, so that a
+// lane's rows of a group never wrap around. Columns are `stride` apart: there are no bank conflicts if lanes
+// access their columns in different rows, or four rows of 16 bytes. kRingTiles: a constant of the kernel.
 struct FixedRing {
   static constexpr int kTiles = kRingTiles;
   static constexpr int kStride = ring_stride(kTiles);
   static __device__ __forceinline__ constexpr int rows(const Params&) { return kTiles * kTileRows; }
   static __device__ __forceinline__ constexpr int stride(const Params&) { return kStride; }
-  // The place of a tile, and how many tiles were there before it.
+  // The place of a tile, and the number of earlier tiles in this place.
   static __device__ __forceinline__ int place(const Params&, int tile) { return tile % kTiles; }
   static __device__ __forceinline__ int turn(const Params&, int tile) { return tile / kTiles; }
 };
-// As many tiles as the layout found room for: a power of two, kRingTiles at most.
+// The number of tiles is a power of two that the layout has chosen, at most kRingTiles.
 struct LaidOutRing {
   static __device__ __forceinline__ int rows(const Params& p) { return kTileRows << p.layout.ring_log2; }
   static __device__ __forceinline__ int stride(const Params& p) {
@@ -74,28 +74,29 @@ struct LaidOutRing {
   static __device__ __forceinline__ int turn(const Params& p, int tile) { return tile >> p.layout.ring_log2; }
 };
 
-// Shared memory of one strip, behind its ring.
+// Shared memory of one strip, after its ring.
 template <class Real_, class Ring_, class Crew>
 struct __align__(16) StripBarriers {
   using Real = Real_;
   using Ring = Ring_;
   cuda::Barrier barriers[3 * kRingTiles];
   SegmentWeights<Real, kTileGroups, Crew::kWeighing> weights;
-  Several<int, Crew::kGradients> rows_done;  // at the end of x, whose gradient is complete up to this strip
-  // Barriers of a place in the ring: costs are there; the wave is done with the tile; every gradient warp is,
-  // too, so that the memory can be used again.
+  Several<int, Crew::kGradients>
+      rows_done;  // rows at the end of x whose gradient is complete up to this strip
+  // Barriers of a place in the ring: full (costs have been written), the wave has ended with the tile, and
+  // every gradient warp has, so that the memory can be reused.
   __device__ cuda::Barrier* full(int place) { return barriers + place; }
   __device__ cuda::Barrier* done(int place) { return barriers + kRingTiles + place; }
   __device__ cuda::Barrier* free(int place) { return barriers + 2 * kRingTiles + place; }
 };
-// What the makers of costs and gradients need besides.
+// Further memory of the makers of costs and gradients.
 template <class Cell, class In, class Ring, class Crew>
 struct __align__(16) StripTiles : StripBarriers<typename Cell::Real, Ring, Crew> {
   using Rows = Staged<Element<Cell, In>, kTileRows>;
   using Columns = Staged<Element<Cell, In>, 32>;
-  cuda::Barrier is_staged;  // y, where all warps that make costs share one chunk of it
+  cuda::Barrier is_staged;  // y has been staged, if all warps that make costs share one chunk of it
   union {
-    struct {  // a warp that makes costs has its own x, and y where that is not shared
+    struct {  // the x of a warp that makes costs, and y if it is not shared
       Columns y[Crew::kForwardCosts];
       Rows x[Crew::kMakers];
     } forward;
@@ -114,7 +115,7 @@ struct __align__(16) StripTiles : StripBarriers<typename Cell::Real, Ring, Crew>
   __device__ void prepare(const Params&, const Pair<In>&, int, int, int) const {}
 };
 
-// One bit per row of a tile, or per column of a strip: no step is there, or it is missing.
+// One bit per row of a tile, or per column of a strip: set if the step does not exist or is missing.
 template <class In>
 __device__ __forceinline__ unsigned absent_rows(const Params& p, const Pair<In>& pair, int row0, int end_row,
                                                 int lane) {
@@ -160,17 +161,17 @@ class CostMaker {
     if (kAll) absent_columns_ = absent_columns(p, pair, column0_, lane);
   }
 
-  // How many warps of a crew make costs in the forward sweep: all, where they share y and there is enough to
-  // do.
+  // The number of warps of a crew that make costs in the forward sweep: all, if they share y and there is
+  // enough work.
   template <class Crew>
   [[nodiscard]] static __device__ int makers(const Params& p) {
     return shares_columns(p) && p.dim > 8 ? Crew::kMakers : Crew::kForwardCosts;
   }
   [[nodiscard]] __device__ int range_bits() const { return range_.bits; }
 
-  // Costs of rows row0 + [0, kTileRows). Columns behind the pair's last one repeat it: harmless, and no new
-  // extremes. Rows outside the pair cost 0, which the reverse sweep leaves standing as their E where it does
-  // not reach.
+  // Makes the costs of rows row0 + [0, kTileRows). Columns after the pair's last one repeat it, which does
+  // not change the range of costs. Rows outside the pair have cost 0, which is then their E if the reverse
+  // sweep does not write them.
   __device__ __forceinline__ void make(int row0, Real* tile) {
     if (kOptions) look_at_rows(row0);
     if (row0 + kTileRows <= 0) {
@@ -199,17 +200,17 @@ class CostMaker {
 
  private:
   [[nodiscard]] static __device__ bool shares_columns(const Params& p) { return p.dim <= kChunk<Element>; }
-  // Finds for every row which columns of this strip the band leaves, and whether the row exists. Lane r knows
-  // row r's.
+  // Finds for every row the columns of this strip that are in the band, and whether the row exists. Lane r
+  // has the result of row r.
   __device__ void look_at_rows(int row0) {
     if (kAll) absent_rows_ = absent_rows(p_, pair_, row0, pair_.n, lane_);
     if (p_.band.kind == BandKind::kNone) return;
     const auto columns = band_columns(p_.band, row(row0 + lane_ % kTileRows), pair_.n, pair_.m);
-    // Lanes behind the pair's last column repeat it.
+    // Lanes after the pair's last column repeat it.
     band_begin_ = columns.begin - column0_;
     band_end_ = columns.end == pair_.m ? 32 : columns.end - column0_;
   }
-  // Whether any row of the tile has a cell in the band here.
+  // Whether any row of the tile has a cell of this strip in the band.
   [[nodiscard]] __device__ bool meets_band() const {
     if (p_.band.kind == BandKind::kNone) return true;
     return __any_sync(cuda::kFullWarp, max(band_begin_, 0) < min(band_end_, 32)) != 0;
@@ -217,7 +218,8 @@ class CostMaker {
   __device__ void fill(Real* tile, Real cost) const {
     for (int r = 0; r < kTileRows; ++r) tile[lane_ * Ring::stride(p_) + r] = cost;
   }
-  // What a cell of row r of the tile and column c of the strip costs, from what its steps do.
+  // The cost of the cell in row r of the tile and column c of the strip, from the cost of its steps: 0 for
+  // missing steps, and forbidden outside the band.
   [[nodiscard]] __device__ __forceinline__ Real final_cost(Real cost, int r, int c) {
     if constexpr (kOptions) {
       if (kAll && !p_.cost && p_.metric == Metric::kNorm) cost = sqrt(cost);
@@ -226,7 +228,7 @@ class CostMaker {
         const int begin = __shfl_sync(cuda::kFullWarp, band_begin_, r);
         const int end = __shfl_sync(cuda::kFullWarp, band_end_, r);
         if (c < begin || c >= end) {
-          // No path comes here, but the gradients' differences do.
+          // No path uses the cell, but the gradients use its differences.
           if (Cell::kCertifies && !p_.cost && !(value_of(cost) <= FLT_MAX)) range_.note(cost);
           return Real(CUDART_INF);
         }
@@ -255,10 +257,10 @@ class CostMaker {
     });
   }
 
-  // Differences first: x^2 + y^2 - 2 x y would lose the digits of series far from 0. Each lane makes 4 rows
-  // by 4 columns, so that a loaded value serves several cells. Squares are summed by four, then over a chunk
-  // of features, then over chunks: the rounding error grows with the length of each of these sums, not with
-  // the number of features.
+  // Costs come from differences: x^2 + y^2 - 2 x y would be inaccurate for series far from 0. Each lane owns
+  // 4 rows by 4 columns, so that a loaded value is used for several cells. Squares are summed by four, then
+  // over a chunk of features, then over chunks: the rounding error grows with the length of each of these
+  // sums, not with the number of features.
   template <class Add>
   __device__ __forceinline__ void make_from_series(int row0, Real* tile, const Add& add) {
     const int r0 = lane_ / 8 * 4;
@@ -274,7 +276,7 @@ class CostMaker {
       Real sum[4][4] = {};
       const Element* const x = rows_ + r0 * kStagedStride<Element>;
       const Element* const y = columns_ + c0 * kStagedStride<Element>;
-      // Rows of x are loaded a row ahead, columns of y when they have been used for the last time.
+      // Rows of x are loaded one row in advance, columns of y directly after their last use.
       const auto row = [&](Element(&to)[4], int r, int d) {
         copy_four(to, x + r * kStagedStride<Element> + d);
       };
@@ -285,7 +287,7 @@ class CostMaker {
       row(xv[0], 0, 0);
 #pragma unroll
       for (int c = 0; c < 4; ++c) column(yv[c], c, 0);
-#pragma unroll 1  // a loop that stays in the instruction cache
+#pragma unroll 1  // so that the loop fits into the instruction cache
       for (int d = 0; d < length; d += 4) {
         const int next = d + 4 < length ? d + 4 : d;
 #pragma unroll
@@ -332,13 +334,14 @@ class CostMaker {
     stage<32>(columns_, d0, length, pair_.y, p_.y_stride, pair_.y_tangent, p_.tangents.y_stride,
               [&](int c) { return column(column0_ + c); });
   }
-  // `length` features, from d0 on, of kRows rows, filled up with zeros to a multiple of 4: 16 bytes a lane
-  // and half a warp a row where that can be, else one feature a lane. row_of(r): which one it is.
+  // Copies `length` features, from d0 on, of kRows rows, padded with zeros to a multiple of 4: 16 bytes per
+  // lane and half a warp per row if possible, otherwise one feature per lane. row_of(r): the row's number in
+  // the series.
   template <int kRows, class RowOf>
   __device__ __forceinline__ void stage(Element* to, int d0, int length, Input series,
                                         const std::int64_t (&stride)[3], Input tangents,
                                         const std::int64_t (&tangent_stride)[3], const RowOf& row_of) const {
-    if constexpr (std::is_same_v<Element, float>) {  // only they are ever said to be vectorized
+    if constexpr (std::is_same_v<Element, float>) {  // only float series are vectorized
       if (p_.vectorized) {
         static_assert(kChunk<Element> / kVector == 16);
         const int first = lane_ / 16;

@@ -1,6 +1,6 @@
 // From a tile of E to the outputs of the call: the alignment, and the gradients with respect to the series,
 //   grad_x[i] += 2 sum_j E[i,j] (x[i] - y[j]),   grad_y[j] += 2 sum_i E[i,j] (y[j] - x[i]).
-// Other metrics than the squared distance have their slope in place of the difference.
+// Other metrics have their slope instead of the difference.
 #pragma once
 
 #include "cuda/memory/copy_async.cuh"
@@ -24,8 +24,8 @@ __device__ __forceinline__ void store_alignment(const Params& p, const Pair<In>&
 // warp with at most one block keeps y and the sums in shared memory for the whole strip. Other warps fetch
 // them for every tile.
 //
-// Each lane has one feature of a block, which is width_ features wide. The 32 / width_ groups of lanes share
-// the strip's columns.
+// Each lane owns one feature of a block of width_ features. The 32 / width_ groups of lanes share the strip's
+// columns.
 template <class Cell, class In, Options kOptions_, class Ring, int kWarps>
 class GradientMaker {
   static constexpr bool kOptions = kOptions_ != Options::kNone;
@@ -35,8 +35,7 @@ class GradientMaker {
   static constexpr int kFeatures = kGradientFeatures<Real>;
 
  public:
-  // adds: grad_x has sums already, to which this strip adds. meets: the sweep from the other end adds to
-  // grad_y too.
+  // adds: this strip adds to sums in grad_x. meets: the sweep from the other end adds to grad_y as well.
   template <class Memory>
   __device__ GradientMaker(const Params& p, const Pair<In>& pair, int column0, int lane, int helper,
                            bool adds, Memory& memory, bool meets)
@@ -59,15 +58,16 @@ class GradientMaker {
     if (keeps_ && first_feature_ < p.dim) fetch(first_feature_, true);
   }
 
-  // Loads x of the next tile, before the warp waits for the tile's E.
+  // Starts to load x of the next tile, before the warp waits for the tile's E.
   __device__ __forceinline__ void look_ahead(int row0) {
     if (first_feature_ < p_.dim) load_x(row0, first_feature_);
   }
 
-  // await_right() returns when the strip on the right has added to these rows of grad_x.
+  // await_right() waits until the strip on the right has added to these rows of grad_x.
   template <class Await>
   __device__ __forceinline__ void add(int row0, int end_row, const Real* tile, const Await& await_right) {
-    // Behind a band's end the wave leaves costs in the tile. With subsequences, rows before row 0 have E.
+    // After a band's end the tile has costs that the wave has not overwritten. With subsequences, rows before
+    // row 0 have E.
     const unsigned absent = kOptions ? absent_rows(p_, pair_, row0, end_row, lane_) : 0u;
 #pragma unroll 1
     for (int d0 = first_feature_; d0 < p_.dim; d0 += width_ * kWarps) {
@@ -118,8 +118,8 @@ class GradientMaker {
     });
   }
 
-  // To shared memory, without waiting where the types are the same: an element of y, and a sum that the
-  // caller has got so far.
+  // Copies an element of y, or a sum so far in the caller's memory, to shared memory; asynchronously if the
+  // types are the same.
   template <class Stored>
   __device__ __forceinline__ void fetch_y(Real* to, const Stored* y, int column, int d) const {
     const Stored* const at = y + column * p_.y_stride[1] + d * p_.y_stride[2];
@@ -209,7 +209,7 @@ class GradientMaker {
                  });
   }
 
-  // kBends: the slope is not the difference itself. kMasked: some E of the tile may not count.
+  // kBends: the slope is not the difference itself. kMasked: some E of the tile must be ignored.
   template <bool kBends, bool kMasked, class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
                                             const Await& await_right) {
@@ -222,7 +222,7 @@ class GradientMaker {
       await_right();
       fetch_before(before_x, out_x, inside);
     }
-    if (kAll && kMasked && !kBends) {  // a missing step may hold anything
+    if (kAll && kMasked && !kBends) {  // a missing step may contain any numbers
 #pragma unroll
       for (int r = 0; r < kTileRows; ++r) x_[r] = absent >> r & 1 ? Element(0) : x_[r];
     }
@@ -231,7 +231,7 @@ class GradientMaker {
     int column = lane_ / width_;
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
     const Real* from = tile + column * Ring::stride(p_);
-    // One column is loaded while another one is used.
+    // A column is loaded while the previous one is used.
     struct Column {
       Real e[kTileRows];
       Real y;
@@ -264,7 +264,7 @@ class GradientMaker {
     };
     Column even, odd;
     load(even, 0);
-#pragma unroll 1  // two columns at a time, so that the loop stays in the instruction cache
+#pragma unroll 1  // two columns at a time, so that the loop fits into the instruction cache
     for (; column < 32; column += 2 * step) {
       load(odd, 1);
       use(even, 0);

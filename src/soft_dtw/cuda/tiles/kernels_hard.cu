@@ -1,4 +1,4 @@
-// Hard DTW, with all options. One kernel for each type of the series: their differences are taken in it.
+// Hard DTW, with all options. One kernel for each type of the series, in which differences are computed.
 #include "soft_dtw/cuda/sweep/kernel.cuh"
 #include "soft_dtw/cuda/tiles/tiles.cuh"
 

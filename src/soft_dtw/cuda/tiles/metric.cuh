@@ -1,4 +1,4 @@
-// What a difference of two features means to each metric: its part of the cost, and its slope.
+// For each metric, the contribution of a feature's difference to the cost, and its derivative (slope).
 #pragma once
 
 #include <cfloat>
@@ -10,8 +10,8 @@
 
 namespace warpalign::detail::soft_dtw {
 
-// t^2, |t| or h(t), as m (|t| - part m) where m is |t| within [least, most]. A Euclidean distance is the root
-// of the sum of squares.
+// t^2, |t| or h(t), as m (|t| - part m) with m = |t| clamped to [least, most]. A Euclidean distance is the
+// root of the sum of squares.
 template <class Real>
 struct Distance {
   using Scale = std::conditional_t<std::is_same_v<Real, Dual>, double, Real>;
@@ -32,8 +32,8 @@ struct Distance {
   }
 };
 
-// The derivative of a metric by one difference, but for a factor: the difference itself, times `steepness`,
-// within +-limit. It is always finite: where the weight is 0 so is the product, whatever the difference.
+// The derivative of a metric with respect to one difference, up to a constant factor: the difference times
+// `steepness`, clamped to +-limit. It is always finite, so that its product with a weight of 0 is 0.
 template <class Scale>
 struct Slope {
   Scale steepness;
@@ -53,7 +53,7 @@ struct Slope {
   }
   [[nodiscard]] __device__ __forceinline__ Dual of(Dual weight, Dual difference) const {
     const double slope = of(weight.value, difference.value);
-    // A steep one is a step, whose height is 1: differences of 1 are no reason to take it for straight.
+    // A slope with steepness > 1 is a sign function: differences of 1 do not make it a difference.
     const bool is_straight = steepness == Scale(1) && slope == difference.value && weight.value != 0;
     return {slope, is_straight ? difference.tangent : 0.0};
   }

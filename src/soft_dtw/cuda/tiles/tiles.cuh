@@ -1,6 +1,6 @@
-// The source of costs, and the taker of E, for any number of features and for cost matrices. Costs are in
+// The source of costs, and the consumer of E, for any number of features and for cost matrices. Costs are in
 // tiles of kTileRows rows by a strip's 32 columns, in shared memory. Helpers make the costs ahead of the
-// wave. In the reverse sweep they turn the E that the wave leaves in the tiles into gradients:
+// wave. In the reverse sweep they compute gradients from the E that the wave writes to the tiles:
 //
 //             forward            reverse
 //   wave      reads costs        takes weights, puts E where the costs were
@@ -9,8 +9,8 @@
 //
 // Makers of costs take turns by tiles. Makers of gradients share the features.
 //
-// The tile with row 0 of the strip's first lane is number kTilesBefore. The tiles before have the rows that
-// the other lanes pass through before row 0. Rows of tiles are shifted as the strip's rows are.
+// The tile with row 0 of the strip's first lane is number kTilesBefore. Earlier tiles have the rows that the
+// other lanes go through before row 0. Rows of tiles are shifted as the strip's rows are.
 #pragma once
 
 #include "soft_dtw/cuda/results/cost_range.cuh"
@@ -47,7 +47,7 @@ class Tiles {
  public:
   static constexpr int kColumns = 1;
   static constexpr int kCarried = 0;
-  static constexpr int kFeatures = 0;  // none are in registers
+  static constexpr int kFeatures = 0;  // no features in registers
   static constexpr CostSource kSource = Makers::kSource;
   static constexpr CrewKind kCrew = Crew::kKind;
   static constexpr int kSegment = kTileGroups;
@@ -105,14 +105,14 @@ class Tiles {
     m_.reset(w_.lane);
   }
 
-  __device__ void clear_gradients() const {}  // a helper does it: clear_sums()
+  __device__ void clear_gradients() const {}  // done by a helper: clear_sums()
   static __device__ float largest_cost(const Params&, int2 bits, double scale) {
     return __int_as_float(max(bits.x, 0)) * static_cast<float>(scale);
   }
-  [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // the helpers note the range
+  [[nodiscard]] __device__ int2 range_bits() const { return {-1, -1}; }  // helpers record the range
   [[nodiscard]] __device__ __forceinline__ Scale scale() const { return scale_; }
 
-  // The wave's side.
+  // Functions of the wave.
   __device__ void begin_forward() {
     reverse_ = false;
     if (tiles() == 0) return;
@@ -142,7 +142,7 @@ class Tiles {
     }
   }
   __device__ __forceinline__ void begin_reverse_group(int group) { load_costs(group); }
-  // Puts the weights of group i of a segment where take_weights() looks. `order` counts segments from the
+  // Stores the weights of group i of a segment, which take_weights() reads. `order` counts segments from the
   // last one.
   __device__ __forceinline__ void put_weights(int order, int i, const Weights<Real> (&weights)[kGroup][1]) {
     m_.weights.put(order, i, first_count_, w_.lane, here_, weights);
@@ -168,14 +168,14 @@ class Tiles {
   __device__ void end_reverse() const {}
 
   [[nodiscard]] __device__ __forceinline__ Real cost(int q, int) const { return costs_[q]; }
-  // Cell64 and CellHard compute with an infinite cost; Cell32 has to be told.
+  // Cell64 and CellHard compute with an infinite cost; Cell32 needs this flag.
   [[nodiscard]] __device__ __forceinline__ bool forbids(int q, int) const {
     return Cell::kCertifies && value_of(costs_[q]) == CUDART_INF_F;
   }
   __device__ __forceinline__ void take(int q, int, Real e, Real*) { e_[q] = e; }
   __device__ void finish_rows(int, const Real*) const {}
 
-  // The helpers' side.
+  // Functions of the helpers.
   __device__ void help_forward(int helper) {
     if (helper < Crew::kMakers) m_.prepare(p_, w_.pair, w_.strip, w_.lane, helper);
     if (helper == Crew::kHelpers - 1 && w_.meets) clear_sums();
@@ -223,7 +223,7 @@ class Tiles {
       cuda::barrier_arrive(m_.free(place(order)));
     }
     maker.finish();
-    // The rows that are left have no cells in this strip, nor in the strip on the right.
+    // The remaining rows have no cells in this strip, nor in the strip on the right.
     if ((has_band || w_.meets) && w_.pair.grad_x && w_.has_left()) tell_left(w_.pair.n, part);
   }
 
@@ -235,14 +235,15 @@ class Tiles {
     return *reinterpret_cast<Memory*>(source_memory + ring_bytes_of(p));
   }
 
-  // The place of a tile in the ring. Memory goes by the tile's number, barriers by its order in the sweep.
+  // The place of a tile in the ring. Memory is indexed by the tile's number, barriers by its order in the
+  // sweep.
   [[nodiscard]] __device__ __forceinline__ int place(int tile) const { return Ring::place(p_, tile); }
   [[nodiscard]] __device__ __forceinline__ int turn(int tile) const { return Ring::turn(p_, tile); }
   // Row 0 of column 0 of a tile.
   [[nodiscard]] __device__ __forceinline__ Real* tile_at(int tile) const {
     return ring_ + place(tile) * kTileRows;
   }
-  // Called when a tile's costs are complete. Each lane has a column.
+  // Called when a tile's costs are complete. Each lane owns a column.
   __device__ __forceinline__ void repeat_first_rows(int tile) const {
     if (place(tile) != 0) return;
     __syncwarp();
@@ -254,7 +255,7 @@ class Tiles {
     cuda::barrier_wait(m_.full(place(order)), turn(order));
   }
 
-  // Writes the zeros to which both sweeps add.
+  // Writes zeros, to which both sweeps add.
   __device__ void clear_sums() const {
     const auto clear = [&](typename Storage<In>::Output sums, int begin, int end) {
       if (!sums) return;
@@ -267,10 +268,9 @@ class Tiles {
     clear(w_.pair.grad_x, w_.strip * rows, min((w_.strip + 1) * rows, w_.pair.n));
     if (!w_.from_back) clear(w_.pair.grad_y, w_.strip * 32, min((w_.strip + 1) * 32, w_.pair.m));
   }
-  // Writes zeros to the cells behind the meeting. They belong to the other sweep, so that the wave writes no
-  // E there.
+  // Writes zeros to the cells past the meeting, which belong to the other sweep: the wave writes no E there.
   __device__ __forceinline__ void clear_behind_meeting(int row0, Real* tile) const {
-    const int end = w_.own.end * kGroup - w_.shift;  // the row behind lane 0's last one
+    const int end = w_.own.end * kGroup - w_.shift;  // the row after lane 0's last one
     if (row0 + kTileRows + 31 <= end) return;
     __syncwarp();
     for (int r = max(0, end - w_.lane - row0); r < kTileRows; ++r)
@@ -302,7 +302,7 @@ class Tiles {
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) costs_[q] = here_[q];
   }
-  // Writes E where the costs were. In the groups at the start of the ring, some lanes' rows wrap.
+  // Overwrites costs with E. In the groups at the start of the ring, some lanes' rows wrap around.
   __device__ __forceinline__ void store_e(int group) const {
     if ((group + 2 * (kTilesBefore - base())) % (Ring::rows(p_) / kGroup) < 32 / kGroup) {
       const int left = static_cast<int>(ring_ + w_.lane * Ring::stride(p_) + Ring::rows(p_) - here_);
@@ -332,7 +332,7 @@ class Tiles {
     if (pair.alignment && helper == 0)
       store_alignment<Ring>(p_, pair, row0, w_.end_row, w_.strip * 32, w_.lane, tile);
     if (!pair.grad_x && !pair.grad_y) return;
-    // Strips add to grad_x from the right to the left, so that the sum has the same bits every time.
+    // Strips add to grad_x from the right to the left, so that the order of the sum is fixed.
     const int done = pair.n - max(row0, 0);
     maker.add(row0, w_.end_row, tile, [&] {
       // The first tile on the right may begin up to a tile before its first row there.
@@ -373,9 +373,9 @@ class Tiles {
   Memory& m_;
   const Scale scale_;
   bool reverse_ = false;
-  int waited_ = 0;        // tiles that the reverse sweep has waited for
+  int waited_ = 0;        // number of tiles that the reverse sweep has waited for
   int first_count_ = 0;   // groups of the first segment of the reverse sweep
-  Real* here_ = nullptr;  // the cost of the lane's first row of the group
+  Real* here_ = nullptr;  // the lane's cost in its first row of the group
   Real costs_[kGroup];
   Real e_[kGroup];
 };
