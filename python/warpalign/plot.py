@@ -46,15 +46,16 @@ def alignment(
     """Heat map of an alignment, x downwards on its left margin and y above it.
 
     Args:
-        x, y: the series, (N, D) and (M, D).
-        alignment: (N, M), an expected alignment or a path as a matrix, or the result of :func:`warpalign.soft_dtw_alignment` for this
-            pair; default: the expected alignment at gamma. Its square root is drawn, so that improbable cells can still be seen;
-            color limits and color bar are of the root.
+        x: (N, D) series.
+        y: (M, D) series.
+        alignment: (N, M), an expected alignment or a path as a matrix, or the result of :func:`warpalign.soft_dtw_alignment`
+            for this pair; default: the expected alignment at gamma. Its square root is drawn, so that improbable cells can
+            still be seen; color limits and color bar are of the root.
         gamma: smoothing for the default alignment.
         ax: where to draw.
         names: of x and y, for the axes.
-        margins: draw the series along the heat map, in Axes of their own (ax.child_axes) within the place that ax has; the heat map
-            becomes smaller.
+        margins: draw the series along the heat map, in Axes of their own (ax.child_axes) within the place that ax has; the heat
+            map becomes smaller.
         colorbar: draw a color bar.
         image: further arguments of Axes.imshow, such as cmap.
 
@@ -89,9 +90,15 @@ def cost_matrix(
     """Heat map of the squared Euclidean costs ||x[i] - y[j]||^2, x downwards on its left margin and y above it.
 
     Args:
-        x, y: the series, (N, D) and (M, D).
-        path: (L, 2) index pairs (i, j) of a warping path, or the result of :func:`warpalign.dtw_path` for this pair, drawn as a line.
-        ax, names, margins, colorbar, image: as for :func:`alignment`.
+        x: (N, D) series.
+        y: (M, D) series.
+        path: (L, 2) index pairs (i, j) of a warping path, or the result of :func:`warpalign.dtw_path` for this pair, drawn as a
+            line.
+        ax: where to draw.
+        names: of x and y, for the axes.
+        margins: draw the series along the heat map, as :func:`alignment` does.
+        colorbar: draw a color bar.
+        image: further arguments of Axes.imshow, such as cmap.
 
     Raises:
         ValueError: path is not (L, 2), or leaves the matrix.
@@ -120,7 +127,8 @@ def matching(
     """Two series, x above y, and lines between the time steps that a path matches.
 
     Args:
-        x, y: the series, (N, D) and (M, D); the lines join their first features.
+        x: (N, D) series; the lines join their first features.
+        y: (M, D) series.
         path: (L, 2) index pairs (i, j), or the result of :func:`warpalign.dtw_path` for this pair; default: that of hard DTW.
         ax: where to draw.
         names: of x and y, for the legend.

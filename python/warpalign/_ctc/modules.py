@@ -74,7 +74,15 @@ class CTCLoss(nn.Module):
         target_lengths: Lengths | None = None,
         label_prior: Tensor | None = None,
     ) -> Tensor:
-        """logits (B, T, C), targets (B, U), lengths (B,), label_prior (C,) -> 0-d, or (B,) with reduction "none"."""
+        """The loss: 0-d, or (B,) with reduction "none".
+
+        Args:
+            logits: (B, T, C) or (T, C).
+            targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other.
+            logit_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+            target_lengths: (B,) true numbers of labels, 0 to U. None: all U.
+            label_prior: (C,) logarithms of priors of the classes, which are subtracted. None: none.
+        """
         return ctc_loss(
             logits, targets, logit_lengths, target_lengths, label_prior=label_prior, **self.options
         )
@@ -110,7 +118,13 @@ class ForwardSumLoss(nn.Module):
         text_lengths: Lengths | None = None,
         frame_lengths: Lengths | None = None,
     ) -> Tensor:
-        """attention_logprob (B, T, S) or (B, 1, T, S), lengths (B,) -> 0-d, or (B,) with reduction "none"."""
+        """The loss: 0-d, or (B,) with reduction "none".
+
+        Args:
+            attention_logprob: (B, T, S) or (B, 1, T, S), logarithm of the attention that frame t pays to position s.
+            text_lengths: (B,) true numbers of positions, 0 to S. None: all S.
+            frame_lengths: (B,) true numbers of frames, 0 to T. None: all T.
+        """
         return forward_sum_loss(
             attention_logprob, text_lengths, frame_lengths, self.blank_logprob, reduction=self.reduction
         )

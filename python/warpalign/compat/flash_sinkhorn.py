@@ -30,7 +30,8 @@ class SamplesLoss(nn.Module):
         p: 2.
         blur: epsilon is blur².
         reach: both sides' sums of weights are tied by KL of strength reach²; None: they are exact.
-        reach_x, reach_y: the same for one side.
+        reach_x: the same for x's side alone; None: reach.
+        reach_y: the same for y's side alone; None: reach.
         scaling: from one epsilon to the next by scaling².
         debias: whether the parts of each set with itself are taken off.
         potentials: whether a call returns potentials (f, g) in the place of a value.
@@ -38,11 +39,36 @@ class SamplesLoss(nn.Module):
         normalize: whether weights are divided by their sum.
         use_epsilon_scaling: False: n_iters updates at eps.
         last_extrapolation: whether a full update follows the averaged ones.
+        allow_tf32: kept for the signature.
+        truncate_tf32: kept for the signature.
+        use_exp2: kept for the signature.
+        autotune: kept for the signature.
         half_cost: the cost is |x − y|²/2, as in geomloss.
-        eps, n_iters: without epsilon scaling; n_iters cuts a list of epsilons off.
+        eps: epsilon, without epsilon scaling.
+        n_iters: the number of updates without epsilon scaling, else the most epsilons of the list; None: all.
         diameter: where the list of epsilons begins; None: the diagonal of the box that holds all points.
         eps_list: epsilons in the place of the list.
-        all others: kept for the signature.
+        block_m: kept for the signature.
+        block_n: kept for the signature.
+        block_k: kept for the signature.
+        num_warps: kept for the signature.
+        num_stages: kept for the signature.
+        hvp_tau2: kept for the signature.
+        hvp_max_cg_iter: kept for the signature.
+        hvp_cg_rtol: kept for the signature.
+        hvp_cg_atol: kept for the signature.
+        hvp_cg_stabilise_every: kept for the signature.
+        hvp_preconditioner: kept for the signature.
+        hvp_precond_terms: kept for the signature.
+        hvp_use_preconditioner: kept for the signature.
+        label_cost_matrix: None; costs with labels are not available.
+        lambda_x: kept for the signature.
+        lambda_y: kept for the signature.
+        threshold: kept for the signature. All updates are made.
+        inner_iterations: kept for the signature.
+        use_flashstyle: kept for the signature.
+        pad_to_multiple: kept for the signature.
+        tol: None; it belongs to the multiscale backend, which is not available.
 
     Call it with (x, y) or (a, x, b, y): x (N, D) or (B, N, D), weights (N,), (N, 1), (B, N) or (B, N, 1). It returns a number, or
     (B,) numbers, in float32.

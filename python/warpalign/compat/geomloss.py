@@ -32,10 +32,13 @@ class SamplesLoss(nn.Module):
         reach: the strength of KL on the sums of weights is reach^p; None: sums are exact.
         diameter: where the list of epsilons begins; None: the diagonal of the box that holds all points.
         scaling: from one epsilon to the next by scaling^p.
+        truncate: kept for the signature.
         cost: a function of x (B, N, D) and y (B, M, D) that returns (B, N, M), in the place of p's.
+        kernel: kept for the signature.
+        cluster_scale: kept for the signature.
         debias: whether the parts of each set with itself are taken off.
         potentials: whether a call returns potentials (F, G) in the place of a value.
-        truncate, kernel, cluster_scale, verbose: kept for the signature.
+        verbose: kept for the signature.
         backend: "auto", "tensorized", "online" or "multiscale".
 
     Call it with (x, y), with (α, x, β, y), or with (labels_x, α, x, labels_y, β, y): x (N, D) or (B, N, D), y (M, D) or

@@ -74,26 +74,42 @@ def sampled_gw(
     """The plan (N, K) between points X_source (N, D) and X_target (K, E), dense and in float64.
 
     Args:
-        p, q: weights (N,) and (K,); None: uniform, with s_shared 1 / max(N, K) each.
+        X_source: (N, D) points; None with distance_mode="precomputed".
+        X_target: (K, E) points; None with distance_mode="precomputed".
+        p: (N,) weights; None: uniform, with s_shared 1 / max(N, K) each.
+        q: (K,) weights; None: as p.
         distance_mode: "dijkstra": shortest paths on graphs of k neighbours, searched from the anchors. "landmark": the largest
             difference of paths to n_landmarks points. "precomputed": dist_source (N, N) and dist_target (K, K).
+        dist_source: (N, N) distances, with distance_mode="precomputed".
+        dist_target: (K, K) distances, with distance_mode="precomputed".
+        n_landmarks: the number of landmarks, with distance_mode="landmark".
         fgw_alpha: the share of C_linear (N, K) in the linearised cost, from 0 to 1.
+        C_linear: (N, K) costs, with fgw_alpha > 0.
         s_shared: how many points are matched, at most the smaller number; None: all.
         M: anchors of a step.
         alpha: the share of the newest plan in what anchors are drawn from.
+        max_iter: the maximum number of steps.
+        tol: changes nothing. Steps end when the linearised cost falls no more.
         epsilon: the original's; it starts at ten times as much and shrinks.
+        k: the neighbours of a point in the graphs.
         min_iter_before_converge: steps, at least.
         device: where to compute; None: where the tensors are.
-        verbose, verbose_every: print the linearised cost every so many steps.
+        verbose: whether the linearised cost is printed.
+        verbose_every: after how many steps it is printed.
         log: a dict follows: "err_list" (the linearised cost of each step), "n_iter", "gw_cost".
-        differentiable: the plan has gradients with respect to C_linear, through the last linearisation; exactly at fgw_alpha = 1.
+        differentiable: the plan has gradients with respect to C_linear, through the last linearisation; exactly at fgw_alpha =
+            1.
+        grad_mode: changes nothing.
         semi_relaxed: the target's sums are relaxed by KL of strength rho_b, times rho where that is given.
         rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
+        rho_a: the source's factor of rho.
+        rho_b: the target's factor of rho.
+        multiscale: without T_init, start from the plan of 200 points of each set.
+        n_coarse: changes nothing.
+        lambda_ema_beta: changes nothing.
         mixed_precision: True: float32 in the place of float64.
         T_init: a plan (N, K) to start from.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
-        multiscale: without T_init, start from the plan of 200 points of each set.
-        tol, grad_mode, n_coarse, lambda_ema_beta: change nothing.
     """
     if distance_mode not in _MODES:
         raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")

@@ -1,8 +1,12 @@
-"""Docstrings of the public interface: every argument has a line of its own, and every field of a result a sentence."""
+"""Docstrings of the public interface: every argument has a line of its own, and every field of a result a sentence.
+
+Drop-ins take the arguments of other packages. Where one describes them, it describes all of them.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import textwrap
@@ -12,11 +16,14 @@ from typing import Any
 import pytest
 
 import warpalign
-from warpalign import estimators, recurrent, timeseries, transducer, transport
+from tests.python.core.test_public_api import modules, names
+from warpalign import ctc, estimators, recurrent, timeseries, transducer, transport
 
 NOT_CONSTRUCTED = ("ConvergenceWarning", "TransportPlan")  # by users
 PUBLIC = [
-    name for module in (timeseries, transducer, transport, recurrent, estimators) for name in module.__all__
+    name
+    for module in (timeseries, transducer, ctc, transport, recurrent, estimators)
+    for name in module.__all__
 ]
 
 
@@ -43,7 +50,19 @@ def documented() -> Iterator[tuple[str, Any]]:
             yield f"{name}.forward", value.forward
 
 
-CASES = dict(documented())
+def described() -> Iterator[tuple[str, Any]]:
+    """Functions and classes of other public modules, such as plots and drop-ins, that describe arguments."""
+    found = dict(documented())
+    for path in modules():
+        module = importlib.import_module(path)
+        for name in names(module):
+            value = getattr(module, name)
+            is_public = callable(value) and value.__module__.startswith("warpalign.")
+            if is_public and "Args:" in (value.__doc__ or "") and value not in found.values():
+                yield f"{path}.{name}".removeprefix("warpalign."), value
+
+
+CASES = dict([*documented(), *described()])
 
 
 def test_a_section_of_arguments_is_read_by_entries() -> None:

@@ -27,8 +27,10 @@ def dist(
     """Costs (n, m) of points (n, d) and (m, d), by default of x1 and itself.
 
     Args:
-        metric: "sqeuclidean", "euclidean", "cityblock", "minkowski", "cosine" or "correlation", which are differentiable. For arrays
-            also a function of two points, or any other name of ``scipy.spatial.distance.cdist``, which SciPy computes.
+        x1: (n, d) points.
+        x2: (m, d) points; None: x1.
+        metric: "sqeuclidean", "euclidean", "cityblock", "minkowski", "cosine" or "correlation", which are differentiable. For
+            arrays also a function of two points, or any other name of ``scipy.spatial.distance.cdist``, which SciPy computes.
         p: the norm of "minkowski".
         w: (d,) weights of the features for "minkowski", and for those of SciPy's metrics that take them.
         backend: "scipy": SciPy computes every metric, without gradients. "auto": only those that are not listed above.

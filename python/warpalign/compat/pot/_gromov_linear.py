@@ -42,10 +42,19 @@ def gromov_wasserstein(
     :func:`warpalign.compat.pot.gromov.entropic_gromov_wasserstein` with ``solver="PPA"`` has no such limit.
 
     Args:
-        armijo: changes nothing: the line search is exact.
-        tol_rel, tol_abs: steps end when the loss changes by less.
+        C1: (n, n) matrix. Integers are computed in float64, with a warning: POT rounds the plan to integers.
+        C2: (n, n) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        symmetric: whether both matrices are symmetric; None: it is found out.
         log: a dict follows, with "loss" (of every step) and "gw_dist", but not with POT's dual variables.
-        all others: as in :func:`warpalign.compat.pot.gromov.entropic_gromov_wasserstein`.
+        armijo: changes nothing: the line search is exact.
+        G0: the plan to start from; None: p qᵀ.
+        max_iter: the maximum number of steps.
+        tol_rel: steps end when the loss changes by less than this share of it.
+        tol_abs: steps end when the loss changes by less.
+        kwargs: changes nothing.
 
     Integers of C1 are computed in float64, with a warning: POT rounds the plan to integers.
     """

@@ -26,10 +26,18 @@ def entropic_semirelaxed_gromov_wasserstein(
     """The plan (n, m) with row marginals p and free column marginals, by proximal steps: KL to the last plan in the place of entropy.
 
     Args:
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        epsilon: the strength of KL to the last plan, > 0.
+        symmetric: whether both matrices are symmetric; None: it is found out.
         G0: the plan to start from; None or "product": p times uniform weights.
-        random_state: of the other named starts, which raise NotImplementedError.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
         log: a dict follows, with "srgw_dist" and "err".
-        all others: as in :func:`warpalign.compat.pot.gromov.entropic_gromov_wasserstein`.
+        verbose: changes nothing.
+        random_state: of the other named starts, which raise NotImplementedError.
     """
     given = problem(C1, C2, p, None, loss_fun, symmetric)
     return _plan(given, epsilon, G0, max_iter, tol, log, ("srgw_dist",))

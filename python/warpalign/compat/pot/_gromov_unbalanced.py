@@ -88,14 +88,25 @@ def fused_unbalanced_gromov_wasserstein(
     individual brains with fused unbalanced Gromov Wasserstein", NeurIPS 2022 (costs).
 
     Args:
-        wx, wy: weights (n,), (m,); None: uniform.
+        Cx: (n, n) matrix.
+        Cy: (m, m) matrix.
+        wx: (n,) weights of the rows; None: uniform.
+        wy: (m,) weights of the columns; None: uniform.
         reg_marginals: strengths of KL, a number or two; inf: sums are exact.
         epsilon: > 0; other solvers than Sinkhorn's are not here.
         divergence: "kl". "l2" with a solver of Sinkhorn's is "kl" with a warning, as in POT.
         unbalanced_solver: changes nothing.
         alpha: the factor of costs M (n, m).
+        M: (n, m) costs; None: none.
         init_duals: logarithms of the scaling vectors to start from.
+        init_pi: the plan (n, m) to start from; None: wx wyᵀ.
+        max_iter: the maximum number of turns.
+        tol: turns end when the first plan moves by less, in L1.
+        max_iter_ot: the maximum number of Sinkhorn iterations of a plan's problem.
+        tol_ot: these iterations end when no logarithm of a scaling vector moves by more.
         log: a dict follows, with "error", "duals", "linear_cost" and "fugw_cost", but without POT's "backend".
+        verbose: changes nothing.
+        kwargs_solve: changes nothing.
     """
     kind = kind_of(*(one for one in (Cx, Cy, M, wx, wy) if one is not None))
     given = _problem(kind, Cx, Cy, wx, wy, reg_marginals, epsilon, divergence, unbalanced_solver, alpha, M)

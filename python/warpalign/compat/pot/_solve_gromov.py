@@ -41,14 +41,24 @@ def solve_gromov(
     """Entropic (fused) Gromov-Wasserstein transport between matrices Ca (n, n) and Cb (m, m), with costs M (n, m).
 
     Args:
-        a, b: weights (n,), (m,); None: uniform. Semi-relaxed problems do not look at b.
+        Ca: (n, n) matrix.
+        Cb: (m, m) matrix.
+        M: (n, m) costs; None: none.
+        a: (n,) weights of the rows; None: uniform.
+        b: (m,) weights of the columns; None: uniform. Semi-relaxed problems do not look at it.
         loss: "L2" or "KL".
+        symmetric: whether both matrices are symmetric; None: it is found out.
         alpha: the factor of the loss between matrices; 1 − alpha is that of M.
         reg: > 0. POT 0.9.7 takes 0.1 in its place for semi-relaxed problems with M.
+        reg_type: "entropy".
+        unbalanced: the strength or mass that unbalanced_type names; None: balanced, but for "semirelaxed".
         unbalanced_type: "KL" (strength `unbalanced`), "partial" (mass `unbalanced`) or "semirelaxed" (of the columns).
+        n_threads: changes nothing.
         method: "PGD" or "PPA", of balanced problems.
+        max_iter: the maximum number of steps; None: 1000.
         plan_init: the plan to start from; None: the product of the weights.
-        n_threads, verbose: change nothing.
+        tol: steps end when less than this share of the mass moves; None: 1e-9, partial 1e-7.
+        verbose: changes nothing.
     """
     if loss.lower() not in _LOSSES:
         raise NotImplementedError(f'Not implemented GW loss="{loss}"')
@@ -111,12 +121,20 @@ def solve_gromov_batch(
     """Many (fused) problems between matrices Ca (B, n, n) and Cb (B, m, m), by proximal steps.
 
     Args:
+        Ca: (B, n, n) matrices.
+        Cb: (B, m, m) matrices.
         reg: > 0, of KL to the last plan.
-        a, b: weights (B, n), (B, m); None: uniform.
+        a: (B, n) weights of the rows; None: uniform.
+        b: (B, m) weights of the columns; None: uniform.
         loss: "sqeuclidean" or "kl".
-        M, alpha: costs (B, n, m) and the factor of the loss between matrices; both or none.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        M: (B, n, m) costs, with alpha; None: none.
+        alpha: the factor of the loss between matrices, with M; 1 − alpha is that of M.
         T_init: the plans to start from; None: products of the weights.
+        max_iter: the maximum number of steps.
         tol: steps end for a problem when less than this share of its mass moves.
+        max_iter_inner: the maximum number of iterations of a step's problem.
+        tol_inner: a step's iterations end when no logarithm of a scaling vector moves by more.
         grad: "envelope": of the value at the plan. "detach" or None: none.
         logits: None or False, of the loss "kl".
     """

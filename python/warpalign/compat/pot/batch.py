@@ -33,10 +33,15 @@ def solve_batch(
     """Entropic transport at costs M (B, n, m).
 
     Args:
+        M: (B, n, m) costs.
         reg: > 0.
-        a, b: weights (B, n), (B, m); None: uniform.
+        a: (B, n) weights of the rows; None: uniform.
+        b: (B, m) weights of the columns; None: uniform.
+        max_iter: the maximum number of iterations.
         tol: iterations end when no logarithm of a scaling vector moves by more.
         method: "auto", "sinkhorn" or "log_sinkhorn", which are one here.
+        inner_iter: changes nothing.
+        inner_reg: changes nothing.
         reg_type: "entropy": the value has reg times the sum of P log P; "kl": relative to a bᵀ.
         grad: "envelope": of the value, with the plan as a constant. "detach" or None: none. "autodiff", "last_step": the
             converged solution's.

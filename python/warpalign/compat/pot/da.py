@@ -32,14 +32,17 @@ class SinkhornTransport(BaseEstimator):  # type: ignore[misc]
 
     Args:
         reg_e: epsilon.
-        max_iter, tol: as numItermax and stopThr of :func:`warpalign.compat.pot.sinkhorn`.
+        method: changes nothing.
+        max_iter: as numItermax of :func:`warpalign.compat.pot.sinkhorn`.
+        tol: as stopThr of :func:`warpalign.compat.pot.sinkhorn`.
+        verbose: changes nothing.
+        log: changes nothing.
         metric: "sqeuclidean", "euclidean", "cityblock" or "cosine".
         norm: None, "median", "max", "log" or "loglog": what is done to the costs first.
         distribution_estimation: a function of samples that returns their weights; None: uniform ones.
         out_of_sample_map: "continuous" (the entropic map) or "ferradans" (with the nearest fitted sample).
-        limit_max: with labels of both domains, what a pair of two different labels costs at least, in multiples of the
-            largest cost.
-        method, verbose, log: change nothing.
+        limit_max: with labels of both domains, what a pair of two different labels costs at least, in multiples of the largest
+            cost.
 
     Attributes:
         coupling_: the plan (ns, nt).

@@ -90,11 +90,19 @@ def entropic_gromov_wasserstein(
     """The plan (n, m) between matrices C1 (n, n) and C2 (m, m).
 
     Args:
-        p, q: weights (n,), (m,); None: uniform.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
         loss_fun: "square_loss" or "kl_loss".
+        epsilon: the regularisation strength, > 0.
         symmetric: whether both matrices are; None: it is found out.
         G0: the plan to start from; None: p qᵀ.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
         solver: "PGD", or "PPA": KL to the last plan in the place of the entropy.
+        warmstart: changes nothing. Each step starts from the potentials of the one before.
+        verbose: changes nothing.
         log: a dict follows, with "gw_dist" and "err".
         kwargs: numItermax and stopThr of the inner problems.
     """

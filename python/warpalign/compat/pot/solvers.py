@@ -45,15 +45,22 @@ def solve(
     """Entropic transport at costs M (n, m), balanced or with KL on the sums.
 
     Args:
-        a, b: weights (n,), (m,); None: uniform.
+        M: (n, m) costs.
+        a: (n,) weights of the rows; None: uniform.
+        b: (m,) weights of the columns; None: uniform.
         reg: > 0.
         c: the reference measure of unbalanced problems; None: a bᵀ.
         reg_type: "KL", relative to a bᵀ, or "entropy", of balanced problems.
         unbalanced: strengths of KL on the sums, a number or two; None: the sums are exact.
         unbalanced_type: "KL".
+        method: changes nothing.
+        n_threads: changes nothing.
+        max_iter: the maximum number of iterations; None: 1000.
+        plan_init: changes nothing.
         potentials_init: logarithms of the scaling vectors of an unbalanced problem.
+        tol: iterations end when no logarithm of a scaling vector moves by more; None: 1e-9.
+        verbose: changes nothing.
         grad: "detach": without gradients. All other modes have the converged solution's; "last_step" needs max_iter > 0.
-        method, n_threads, plan_init, verbose: change nothing.
     """
     kind = kind_of(M, a, b)
     costs = kind.tensor(M)
@@ -126,11 +133,34 @@ def solve_sample(
     """:func:`solve` for points (n, d) and (m, d). No table is made for balanced problems.
 
     Args:
+        X_a: (n, d) points.
+        X_b: (m, d) points.
+        a: (n,) weights of the rows; None: uniform.
+        b: (m,) weights of the columns; None: uniform.
         metric: "sqeuclidean", "euclidean", "cityblock" or "cosine".
+        reg: the regularisation strength, > 0.
+        c: the reference measure of unbalanced problems; None: a bᵀ.
+        reg_type: "KL", relative to a bᵀ, or "entropy", of balanced problems.
+        unbalanced: strengths of KL on the marginals, a number or two; None: balanced.
+        unbalanced_type: "KL".
         lazy: changes nothing: the plan is made when it is asked for.
+        batch_size: changes nothing.
         method: None; the other algorithms of the original are not here.
+        n_threads: changes nothing.
+        max_iter: the maximum number of iterations, as in :func:`solve`.
+        plan_init: changes nothing.
+        rank: changes nothing. It belongs to an algorithm that is not available.
+        scaling: changes nothing.
+        potentials_init: logarithms of the scaling vectors of an unbalanced problem.
+        X_init: changes nothing.
+        tol: as in :func:`solve`.
+        verbose: changes nothing.
+        grad: as in :func:`solve`.
+        random_state: changes nothing.
         debias: True: the value less half of the values of both sets with themselves, without a plan.
-        all others: as in :func:`solve`, or of the algorithms that are not here.
+        n_projections: changes nothing.
+        projections: changes nothing.
+        scaler: changes nothing.
     """
     if method is not None:
         raise NotImplementedError(f"method: expected None, got {method!r}")

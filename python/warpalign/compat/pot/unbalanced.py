@@ -53,12 +53,21 @@ def sinkhorn_unbalanced(
     """The plan (n, m) that minimises ⟨M, P⟩ + reg KL(P | c) + reg_m KL(P 1 | a) + reg_m KL(Pᵀ 1 | b).
 
     Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
         reg_m: a number, or one for each side; inf: the sums are exact.
+        method: one of POT's names. All methods find the same plan; "sinkhorn_reg_scaling" warns.
         reg_type: "kl": c is a bᵀ unless it is given; "entropy": c is 1 everywhere.
+        c: (n, m), the reference measure; None: by reg_type.
         warmstart: logarithms of the scaling vectors.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: changes nothing.
         log: a dict follows, with "logu", "logv", "cost" and "total_cost" (whose KL leave masses out, as POT's); its list "err"
             has the last error alone.
-        verbose, kwargs: change nothing. All methods find the same plan.
+        kwargs: changes nothing.
     """
     _check_method(method, f"Unknown method '{method}'.")
     return _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, log)

@@ -38,13 +38,15 @@ def softdtw_barycenter(
         X: (B, N, D) series.
         gamma: smoothing, > 0.
         weights: (B,), scaled to sum to 1; default: equal.
-        max_iter, lr: steps, and the first step's size.
+        max_iter: the maximum number of steps.
+        lr: the first step's size.
         init: (N', D) where to begin; default: the weighted mean.
         device: where to compute; default: the device of X.
         verbose: print the loss every 20 steps.
         fused: as in :class:`SoftDTW`.
-        early_stopping, patience, tol: in the second half of the steps, stop once `patience` of them in a row have not
-            lowered the least loss by more than `tol`.
+        early_stopping: whether steps end early, in the second half of them.
+        patience: steps end after so many in a row that have not lowered the least loss by more than tol.
+        tol: by how much a step must lower the least loss.
 
     Returns:
         (N, D), or the shape of init.

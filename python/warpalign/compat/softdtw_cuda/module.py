@@ -86,7 +86,9 @@ class DTW(nn.Module):
     """Hard DTW of squared Euclidean or cosine distances: values alone, without a gradient, as in the original.
 
     Args:
-        dist, fused, bandwidth: as in :class:`SoftDTW`.
+        dist: as in :class:`SoftDTW`.
+        fused: as in :class:`SoftDTW`.
+        bandwidth: as in :class:`SoftDTW`.
     """
 
     def __init__(

@@ -31,8 +31,10 @@ def softdtw_barycenter(
 
     Args:
         X: the series, as in :func:`cdist_soft_dtw`.
+        gamma: smoothing, > 0.
         weights: one per series; anything of another length counts as all ones.
-        tol, max_iter: SciPy's.
+        tol: SciPy's: the search ends when the loss changes by less.
+        max_iter: SciPy's: the maximum number of iterations.
         init: (N', D) where to begin; default: the weighted mean of the series, resampled to the longest.
         n_jobs: kept for the signature.
         metric_params: a band, by the arguments of :func:`soft_dtw`.

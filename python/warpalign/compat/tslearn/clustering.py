@@ -39,13 +39,17 @@ class TimeSeriesKMeans(TransformerMixin, ClusterMixin, BaseEstimator):  # type: 
     :class:`warpalign.SoftDTWKMeans` computes all clusters' barycenters in one batch, and lowers the sum of soft-DTW itself.
 
     Args:
-        n_clusters, max_iter, tol, n_init, random_state: those of tslearn; tol is of the inertia's change.
+        n_clusters: the number of clusters.
+        max_iter: the maximum number of iterations of a run.
+        tol: a run ends when the inertia changes by less.
+        n_init: the number of runs, of which the one with the least inertia is kept.
         metric: "euclidean", "dtw" or "softdtw".
         max_iter_barycenter: iterations of a center's search; of "softdtw" alone, as in tslearn.
         metric_params: gamma and the band's arguments of :func:`warpalign.compat.tslearn.soft_dtw`.
         n_jobs: kept for the signature; torch.set_num_threads says how many threads compute.
         dtw_inertia: take the inertia by DTW, whatever the metric is.
         verbose: not 0: print the inertia.
+        random_state: None, an int or a numpy RandomState, which draws as tslearn's does.
         init: "k-means++", "random" or an array (k, sz, d).
 
     Attributes:

@@ -109,8 +109,12 @@ def cdist_soft_dtw(
         dataset1: series (n, N, D) or (n, N), a list of unequal ones, or one series (N,).
         dataset2: series in the same forms. None: dataset1 itself.
         gamma: smoothing. 0: DTW, here *not* squared, as in tslearn.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
         n_jobs: kept for the signature; torch.set_num_threads says how many threads compute.
         verbose: not 0: a progress bar.
+        be: changes nothing. The kind of dataset1 decides.
     """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     return _all_pairs(dataset1, dataset2, gamma, band, verbose, be, normalize=False)
@@ -184,7 +188,9 @@ def gamma_soft_dtw(dataset: Any, n_samples: int = 100, random_state: Any = None,
 
     Args:
         dataset: as in :func:`cdist_soft_dtw`.
+        n_samples: the number of time steps that are drawn.
         random_state: None, an int or a numpy RandomState.
+        be: changes nothing. The kind of dataset decides.
     """
     values = dataset_of(dataset, "dataset").values
     steps = values.flatten(0, 1)
@@ -205,7 +211,9 @@ class SoftDTWLossPyTorch(nn.Module):
         gamma: smoothing.
         normalize: the divergence s(x, y) - (s(x, x) + s(y, y)) / 2.
         dist_func: costs (B, N, M) of (B, N, D) and (B, M, D); None: squared Euclidean distances, for which no table is made.
-        global_constraint, sakoe_chiba_radius, itakura_max_slope: a band, as the module's head says.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
     """
 
     @staticmethod

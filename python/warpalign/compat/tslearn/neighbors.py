@@ -29,10 +29,12 @@ class KNeighborsTimeSeriesClassifier(ClassifierMixin, BaseEstimator):  # type: i
     """tslearn's vote of the nearest fitted series: scikit-learn's KNeighborsClassifier on our distances.
 
     Args:
-        n_neighbors, weights: those of scikit-learn's KNeighborsClassifier.
+        n_neighbors: the number of neighbours that vote.
+        weights: "uniform", "distance" or a function, as scikit-learn's KNeighborsClassifier takes them.
         metric: "dtw", "softdtw", "euclidean", "sqeuclidean" or "cityblock"; tslearn's "ctw", "frechet" and "sax" are not here.
         metric_params: gamma (or gamma_sdtw) and the band's arguments of :func:`warpalign.compat.tslearn.soft_dtw`.
-        n_jobs, verbose: kept for the signature.
+        n_jobs: kept for the signature.
+        verbose: kept for the signature.
 
     Attributes:
         classes_: (c,) the classes.
