@@ -56,7 +56,6 @@ test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)
 	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
 
-# mypy has one thread: the other cores go on with clang-tidy. What fails is shown at the end.
 lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction, sizes
 	$(tool)/clang-format --dry-run -Werror $(cxx_files)
 	$(tool)/ruff format --check .
@@ -65,7 +64,7 @@ lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction,
 	$(python) tools/check_sizes.py
 	$(python) tools/check_python_layers.py
 	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
-	{ echo $(tool)/mypy; printf '$(tool)/clang-tidy --quiet -p $(BUILD)/lint %s\n' $(tidy_files); } | $(python) tools/run_commands.py $(JOBS)
+	$(MAKE) -f tools/lint.mk -j $(JOBS) -k -O tool=$(tool) build=$(BUILD)/lint files="$(tidy_files)"
 
 format: $(dev_stamp)  ## rewrites the sources as `make lint` wants them
 	$(tool)/clang-format -i $(cxx_files)
