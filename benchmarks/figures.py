@@ -171,12 +171,12 @@ def named() -> dict[str, Named]:
             ),
         ],
         "docs/numerics.md": [
-            ("100 times", Given("docs/numerics.md", "or that jump by more than 100 times")),
+            ("100 times", Given("docs/numerics.md", "exceed 100 times the distance of aligned steps")),
             ("256 MiB", Given("src/transport/cpu_problem.h", "kMostKeptBytes = std::int64_t{1} << 28")),
         ],
         "docs/topics/speech.md": [
-            ("0.01 times", Given("docs/topics/speech.md", "Values to start from: gamma 0.01")),
-            ("0.1 times", Given("docs/topics/speech.md", "to 0.1 times the mean cost")),
+            ("1 %", Given("docs/topics/speech.md", "gamma from 1 % to 10 % of the mean cost")),
+            ("10 %", Given("docs/topics/speech.md", "gamma from 1 % to 10 % of the mean cost")),
         ],
     }
 
